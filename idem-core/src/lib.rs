@@ -1,1 +1,64 @@
-//! core
+//! The engine of idem: handle each message once, even when it arrives twice.
+//!
+//! This crate knows no transport. It names a unit of work by a [`Key`], claims it in a [`Store`],
+//! runs a handler under the lease that the claim gave, and remembers the outcome. An
+//! [`Executor`] is that story in one call:
+//!
+//! ```
+//! use idem_core::{Execution, Executor, Failed, Key, MemoryStore, Policy};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let executor = Executor::new(MemoryStore::new());
+//! let key = Key::new("orders.charge", "o-17")?;
+//!
+//! let first = executor.execute(key.clone(), &Policy::DEFAULT, async |_attempt| {
+//!     Ok::<_, Failed>("charged")
+//! });
+//! assert!(matches!(first.await, Execution::Executed { .. }));
+//!
+//! let second = executor.execute(key, &Policy::DEFAULT, async |_attempt| {
+//!     Ok::<_, Failed>("never runs")
+//! });
+//! assert!(matches!(second.await, Execution::Duplicate { .. }));
+//! # Ok::<_, idem_core::KeyError>(()) }).unwrap();
+//! ```
+//!
+//! Consumers of RabbitMQ use `idem-amqp`, which re-exports all of this.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `macros` (default) | `#[idempotent]` and `#[derive(IdempotencyKey)]` |
+//! | `sqlite` | `SqliteStore`, and handlers that take `&mut SqliteConnection` |
+//! | `uuid` | `uuid::Uuid` as a part of a key |
+//! | `conformance` | the conformance suite for stores, your own included |
+
+mod backoff;
+mod context;
+mod envelope;
+mod failure;
+mod fingerprint;
+mod key;
+mod operation;
+mod policy;
+mod store;
+
+pub use backoff::Backoff;
+pub use context::{
+    Attempt, Context, FencingToken, FromContext, FromRef, Headers, Rejection, State,
+};
+pub use envelope::{Envelope, EnvelopeBuilder, HeaderSource};
+pub use failure::{Failed, Failure, Verdict};
+pub use fingerprint::{Fingerprint, FingerprintBuilder};
+pub use key::{IdempotencyKey, Key, KeyBuilder, KeyError, KeyPart};
+pub use operation::{Atomic, DecodeError, Handler, Leased, Mode, Operation};
+pub use policy::{InDoubt, Policy, PolicyBuilder, PolicyError, StoreOutage};
+pub use store::{
+    Begun, Claim, ClaimRequest, Commit, ConnectError, Lease, Outcome, Owner, Purge, Release, Store,
+    StoreError, TransactionalStore, Write,
+};
+
+/// What the macros' expansion names; not part of the public API.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::operation::Returned;
+}

@@ -1,0 +1,204 @@
+//! What a handler's further parameters are made from.
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use crate::{Envelope, HeaderSource, Key, Lease};
+
+/// One attempt's surroundings: the application's state, the message's envelope, and the lease.
+#[derive(Debug)]
+pub struct Context<'a, S> {
+    /// The state given to the worker.
+    pub state: &'a S,
+    /// The message as it was delivered.
+    pub envelope: &'a Envelope,
+    /// The message's key.
+    pub key: &'a Key,
+    /// Which attempt this is.
+    pub attempt: Attempt,
+}
+
+/// A handler's parameter, made from the attempt's [`Context`].
+///
+/// ```
+/// use idem_core::{Context, FromContext, Rejection};
+///
+/// struct Tenant(String);
+///
+/// impl<S> FromContext<S> for Tenant {
+///     fn from_context(context: &Context<'_, S>) -> Result<Self, Rejection> {
+///         let tenant = context.envelope.header("x-tenant");
+///         tenant.map(|name| Tenant(name.into_owned())).ok_or_else(|| Rejection::new("no x-tenant header"))
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a parameter of a handler",
+    label = "not an extractor",
+    note = "the first parameter is the message; further ones are `State<T>`, `Attempt`, `FencingToken`, `Headers`, `Key`, one `&mut` connection or transaction, or a type of your own that implements `FromContext<S>`"
+)]
+pub trait FromContext<S>: Sized {
+    /// Makes the parameter.
+    ///
+    /// # Errors
+    /// A message that lacks what the parameter needs is dead-lettered with the rejection's words;
+    /// the handler never runs.
+    fn from_context(context: &Context<'_, S>) -> Result<Self, Rejection>;
+}
+
+/// Why a handler's parameter could not be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Rejection {
+    reason: Cow<'static, str>,
+}
+
+impl Rejection {
+    /// Says what the message lacks.
+    pub fn new(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            reason: reason.into(),
+        }
+    }
+}
+
+/// A part of the application's state, cloned for the handler.
+#[derive(Debug, Clone, Copy)]
+pub struct State<T>(pub T);
+
+/// How to get a part out of the application's state. Every state is a part of itself.
+#[diagnostic::on_unimplemented(
+    message = "the worker's state `{S}` does not hold a `{Self}`",
+    label = "not part of the state",
+    note = "give the worker its state with `.state(…)` before `.consume(…)`, or write `impl FromRef<{S}> for {Self}`"
+)]
+pub trait FromRef<S> {
+    /// Clones the part.
+    fn from_ref(state: &S) -> Self;
+}
+
+impl<T: Clone> FromRef<T> for T {
+    fn from_ref(state: &T) -> Self {
+        state.clone()
+    }
+}
+
+impl<S, T: FromRef<S>> FromContext<S> for State<T> {
+    fn from_context(context: &Context<'_, S>) -> Result<Self, Rejection> {
+        Ok(Self(T::from_ref(context.state)))
+    }
+}
+
+/// Which attempt at a key this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attempt {
+    number: u32,
+    max: u32,
+    token: FencingToken,
+    in_doubt: bool,
+}
+
+impl Attempt {
+    pub(crate) fn new(lease: &Lease, max: u32) -> Self {
+        Self {
+            number: lease.attempt,
+            max,
+            token: lease.token,
+            in_doubt: lease.in_doubt,
+        }
+    }
+
+    /// An atomic handler's earlier attempt was rolled back: there is nothing to doubt.
+    pub(crate) fn without_doubt(mut self) -> Self {
+        self.in_doubt = false;
+        self
+    }
+
+    /// From 1.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Whether a failure of this attempt dead-letters the message.
+    pub fn is_last(&self) -> bool {
+        self.number >= self.max
+    }
+
+    /// The number to pass to a downstream system that refuses older ones.
+    pub fn token(&self) -> FencingToken {
+        self.token
+    }
+
+    /// Whether the attempt before this one ended without a word: its effects may or may not have
+    /// happened. Never so for an atomic handler.
+    pub fn is_in_doubt(&self) -> bool {
+        self.in_doubt
+    }
+}
+
+impl<S> FromContext<S> for Attempt {
+    fn from_context(context: &Context<'_, S>) -> Result<Self, Rejection> {
+        Ok(context.attempt)
+    }
+}
+
+/// A number that grows with every claim of a key; a write that carries an older one is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(i64);
+
+impl FencingToken {
+    /// A token as a store has kept it.
+    pub const fn new(token: i64) -> Self {
+        Self(token)
+    }
+
+    /// The number.
+    pub const fn get(self) -> i64 {
+        self.0
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<S> FromContext<S> for FencingToken {
+    fn from_context(context: &Context<'_, S>) -> Result<Self, Rejection> {
+        Ok(context.attempt.token)
+    }
+}
+
+impl<S> FromContext<S> for Key {
+    fn from_context(context: &Context<'_, S>) -> Result<Self, Rejection> {
+        Ok(context.key.clone())
+    }
+}
+
+/// The message's headers.
+#[derive(Clone)]
+pub struct Headers(Arc<dyn HeaderSource>);
+
+impl Headers {
+    /// A header's value as text.
+    pub fn get(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.0.get(name)
+    }
+
+    /// The names of all headers.
+    pub fn names(&self) -> Vec<&str> {
+        self.0.names()
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Headers").field(&self.0.names()).finish()
+    }
+}
+
+impl<S> FromContext<S> for Headers {
+    fn from_context(context: &Context<'_, S>) -> Result<Self, Rejection> {
+        Ok(Self(context.envelope.headers()))
+    }
+}

@@ -1,0 +1,172 @@
+//! All that a key, a decoder or an extractor sees of a transport.
+
+use std::{
+    any::{Any, TypeId},
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+
+use crate::Fingerprint;
+
+/// Headers of a message, read without copying them out of the transport's own form.
+pub trait HeaderSource: Send + Sync {
+    /// The header's value as text, if it is there and has one.
+    fn get(&self, name: &str) -> Option<Cow<'_, str>>;
+
+    /// The names of all headers.
+    fn names(&self) -> Vec<&str>;
+}
+
+impl HeaderSource for BTreeMap<String, String> {
+    fn get(&self, name: &str) -> Option<Cow<'_, str>> {
+        Self::get(self, name).map(|value| Cow::Borrowed(value.as_str()))
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.keys().map(String::as_str).collect()
+    }
+}
+
+/// One message as its transport delivered it: body, id, headers and extensions.
+#[derive(Clone)]
+pub struct Envelope {
+    body: Bytes,
+    id: Option<String>,
+    headers: Arc<dyn HeaderSource>,
+    extensions: Extensions,
+}
+
+type Extensions = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
+
+impl Envelope {
+    /// An envelope with nothing but a body.
+    pub fn new(body: impl Into<Bytes>) -> Self {
+        Self::builder(body).build()
+    }
+
+    /// Starts an envelope round a body.
+    pub fn builder(body: impl Into<Bytes>) -> EnvelopeBuilder {
+        EnvelopeBuilder {
+            body: body.into(),
+            id: None,
+            headers: BTreeMap::new(),
+            source: None,
+            extensions: Extensions::new(),
+        }
+    }
+
+    /// The payload.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// The id that the publisher gave the message (AMQP: `message_id`), if it is not empty.
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref().filter(|id| !id.is_empty())
+    }
+
+    /// A header's value as text.
+    pub fn header(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.headers.get(name)
+    }
+
+    /// What the transport attached, by its type.
+    pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.extensions.get(&TypeId::of::<T>())?.downcast_ref()
+    }
+
+    /// A digest of the body, for messages that carry no id of their own.
+    pub fn content(&self) -> String {
+        Fingerprint::of(&self.body).to_string()
+    }
+
+    pub(crate) fn headers(&self) -> Arc<dyn HeaderSource> {
+        Arc::clone(&self.headers)
+    }
+}
+
+impl fmt::Debug for Envelope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Envelope")
+            .field("bytes", &self.body.len())
+            .field("id", &self.id)
+            .field("headers", &self.headers.names())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An envelope in the making.
+#[must_use]
+pub struct EnvelopeBuilder {
+    body: Bytes,
+    id: Option<String>,
+    headers: BTreeMap<String, String>,
+    source: Option<Arc<dyn HeaderSource>>,
+    extensions: Extensions,
+}
+
+impl EnvelopeBuilder {
+    /// The publisher's id of the message.
+    pub fn id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// Adds a header.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.insert(name.into(), value.into());
+        self
+    }
+
+    /// Takes the headers from the transport's own form, instead of those added one by one.
+    pub fn headers(mut self, source: impl HeaderSource + 'static) -> Self {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
+    /// Attaches something of the transport's own, found again by its type.
+    pub fn extension<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.extensions.insert(TypeId::of::<T>(), Arc::new(value));
+        self
+    }
+
+    /// Ends the envelope.
+    pub fn build(self) -> Envelope {
+        Envelope {
+            body: self.body,
+            id: self.id,
+            headers: self.source.unwrap_or_else(|| Arc::new(self.headers)),
+            extensions: self.extensions,
+        }
+    }
+}
+
+impl fmt::Debug for EnvelopeBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnvelopeBuilder")
+            .field("bytes", &self.body.len())
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_id_is_no_id() {
+        assert_eq!(Envelope::builder("x").id("").build().id(), None);
+    }
+
+    #[test]
+    fn extensions_are_found_by_type() {
+        let envelope = Envelope::builder("x").extension(7_u16).build();
+        assert_eq!(envelope.extension::<u16>(), Some(&7));
+        assert_eq!(envelope.extension::<u32>(), None);
+    }
+}

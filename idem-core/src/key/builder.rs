@@ -1,0 +1,96 @@
+//! Puts a key together, part by part.
+
+use super::{
+    Key, KeyError, KeyPart,
+    encoding::{self, SEPARATOR},
+};
+
+/// A message type that knows its own key; derive it and mark the fields with `#[key]`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say which of its fields are the key",
+    label = "no key",
+    note = "write `#[idempotent(key = \"field\")]`, or derive `IdempotencyKey` for the message and mark its fields with `#[key]`"
+)]
+pub trait IdempotencyKey {
+    /// Adds the key's parts, in an order that never changes.
+    fn parts(&self, key: KeyBuilder) -> KeyBuilder;
+}
+
+/// A key in the making. The first thing wrong with it is what [`build`](Self::build) reports.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct KeyBuilder {
+    text: String,
+    parts: usize,
+    error: Option<KeyError>,
+}
+
+impl KeyBuilder {
+    pub(super) fn new(scope: &str) -> Self {
+        let error = (!encoding::is_scope(scope)).then(|| KeyError::Scope {
+            scope: scope.to_owned(),
+        });
+        Self {
+            text: scope.to_owned(),
+            parts: 0,
+            error,
+        }
+    }
+
+    /// Adds one part; `name` is where it comes from, for the error.
+    pub fn part(mut self, name: &str, value: &(impl KeyPart + ?Sized)) -> Self {
+        match value.to_part() {
+            None => self.fail(KeyError::Missing { part: name.into() }),
+            Some(text) if text.is_empty() => self.fail(KeyError::Empty { part: name.into() }),
+            Some(text) => self.push(|out| encoding::push_escaped(out, &text)),
+        }
+        self
+    }
+
+    /// Adds the first of several sources that is there and not empty, as `source=value`.
+    ///
+    /// The source's name is part of the key, so that the same value from two sources (an id in
+    /// one message, a header in another) never makes two messages one.
+    pub fn first(mut self, sources: &[(&str, &dyn KeyPart)]) -> Self {
+        let found = sources.iter().find_map(|(name, value)| {
+            let text = value.to_part().filter(|text| !text.is_empty())?;
+            Some((name, text))
+        });
+        match found {
+            Some((name, text)) => self.push(|out| {
+                encoding::push_escaped(out, name);
+                out.push('=');
+                encoding::push_escaped(out, &text);
+            }),
+            None => {
+                let names: Vec<_> = sources.iter().map(|(name, _)| *name).collect();
+                self.fail(KeyError::Missing {
+                    part: format!("first of {}", names.join(", ")),
+                });
+            }
+        }
+        self
+    }
+
+    /// Ends the key.
+    ///
+    /// # Errors
+    /// If the scope cannot be one, a part is empty or missing, or there is no part.
+    pub fn build(self) -> Result<Key, KeyError> {
+        match self.error {
+            Some(error) => Err(error),
+            None if self.parts == 0 => Err(KeyError::NoParts),
+            None => Ok(Key(encoding::bound(self.text).into())),
+        }
+    }
+
+    fn push(&mut self, write: impl FnOnce(&mut String)) {
+        self.text.push(SEPARATOR);
+        write(&mut self.text);
+        self.parts += 1;
+    }
+
+    fn fail(&mut self, error: KeyError) {
+        self.error.get_or_insert(error);
+    }
+}

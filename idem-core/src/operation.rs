@@ -1,0 +1,123 @@
+//! What `#[idempotent]` makes of a function: an operation, and how it is called.
+
+use std::{error::Error, marker::PhantomData};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{Context, Envelope, Failure, Fingerprint, Key, KeyError, Policy, Rejection};
+
+/// What a handler is, apart from state and store: its message, its key, its policy.
+///
+/// `#[idempotent]` writes this. By hand it is for messages that are not JSON, say.
+pub trait Operation: Send + Sync + 'static {
+    /// What the body is decoded into.
+    type Message: Send + 'static;
+    /// What the handler returns; remembered as the outcome.
+    type Output: Serialize + Send + 'static;
+    /// What the handler fails with.
+    type Error: Failure;
+    /// [`Leased`] or [`Atomic`].
+    type Mode: Mode;
+
+    /// The handler's durable name inside its keys. Changing it forgets all history.
+    const SCOPE: &'static str;
+
+    /// How its messages are claimed, retried and remembered.
+    const POLICY: Policy = Policy::DEFAULT;
+
+    /// Turns the body into the message.
+    ///
+    /// # Errors
+    /// A message that cannot be decoded is dead-lettered.
+    fn decode(envelope: &Envelope) -> Result<Self::Message, DecodeError>;
+
+    /// Names the unit of work that the message asks for.
+    ///
+    /// # Errors
+    /// A message without a usable key is dead-lettered, never run unprotected.
+    fn key(message: &Self::Message, envelope: &Envelope) -> Result<Key, KeyError>;
+
+    /// The digest by which the same key with other content is noticed; `None` to not look.
+    fn fingerprint(message: &Self::Message, envelope: &Envelope) -> Option<Fingerprint> {
+        let _ = message;
+        Some(Fingerprint::of(envelope.body()))
+    }
+}
+
+/// How an operation is called when the worker's state is `S`.
+pub trait Handler<S>: Operation {
+    /// Makes the further parameters from the context, and the future of the handler from all.
+    ///
+    /// # Errors
+    /// If a parameter cannot be made from this message.
+    fn call<'a>(
+        message: Self::Message,
+        context: &'a Context<'a, S>,
+        lent: <Self::Mode as Mode>::Lent<'a>,
+    ) -> Result<impl Future<Output = Result<Self::Output, Self::Error>> + Send + 'a, Rejection>;
+}
+
+/// Whether a handler runs under a lease or inside the store's own transaction.
+pub trait Mode: Send + Sync + 'static {
+    /// What the store lends the handler.
+    type Lent<'a>: Send;
+}
+
+/// At most one worker at a time holds the key, and what it did is remembered. Any store.
+#[derive(Debug, Clone, Copy)]
+pub struct Leased;
+
+impl Mode for Leased {
+    type Lent<'a> = ();
+}
+
+/// The handler's writes and the record of them commit together, through a `&mut Tx`.
+#[derive(Debug)]
+pub struct Atomic<Tx>(PhantomData<fn() -> Tx>);
+
+impl<Tx: Send + 'static> Mode for Atomic<Tx> {
+    type Lent<'a> = &'a mut Tx;
+}
+
+/// Why a body is not the message that its handler expects.
+#[derive(Debug, thiserror::Error)]
+#[error("the body is not a valid message")]
+pub struct DecodeError {
+    source: Box<dyn Error + Send + Sync>,
+}
+
+impl DecodeError {
+    /// Wraps what the decoder said.
+    pub fn new(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self {
+            source: source.into(),
+        }
+    }
+}
+
+impl Envelope {
+    /// Decodes the body as JSON.
+    ///
+    /// # Errors
+    /// If it is not JSON, or not of this shape.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, DecodeError> {
+        serde_json::from_slice(self.body()).map_err(DecodeError::new)
+    }
+}
+
+/// Takes a handler's return type apart, type aliases of `Result` included.
+#[diagnostic::on_unimplemented(
+    message = "an idempotent handler returns a `Result`, not `{Self}`",
+    label = "write `-> Result<(), Failed>`"
+)]
+pub trait Returned {
+    /// The `Ok` type.
+    type Output;
+    /// The `Err` type.
+    type Error;
+}
+
+impl<T, E> Returned for Result<T, E> {
+    type Output = T;
+    type Error = E;
+}

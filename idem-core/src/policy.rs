@@ -1,0 +1,259 @@
+//! How a handler's messages are claimed, retried and remembered.
+
+use std::time::Duration;
+
+use crate::Backoff;
+
+/// What to do with a message whose earlier attempt ended without a word (leased handlers only:
+/// an atomic handler's attempt was rolled back, there is nothing to doubt).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InDoubt {
+    /// Run it again. Right for effects that may happen twice.
+    Retry,
+    /// Dead-letter it with reason `in-doubt`, for a person to look at.
+    Quarantine,
+}
+
+/// What to do with a message while the store cannot be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreOutage {
+    /// Run nothing: messages wait, unacknowledged, until the store is back.
+    FailClosed,
+}
+
+/// How a handler's messages are claimed, retried and remembered. Checked when built.
+///
+/// | | default | |
+/// |---|---|---|
+/// | lease | 30 s | how long a worker that went silent keeps a key |
+/// | retention | 72 h | how long a key is remembered after its last write |
+/// | maximum attempts | 10 | then the message is dead-lettered |
+/// | backoff | 1 s, doubling to 5 min | between attempts |
+/// | in doubt | retry | after an attempt that ended without a word |
+/// | store outage | fail closed | nothing runs unprotected |
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    lease: Duration,
+    retention: Duration,
+    max_attempts: u32,
+    backoff: Backoff,
+    in_doubt: InDoubt,
+    store_outage: StoreOutage,
+}
+
+impl Policy {
+    /// The defaults of the table above.
+    pub const DEFAULT: Self = Self {
+        lease: Duration::from_secs(30),
+        retention: Duration::from_secs(72 * 60 * 60),
+        max_attempts: 10,
+        backoff: Backoff::new(Duration::from_secs(1), Duration::from_secs(300)),
+        in_doubt: InDoubt::Retry,
+        store_outage: StoreOutage::FailClosed,
+    };
+
+    /// The shortest lease: a heartbeat must fit into it several times.
+    pub const MIN_LEASE: Duration = Duration::from_millis(100);
+
+    /// The longest lease and the longest retention.
+    pub const MAX_RETENTION: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
+
+    /// Starts from the defaults.
+    pub const fn builder() -> PolicyBuilder {
+        Self::DEFAULT.to_builder()
+    }
+
+    /// Starts from this policy.
+    pub const fn to_builder(self) -> PolicyBuilder {
+        PolicyBuilder(self)
+    }
+
+    /// How long a claim holds without a heartbeat.
+    pub const fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// How long a record is remembered after its last write.
+    pub const fn retention(&self) -> Duration {
+        self.retention
+    }
+
+    /// After how many attempts a message is dead-lettered.
+    pub const fn max_attempts(&self) -> u32 {
+        self.max_attempts
+    }
+
+    /// The waits between attempts.
+    pub const fn backoff(&self) -> Backoff {
+        self.backoff
+    }
+
+    /// What happens after an attempt that ended without a word.
+    pub const fn in_doubt(&self) -> InDoubt {
+        self.in_doubt
+    }
+
+    /// What happens while the store cannot be reached.
+    pub const fn store_outage(&self) -> StoreOutage {
+        self.store_outage
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// A policy in the making; usable in constants, so that a mistake is a compile error.
+#[derive(Debug, Clone, Copy)]
+#[must_use]
+pub struct PolicyBuilder(Policy);
+
+impl PolicyBuilder {
+    /// How long a claim holds without a heartbeat, at least 100 ms.
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.0.lease = lease;
+        self
+    }
+
+    /// How long a record is remembered after its last write, at least as long as the lease.
+    pub const fn retention(mut self, retention: Duration) -> Self {
+        self.0.retention = retention;
+        self
+    }
+
+    /// After how many attempts a message is dead-lettered, at least 1.
+    pub const fn max_attempts(mut self, max_attempts: u32) -> Self {
+        self.0.max_attempts = max_attempts;
+        self
+    }
+
+    /// The waits between attempts.
+    pub const fn backoff(mut self, backoff: Backoff) -> Self {
+        self.0.backoff = backoff;
+        self
+    }
+
+    /// What happens after an attempt that ended without a word.
+    pub const fn in_doubt(mut self, in_doubt: InDoubt) -> Self {
+        self.0.in_doubt = in_doubt;
+        self
+    }
+
+    /// What happens while the store cannot be reached.
+    pub const fn store_outage(mut self, store_outage: StoreOutage) -> Self {
+        self.0.store_outage = store_outage;
+        self
+    }
+
+    /// Checks the policy.
+    ///
+    /// # Errors
+    /// See [`PolicyError`].
+    pub const fn build(self) -> Result<Policy, PolicyError> {
+        let Policy {
+            lease,
+            retention,
+            max_attempts,
+            backoff,
+            ..
+        } = self.0;
+        if lease.as_nanos() < Policy::MIN_LEASE.as_nanos() {
+            return Err(PolicyError::LeaseTooShort);
+        }
+        if retention.as_nanos() < lease.as_nanos() {
+            return Err(PolicyError::RetentionShorterThanLease);
+        }
+        if retention.as_nanos() > Policy::MAX_RETENTION.as_nanos() {
+            return Err(PolicyError::RetentionTooLong);
+        }
+        if max_attempts == 0 {
+            return Err(PolicyError::NoAttempts);
+        }
+        if backoff.first().is_zero() || backoff.longest().as_nanos() < backoff.first().as_nanos() {
+            return Err(PolicyError::Backoff);
+        }
+        Ok(self.0)
+    }
+
+    /// [`build`](Self::build) for constants: a mistake does not compile.
+    ///
+    /// # Panics
+    /// With the words of [`PolicyError`].
+    pub const fn build_const(self) -> Policy {
+        match self.build() {
+            Ok(policy) => policy,
+            Err(error) => panic!("{}", error.message()),
+        }
+    }
+}
+
+/// What is wrong with a policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.message())]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// The lease is shorter than 100 ms.
+    LeaseTooShort,
+    /// Records would be forgotten while they are being worked on.
+    RetentionShorterThanLease,
+    /// The retention is longer than ten years.
+    RetentionTooLong,
+    /// No attempt would ever run.
+    NoAttempts,
+    /// The first wait is zero, or longer than the longest.
+    Backoff,
+}
+
+impl PolicyError {
+    const fn message(self) -> &'static str {
+        match self {
+            Self::LeaseTooShort => "the lease must be at least 100 ms",
+            Self::RetentionShorterThanLease => {
+                "the retention must be at least as long as the lease"
+            }
+            Self::RetentionTooLong => "the retention must be at most ten years",
+            Self::NoAttempts => "max_attempts must be at least 1",
+            Self::Backoff => {
+                "the backoff's first wait must be longer than zero and at most its longest"
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn mistakes_are_found_when_built() {
+        let build = |change: fn(PolicyBuilder) -> PolicyBuilder| change(Policy::builder()).build();
+        assert_eq!(build(|p| p), Ok(Policy::DEFAULT));
+        assert_eq!(
+            build(|p| p.lease(SECOND / 11)),
+            Err(PolicyError::LeaseTooShort)
+        );
+        assert_eq!(
+            build(|p| p.lease(2 * SECOND).retention(SECOND)),
+            Err(PolicyError::RetentionShorterThanLease)
+        );
+        assert_eq!(
+            build(|p| p.retention(Duration::MAX)),
+            Err(PolicyError::RetentionTooLong)
+        );
+        assert_eq!(build(|p| p.max_attempts(0)), Err(PolicyError::NoAttempts));
+        assert_eq!(
+            build(|p| p.backoff(Backoff::new(2 * SECOND, SECOND))),
+            Err(PolicyError::Backoff)
+        );
+        assert_eq!(
+            build(|p| p.backoff(Backoff::new(Duration::ZERO, SECOND))),
+            Err(PolicyError::Backoff)
+        );
+    }
+}

@@ -1,0 +1,72 @@
+//! What can go wrong between the engine and its store.
+
+use std::error::Error;
+
+/// The store could not answer: the write may or may not have happened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The store cannot be reached, or is busy; asking again may help.
+    #[error("the store is unavailable")]
+    Unavailable(#[source] Box<dyn Error + Send + Sync>),
+    /// A bounded store is full of keys that it must not forget yet.
+    #[error(
+        "the store is full: {0} keys are remembered, raise its capacity or shorten the retention"
+    )]
+    Full(usize),
+    /// The store answered something that this version does not understand.
+    #[error("the store's record of `{key}` cannot be read")]
+    Corrupt {
+        /// The record's key.
+        key: String,
+        /// What is wrong with it.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
+}
+
+impl StoreError {
+    /// Wraps what the driver said.
+    pub fn unavailable(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Unavailable(source.into())
+    }
+}
+
+/// Why a store could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The URL's scheme belongs to a store that is not compiled in.
+    #[error("`{scheme}:` needs the cargo feature `{feature}`, which is not switched on")]
+    NotCompiledIn {
+        /// The URL's scheme.
+        scheme: String,
+        /// The feature to switch on.
+        feature: &'static str,
+    },
+    /// No store has this scheme.
+    #[error("`{scheme}:` is no store; use `memory:` or `sqlite:FILE`")]
+    UnknownScheme {
+        /// The URL's scheme.
+        scheme: String,
+    },
+    /// The URL cannot be read.
+    #[error("the store's URL is not valid: {reason}")]
+    InvalidUrl {
+        /// What is wrong, without the URL itself, which may hold a password.
+        reason: String,
+    },
+    /// The store cannot be reached, or refused.
+    #[error("the store could not be opened")]
+    Unavailable(#[source] Box<dyn Error + Send + Sync>),
+    /// The store's schema is of another version than this program's.
+    #[error(
+        "the store's schema is version {found}, this program knows version {known}: upgrade it"
+    )]
+    SchemaVersion {
+        /// What the store has.
+        found: i64,
+        /// What the program knows.
+        known: i64,
+    },
+}

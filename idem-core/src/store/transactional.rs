@@ -1,0 +1,88 @@
+//! Stores that lend their transaction to the handler.
+
+use std::time::Duration;
+
+use super::{Claim, ClaimRequest, Lease, Outcome, Release, Store, StoreError, Write};
+
+/// A store in whose transaction a handler can write, through a `&mut Tx`: the handler's writes
+/// and the completion commit together or not at all.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot lend a `&mut {Tx}` to a handler",
+    label = "this store has no such transactions",
+    note = "an atomic handler (one with a `&mut` connection or transaction) needs the store of that database: `SqliteStore` lends `SqliteConnection` and `SqliteTransaction<'_>`",
+    note = "to run the handler on any store, take the connection from `State<…>` instead: it is then leased, not atomic"
+)]
+pub trait TransactionalStore<Tx>: Store {
+    /// An open transaction.
+    type Transaction: Send;
+
+    /// Claims the key and, if it was acquired, opens the transaction.
+    ///
+    /// # Errors
+    /// If the store cannot tell; the claim may have been recorded.
+    fn begin(
+        &self,
+        request: &ClaimRequest,
+    ) -> impl Future<Output = Result<Begun<Self::Transaction>, StoreError>> + Send;
+
+    /// What the handler writes through.
+    fn lend(transaction: &mut Self::Transaction) -> &mut Tx;
+
+    /// Keeps the claim while the handler runs, as [`Store::extend`] does for a lease.
+    ///
+    /// # Errors
+    /// If the store cannot tell.
+    fn extend_open(
+        &self,
+        lease: &Lease,
+        by: Duration,
+    ) -> impl Future<Output = Result<Write, StoreError>> + Send;
+
+    /// Writes the completion, fenced, as the last statement of the transaction, and commits.
+    ///
+    /// # Errors
+    /// If the store cannot tell whether the transaction was committed.
+    fn commit(
+        &self,
+        transaction: Self::Transaction,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> impl Future<Output = Result<Commit, StoreError>> + Send;
+
+    /// Rolls the handler's writes back, then records the release on its own.
+    ///
+    /// # Errors
+    /// If the store cannot tell whether the release was recorded; the writes are gone in any case.
+    fn roll_back(
+        &self,
+        transaction: Self::Transaction,
+        lease: &Lease,
+        reason: &Release,
+    ) -> impl Future<Output = Result<Write, StoreError>> + Send;
+}
+
+/// The answer to [`TransactionalStore::begin`].
+#[derive(Debug)]
+pub enum Begun<T> {
+    /// The claimant works, inside this transaction.
+    Acquired(Lease, T),
+    /// Any other answer than [`Claim::Acquired`].
+    Not(Claim),
+}
+
+/// What became of a transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Commit {
+    /// The handler's writes and the completion are durable.
+    Committed,
+    /// The lease was no longer the current one; everything was rolled back.
+    Fenced,
+    /// The database refused, or the handler had ended the transaction by itself; the attempt has
+    /// failed.
+    Refused {
+        /// Why, in one line.
+        error: String,
+    },
+}
