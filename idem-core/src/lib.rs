@@ -35,6 +35,8 @@
 mod backoff;
 mod context;
 mod envelope;
+mod execution;
+mod executor;
 mod failure;
 mod fingerprint;
 mod key;
@@ -47,6 +49,8 @@ pub use context::{
     Attempt, Context, FencingToken, FromContext, FromRef, Headers, Rejection, State,
 };
 pub use envelope::{Envelope, EnvelopeBuilder, HeaderSource};
+pub use execution::{Cause, Execution, ExecutionKind};
+pub use executor::{Executor, Prepared, RunsOn};
 pub use failure::{Failed, Failure, Verdict};
 pub use fingerprint::{Fingerprint, FingerprintBuilder};
 pub use key::{IdempotencyKey, Key, KeyBuilder, KeyError, KeyPart};

@@ -1,0 +1,158 @@
+//! Claim, run under a heartbeat, complete or release: one message from first to last.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use serde::Serialize;
+
+use crate::{ClaimRequest, Execution, Failure, Handler, Key, Policy, Store};
+
+mod atomic;
+mod grant;
+mod heartbeat;
+mod in_flight;
+mod leased;
+mod prepared;
+mod until_known;
+
+#[cfg(test)]
+mod tests;
+
+use in_flight::InFlight;
+pub use prepared::Prepared;
+
+/// Runs work once per key.
+///
+/// Clones share the store. An executor serves any transport; `idem-amqp`'s worker is built on it.
+///
+/// # Cancel safety
+/// A dropped call leaves nothing that the lease does not heal: the handler's future is dropped
+/// with it, and the key is free when the lease runs out (atomic handlers are rolled back). One
+/// thing outlives the call: a completion whose answer was lost is repeated in the background
+/// until the store has told, because the work is done and must not run again.
+#[derive(Debug)]
+pub struct Executor<S> {
+    store: Arc<S>,
+    in_flight: InFlight,
+    closed: Arc<AtomicBool>,
+}
+
+impl<S> Clone for Executor<S> {
+    fn clone(&self) -> Self {
+        Self {
+            store: Arc::clone(&self.store),
+            in_flight: self.in_flight.clone(),
+            closed: Arc::clone(&self.closed),
+        }
+    }
+}
+
+impl<S: Store> Executor<S> {
+    /// An executor on this store.
+    pub fn new(store: S) -> Self {
+        Self {
+            store: Arc::new(store),
+            in_flight: InFlight::default(),
+            closed: Arc::default(),
+        }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Runs `work` unless it was done before or another worker is at it.
+    ///
+    /// The work is under a lease that a heartbeat extends; if the lease is lost, the work's
+    /// future is dropped. Its output is remembered, as JSON, for the policy's retention.
+    pub async fn execute<T, E, F, Fut>(&self, key: Key, policy: &Policy, work: F) -> Execution<T, E>
+    where
+        T: Serialize + Send,
+        E: Failure,
+        F: FnOnce(crate::Attempt) -> Fut,
+        Fut: Future<Output = Result<T, E>> + Send,
+    {
+        self.execute_request(&ClaimRequest::new(key, policy), policy, work)
+            .await
+    }
+
+    /// [`execute`](Self::execute), with the claim's fingerprint, owner and replay flag given.
+    ///
+    /// After [`Execution::StoreUnavailable`], ask again with the same request: the claim may have
+    /// been recorded, and only the same owner gets it back at once.
+    pub async fn execute_request<T, E, F, Fut>(
+        &self,
+        request: &ClaimRequest,
+        policy: &Policy,
+        work: F,
+    ) -> Execution<T, E>
+    where
+        T: Serialize + Send,
+        E: Failure,
+        F: FnOnce(crate::Attempt) -> Fut,
+        Fut: Future<Output = Result<T, E>> + Send,
+    {
+        match self.claim(request, policy).await {
+            Ok(grant) => {
+                let work = work(grant.attempt());
+                self.run_leased(grant, work).await
+            }
+            Err(ended) => ended.into_execution(),
+        }
+    }
+
+    /// Runs a handler for a message, on the store that its mode needs.
+    pub async fn handle<H, St>(
+        &self,
+        message: &mut Prepared<H>,
+        state: &St,
+    ) -> Execution<H::Output, H::Error>
+    where
+        H: Handler<St>,
+        H::Mode: RunsOn<S>,
+        St: Send + Sync + 'static,
+    {
+        <H::Mode as RunsOn<S>>::run(self, message, state).await
+    }
+
+    /// From now on no handler is started: what is claimed is released again as abandoned.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// Waits until the holder of this key, if it is in this process, has ended; for ever if none
+    /// is. A hint for when to claim again, no more.
+    pub async fn holder_ended(&self, key: &Key) {
+        self.in_flight.ended(key).await;
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+}
+
+/// A mode that can run on a store: [`Leased`](crate::Leased) on any, [`Atomic`](crate::Atomic) on
+/// one whose transaction it can borrow.
+pub trait RunsOn<S: Store>: crate::Mode {
+    /// Claims, runs and settles one message.
+    #[doc(hidden)]
+    fn run<H, St>(
+        executor: &Executor<S>,
+        message: &mut Prepared<H>,
+        state: &St,
+    ) -> impl Future<Output = Execution<H::Output, H::Error>> + Send
+    where
+        H: Handler<St, Mode = Self>,
+        St: Send + Sync + 'static;
+}
+
+/// How long to wait before the next attempt: what the failure asks for, or the policy's backoff.
+fn retry_after(policy: &Policy, attempt: u32, asked: Option<Duration>) -> Duration {
+    asked.unwrap_or_else(|| policy.backoff().wait(attempt))
+}

@@ -1,0 +1,230 @@
+//! Atomic execution: the handler's writes and the completion commit together.
+
+use std::error::Error;
+
+use tokio::time::Instant;
+
+use super::{
+    Executor, Prepared, RunsOn,
+    grant::{Ended, ended_by, judge, objection},
+    heartbeat::{Ran, run_under_heartbeat},
+    until_known::until_known,
+};
+use crate::{
+    Atomic, Attempt, Begun, Cause, Claim, ClaimRequest, Commit, Context, Execution, Failure,
+    Handler, Lease, Outcome, Policy, Release, Store, TransactionalStore, Write,
+};
+
+impl<S, Tx> RunsOn<S> for Atomic<Tx>
+where
+    S: TransactionalStore<Tx>,
+    Tx: Send + 'static,
+{
+    async fn run<H, St>(
+        executor: &Executor<S>,
+        message: &mut Prepared<H>,
+        state: &St,
+    ) -> Execution<H::Output, H::Error>
+    where
+        H: Handler<St, Mode = Self>,
+        St: Send + Sync + 'static,
+    {
+        let body = match message.take() {
+            Ok(body) => body,
+            Err(error) => return Execution::Undecodable { error },
+        };
+        let claimed = Instant::now();
+        let (lease, mut transaction) = match executor.begin(&message.request, &message.policy).await
+        {
+            Ok(begun) => begun,
+            Err(ended) => {
+                message.put_back(body);
+                return ended.into_execution();
+            }
+        };
+        let open = Open {
+            executor,
+            request: &message.request,
+            policy: &message.policy,
+            lease,
+        };
+        let _working = executor.in_flight.enter(&open.lease.key);
+        let context = Context {
+            state,
+            envelope: &message.envelope,
+            key: &message.request.key,
+            attempt: Attempt::new(&open.lease, open.policy.max_attempts()).without_doubt(),
+        };
+        let ran = match H::call(body, &context, S::lend(&mut transaction)) {
+            Ok(work) => {
+                let extend = || executor.store.extend_open(&open.lease, open.request.lease);
+                Ok(run_under_heartbeat(work, extend, claimed, open.request.lease).await)
+            }
+            Err(rejection) => Err(rejection.to_string()),
+        };
+        match ran {
+            Ok(ran) => open.settle(transaction, ran).await,
+            Err(error) => {
+                // Nothing ran: a lost lease changes nothing.
+                let _ = open.roll_back(transaction, &Release::gave_up(&error)).await;
+                Execution::Undecodable { error }
+            }
+        }
+    }
+}
+
+/// A claim whose transaction is open.
+struct Open<'a, S> {
+    executor: &'a Executor<S>,
+    request: &'a ClaimRequest,
+    policy: &'a Policy,
+    lease: Lease,
+}
+
+impl<S: Store> Open<'_, S> {
+    async fn settle<Tx, T, E>(
+        &self,
+        transaction: S::Transaction,
+        ran: Ran<Result<T, E>>,
+    ) -> Execution<T, E>
+    where
+        S: TransactionalStore<Tx>,
+        T: serde::Serialize,
+        E: Failure,
+    {
+        match ran {
+            Ran::Returned(Ok(output)) => match Outcome::json(&output) {
+                Ok(outcome) => self.commit(transaction, output, &outcome).await,
+                Err(error) => self.forget(transaction, &*error).await,
+            },
+            Ran::Returned(Err(error)) => self.fail(transaction, Cause::Error(error)).await,
+            Ran::Panicked(message) => self.fail(transaction, Cause::Panicked(message)).await,
+            Ran::LeaseLost => self.lost(),
+        }
+    }
+
+    async fn commit<Tx, T, E>(
+        &self,
+        transaction: S::Transaction,
+        output: T,
+        outcome: &Outcome,
+    ) -> Execution<T, E>
+    where
+        S: TransactionalStore<Tx>,
+        E: Failure,
+    {
+        let store = &self.executor.store;
+        let retention = self.request.retention;
+        let attempt = self.lease.attempt;
+        match store
+            .commit(transaction, &self.lease, outcome, retention)
+            .await
+        {
+            Ok(Commit::Committed) => Execution::Executed { output, attempt },
+            Ok(Commit::Fenced) => self.lost(),
+            Ok(Commit::Refused { error }) => self.refused(error).await,
+            Err(error) => self.ask_again(output, error.to_string()).await,
+        }
+    }
+
+    /// The commit's answer was lost: the same owner's claim tells what became of it.
+    async fn ask_again<T, E: Failure>(&self, output: T, error: String) -> Execution<T, E> {
+        let attempt = self.lease.attempt;
+        let store = &self.executor.store;
+        let claim = until_known("claim", &self.lease.key, || store.claim(self.request)).await;
+        match claim {
+            Claim::Completed { .. } => Execution::Executed { output, attempt },
+            Claim::Acquired(lease) if lease.token == self.lease.token => self.refused(error).await,
+            _ => self.lost(),
+        }
+    }
+
+    async fn refused<T, E: Failure>(&self, error: String) -> Execution<T, E> {
+        let (release, ended) = judge(Cause::Refused(error), &self.lease, self.policy);
+        match self.executor.release(&self.lease, &release).await {
+            Write::Applied => ended,
+            Write::Fenced => self.lost(),
+        }
+    }
+
+    async fn fail<Tx, T, E>(&self, transaction: S::Transaction, cause: Cause<E>) -> Execution<T, E>
+    where
+        S: TransactionalStore<Tx>,
+        E: Failure,
+    {
+        let (release, ended) = judge(cause, &self.lease, self.policy);
+        match self.roll_back(transaction, &release).await {
+            Write::Applied => ended,
+            Write::Fenced => self.lost(),
+        }
+    }
+
+    /// The output cannot be remembered, and no further attempt would change that.
+    async fn forget<Tx, T, E>(
+        &self,
+        transaction: S::Transaction,
+        error: &(dyn Error + Send + Sync),
+    ) -> Execution<T, E>
+    where
+        S: TransactionalStore<Tx>,
+        E: Failure,
+    {
+        let cause = Cause::Refused(format!("the output is not expressible as JSON: {error}"));
+        let release = Release::gave_up(cause.to_string());
+        let attempt = self.lease.attempt;
+        match self.roll_back(transaction, &release).await {
+            Write::Applied => Execution::Rejected { cause, attempt },
+            Write::Fenced => self.lost(),
+        }
+    }
+
+    /// Rolls the handler's writes back, and waits out a store that is away to record why.
+    async fn roll_back<Tx>(&self, transaction: S::Transaction, reason: &Release) -> Write
+    where
+        S: TransactionalStore<Tx>,
+    {
+        let store = &self.executor.store;
+        match store.roll_back(transaction, &self.lease, reason).await {
+            Ok(write) => write,
+            Err(_) => self.executor.release(&self.lease, reason).await,
+        }
+    }
+
+    fn lost<T, E>(&self) -> Execution<T, E> {
+        Execution::LeaseLost {
+            attempt: self.lease.attempt,
+        }
+    }
+}
+
+impl<S: Store> Executor<S> {
+    /// Claims and opens the transaction, unless something speaks against running.
+    async fn begin<Tx>(
+        &self,
+        request: &ClaimRequest,
+        policy: &Policy,
+    ) -> Result<(Lease, S::Transaction), Ended>
+    where
+        S: TransactionalStore<Tx>,
+    {
+        let (lease, transaction) = match self.store.begin(request).await {
+            Ok(Begun::Acquired(lease, transaction)) => (lease, transaction),
+            Ok(Begun::Not(answer)) => return Err(Ended::Answered(answer)),
+            Err(error) => return Err(Ended::Unavailable(error)),
+        };
+        let Some(objection) = objection(&lease, policy, self.is_closed(), false) else {
+            return Ok((lease, transaction));
+        };
+        let ended = ended_by(&objection, &lease);
+        if self
+            .store
+            .roll_back(transaction, &lease, &objection)
+            .await
+            .is_err()
+        {
+            // Nothing ran: a lost lease changes nothing.
+            let _ = self.release(&lease, &objection).await;
+        }
+        Err(ended)
+    }
+}

@@ -1,0 +1,146 @@
+//! From the store's answer to leave to run, and from a failure back to the store.
+
+use tokio::time::Instant;
+
+use super::{Executor, in_flight::Working, retry_after};
+use crate::{
+    Attempt, Cause, Claim, ClaimRequest, Execution, Failure, InDoubt, Lease, Policy, Release,
+    Store, StoreError, Verdict,
+};
+
+/// Leave to run: a claim that was acquired and that nothing speaks against.
+#[derive(Debug)]
+pub(super) struct Grant<'a> {
+    pub(super) lease: Lease,
+    pub(super) request: &'a ClaimRequest,
+    pub(super) policy: &'a Policy,
+    pub(super) claimed: Instant,
+    pub(super) working: Working,
+}
+
+impl Grant<'_> {
+    pub(super) fn attempt(&self) -> Attempt {
+        Attempt::new(&self.lease, self.policy.max_attempts())
+    }
+}
+
+/// An answer to a claim after which nothing runs.
+#[derive(Debug)]
+pub(super) enum Ended {
+    Answered(Claim),
+    Unavailable(StoreError),
+    Exhausted(u32),
+    Abandoned,
+}
+
+impl Ended {
+    pub(super) fn into_execution<T, E>(self) -> Execution<T, E> {
+        match self {
+            Self::Answered(Claim::Completed { outcome, remaining }) => {
+                Execution::Duplicate { outcome, remaining }
+            }
+            Self::Answered(Claim::Held { remaining }) => Execution::Conflict { remaining },
+            Self::Answered(Claim::KeyReused) => Execution::KeyReused,
+            Self::Answered(Claim::Quarantined) => Execution::InDoubt,
+            Self::Answered(Claim::Acquired(_)) => unreachable!("an acquired claim is a grant"),
+            Self::Unavailable(error) => Execution::StoreUnavailable { error },
+            Self::Exhausted(attempts) => Execution::Exhausted {
+                cause: Cause::Vanished,
+                attempt: attempts,
+            },
+            Self::Abandoned => Execution::Abandoned,
+        }
+    }
+}
+
+/// Why a key just acquired is given back unrun.
+pub(super) fn objection(
+    lease: &Lease,
+    policy: &Policy,
+    closed: bool,
+    doubt: bool,
+) -> Option<Release> {
+    if closed {
+        return Some(Release::Abandoned);
+    }
+    if doubt && lease.in_doubt && policy.in_doubt() == InDoubt::Quarantine {
+        return Some(Release::Quarantined);
+    }
+    (lease.attempt > policy.max_attempts())
+        .then(|| Release::gave_up(Cause::<crate::Failed>::Vanished.to_string()))
+}
+
+/// What is reported after an objection.
+pub(super) fn ended_by(objection: &Release, lease: &Lease) -> Ended {
+    match objection {
+        Release::Abandoned => Ended::Abandoned,
+        Release::Quarantined => Ended::Answered(Claim::Quarantined),
+        Release::Failed { .. } | Release::GaveUp { .. } => Ended::Exhausted(lease.attempt - 1),
+    }
+}
+
+/// How a failed attempt ends, and what the store is told.
+pub(super) fn judge<T, E: Failure>(
+    cause: Cause<E>,
+    lease: &Lease,
+    policy: &Policy,
+) -> (Release, Execution<T, E>) {
+    let attempt = lease.attempt;
+    let error = cause.to_string();
+    let verdict = match &cause {
+        Cause::Error(error) => error.verdict(),
+        Cause::Panicked(_) | Cause::Refused(_) | Cause::Vanished => Verdict::Retry,
+    };
+    let asked = match verdict {
+        Verdict::Reject => {
+            return (
+                Release::gave_up(error),
+                Execution::Rejected { cause, attempt },
+            );
+        }
+        Verdict::RetryAfter(delay) => Some(delay),
+        Verdict::Retry => None,
+    };
+    if attempt >= policy.max_attempts() {
+        return (
+            Release::gave_up(error),
+            Execution::Exhausted { cause, attempt },
+        );
+    }
+    let retry_after = retry_after(policy, attempt, asked);
+    let failed = Execution::Failed {
+        cause,
+        attempt,
+        retry_after,
+    };
+    (Release::failed(error), failed)
+}
+
+impl<S: Store> Executor<S> {
+    /// Claims for a leased handler.
+    pub(super) async fn claim<'a>(
+        &self,
+        request: &'a ClaimRequest,
+        policy: &'a Policy,
+    ) -> Result<Grant<'a>, Ended> {
+        let claimed = Instant::now();
+        let lease = match self.store.claim(request).await {
+            Ok(Claim::Acquired(lease)) => lease,
+            Ok(answer) => return Err(Ended::Answered(answer)),
+            Err(error) => return Err(Ended::Unavailable(error)),
+        };
+        if let Some(objection) = objection(&lease, policy, self.is_closed(), true) {
+            let ended = ended_by(&objection, &lease);
+            // Nothing ran: a lost lease changes nothing.
+            let _ = self.release(&lease, &objection).await;
+            return Err(ended);
+        }
+        Ok(Grant {
+            working: self.in_flight.enter(&lease.key),
+            lease,
+            request,
+            policy,
+            claimed,
+        })
+    }
+}

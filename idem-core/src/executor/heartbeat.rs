@@ -1,0 +1,109 @@
+//! Runs a handler's future while a heartbeat keeps its lease.
+
+use std::{
+    any::Any,
+    future::poll_fn,
+    panic::AssertUnwindSafe,
+    pin::pin,
+    sync::{Mutex, PoisonError},
+    task::Poll,
+    time::Duration,
+};
+
+use futures_util::FutureExt as _;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::{StoreError, Write};
+
+/// How a handler's future ended.
+pub(super) enum Ran<T> {
+    Returned(T),
+    Panicked(String),
+    LeaseLost,
+}
+
+/// Polls `work` until it ends or the lease is lost; then it is dropped.
+///
+/// `claimed` is when the claim was asked for: the lease cannot end earlier than `lease` after it.
+/// A process that was paused for longer than that does not poll the work again before the store
+/// has confirmed that the lease is still its own.
+pub(super) async fn run_under_heartbeat<T, F, Fut>(
+    work: impl Future<Output = T>,
+    extend: F,
+    claimed: Instant,
+    lease: Duration,
+) -> Ran<T>
+where
+    F: Fn() -> Fut,
+    Fut: Future<Output = Result<Write, StoreError>>,
+{
+    let held = Held(Mutex::new(claimed + lease));
+    let mut heartbeat = pin!(beat(extend, claimed, lease, &held));
+    let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
+    poll_fn(|cx| {
+        if heartbeat.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Ran::LeaseLost);
+        }
+        if held.is_over() {
+            return Poll::Pending;
+        }
+        work.as_mut().poll(cx).map(|ended| match ended {
+            Ok(returned) => Ran::Returned(returned),
+            Err(panic) => Ran::Panicked(message_of(&*panic)),
+        })
+    })
+    .await
+}
+
+/// Extends the lease three times in its length; returns when it is lost.
+async fn beat<F, Fut>(extend: F, claimed: Instant, lease: Duration, held: &Held)
+where
+    F: Fn() -> Fut,
+    Fut: Future<Output = Result<Write, StoreError>>,
+{
+    let interval = lease / 3;
+    let mut next = claimed + interval;
+    loop {
+        sleep_until(next).await;
+        let asked = Instant::now();
+        // A frozen store must not keep a lost lease looking alive; a paused worker that is late
+        // still gets one answer.
+        let patience = held.until().max(asked + interval);
+        match timeout_at(patience, extend()).await {
+            Ok(Ok(Write::Applied)) => {
+                held.set(asked + lease);
+                next = asked + interval;
+            }
+            Ok(Ok(Write::Fenced)) => return,
+            Ok(Err(error)) if !held.is_over() => {
+                tracing::warn!(%error, "the heartbeat failed, trying again");
+                next = (asked + interval / 4).min(held.until());
+            }
+            Ok(Err(_)) | Err(_) => return,
+        }
+    }
+}
+
+/// Until when the lease is known to hold, by this process's own clock.
+struct Held(Mutex<Instant>);
+
+impl Held {
+    fn until(&self) -> Instant {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, until: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = until;
+    }
+
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.until()
+    }
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
+        .to_owned()
+}
