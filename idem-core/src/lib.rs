@@ -40,6 +40,7 @@ mod executor;
 mod failure;
 mod fingerprint;
 mod key;
+mod memory;
 mod operation;
 mod policy;
 mod store;
@@ -54,6 +55,7 @@ pub use executor::{Executor, Prepared, RunsOn};
 pub use failure::{Failed, Failure, Verdict};
 pub use fingerprint::{Fingerprint, FingerprintBuilder};
 pub use key::{IdempotencyKey, Key, KeyBuilder, KeyError, KeyPart};
+pub use memory::{MemoryStore, MemoryStoreBuilder, WhenFull};
 pub use operation::{Atomic, DecodeError, Handler, Leased, Mode, Operation};
 pub use policy::{InDoubt, Policy, PolicyBuilder, PolicyError, StoreOutage};
 pub use store::{

@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::{FencingToken, Fingerprint, Key, Policy};
 
 mod error;
+pub(crate) mod record;
 mod transactional;
 
 pub use error::{ConnectError, StoreError};
