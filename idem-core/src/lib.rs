@@ -63,8 +63,11 @@ pub use store::{
     StoreError, TransactionalStore, Write,
 };
 
+#[cfg(feature = "macros")]
+pub use idem_macros::{IdempotencyKeyCore as IdempotencyKey, idempotent_core as idempotent};
+
 /// What the macros' expansion names; not part of the public API.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::operation::Returned;
+    pub use crate::operation::{Content, Returned};
 }

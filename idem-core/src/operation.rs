@@ -1,10 +1,10 @@
 //! What `#[idempotent]` makes of a function: an operation, and how it is called.
 
-use std::{error::Error, marker::PhantomData};
+use std::{borrow::Cow, error::Error, marker::PhantomData};
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Context, Envelope, Failure, Fingerprint, Key, KeyError, Policy, Rejection};
+use crate::{Context, Envelope, Failure, Fingerprint, Key, KeyError, KeyPart, Policy, Rejection};
 
 /// What a handler is, apart from state and store: its message, its key, its policy.
 ///
@@ -120,4 +120,14 @@ pub trait Returned {
 impl<T, E> Returned for Result<T, E> {
     type Output = T;
     type Error = E;
+}
+
+/// The body's digest as a part of a key, computed only if it is asked for.
+#[derive(Debug)]
+pub struct Content<'a>(pub &'a Envelope);
+
+impl KeyPart for Content<'_> {
+    fn to_part(&self) -> Option<Cow<'_, str>> {
+        Some(Cow::Owned(self.0.content()))
+    }
 }

@@ -1,0 +1,118 @@
+//! `#[derive(IdempotencyKey)]`: a message type that knows its own key.
+
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::{
+    Attribute, Data, DeriveInput, Field, Fields, Ident, Meta, Path, Token, ext::IdentExt,
+    parse::ParseStream,
+};
+
+use crate::{facade::Facade, mistakes::Mistakes};
+
+/// Parse, check, expand.
+pub(crate) fn expand(facade: Facade, item: TokenStream) -> TokenStream {
+    let mut mistakes = Mistakes::default();
+    let Some(input) = mistakes.keep(syn::parse2::<DeriveInput>(item)) else {
+        return mistakes.finish().err().unwrap_or_default();
+    };
+    let renamed = renamed(&input.attrs, &mut mistakes);
+    let keys = key_fields(&input, &mut mistakes);
+    match mistakes.finish() {
+        Ok(()) => implementation(&facade.root(renamed.as_ref()), &input, &keys),
+        Err(errors) => errors,
+    }
+}
+
+/// `#[key(crate = path)]` on the type.
+fn renamed(attributes: &[Attribute], mistakes: &mut Mistakes) -> Option<Path> {
+    let attribute = attributes.iter().find(|attribute| is_key(attribute))?;
+    let parsed = attribute.parse_args_with(|input: ParseStream<'_>| {
+        input.parse::<Token![crate]>()?;
+        input.parse::<Token![=]>()?;
+        input.call(Path::parse_mod_style)
+    });
+    if parsed.is_err() {
+        mistakes.at(
+            attribute,
+            "`#[key]` goes on fields; on the type there is only `#[key(crate = path::to::idem)]`",
+        );
+    }
+    parsed.ok()
+}
+
+/// The marked fields, in the order in which they are declared.
+fn key_fields<'a>(input: &'a DeriveInput, mistakes: &mut Mistakes) -> Vec<(&'a Ident, &'a Field)> {
+    let name = &input.ident;
+    let Data::Struct(data) = &input.data else {
+        mistakes.at(
+            name,
+            "only a struct can derive `IdempotencyKey`: implement it by hand, or write `#[idempotent(key = …)]`",
+        );
+        return Vec::new();
+    };
+    let Fields::Named(fields) = &data.fields else {
+        mistakes.at(
+            name,
+            "only a struct with named fields can derive `IdempotencyKey`: write `#[idempotent(key = \"0\")]` for a field without a name",
+        );
+        return Vec::new();
+    };
+    let marked = fields
+        .named
+        .iter()
+        .filter(|field| is_marked(field, mistakes));
+    let marked: Vec<_> = marked
+        .filter_map(|field| Some((field.ident.as_ref()?, field)))
+        .collect();
+    if marked.is_empty() {
+        mistakes.at(name, "no field is the key: mark at least one with `#[key]`");
+    }
+    marked
+}
+
+fn is_marked(field: &Field, mistakes: &mut Mistakes) -> bool {
+    let mut marks = field.attrs.iter().filter(|attribute| is_key(attribute));
+    let Some(mark) = marks.next() else {
+        return false;
+    };
+    if !matches!(mark.meta, Meta::Path(_)) {
+        mistakes.at(mark, "`#[key]` takes nothing: remove what follows `key`");
+    }
+    if let Some(twice) = marks.next() {
+        mistakes.at(twice, "this field is marked already: remove one `#[key]`");
+    }
+    true
+}
+
+fn is_key(attribute: &Attribute) -> bool {
+    attribute.path().is_ident("key")
+}
+
+fn implementation(
+    root: &TokenStream,
+    input: &DeriveInput,
+    keys: &[(&Ident, &Field)],
+) -> TokenStream {
+    let name = &input.ident;
+    let mut generics = input.generics.clone();
+    if generics.type_params().next().is_some() {
+        let bounds = &mut generics.make_where_clause().predicates;
+        for (_, field) in keys {
+            let ty = &field.ty;
+            bounds.push(syn::parse_quote!(#ty: #root::KeyPart));
+        }
+    }
+    let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
+    let parts = keys.iter().map(|(field, _)| {
+        let text = field.unraw().to_string();
+        quote_spanned!(field.span()=> .part(#text, &self.#field))
+    });
+    quote! {
+        #[automatically_derived]
+        impl #impl_generics #root::IdempotencyKey for #name #ty_generics #where_clause {
+            fn parts(&self, key: #root::KeyBuilder) -> #root::KeyBuilder {
+                key #(#parts)*
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What stands in the parentheses of `#[idempotent(…)]`.
+
+use proc_macro2::{Span, TokenStream};
+use quote::ToTokens;
+use syn::{
+    Error, Ident, LitInt, LitStr, Path, Result, Token, bracketed,
+    ext::IdentExt,
+    parse::{ParseStream, Parser},
+    punctuated::Punctuated,
+    token::Bracket,
+};
+
+use super::{
+    duration::{self, Written},
+    field_path::FieldPath,
+    key_source::{self, KeySource},
+    scope, suggestion,
+};
+use crate::mistakes::Mistakes;
+
+mod check;
+
+const NAMES: [&str; 11] = [
+    "key",
+    "key_with",
+    "scope",
+    "lease",
+    "retention",
+    "max_attempts",
+    "backoff",
+    "in_doubt",
+    "fingerprint",
+    "decode",
+    "crate",
+];
+
+/// The arguments; those that were not given, or not understood, are `None`.
+#[derive(Default)]
+pub(super) struct Arguments {
+    pub(super) key: Option<Vec<KeySource>>,
+    pub(super) key_with: Option<Path>,
+    pub(super) scope: Option<LitStr>,
+    pub(super) lease: Option<Written>,
+    pub(super) retention: Option<Written>,
+    pub(super) max_attempts: Option<LitInt>,
+    pub(super) backoff: Option<(Written, Written)>,
+    pub(super) in_doubt: Option<InDoubt>,
+    pub(super) fingerprint: Option<Fingerprint>,
+    pub(super) decode: Option<Path>,
+    pub(super) renamed: Option<Path>,
+    names: Vec<Ident>,
+}
+
+/// `in_doubt = "retry"` or `"quarantine"`, as the variant of `InDoubt` that it means.
+pub(super) struct InDoubt(pub(super) Ident);
+
+/// `fingerprint = off`, or of some fields.
+pub(super) enum Fingerprint {
+    Off,
+    Fields(Vec<FieldPath>),
+}
+
+impl Arguments {
+    /// Reads as much as can be understood; the rest becomes mistakes.
+    pub(super) fn parse(tokens: TokenStream, mistakes: &mut Mistakes) -> Self {
+        let mut arguments = Self::default();
+        let mut errors = Vec::new();
+        let read = |input: ParseStream<'_>| {
+            while !input.is_empty() {
+                if let Err(error) = arguments.one(input).and_then(|()| separator(input)) {
+                    errors.push(error);
+                    skip_to_next(input);
+                }
+            }
+            Ok(())
+        };
+        // What a mistake left unread inside brackets is no mistake of its own.
+        match read.parse2(tokens) {
+            Err(error) if errors.is_empty() => mistakes.push(error),
+            _ => errors.into_iter().for_each(|error| mistakes.push(error)),
+        }
+        arguments
+    }
+
+    fn one(&mut self, input: ParseStream<'_>) -> Result<()> {
+        let name = self.name(input)?;
+        match name.to_string().as_str() {
+            "key" => self.key = Some(key_source::parse(input)?),
+            "key_with" => self.key_with = Some(path(input, &name, "path::to::function")?),
+            "scope" => self.scope = Some(text(input, "scope", "orders.charge")?),
+            "lease" => self.lease = Some(duration::parse(input, "lease", "30s")?),
+            "retention" => self.retention = Some(duration::parse(input, "retention", "72h")?),
+            "max_attempts" => self.max_attempts = Some(max_attempts(input)?),
+            "backoff" => self.backoff = Some(duration::parse_range(input)?),
+            "in_doubt" => self.in_doubt = Some(in_doubt(input)?),
+            "fingerprint" => self.fingerprint = Some(fingerprint(input)?),
+            "decode" => self.decode = Some(path(input, &name, "path::to::function")?),
+            _ => self.renamed = Some(path(input, &name, "path::to::idem")?),
+        }
+        Ok(())
+    }
+
+    /// A known name that was not there before, and its `=`.
+    fn name(&mut self, input: ParseStream<'_>) -> Result<Ident> {
+        if input.peek(LitStr) || input.peek(Bracket) {
+            return Err(input.error("say what this is: `key = …`"));
+        }
+        let name: Ident = input.call(Ident::parse_any)?;
+        let written = name.to_string();
+        if !NAMES.contains(&written.as_str()) {
+            return Err(Error::new(
+                name.span(),
+                suggestion::unknown(&written, "an argument", &NAMES),
+            ));
+        }
+        if self.names.contains(&name) {
+            return Err(Error::new(name.span(), format!("`{name}` is given twice")));
+        }
+        self.names.push(name.clone());
+        input.parse::<Token![=]>().map_err(|_| {
+            Error::new(
+                name.span(),
+                format!("`{name}` needs a value: write `{name} = …`"),
+            )
+        })?;
+        Ok(name)
+    }
+
+    /// Where the argument's name was written, if it was.
+    pub(super) fn span_of(&self, name: &str) -> Option<Span> {
+        let ident = self.names.iter().find(|written| *written == name)?;
+        Some(ident.span())
+    }
+}
+
+fn separator(input: ParseStream<'_>) -> Result<()> {
+    if input.is_empty() {
+        return Ok(());
+    }
+    match input.parse::<Token![,]>() {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Error::new(
+            error.span(),
+            "expected `,` and the next argument",
+        )),
+    }
+}
+
+fn skip_to_next(input: ParseStream<'_>) {
+    while !input.is_empty() && input.parse::<Token![,]>().is_err() {
+        let skipped = input.parse::<proc_macro2::TokenTree>();
+        debug_assert!(skipped.is_ok(), "the input is not empty");
+    }
+}
+
+fn path(input: ParseStream<'_>, name: &Ident, example: &str) -> Result<Path> {
+    input.call(Path::parse_mod_style).map_err(|error| {
+        Error::new(
+            error.span(),
+            format!("write `{name} = {example}`, without quotes or parentheses"),
+        )
+    })
+}
+
+fn text(input: ParseStream<'_>, name: &str, example: &str) -> Result<LitStr> {
+    let literal: LitStr = input
+        .parse()
+        .map_err(|error| Error::new(error.span(), format!("write `{name} = \"{example}\"`")))?;
+    match scope::mistake(&literal.value()) {
+        Some(message) => Err(Error::new(literal.span(), message)),
+        None => Ok(literal),
+    }
+}
+
+fn max_attempts(input: ParseStream<'_>) -> Result<LitInt> {
+    let number: LitInt = input
+        .parse()
+        .map_err(|error| Error::new(error.span(), "write `max_attempts = 10`"))?;
+    match number.base10_parse::<u32>()? {
+        0 => Err(Error::new(
+            number.span(),
+            "no attempt would ever run: write at least 1",
+        )),
+        _ => Ok(number),
+    }
+}
+
+/// A word, bare or in quotes.
+fn word(input: ParseStream<'_>) -> Result<Ident> {
+    if input.peek(LitStr) {
+        let literal: LitStr = input.parse()?;
+        literal.parse_with(Ident::parse_any)
+    } else {
+        input.call(Ident::parse_any)
+    }
+}
+
+fn in_doubt(input: ParseStream<'_>) -> Result<InDoubt> {
+    const CURE: &str = "write `in_doubt = \"retry\"` or `in_doubt = \"quarantine\"`";
+    let word = word(input).map_err(|error| Error::new(error.span(), CURE))?;
+    let variant = match word.to_string().as_str() {
+        "retry" => "Retry",
+        "quarantine" => "Quarantine",
+        _ => return Err(Error::new(word.span(), CURE)),
+    };
+    Ok(InDoubt(Ident::new(variant, word.span())))
+}
+
+fn fingerprint(input: ParseStream<'_>) -> Result<Fingerprint> {
+    const CURE: &str =
+        "write `fingerprint = off`, or the fields to compare: `fingerprint = [\"amount_cents\"]`";
+    if input.peek(Bracket) {
+        let content;
+        let brackets = bracketed!(content in input);
+        let fields = Punctuated::<_, Token![,]>::parse_terminated_with(&content, FieldPath::parse)?;
+        let fields: Vec<_> = fields.into_iter().collect();
+        if fields.is_empty() {
+            return Err(Error::new(brackets.span.join(), CURE));
+        }
+        return Ok(Fingerprint::Fields(fields));
+    }
+    match word(input) {
+        Ok(word) if word == "off" => Ok(Fingerprint::Off),
+        Ok(word) => Err(Error::new_spanned(word.to_token_stream(), CURE)),
+        Err(error) => Err(Error::new(error.span(), CURE)),
+    }
+}

@@ -1,0 +1,87 @@
+//! What is wrong with arguments that are each well-formed: together, or for this function.
+
+use syn::ext::IdentExt;
+
+use super::Arguments;
+use crate::{
+    idempotent::{function::Function, scope, signature::Signature},
+    mistakes::Mistakes,
+};
+
+/// The shortest lease in milliseconds; `idem_core::Policy::MIN_LEASE`.
+const MIN_LEASE_MILLIS: u128 = 100;
+
+impl Arguments {
+    /// Looks at the arguments and the function together.
+    pub(in crate::idempotent) fn check(
+        &self,
+        function: &Function,
+        signature: Option<&Signature>,
+        mistakes: &mut Mistakes,
+    ) {
+        self.one_key(mistakes);
+        self.a_scope(function, mistakes);
+        self.times(mistakes);
+        if signature.is_some_and(Signature::is_atomic) {
+            self.no_doubt(mistakes);
+        }
+    }
+
+    fn one_key(&self, mistakes: &mut Mistakes) {
+        if let (Some(_), Some(span)) = (self.span_of("key"), self.span_of("key_with")) {
+            mistakes.push(syn::Error::new(
+                span,
+                "`key` and `key_with` are two ways to say the same: keep one",
+            ));
+        }
+    }
+
+    /// Without `scope`, the function's name must be able to be one.
+    fn a_scope(&self, function: &Function, mistakes: &mut Mistakes) {
+        let name = &function.signature.ident;
+        if self.span_of("scope").is_none()
+            && let Some(mistake) = scope::mistake(&name.unraw().to_string())
+        {
+            mistakes.at(
+                name,
+                format!("{mistake}; or name it: `scope = \"orders.charge\"`"),
+            );
+        }
+    }
+
+    fn times(&self, mistakes: &mut Mistakes) {
+        if let Some(lease) = self.lease
+            && lease.duration.as_millis() < MIN_LEASE_MILLIS
+        {
+            mistakes.push(syn::Error::new(
+                lease.span,
+                "a lease must be at least `100ms`: a heartbeat fits into it several times",
+            ));
+        }
+        if let (Some(lease), Some(retention)) = (self.lease, self.retention)
+            && retention.duration < lease.duration
+        {
+            mistakes.push(syn::Error::new(
+                retention.span,
+                "the retention is shorter than the lease: the key would be forgotten while it is being worked on",
+            ));
+        }
+        if let Some((first, longest)) = self.backoff
+            && (first.duration.is_zero() || longest.duration < first.duration)
+        {
+            mistakes.push(syn::Error::new(
+                first.span,
+                "the first wait must be longer than zero and at most the longest, as in `\"1s..5m\"`",
+            ));
+        }
+    }
+
+    fn no_doubt(&self, mistakes: &mut Mistakes) {
+        if let Some(span) = self.span_of("in_doubt") {
+            mistakes.push(syn::Error::new(
+                span,
+                "an atomic handler is never in doubt, its unfinished attempts were rolled back: remove `in_doubt`",
+            ));
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What is generated beside the function: a type of its name, what it is, how it is called.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::{ext::IdentExt, spanned::Spanned};
+
+use super::{
+    arguments::Arguments,
+    function::Function,
+    signature::{Parameter, Signature},
+};
+
+mod fingerprint;
+mod key;
+mod output;
+mod policy;
+
+/// The type and its two impls. Names of locals have `mixed_site` hygiene, so that a handler may
+/// have any name.
+pub(super) fn handler(
+    root: &TokenStream,
+    arguments: &Arguments,
+    function: &Function,
+    signature: &Signature,
+) -> TokenStream {
+    let marker = marker(function);
+    let operation = operation(root, arguments, function, signature);
+    let handler = call(root, function, signature);
+    quote!(#marker #operation #handler)
+}
+
+/// Braced, so that it lives in the type namespace only and shares the function's name.
+fn marker(function: &Function) -> TokenStream {
+    let name = &function.signature.ident;
+    let visibility = &function.visibility;
+    let conditions = function.conditions();
+    quote! {
+        #(#conditions)*
+        #[doc(hidden)]
+        #[allow(non_camel_case_types)]
+        #[derive(::core::fmt::Debug)]
+        #visibility struct #name {}
+    }
+}
+
+fn operation(
+    root: &TokenStream,
+    arguments: &Arguments,
+    function: &Function,
+    signature: &Signature,
+) -> TokenStream {
+    let name = &function.signature.ident;
+    let conditions = function.conditions();
+    let message = &signature.message;
+    let output = output::types(root, &signature.output);
+    let atomic = signature.connection().map(|tx| quote!(#root::Atomic<#tx>));
+    let mode = atomic.unwrap_or_else(|| quote!(#root::Leased));
+    let scope = match &arguments.scope {
+        Some(scope) => scope.value(),
+        None => name.unraw().to_string(),
+    };
+    let policy = policy::constant(root, arguments);
+    let decode = decode(root, arguments, signature);
+    let key = key::method(root, arguments, signature);
+    let fingerprint = fingerprint::method(root, arguments);
+    quote! {
+        #(#conditions)*
+        #[automatically_derived]
+        impl #root::Operation for #name {
+            type Message = #message;
+            #output
+            type Mode = #mode;
+            const SCOPE: &'static str = #scope;
+            #policy
+            #decode
+            #key
+            #fingerprint
+        }
+    }
+}
+
+fn decode(root: &TokenStream, arguments: &Arguments, signature: &Signature) -> TokenStream {
+    let envelope = local("envelope", Span::call_site());
+    let decoded = if let Some(path) = &arguments.decode {
+        quote_spanned!(path.span()=> #path(#envelope))
+    } else {
+        let message = &signature.message;
+        quote_spanned!(message.span()=> #root::Envelope::json::<#message>(#envelope))
+    };
+    quote! {
+        fn decode(
+            #envelope: &#root::Envelope,
+        ) -> ::core::result::Result<Self::Message, #root::DecodeError> {
+            #decoded
+        }
+    }
+}
+
+/// Each parameter's bound is the impl's, so that a worker whose state lacks one says which.
+fn call(root: &TokenStream, function: &Function, signature: &Signature) -> TokenStream {
+    let name = &function.signature.ident;
+    let conditions = function.conditions();
+    let [message, context, lent] =
+        ["message", "context", "lent"].map(|name| local(name, Span::call_site()));
+    let (mut extractors, mut made, mut passed) = (Vec::new(), Vec::new(), Vec::new());
+    for (i, parameter) in signature.parameters.iter().enumerate() {
+        match parameter {
+            Parameter::Connection(_) => passed.push(lent.clone()),
+            Parameter::Extractor(ty) => {
+                let parameter = local(&format!("parameter_{i}"), Span::call_site());
+                made.push(quote! {
+                    let #parameter = <#ty as #root::FromContext<__S>>::from_context(#context)?;
+                });
+                extractors.push(ty);
+                passed.push(parameter);
+            }
+        }
+    }
+    let future = quote_spanned! {name.span()=>
+        impl ::core::future::Future<
+            Output = ::core::result::Result<Self::Output, Self::Error>
+        > + ::core::marker::Send + '__a
+    };
+    quote! {
+        #(#conditions)*
+        #[automatically_derived]
+        impl<__S> #root::Handler<__S> for #name
+        where
+            #(#extractors: #root::FromContext<__S>,)*
+        {
+            fn call<'__a>(
+                #message: Self::Message,
+                #context: &'__a #root::Context<'__a, __S>,
+                #lent: <Self::Mode as #root::Mode>::Lent<'__a>,
+            ) -> ::core::result::Result<#future, #root::Rejection> {
+                #(#made)*
+                ::core::result::Result::Ok(#name(#message, #(#passed),*))
+            }
+        }
+    }
+}
+
+/// A local variable that no item of the user's can be mistaken for.
+fn local(name: &str, at: Span) -> Ident {
+    Ident::new(&format!("__{name}"), Span::mixed_site().located_at(at))
+}

@@ -1,0 +1,77 @@
+//! The method that names the unit of work.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned;
+
+use super::local;
+use crate::idempotent::{
+    arguments::Arguments, field_path::FieldPath, key_source::KeySource, signature::Signature,
+};
+
+/// `fn key`.
+pub(super) fn method(
+    root: &TokenStream,
+    arguments: &Arguments,
+    signature: &Signature,
+) -> TokenStream {
+    let message = local("message", Span::call_site());
+    let envelope = local("envelope", Span::call_site());
+    let builder = quote!(#root::Key::builder(<Self as #root::Operation>::SCOPE));
+    let key = if let Some(path) = &arguments.key_with {
+        quote_spanned!(path.span()=> #path(#message, #envelope, #builder))
+    } else if let Some(sources) = &arguments.key {
+        let parts = sources.iter().map(|source| part(root, source));
+        quote!(#builder #(#parts)* .build())
+    } else {
+        let ty = &signature.message;
+        let parts = quote_spanned! {ty.span()=>
+            <#ty as #root::IdempotencyKey>::parts(#message, #builder)
+        };
+        quote!(#parts.build())
+    };
+    quote! {
+        fn key(
+            #message: &Self::Message,
+            #envelope: &#root::Envelope,
+        ) -> ::core::result::Result<#root::Key, #root::KeyError> {
+            #key
+        }
+    }
+}
+
+fn part(root: &TokenStream, source: &KeySource) -> TokenStream {
+    let span = source.span();
+    if let KeySource::First(sources, _) = source {
+        let sources = sources.iter().map(|source| {
+            let name = source.name();
+            let value = value(root, source);
+            quote_spanned!(source.span()=> (#name, #value))
+        });
+        return quote_spanned!(span=> .first(&[#(#sources),*]));
+    }
+    let name = source.name();
+    let value = value(root, source);
+    quote_spanned!(span=> .part(#name, #value))
+}
+
+/// A reference to something that is a `KeyPart`.
+fn value(root: &TokenStream, source: &KeySource) -> TokenStream {
+    let span = source.span();
+    let envelope = local("envelope", span);
+    match source {
+        KeySource::Field(path) => access(path),
+        KeySource::Header(name) => quote_spanned!(span=> &#envelope.header(#name)),
+        KeySource::MessageId(_) => quote_spanned!(span=> &#envelope.id()),
+        KeySource::Content(_) => quote_spanned!(span=> &#root::__private::Content(#envelope)),
+        KeySource::First(..) => unreachable!("a `first` inside a `first` does not parse"),
+    }
+}
+
+/// `&message.customer.id`, all of it located where the field is named: so that what rustc has to
+/// say about it stands there.
+pub(super) fn access(path: &FieldPath) -> TokenStream {
+    let message = local("message", path.span);
+    let members = &path.members;
+    quote_spanned!(path.span=> &#message #(.#members)*)
+}

@@ -1,0 +1,49 @@
+//! The policy as a constant, so that what the macro cannot judge is a compile error too.
+
+use std::time::Duration;
+
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+
+use crate::idempotent::arguments::Arguments;
+
+/// `const POLICY`, if an argument departs from the defaults.
+pub(super) fn constant(root: &TokenStream, arguments: &Arguments) -> Option<TokenStream> {
+    let lease = arguments.lease.map(|lease| {
+        let duration = duration(lease.duration);
+        quote!(.lease(#duration))
+    });
+    let retention = arguments.retention.map(|retention| {
+        let duration = duration(retention.duration);
+        quote!(.retention(#duration))
+    });
+    let max_attempts = arguments
+        .max_attempts
+        .as_ref()
+        .map(|number| quote!(.max_attempts(#number)));
+    let backoff = arguments.backoff.map(|(first, longest)| {
+        let (first, longest) = (duration(first.duration), duration(longest.duration));
+        quote!(.backoff(#root::Backoff::new(#first, #longest)))
+    });
+    let in_doubt = arguments
+        .in_doubt
+        .as_ref()
+        .map(|in_doubt| &in_doubt.0)
+        .map(|variant| quote!(.in_doubt(#root::InDoubt::#variant)));
+
+    let set = [lease, retention, max_attempts, backoff, in_doubt];
+    let set: Vec<_> = set.into_iter().flatten().collect();
+    if set.is_empty() {
+        return None;
+    }
+    let times = arguments.retention.or(arguments.lease);
+    let span = times.map_or_else(proc_macro2::Span::call_site, |written| written.span);
+    let policy = quote_spanned!(span=> #root::Policy::builder() #(#set)* .build_const());
+    Some(quote!(const POLICY: #root::Policy = #policy;))
+}
+
+fn duration(duration: Duration) -> TokenStream {
+    let seconds = duration.as_secs();
+    let nanos = duration.subsec_nanos();
+    quote!(::core::time::Duration::new(#seconds, #nanos))
+}

@@ -1,0 +1,160 @@
+//! Where a part of the key comes from: `key = [customer, "order.id", header("x-tenant")]`.
+
+use proc_macro2::{Span, TokenStream};
+use syn::{
+    Error, Ident, LitStr, Result, Token, bracketed, parenthesized,
+    parse::{Parse, ParseStream},
+    punctuated::Punctuated,
+    token::{Bracket, Paren},
+};
+
+use super::{field_path::FieldPath, suggestion};
+
+const FUNCTIONS: [&str; 4] = ["header", "message_id", "content", "first"];
+
+/// One source.
+pub(super) enum KeySource {
+    Field(FieldPath),
+    Header(LitStr),
+    MessageId(Span),
+    Content(Span),
+    /// The first that is present.
+    First(Vec<KeySource>, Span),
+}
+
+impl KeySource {
+    /// The source's name in errors and, inside `first(…)`, in the key itself: it never changes.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Field(path) => path.name(),
+            Self::Header(name) => format!("header({})", name.value()),
+            Self::MessageId(_) => "message_id()".into(),
+            Self::Content(_) => "content()".into(),
+            Self::First(sources, _) => {
+                let names: Vec<_> = sources.iter().map(Self::name).collect();
+                format!("first({})", names.join(", "))
+            }
+        }
+    }
+
+    pub(super) fn span(&self) -> Span {
+        match self {
+            Self::Field(path) => path.span,
+            Self::Header(name) => name.span(),
+            Self::MessageId(span) | Self::Content(span) | Self::First(_, span) => *span,
+        }
+    }
+}
+
+/// Parses what stands after `key =`: one source, or a list of them.
+pub(super) fn parse(input: ParseStream<'_>) -> Result<Vec<KeySource>> {
+    if !input.peek(Bracket) {
+        return Ok(vec![input.parse()?]);
+    }
+    let content;
+    let brackets = bracketed!(content in input);
+    let span = brackets.span.join();
+    several(
+        &content,
+        span,
+        "a key without parts would be the same for all messages: name at least one field",
+    )
+}
+
+/// A list that is not empty and names nothing twice.
+fn several(input: ParseStream<'_>, span: Span, empty: &str) -> Result<Vec<KeySource>> {
+    let list = Punctuated::<KeySource, Token![,]>::parse_terminated(input)?;
+    let list: Vec<_> = list.into_iter().collect();
+    if list.is_empty() {
+        return Err(Error::new(span, empty));
+    }
+    for (i, source) in list.iter().enumerate() {
+        let name = source.name();
+        if list[..i].iter().any(|earlier| earlier.name() == name) {
+            let message = format!("`{name}` is in the key already");
+            return Err(Error::new(source.span(), message));
+        }
+    }
+    Ok(list)
+}
+
+impl Parse for KeySource {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        if input.peek(syn::Ident) && input.peek2(Paren) {
+            return function(input);
+        }
+        if input.peek(Bracket) {
+            return Err(input.error("a list inside a list: write all parts in one, as in `[\"customer\", \"order_id\"]`"));
+        }
+        FieldPath::parse(input).map(Self::Field)
+    }
+}
+
+/// `header("…")`, `message_id()`, `content()`, `first(…)`.
+fn function(input: ParseStream<'_>) -> Result<KeySource> {
+    let name: Ident = input.parse()?;
+    let content;
+    let parens = parenthesized!(content in input);
+    let span = parens.span.join();
+    match name.to_string().as_str() {
+        "header" => header(&content, span),
+        "message_id" => nothing(&content, &name).map(|()| KeySource::MessageId(name.span())),
+        "content" => nothing(&content, &name).map(|()| KeySource::Content(name.span())),
+        "first" => {
+            let sources = several(
+                &content,
+                span,
+                "name the sources to try, as in `first(message_id(), content())`",
+            )?;
+            no_first_inside(&sources)?;
+            Ok(KeySource::First(sources, name.span()))
+        }
+        other => {
+            content.parse::<TokenStream>()?;
+            let message = suggestion::unknown(other, "a source of keys", &FUNCTIONS);
+            Err(Error::new(name.span(), message))
+        }
+    }
+}
+
+fn header(content: ParseStream<'_>, span: Span) -> Result<KeySource> {
+    let name: LitStr = content.parse().map_err(|_| {
+        Error::new(
+            span,
+            "name the header, as in `header(\"x-idempotency-key\")`",
+        )
+    })?;
+    if name.value().trim().is_empty() {
+        return Err(Error::new(
+            name.span(),
+            "name the header, as in `header(\"x-idempotency-key\")`",
+        ));
+    }
+    if !content.is_empty() {
+        return Err(content.error("one header at a time: write `first(header(\"a\"), header(\"b\"))` to take the first that is present"));
+    }
+    Ok(KeySource::Header(name))
+}
+
+fn nothing(content: ParseStream<'_>, name: &Ident) -> Result<()> {
+    if content.is_empty() {
+        return Ok(());
+    }
+    let error = content.error(format!("`{name}()` takes nothing"));
+    content.parse::<TokenStream>()?;
+    Err(error)
+}
+
+fn no_first_inside(sources: &[KeySource]) -> Result<()> {
+    let inner = sources.iter().find_map(|source| match source {
+        KeySource::First(_, span) => Some(*span),
+        _ => None,
+    });
+    match inner {
+        Some(span) => Err(Error::new(
+            span,
+            "a `first` inside a `first`: write all sources in one",
+        )),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,133 @@
+//! One parameter: the message, an extractor, or what the store lends.
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use syn::{GenericArgument, PathArguments, PathSegment, Type, TypeReference};
+
+use super::nameable;
+use crate::{idempotent::elision, mistakes::Mistakes};
+
+/// What stands after the message.
+pub(in crate::idempotent) enum Parameter {
+    /// Implements `FromContext`.
+    Extractor(TokenStream),
+    /// The type behind a `&mut`, its lifetimes made `'static`.
+    Connection(TokenStream),
+}
+
+/// Types of sqlx that have a lifetime, which is easily left out.
+const WITH_LIFETIME: [&str; 4] = [
+    "AnyTransaction",
+    "MySqlTransaction",
+    "PgTransaction",
+    "SqliteTransaction",
+];
+
+/// Checks the first parameter.
+pub(super) fn message(ty: &Type, mistakes: &mut Mistakes) {
+    match bare(ty) {
+        Type::Reference(reference) if reference.mutability.is_some() => mistakes.at(
+            ty,
+            "the first parameter is the message: put it before the connection",
+        ),
+        Type::Reference(reference) => {
+            let owned = reference.elem.to_token_stream();
+            mistakes.at(ty, format!("take the message by value: `{owned}`"));
+        }
+        Type::Path(path) if path.path.segments.last().is_some_and(is_state) => mistakes.at(
+            ty,
+            "the first parameter is the message: put it before the state",
+        ),
+        _ => nameable(ty, "the message", mistakes),
+    }
+}
+
+fn is_state(segment: &PathSegment) -> bool {
+    segment.ident == "State" && !segment.arguments.is_none()
+}
+
+impl Parameter {
+    /// Checks a further parameter.
+    pub(super) fn check(ty: &Type, mistakes: &mut Mistakes) -> Self {
+        match bare(ty) {
+            Type::Reference(reference) if reference.mutability.is_some() => {
+                connection(reference, mistakes);
+                Self::Connection(elision::made_static(reference.elem.to_token_stream()))
+            }
+            Type::Reference(_) => {
+                mistakes.at(
+                    ty,
+                    "parameters are made anew for each message: take this one by value, as in `State(mailer): State<Mailer>`",
+                );
+                Self::Extractor(ty.to_token_stream())
+            }
+            _ => {
+                nameable(ty, "a parameter", mistakes);
+                Self::Extractor(ty.to_token_stream())
+            }
+        }
+    }
+}
+
+fn connection(reference: &TypeReference, mistakes: &mut Mistakes) {
+    if let Some(span) = elision::mentions(&reference.elem, "impl") {
+        let message = "write the connection's type, such as `&mut SqliteConnection`";
+        mistakes.push(syn::Error::new(span, message));
+    }
+    let Type::Path(path) = bare(&reference.elem) else {
+        return;
+    };
+    let last = path.path.segments.last();
+    if let Some(segment) = last.filter(|segment| lacks_lifetime(segment)) {
+        let name = &segment.ident;
+        let cure = match &segment.arguments {
+            PathArguments::None => format!("{name}<'_>"),
+            _ => format!("{name}<'_, …>"),
+        };
+        mistakes.at(
+            &reference.elem,
+            format!("`{name}` has a lifetime: write `&mut {cure}`"),
+        );
+    }
+}
+
+fn lacks_lifetime(segment: &PathSegment) -> bool {
+    match &segment.arguments {
+        PathArguments::None => WITH_LIFETIME.iter().any(|name| segment.ident == name),
+        PathArguments::AngleBracketed(arguments) => {
+            let mut arguments = arguments.args.iter();
+            segment.ident == "Transaction"
+                && !arguments.any(|argument| matches!(argument, GenericArgument::Lifetime(_)))
+        }
+        PathArguments::Parenthesized(_) => false,
+    }
+}
+
+/// At most one parameter can be the store's.
+pub(super) fn one_connection(
+    parameters: Vec<(Parameter, &Type)>,
+    mistakes: &mut Mistakes,
+) -> Vec<Parameter> {
+    let connections = parameters
+        .iter()
+        .filter(|(parameter, _)| matches!(parameter, Parameter::Connection(_)));
+    for (_, ty) in connections.skip(1) {
+        mistakes.at(
+            ty,
+            "the store lends one connection or transaction: keep one `&mut`, take others from `State<…>`",
+        );
+    }
+    parameters
+        .into_iter()
+        .map(|(parameter, _)| parameter)
+        .collect()
+}
+
+/// The type inside invisible groups (from `macro_rules!`) and parentheses.
+fn bare(ty: &Type) -> &Type {
+    match ty {
+        Type::Group(group) => bare(&group.elem),
+        Type::Paren(paren) => bare(&paren.elem),
+        other => other,
+    }
+}
