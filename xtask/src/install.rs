@@ -1,0 +1,1 @@
+//! Making sure that a server is there to be started.

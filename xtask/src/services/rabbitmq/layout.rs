@@ -1,0 +1,173 @@
+//! The folder of one private broker: its ports, its configuration and the environment it runs in.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::Installed;
+use crate::{
+    Error, Result,
+    services::{ports::free_ports, watchdog::Launch},
+};
+
+const LAUNCH: &str = include_str!("launch.sh");
+const LAYOUT: &str = "layout.json";
+const TAIL_LINES: usize = 30;
+
+/// Everything one needs to know to start a broker, or to talk to one that runs.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Layout {
+    folder: PathBuf,
+    server: PathBuf,
+    ctl: PathBuf,
+    amqp_port: u16,
+    distribution_port: u16,
+    mapper_port: u16,
+}
+
+impl Layout {
+    /// Picks free ports and writes the configuration into `folder`.
+    pub(crate) fn create(folder: &Path, installed: &Installed) -> Result<Self> {
+        let [amqp_port, distribution_port, mapper_port] = free_ports()?;
+        let layout = Self {
+            folder: folder.to_owned(),
+            server: installed.script("rabbitmq-server"),
+            ctl: installed.script("rabbitmqctl"),
+            amqp_port,
+            distribution_port,
+            mapper_port,
+        };
+        layout
+            .write_files()
+            .map_err(Error::io(format!("write to {}", folder.display())))?;
+        Ok(layout)
+    }
+
+    /// Reads back what [`create`](Self::create) left in `folder`.
+    pub(crate) fn open(folder: &Path) -> Result<Self> {
+        let path = folder.join(LAYOUT);
+        let text =
+            fs::read_to_string(&path).map_err(Error::io(format!("read {}", path.display())))?;
+        serde_json::from_str(&text)
+            .map_err(|error| Error::io(format!("understand {}", path.display()))(error.into()))
+    }
+
+    fn write_files(&self) -> std::io::Result<()> {
+        let write = |name: &str, content: &str| fs::write(self.folder.join(name), content);
+        write("launch.sh", LAUNCH)?;
+        write("rabbitmq.conf", &self.configuration())?;
+        // Empty ones of ours, so that the files below /etc/rabbitmq are not read.
+        write("environment.conf", "")?;
+        write("advanced.config", "[].\n")?;
+        write("enabled_plugins", "[].\n")?;
+        write(".erlang.cookie", &self.cookie())?;
+        // Erlang refuses a cookie that others can read.
+        fs::set_permissions(
+            self.folder.join(".erlang.cookie"),
+            fs::Permissions::from_mode(0o400),
+        )?;
+        write(LAYOUT, &serde_json::to_string_pretty(self)?)
+    }
+
+    fn configuration(&self) -> String {
+        format!(
+            "listeners.tcp.1 = 127.0.0.1:{}\nlog.console = false\nlog.file.level = info\n",
+            self.amqp_port
+        )
+    }
+
+    fn cookie(&self) -> String {
+        std::iter::repeat_with(fastrand::alphanumeric)
+            .take(24)
+            .collect()
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn ctl(&self) -> &Path {
+        &self.ctl
+    }
+
+    pub(crate) fn amqp_port(&self) -> u16 {
+        self.amqp_port
+    }
+
+    pub(crate) fn name(&self) -> String {
+        format!("idem-{}", self.amqp_port)
+    }
+
+    fn node(&self) -> String {
+        format!("{}@localhost", self.name())
+    }
+
+    pub(crate) fn launch(&self) -> Launch {
+        Launch {
+            folder: self.folder.clone(),
+            script: self.folder.join("launch.sh"),
+            environment: self.environment(),
+            foreign_variables: &["RABBITMQ_", "ERL_"],
+        }
+    }
+
+    fn environment(&self) -> Vec<(&'static str, String)> {
+        let path = |name: &str| self.folder.join(name).display().to_string();
+        vec![
+            ("HOME", self.folder.display().to_string()),
+            ("LC_ALL", "C.UTF-8".to_owned()),
+            ("IDEM_RABBITMQ_SERVER", self.server.display().to_string()),
+            ("ERL_EPMD_ADDRESS", "127.0.0.1".to_owned()),
+            ("ERL_EPMD_PORT", self.mapper_port.to_string()),
+            // Or every Erlang machine, rabbitmqctl's too, starts a port mapper that stays for ever.
+            ("ERL_FLAGS", "-start_epmd false".to_owned()),
+            ("RABBITMQ_NODENAME", self.node()),
+            ("RABBITMQ_NODE_PORT", self.amqp_port.to_string()),
+            ("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1".to_owned()),
+            ("RABBITMQ_DIST_PORT", self.distribution_port.to_string()),
+            ("RABBITMQ_CONF_ENV_FILE", path("environment.conf")),
+            ("RABBITMQ_CONFIG_FILE", path("rabbitmq.conf")),
+            ("RABBITMQ_ADVANCED_CONFIG_FILE", path("advanced.config")),
+            ("RABBITMQ_ENABLED_PLUGINS_FILE", path("enabled_plugins")),
+            ("RABBITMQ_MNESIA_BASE", path("data")),
+            ("RABBITMQ_LOG_BASE", path("log")),
+            ("RABBITMQ_PID_FILE", path("server.pid")),
+            // RabbitMQ's own arguments halve the speed of a boot on a small machine: tables for
+            // a million processes, and schedulers that sleep the moment they have nothing to do.
+            ("RABBITMQ_SERVER_ERL_ARGS", "+P 65536 +t 1048576".to_owned()),
+            // Quorum queues publish their counts once per tick, every 5 s by default.
+            (
+                "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
+                "-kernel inet_dist_use_interface {127,0,0,1} -rabbit quorum_tick_interval 250"
+                    .to_owned(),
+            ),
+            // Any free port; the default range has room for eleven commands at a time, machine-wide.
+            ("RABBITMQ_CTL_DIST_PORT_MIN", "0".to_owned()),
+            ("RABBITMQ_CTL_DIST_PORT_MAX", "0".to_owned()),
+        ]
+    }
+
+    /// An error that quotes what the server said last.
+    pub(crate) fn error(&self, what: impl Into<String>) -> Error {
+        let log = self.folder.join("log").join(format!("{}.log", self.node()));
+        let said = [self.folder.join("server.out"), log.clone()]
+            .iter()
+            .map(|file| last_lines(&fs::read_to_string(file).unwrap_or_default(), TAIL_LINES))
+            .collect::<Vec<_>>()
+            .join("\n");
+        Error::Server {
+            what: what.into(),
+            log,
+            tail: said.trim().to_owned(),
+        }
+    }
+}
+
+fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}

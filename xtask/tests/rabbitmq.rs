@@ -1,0 +1,164 @@
+//! The private RabbitMQ, for real: started, killed, frozen, restarted, and gone without a trace.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use xtask::services::RabbitMq;
+
+const OWNER_VARIABLE: &str = "IDEM_TEST_OWNER";
+
+fn declare_queue(rabbit: &RabbitMq, name: &str) {
+    let declare = format!(
+        r#"rabbit_amqqueue:declare(rabbit_misc:r(<<"/">>, queue, <<"{name}">>), true, false, [], none, <<"test">>)."#
+    );
+    rabbit
+        .rabbitmqctl(["eval", &declare])
+        .expect("the queue is declared");
+}
+
+fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < deadline, "not within 20 s: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Every process of a server, helpers of the Erlang machine included, has the folder as its home.
+fn processes_at_home_in(folder: &Path) -> Vec<String> {
+    let home = format!("HOME={}\0", folder.display());
+    fs::read_dir("/proc")
+        .expect("Linux")
+        .filter_map(|entry| {
+            let process = entry.ok()?.path();
+            let environment = fs::read(process.join("environ")).ok()?;
+            let at_home = String::from_utf8_lossy(&environment).contains(&home);
+            at_home.then(|| fs::read_to_string(process.join("cmdline")).unwrap_or_default())
+        })
+        .collect()
+}
+
+fn assert_that_nothing_is_left_of(folder: &Path) {
+    eventually("the folder is removed", || !folder.exists());
+    eventually("its processes are gone", || {
+        processes_at_home_in(folder).is_empty()
+    });
+}
+
+#[test]
+fn a_killed_broker_comes_back_on_the_same_port_with_its_data() {
+    let rabbit = RabbitMq::start().expect("a broker");
+    let url = rabbit.add_vhost("kept").expect("a vhost");
+    declare_queue(&rabbit, "orders");
+
+    rabbit.kill().expect("it dies");
+    assert!(!rabbit.is_ready());
+    assert!(TcpStream::connect(("127.0.0.1", rabbit.port())).is_err());
+    assert!(rabbit.rabbitmqctl(["list_vhosts"]).is_err());
+
+    rabbit.restart().expect("it comes back");
+    assert_eq!(rabbit.vhost_url("kept"), url);
+    assert!(
+        rabbit
+            .rabbitmqctl(["list_vhosts"])
+            .expect("an answer")
+            .lines()
+            .any(|vhost| vhost == "kept")
+    );
+    let queues = rabbit.list_queues("/").expect("an answer");
+    let counts: Vec<_> = queues
+        .iter()
+        .map(|q| (q.name.as_str(), q.ready, q.unacked, q.consumers))
+        .collect();
+    assert_eq!(counts, [("orders", 0, 0, 0)]);
+
+    rabbit.restart().expect("it restarts cleanly, too");
+    assert_eq!(rabbit.list_queues("/").expect("an answer").len(), 1);
+    rabbit.close_all_connections().expect("there are none");
+    rabbit.stop().expect("it stops");
+    assert!(!rabbit.is_ready());
+
+    let folder = rabbit.folder().to_owned();
+    drop(rabbit);
+    assert_that_nothing_is_left_of(&folder);
+}
+
+#[test]
+fn a_frozen_broker_is_silent_until_it_is_thawed() {
+    let rabbit = RabbitMq::start().expect("a broker");
+    rabbit.freeze().expect("it freezes");
+    assert!(
+        TcpStream::connect(("127.0.0.1", rabbit.port())).is_ok(),
+        "the port stays open"
+    );
+    assert!(!rabbit.is_ready());
+    rabbit.thaw().expect("it thaws");
+    eventually("it answers again", || rabbit.is_ready());
+
+    rabbit.freeze().expect("it freezes");
+    let folder = rabbit.folder().to_owned();
+    drop(rabbit);
+    assert_that_nothing_is_left_of(&folder);
+}
+
+#[test]
+fn two_brokers_live_side_by_side_and_leave_nothing_behind() {
+    let [one, other] = [0, 1]
+        .map(|_| thread::spawn(RabbitMq::start))
+        .map(|start| start.join().expect("no panic").expect("a broker"));
+    assert_ne!(one.amqp_url(), other.amqp_url());
+    one.add_vhost("only-here").expect("a vhost");
+    assert!(
+        !other
+            .rabbitmqctl(["list_vhosts"])
+            .expect("an answer")
+            .contains("only-here")
+    );
+
+    let folder = one.folder().to_owned();
+    assert!(
+        processes_at_home_in(&folder)
+            .iter()
+            .any(|command| command.contains("epmd"))
+    );
+    drop(one);
+    assert_that_nothing_is_left_of(&folder);
+    assert!(other.is_ready());
+}
+
+#[test]
+fn a_broker_does_not_outlive_its_killed_owner() {
+    if std::env::var_os(OWNER_VARIABLE).is_some() {
+        let rabbit = RabbitMq::start().expect("a broker");
+        println!("\nfolder={}", rabbit.folder().display());
+        thread::sleep(Duration::from_secs(600));
+    }
+    let mut owner = Command::new(std::env::current_exe().expect("this test"))
+        .args([
+            "--exact",
+            "--nocapture",
+            "a_broker_does_not_outlive_its_killed_owner",
+        ])
+        .env(OWNER_VARIABLE, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this test runs itself");
+    let output = BufReader::new(owner.stdout.take().expect("piped"));
+    let folder: PathBuf = output
+        .lines()
+        .map_while(Result::ok)
+        .find_map(|line| line.strip_prefix("folder=").map(PathBuf::from))
+        .expect("the owner starts a broker");
+    assert!(!processes_at_home_in(&folder).is_empty());
+
+    owner.kill().expect("SIGKILL");
+    owner.wait().expect("it is dead");
+    assert_that_nothing_is_left_of(&folder);
+}
