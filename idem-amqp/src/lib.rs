@@ -1,1 +1,79 @@
-//! amqp
+//! Idempotent RabbitMQ consumers: *handle each message once, even when it arrives twice*.
+//!
+//! ```no_run
+//! use idem_amqp::{MemoryStore, prelude::*};
+//! use serde::Deserialize;
+//!
+//! #[derive(Deserialize)]
+//! struct OrderPlaced { order_id: String, amount_cents: i64 }
+//!
+//! #[idempotent(key = "order_id")]
+//! async fn charge(order: OrderPlaced, attempt: Attempt) -> Result<(), Failed> {
+//!     if order.amount_cents <= 0 {
+//!         return Err(Failed::rejected("amount must be positive"));
+//!     }
+//!     println!("charging {} (attempt {})", order.order_id, attempt.number());
+//!     Ok(())
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! Worker::builder(MemoryStore::new())
+//!     .consume::<charge>("orders.charge")
+//!     .run_until("amqp://127.0.0.1:5672/%2f", shutdown_signal())
+//!     .await?;
+//! # Ok(()) }
+//! ```
+//!
+//! A message that arrives again is acknowledged without running the handler. A message that
+//! another worker is at is held and looked at again. A handler that fails runs again, up to the
+//! policy's maximum attempts; then the message goes to the dead-letter queue, with the reason in
+//! its headers. What is promised, and what is not, is in `docs/guarantees.md`.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `macros` (default) | `#[idempotent]` and `#[derive(IdempotencyKey)]` |
+//! | `sqlite` | `SqliteStore`, and handlers that take `&mut SqliteConnection` |
+//! | `uuid` | `uuid::Uuid` as a part of a key |
+//! | `rustls` | `amqps://`, with the system's certificates |
+//! | `native-tls` | `amqps://`, with the system's TLS library |
+
+mod connection;
+mod dead_letter;
+mod delivery;
+mod error;
+mod publisher;
+mod queue;
+mod settlement;
+mod shutdown;
+mod topology;
+mod worker;
+
+pub mod prelude;
+
+pub use delivery::Delivery;
+pub use error::{PublishError, WorkerError};
+pub use publisher::{Publication, Publisher};
+pub use queue::{Queue, QueueType};
+pub use settlement::{Reason, Settlement};
+pub use shutdown::shutdown_signal;
+pub use worker::{Balance, Settled, Worker, WorkerBuilder};
+
+pub use idem_core::{
+    Atomic, Attempt, Backoff, Begun, Cause, Claim, ClaimRequest, Commit, ConnectError, Context,
+    DecodeError, Envelope, EnvelopeBuilder, Execution, ExecutionKind, Executor, Failed, Failure,
+    FencingToken, Fingerprint, FingerprintBuilder, FromContext, FromRef, Handler, HeaderSource,
+    Headers, InDoubt, Key, KeyBuilder, KeyError, KeyPart, Lease, Leased, MemoryStore,
+    MemoryStoreBuilder, Mode, Operation, Outcome, Owner, Policy, PolicyBuilder, PolicyError,
+    Prepared, Purge, Rejection, Release, RunsOn, State, Store, StoreError, StoreOutage,
+    TransactionalStore, Verdict, WhenFull, Write,
+};
+
+#[doc(inline)]
+pub use idem_core::__private::IdempotencyKeyTrait as IdempotencyKey;
+
+#[cfg(feature = "macros")]
+pub use idem_macros::{IdempotencyKeyAmqp as IdempotencyKey, idempotent_amqp as idempotent};
+
+#[doc(hidden)]
+pub use idem_core::__private;

@@ -127,11 +127,13 @@ pub enum ExecutionKind {
     StoreUnavailable,
     LeaseLost,
     Abandoned,
+    /// The worker stopped while the handler was still running: its lease will run out.
+    Interrupted,
 }
 
 impl ExecutionKind {
     /// All of them, in the order in which they are reported.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Executed,
         Self::Duplicate,
         Self::Conflict,
@@ -145,6 +147,7 @@ impl ExecutionKind {
         Self::StoreUnavailable,
         Self::LeaseLost,
         Self::Abandoned,
+        Self::Interrupted,
     ];
 
     /// The label in logs and metrics.
@@ -163,6 +166,7 @@ impl ExecutionKind {
             Self::StoreUnavailable => "store_unavailable",
             Self::LeaseLost => "lease_lost",
             Self::Abandoned => "abandoned",
+            Self::Interrupted => "interrupted",
         }
     }
 }

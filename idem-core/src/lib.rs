@@ -43,6 +43,8 @@ mod key;
 mod memory;
 mod operation;
 mod policy;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod store;
 
 pub use backoff::Backoff;
@@ -58,6 +60,10 @@ pub use key::{IdempotencyKey, Key, KeyBuilder, KeyError, KeyPart};
 pub use memory::{MemoryStore, MemoryStoreBuilder, WhenFull};
 pub use operation::{Atomic, DecodeError, Handler, Leased, Mode, Operation};
 pub use policy::{InDoubt, Policy, PolicyBuilder, PolicyError, StoreOutage};
+#[cfg(feature = "sqlite")]
+pub use sqlite::{SqliteStore, SqliteStoreBuilder};
+#[cfg(feature = "sqlite")]
+pub use sqlx;
 pub use store::{
     Begun, Claim, ClaimRequest, Commit, ConnectError, Lease, Outcome, Owner, Purge, Release, Store,
     StoreError, TransactionalStore, Write,
@@ -69,5 +75,7 @@ pub use idem_macros::{IdempotencyKeyCore as IdempotencyKey, idempotent_core as i
 /// What the macros' expansion names; not part of the public API.
 #[doc(hidden)]
 pub mod __private {
+    // The trait alone: the derive of the same name is each facade's own.
+    pub use crate::key::IdempotencyKey as IdempotencyKeyTrait;
     pub use crate::operation::{Content, Returned};
 }

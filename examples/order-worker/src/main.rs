@@ -1,2 +1,103 @@
-//! Example.
-fn main() {}
+//! Charges each order once, even when its message arrives twice.
+//!
+//! ```sh
+//! cargo run --release -p order-worker            # consumes until ctrl-c or SIGTERM
+//! cargo run --release -p order-worker -- ledger  # prints what was charged
+//! ```
+//!
+//! Everything is set by environment variables, see `settings.rs`.
+
+use std::process::ExitCode;
+
+use idem_amqp::{
+    Operation, Policy, PolicyError, Purge, Queue, RunsOn, Store, Worker, WorkerBuilder,
+    shutdown_signal,
+};
+use tracing_subscriber::EnvFilter;
+
+mod memory;
+mod order;
+mod report;
+mod settings;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+use order::Shop;
+use settings::Settings;
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("order-worker: {}", report::chain(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), Error> {
+    let settings = Settings::from_env()?;
+    let ledger = match std::env::args().nth(1).as_deref() {
+        None => false,
+        Some("ledger") => true,
+        Some(other) => return Err(format!("unknown command `{other}`: there is `ledger`").into()),
+    };
+    match settings.store_url.split(':').next() {
+        Some("memory") if ledger => Err("`memory:` keeps no ledger".into()),
+        Some("memory") => memory::consume(settings).await,
+        #[cfg(feature = "sqlite")]
+        Some("sqlite") if ledger => sqlite::print_ledger(&settings.store_url).await,
+        #[cfg(feature = "sqlite")]
+        Some("sqlite") => sqlite::consume(settings).await,
+        #[cfg(not(feature = "sqlite"))]
+        Some("sqlite") => {
+            Err("`sqlite:` needs the cargo feature `sqlite`: run with `--features sqlite`".into())
+        }
+        scheme => Err(format!(
+            "STORE_URL: `{}:` is no store; use `memory:` or `sqlite:FILE`",
+            scheme.unwrap_or_default()
+        )
+        .into()),
+    }
+}
+
+/// What is the same for every store: the queue, the log, the way to stop.
+async fn consume<H, S>(settings: Settings, store: S) -> Result<(), Error>
+where
+    H: idem_amqp::Handler<Shop>,
+    H::Mode: RunsOn<S>,
+    S: Store + Purge + Clone,
+{
+    let queue = Queue::declare(&settings.queue)
+        .prefetch(settings.prefetch)
+        .policy(policy::<H>(&settings)?);
+    let log = settings.log;
+    let worker: WorkerBuilder<S, Shop> = Worker::builder(store)
+        .state(Shop::new(&settings))
+        .consume::<H>(queue)
+        .purge_every(std::time::Duration::from_secs(60 * 60))
+        .on_settled(move |settled| report::line(log, settled));
+    report::ready(log);
+    let balance = worker
+        .run_until(&settings.amqp_url, shutdown_signal())
+        .await?;
+    report::summary(log, &balance);
+    Ok(())
+}
+
+fn policy<H: Operation>(settings: &Settings) -> Result<Policy, PolicyError> {
+    let policy = H::POLICY.to_builder();
+    match settings.lease {
+        Some(lease) => policy.lease(lease).build(),
+        None => policy.build(),
+    }
+}

@@ -1,0 +1,33 @@
+//! On the memory store: the charge is a line on standard output.
+
+use idem_amqp::{MemoryStore, prelude::*};
+use serde_json::json;
+
+use crate::{
+    Error,
+    order::{OrderPlaced, Shop},
+    settings::Settings,
+};
+
+/// Leased: at most one worker holds the order, and the charge is remembered after it was made.
+#[idempotent(key = "order_id", scope = "orders.charge")]
+async fn charge(
+    order: OrderPlaced,
+    State(shop): State<Shop>,
+    attempt: Attempt,
+) -> Result<(), Failed> {
+    shop.pay(&order).await?;
+    let charge = json!({"charge": {
+        "order_id": order.order_id,
+        "customer": order.customer,
+        "amount_cents": order.amount_cents,
+        "attempt": attempt.number(),
+        "worker": &*shop.worker,
+    }});
+    println!("{charge}");
+    Ok(())
+}
+
+pub(crate) async fn consume(settings: Settings) -> Result<(), Error> {
+    crate::consume::<charge, _>(settings, MemoryStore::new()).await
+}

@@ -1,0 +1,67 @@
+//! What the environment says.
+
+use std::{env, str::FromStr, time::Duration};
+
+use crate::Error;
+
+/// | variable | default | |
+/// |---|---|---|
+/// | `AMQP_URL` | `amqp://127.0.0.1:5672/%2f` | the broker |
+/// | `STORE_URL` | `sqlite:orders.db` | `memory:` or `sqlite:FILE` |
+/// | `ORDERS_QUEUE` | `orders` | the queue, declared by the worker |
+/// | `PREFETCH` | 64 | orders handled at once |
+/// | `WORK_MS` | 0 | how long the payment gateway takes |
+/// | `LEASE_MS` | 30000 | how long a worker that went silent keeps an order |
+/// | `WORKER_NAME` | `worker-<process id>` | its name in the ledger |
+/// | `ORDERS_LOG` | | `json` for one JSON object a line |
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) amqp_url: String,
+    pub(crate) store_url: String,
+    pub(crate) queue: String,
+    pub(crate) prefetch: u16,
+    pub(crate) work: Duration,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) worker: String,
+    pub(crate) log: Log,
+}
+
+/// How a settled message is reported on standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Log {
+    Text,
+    Json,
+}
+
+impl Settings {
+    pub(crate) fn from_env() -> Result<Self, Error> {
+        let log = match env::var("ORDERS_LOG").as_deref() {
+            Ok("json") => Log::Json,
+            _ => Log::Text,
+        };
+        Ok(Self {
+            amqp_url: text("AMQP_URL", "amqp://127.0.0.1:5672/%2f"),
+            store_url: text("STORE_URL", "sqlite:orders.db"),
+            queue: text("ORDERS_QUEUE", "orders"),
+            prefetch: number("PREFETCH")?.unwrap_or(Self::PREFETCH),
+            work: Duration::from_millis(number("WORK_MS")?.unwrap_or_default()),
+            lease: number("LEASE_MS")?.map(Duration::from_millis),
+            worker: text("WORKER_NAME", &format!("worker-{}", std::process::id())),
+            log,
+        })
+    }
+
+    const PREFETCH: u16 = 64;
+}
+
+fn text(name: &str, default: &str) -> String {
+    env::var(name).unwrap_or_else(|_| default.to_owned())
+}
+
+fn number<T: FromStr>(name: &str) -> Result<Option<T>, Error> {
+    let Ok(text) = env::var(name) else {
+        return Ok(None);
+    };
+    let wrong = |_| format!("{name}: `{text}` is not a number in range").into();
+    text.parse().map(Some).map_err(wrong)
+}

@@ -1,0 +1,111 @@
+//! A delivery as keys, decoders and extractors see it.
+
+use std::{borrow::Cow, sync::Arc};
+
+use idem_core::{Context, Envelope, FromContext, HeaderSource, Rejection};
+use lapin::{
+    BasicProperties,
+    types::{AMQPValue, ShortString},
+};
+
+/// Where a message came from: a parameter for handlers that want to know.
+#[derive(Debug, Clone)]
+pub struct Delivery(Arc<Origin>);
+
+#[derive(Debug)]
+pub(crate) struct Origin {
+    pub(crate) queue: Arc<str>,
+    pub(crate) exchange: ShortString,
+    pub(crate) routing_key: ShortString,
+    pub(crate) redelivered: bool,
+    pub(crate) properties: BasicProperties,
+}
+
+impl Delivery {
+    /// The queue it was consumed from.
+    pub fn queue(&self) -> &str {
+        &self.0.queue
+    }
+
+    /// The exchange it was published to; empty for the default one.
+    pub fn exchange(&self) -> &str {
+        self.0.exchange.as_str()
+    }
+
+    /// The routing key it was published with.
+    pub fn routing_key(&self) -> &str {
+        self.0.routing_key.as_str()
+    }
+
+    /// Whether the broker says that it has delivered it before. A hint, never a reason to treat a
+    /// message as new or as a duplicate: a publisher's retry arrives as not redelivered.
+    pub fn is_redelivered(&self) -> bool {
+        self.0.redelivered
+    }
+}
+
+impl<S> FromContext<S> for Delivery {
+    fn from_context(context: &Context<'_, S>) -> Result<Self, Rejection> {
+        let delivery = context.envelope.extension::<Self>().cloned();
+        delivery.ok_or_else(|| Rejection::new("the message did not come from RabbitMQ"))
+    }
+}
+
+impl Delivery {
+    pub(crate) fn new(origin: Origin) -> Self {
+        Self(Arc::new(origin))
+    }
+
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.0
+    }
+
+    /// The message as the engine sees it.
+    pub(crate) fn envelope(&self, body: Vec<u8>) -> Envelope {
+        let mut envelope = Envelope::builder(body)
+            .headers(self.clone())
+            .extension(self.clone());
+        if let Some(id) = self.0.properties.message_id() {
+            envelope = envelope.id(id.as_str());
+        }
+        envelope.build()
+    }
+
+    /// Whether a person sent this dead letter again.
+    pub(crate) fn is_replay(&self) -> bool {
+        self.get(crate::dead_letter::REASON).is_some()
+    }
+}
+
+impl HeaderSource for Delivery {
+    fn get(&self, name: &str) -> Option<Cow<'_, str>> {
+        let headers = self.0.properties.headers().as_ref()?;
+        text(headers.inner().get(name)?)
+    }
+
+    fn names(&self) -> Vec<&str> {
+        let headers = self.0.properties.headers().as_ref();
+        headers.map_or_else(Vec::new, |headers| {
+            headers.inner().keys().map(ShortString::as_str).collect()
+        })
+    }
+}
+
+/// A header's value as text; tables, arrays and floats have none that is exact.
+fn text(value: &AMQPValue) -> Option<Cow<'_, str>> {
+    Some(match value {
+        AMQPValue::LongString(text) => Cow::Borrowed(std::str::from_utf8(text.as_bytes()).ok()?),
+        AMQPValue::ByteArray(text) => Cow::Borrowed(std::str::from_utf8(text.as_slice()).ok()?),
+        AMQPValue::ShortString(text) => Cow::Borrowed(text.as_str()),
+        AMQPValue::Boolean(value) => Cow::Owned(value.to_string()),
+        AMQPValue::ShortShortInt(value) => Cow::Owned(value.to_string()),
+        AMQPValue::ShortShortUInt(value) => Cow::Owned(value.to_string()),
+        AMQPValue::ShortInt(value) => Cow::Owned(value.to_string()),
+        AMQPValue::ShortUInt(value) => Cow::Owned(value.to_string()),
+        AMQPValue::LongInt(value) => Cow::Owned(value.to_string()),
+        AMQPValue::LongUInt(value) => Cow::Owned(value.to_string()),
+        AMQPValue::LongLongInt(value) => Cow::Owned(value.to_string()),
+        AMQPValue::Timestamp(value) => Cow::Owned(value.to_string()),
+        _ => return None,
+    })
+}

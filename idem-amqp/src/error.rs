@@ -1,0 +1,105 @@
+//! Why a worker or a publisher could not do its job.
+
+use std::error::Error;
+
+type Source = Box<dyn Error + Send + Sync>;
+
+/// Why a worker stopped, or never started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// The worker was given nothing to consume.
+    #[error("the worker has no handler: add one with `.consume::<handler>(\"queue\")`")]
+    NothingToConsume,
+    /// Two handlers consume one queue: each message would reach one of them by chance.
+    #[error("two handlers consume the queue `{queue}`: give each a queue of its own")]
+    QueueTwice {
+        /// The queue's name.
+        queue: String,
+    },
+    /// The queue's name is empty, or too long to have a dead-letter queue.
+    #[error("`{queue}` cannot be a queue's name here: use 1 to 250 bytes")]
+    QueueName {
+        /// The name as it was given.
+        queue: String,
+    },
+    /// The URL is not one of an AMQP broker.
+    #[error("the AMQP URL is not valid: {reason}")]
+    InvalidUrl {
+        /// What is wrong, without the URL itself, which holds a password.
+        reason: String,
+    },
+    /// The broker does not let us in.
+    #[error("the broker at {broker} refused the connection: check user, password and vhost")]
+    Refused {
+        /// Host, port and vhost.
+        broker: String,
+        /// What the broker said.
+        #[source]
+        source: Source,
+    },
+    /// A queue is not there, or is not as the worker declares it.
+    #[error("the queue `{queue}` cannot be used: {cure}")]
+    Topology {
+        /// The queue's name.
+        queue: String,
+        /// What to do.
+        cure: &'static str,
+        /// What the broker said.
+        #[source]
+        source: Source,
+    },
+}
+
+/// Why a message is not known to have arrived.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// No queue took the message.
+    #[error("no queue is bound for `{routing_key}` on exchange `{exchange}`: declare it first")]
+    Unroutable {
+        /// The exchange, empty for the default one.
+        exchange: String,
+        /// The routing key: the queue's name on the default exchange.
+        routing_key: String,
+    },
+    /// The broker refused the message: a queue is full, say.
+    #[error("the broker refused the message for `{routing_key}`")]
+    Refused {
+        /// The routing key.
+        routing_key: String,
+    },
+    /// The connection was lost before the confirm: the message may have arrived. Publish it again
+    /// with the same id, and an idempotent consumer handles it once.
+    #[error("the message was not confirmed, it may have arrived")]
+    Unconfirmed(#[source] Source),
+    /// The broker cannot be reached; nothing was sent.
+    #[error("the broker at {broker} cannot be reached")]
+    Unavailable {
+        /// Host, port and vhost.
+        broker: String,
+        /// What went wrong.
+        #[source]
+        source: Source,
+    },
+    /// The URL is not one of an AMQP broker.
+    #[error("the AMQP URL is not valid: {reason}")]
+    InvalidUrl {
+        /// What is wrong, without the URL itself, which holds a password.
+        reason: String,
+    },
+    /// The queue is there already, but not as it is declared here.
+    #[error(
+        "the queue `{queue}` cannot be declared: it exists with other arguments, or may not be accessed"
+    )]
+    Topology {
+        /// The queue's name.
+        queue: String,
+        /// What the broker said.
+        #[source]
+        source: Source,
+    },
+    /// The message cannot be expressed as JSON, or one of its texts is too long for AMQP.
+    #[error("the message cannot be encoded")]
+    Encode(#[source] Source),
+}

@@ -1,0 +1,159 @@
+//! The publisher's own connection: batches, confirms and returns.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use lapin::{
+    Channel, Confirmation, Connection, Error, PublisherConfirm,
+    options::{BasicPublishOptions, ConfirmSelectOptions},
+};
+use tokio::{sync::mpsc, time::timeout};
+
+use super::{Publication, Request};
+use crate::{connection::Broker, error::PublishError};
+
+/// Messages that are published before their confirms are awaited.
+const BATCH: usize = 256;
+
+/// A broker that does not confirm for so long is taken for lost.
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The connection, opened when needed.
+pub(super) struct Line {
+    broker: Broker,
+    open: Option<(Connection, Channel)>,
+}
+
+impl Line {
+    pub(super) fn new(broker: Broker) -> Self {
+        Self { broker, open: None }
+    }
+
+    /// Serves until all publishers are gone, then closes the connection.
+    pub(super) async fn serve(mut self, mut queued: mpsc::Receiver<Request>) {
+        let mut batch = Vec::with_capacity(BATCH);
+        while queued.recv_many(&mut batch, BATCH).await > 0 {
+            self.publish(&mut batch).await;
+        }
+        if let Some((connection, _)) = self.open {
+            let _ = connection.close(200, "done".into()).await;
+        }
+    }
+
+    /// Makes sure that there is a channel with confirms.
+    pub(super) async fn open(&mut self) -> Result<&Channel, PublishError> {
+        let usable = |open: &(Connection, Channel)| open.1.status().connected();
+        if !self.open.as_ref().is_some_and(usable) {
+            self.open = None;
+            let opened = self.connect().await;
+            self.open = Some(opened.map_err(|source| PublishError::Unavailable {
+                broker: self.broker.to_string(),
+                source: source.into(),
+            })?);
+        }
+        let (_, channel) = self.open.as_ref().expect("opened just now");
+        Ok(channel)
+    }
+
+    async fn connect(&self) -> Result<(Connection, Channel), Error> {
+        let connection = self.broker.connect("idem publish").await?;
+        let channel = connection.create_channel().await?;
+        channel
+            .confirm_select(ConfirmSelectOptions::default())
+            .await?;
+        Ok((connection, channel))
+    }
+
+    /// Publishes all, then awaits all confirms: a return comes before its confirm, but lapin hands
+    /// it to whichever confirm completes next, so only the whole batch tells what was returned.
+    async fn publish(&mut self, batch: &mut Vec<Request>) {
+        let channel = match self.open().await {
+            Ok(channel) => channel,
+            Err(error) => return refuse_all(batch, error, &self.broker),
+        };
+        let sent = join_all(
+            batch
+                .iter()
+                .map(|request| send(channel, &request.publication)),
+        )
+        .await;
+        let Ok(confirmed) = timeout(CONFIRM_TIMEOUT, join_all(sent.into_iter().map(confirm))).await
+        else {
+            self.open = None;
+            for request in batch.drain(..) {
+                let silent = "the broker did not confirm within 30 s";
+                let _ = request
+                    .answer
+                    .send(Err(PublishError::Unconfirmed(silent.into())));
+            }
+            return;
+        };
+        let mut returned = Vec::new();
+        let mut answers = Vec::new();
+        for confirmation in confirmed {
+            answers.push(confirmation.map(|confirmation| {
+                let acked = confirmation.is_ack();
+                returned.extend(confirmation.take_message());
+                acked
+            }));
+        }
+        for (request, answer) in batch.drain(..).zip(answers) {
+            let publication = &request.publication;
+            let unroutable = returned
+                .iter()
+                .any(|message| publication.is_like(&message.delivery));
+            let _ = request.answer.send(judge(publication, answer, unroutable));
+        }
+    }
+}
+
+async fn send(channel: &Channel, publication: &Publication) -> Result<PublisherConfirm, Error> {
+    let options = BasicPublishOptions {
+        mandatory: true,
+        ..BasicPublishOptions::default()
+    };
+    channel
+        .basic_publish(
+            publication.exchange.clone(),
+            publication.routing_key.clone(),
+            options,
+            &publication.body,
+            publication.properties.clone(),
+        )
+        .await
+}
+
+async fn confirm(sent: Result<PublisherConfirm, Error>) -> Result<Confirmation, Error> {
+    sent?.await
+}
+
+fn judge(
+    publication: &Publication,
+    acked: Result<bool, Error>,
+    unroutable: bool,
+) -> Result<(), PublishError> {
+    let routing_key = || publication.routing_key.to_string();
+    match acked {
+        Err(error) => Err(PublishError::Unconfirmed(error.into())),
+        Ok(_) if unroutable => Err(PublishError::Unroutable {
+            exchange: publication.exchange.to_string(),
+            routing_key: routing_key(),
+        }),
+        Ok(true) => Ok(()),
+        Ok(false) => Err(PublishError::Refused {
+            routing_key: routing_key(),
+        }),
+    }
+}
+
+fn refuse_all(batch: &mut Vec<Request>, error: PublishError, broker: &Broker) {
+    let text = error.to_string();
+    let mut first = Some(error);
+    for request in batch.drain(..) {
+        let error = first.take().unwrap_or_else(|| PublishError::Unavailable {
+            broker: broker.to_string(),
+            source: text.clone().into(),
+        });
+        let _ = request.answer.send(Err(error));
+    }
+}

@@ -1,0 +1,178 @@
+//! One delivery from arrival to verdict, by a handler whose types are known.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, Either},
+};
+use idem_core::{
+    Envelope, Execution, ExecutionKind, Executor, Handler, Key, Policy, Prepared, RunsOn, Store,
+};
+use tokio::time::{Instant, sleep};
+
+use super::desk::{Desk, Seat};
+use crate::{
+    delivery::Delivery,
+    settlement::{Circumstances, Settlement, settle},
+};
+
+/// A message as it arrived.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub(super) delivery: Delivery,
+    pub(super) envelope: Envelope,
+}
+
+/// How a delivery ended, and what is to be done about it.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) kind: ExecutionKind,
+    pub(super) key: Option<Key>,
+    pub(super) attempt: Option<u32>,
+    pub(super) error: Option<String>,
+    pub(super) settlement: Settlement,
+}
+
+impl End {
+    /// Nothing ran, and nothing is decided.
+    pub(super) fn abandoned() -> Self {
+        Self::bare(ExecutionKind::Abandoned)
+    }
+
+    /// The worker stopped while the handler was running.
+    pub(super) fn interrupted() -> Self {
+        Self::bare(ExecutionKind::Interrupted)
+    }
+
+    fn bare(kind: ExecutionKind) -> Self {
+        Self {
+            kind,
+            key: None,
+            attempt: None,
+            error: None,
+            settlement: Settlement::Leave,
+        }
+    }
+}
+
+/// A handler without its types: what the worker's machinery sees.
+pub(super) trait Attend: Send + Sync {
+    /// Takes a delivery as far as its settlement.
+    fn attend<'a>(
+        &'a self,
+        arrival: &'a Arrival,
+        desk: &'a Desk,
+        seat: &'a mut Seat,
+    ) -> BoxFuture<'a, End>;
+}
+
+/// A handler with its store, its state and its policy.
+pub(super) struct Attendant<H, S, St> {
+    pub(super) executor: Executor<S>,
+    pub(super) state: Arc<St>,
+    pub(super) policy: Policy,
+    pub(super) handler: std::marker::PhantomData<fn() -> H>,
+}
+
+/// After a bug of the handler's own serialisation or extraction code, say.
+const AFTER_PANIC: Duration = Duration::from_secs(5);
+
+impl<H, S, St> Attend for Attendant<H, S, St>
+where
+    H: Handler<St>,
+    H::Mode: RunsOn<S>,
+    S: Store,
+    St: Send + Sync + 'static,
+{
+    fn attend<'a>(
+        &'a self,
+        arrival: &'a Arrival,
+        desk: &'a Desk,
+        seat: &'a mut Seat,
+    ) -> BoxFuture<'a, End> {
+        let attended = AssertUnwindSafe(self.attend_typed(arrival, desk, seat)).catch_unwind();
+        Box::pin(attended.map(|end| {
+            end.unwrap_or_else(|_| End {
+                error: Some("the code round the handler panicked".into()),
+                settlement: Settlement::Requeue { after: AFTER_PANIC },
+                ..End::bare(ExecutionKind::Failed)
+            })
+        }))
+    }
+}
+
+impl<H, S, St> Attendant<H, S, St>
+where
+    H: Handler<St>,
+    H::Mode: RunsOn<S>,
+    S: Store,
+    St: Send + Sync + 'static,
+{
+    async fn attend_typed(&self, arrival: &Arrival, desk: &Desk, seat: &mut Seat) -> End {
+        if !seat.sit_down(desk).await {
+            return End::abandoned();
+        }
+        let mut message = match Prepared::<H>::new(arrival.envelope.clone(), &self.policy) {
+            Ok(message) => message.replay(arrival.delivery.is_replay()),
+            Err(ended) => {
+                return end(
+                    &ended,
+                    None,
+                    settle(ended.kind(), &Circumstances::default()),
+                );
+            }
+        };
+        let mut now = Circumstances::default();
+        let mut conflict_since = None;
+        loop {
+            let execution = self.executor.handle(&mut message, &*self.state).await;
+            now.claims += 1;
+            now.random = fastrand::f64();
+            let conflict = matches!(execution, Execution::Conflict { .. });
+            if conflict {
+                now.held = conflict_since.get_or_insert_with(Instant::now).elapsed();
+                now.full = !seat.step_aside(desk);
+            }
+            match execution {
+                Execution::Conflict { remaining } => now.remaining = remaining,
+                Execution::Failed { retry_after, .. } => now.retry_after = retry_after,
+                _ => {}
+            }
+            let settlement = settle(execution.kind(), &now);
+            let Settlement::Hold { recheck } = settlement else {
+                return end(&execution, Some(message.key()), settlement);
+            };
+            tracing::debug!(key = %message.key(), kind = %execution.kind(), ?recheck, "held");
+            let holder_ended = if conflict {
+                Either::Left(self.executor.holder_ended(message.key()))
+            } else {
+                Either::Right(std::future::pending())
+            };
+            tokio::select! {
+                () = sleep(recheck) => {}
+                () = holder_ended => {}
+                () = desk.stopping() => {
+                    return end(&execution, Some(message.key()), Settlement::Leave);
+                }
+            }
+            if !seat.sit_down(desk).await {
+                return end(&execution, Some(message.key()), Settlement::Leave);
+            }
+        }
+    }
+}
+
+fn end<T, E: idem_core::Failure>(
+    execution: &Execution<T, E>,
+    key: Option<&Key>,
+    settlement: Settlement,
+) -> End {
+    End {
+        kind: execution.kind(),
+        key: key.cloned(),
+        attempt: execution.attempt(),
+        error: execution.error(),
+        settlement,
+    }
+}

@@ -1,0 +1,90 @@
+//! The conservation law: every delivery ends in exactly one kind of execution.
+
+use std::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use idem_core::ExecutionKind;
+
+/// How the deliveries of a worker ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Balance {
+    deliveries: u64,
+    ended: [u64; ExecutionKind::ALL.len()],
+}
+
+impl Balance {
+    /// How many messages the broker delivered.
+    pub fn deliveries(&self) -> u64 {
+        self.deliveries
+    }
+
+    /// How many of them ended like this.
+    pub fn of(&self, kind: ExecutionKind) -> u64 {
+        self.ended[index(kind)]
+    }
+
+    /// Kinds and their counts, in the order of [`ExecutionKind::ALL`].
+    pub fn iter(&self) -> impl Iterator<Item = (ExecutionKind, u64)> + '_ {
+        ExecutionKind::ALL.into_iter().zip(self.ended)
+    }
+
+    /// Whether every delivery has ended in exactly one kind: so it is when a worker has stopped.
+    pub fn is_even(&self) -> bool {
+        self.deliveries == self.ended.iter().sum::<u64>()
+    }
+}
+
+/// `deliveries=12 executed=10 duplicate=2`: kinds that did not occur are left out.
+impl fmt::Display for Balance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "deliveries={}", self.deliveries)?;
+        let mut occurred = self.iter().filter(|(_, count)| *count > 0);
+        occurred.try_for_each(|(kind, count)| write!(f, " {kind}={count}"))
+    }
+}
+
+/// Counts while the worker runs.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    deliveries: AtomicU64,
+    ended: [AtomicU64; ExecutionKind::ALL.len()],
+}
+
+impl Counters {
+    pub(super) fn delivered(&self) {
+        self.deliveries.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn ended(&self, kind: ExecutionKind) {
+        self.ended[index(kind)].fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn balance(&self) -> Balance {
+        Balance {
+            deliveries: self.deliveries.load(Relaxed),
+            ended: std::array::from_fn(|kind| self.ended[kind].load(Relaxed)),
+        }
+    }
+}
+
+fn index(kind: ExecutionKind) -> usize {
+    let at = ExecutionKind::ALL.iter().position(|other| *other == kind);
+    at.expect("ALL has every kind")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_balance_is_even_when_every_delivery_has_ended() {
+        let counters = Counters::default();
+        counters.delivered();
+        assert!(!counters.balance().is_even());
+        counters.ended(ExecutionKind::Duplicate);
+        assert!(counters.balance().is_even());
+        assert_eq!(counters.balance().to_string(), "deliveries=1 duplicate=1");
+    }
+}

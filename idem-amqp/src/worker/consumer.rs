@@ -1,0 +1,209 @@
+//! One consumer: a channel of its own, its deliveries, and what happens when it ends.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::{FutureExt as _, StreamExt as _};
+use idem_core::Backoff;
+use lapin::{
+    Channel, Connection, Error,
+    message::Delivery as RawDelivery,
+    options::{BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
+    types::FieldTable,
+};
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    acker::Verdicts,
+    attend::Arrival,
+    desk::{Desk, Room},
+    settle::Clerk,
+};
+use crate::{
+    delivery::{Delivery, Origin},
+    topology::{self, Broken},
+};
+
+/// A consumer over all connections of a worker.
+pub(super) struct Consumer {
+    pub(super) clerk: Arc<Clerk>,
+    pub(super) room: Room,
+    pub(super) tasks: TaskTracker,
+    pub(super) draining: CancellationToken,
+    pub(super) grace: Duration,
+}
+
+/// Why a consumer no longer consumes.
+pub(super) enum Stopped {
+    /// The worker is draining, and this consumer has drained.
+    Drained,
+    /// The connection has ended.
+    Disconnected,
+    /// The queue cannot be used, and waiting will not help.
+    Unusable(Broken),
+}
+
+/// Why one channel of a consumer ended.
+enum Ended {
+    Drained,
+    /// The broker cancelled the consumer: its queue was deleted, or its node went away.
+    Cancelled,
+    Failed(Error),
+    Broken(Broken),
+}
+
+const REOPEN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
+
+impl Consumer {
+    /// Consumes on this connection, with a new channel whenever one has ended, until the worker
+    /// drains or the connection ends.
+    pub(super) async fn consume(&self, connection: &Connection, first: bool) -> Stopped {
+        let mut tries = 0;
+        loop {
+            let opened = Instant::now();
+            let queue = self.clerk.queue.name();
+            match self.consume_once(connection).await {
+                Ended::Drained => return Stopped::Drained,
+                Ended::Broken(broken) if first && tries == 0 && broken.cure().is_some() => {
+                    return Stopped::Unusable(broken);
+                }
+                Ended::Broken(Broken { queue, source }) => {
+                    tracing::warn!(queue, error = %source, "the queue cannot be used now");
+                }
+                Ended::Cancelled => tracing::warn!(queue, "the broker cancelled the consumer"),
+                Ended::Failed(error) => tracing::warn!(queue, %error, "the channel has ended"),
+            }
+            if !connection.status().connected() {
+                return Stopped::Disconnected;
+            }
+            tries = if opened.elapsed() > REOPEN.longest() {
+                1
+            } else {
+                tries + 1
+            };
+            tokio::select! {
+                () = sleep(REOPEN.wait(tries)) => {}
+                () = self.draining.cancelled() => return Stopped::Drained,
+            }
+        }
+    }
+
+    async fn consume_once(&self, connection: &Connection) -> Ended {
+        let ended = CancellationToken::new();
+        let _ends_with_this_call = ended.clone().drop_guard();
+        let consumed = self.consume_channel(connection, ended).await;
+        consumed.unwrap_or_else(Ended::Failed)
+    }
+
+    async fn consume_channel(
+        &self,
+        connection: &Connection,
+        ended: CancellationToken,
+    ) -> Result<Ended, Error> {
+        let queue = &self.clerk.queue;
+        let channel = connection.create_channel().await?;
+        if let Err(broken) = topology::establish(&channel, queue).await {
+            return Ok(Ended::Broken(broken));
+        }
+        let prefetch = queue.channel_prefetch();
+        channel
+            .basic_qos(prefetch, BasicQosOptions::default())
+            .await?;
+        let mut deliveries = channel
+            .basic_consume(
+                queue.name().into(),
+                "".into(),
+                BasicConsumeOptions::default(),
+                FieldTable::default(),
+            )
+            .await?;
+        tracing::info!(queue = queue.name(), prefetch, "consuming");
+        let desk = Desk {
+            room: self.room.clone(),
+            verdicts: Verdicts::start(channel.clone(), prefetch, ended.clone()),
+            ended,
+            draining: self.draining.clone(),
+        };
+        loop {
+            tokio::select! {
+                biased;
+                () = self.draining.cancelled() => break,
+                () = desk.ended.cancelled() => return Ok(Ended::Cancelled),
+                next = deliveries.next() => match next {
+                    Some(delivery) => self.start(delivery?, &desk),
+                    None => return Ok(Ended::Cancelled),
+                },
+            }
+        }
+        self.drain(&channel, deliveries, &desk).await?;
+        Ok(Ended::Drained)
+    }
+
+    fn start(&self, raw: RawDelivery, desk: &Desk) {
+        self.clerk.counters.delivered();
+        let tag = raw.delivery_tag;
+        let arrival = self.receive(raw);
+        let (clerk, desk) = (Arc::clone(&self.clerk), desk.clone());
+        self.tasks
+            .spawn(async move { clerk.serve(tag, arrival, &desk).await });
+    }
+
+    fn receive(&self, raw: RawDelivery) -> Arrival {
+        let delivery = Delivery::new(Origin {
+            queue: self.clerk.queue.name().into(),
+            exchange: raw.exchange,
+            routing_key: raw.routing_key,
+            redelivered: raw.redelivered,
+            properties: raw.properties,
+        });
+        Arrival {
+            envelope: delivery.envelope(raw.data),
+            delivery,
+        }
+    }
+
+    /// Ack, then cancel, then return the unstarted with one nack. The order matters: a quorum
+    /// queue's channel that is closed with settlements in flight loses them.
+    async fn drain(
+        &self,
+        channel: &Channel,
+        mut deliveries: lapin::Consumer,
+        desk: &Desk,
+    ) -> Result<(), Error> {
+        self.finish_running().await;
+        desk.verdicts.flush().await;
+        channel
+            .basic_cancel(deliveries.tag(), Default::default())
+            .await?;
+        while let Some(Some(Ok(raw))) = deliveries.next().now_or_never() {
+            self.clerk.counters.delivered();
+            self.clerk.abandon(&self.receive(raw));
+        }
+        if self.tasks.is_empty() {
+            // Tag 0 with `multiple` means all that are outstanding: here, the unstarted.
+            let rest = BasicNackOptions {
+                multiple: true,
+                requeue: true,
+            };
+            channel.basic_nack(0, rest).await?;
+        }
+        channel.close(200, "done".into()).await
+    }
+
+    /// Waits for the running handlers; past the grace period they are dropped, and their leases
+    /// run out.
+    pub(super) async fn finish_running(&self) {
+        self.tasks.close();
+        tokio::select! {
+            () = self.tasks.wait() => return,
+            () = sleep_until(Instant::now() + self.grace) => {}
+        }
+        tracing::warn!(
+            queue = self.clerk.queue.name(),
+            running = self.tasks.len(),
+            "the grace period is over, handlers that still run are dropped"
+        );
+        self.clerk.deadline.cancel();
+        self.tasks.wait().await;
+    }
+}

@@ -1,0 +1,79 @@
+//! Where the deliveries of one consumer are attended to: how many run, how many wait.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use super::acker::Verdicts;
+
+/// One channel's deliveries, and the room for them.
+#[derive(Debug, Clone)]
+pub(super) struct Desk {
+    pub(super) room: Room,
+    /// Where verdicts on this channel's deliveries go.
+    pub(super) verdicts: Verdicts,
+    /// Cancelled when this channel has ended: its deliveries cannot be settled any more.
+    pub(super) ended: CancellationToken,
+    /// Cancelled when the worker stops starting handlers.
+    pub(super) draining: CancellationToken,
+}
+
+impl Desk {
+    /// Waits until there is no point in waiting: the channel has ended, or the worker drains.
+    pub(super) async fn stopping(&self) {
+        tokio::select! {
+            () = self.ended.cancelled() => {}
+            () = self.draining.cancelled() => {}
+        }
+    }
+}
+
+/// The room of one consumer, over all its channels.
+#[derive(Debug, Clone)]
+pub(super) struct Room {
+    running: Arc<Semaphore>,
+    held: Arc<Semaphore>,
+}
+
+impl Room {
+    pub(super) fn new(running: usize, held: usize) -> Self {
+        Self {
+            running: Arc::new(Semaphore::new(running)),
+            held: Arc::new(Semaphore::new(held)),
+        }
+    }
+}
+
+/// What a delivery occupies: nothing yet, a place among the running, or one among the held.
+#[derive(Debug, Default)]
+pub(super) struct Seat {
+    running: Option<OwnedSemaphorePermit>,
+    held: Option<OwnedSemaphorePermit>,
+}
+
+impl Seat {
+    /// Takes a place among the running; `false` if the desk stops first.
+    pub(super) async fn sit_down(&mut self, desk: &Desk) -> bool {
+        if self.running.is_none() {
+            let place = Arc::clone(&desk.room.running).acquire_owned();
+            tokio::select! {
+                biased;
+                () = desk.stopping() => return false,
+                place = place => self.running = place.ok(),
+            }
+        }
+        self.running.is_some()
+    }
+
+    /// Gives the place among the running to another delivery, if there is room among the held.
+    pub(super) fn step_aside(&mut self, desk: &Desk) -> bool {
+        if self.held.is_none() {
+            self.held = Arc::clone(&desk.room.held).try_acquire_owned().ok();
+        }
+        if self.held.is_some() {
+            self.running = None;
+        }
+        self.held.is_some()
+    }
+}

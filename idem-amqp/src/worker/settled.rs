@@ -1,0 +1,29 @@
+//! What an observer is told about a message that ended.
+
+use std::time::Duration;
+
+use idem_core::{ExecutionKind, Key};
+
+use crate::settlement::Settlement;
+
+/// A message that ended, as told to [`WorkerBuilder::on_settled`](super::WorkerBuilder::on_settled).
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Settled<'a> {
+    /// The queue it came from.
+    pub queue: &'a str,
+    /// Its key, if it has one.
+    pub key: Option<&'a Key>,
+    /// How it ended in the engine. `Duplicate` is a replay, `Executed` an execution.
+    pub kind: ExecutionKind,
+    /// Which attempt ran, if one did.
+    pub attempt: Option<u32>,
+    /// What went wrong, in one line.
+    pub error: Option<&'a str>,
+    /// What the broker was told.
+    pub settlement: Settlement,
+    /// Whether the broker had delivered it before.
+    pub redelivered: bool,
+    /// From the delivery to the settlement.
+    pub elapsed: Duration,
+}

@@ -1,0 +1,198 @@
+//! Which deliveries of a channel can be acknowledged with one frame.
+
+use std::collections::BTreeMap;
+
+/// The unsettled deliveries of a channel. Tags start at 1 and grow by 1.
+///
+/// Acknowledging `multiple` up to a tag settles everything before it, so it may only be done for
+/// the contiguous prefix of finished deliveries.
+#[derive(Debug)]
+pub(super) struct Window {
+    /// The lowest tag that nobody has decided on.
+    lowest: u64,
+    /// Decided tags from `lowest` on: whether the broker still has to be told.
+    decided: BTreeMap<u64, Told>,
+    /// Decided tags before `lowest` that the broker still has to be told of.
+    ready: Ready,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    NotYet,
+    Already,
+}
+
+/// A run of finished deliveries: how many, and the highest.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ready {
+    count: u64,
+    highest: u64,
+}
+
+/// One frame to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ack {
+    pub(super) tag: u64,
+    pub(super) multiple: bool,
+}
+
+impl Window {
+    pub(super) fn new() -> Self {
+        Self {
+            lowest: 1,
+            decided: BTreeMap::new(),
+            ready: Ready::default(),
+        }
+    }
+
+    /// The delivery is finished and waits to be acknowledged.
+    pub(super) fn finish(&mut self, tag: u64) {
+        self.decide(tag, Told::NotYet);
+    }
+
+    /// The broker has been told about the delivery by a frame of its own.
+    pub(super) fn told(&mut self, tag: u64) {
+        self.decide(tag, Told::Already);
+    }
+
+    /// The frame that acknowledges the contiguous prefix, if there is one.
+    pub(super) fn prefix(&mut self) -> Option<Ack> {
+        let Ready { count, highest } = std::mem::take(&mut self.ready);
+        (count > 0).then_some(Ack {
+            tag: highest,
+            multiple: count > 1,
+        })
+    }
+
+    /// How many finished deliveries wait behind an unfinished one.
+    pub(super) fn blocked(&self) -> usize {
+        self.decided
+            .values()
+            .filter(|told| **told == Told::NotYet)
+            .count()
+    }
+
+    /// The finished deliveries behind unfinished ones, each to be acknowledged by itself.
+    pub(super) fn stragglers(&mut self) -> Vec<Ack> {
+        let waiting = self
+            .decided
+            .iter_mut()
+            .filter(|(_, told)| **told == Told::NotYet);
+        let acks = waiting.map(|(tag, told)| {
+            *told = Told::Already;
+            Ack {
+                tag: *tag,
+                multiple: false,
+            }
+        });
+        acks.collect()
+    }
+
+    fn decide(&mut self, tag: u64, told: Told) {
+        if tag < self.lowest {
+            return;
+        }
+        self.decided.entry(tag).or_insert(told);
+        while let Some(told) = self.decided.remove(&self.lowest) {
+            if told == Told::NotYet {
+                self.ready.count += 1;
+                self.ready.highest = self.lowest;
+            }
+            self.lowest += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ack(tag: u64, multiple: bool) -> Option<Ack> {
+        Some(Ack { tag, multiple })
+    }
+
+    fn finished(tags: &[u64]) -> Window {
+        let mut window = Window::new();
+        tags.iter().for_each(|tag| window.finish(*tag));
+        window
+    }
+
+    #[test]
+    fn a_contiguous_prefix_is_one_frame() {
+        let mut window = finished(&[2, 1, 3]);
+        assert_eq!(window.prefix(), ack(3, true));
+        assert_eq!(window.prefix(), None);
+    }
+
+    #[test]
+    fn a_lone_delivery_is_acknowledged_by_itself() {
+        assert_eq!(finished(&[1]).prefix(), ack(1, false));
+    }
+
+    #[test]
+    fn an_unfinished_delivery_is_never_covered_by_a_later_one() {
+        let mut window = finished(&[1, 3, 4]);
+        assert_eq!(window.prefix(), ack(1, false));
+        assert_eq!(window.blocked(), 2);
+        window.finish(2);
+        assert_eq!(window.prefix(), ack(4, true));
+    }
+
+    #[test]
+    fn stragglers_are_acknowledged_once() {
+        let mut window = finished(&[2, 4]);
+        assert_eq!(window.prefix(), None);
+        let tags: Vec<_> = window.stragglers().iter().map(|ack| ack.tag).collect();
+        assert_eq!(tags, [2, 4]);
+        assert_eq!(window.blocked(), 0);
+        window.finish(1);
+        assert_eq!(window.prefix(), ack(1, false));
+        window.finish(3);
+        assert_eq!(window.prefix(), ack(3, false));
+    }
+
+    #[test]
+    fn a_returned_delivery_is_not_acknowledged() {
+        let mut window = finished(&[1]);
+        window.told(2);
+        assert_eq!(window.prefix(), ack(1, false));
+        window.finish(3);
+        assert_eq!(window.prefix(), ack(3, false));
+    }
+
+    #[test]
+    fn a_second_verdict_changes_nothing() {
+        let mut window = finished(&[1]);
+        assert_eq!(window.prefix(), ack(1, false));
+        window.finish(1);
+        assert_eq!(window.prefix(), None);
+    }
+
+    #[test]
+    fn any_order_settles_each_tag_exactly_once() {
+        let mut tags: Vec<u64> = (1..=200).collect();
+        for _ in 0..50 {
+            fastrand::shuffle(&mut tags);
+            let mut window = Window::new();
+            let mut open: std::collections::BTreeSet<u64> = (1..=200).collect();
+            let mut undecided = open.clone();
+            for tag in &tags {
+                window.finish(*tag);
+                undecided.remove(tag);
+                let straggle = if fastrand::u8(..8) == 0 {
+                    window.stragglers()
+                } else {
+                    vec![]
+                };
+                for Ack { tag, multiple } in window.prefix().into_iter().chain(straggle) {
+                    assert!(open.remove(&tag), "{tag} was settled before");
+                    if multiple {
+                        assert!(undecided.first().is_none_or(|first| *first > tag));
+                        open.retain(|other| *other > tag);
+                    }
+                }
+            }
+            assert!(open.is_empty());
+        }
+    }
+}
