@@ -47,9 +47,9 @@ impl Policy {
     /// The defaults of the table above.
     pub const DEFAULT: Self = Self {
         lease: Duration::from_secs(30),
-        retention: Duration::from_secs(72 * 60 * 60),
+        retention: Duration::from_hours(72),
         max_attempts: 10,
-        backoff: Backoff::new(Duration::from_secs(1), Duration::from_secs(300)),
+        backoff: Backoff::new(Duration::from_secs(1), Duration::from_mins(5)),
         in_doubt: InDoubt::Retry,
         store_outage: StoreOutage::FailClosed,
     };
@@ -58,7 +58,7 @@ impl Policy {
     pub const MIN_LEASE: Duration = Duration::from_millis(100);
 
     /// The longest lease and the longest retention.
-    pub const MAX_RETENTION: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
+    pub const MAX_RETENTION: Duration = Duration::from_hours(10 * 366 * 24);
 
     /// Starts from the defaults.
     pub const fn builder() -> PolicyBuilder {

@@ -74,12 +74,11 @@ where
                 held.set(asked + lease);
                 next = asked + interval;
             }
-            Ok(Ok(Write::Fenced)) => return,
             Ok(Err(error)) if !held.is_over() => {
                 tracing::warn!(%error, "the heartbeat failed, trying again");
                 next = (asked + interval / 4).min(held.until());
             }
-            Ok(Err(_)) | Err(_) => return,
+            Ok(Ok(Write::Fenced) | Err(_)) | Err(_) => return,
         }
     }
 }

@@ -56,18 +56,17 @@ impl KeyBuilder {
             let text = value.to_part().filter(|text| !text.is_empty())?;
             Some((name, text))
         });
-        match found {
-            Some((name, text)) => self.push(|out| {
+        if let Some((name, text)) = found {
+            self.push(|out| {
                 encoding::push_escaped(out, name);
                 out.push('=');
                 encoding::push_escaped(out, &text);
-            }),
-            None => {
-                let names: Vec<_> = sources.iter().map(|(name, _)| *name).collect();
-                self.fail(KeyError::Missing {
-                    part: format!("first of {}", names.join(", ")),
-                });
-            }
+            });
+        } else {
+            let names: Vec<_> = sources.iter().map(|(name, _)| *name).collect();
+            self.fail(KeyError::Missing {
+                part: format!("first of {}", names.join(", ")),
+            });
         }
         self
     }
