@@ -47,7 +47,9 @@ impl Records {
             .take(batch as usize)
             .cloned()
             .collect();
-        forgotten.iter().for_each(|key| self.remove(key));
+        for key in &forgotten {
+            self.remove(key);
+        }
         u32::try_from(forgotten.len()).expect("at most `batch`, which is a u32")
     }
 

@@ -56,6 +56,15 @@ pub enum ConnectError {
         /// What is wrong, without the URL itself, which may hold a password.
         reason: String,
     },
+    /// The name cannot be a table's.
+    #[error(
+        "`{table}` cannot be a table's name: use 1 to 48 ASCII letters, digits and `_`, \
+         beginning neither with a digit nor with `sqlite_`"
+    )]
+    InvalidTable {
+        /// The name as it was given.
+        table: String,
+    },
     /// The store cannot be reached, or refused.
     #[error("the store could not be opened")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),

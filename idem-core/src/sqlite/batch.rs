@@ -1,0 +1,176 @@
+//! One transaction of the writer: every call that was waiting, one commit.
+
+use sqlx::{SqliteConnection, sqlite::SqliteRow};
+
+use super::{
+    call::Call,
+    clock::Clock,
+    fault::{self, Fault},
+    row,
+    sql::Sql,
+};
+use crate::{
+    Claim, ClaimRequest, Key, StoreError,
+    store::record::{self, Record, Step},
+};
+
+/// Carries the calls out and commits; on an error nothing of them has happened, unless it was the
+/// commit's own.
+pub(super) async fn commit(
+    connection: &mut SqliteConnection,
+    sql: &Sql,
+    clock: &Clock,
+    calls: &mut [Call],
+) -> Result<(), Fault> {
+    sqlx::query("BEGIN IMMEDIATE")
+        .execute(&mut *connection)
+        .await?;
+    let mut batch = Batch {
+        connection,
+        sql,
+        // Read under the write lock, so that time and order agree over all processes.
+        now: clock.now(),
+    };
+    let result = batch.carry_out(calls).await;
+    let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    let ended = sqlx::query(end).execute(&mut *batch.connection).await;
+    result?;
+    if let Err(error) = ended {
+        // A commit that found the file busy leaves its transaction open.
+        let _ = sqlx::query("ROLLBACK").execute(batch.connection).await;
+        return Err(error.into());
+    }
+    Ok(())
+}
+
+struct Batch<'a> {
+    connection: &'a mut SqliteConnection,
+    sql: &'a Sql,
+    now: i64,
+}
+
+impl Batch<'_> {
+    async fn carry_out(&mut self, calls: &mut [Call]) -> Result<(), Fault> {
+        for call in calls {
+            match call {
+                // Nobody would work under it, and the key would wait for its lease to end.
+                Call::Claim { reply, .. } if reply.is_unwanted() => {}
+                Call::Claim { request, reply } => {
+                    let answer = self.claim(request).await;
+                    reply.hold(alone(answer)?);
+                }
+                Call::Write {
+                    key,
+                    token,
+                    change,
+                    reply,
+                } => {
+                    let now = self.now;
+                    let step = |record: Option<&Record>| change.step(record, *token, now);
+                    let answer = self.update(key, step).await;
+                    reply.hold(alone(answer)?);
+                }
+                Call::Purge { batch, reply } => reply.hold(Ok(self.purge(*batch).await?)),
+            }
+        }
+        Ok(())
+    }
+
+    async fn claim(&mut self, request: &ClaimRequest) -> Result<Claim, CallError> {
+        let record = self.load(&request.key).await?;
+        let floor = match record {
+            // Its own token is greater than any that was purged before.
+            Some(_) => 0,
+            None => self.floor().await?,
+        };
+        let step = record::claim(record.as_ref(), request, self.now, floor);
+        self.save(&request.key, step).await
+    }
+
+    async fn update<A>(
+        &mut self,
+        key: &Key,
+        step: impl FnOnce(Option<&Record>) -> Step<A>,
+    ) -> Result<A, CallError> {
+        let record = self.load(key).await?;
+        self.save(key, step(record.as_ref())).await
+    }
+
+    async fn load(&mut self, key: &Key) -> Result<Option<Record>, CallError> {
+        let row: Option<SqliteRow> = sqlx::query(self.sql.load.clone())
+            .bind(row::text(key))
+            .fetch_optional(&mut *self.connection)
+            .await?;
+        row.map(|row| row::read(&row))
+            .transpose()
+            .map_err(|source| CallError::One(corrupt(key, source)))
+    }
+
+    async fn save<A>(&mut self, key: &Key, step: Step<A>) -> Result<A, CallError> {
+        if let Some(record) = step.write {
+            row::save(self.sql.save.clone(), key, record, self.now)
+                .execute(&mut *self.connection)
+                .await
+                .map_err(|error| {
+                    if fault::is_of_one_row(&error) {
+                        CallError::One(corrupt(key, error.into()))
+                    } else {
+                        error.into()
+                    }
+                })?;
+        }
+        Ok(step.answer)
+    }
+
+    async fn purge(&mut self, batch: u32) -> Result<u32, Fault> {
+        let tokens: Vec<i64> = sqlx::query_scalar(self.sql.purge.clone())
+            .bind(self.now)
+            .bind(batch)
+            .fetch_all(&mut *self.connection)
+            .await?;
+        if let Some(highest) = tokens.iter().max() {
+            sqlx::query(self.sql.raise_floor.clone())
+                .bind(highest)
+                .execute(&mut *self.connection)
+                .await?;
+        }
+        Ok(u32::try_from(tokens.len()).unwrap_or(batch))
+    }
+
+    async fn floor(&mut self) -> Result<i64, CallError> {
+        let floor = sqlx::query_scalar(self.sql.floor.clone())
+            .fetch_one(&mut *self.connection)
+            .await?;
+        Ok(floor)
+    }
+}
+
+/// Why a call was not carried out.
+enum CallError {
+    /// It fails; its neighbours do not notice.
+    One(StoreError),
+    /// The whole batch fails.
+    All(Fault),
+}
+
+impl From<sqlx::Error> for CallError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::All(error.into())
+    }
+}
+
+/// An answer, the caller's own error included; `Err` for what concerns all callers.
+fn alone<T>(answer: Result<T, CallError>) -> Result<Result<T, StoreError>, Fault> {
+    match answer {
+        Ok(answer) => Ok(Ok(answer)),
+        Err(CallError::One(error)) => Ok(Err(error)),
+        Err(CallError::All(fault)) => Err(fault),
+    }
+}
+
+fn corrupt(key: &Key, source: Box<dyn std::error::Error + Send + Sync>) -> StoreError {
+    StoreError::Corrupt {
+        key: key.to_string(),
+        source,
+    }
+}

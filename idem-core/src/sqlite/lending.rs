@@ -1,0 +1,68 @@
+//! Connections for atomic handlers, and what must be true of one before it is lent again.
+
+use std::sync::Arc;
+
+use sqlx::{
+    Connection, Sqlite, SqliteConnection, SqlitePool, Transaction,
+    sqlite::{SqliteConnectOptions, SqlitePoolOptions},
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::StoreError;
+
+/// A pool that makes callers wait as long as it takes: handlers that take their time are no
+/// reason to call the store unavailable.
+#[derive(Debug, Clone)]
+pub(super) struct Lending {
+    turns: Arc<Semaphore>,
+    pool: SqlitePool,
+}
+
+impl Lending {
+    pub(super) fn new(options: SqliteConnectOptions, connections: u32) -> Self {
+        let pool = SqlitePoolOptions::new()
+            .max_connections(connections)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .test_before_acquire(false)
+            .after_release(|connection, _| Box::pin(clean(connection)))
+            .connect_lazy_with(options);
+        Self {
+            turns: Arc::new(Semaphore::new(connections as usize)),
+            pool,
+        }
+    }
+
+    /// Waits for a turn, first come, first served. Whoever has one finds a connection.
+    pub(super) async fn turn(&self) -> OwnedSemaphorePermit {
+        Arc::clone(&self.turns)
+            .acquire_owned()
+            .await
+            .expect("the semaphore is never closed")
+    }
+
+    pub(super) async fn begin(
+        &self,
+        statement: &'static str,
+    ) -> Result<Transaction<'static, Sqlite>, StoreError> {
+        self.pool
+            .begin_with(statement)
+            .await
+            .map_err(StoreError::unavailable)
+    }
+}
+
+/// Whether a connection may be lent again; if not, the pool closes it, which rolls back.
+async fn clean(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    if connection.is_in_transaction() {
+        return Ok(false);
+    }
+    sqlx::raw_sql(include_str!("reset.sql"))
+        .execute(&mut *connection)
+        .await?;
+    let further: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM pragma_database_list WHERE name <> 'main'")
+            .fetch_one(connection)
+            .await?;
+    Ok(further == 0)
+}

@@ -1,0 +1,1 @@
+UPDATE "idem_records_meta" SET value = max(value, ?1) WHERE name = 'floor'

@@ -1,0 +1,7 @@
+-- Fails if a transaction is open that sqlx knows nothing of.
+BEGIN;
+ROLLBACK;
+-- What a handler may have switched.
+PRAGMA foreign_keys = ON;
+PRAGMA query_only = OFF;
+PRAGMA synchronous = FULL;

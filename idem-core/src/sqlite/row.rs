@@ -1,0 +1,108 @@
+//! A record as a row of the table, and back.
+
+use std::{error::Error, sync::Arc};
+
+use sqlx::{
+    Row, SqlStr, Sqlite,
+    query::Query,
+    sqlite::{SqliteArguments, SqliteRow},
+};
+
+use crate::{
+    Fingerprint, Key, Outcome, Owner,
+    store::record::{Reason, Record, State},
+};
+
+type Unreadable = Box<dyn Error + Send + Sync>;
+
+/// Reads a row of `load.sql`.
+pub(super) fn read(row: &SqliteRow) -> Result<Record, Unreadable> {
+    Ok(Record {
+        token: row.try_get("token")?,
+        attempts: row.try_get::<i64, _>("attempts")?.try_into()?,
+        in_doubt: row.try_get("in_doubt")?,
+        owner: Owner::from_bytes(row.try_get::<&[u8], _>("owner")?.try_into()?),
+        fingerprint: row
+            .try_get::<Option<&[u8]>, _>("fingerprint")?
+            .map(|bytes| bytes.try_into().map(Fingerprint::from_bytes))
+            .transpose()?,
+        retention: row.try_get("retention")?,
+        forget_at: row.try_get("forget_at")?,
+        state: read_state(row)?,
+    })
+}
+
+fn read_state(row: &SqliteRow) -> Result<State, Unreadable> {
+    match row.try_get("state")? {
+        "in_progress" => Ok(State::InProgress {
+            lease_ends: row.try_get("lease_ends")?,
+        }),
+        "completed" => Ok(State::Completed {
+            outcome: Outcome::new(row.try_get::<Vec<u8>, _>("outcome")?),
+        }),
+        "failed" => Ok(State::Failed {
+            reason: read_reason(row.try_get("reason")?)?,
+            error: row.try_get("error")?,
+        }),
+        other => Err(format!("`{other}` is no state").into()),
+    }
+}
+
+fn read_reason(text: &str) -> Result<Reason, Unreadable> {
+    [
+        Reason::Failed,
+        Reason::Abandoned,
+        Reason::GaveUp,
+        Reason::Quarantined,
+    ]
+    .into_iter()
+    .find(|reason| reason_text(*reason) == text)
+    .ok_or_else(|| format!("`{text}` is no reason").into())
+}
+
+fn reason_text(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Failed => "failed",
+        Reason::Abandoned => "abandoned",
+        Reason::GaveUp => "gave_up",
+        Reason::Quarantined => "quarantined",
+    }
+}
+
+/// Binds a record to `save.sql`.
+pub(super) fn save(
+    sql: SqlStr,
+    key: &Key,
+    record: Record,
+    now: i64,
+) -> Query<'static, Sqlite, SqliteArguments> {
+    let (state, reason, error, lease_ends, outcome) = match record.state {
+        State::InProgress { lease_ends } => ("in_progress", None, None, Some(lease_ends), None),
+        State::Completed { outcome } => ("completed", None, None, None, Some(outcome)),
+        State::Failed { reason, error } => ("failed", Some(reason_text(reason)), error, None, None),
+    };
+    sqlx::query(sql)
+        .bind(text(key))
+        .bind(state)
+        .bind(reason)
+        .bind(error)
+        .bind(i64::from(record.attempts))
+        .bind(record.in_doubt)
+        .bind(record.token)
+        .bind(record.owner.as_bytes().to_vec())
+        .bind(
+            record
+                .fingerprint
+                .map(|fingerprint| fingerprint.as_bytes().to_vec()),
+        )
+        .bind(outcome.map(|outcome| outcome.as_bytes().to_vec()))
+        .bind(lease_ends)
+        .bind(record.retention)
+        .bind(now)
+        .bind(record.forget_at)
+}
+
+/// A key as a parameter.
+pub(super) fn text(key: &Key) -> Arc<str> {
+    key.as_str().into()
+}

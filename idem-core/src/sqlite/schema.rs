@@ -1,0 +1,85 @@
+//! The tables: created on connect, by one process at a time, and never guessed at.
+
+use sqlx::SqliteConnection;
+
+use super::sql::Sql;
+
+/// The version of `schema.sql`.
+const KNOWN: i64 = 1;
+
+/// Creates the tables unless they are there, and checks their version.
+pub(super) async fn migrate(
+    connection: &mut SqliteConnection,
+    sql: &Sql,
+) -> Result<(), MigrateError> {
+    // First without the write lock: most starts find everything in place.
+    let version = match version(connection, sql).await? {
+        Some(version) => version,
+        None => create(connection, sql).await?,
+    };
+    if version != KNOWN {
+        return Err(MigrateError::Version {
+            found: version,
+            known: KNOWN,
+        });
+    }
+    check(connection, sql).await?;
+    Ok(())
+}
+
+/// Fails unless the table answers as this version's does.
+pub(super) async fn check(connection: &mut SqliteConnection, sql: &Sql) -> Result<(), sqlx::Error> {
+    sqlx::query(sql.load.clone())
+        .bind("")
+        .fetch_optional(connection)
+        .await
+        .map(drop)
+}
+
+/// Creates the tables under the write lock, where no other process does.
+async fn create(connection: &mut SqliteConnection, sql: &Sql) -> Result<i64, sqlx::Error> {
+    sqlx::raw_sql("BEGIN IMMEDIATE")
+        .execute(&mut *connection)
+        .await?;
+    let created = async {
+        if let Some(version) = version(connection, sql).await? {
+            return Ok(version);
+        }
+        sqlx::raw_sql(sql.schema.clone())
+            .execute(&mut *connection)
+            .await?;
+        Ok(KNOWN)
+    }
+    .await;
+    let end = if created.is_ok() {
+        "COMMIT"
+    } else {
+        "ROLLBACK"
+    };
+    sqlx::raw_sql(end).execute(connection).await?;
+    created
+}
+
+/// The version of the tables, if they are there.
+async fn version(connection: &mut SqliteConnection, sql: &Sql) -> Result<Option<i64>, sqlx::Error> {
+    let tables: i64 = sqlx::query_scalar(sql.tables.clone())
+        .fetch_one(&mut *connection)
+        .await?;
+    if tables == 0 {
+        return Ok(None);
+    }
+    sqlx::query_scalar(sql.version.clone())
+        .fetch_optional(connection)
+        .await
+}
+
+/// Why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MigrateError {
+    #[error("its tables are version {found}, this program knows version {known}")]
+    Version { found: i64, known: i64 },
+    #[error("its file system cannot hold a write-ahead log")]
+    NoWal,
+    #[error(transparent)]
+    Sqlite(#[from] sqlx::Error),
+}

@@ -1,0 +1,42 @@
+-- One row per key. Times are microseconds since 1970; idem_records_readable shows them as text.
+CREATE TABLE IF NOT EXISTS "idem_records" (
+    key         TEXT    NOT NULL PRIMARY KEY,
+    state       TEXT    NOT NULL,           -- in_progress, completed or failed
+    reason      TEXT,                       -- of failed: failed, abandoned, gave_up or quarantined
+    error       TEXT,                       -- of the last attempt that failed
+    attempts    INTEGER NOT NULL,
+    in_doubt    INTEGER NOT NULL,           -- 1: an attempt ended without a word
+    token       INTEGER NOT NULL,           -- fencing token of the last claim
+    owner       BLOB    NOT NULL,           -- of the last claim
+    fingerprint BLOB,                       -- digest of the content
+    outcome     BLOB,                       -- of completed
+    lease_ends  INTEGER,                    -- of in_progress
+    retention   INTEGER NOT NULL,
+    updated_at  INTEGER NOT NULL,           -- last write
+    forget_at   INTEGER NOT NULL            -- last write plus retention
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX IF NOT EXISTS "idem_records_forget_at" ON "idem_records" (forget_at);
+
+CREATE TABLE IF NOT EXISTS "idem_records_meta" (
+    name  TEXT    NOT NULL PRIMARY KEY,
+    value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- version: of this schema. floor: the highest fencing token of a record that was purged.
+INSERT OR IGNORE INTO "idem_records_meta" (name, value) VALUES ('version', 1), ('floor', 0);
+
+CREATE VIEW IF NOT EXISTS "idem_records_readable" AS
+SELECT
+    key,
+    state,
+    reason,
+    error,
+    attempts,
+    in_doubt,
+    token,
+    CAST(outcome AS TEXT) AS outcome,
+    strftime('%Y-%m-%d %H:%M:%f', lease_ends / 1e6, 'unixepoch') AS lease_ends,
+    strftime('%Y-%m-%d %H:%M:%f', updated_at / 1e6, 'unixepoch') AS updated_at,
+    strftime('%Y-%m-%d %H:%M:%f', forget_at / 1e6, 'unixepoch') AS forget_at
+FROM "idem_records";

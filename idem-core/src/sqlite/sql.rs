@@ -1,0 +1,80 @@
+//! The statements, with the table's name put in.
+
+use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
+
+use crate::ConnectError;
+
+/// The name that the files beside this one are written with.
+pub(super) const DEFAULT_TABLE: &str = "idem_records";
+
+#[derive(Debug)]
+pub(super) struct Sql {
+    pub(super) schema: SqlStr,
+    pub(super) tables: SqlStr,
+    pub(super) version: SqlStr,
+    pub(super) load: SqlStr,
+    pub(super) save: SqlStr,
+    pub(super) complete: SqlStr,
+    pub(super) purge: SqlStr,
+    pub(super) floor: SqlStr,
+    pub(super) raise_floor: SqlStr,
+}
+
+impl Sql {
+    pub(super) fn new(table: &str) -> Result<Self, ConnectError> {
+        if !is_table(table) {
+            return Err(ConnectError::InvalidTable {
+                table: table.to_owned(),
+            });
+        }
+        // A checked name has no character that could end the identifier it stands in.
+        let sql = |file: &str| {
+            AssertSqlSafe(file.replace(DEFAULT_TABLE, table))
+                .into_sql_str()
+                .clone()
+        };
+        Ok(Self {
+            schema: sql(include_str!("schema.sql")),
+            tables: sql(include_str!("tables.sql")),
+            version: sql(include_str!("version.sql")),
+            load: sql(include_str!("load.sql")),
+            save: sql(include_str!("save.sql")),
+            complete: sql(include_str!("complete.sql")),
+            purge: sql(include_str!("purge.sql")),
+            floor: sql(include_str!("floor.sql")),
+            raise_floor: sql(include_str!("raise_floor.sql")),
+        })
+    }
+}
+
+/// Whether it can name tables in every database, with room for what is appended to it.
+fn is_table(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    let reserved = name
+        .get(..7)
+        .is_some_and(|head| head.eq_ignore_ascii_case("sqlite_"));
+    name.len() <= 48
+        && !reserved
+        && bytes
+            .next()
+            .is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_a_plain_name() {
+        for good in ["idem_records", "_x", "T2", "sqlitefoo"] {
+            assert!(is_table(good), "{good}");
+        }
+        let long = "x".repeat(49);
+        for bad in [
+            "", "2t", "a b", "a\"b", "a;b", "é", "a.b", "SQLite_x", &long,
+        ] {
+            assert!(!is_table(bad), "{bad}");
+        }
+    }
+}

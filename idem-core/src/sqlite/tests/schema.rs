@@ -1,0 +1,137 @@
+use sqlx::{AssertSqlSafe, Row};
+
+use super::*;
+
+async fn run(file: &File, sql: &str) {
+    sqlx::raw_sql(AssertSqlSafe(sql))
+        .execute(&mut file.bystander().await)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_newer_version_is_refused() {
+    let file = File::new();
+    drop(file.store().await);
+    run(
+        &file,
+        "UPDATE idem_records_meta SET value = 2 WHERE name = 'version'",
+    )
+    .await;
+    let refused = SqliteStore::connect(file.path()).await;
+    assert!(
+        matches!(
+            refused,
+            Err(ConnectError::SchemaVersion { found: 2, known: 1 })
+        ),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_printed_schema_is_the_one_that_connect_creates() {
+    let [printed, created] = [File::new(), File::new()];
+    sqlx::raw_sql(AssertSqlSafe(SqliteStore::schema("dedup").unwrap()))
+        .execute(
+            &mut sqlx::ConnectOptions::connect(
+                &sqlx::sqlite::SqliteConnectOptions::new()
+                    .filename(printed.path())
+                    .create_if_missing(true),
+            )
+            .await
+            .unwrap(),
+        )
+        .await
+        .unwrap();
+    for file in [&printed, &created] {
+        let store = SqliteStore::builder(file.path())
+            .table("dedup")
+            .build()
+            .await
+            .unwrap();
+        acquire(&store, "a").await;
+    }
+    let mut schemas = Vec::new();
+    for file in [&printed, &created] {
+        let rows = sqlx::query("SELECT name, sql FROM sqlite_master ORDER BY name")
+            .fetch_all(&mut file.bystander().await)
+            .await
+            .unwrap();
+        let schema: Vec<(String, Option<String>)> =
+            rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+        assert!(schema.iter().all(|(name, _)| name.contains("dedup")));
+        schemas.push(schema);
+    }
+    assert_eq!(schemas[0], schemas[1]);
+}
+
+#[tokio::test]
+async fn two_tables_in_one_file_know_nothing_of_each_other() {
+    let file = File::new();
+    let one = file.store().await;
+    let other = SqliteStore::builder(file.path())
+        .table("other")
+        .build()
+        .await
+        .unwrap();
+    let lease = acquire(&one, "a").await;
+    complete(&one, &lease).await;
+    acquire(&other, "a").await;
+}
+
+#[tokio::test]
+async fn a_table_that_is_not_ours_is_refused() {
+    let file = File::new();
+    drop(file.store().await);
+    run(&file, "CREATE TABLE orders (id TEXT)").await;
+    let refused = SqliteStore::builder(file.path())
+        .table("orders")
+        .build()
+        .await;
+    assert!(
+        matches!(refused, Err(ConnectError::Unavailable(_))),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_opened_is_named() {
+    let refused = SqliteStore::connect("no/such/folder/idem.db").await;
+    let Err(ConnectError::Unavailable(source)) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(
+        source.to_string(),
+        "`no/such/folder/idem.db` cannot be opened"
+    );
+    let reason = source.source().unwrap().to_string();
+    assert!(reason.contains("unable to open"), "{reason}");
+}
+
+#[tokio::test]
+async fn the_records_can_be_read_by_a_person() {
+    let file = File::new();
+    let store = file.store().await;
+    let lease = acquire(&store, "o-17").await;
+    let reason = Release::failed("card declined");
+    let released = store.release(&lease, &reason).await;
+    assert_eq!(released.unwrap(), Write::Applied);
+
+    let row = sqlx::query("SELECT * FROM idem_records_readable")
+        .fetch_one(&mut file.bystander().await)
+        .await
+        .unwrap();
+    let text = |column: &str| row.get::<String, _>(column);
+    assert_eq!(text("key"), "orders:o-17");
+    assert_eq!(
+        (text("state"), text("reason")),
+        ("failed".into(), "failed".into())
+    );
+    assert_eq!(text("error"), "card declined");
+    assert_eq!(row.get::<i64, _>("attempts"), 1);
+    assert!(
+        text("updated_at").starts_with("20"),
+        "{}",
+        text("updated_at")
+    );
+}
