@@ -32,7 +32,10 @@
 //! | `uuid` | `uuid::Uuid` as a part of a key |
 //! | `conformance` | the conformance suite for stores, your own included |
 
+mod any;
 mod backoff;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod context;
 mod envelope;
 mod execution;
@@ -43,10 +46,12 @@ mod key;
 mod memory;
 mod operation;
 mod policy;
+mod purge;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
 
+pub use any::AnyStore;
 pub use backoff::Backoff;
 pub use context::{
     Attempt, Context, FencingToken, FromContext, FromRef, Headers, Rejection, State,
@@ -60,6 +65,7 @@ pub use key::{IdempotencyKey, Key, KeyBuilder, KeyError, KeyPart};
 pub use memory::{MemoryStore, MemoryStoreBuilder, WhenFull};
 pub use operation::{Atomic, DecodeError, Handler, Leased, Mode, Operation};
 pub use policy::{InDoubt, Policy, PolicyBuilder, PolicyError, StoreOutage};
+pub use purge::PurgeTask;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteStore, SqliteStoreBuilder};
 #[cfg(feature = "sqlite")]

@@ -1,0 +1,121 @@
+//! A store chosen at run time, by its URL.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    Claim, ClaimRequest, ConnectError, Lease, MemoryStore, Outcome, Purge, Release, Store,
+    StoreError, Write,
+};
+
+mod erased;
+#[cfg(test)]
+mod tests;
+mod traced;
+
+use erased::Erased;
+use traced::traced;
+
+/// Any store, behind one type: what an application takes whose store is named by its
+/// configuration.
+///
+/// It runs leased handlers. An atomic handler needs the type of its database's own store, because
+/// that is what lends it a transaction.
+///
+/// Each call is traced at debug level with its key and its answer, a failed one as a warning.
+#[derive(Debug, Clone)]
+pub struct AnyStore(Arc<dyn Erased>);
+
+impl AnyStore {
+    /// Hides a store's type.
+    pub fn new(store: impl Purge) -> Self {
+        Self(Arc::new(store))
+    }
+
+    /// Opens the store that a URL names.
+    ///
+    /// | URL | store |
+    /// |---|---|
+    /// | `memory:` | [`MemoryStore`] |
+    /// | `sqlite:FILE`, `sqlite://FILE` | `SqliteStore`, with the feature `sqlite` |
+    ///
+    /// # Errors
+    /// If no store has the URL's scheme, the store is not compiled in, or it cannot be opened.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        let invalid = |reason: &str| ConnectError::InvalidUrl {
+            reason: reason.into(),
+        };
+        let (scheme, rest) = url
+            .split_once(':')
+            .ok_or_else(|| invalid("it has no scheme; write `memory:` or `sqlite:FILE`"))?;
+        match scheme {
+            "memory" if rest.is_empty() => Ok(MemoryStore::new().into()),
+            "memory" => Err(invalid("nothing comes after `memory:`")),
+            "sqlite" => sqlite(url).await,
+            _ => Err(ConnectError::UnknownScheme {
+                scheme: scheme.into(),
+            }),
+        }
+    }
+}
+
+#[cfg(feature = "sqlite")]
+async fn sqlite(url: &str) -> Result<AnyStore, ConnectError> {
+    crate::SqliteStore::connect(url).await.map(Into::into)
+}
+
+#[cfg(not(feature = "sqlite"))]
+#[expect(clippy::unused_async, reason = "as with the feature")]
+async fn sqlite(_: &str) -> Result<AnyStore, ConnectError> {
+    Err(ConnectError::NotCompiledIn {
+        scheme: "sqlite".into(),
+        feature: "sqlite",
+    })
+}
+
+impl From<MemoryStore> for AnyStore {
+    fn from(store: MemoryStore) -> Self {
+        Self::new(store)
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl From<crate::SqliteStore> for AnyStore {
+    fn from(store: crate::SqliteStore) -> Self {
+        Self::new(store)
+    }
+}
+
+impl Store for AnyStore {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        traced("claim", Some(&request.key), self.0.boxed_claim(request)).await
+    }
+
+    async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        traced("extend", Some(&lease.key), self.0.boxed_extend(lease, by)).await
+    }
+
+    async fn complete(
+        &self,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Write, StoreError> {
+        let call = self.0.boxed_complete(lease, outcome, retention);
+        traced("complete", Some(&lease.key), call).await
+    }
+
+    async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
+        traced(
+            "release",
+            Some(&lease.key),
+            self.0.boxed_release(lease, reason),
+        )
+        .await
+    }
+}
+
+impl Purge for AnyStore {
+    async fn purge(&self, batch: u32) -> Result<u32, StoreError> {
+        traced("purge", None, self.0.boxed_purge(batch)).await
+    }
+}

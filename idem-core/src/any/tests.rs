@@ -1,0 +1,55 @@
+use super::*;
+use crate::{Key, Policy};
+
+async fn refused(url: &str) -> String {
+    AnyStore::connect(url).await.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn memory_is_a_store() {
+    let store = AnyStore::connect("memory:").await.unwrap();
+    let request = ClaimRequest::new(Key::new("orders", 1).unwrap(), &Policy::DEFAULT);
+    let Ok(Claim::Acquired(lease)) = store.claim(&request).await else {
+        panic!("the key is free")
+    };
+    let outcome = Outcome::new("done");
+    let done = store.complete(&lease, &outcome, Policy::DEFAULT.retention());
+    assert_eq!(done.await.unwrap(), Write::Applied);
+    let again = store.clone().claim(&request).await.unwrap();
+    assert!(matches!(again, Claim::Completed { .. }));
+    assert_eq!(store.purge(10).await.unwrap(), 0);
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn sqlite_is_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite:{}", folder.path().join("idem.db").display());
+    let request = ClaimRequest::new(Key::new("orders", 1).unwrap(), &Policy::DEFAULT);
+    let claim = AnyStore::connect(&url).await.unwrap().claim(&request).await;
+    assert!(matches!(claim, Ok(Claim::Acquired(_))));
+}
+
+#[cfg(not(feature = "sqlite"))]
+#[tokio::test]
+async fn a_store_that_is_not_compiled_in_names_its_feature() {
+    assert_eq!(
+        refused("sqlite:orders.db").await,
+        "`sqlite:` needs the cargo feature `sqlite`, which is not switched on"
+    );
+}
+
+#[tokio::test]
+async fn a_url_that_names_no_store_says_what_would() {
+    assert_eq!(
+        refused("mysql://u:secret@host/db").await,
+        "`mysql:` is no store; use `memory:` or `sqlite:FILE`"
+    );
+    for (url, hint) in [
+        ("orders.db", "`sqlite:FILE`"),
+        ("memory:x", "nothing comes after"),
+    ] {
+        let error = refused(url).await;
+        assert!(error.contains(hint), "{error}");
+    }
+}

@@ -1,0 +1,68 @@
+//! The background task that drops what a store need not remember any longer.
+
+use std::{error::Error, time::Duration};
+
+use tokio::{
+    task::{JoinHandle, yield_now},
+    time::sleep,
+};
+
+use crate::Purge;
+
+#[cfg(test)]
+mod tests;
+
+/// Purges a store now and then, until it is dropped.
+///
+/// A claim pays no heed to records whose retention has ended: purging them is about space.
+#[derive(Debug)]
+#[must_use = "the task ends when this is dropped"]
+pub struct PurgeTask(JoinHandle<()>);
+
+impl PurgeTask {
+    /// How many records one call to the store removes at most: calls of workers come between.
+    pub const BATCH: u32 = 1_000;
+
+    /// The shortest interval.
+    pub const MIN_INTERVAL: Duration = Duration::from_secs(1);
+
+    /// Starts the task. It purges for the first time within `every`, at a random moment, so that
+    /// workers that start together do not purge together. What a store could not do is logged,
+    /// and tried again the next time.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn spawn(store: impl Purge, every: Duration) -> Self {
+        let every = every.max(Self::MIN_INTERVAL);
+        Self(tokio::spawn(run(store, every)))
+    }
+}
+
+impl Drop for PurgeTask {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn run(store: impl Purge, every: Duration) {
+    sleep(every.mul_f64(fastrand::f64())).await;
+    loop {
+        purge_all(&store).await;
+        sleep(every).await;
+    }
+}
+
+/// Batch after batch, until one finds too little to fill it.
+async fn purge_all(store: &impl Purge) {
+    loop {
+        match store.purge(PurgeTask::BATCH).await {
+            Ok(removed) if removed < PurgeTask::BATCH => return,
+            Ok(_) => yield_now().await,
+            Err(error) => {
+                let error: &(dyn Error + 'static) = &error;
+                tracing::warn!(error, "the store could not purge");
+                return;
+            }
+        }
+    }
+}
