@@ -1,0 +1,51 @@
+//! One case, and how it is run.
+
+use std::{fmt, pin::Pin};
+
+use tokio::runtime::Builder;
+
+use super::{Clock, Harness};
+
+/// A case by its name, for a test runner of your own; see [`Case::of_store`].
+pub struct Case<H> {
+    name: &'static str,
+    run: Run<H>,
+}
+
+type Run<H> = for<'a> fn(&'a H) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+impl<H: Harness> Case<H> {
+    pub(super) fn new(name: &'static str, run: Run<H>) -> Self {
+        Self { name, run }
+    }
+
+    /// The file and the function, as in `claims::a_new_key_is_acquired_as_its_first_attempt`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Runs the case; it panics if the store breaks the rule.
+    pub async fn run(&self, harness: &H) {
+        (self.run)(harness).await;
+    }
+}
+
+impl<H> fmt::Debug for Case<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Case").field(&self.name).finish()
+    }
+}
+
+/// Runs one case on a fresh store, in a runtime of its own; what the tests written by
+/// [`conformance!`](crate::conformance!) call.
+pub fn run<H: Harness>(case: impl AsyncFnOnce(&H)) {
+    Builder::new_current_thread()
+        .enable_all()
+        .start_paused(H::CLOCK == Clock::Paused)
+        .build()
+        .expect("a runtime can be built")
+        .block_on(async {
+            let harness = H::start().await;
+            case(&harness).await;
+        });
+}

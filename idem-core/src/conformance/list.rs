@@ -1,0 +1,269 @@
+//! The lists of cases, and the macro that makes a test of each.
+
+use super::{Case, Harness, TransactionalHarness};
+use crate::Purge;
+
+/// Writes one test per case of the conformance suite, in a module of the given name.
+///
+/// `conformance!(memory; MemoryHarness)` runs the cases that every [`Store`](crate::Store) must
+/// pass; name the capabilities of yours to run their cases too:
+/// `conformance!(sqlite; SqliteHarness; Purge, TransactionalStore)`. See
+/// [`conformance`](mod@crate::conformance) for the harness.
+#[macro_export]
+macro_rules! conformance {
+    ($name:ident; $harness:ty $(; $($capability:ident),+ $(,)?)?) => {
+        mod $name {
+            use super::*;
+            $crate::__conformance_list!(Store [$crate::__conformance_tests] ($harness));
+            $($(
+                $crate::__conformance_list!(
+                    $capability [$crate::__conformance_tests] ($harness)
+                );
+            )+)?
+        }
+    };
+}
+
+/// One test per case, in one module per file.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __conformance_tests {
+    (($harness:ty) $($file:ident { $($case:ident)+ })+) => { $(
+        mod $file {
+            use super::*;
+            $(
+                #[test]
+                fn $case() {
+                    $crate::conformance::run::<$harness>($crate::conformance::$file::$case);
+                }
+            )+
+        }
+    )+ };
+}
+
+/// A `Vec` of cases.
+macro_rules! cases {
+    (() $($file:ident { $($case:ident)+ })+) => {
+        vec![$($(
+            Case::new(
+                concat!(stringify!($file), "::", stringify!($case)),
+                |harness| Box::pin(super::$file::$case(harness)),
+            ),
+        )+)+]
+    };
+}
+
+impl<H: Harness> Case<H> {
+    /// The cases that every store must pass.
+    pub fn of_store() -> Vec<Self> {
+        crate::__conformance_list!(Store[cases]())
+    }
+
+    /// The cases of stores that are told when to forget.
+    pub fn of_purge() -> Vec<Self>
+    where
+        H: Harness<Store: Purge>,
+    {
+        crate::__conformance_list!(Purge[cases]())
+    }
+
+    /// The cases of stores that lend their transaction.
+    pub fn of_transactions() -> Vec<Self>
+    where
+        H: TransactionalHarness,
+    {
+        crate::__conformance_list!(TransactionalStore[cases]())
+    }
+}
+
+/// The names of all cases, handed to the macro that is given.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __conformance_list {
+    (Store [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            claims {
+                a_new_key_is_acquired_as_its_first_attempt
+                a_claimed_key_is_held_for_everybody_else
+                a_lease_runs_down_on_the_clock_of_the_store
+                a_lease_holds_until_its_end
+                a_lease_that_has_run_out_is_taken_over
+                a_takeover_has_the_lease_that_it_asked_for
+                an_extension_counts_from_now
+                a_heartbeat_keeps_a_key_for_many_leases
+                an_extension_may_shorten_a_lease
+                a_lease_of_zero_is_still_a_claim
+                different_keys_are_independent
+            }
+            owners {
+                a_repeated_claim_gets_the_same_lease
+                a_repeated_claim_may_come_through_another_handle
+                a_repeated_claim_renews_the_lease
+                a_repeated_claim_never_shortens_the_lease
+                an_owner_whose_lease_ran_out_unnoticed_has_its_key_again
+                an_owner_that_was_taken_over_is_held_off
+                a_repeated_claim_is_as_much_in_doubt_as_before
+                an_owner_that_released_does_not_acquire_again
+                a_late_claim_does_not_block_the_next_owner
+                an_owner_that_completed_is_told_so
+                a_claim_that_was_dropped_midway_can_be_repeated
+            }
+            tokens {
+                tokens_grow_over_a_release
+                tokens_grow_over_a_takeover
+                tokens_grow_after_a_completion_is_forgotten
+                tokens_grow_after_an_attempt_is_forgotten
+                tokens_grow_even_if_the_clock_stands_still
+                tokens_grow_over_a_whole_life
+            }
+            fencing {
+                a_late_completion_does_not_end_the_successors_claim
+                a_late_release_does_not_free_the_successors_claim
+                a_late_extension_does_not_touch_the_successors_lease
+                a_zombie_does_not_overwrite_a_completion
+                a_zombie_does_not_end_what_the_successor_released
+                an_extension_does_not_revive_a_released_key
+                a_completion_does_not_revive_a_released_key
+                a_completed_key_is_neither_extended_nor_released
+                a_write_to_an_unknown_key_creates_nothing
+                a_write_with_a_token_never_given_is_fenced
+                a_lease_that_ran_out_unnoticed_may_complete
+                a_lease_that_ran_out_unnoticed_may_be_extended
+                a_lease_that_ran_out_unnoticed_may_be_released
+                a_lease_from_a_former_life_is_fenced
+            }
+            completion {
+                a_completed_key_answers_its_outcome
+                work_that_was_only_claimed_is_never_a_duplicate
+                work_that_failed_is_never_a_duplicate
+                a_repeated_completion_is_applied_and_changes_nothing
+                a_repeated_release_is_applied_and_changes_nothing
+                a_repeated_abandonment_is_counted_once
+                a_release_with_another_reason_is_fenced
+                looking_at_a_completed_key_does_not_prolong_it
+                a_replay_of_completed_work_is_a_duplicate
+                a_completion_outlives_its_lease
+            }
+            attempts {
+                a_failed_attempt_is_counted_and_not_in_doubt
+                a_vanished_attempt_is_counted_and_in_doubt
+                an_abandoned_claim_is_no_attempt
+                attempts_restart_after_giving_up
+                a_failure_ends_the_doubt
+                an_abandoned_claim_leaves_the_doubt
+                giving_up_ends_the_doubt
+                attempts_are_counted_over_failures_and_takeovers
+                an_extension_is_no_attempt
+                a_claim_that_was_held_off_is_no_attempt
+            }
+            replay {
+                a_quarantined_key_stops_all_copies
+                a_replay_runs_a_quarantined_key
+                a_replay_of_a_quarantined_key_may_carry_other_content
+                a_quarantine_ends_with_its_retention
+                a_replay_of_a_failed_key_starts_over
+                a_replay_that_takes_over_starts_over
+                a_replay_is_held_while_a_worker_holds_the_key
+            }
+            fingerprints {
+                the_same_content_is_a_duplicate
+                other_content_on_a_completed_key_is_key_reuse
+                other_content_is_held_while_a_worker_holds_the_key
+                other_content_on_a_failed_key_is_key_reuse
+                a_replay_with_other_content_on_a_failed_key_is_key_reuse
+                other_content_runs_after_giving_up
+                other_content_runs_after_a_claim_was_abandoned
+                an_abandoned_retry_keeps_the_content
+                other_content_may_take_over
+                a_claim_without_fingerprint_matches_any_content
+                a_key_without_fingerprint_matches_any_content
+                a_claim_without_fingerprint_keeps_the_one_there_is
+                key_reuse_does_not_prolong_the_memory
+                content_is_forgotten_with_the_record
+            }
+            retention {
+                a_completion_is_remembered_until_its_retention_ends
+                a_completion_is_forgotten_when_its_retention_ends
+                the_completions_retention_replaces_the_claims
+                a_retention_of_years_is_kept
+                a_failure_is_forgotten_when_its_retention_ends
+                a_vanished_attempt_is_forgotten_when_its_retention_ends
+                a_lease_outlives_its_retention
+                an_extension_prolongs_the_record
+                a_release_prolongs_the_record
+                a_repeated_claim_prolongs_the_record
+                a_claim_that_was_held_off_does_not_prolong_the_record
+                the_last_claims_retention_counts
+            }
+            bytes {
+                an_empty_outcome_is_remembered
+                an_outcome_of_odd_bytes_is_remembered
+                a_large_outcome_is_remembered
+                keys_of_the_greatest_length_are_kept_apart
+                keys_that_were_shortened_are_kept_apart
+                keys_that_look_alike_are_kept_apart
+                keys_that_differ_in_case_or_spaces_are_kept_apart
+                keys_of_odd_characters_are_kept_apart
+                errors_of_any_text_are_accepted
+            }
+            concurrency {
+                of_many_that_race_for_a_new_key_one_acquires_it
+                of_many_that_race_for_an_expired_lease_one_takes_over
+                of_many_that_race_for_a_failed_key_one_acquires_it
+                of_many_that_race_for_a_forgotten_key_one_acquires_it
+                an_owner_that_races_with_itself_gets_one_lease
+                a_completion_that_races_with_a_takeover_counts_or_is_fenced
+                a_release_that_races_with_an_extension_is_not_undone
+                completions_that_race_leave_one_outcome
+                many_keys_at_once_go_to_one_worker_each
+                a_crowd_gets_its_work_done_once
+            }
+        }
+    };
+    (Purge [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            purge {
+                a_purge_removes_what_the_retention_has_ended_for
+                a_purge_leaves_what_is_remembered
+                a_purge_leaves_a_key_that_is_held
+                a_purge_removes_at_most_a_batch
+                a_purged_key_is_new_and_its_token_grows
+                a_purged_key_is_not_revived
+                a_purged_completion_is_not_repeated
+                a_purge_that_races_with_claims_takes_nothing_from_the_winner
+                purges_that_race_share_the_work
+            }
+        }
+    };
+    (TransactionalStore [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            transactions {
+                a_commit_shows_effect_and_completion_together
+                a_rollback_leaves_neither_effect_nor_completion
+                a_duplicate_is_told_nothing_that_rolls_back
+                a_duplicate_during_the_commit_never_works
+                an_open_transaction_can_be_extended
+                a_transaction_that_nobody_overtook_commits_late
+                a_zombie_commits_nothing
+                a_zombies_rollback_frees_nothing
+                a_transaction_that_was_dropped_leaves_nothing
+                a_transaction_that_the_handler_ended_is_refused
+                a_commit_is_remembered_for_its_retention
+            }
+            atomic_claims {
+                a_duplicate_of_a_commit_opens_nothing
+                a_failed_transaction_is_an_attempt
+                a_failed_transaction_counts_for_leased_claims_too
+                an_abandoned_transaction_is_no_attempt
+                a_transaction_that_was_given_up_starts_over
+                a_duplicate_while_a_transaction_is_open_is_held
+                other_content_opens_no_transaction
+                a_quarantined_key_opens_no_transaction
+                an_owner_may_begin_again
+                transactions_of_different_keys_are_independent
+                of_many_transactions_that_race_one_opens
+                many_transactions_at_once_all_commit
+            }
+        }
+    };
+}
