@@ -49,7 +49,7 @@ where
         }
         work.as_mut().poll(cx).map(|ended| match ended {
             Ok(returned) => Ran::Returned(returned),
-            Err(panic) => Ran::Panicked(message_of(&*panic)),
+            Err(panic) => Ran::Panicked(panic_message(&*panic)),
         })
     })
     .await
@@ -100,7 +100,7 @@ impl Held {
     }
 }
 
-fn message_of(panic: &(dyn Any + Send)) -> String {
+pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message")

@@ -1,8 +1,13 @@
 //! A message made ready: decoded, named, fingerprinted.
 
-use std::{error::Error as _, fmt};
+use std::{
+    error::Error as _,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
-use crate::{ClaimRequest, DecodeError, Envelope, Execution, Key, Operation, Policy};
+use super::heartbeat::panic_message;
+use crate::{ClaimRequest, DecodeError, Envelope, Execution, Fingerprint, Key, Operation, Policy};
 
 /// A message that has a key and a body that its handler understands.
 ///
@@ -20,15 +25,12 @@ impl<H: Operation> Prepared<H> {
     ///
     /// # Errors
     /// How the message ended, if it cannot be decoded or has no usable key.
-    pub fn new(
-        envelope: Envelope,
-        policy: &Policy,
-    ) -> Result<Self, Execution<H::Output, H::Error>> {
-        let body = H::decode(&envelope).map_err(|error| Execution::Undecodable {
-            error: describe(&error),
+    pub fn new(envelope: Envelope, policy: &Policy) -> Result<Self, Ended<H>> {
+        let named = catch_unwind(AssertUnwindSafe(|| name::<H>(&envelope)));
+        let (body, key, fingerprint) = named.unwrap_or_else(|panic| {
+            let error = format!("decoding panicked: {}", panic_message(&*panic));
+            Err(Execution::Undecodable { error })
         })?;
-        let key = H::key(&body, &envelope).map_err(|error| Execution::Keyless { error })?;
-        let fingerprint = H::fingerprint(&body, &envelope);
         Ok(Self {
             request: ClaimRequest::new(key, policy).fingerprint(fingerprint),
             policy: *policy,
@@ -67,6 +69,19 @@ impl<H: Operation> fmt::Debug for Prepared<H> {
             .field("request", &self.request)
             .finish_non_exhaustive()
     }
+}
+
+type Named<H> = (<H as Operation>::Message, Key, Option<Fingerprint>);
+type Ended<H> = Execution<<H as Operation>::Output, <H as Operation>::Error>;
+
+/// Runs the operation's own code, which may panic.
+fn name<H: Operation>(envelope: &Envelope) -> Result<Named<H>, Ended<H>> {
+    let body = H::decode(envelope).map_err(|error| Execution::Undecodable {
+        error: describe(&error),
+    })?;
+    let key = H::key(&body, envelope).map_err(|error| Execution::Keyless { error })?;
+    let fingerprint = H::fingerprint(&body, envelope);
+    Ok((body, key, fingerprint))
 }
 
 /// What the decoder said is what the sender needs to know.

@@ -1,0 +1,115 @@
+//! A memory store whose calls fail on command.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    future::pending,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use crate::{Claim, ClaimRequest, Lease, MemoryStore, Outcome, Release, Store, StoreError, Write};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Call {
+    Claim,
+    Extend,
+    Complete,
+    Release,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fault {
+    /// The call fails and had no effect.
+    Unreached,
+    /// The call has its effect, and fails all the same.
+    AnswerLost,
+    /// The call never ends.
+    Silent,
+    /// The call answers that it was fenced.
+    Fenced,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Faulty {
+    store: MemoryStore,
+    script: Arc<Mutex<Script>>,
+}
+
+#[derive(Debug, Default)]
+struct Script {
+    next: HashMap<Call, VecDeque<Fault>>,
+    always: HashMap<Call, Fault>,
+}
+
+impl Faulty {
+    /// The next calls of this kind fail, one after the other.
+    pub(super) fn script<const N: usize>(&self, call: Call, faults: [Fault; N]) {
+        self.script.lock().unwrap().next.insert(call, faults.into());
+    }
+
+    /// All calls of this kind fail until [`heal`](Self::heal).
+    pub(super) fn always(&self, call: Call, fault: Fault) {
+        self.script.lock().unwrap().always.insert(call, fault);
+    }
+
+    pub(super) fn heal(&self) {
+        *self.script.lock().unwrap() = Script::default();
+    }
+
+    fn fault(&self, call: Call) -> Option<Fault> {
+        let mut script = self.script.lock().unwrap();
+        let next = script.next.get_mut(&call).and_then(VecDeque::pop_front);
+        next.or_else(|| script.always.get(&call).copied())
+    }
+
+    async fn write(
+        &self,
+        call: Call,
+        write: impl Future<Output = Result<Write, StoreError>>,
+    ) -> Result<Write, StoreError> {
+        match self.fault(call) {
+            None => write.await,
+            Some(Fault::Fenced) => Ok(Write::Fenced),
+            Some(fault) => Err(broken(fault, write).await),
+        }
+    }
+}
+
+async fn broken<T>(fault: Fault, call: impl Future<Output = T>) -> StoreError {
+    match fault {
+        Fault::AnswerLost => {
+            call.await;
+        }
+        Fault::Silent => pending().await,
+        Fault::Unreached | Fault::Fenced => {}
+    }
+    StoreError::unavailable("told to fail")
+}
+
+impl Store for Faulty {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        match self.fault(Call::Claim) {
+            None => self.store.claim(request).await,
+            Some(fault) => Err(broken(fault, self.store.claim(request)).await),
+        }
+    }
+
+    async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        self.write(Call::Extend, self.store.extend(lease, by)).await
+    }
+
+    async fn complete(
+        &self,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Write, StoreError> {
+        let complete = self.store.complete(lease, outcome, retention);
+        self.write(Call::Complete, complete).await
+    }
+
+    async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
+        self.write(Call::Release, self.store.release(lease, reason))
+            .await
+    }
+}

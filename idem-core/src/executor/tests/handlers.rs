@@ -1,0 +1,130 @@
+//! Messages that their handler cannot be called with.
+
+use super::*;
+use crate::{
+    Context, DecodeError, Envelope, FromContext as _, KeyError, Leased, Operation, Rejection, State,
+};
+
+/// Its body is the order's number; its key may not be 0, its state must not be "broken".
+struct Charge;
+
+impl Operation for Charge {
+    type Message = u32;
+    type Output = u32;
+    type Error = Failed;
+    type Mode = Leased;
+    const SCOPE: &'static str = "orders";
+
+    fn decode(envelope: &Envelope) -> Result<u32, DecodeError> {
+        assert_ne!(envelope.body(), b"666", "a decoder's bug");
+        envelope.json()
+    }
+
+    fn key(message: &u32, _: &Envelope) -> Result<Key, KeyError> {
+        match message {
+            0 => Err(KeyError::custom("order 0 is no order")),
+            number => Key::new(Self::SCOPE, *number),
+        }
+    }
+}
+
+impl Handler<&'static str> for Charge {
+    fn call<'a>(
+        message: u32,
+        context: &'a Context<'a, &'static str>,
+        (): (),
+    ) -> Result<impl Future<Output = Result<u32, Failed>> + Send + 'a, Rejection> {
+        let State(state) = State::<&'static str>::from_context(context)?;
+        if state == "broken" {
+            return Err(Rejection::new("no tenant"));
+        }
+        Ok(async move { Ok(message) })
+    }
+}
+
+async fn handle(body: &'static str, state: &'static str) -> Execution<u32, Failed> {
+    let (executor, _) = executor();
+    handle_on(&executor, body, state).await
+}
+
+async fn handle_on(
+    executor: &Executor<Faulty>,
+    body: &'static str,
+    state: &'static str,
+) -> Execution<u32, Failed> {
+    match Prepared::<Charge>::new(Envelope::new(body), &Policy::DEFAULT) {
+        Ok(mut message) => executor.handle(&mut message, &state).await,
+        Err(ended) => ended,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_runs_once_for_a_body() {
+    let (executor, _) = executor();
+    let first = handle_on(&executor, "7", "fine").await;
+    assert!(
+        matches!(first, Execution::Executed { output: 7, .. }),
+        "{first:?}"
+    );
+    let second = handle_on(&executor, "7", "fine").await;
+    assert!(matches!(second, Execution::Duplicate { .. }), "{second:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_key_with_another_body_is_a_reused_key() {
+    let (executor, _) = executor();
+    handle_on(&executor, "7", "fine").await;
+    let other = handle_on(&executor, " 7", "fine").await;
+    assert!(matches!(other, Execution::KeyReused), "{other:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_cannot_be_decoded_never_runs() {
+    let ended = handle("seven", "fine").await;
+    assert!(matches!(ended, Execution::Undecodable { .. }), "{ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decoder_that_panics_is_a_body_that_cannot_be_decoded() {
+    let ended = handle("666", "fine").await;
+    assert!(matches!(ended, Execution::Undecodable { .. }), "{ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_without_a_key_never_runs() {
+    let ended = handle("0", "fine").await;
+    assert_eq!(ended.error().as_deref(), Some("order 0 is no order"));
+    assert!(matches!(ended, Execution::Keyless { .. }), "{ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parameter_that_cannot_be_made_gives_the_key_back() {
+    let (executor, _) = executor();
+    let ended = handle_on(&executor, "7", "broken").await;
+    assert_eq!(ended.error().as_deref(), Some("no tenant"));
+    assert!(matches!(ended, Execution::Undecodable { .. }), "{ended:?}");
+    let fixed = handle_on(&executor, "7", "fine").await;
+    assert!(
+        matches!(fixed, Execution::Executed { attempt: 1, .. }),
+        "{fixed:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_waited_for_the_store_runs_from_the_same_preparation() {
+    let (executor, store) = executor();
+    let mut message = Prepared::<Charge>::new(Envelope::new("7"), &Policy::DEFAULT).unwrap();
+    store.script(Call::Claim, [Fault::AnswerLost, Fault::Unreached]);
+    for _ in 0..2 {
+        let ended = executor.handle(&mut message, &"fine").await;
+        assert!(
+            matches!(ended, Execution::StoreUnavailable { .. }),
+            "{ended:?}"
+        );
+    }
+    let ended = executor.handle(&mut message, &"fine").await;
+    assert!(
+        matches!(ended, Execution::Executed { attempt: 1, .. }),
+        "{ended:?}"
+    );
+}
