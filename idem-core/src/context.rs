@@ -34,6 +34,7 @@ pub struct Context<'a, S> {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a handler",
     label = "not an extractor",
+    note = "a part of the worker's state is taken as `State<{Self}>`",
     note = "the first parameter is the message; further ones are `State<T>`, `Attempt`, `FencingToken`, `Headers`, `Key`, one `&mut` connection or transaction, or a type of your own that implements `FromContext<S>`"
 )]
 pub trait FromContext<S>: Sized {

@@ -2,13 +2,18 @@
 
 use std::{borrow::Cow, error::Error, marker::PhantomData};
 
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
 use crate::{Context, Envelope, Failure, Fingerprint, Key, KeyError, KeyPart, Policy, Rejection};
 
 /// What a handler is, apart from state and store: its message, its key, its policy.
 ///
 /// `#[idempotent]` writes this. By hand it is for messages that are not JSON, say.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler",
+    label = "not a handler",
+    note = "annotate its function with `#[idempotent(key = …)]`"
+)]
 pub trait Operation: Send + Sync + 'static {
     /// What the body is decoded into.
     type Message: Send + 'static;
@@ -45,6 +50,11 @@ pub trait Operation: Send + Sync + 'static {
 }
 
 /// How an operation is called when the worker's state is `S`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a handler",
+    label = "not a handler",
+    note = "annotate its function with `#[idempotent(key = …)]`"
+)]
 pub trait Handler<S>: Operation {
     /// Makes the further parameters from the context, and the future of the handler from all.
     ///
@@ -100,7 +110,7 @@ impl Envelope {
     ///
     /// # Errors
     /// If it is not JSON, or not of this shape.
-    pub fn json<T: DeserializeOwned>(&self) -> Result<T, DecodeError> {
+    pub fn json<T: for<'de> Deserialize<'de>>(&self) -> Result<T, DecodeError> {
         serde_json::from_slice(self.body()).map_err(DecodeError::new)
     }
 }

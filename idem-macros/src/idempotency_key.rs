@@ -9,18 +9,17 @@ use syn::{
 
 use crate::{facade::Facade, mistakes::Mistakes};
 
-/// Parse, check, expand.
+/// Parse, check, expand. The impl is there with a mistake too, so that the mistake is all that
+/// rustc reports.
 pub(crate) fn expand(facade: Facade, item: TokenStream) -> TokenStream {
     let mut mistakes = Mistakes::default();
-    let Some(input) = mistakes.keep(syn::parse2::<DeriveInput>(item)) else {
-        return mistakes.finish().err().unwrap_or_default();
-    };
-    let renamed = renamed(&input.attrs, &mut mistakes);
-    let keys = key_fields(&input, &mut mistakes);
-    match mistakes.finish() {
-        Ok(()) => implementation(&facade.root(renamed.as_ref()), &input, &keys),
-        Err(errors) => errors,
-    }
+    let generated = mistakes.keep(syn::parse2(item)).map(|input: DeriveInput| {
+        let renamed = renamed(&input.attrs, &mut mistakes);
+        let keys = key_fields(&input, &mut mistakes);
+        implementation(&facade.root(renamed.as_ref()), &input, &keys)
+    });
+    let errors = mistakes.into_compile_errors();
+    quote!(#errors #generated)
 }
 
 /// `#[key(crate = path)]` on the type.

@@ -12,34 +12,43 @@ mod expand;
 mod field_path;
 mod function;
 mod key_source;
+mod list;
 mod scope;
 mod signature;
+mod stand_in;
 mod suggestion;
 
 use arguments::Arguments;
 use function::Function;
 use signature::Signature;
 
-/// Parse, check, expand. With a mistake the function is emitted all the same, so that its callers
-/// still resolve and the mistake is all that rustc reports.
-pub(crate) fn expand(facade: Facade, arguments: TokenStream, item: TokenStream) -> TokenStream {
+/// Parse, check, expand.
+pub(crate) fn expand(facade: Facade, arguments: TokenStream, item: &TokenStream) -> TokenStream {
     let mut mistakes = Mistakes::default();
     let arguments = Arguments::parse(arguments, &mut mistakes);
     let root = facade.root(arguments.renamed.as_ref());
+    let generated = match mistakes.keep(syn::parse2::<Function>(item.clone())) {
+        Some(function) => beside(&root, &arguments, &function, &mut mistakes),
+        None => TokenStream::new(),
+    };
+    let errors = mistakes.into_compile_errors();
+    quote!(#errors #item #generated)
+}
 
-    let handler = mistakes.keep(syn::parse2::<Function>(item.clone()));
-    let handler = handler.and_then(|function| {
-        let signature = Signature::check(&function, &mut mistakes);
-        arguments.check(&function, signature.as_ref(), &mut mistakes);
-        Some((function, signature?))
-    });
-
-    match (mistakes.finish(), handler) {
-        (Ok(()), Some((function, signature))) => {
-            let impls = expand::handler(&root, &arguments, &function, &signature);
-            quote!(#item #impls)
+/// What stands beside the function, which itself is emitted as it is: the handler, or what keeps
+/// its users from reporting further errors.
+fn beside(
+    root: &TokenStream,
+    arguments: &Arguments,
+    function: &Function,
+    mistakes: &mut Mistakes,
+) -> TokenStream {
+    let signature = Signature::check(function, mistakes);
+    arguments.check(function, signature.as_ref(), mistakes);
+    match signature {
+        Some(signature) if mistakes.is_empty() => {
+            expand::handler(root, arguments, function, &signature)
         }
-        (Ok(()), None) => item,
-        (Err(errors), _) => quote!(#errors #item),
+        _ => stand_in::handler(root, function),
     }
 }

@@ -16,13 +16,13 @@ mod mistakes;
 /// `#[idempotent]`, as `idem-core` re-exports it.
 #[proc_macro_attribute]
 pub fn idempotent_core(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    idempotent::expand(Facade::Core, arguments.into(), item.into()).into()
+    idempotent::expand(Facade::Core, arguments.into(), &item.into()).into()
 }
 
 /// `#[idempotent]`, as `idem-amqp` re-exports it.
 #[proc_macro_attribute]
 pub fn idempotent_amqp(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    idempotent::expand(Facade::Amqp, arguments.into(), item.into()).into()
+    idempotent::expand(Facade::Amqp, arguments.into(), &item.into()).into()
 }
 
 /// `#[derive(IdempotencyKey)]`, as `idem-core` re-exports it.

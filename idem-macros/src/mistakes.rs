@@ -28,8 +28,17 @@ impl Mistakes {
         result.map_err(|error| self.push(error)).ok()
     }
 
-    /// `Err` with the `compile_error!`s, if anything was wrong.
-    pub(crate) fn finish(self) -> Result<(), TokenStream> {
-        self.0.map_or(Ok(()), |all| Err(all.into_compile_error()))
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// All as one error, if anything was wrong.
+    pub(crate) fn into_result(self) -> syn::Result<()> {
+        self.0.map_or(Ok(()), Err)
+    }
+
+    /// A `compile_error!` for each.
+    pub(crate) fn into_compile_errors(self) -> Option<TokenStream> {
+        self.0.map(syn::Error::into_compile_error)
     }
 }

@@ -6,19 +6,19 @@ use syn::{
     Error, Ident, LitInt, LitStr, Path, Result, Token, bracketed,
     ext::IdentExt,
     parse::{ParseStream, Parser},
-    punctuated::Punctuated,
-    token::Bracket,
+    token::{Bracket, Paren},
 };
 
 use super::{
     duration::{self, Written},
     field_path::FieldPath,
     key_source::{self, KeySource},
-    scope, suggestion,
+    list, scope, suggestion,
 };
 use crate::mistakes::Mistakes;
 
 mod check;
+mod times;
 
 const NAMES: [&str; 11] = [
     "key",
@@ -64,21 +64,14 @@ impl Arguments {
     /// Reads as much as can be understood; the rest becomes mistakes.
     pub(super) fn parse(tokens: TokenStream, mistakes: &mut Mistakes) -> Self {
         let mut arguments = Self::default();
-        let mut errors = Vec::new();
+        let mut here = Mistakes::default();
         let read = |input: ParseStream<'_>| {
-            while !input.is_empty() {
-                if let Err(error) = arguments.one(input).and_then(|()| separator(input)) {
-                    errors.push(error);
-                    skip_to_next(input);
-                }
-            }
+            list::each(input, &mut here, |input| arguments.one(input));
             Ok(())
         };
         // What a mistake left unread inside brackets is no mistake of its own.
-        match read.parse2(tokens) {
-            Err(error) if errors.is_empty() => mistakes.push(error),
-            _ => errors.into_iter().for_each(|error| mistakes.push(error)),
-        }
+        let unread = read.parse2(tokens);
+        mistakes.keep(here.into_result().and(unread));
         arguments
     }
 
@@ -102,12 +95,21 @@ impl Arguments {
 
     /// A known name that was not there before, and its `=`.
     fn name(&mut self, input: ParseStream<'_>) -> Result<Ident> {
-        if input.peek(LitStr) || input.peek(Bracket) {
-            return Err(input.error("say what this is: `key = …`"));
+        if let Ok(literal) = input.fork().parse::<LitStr>() {
+            let literal = literal.to_token_stream();
+            return Err(input.error(format!("say what this is: write `key = {literal}`")));
+        }
+        if !input.peek(Ident::peek_any) {
+            return Err(input.error("say what this is: write `key = …`"));
         }
         let name: Ident = input.call(Ident::parse_any)?;
         let written = name.to_string();
         if !NAMES.contains(&written.as_str()) {
+            if !input.peek(Token![=]) && suggestion::nearest(&written, &NAMES).is_none() {
+                let call = if input.peek(Paren) { "(…)" } else { "" };
+                let message = format!("say what this is: write `key = {written}{call}`");
+                return Err(Error::new(name.span(), message));
+            }
             return Err(Error::new(
                 name.span(),
                 suggestion::unknown(&written, "an argument", &NAMES),
@@ -133,26 +135,6 @@ impl Arguments {
     }
 }
 
-fn separator(input: ParseStream<'_>) -> Result<()> {
-    if input.is_empty() {
-        return Ok(());
-    }
-    match input.parse::<Token![,]>() {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Error::new(
-            error.span(),
-            "expected `,` and the next argument",
-        )),
-    }
-}
-
-fn skip_to_next(input: ParseStream<'_>) {
-    while !input.is_empty() && input.parse::<Token![,]>().is_err() {
-        let skipped = input.parse::<proc_macro2::TokenTree>();
-        debug_assert!(skipped.is_ok(), "the input is not empty");
-    }
-}
-
 fn path(input: ParseStream<'_>, name: &Ident, example: &str) -> Result<Path> {
     input.call(Path::parse_mod_style).map_err(|error| {
         Error::new(
@@ -173,15 +155,17 @@ fn text(input: ParseStream<'_>, name: &str, example: &str) -> Result<LitStr> {
 }
 
 fn max_attempts(input: ParseStream<'_>) -> Result<LitInt> {
-    let number: LitInt = input
-        .parse()
-        .map_err(|error| Error::new(error.span(), "write `max_attempts = 10`"))?;
-    match number.base10_parse::<u32>()? {
-        0 => Err(Error::new(
-            number.span(),
+    const CURE: &str = "write a number from 1 to 4294967295, such as `max_attempts = 10`";
+    let span = input.span();
+    let number = input.parse::<LitInt>();
+    let number = number.map_err(|_| Error::new(span, CURE))?;
+    match number.base10_parse::<u32>() {
+        Ok(0) => Err(Error::new(
+            span,
             "no attempt would ever run: write at least 1",
         )),
-        _ => Ok(number),
+        Ok(_) => Ok(number),
+        Err(_) => Err(Error::new(span, CURE)),
     }
 }
 
@@ -212,8 +196,13 @@ fn fingerprint(input: ParseStream<'_>) -> Result<Fingerprint> {
     if input.peek(Bracket) {
         let content;
         let brackets = bracketed!(content in input);
-        let fields = Punctuated::<_, Token![,]>::parse_terminated_with(&content, FieldPath::parse)?;
-        let fields: Vec<_> = fields.into_iter().collect();
+        let mut fields = Vec::new();
+        let mut mistakes = Mistakes::default();
+        list::each(&content, &mut mistakes, |input| {
+            fields.push(FieldPath::parse(input)?);
+            Ok(())
+        });
+        mistakes.into_result()?;
         if fields.is_empty() {
             return Err(Error::new(brackets.span.join(), CURE));
         }

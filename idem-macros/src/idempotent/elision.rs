@@ -5,7 +5,7 @@ use quote::ToTokens;
 use syn::Type;
 
 /// Whether the word stands anywhere in the type; for `'_`, the word is `_` after an apostrophe.
-pub(super) fn mentions(ty: &Type, word: &str) -> Option<Span> {
+pub(super) fn mentions(ty: &impl ToTokens, word: &str) -> Option<Span> {
     find(ty.to_token_stream(), word, false)
 }
 
@@ -59,6 +59,7 @@ fn is_apostrophe(token: &TokenTree) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use quote::quote;
     use syn::parse_quote;
 
     use super::*;
@@ -82,8 +83,8 @@ mod tests {
 
     #[test]
     fn words_are_found_inside_brackets() {
-        assert!(mentions(&parse_quote!(Result<(Self, u8), ()>), "Self").is_some());
-        assert!(mentions(&parse_quote!(State<impl Clone>), "impl").is_some());
-        assert!(mentions(&parse_quote!(State<Mailer>), "impl").is_none());
+        assert!(mentions(&quote!(Result<(Self, u8), ()>), "Self").is_some());
+        assert!(mentions(&quote!(State<impl Clone>), "impl").is_some());
+        assert!(mentions(&quote!(State<Mailer>), "impl").is_none());
     }
 }

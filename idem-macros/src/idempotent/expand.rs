@@ -29,17 +29,29 @@ pub(super) fn handler(
     quote!(#marker #operation #handler)
 }
 
-/// Braced, so that it lives in the type namespace only and shares the function's name.
-fn marker(function: &Function) -> TokenStream {
+/// The type. Braced, so that it lives in the type namespace only and shares the function's name.
+pub(super) fn marker(function: &Function) -> TokenStream {
     let name = &function.signature.ident;
+    let text = name.unraw().to_string();
     let visibility = &function.visibility;
-    let conditions = function.conditions();
+    let conditions: Vec<_> = function.conditions().collect();
+
+    let mut located = name.clone();
+    located.set_span(Span::call_site().located_at(name.span()));
+    let marker = quote_spanned!(located.span()=> struct #located {});
     quote! {
         #(#conditions)*
         #[doc(hidden)]
         #[allow(non_camel_case_types)]
-        #[derive(::core::fmt::Debug)]
-        #visibility struct #name {}
+        #visibility #marker
+
+        #(#conditions)*
+        #[automatically_derived]
+        impl ::core::fmt::Debug for #name {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                f.write_str(#text)
+            }
+        }
     }
 }
 
@@ -52,6 +64,7 @@ fn operation(
     let name = &function.signature.ident;
     let conditions = function.conditions();
     let message = &signature.message;
+    let message = quote_spanned!(message.span()=> type Message = #message;);
     let output = output::types(root, &signature.output);
     let atomic = signature.connection().map(|tx| quote!(#root::Atomic<#tx>));
     let mode = atomic.unwrap_or_else(|| quote!(#root::Leased));
@@ -67,7 +80,7 @@ fn operation(
         #(#conditions)*
         #[automatically_derived]
         impl #root::Operation for #name {
-            type Message = #message;
+            #message
             #output
             type Mode = #mode;
             const SCOPE: &'static str = #scope;
@@ -116,10 +129,12 @@ fn call(root: &TokenStream, function: &Function, signature: &Signature) -> Token
             }
         }
     }
-    let future = quote_spanned! {name.span()=>
-        impl ::core::future::Future<
-            Output = ::core::result::Result<Self::Output, Self::Error>
-        > + ::core::marker::Send + '__a
+    let output = &signature.output;
+    let returned = quote_spanned! {name.span()=>
+        ::core::result::Result<
+            impl ::core::future::Future<Output = #output> + ::core::marker::Send + '__a,
+            #root::Rejection
+        >
     };
     quote! {
         #(#conditions)*
@@ -132,7 +147,7 @@ fn call(root: &TokenStream, function: &Function, signature: &Signature) -> Token
                 #message: Self::Message,
                 #context: &'__a #root::Context<'__a, __S>,
                 #lent: <Self::Mode as #root::Mode>::Lent<'__a>,
-            ) -> ::core::result::Result<#future, #root::Rejection> {
+            ) -> #returned {
                 #(#made)*
                 ::core::result::Result::Ok(#name(#message, #(#passed),*))
             }

@@ -1,8 +1,9 @@
 //! A field of the message, or a field of a field: `order_id`, `"customer.id"`.
 
 use proc_macro2::Span;
+use quote::ToTokens;
 use syn::{
-    Error, Ident, Index, LitStr, Member, Result, Token,
+    Error, Ident, Index, Lit, LitStr, Member, Result, Token,
     ext::IdentExt,
     parse::{ParseStream, Parser},
 };
@@ -34,8 +35,12 @@ impl FieldPath {
 
     /// Every member carries the literal's span, so that rustc's "no field" points into it.
     fn quoted(literal: &LitStr) -> Result<Self> {
-        let span = literal.span();
         let text = literal.value();
+        let mut span = literal.span();
+        if text.contains('.') {
+            // What rustc suggests would replace the whole literal, wrong for a part of it.
+            span = span.resolved_at(Span::call_site());
+        }
         let members = text.split('.').map(|name| member(name.trim(), span));
         let members = members.collect::<Option<Vec<_>>>().ok_or_else(|| {
             let message = format!(
@@ -48,17 +53,25 @@ impl FieldPath {
 
     fn bare(input: ParseStream<'_>) -> Result<Self> {
         let span = input.span();
-        let mut members = Vec::new();
-        loop {
-            let name: Ident = input.call(Ident::parse_any)?;
-            let member = member(&name.to_string(), name.span())
-                .ok_or_else(|| Error::new_spanned(&name, format!("`{name}` is not a field")))?;
-            members.push(member);
-            if input.parse::<Option<Token![.]>>()?.is_none() {
-                return Ok(Self { members, span });
-            }
+        let mut members = bare_members(input)?;
+        while input.parse::<Option<Token![.]>>()?.is_some() {
+            members.extend(bare_members(input)?);
         }
+        Ok(Self { members, span })
     }
+}
+
+/// One name or number; in `pair.0.1`, `0.1` is one token.
+fn bare_members(input: ParseStream<'_>) -> Result<Vec<Member>> {
+    let span = input.span();
+    let text = if input.peek(Lit) {
+        input.parse::<Lit>()?.to_token_stream().to_string()
+    } else {
+        input.call(Ident::parse_any)?.to_string()
+    };
+    let members = text.split('.').map(|name| member(name, span));
+    let members = members.collect::<Option<Vec<_>>>();
+    members.ok_or_else(|| Error::new(span, format!("`{text}` is not a field")))
 }
 
 /// A field by name or number; a keyword means the raw identifier, as in serde.
@@ -95,6 +108,8 @@ mod tests {
         assert_eq!(name(quote!(customer.id)).unwrap(), "customer.id");
         assert_eq!(name(quote!("customer.id")).unwrap(), "customer.id");
         assert_eq!(name(quote!("0")).unwrap(), "0");
+        assert_eq!(name(quote!("pair.0.1")).unwrap(), "pair.0.1");
+        assert_eq!(name(quote!(pair.0.1)).unwrap(), "pair.0.1");
     }
 
     #[test]
@@ -105,6 +120,8 @@ mod tests {
 
     #[test]
     fn anything_else_is_no_field() {
+        assert_eq!(name(quote!(pair.0u8)), None);
+        assert_eq!(name(quote!(pair.'x')), None);
         for text in ["", ".", "a..b", "a-b", "a b", "self", "a()", "_"] {
             assert_eq!(name(quote!(#text)), None, "{text:?}");
         }

@@ -2,13 +2,15 @@
 
 use proc_macro2::{Span, TokenStream};
 use syn::{
-    Error, Ident, LitStr, Result, Token, bracketed, parenthesized,
+    Error, Ident, LitStr, Result, bracketed,
+    ext::IdentExt,
+    parenthesized,
     parse::{Parse, ParseStream},
-    punctuated::Punctuated,
     token::{Bracket, Paren},
 };
 
-use super::{field_path::FieldPath, suggestion};
+use super::{field_path::FieldPath, list, suggestion};
+use crate::mistakes::Mistakes;
 
 const FUNCTIONS: [&str; 4] = ["header", "message_id", "content", "first"];
 
@@ -37,6 +39,15 @@ impl KeySource {
         }
     }
 
+    /// The fields that it reads.
+    pub(super) fn fields(&self) -> Vec<&FieldPath> {
+        match self {
+            Self::Field(path) => vec![path],
+            Self::First(sources, _) => sources.iter().flat_map(Self::fields).collect(),
+            Self::Header(_) | Self::MessageId(_) | Self::Content(_) => Vec::new(),
+        }
+    }
+
     pub(super) fn span(&self) -> Span {
         match self {
             Self::Field(path) => path.span,
@@ -61,21 +72,25 @@ pub(super) fn parse(input: ParseStream<'_>) -> Result<Vec<KeySource>> {
     )
 }
 
-/// A list that is not empty and names nothing twice.
+/// A list that is not empty and names nothing twice; all that is wrong with its members.
 fn several(input: ParseStream<'_>, span: Span, empty: &str) -> Result<Vec<KeySource>> {
-    let list = Punctuated::<KeySource, Token![,]>::parse_terminated(input)?;
-    let list: Vec<_> = list.into_iter().collect();
-    if list.is_empty() {
-        return Err(Error::new(span, empty));
-    }
-    for (i, source) in list.iter().enumerate() {
+    let mut sources: Vec<KeySource> = Vec::new();
+    let mut mistakes = Mistakes::default();
+    list::each(input, &mut mistakes, |input| {
+        let source: KeySource = input.parse()?;
         let name = source.name();
-        if list[..i].iter().any(|earlier| earlier.name() == name) {
+        if sources.iter().any(|earlier| earlier.name() == name) {
             let message = format!("`{name}` is in the key already");
             return Err(Error::new(source.span(), message));
         }
+        sources.push(source);
+        Ok(())
+    });
+    mistakes.into_result()?;
+    if sources.is_empty() {
+        return Err(Error::new(span, empty));
     }
-    Ok(list)
+    Ok(sources)
 }
 
 impl Parse for KeySource {
@@ -86,9 +101,16 @@ impl Parse for KeySource {
         if input.peek(Bracket) {
             return Err(input.error("a list inside a list: write all parts in one, as in `[\"customer\", \"order_id\"]`"));
         }
+        if !input.peek(LitStr) && !input.peek(Ident::peek_any) {
+            return Err(input.error(
+                "write a field, `header(\"…\")`, `message_id()`, `content()` or `first(…)`",
+            ));
+        }
         FieldPath::parse(input).map(Self::Field)
     }
 }
+
+const HEADER: &str = "name the header, as in `header(\"x-idempotency-key\")`";
 
 /// `header("…")`, `message_id()`, `content()`, `first(…)`.
 fn function(input: ParseStream<'_>) -> Result<KeySource> {
@@ -118,17 +140,10 @@ fn function(input: ParseStream<'_>) -> Result<KeySource> {
 }
 
 fn header(content: ParseStream<'_>, span: Span) -> Result<KeySource> {
-    let name: LitStr = content.parse().map_err(|_| {
-        Error::new(
-            span,
-            "name the header, as in `header(\"x-idempotency-key\")`",
-        )
-    })?;
+    let name = content.parse::<LitStr>();
+    let name = name.map_err(|_| Error::new(span, HEADER))?;
     if name.value().trim().is_empty() {
-        return Err(Error::new(
-            name.span(),
-            "name the header, as in `header(\"x-idempotency-key\")`",
-        ));
+        return Err(Error::new(name.span(), HEADER));
     }
     if !content.is_empty() {
         return Err(content.error("one header at a time: write `first(header(\"a\"), header(\"b\"))` to take the first that is present"));

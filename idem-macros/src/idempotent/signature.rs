@@ -24,8 +24,8 @@ impl Signature {
         let signature = &function.signature;
         qualifiers(signature, mistakes);
         generics(signature, mistakes);
-        let output = output(signature, mistakes);
         let parameters = parameters(signature, mistakes);
+        let output = output(signature, mistakes);
         let (message, parameters) = parameters?;
         Some(Self {
             message,
@@ -95,14 +95,29 @@ fn generics(signature: &syn::Signature, mistakes: &mut Mistakes) {
 }
 
 fn output(signature: &syn::Signature, mistakes: &mut Mistakes) -> Option<Type> {
+    const CURE: &str = "a handler says how it ended: write `-> Result<(), Failed>`";
     let ReturnType::Type(_, ty) = &signature.output else {
-        let name = &signature.ident;
-        let message = "a handler says how it ended: write `-> Result<(), Failed>`";
-        mistakes.at(name, message);
+        mistakes.at(&signature.ident, CURE);
         return None;
     };
+    if is_no_result(ty) {
+        mistakes.at(ty, CURE);
+    }
     nameable(ty, "what a handler returns", mistakes);
     Some((**ty).clone())
+}
+
+/// Whether the type can be no alias of `Result` either.
+fn is_no_result(ty: &Type) -> bool {
+    match ty {
+        Type::Tuple(_) | Type::Reference(_) | Type::Never(_) => true,
+        Type::Path(path) => path.path.segments.last().is_some_and(|last| {
+            ["Option", "String", "Vec", "bool"]
+                .iter()
+                .any(|name| last.ident == name)
+        }),
+        _ => false,
+    }
 }
 
 fn parameters(

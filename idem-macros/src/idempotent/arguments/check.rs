@@ -2,14 +2,11 @@
 
 use syn::ext::IdentExt;
 
-use super::Arguments;
+use super::{Arguments, times};
 use crate::{
     idempotent::{function::Function, scope, signature::Signature},
     mistakes::Mistakes,
 };
-
-/// The shortest lease in milliseconds; `idem_core::Policy::MIN_LEASE`.
-const MIN_LEASE_MILLIS: u128 = 100;
 
 impl Arguments {
     /// Looks at the arguments and the function together.
@@ -21,7 +18,7 @@ impl Arguments {
     ) {
         self.one_key(mistakes);
         self.a_scope(function, mistakes);
-        self.times(mistakes);
+        times::check(self, mistakes);
         if signature.is_some_and(Signature::is_atomic) {
             self.no_doubt(mistakes);
         }
@@ -46,33 +43,6 @@ impl Arguments {
                 name,
                 format!("{mistake}; or name it: `scope = \"orders.charge\"`"),
             );
-        }
-    }
-
-    fn times(&self, mistakes: &mut Mistakes) {
-        if let Some(lease) = self.lease
-            && lease.duration.as_millis() < MIN_LEASE_MILLIS
-        {
-            mistakes.push(syn::Error::new(
-                lease.span,
-                "a lease must be at least `100ms`: a heartbeat fits into it several times",
-            ));
-        }
-        if let (Some(lease), Some(retention)) = (self.lease, self.retention)
-            && retention.duration < lease.duration
-        {
-            mistakes.push(syn::Error::new(
-                retention.span,
-                "the retention is shorter than the lease: the key would be forgotten while it is being worked on",
-            ));
-        }
-        if let Some((first, longest)) = self.backoff
-            && (first.duration.is_zero() || longest.duration < first.duration)
-        {
-            mistakes.push(syn::Error::new(
-                first.span,
-                "the first wait must be longer than zero and at most the longest, as in `\"1s..5m\"`",
-            ));
         }
     }
 

@@ -1,6 +1,6 @@
 //! The method that names the unit of work.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 
@@ -21,8 +21,10 @@ pub(super) fn method(
     let key = if let Some(path) = &arguments.key_with {
         quote_spanned!(path.span()=> #path(#message, #envelope, #builder))
     } else if let Some(sources) = &arguments.key {
+        let fields = sources.iter().flat_map(KeySource::fields);
+        let seen = seen_from(fields, &message);
         let parts = sources.iter().map(|source| part(root, source));
-        quote!(#builder #(#parts)* .build())
+        quote!(#seen #builder #(#parts)* .build())
     } else {
         let ty = &signature.message;
         let parts = quote_spanned! {ty.span()=>
@@ -68,10 +70,20 @@ fn value(root: &TokenStream, source: &KeySource) -> TokenStream {
     }
 }
 
-/// `&message.customer.id`, all of it located where the field is named: so that what rustc has to
+/// `&message.customer.id`, all of it written where the field is named: so that what rustc has to
 /// say about it stands there.
 pub(super) fn access(path: &FieldPath) -> TokenStream {
-    let message = local("message", path.span);
+    let message = Ident::new("__message", path.span);
     let members = &path.members;
     quote_spanned!(path.span=> &#message #(.#members)*)
+}
+
+/// Makes the message known there: a name is visible only where it has the same hygiene, and the
+/// field may come out of a `macro_rules!`.
+pub(super) fn seen_from<'a>(
+    fields: impl Iterator<Item = &'a FieldPath>,
+    message: &Ident,
+) -> TokenStream {
+    let names = fields.map(|path| Ident::new("__message", path.span));
+    quote!(#(let #names = #message;)*)
 }

@@ -1,9 +1,9 @@
-//! The policy as a constant, so that what the macro cannot judge is a compile error too.
+//! The policy as a constant.
 
 use std::time::Duration;
 
 use proc_macro2::TokenStream;
-use quote::{quote, quote_spanned};
+use quote::quote;
 
 use crate::idempotent::arguments::Arguments;
 
@@ -36,10 +36,7 @@ pub(super) fn constant(root: &TokenStream, arguments: &Arguments) -> Option<Toke
     if set.is_empty() {
         return None;
     }
-    let times = arguments.retention.or(arguments.lease);
-    let span = times.map_or_else(proc_macro2::Span::call_site, |written| written.span);
-    let policy = quote_spanned!(span=> #root::Policy::builder() #(#set)* .build_const());
-    Some(quote!(const POLICY: #root::Policy = #policy;))
+    Some(quote!(const POLICY: #root::Policy = #root::Policy::builder() #(#set)* .build_const();))
 }
 
 fn duration(duration: Duration) -> TokenStream {

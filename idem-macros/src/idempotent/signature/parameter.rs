@@ -2,7 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
-use syn::{GenericArgument, PathArguments, PathSegment, Type, TypeReference};
+use syn::{Error, GenericArgument, PathArguments, PathSegment, Type, TypeReference};
 
 use super::nameable;
 use crate::{idempotent::elision, mistakes::Mistakes};
@@ -14,14 +14,6 @@ pub(in crate::idempotent) enum Parameter {
     /// The type behind a `&mut`, its lifetimes made `'static`.
     Connection(TokenStream),
 }
-
-/// Types of sqlx that have a lifetime, which is easily left out.
-const WITH_LIFETIME: [&str; 4] = [
-    "AnyTransaction",
-    "MySqlTransaction",
-    "PgTransaction",
-    "SqliteTransaction",
-];
 
 /// Checks the first parameter.
 pub(super) fn message(ty: &Type, mistakes: &mut Mistakes) {
@@ -70,36 +62,35 @@ impl Parameter {
 }
 
 fn connection(reference: &TypeReference, mistakes: &mut Mistakes) {
-    if let Some(span) = elision::mentions(&reference.elem, "impl") {
+    let elem = bare(&reference.elem);
+    if let Some(span) = elision::mentions(elem, "impl") {
         let message = "write the connection's type, such as `&mut SqliteConnection`";
-        mistakes.push(syn::Error::new(span, message));
+        mistakes.push(Error::new(span, message));
     }
-    let Type::Path(path) = bare(&reference.elem) else {
-        return;
-    };
-    let last = path.path.segments.last();
-    if let Some(segment) = last.filter(|segment| lacks_lifetime(segment)) {
-        let name = &segment.ident;
-        let cure = match &segment.arguments {
-            PathArguments::None => format!("{name}<'_>"),
-            _ => format!("{name}<'_, …>"),
-        };
+    if let Type::Path(path) = elem
+        && let Some(cure) = path.path.segments.last().and_then(with_lifetime)
+    {
         mistakes.at(
-            &reference.elem,
-            format!("`{name}` has a lifetime: write `&mut {cure}`"),
+            elem,
+            format!("write `&mut {cure}`: a transaction has a lifetime"),
         );
     }
 }
 
-fn lacks_lifetime(segment: &PathSegment) -> bool {
-    match &segment.arguments {
-        PathArguments::None => WITH_LIFETIME.iter().any(|name| segment.ident == name),
-        PathArguments::AngleBracketed(arguments) => {
-            let mut arguments = arguments.args.iter();
-            segment.ident == "Transaction"
-                && !arguments.any(|argument| matches!(argument, GenericArgument::Lifetime(_)))
+/// How to write a transaction of sqlx whose lifetime was left out.
+fn with_lifetime(segment: &PathSegment) -> Option<String> {
+    let name = segment.ident.to_string();
+    match (&segment.arguments, name.as_str()) {
+        (
+            PathArguments::None,
+            "AnyTransaction" | "MySqlTransaction" | "PgTransaction" | "SqliteTransaction",
+        ) => Some(format!("{name}<'_>")),
+        (PathArguments::AngleBracketed(arguments), "Transaction") => {
+            let mut lifetimes = arguments.args.iter();
+            let given = lifetimes.any(|argument| matches!(argument, GenericArgument::Lifetime(_)));
+            (!given).then(|| format!("{name}<'_, …>"))
         }
-        PathArguments::Parenthesized(_) => false,
+        _ => None,
     }
 }
 

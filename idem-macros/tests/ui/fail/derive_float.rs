@@ -1,0 +1,9 @@
+use idem_core::IdempotencyKey;
+
+#[derive(IdempotencyKey)]
+struct Order {
+    #[key]
+    amount: f64,
+}
+
+fn main() {}

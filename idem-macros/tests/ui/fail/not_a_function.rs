@@ -1,0 +1,6 @@
+use idem_core::idempotent;
+
+#[idempotent(key = "order_id")]
+struct Charge;
+
+fn main() {}

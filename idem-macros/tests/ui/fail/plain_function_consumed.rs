@@ -1,0 +1,18 @@
+use idem_core::{Failed, Handler};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Order {
+    order_id: String,
+}
+
+async fn charge(order: Order) -> Result<(), Failed> {
+    drop(order.order_id);
+    Ok(())
+}
+
+fn consume<H: Handler<()>>() {}
+
+fn main() {
+    consume::<charge>();
+}

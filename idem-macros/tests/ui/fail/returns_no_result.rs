@@ -1,0 +1,19 @@
+use idem_core::idempotent;
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Order {
+    order_id: String,
+}
+
+#[idempotent(key = "order_id")]
+async fn charge(order: Order) -> Option<u64> {
+    Some(order.order_id.len() as u64)
+}
+
+#[idempotent(key = "order_id")]
+async fn refund(order: Order) -> () {
+    drop(order.order_id);
+}
+
+fn main() {}

@@ -1,0 +1,21 @@
+use idem_core::{Failed, idempotent};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Order {
+    order_id: String,
+}
+
+struct Connection;
+
+#[idempotent(key = "order_id")]
+async fn charge(
+    order: Order,
+    _orders: &mut Connection,
+    _customers: &mut Connection,
+) -> Result<(), Failed> {
+    drop(order.order_id);
+    Ok(())
+}
+
+fn main() {}

@@ -1,0 +1,93 @@
+use std::time::Duration;
+
+use idem_core::{
+    Atomic, Attempt, Begun, Claim, ClaimRequest, Commit, Failed, Handler, Lease, Operation,
+    Outcome, Release, RunsOn, Store, StoreError, TransactionalStore, Write, idempotent,
+};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Order {
+    order_id: String,
+}
+
+struct Transaction<'c, Db>(&'c Db);
+
+struct Books;
+
+/// The connection stands between extractors, and a transaction has a lifetime.
+#[idempotent(key = "order_id")]
+async fn charge(
+    order: Order,
+    attempt: Attempt,
+    db: &mut Transaction<'_, Books>,
+    _: Attempt,
+) -> Result<u32, Failed> {
+    let _ = (order.order_id, db.0);
+    Ok(attempt.number())
+}
+
+#[idempotent(key = "order_id")]
+async fn refund(order: Order, _db: &mut Books) -> Result<(), Failed> {
+    drop(order.order_id);
+    Ok(())
+}
+
+#[derive(Debug)]
+struct Ledger;
+
+impl Store for Ledger {
+    async fn claim(&self, _: &ClaimRequest) -> Result<Claim, StoreError> {
+        unreachable!()
+    }
+    async fn extend(&self, _: &Lease, _: Duration) -> Result<Write, StoreError> {
+        unreachable!()
+    }
+    async fn complete(&self, _: &Lease, _: &Outcome, _: Duration) -> Result<Write, StoreError> {
+        unreachable!()
+    }
+    async fn release(&self, _: &Lease, _: &Release) -> Result<Write, StoreError> {
+        unreachable!()
+    }
+}
+
+impl<Tx: Send + 'static> TransactionalStore<Tx> for Ledger {
+    type Transaction = Tx;
+
+    async fn begin(&self, _: &ClaimRequest) -> Result<Begun<Tx>, StoreError> {
+        unreachable!()
+    }
+    fn lend(transaction: &mut Tx) -> &mut Tx {
+        transaction
+    }
+    async fn extend_open(&self, _: &Lease, _: Duration) -> Result<Write, StoreError> {
+        unreachable!()
+    }
+    async fn commit(
+        &self,
+        _: Tx,
+        _: &Lease,
+        _: &Outcome,
+        _: Duration,
+    ) -> Result<Commit, StoreError> {
+        unreachable!()
+    }
+    async fn roll_back(&self, _: Tx, _: &Lease, _: &Release) -> Result<Write, StoreError> {
+        unreachable!()
+    }
+}
+
+fn consume<S: Store, H: Handler<()>>()
+where
+    H::Mode: RunsOn<S>,
+{
+}
+
+fn is_atomic<H: Operation<Mode = Atomic<Tx>>, Tx: Send + 'static>() {}
+
+fn main() {
+    consume::<Ledger, charge>();
+    consume::<Ledger, refund>();
+    is_atomic::<charge, Transaction<'static, Books>>();
+    is_atomic::<refund, Books>();
+}
