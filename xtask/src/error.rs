@@ -50,6 +50,13 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
+    /// The error and what caused it, in one line.
+    pub fn with_causes(&self) -> String {
+        let error: &(dyn std::error::Error + 'static) = self;
+        let causes = std::iter::successors(error.source(), |cause| cause.source());
+        causes.fold(self.to_string(), |text, cause| format!("{text}: {cause}"))
+    }
+
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Io { doing, source }

@@ -2,9 +2,16 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`demo`] | orders, duplicates and a worker killed in the middle: nothing lost, nothing doubled |
+//! | [`checks`] | all tests, and all that continuous integration looks at |
+//! | [`development`] | servers that stay until they are taken down |
 //! | [`services`] | servers of one's own on free ports, gone when their owner is |
 //! | [`install`] | making sure that a server is there to be started |
 
+mod cargo;
+pub mod checks;
+pub mod demo;
+pub mod development;
 mod error;
 pub mod install;
 pub mod services;

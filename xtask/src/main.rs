@@ -1,2 +1,55 @@
-//! tasks
-fn main() {}
+//! `cargo xtask …`: the tasks of this workspace.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use xtask::{checks, demo, development};
+
+/// The tasks of this workspace
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Publishes orders several times each, kills a worker in the middle, and counts the charges
+    Demo(demo::Options),
+    /// Runs every test there is, on private servers
+    Test,
+    /// Runs what continuous integration runs: formatting, lints, documentation, tests
+    Ci,
+    /// Private servers for development
+    #[command(subcommand)]
+    Services(Services),
+}
+
+#[derive(Debug, Subcommand)]
+enum Services {
+    /// Starts them in the background and prints their URLs
+    Up,
+    /// Stops them and removes their data
+    Down,
+    /// Prints their URLs as variables for a shell
+    Env,
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().task {
+        Task::Demo(options) => demo::run(&options),
+        Task::Test => checks::test(),
+        Task::Ci => checks::ci(),
+        Task::Services(Services::Up) => development::up(),
+        Task::Services(Services::Down) => development::down(),
+        Task::Services(Services::Env) => development::env(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", error.with_causes());
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -4,7 +4,7 @@
 //! folder as soon as its standard input closes: also when the owner was killed with `kill -9`.
 
 mod ports;
-mod process_group;
+pub(crate) mod process_group;
 pub mod rabbitmq;
 mod watchdog;
 

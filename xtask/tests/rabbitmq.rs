@@ -138,7 +138,7 @@ fn a_broker_does_not_outlive_its_killed_owner() {
     if std::env::var_os(OWNER_VARIABLE).is_some() {
         let rabbit = RabbitMq::start().expect("a broker");
         println!("\nfolder={}", rabbit.folder().display());
-        thread::sleep(Duration::from_secs(600));
+        thread::sleep(Duration::from_mins(10));
     }
     let mut owner = Command::new(std::env::current_exe().expect("this test"))
         .args([

@@ -1,6 +1,7 @@
 //! RabbitMQ: a private broker from the installed server, to be killed, frozen and restarted at will.
 
 mod broker;
+pub(crate) mod detached;
 mod installed;
 mod layout;
 mod probe;

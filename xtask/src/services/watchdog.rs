@@ -12,6 +12,11 @@ use crate::{Error, Result};
 
 const SCRIPT: &str = include_str!("watchdog.sh");
 
+/// Orders for a watchdog whose owner is a file.
+const DETACHED: &str = r#"
+{ echo start; while [ -e "$1" ]; do sleep 1; done; } | sh -c "$2" watchdog "$3" "$4"
+"#;
+
 /// What a watchdog runs: a launch script, with an environment, in a folder that goes with it.
 #[derive(Debug)]
 pub(crate) struct Launch {
@@ -43,23 +48,21 @@ impl Launch {
     }
 
     /// Starts the server for good: it runs until the file `wanted` is gone.
-    pub(crate) fn detach(&self, wanted: &Path) -> Result<()> {
-        let pipeline = r#"{ echo start; while [ -e "$1" ]; do sleep 1; done; } | sh -c "$2" watchdog "$3" "$4""#;
-        self.command("sh")
-            .args(["-c", pipeline, "sh"])
-            .args([
-                wanted.as_os_str(),
-                SCRIPT.as_ref(),
-                self.folder.as_os_str(),
-                self.script.as_os_str(),
-            ])
+    pub(crate) fn detach(&self, wanted: &Path) -> Result<ProcessGroup> {
+        let mut shell = self
+            .command("sh")
+            .args(["-c", DETACHED, "sh"])
+            .args([wanted.as_os_str(), SCRIPT.as_ref()])
+            .args([&self.folder, &self.script])
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()
-            .map(drop)
-            .map_err(Error::io("start `sh`"))
+            .map_err(Error::io("start `sh`"))?;
+        read_group(&mut BufReader::new(
+            shell.stdout.take().expect("stdout is piped"),
+        ))
     }
 }
 
@@ -95,32 +98,42 @@ impl Watchdog {
 
     /// Starts the server; one that still runs is killed first.
     pub(crate) fn start(&mut self) -> Result<ProcessGroup> {
-        let answer = self.ask("start")?;
-        let pid = answer.parse().map_err(|_| {
-            Error::Missing(format!(
-                "the shell `sh` answered {answer:?} instead of a process id"
-            ))
-        })?;
-        Ok(ProcessGroup::led_by(pid))
+        self.order("start")?;
+        read_group(&mut self.answers)
     }
 
     /// Kills the server's whole group.
     pub(crate) fn end(&mut self) -> Result<()> {
-        self.ask("end").map(drop)
+        self.order("end")?;
+        read_line(&mut self.answers).map(drop)
     }
 
-    fn ask(&mut self, order: &str) -> Result<String> {
+    fn order(&mut self, order: &str) -> Result<()> {
         let orders = self
             .orders
             .as_mut()
             .expect("orders are given until the drop");
-        writeln!(orders, "{order}").map_err(Error::io("reach the server's watchdog"))?;
-        let mut answer = String::new();
-        self.answers
-            .read_line(&mut answer)
-            .map_err(Error::io("hear the server's watchdog"))?;
-        Ok(answer.trim().to_owned())
+        writeln!(orders, "{order}").map_err(Error::io("reach the server's watchdog"))
     }
+}
+
+fn read_group(answers: &mut impl BufRead) -> Result<ProcessGroup> {
+    let answer = read_line(answers)?;
+    let pid = answer.parse().map_err(|_| {
+        let what = format!(
+            "`sh` answered {answer:?} instead of the server's process id: `setsid` is needed"
+        );
+        Error::Missing(what)
+    })?;
+    Ok(ProcessGroup::led_by(pid))
+}
+
+fn read_line(answers: &mut impl BufRead) -> Result<String> {
+    let mut answer = String::new();
+    answers
+        .read_line(&mut answer)
+        .map_err(Error::io("hear the server's watchdog"))?;
+    Ok(answer.trim().to_owned())
 }
 
 impl Drop for Watchdog {

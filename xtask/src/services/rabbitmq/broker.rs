@@ -1,6 +1,6 @@
 //! What can be asked of a broker that runs, by its owner or by another process.
 
-use std::path::Path;
+use std::{fmt::Write, path::Path};
 
 use serde::Deserialize;
 
@@ -162,7 +162,7 @@ fn percent_encoded(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02x}"));
+            let _ = write!(encoded, "%{byte:02x}");
         }
         encoded
     })

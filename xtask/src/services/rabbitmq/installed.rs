@@ -36,8 +36,7 @@ impl Installed {
 
 fn missing(what: &str) -> Error {
     Error::Missing(format!(
-        "{what}: run `cargo xtask demo` or `cargo xtask services up`, which install it on Debian and Ubuntu, \
-         or install the package `rabbitmq-server` yourself"
+        "{what}: `cargo xtask services up` installs it on Debian and Ubuntu, and says elsewhere what to do"
     ))
 }
 

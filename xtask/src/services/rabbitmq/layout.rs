@@ -64,7 +64,7 @@ impl Layout {
         write("environment.conf", "")?;
         write("advanced.config", "[].\n")?;
         write("enabled_plugins", "[].\n")?;
-        write(".erlang.cookie", &self.cookie())?;
+        write(".erlang.cookie", &cookie())?;
         // Erlang refuses a cookie that others can read.
         fs::set_permissions(
             self.folder.join(".erlang.cookie"),
@@ -78,12 +78,6 @@ impl Layout {
             "listeners.tcp.1 = 127.0.0.1:{}\nlog.console = false\nlog.file.level = info\n",
             self.amqp_port
         )
-    }
-
-    fn cookie(&self) -> String {
-        std::iter::repeat_with(fastrand::alphanumeric)
-            .take(24)
-            .collect()
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -170,4 +164,10 @@ impl Layout {
 fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<_> = text.lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+fn cookie() -> String {
+    std::iter::repeat_with(fastrand::alphanumeric)
+        .take(24)
+        .collect()
 }

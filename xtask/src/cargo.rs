@@ -1,0 +1,87 @@
+//! The workspace as cargo describes it, and cargo itself as a command.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde::{Deserialize, de::DeserializeOwned};
+
+use crate::{Error, Result};
+
+/// The workspace that the current folder belongs to.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Workspace {
+    #[serde(rename = "workspace_root")]
+    pub(crate) root: PathBuf,
+    #[serde(rename = "target_directory")]
+    pub(crate) target: PathBuf,
+    pub(crate) packages: Vec<Package>,
+}
+
+/// A package, of the workspace or a dependency.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) rust_version: Option<String>,
+    #[serde(default)]
+    pub(crate) features: std::collections::BTreeMap<String, Vec<String>>,
+}
+
+impl Workspace {
+    /// The workspace's own packages.
+    pub(crate) fn load() -> Result<Self> {
+        metadata(&["--no-deps"])
+    }
+
+    /// The workspace with every package that it depends on, on any platform.
+    pub(crate) fn with_dependencies() -> Result<Self> {
+        metadata(&["--locked"])
+    }
+
+    pub(crate) fn package(&self, name: &str) -> Result<&Package> {
+        let package = self.packages.iter().find(|package| package.name == name);
+        package.ok_or_else(|| Error::Missing(format!("the workspace has no package `{name}`")))
+    }
+
+    /// Where a program ends up that `cargo build --release` builds.
+    pub(crate) fn release_program(&self, name: &str) -> PathBuf {
+        self.target.join("release").join(name)
+    }
+}
+
+/// Cargo, in the given folder, without what the cargo that runs this task told us about `xtask`:
+/// some build scripts would take it for a reason to run again.
+pub(crate) fn cargo(folder: &Path) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(folder);
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"]
+            .iter()
+            .any(|prefix| text.starts_with(prefix))
+        {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
+fn metadata<T: DeserializeOwned>(arguments: &[&str]) -> Result<T> {
+    let output = cargo(Path::new("."))
+        .args(["metadata", "--format-version", "1"])
+        .args(arguments)
+        .output()
+        .map_err(Error::io("run `cargo metadata`"))?;
+    if !output.status.success() {
+        return Err(Error::Command {
+            command: "cargo metadata".to_owned(),
+            status: output.status.to_string(),
+            output: format!("\n{}", String::from_utf8_lossy(&output.stderr).trim()),
+        });
+    }
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| Error::io("understand `cargo metadata`")(error.into()))
+}

@@ -1,0 +1,133 @@
+//! Steps that all run, whatever becomes of the others, and their summary.
+
+use std::{
+    iter,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use crate::{Error, Result};
+
+/// The steps that ran.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    done: Vec<Step>,
+}
+
+#[derive(Debug)]
+struct Step {
+    name: String,
+    passed: bool,
+    took: Duration,
+}
+
+impl Steps {
+    /// Runs a command; what it prints goes where our output goes.
+    pub(crate) fn run(&mut self, mut command: Command) {
+        let name = as_typed(&command);
+        self.attempt(&name.clone(), || {
+            let status = command
+                .stdin(Stdio::null())
+                .status()
+                .map_err(Error::io(format!("run `{name}`")))?;
+            if status.success() {
+                return Ok(());
+            }
+            Err(Error::Command {
+                command: name,
+                status: status.to_string(),
+                output: String::new(),
+            })
+        });
+    }
+
+    /// Does something of our own.
+    pub(crate) fn attempt<T>(&mut self, name: &str, work: impl FnOnce() -> Result<T>) -> Option<T> {
+        eprintln!("\n==> {name}");
+        let start = Instant::now();
+        let result = work();
+        if let Err(error) = &result {
+            eprintln!("error: {}", error.with_causes());
+        }
+        self.done.push(Step {
+            name: name.to_owned(),
+            passed: result.is_ok(),
+            took: start.elapsed(),
+        });
+        result.ok()
+    }
+
+    /// Prints what ran, how it went and how long it took.
+    pub(crate) fn finish(self, task: &str) -> Result<()> {
+        eprintln!("\n{}", self.summary(task));
+        match self.done.iter().filter(|step| !step.passed).count() {
+            0 => Ok(()),
+            failed => Err(Error::Unmet(format!(
+                "{failed} of {} steps failed, see above",
+                self.done.len()
+            ))),
+        }
+    }
+
+    fn summary(&self, task: &str) -> String {
+        let total: Duration = self.done.iter().map(|step| step.took).sum();
+        let line = |passed: bool, took: Duration, name: &str| {
+            format!(
+                "{} {:>8.1} s  {name}\n",
+                if passed { "ok    " } else { "FAILED" },
+                took.as_secs_f64()
+            )
+        };
+        let steps = self
+            .done
+            .iter()
+            .map(|step| line(step.passed, step.took, &step.name));
+        let all = self.done.iter().all(|step| step.passed);
+        steps
+            .chain([line(all, total, &format!("cargo xtask {task}"))])
+            .collect()
+    }
+}
+
+fn as_typed(command: &Command) -> String {
+    let words = iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
+    let program = words[0].rsplit('/').next().unwrap_or_default().to_owned();
+    iter::once(program.as_str())
+        .chain(words[1..].iter().map(AsRef::as_ref))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_step_is_named_and_fails_the_whole_after_the_rest_ran() {
+        let mut steps = Steps::default();
+        assert_eq!(
+            steps.attempt("first", || Err::<(), _>(Error::Unmet("no".to_owned()))),
+            None
+        );
+        assert_eq!(steps.attempt("second", || Ok(2)), Some(2));
+        let summary = steps.summary("test");
+        let lines: Vec<_> = summary.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "FAILED      0.0 s  first",
+                "ok          0.0 s  second",
+                "FAILED      0.0 s  cargo xtask test"
+            ]
+        );
+        assert!(steps.finish("test").is_err());
+    }
+
+    #[test]
+    fn a_command_is_named_as_one_would_type_it() {
+        let mut command = Command::new("/somewhere/bin/cargo");
+        command.args(["test", "--workspace"]);
+        assert_eq!(as_typed(&command), "cargo test --workspace");
+    }
+}

@@ -1,0 +1,73 @@
+//! The charges that the workers made.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::Programs;
+use crate::{Error, Result};
+
+/// Every row of the table `charges`.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    by_order: BTreeMap<String, Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    order_id: String,
+    worker: String,
+}
+
+impl Ledger {
+    pub(crate) fn read(programs: &Programs) -> Result<Self> {
+        let output = programs
+            .ledger()
+            .output()
+            .map_err(Error::io("start order-worker"))?;
+        if !output.status.success() {
+            return Err(Error::command("order-worker ledger", &output));
+        }
+        Self::parse(&String::from_utf8_lossy(&output.stdout))
+            .map_err(|error| Error::io("understand `order-worker ledger`")(error.into()))
+    }
+
+    pub(crate) fn parse(rows: &str) -> serde_json::Result<Self> {
+        let mut ledger = Self::default();
+        for line in rows.lines() {
+            let row: Row = serde_json::from_str(line)?;
+            ledger
+                .by_order
+                .entry(row.order_id)
+                .or_default()
+                .push(row.worker);
+        }
+        Ok(ledger)
+    }
+
+    /// Orders that were charged, however often.
+    pub(crate) fn charged(&self) -> usize {
+        self.by_order.len()
+    }
+
+    pub(crate) fn has(&self, order: &str) -> bool {
+        self.by_order.contains_key(order)
+    }
+
+    /// Orders that were charged more than once.
+    pub(crate) fn doubled(&self) -> impl Iterator<Item = &str> {
+        self.by_order
+            .iter()
+            .filter(|(_, charges)| charges.len() > 1)
+            .map(|(order, _)| order.as_str())
+    }
+
+    /// How many charges each worker made.
+    pub(crate) fn by_worker(&self) -> BTreeMap<&str, usize> {
+        let mut workers = BTreeMap::new();
+        for worker in self.by_order.values().flatten() {
+            *workers.entry(worker.as_str()).or_default() += 1;
+        }
+        workers
+    }
+}

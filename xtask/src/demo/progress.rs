@@ -1,0 +1,104 @@
+//! How far the demonstration is: one line redrawn on a terminal, a line now and then elsewhere.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    time::{Duration, Instant},
+};
+
+use super::tally::Tally;
+
+const BAR: u64 = 24;
+
+#[derive(Debug)]
+pub(crate) struct Progress {
+    start: Instant,
+    total: u64,
+    redraw: bool,
+    last: Option<Instant>,
+}
+
+impl Progress {
+    pub(crate) fn new(total: u64) -> Self {
+        Self {
+            start: Instant::now(),
+            total,
+            redraw: io::stdout().is_terminal(),
+            last: None,
+        }
+    }
+
+    /// Shows the figures, not more often than one can read.
+    pub(crate) fn show(&mut self, published: u64, tally: &Tally) {
+        let pause = if self.redraw {
+            Duration::from_millis(80)
+        } else {
+            Duration::from_secs(1)
+        };
+        if self.last.is_some_and(|last| last.elapsed() < pause) {
+            return;
+        }
+        self.last = Some(Instant::now());
+        let line = line(self.total, published, tally, self.start.elapsed());
+        if self.redraw {
+            print!("\r{line}\x1b[K");
+        } else {
+            println!("{line}");
+        }
+        let _ = io::stdout().flush();
+    }
+
+    /// Says something that stays.
+    pub(crate) fn say(&mut self, what: &str) {
+        self.clear();
+        println!("{what}");
+        self.last = None;
+    }
+
+    /// Takes the line away.
+    pub(crate) fn clear(&self) {
+        if self.redraw {
+            print!("\r\x1b[K");
+        }
+    }
+}
+
+fn line(total: u64, published: u64, tally: &Tally, elapsed: Duration) -> String {
+    let ended = tally.ended().min(total);
+    let filled = ended * BAR / total.max(1);
+    let bar: String = (0..BAR)
+        .map(|cell| if cell < filled { '#' } else { '.' })
+        .collect();
+    format!(
+        "[{bar}] {ended}/{total} settled, {published} sent, {} charged, {:.1} s",
+        tally.outcome("executed"),
+        elapsed.as_secs_f64()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::tally::tally;
+
+    #[test]
+    fn the_line_fits_a_terminal_and_fills_with_what_is_settled() {
+        let executed =
+            r#"{"outcome":"executed","key":"c:a","redelivered":false,"settlement":"ack"}"#;
+        let line = line(2, 2, &tally(&[executed]), Duration::from_millis(1_250));
+        assert_eq!(
+            line,
+            "[############............] 1/2 settled, 2 sent, 1 charged, 1.2 s"
+        );
+    }
+
+    #[test]
+    fn large_runs_fit_into_eighty_columns() {
+        let line = line(
+            100_000,
+            100_000,
+            &Tally::default(),
+            Duration::from_secs(999),
+        );
+        assert!(line.len() < 80, "{} columns", line.len());
+    }
+}

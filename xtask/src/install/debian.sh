@@ -1,0 +1,12 @@
+# Installs the given packages without starting their services: private servers want the programs.
+# A policy that is already there is somebody else's, and stays.
+set -e
+policy=/usr/sbin/policy-rc.d
+if (set -C && printf '#!/bin/sh\nexit 101\n' >"$policy") 2>/dev/null; then
+    trap 'rm -f "$policy"' EXIT
+    trap 'exit 1' HUP INT TERM
+    chmod 755 "$policy"
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update
+apt-get install --yes --no-install-recommends "$@"
