@@ -1,6 +1,6 @@
 //! A store in a SQLite file: durable, shared by the processes of one host, no server.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use crate::{
     Claim, ClaimRequest, ConnectError, Lease, Outcome, Purge, Release, Store, StoreError, Write,
@@ -52,7 +52,7 @@ use writer::Writer;
 /// # Reading the file
 /// `SELECT * FROM idem_records_readable` in the `sqlite3` shell shows keys, states, attempts,
 /// errors and times.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct SqliteStore {
     writer: Writer,
     lending: Lending,
@@ -100,6 +100,14 @@ impl SqliteStore {
                 reply,
             })
             .await
+    }
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore")
+            .field("file", &self.lending.file())
+            .finish_non_exhaustive()
     }
 }
 

@@ -7,7 +7,6 @@ use tokio::time::Instant;
 use crate::store::record::micros;
 
 /// Never steps back, whatever the host's clock does after the start.
-#[derive(Debug)]
 pub(super) struct Clock {
     start: Instant,
     /// Tokens are at least the time, so counting from the epoch keeps them growing over a restart.

@@ -8,7 +8,7 @@ use crate::{
     store::record::{Record, State},
 };
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Records {
     by_key: HashMap<Key, Record>,
     /// By the end of their retention, so that neither purge nor eviction looks at all records.
@@ -22,6 +22,10 @@ impl Records {
     /// How many records a claim that finds the store full drops at most: enough to pay off, and
     /// a short time to hold the lock.
     const ROOM: u32 = 64;
+
+    pub(super) fn len(&self) -> usize {
+        self.by_key.len()
+    }
 
     pub(super) fn get(&self, key: &Key) -> Option<&Record> {
         self.by_key.get(key)

@@ -10,7 +10,7 @@ use std::{
 
 use crate::store::record::micros;
 
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Clock {
     /// Microseconds that a test has added.
     skew: Arc<AtomicI64>,

@@ -1,6 +1,6 @@
 //! Connections for atomic handlers, and what must be true of one before it is lent again.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use sqlx::{
     Connection, Sqlite, SqliteConnection, SqlitePool, Transaction,
@@ -12,7 +12,7 @@ use crate::StoreError;
 
 /// A pool that makes callers wait as long as it takes: handlers that take their time are no
 /// reason to call the store unavailable.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Lending {
     turns: Arc<Semaphore>,
     pool: SqlitePool,
@@ -31,6 +31,10 @@ impl Lending {
             turns: Arc::new(Semaphore::new(connections as usize)),
             pool,
         }
+    }
+
+    pub(super) fn file(&self) -> PathBuf {
+        self.pool.connect_options().get_filename().to_owned()
     }
 
     /// Waits for a turn, first come, first served. Whoever has one finds a connection.

@@ -7,7 +7,6 @@ use crate::ConnectError;
 /// The name that the files beside this one are written with.
 pub(super) const DEFAULT_TABLE: &str = "idem_records";
 
-#[derive(Debug)]
 pub(super) struct Sql {
     pub(super) schema: SqlStr,
     pub(super) tables: SqlStr,

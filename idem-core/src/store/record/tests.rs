@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Key, Policy};
+use crate::{Claim, ClaimRequest, Key, Policy, Write};
 
 /// A moment well after the epoch, in microseconds.
 const NOW: i64 = 1_000_000_000;
