@@ -5,11 +5,16 @@ mod memory_harness;
 #[cfg(feature = "sqlite")]
 #[path = "conformance/sqlite.rs"]
 mod sqlite_harness;
+#[cfg(feature = "sqlite")]
+#[path = "conformance/sqlite_transaction.rs"]
+mod sqlite_transaction_harness;
 
 use memory_harness::MemoryHarness;
 #[cfg(feature = "sqlite")]
-use sqlite_harness::SqliteHarness;
+use {sqlite_harness::SqliteHarness, sqlite_transaction_harness::SqliteTransactionHarness};
 
 idem_core::conformance!(memory; MemoryHarness; Purge);
 #[cfg(feature = "sqlite")]
 idem_core::conformance!(sqlite; SqliteHarness; Purge, TransactionalStore);
+#[cfg(feature = "sqlite")]
+idem_core::conformance!(sqlite_transaction; SqliteTransactionHarness; TransactionalStore);

@@ -40,6 +40,12 @@ pub trait TransactionalHarness:
     /// Ends the transaction behind the store's back, as a handler that sends `ROLLBACK` does.
     fn roll_back_early(tx: &mut Self::Tx) -> impl Future<Output = ()> + Send;
 
+    /// Commits behind the store's back, as a handler that sends `COMMIT` does.
+    fn commit_early(tx: &mut Self::Tx) -> impl Future<Output = ()> + Send;
+
+    /// Sends a statement that the database refuses, and keeps quiet about it.
+    fn swallow_an_error(tx: &mut Self::Tx) -> impl Future<Output = ()> + Send;
+
     /// How many committed rows have this name, seen from outside of all transactions.
     fn effects(&self, name: &str) -> impl Future<Output = u64> + Send;
 }

@@ -247,7 +247,9 @@ macro_rules! __conformance_list {
                 a_zombie_commits_nothing
                 a_zombies_rollback_frees_nothing
                 a_transaction_that_was_dropped_leaves_nothing
-                a_transaction_that_the_handler_ended_is_refused
+                a_transaction_that_the_handler_rolled_back_is_refused
+                a_transaction_that_the_handler_committed_is_refused
+                a_commit_after_a_swallowed_error_tells_the_truth
                 a_commit_is_remembered_for_its_retention
             }
             atomic_claims {

@@ -55,6 +55,16 @@ impl<H: TransactionalHarness> Open<H> {
         );
     }
 
+    /// Tries to commit, which must fail.
+    pub(super) async fn must_be_refused(self) {
+        let commit = self.commit("done").await;
+        assert!(
+            matches!(commit, Commit::Refused { .. }),
+            "{}\n  here: the handler ended the transaction, the store answered {commit:?}",
+            Rule::Atomic
+        );
+    }
+
     /// Rolls back, which must be recorded.
     pub(super) async fn rolls_back(self, reason: &Release) {
         let write = self.roll_back(reason).await;

@@ -172,23 +172,56 @@ pub async fn a_transaction_that_was_dropped_leaves_nothing<H: TransactionalHarne
     scene.has_effects(&effect, 1, "the second try counts").await;
 }
 
-/// A handler that ends the transaction by itself has not completed.
-pub async fn a_transaction_that_the_handler_ended_is_refused<H: TransactionalHarness>(harness: &H) {
+/// A handler that rolls back by itself has not completed.
+pub async fn a_transaction_that_the_handler_rolled_back_is_refused<H: TransactionalHarness>(
+    harness: &H,
+) {
     let (scene, effect) = (Scene::new(harness, Rule::Atomic), unique());
     let mut open = Open::<H>::of(&scene.claimant()).await;
     open.write_effect(&effect).await;
     H::roll_back_early(open.lend()).await;
-    let commit = open.commit("done").await;
-    scene.holds(
-        matches!(commit, Commit::Refused { .. }),
-        &format!("expected Refused, the store answered {commit:?}"),
-    );
+    open.must_be_refused().await;
     scene
         .has_effects(&effect, 0, "the handler rolled back")
         .await;
     scene.advance(LEASE).await;
     let open = Open::<H>::of(&scene.claimant()).await;
     open.commits().await;
+}
+
+/// A handler that commits by itself has taken the completion apart from its effect: that is not
+/// reported as done.
+pub async fn a_transaction_that_the_handler_committed_is_refused<H: TransactionalHarness>(
+    harness: &H,
+) {
+    let (scene, effect) = (Scene::new(harness, Rule::Atomic), unique());
+    let mut open = Open::<H>::of(&scene.claimant()).await;
+    open.write_effect(&effect).await;
+    H::commit_early(open.lend()).await;
+    open.must_be_refused().await;
+    scene.advance(LEASE).await;
+    let open = Open::<H>::of(&scene.claimant()).await;
+    open.commits().await;
+}
+
+/// A handler that went on after an error: a database that drops the whole transaction for it
+/// must not be taken at its word when it says that the commit went well.
+pub async fn a_commit_after_a_swallowed_error_tells_the_truth<H: TransactionalHarness>(
+    harness: &H,
+) {
+    let (scene, effect) = (Scene::new(harness, Rule::Atomic), unique());
+    let mut open = Open::<H>::of(&scene.claimant()).await;
+    open.write_effect(&effect).await;
+    H::swallow_an_error(open.lend()).await;
+    if open.commit("done").await == Commit::Committed {
+        scene.has_effects(&effect, 1, "it was committed").await;
+        let answer = scene.claimant().claim().await;
+        answer.is_completed(b"done", "it was committed");
+    } else {
+        scene.has_effects(&effect, 0, "nothing was committed").await;
+        scene.advance(LEASE).await;
+        Open::<H>::of(&scene.claimant()).await.commits().await;
+    }
 }
 
 /// The commit says how long it is remembered.

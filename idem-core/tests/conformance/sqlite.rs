@@ -1,6 +1,7 @@
 //! `SqliteStore` in a file of its own, opened twice, as by two processes.
 
 use std::{
+    path::PathBuf,
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
@@ -21,9 +22,9 @@ pub(crate) struct SqliteHarness {
 
 impl SqliteHarness {
     async fn connection(&self) -> SqliteConnection {
-        let file = self.folder.path().join("idem.db");
-        let url = format!("sqlite:{}", file.display());
-        SqliteConnection::connect(&url).await.unwrap()
+        let url = format!("sqlite:{}", file(&self.folder).display());
+        let connection = SqliteConnection::connect(&url).await;
+        connection.expect("the file is there")
     }
 }
 
@@ -31,18 +32,16 @@ impl Harness for SqliteHarness {
     type Store = SqliteStore;
 
     async fn start() -> Self {
-        let folder = TempDir::new().unwrap();
-        let file = folder.path().join("idem.db");
+        let folder = TempDir::new().expect("a folder can be made");
+        let stores = [open(&folder).await, open(&folder).await];
         let harness = Self {
-            stores: [
-                SqliteStore::connect(&file).await.unwrap(),
-                SqliteStore::connect(&file).await.unwrap(),
-            ],
+            stores,
             turn: AtomicUsize::new(0),
             folder,
         };
-        let table = "CREATE TABLE effects (name TEXT NOT NULL)";
-        harness.connection().await.execute(table).await.unwrap();
+        let mut connection = harness.connection().await;
+        let table = connection.execute("CREATE TABLE effects (name TEXT NOT NULL)");
+        table.await.expect("the file is new");
         harness
     }
 
@@ -63,17 +62,37 @@ impl TransactionalHarness for SqliteHarness {
 
     async fn write_effect(tx: &mut SqliteConnection, name: &str) {
         let insert = query("INSERT INTO effects (name) VALUES (?)").bind(name);
-        insert.execute(tx).await.unwrap();
+        insert.execute(tx).await.expect("a row can be written");
     }
 
     async fn roll_back_early(tx: &mut SqliteConnection) {
-        tx.execute("ROLLBACK").await.unwrap();
+        let rolled_back = tx.execute("ROLLBACK").await;
+        rolled_back.expect("a transaction is open");
+    }
+
+    async fn commit_early(tx: &mut SqliteConnection) {
+        let committed = tx.execute("COMMIT").await;
+        committed.expect("a transaction is open");
+    }
+
+    async fn swallow_an_error(tx: &mut SqliteConnection) {
+        let refused = tx.execute("INSERT INTO effects (name) VALUES (NULL)");
+        refused.await.expect_err("an effect has a name");
     }
 
     async fn effects(&self, name: &str) -> u64 {
         let count = query_scalar::<_, i64>("SELECT count(*) FROM effects WHERE name = ?");
         let mut connection = self.connection().await;
-        let count = count.bind(name).fetch_one(&mut connection).await.unwrap();
-        count.unsigned_abs()
+        let count = count.bind(name).fetch_one(&mut connection).await;
+        count.expect("the table can be read").unsigned_abs()
     }
+}
+
+fn file(folder: &TempDir) -> PathBuf {
+    folder.path().join("idem.db")
+}
+
+async fn open(folder: &TempDir) -> SqliteStore {
+    let store = SqliteStore::connect(file(folder)).await;
+    store.expect("the file can be opened")
 }
