@@ -60,14 +60,17 @@ pub use shutdown::shutdown_signal;
 pub use worker::{Balance, Settled, Worker, WorkerBuilder};
 
 pub use idem_core::{
-    Atomic, Attempt, Backoff, Begun, Cause, Claim, ClaimRequest, Commit, ConnectError, Context,
-    DecodeError, Envelope, EnvelopeBuilder, Execution, ExecutionKind, Executor, Failed, Failure,
-    FencingToken, Fingerprint, FingerprintBuilder, FromContext, FromRef, Handler, HeaderSource,
-    Headers, InDoubt, Key, KeyBuilder, KeyError, KeyPart, Lease, Leased, MemoryStore,
+    AnyStore, Atomic, Attempt, Backoff, Begun, Cause, Claim, ClaimRequest, Commit, ConnectError,
+    Context, DecodeError, Envelope, EnvelopeBuilder, Execution, ExecutionKind, Executor, Failed,
+    Failure, FencingToken, Fingerprint, FingerprintBuilder, FromContext, FromRef, Handler,
+    HeaderSource, Headers, InDoubt, Key, KeyBuilder, KeyError, KeyPart, Lease, Leased, MemoryStore,
     MemoryStoreBuilder, Mode, Operation, Outcome, Owner, Policy, PolicyBuilder, PolicyError,
-    Prepared, Purge, Rejection, Release, RunsOn, State, Store, StoreError, StoreOutage,
+    Prepared, Purge, PurgeTask, Rejection, Release, RunsOn, State, Store, StoreError, StoreOutage,
     TransactionalStore, Verdict, WhenFull, Write,
 };
+
+#[cfg(feature = "sqlite")]
+pub use idem_core::{SqliteStore, SqliteStoreBuilder, sqlx};
 
 #[doc(inline)]
 pub use idem_core::__private::IdempotencyKeyTrait as IdempotencyKey;

@@ -2,7 +2,7 @@
 
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
-use idem_core::{Executor, Handler, RunsOn, Store};
+use idem_core::{Executor, Handler, Purge, PurgeTask, RunsOn, Store};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{Queue, connection::Broker, error::WorkerError, publisher::Publisher};
@@ -39,6 +39,7 @@ impl Worker {
             subscriptions: Vec::new(),
             grace: WorkerBuilder::<S>::DEFAULT_GRACE,
             observer: None,
+            purge: None,
         }
     }
 }
@@ -51,6 +52,7 @@ pub struct WorkerBuilder<S, St = ()> {
     subscriptions: Vec<Subscription>,
     grace: Duration,
     observer: Option<Observer>,
+    purge: Option<Box<dyn FnOnce() -> PurgeTask + Send>>,
 }
 
 struct Subscription {
@@ -70,6 +72,7 @@ impl<S: Store> WorkerBuilder<S> {
             subscriptions: self.subscriptions,
             grace: self.grace,
             observer: self.observer,
+            purge: self.purge,
         }
     }
 }
@@ -110,6 +113,16 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         self
     }
 
+    /// Removes from the store what its retention has ended for, every so often.
+    pub fn purge_every(mut self, interval: Duration) -> Self
+    where
+        S: Purge + Clone,
+    {
+        let store = self.executor.store().clone();
+        self.purge = Some(Box::new(move || PurgeTask::spawn(store, interval)));
+        self
+    }
+
     /// Consumes until `shutdown` resolves, then drains: no handler is started, running ones may
     /// finish within the grace period, finished messages are acknowledged, the rest returned.
     ///
@@ -129,6 +142,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         check(&self.subscriptions)?;
         let broker =
             Broker::parse(amqp_url).map_err(|reason| WorkerError::InvalidUrl { reason })?;
+        let _purging = self.purge.map(|start| start());
         let counters = Arc::new(Counters::default());
         let draining = CancellationToken::new();
         let deadline = CancellationToken::new();

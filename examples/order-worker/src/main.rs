@@ -7,7 +7,7 @@
 //!
 //! Everything is set by environment variables, see `settings.rs`.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use idem_amqp::{
     Operation, Policy, PolicyError, Purge, Queue, RunsOn, Store, Worker, WorkerBuilder,
@@ -52,21 +52,13 @@ async fn run() -> Result<(), Error> {
         Some(other) => return Err(format!("unknown command `{other}`: there is `ledger`").into()),
     };
     match settings.store_url.split(':').next() {
-        Some("memory") if ledger => Err("`memory:` keeps no ledger".into()),
-        Some("memory") => memory::consume(settings).await,
         #[cfg(feature = "sqlite")]
         Some("sqlite") if ledger => sqlite::print_ledger(&settings.store_url).await,
         #[cfg(feature = "sqlite")]
         Some("sqlite") => sqlite::consume(settings).await,
-        #[cfg(not(feature = "sqlite"))]
-        Some("sqlite") => {
-            Err("`sqlite:` needs the cargo feature `sqlite`: run with `--features sqlite`".into())
-        }
-        scheme => Err(format!(
-            "STORE_URL: `{}:` is no store; use `memory:` or `sqlite:FILE`",
-            scheme.unwrap_or_default()
-        )
-        .into()),
+        _ if ledger => Err("only `sqlite:` keeps a ledger".into()),
+        // Also any store that is not compiled in: the error names its feature.
+        _ => memory::consume(settings).await,
     }
 }
 
@@ -84,7 +76,7 @@ where
     let worker: WorkerBuilder<S, Shop> = Worker::builder(store)
         .state(Shop::new(&settings))
         .consume::<H>(queue)
-        .purge_every(std::time::Duration::from_secs(60 * 60))
+        .purge_every(Duration::from_hours(1))
         .on_settled(move |settled| report::line(log, settled));
     report::ready(log);
     let balance = worker

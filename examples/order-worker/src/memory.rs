@@ -1,6 +1,6 @@
 //! On the memory store: the charge is a line on standard output.
 
-use idem_amqp::{MemoryStore, prelude::*};
+use idem_amqp::{AnyStore, prelude::*};
 use serde_json::json;
 
 use crate::{
@@ -29,5 +29,6 @@ async fn charge(
 }
 
 pub(crate) async fn consume(settings: Settings) -> Result<(), Error> {
-    crate::consume::<charge, _>(settings, MemoryStore::new()).await
+    let store = AnyStore::connect(&settings.store_url).await?;
+    crate::consume::<charge, _>(settings, store).await
 }
