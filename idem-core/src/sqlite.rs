@@ -38,11 +38,23 @@ use writer::Writer;
 /// | speed | calls that wait while a commit is under way are committed together, as one |
 /// | atomic handlers | take `&mut SqliteConnection` or `&mut SqliteTransaction<'_>` |
 ///
+/// ```no_run
+/// # async fn example() -> Result<(), idem_core::ConnectError> {
+/// use std::time::Duration;
+/// use idem_core::{PurgeTask, SqliteStore};
+///
+/// let store = SqliteStore::connect("orders.db").await?;
+/// let purging = PurgeTask::spawn(store.clone(), Duration::from_mins(10));
+/// # drop(purging);
+/// # Ok(()) }
+/// ```
+///
 /// # Atomic handlers
 /// The key is claimed in a commit of its own. Then the handler's transaction begins without a
 /// lock, so that a handler that waits for something else stops nobody. SQLite has one write lock:
 /// the handler takes it with its first write and holds it until its transaction has ended, and all
-/// claims of all workers wait for that. So wait for other services *before* the first write.
+/// claims of all workers wait for that, also while its process is stopped. So wait for other
+/// services *before* the first write.
 /// Let the first statement be a write, too: a transaction that has read and then wants to write
 /// is refused if anybody has written meanwhile, which counts as a failed attempt.
 ///

@@ -50,13 +50,21 @@ async fn a_handler_that_holds_the_write_lock_too_long_makes_others_wait_and_then
 async fn what_a_handler_leaves_on_its_connection_is_not_lent_on() {
     let shop = Shop::with(|builder| builder.connections(1)).await;
     let (lease, mut open) = shop.begin("o-1").await;
-    let litter = "CREATE TEMP TABLE leftover (id); PRAGMA query_only = ON;";
+    let litter = "CREATE TEMP TABLE leftover (id)";
     execute(lend(&mut open), litter).await.unwrap();
-    refusal(shop.commit(open, &lease).await);
+    assert!(matches!(
+        shop.commit(open, &lease).await,
+        Ok(Commit::Committed)
+    ));
 
     let (lease, mut open) = shop.begin("o-2").await;
-    let leftover = execute(lend(&mut open), "SELECT * FROM temp.leftover").await;
-    assert!(leftover.is_err());
+    let found = execute(lend(&mut open), "SELECT * FROM temp.leftover").await;
+    assert!(found.is_err());
+    let switch = "PRAGMA query_only = ON";
+    execute(lend(&mut open), switch).await.unwrap();
+    refusal(shop.commit(open, &lease).await);
+
+    let (lease, mut open) = shop.begin("o-3").await;
     charge(lend(&mut open)).await;
     assert!(matches!(
         shop.commit(open, &lease).await,
