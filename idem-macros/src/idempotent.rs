@@ -31,8 +31,12 @@ pub(crate) fn expand(facade: Facade, arguments: TokenStream, item: &TokenStream)
         Some(function) => beside(&root, &arguments, &function, &mut mistakes),
         None => TokenStream::new(),
     };
+    // A handler is `async` whether or not it awaits something.
+    let attribute = mistakes
+        .is_empty()
+        .then(|| quote!(#[allow(clippy::unused_async)]));
     let errors = mistakes.into_compile_errors();
-    quote!(#errors #item #generated)
+    quote!(#errors #attribute #item #generated)
 }
 
 /// What stands beside the function, which itself is emitted as it is: the handler, or what keeps

@@ -13,25 +13,122 @@ mod idempotency_key;
 mod idempotent;
 mod mistakes;
 
-/// `#[idempotent]`, as `idem-core` re-exports it.
+#[doc = include_str!("../docs/idempotent.md")]
+///
+/// # Examples
+///
+/// ```
+/// use idem_core::{Attempt, Failed, State, idempotent};
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize)]
+/// struct OrderPlaced {
+///     order_id: String,
+///     customer: String,
+/// }
+///
+/// #[derive(Clone)]
+/// struct Mailer;
+///
+/// # impl Mailer { async fn send(&self, _: &str, _: &str) -> std::io::Result<()> { Ok(()) } }
+/// /// Tells the customer, once.
+/// #[idempotent(key = ["customer", "order_id"], scope = "orders.notify", lease = "10s")]
+/// async fn notify(
+///     order: OrderPlaced,
+///     State(mailer): State<Mailer>,
+///     attempt: Attempt,
+/// ) -> Result<(), Failed> {
+///     if order.customer.is_empty() {
+///         return Err(Failed::rejected("nobody to tell"));
+///     }
+///     let subject = format!("Your order {} (attempt {})", order.order_id, attempt.number());
+///     mailer.send(&order.customer, &subject).await?;
+///     Ok(())
+/// }
+/// ```
+#[doc = include_str!("../docs/expansion.md")]
 #[proc_macro_attribute]
 pub fn idempotent_core(arguments: TokenStream, item: TokenStream) -> TokenStream {
     idempotent::expand(Facade::Core, arguments.into(), &item.into()).into()
 }
 
-/// `#[idempotent]`, as `idem-amqp` re-exports it.
+#[doc = include_str!("../docs/idempotent.md")]
+///
+/// # Examples
+///
+/// ```ignore
+/// use idem_amqp::{Failed, Worker, idempotent};
+///
+/// /// Atomic: the charge and the record of it commit together.
+/// #[idempotent(key = "order_id")]
+/// async fn charge(order: OrderPlaced, db: &mut SqliteConnection) -> Result<(), Failed> {
+///     sqlx::query("INSERT INTO charges (order_id, amount_cents) VALUES (?, ?)")
+///         .bind(order.order_id)
+///         .bind(order.amount_cents)
+///         .execute(db)
+///         .await?;
+///     Ok(())
+/// }
+///
+/// Worker::builder(store).consume::<charge>("orders.charge")
+/// ```
+#[doc = include_str!("../docs/expansion.md")]
 #[proc_macro_attribute]
 pub fn idempotent_amqp(arguments: TokenStream, item: TokenStream) -> TokenStream {
     idempotent::expand(Facade::Amqp, arguments.into(), &item.into()).into()
 }
 
-/// `#[derive(IdempotencyKey)]`, as `idem-core` re-exports it.
+#[doc = include_str!("../docs/idempotency_key.md")]
+///
+/// # Examples
+///
+/// ```
+/// use idem_core::{Failed, IdempotencyKey, idempotent};
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize, IdempotencyKey)]
+/// struct OrderPlaced {
+///     #[key]
+///     customer: u64,
+///     #[key]
+///     order_id: String,
+///     amount_cents: i64,
+/// }
+///
+/// #[idempotent]
+/// async fn charge(order: OrderPlaced) -> Result<(), Failed> {
+///     let _ = order.amount_cents;
+///     Ok(())
+/// }
+/// ```
 #[proc_macro_derive(IdempotencyKeyCore, attributes(key))]
 pub fn idempotency_key_core(item: TokenStream) -> TokenStream {
     idempotency_key::expand(Facade::Core, item.into()).into()
 }
 
-/// `#[derive(IdempotencyKey)]`, as `idem-amqp` re-exports it.
+#[doc = include_str!("../docs/idempotency_key.md")]
+///
+/// # Examples
+///
+/// ```ignore
+/// use idem_amqp::{Failed, IdempotencyKey, idempotent};
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize, IdempotencyKey)]
+/// struct OrderPlaced {
+///     #[key]
+///     customer: u64,
+///     #[key]
+///     order_id: String,
+///     amount_cents: i64,
+/// }
+///
+/// #[idempotent]
+/// async fn charge(order: OrderPlaced) -> Result<(), Failed> {
+///     let _ = order.amount_cents;
+///     Ok(())
+/// }
+/// ```
 #[proc_macro_derive(IdempotencyKeyAmqp, attributes(key))]
 pub fn idempotency_key_amqp(item: TokenStream) -> TokenStream {
     idempotency_key::expand(Facade::Amqp, item.into()).into()

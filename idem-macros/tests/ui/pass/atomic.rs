@@ -1,8 +1,9 @@
 use std::time::Duration;
 
 use idem_core::{
-    Atomic, Attempt, Begun, Claim, ClaimRequest, Commit, Failed, Handler, Lease, Operation,
-    Outcome, Release, RunsOn, Store, StoreError, TransactionalStore, Write, idempotent,
+    Atomic, Attempt, Begun, Claim, ClaimRequest, Commit, Envelope, Executor, Failed, Handler,
+    Lease, Operation, Outcome, Prepared, Release, RunsOn, Store, StoreError, TransactionalStore,
+    Write, idempotent,
 };
 use serde::Deserialize;
 
@@ -77,17 +78,34 @@ impl<Tx: Send + 'static> TransactionalStore<Tx> for Ledger {
     }
 }
 
-fn consume<S: Store, H: Handler<()>>()
+/// As a worker does: the future must be `Send` for any handler.
+fn consume<S: Store, H: Handler<()>>(store: S)
 where
     H::Mode: RunsOn<S>,
 {
+    is_send(async move {
+        let executor = Executor::new(store);
+        let envelope = Envelope::new("{}");
+        if let Ok(mut message) = Prepared::<H>::new(envelope, &H::POLICY) {
+            executor.handle(&mut message, &()).await;
+        }
+    });
 }
+
+fn is_send<T: Send + 'static>(_: T) {}
 
 fn is_atomic<H: Operation<Mode = Atomic<Tx>>, Tx: Send + 'static>() {}
 
 fn main() {
-    consume::<Ledger, charge>();
-    consume::<Ledger, refund>();
+    consume::<Ledger, charge>(Ledger);
+    consume::<Ledger, refund>(Ledger);
     is_atomic::<charge, Transaction<'static, Books>>();
     is_atomic::<refund, Books>();
+
+    is_send(async {
+        let executor = Executor::new(Ledger);
+        if let Ok(mut message) = Prepared::<charge>::new(Envelope::new("{}"), &charge::POLICY) {
+            executor.handle(&mut message, &()).await;
+        }
+    });
 }
