@@ -1,0 +1,23 @@
+//! The conformance suite under test: stores broken on purpose, each caught by named cases.
+
+#[path = "broken_stores/caught.rs"]
+mod caught;
+#[path = "broken_stores/claim.rs"]
+mod claim;
+#[path = "broken_stores/flaw.rs"]
+mod flaw;
+#[path = "broken_stores/harness.rs"]
+mod harness;
+#[path = "broken_stores/record.rs"]
+mod record;
+#[path = "broken_stores/store.rs"]
+mod store;
+#[path = "broken_stores/transaction.rs"]
+mod transaction;
+#[path = "broken_stores/write.rs"]
+mod write;
+
+use harness::PlainHarness;
+
+// The store that the broken ones are made of passes every case.
+idem_core::conformance!(without_a_flaw; PlainHarness; Purge, TransactionalStore);

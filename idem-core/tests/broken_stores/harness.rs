@@ -1,0 +1,80 @@
+//! Runs the cases of the suite on the plain store, and says which fail.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+
+use idem_core::conformance::{Case, Clock, Harness, TransactionalHarness};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{flaw::Flaw, store::PlainStore, transaction::Ledger};
+
+/// The plain store on tokio's paused clock.
+pub(crate) struct PlainHarness(PlainStore);
+
+impl Harness for PlainHarness {
+    type Store = PlainStore;
+    const CLOCK: Clock = Clock::Paused;
+
+    async fn start() -> Self {
+        Self(PlainStore::new(None))
+    }
+
+    fn store(&self) -> PlainStore {
+        self.0.clone()
+    }
+
+    async fn advance(&self, by: Duration) {
+        Clock::advance_paused(by).await;
+    }
+}
+
+impl TransactionalHarness for PlainHarness {
+    type Tx = Ledger;
+
+    async fn write_effect(tx: &mut Ledger, name: &str) {
+        tx.write(name);
+    }
+
+    async fn roll_back_early(tx: &mut Ledger) {
+        tx.end(false);
+    }
+
+    async fn commit_early(tx: &mut Ledger) {
+        tx.end(true);
+    }
+
+    async fn swallow_an_error(_tx: &mut Ledger) {}
+
+    async fn effects(&self, name: &str) -> u64 {
+        self.0.effects(name) as u64
+    }
+}
+
+/// All cases of the suite.
+pub(crate) fn cases() -> Vec<Case<PlainHarness>> {
+    let mut cases = Case::of_store();
+    cases.extend(Case::of_purge());
+    cases.extend(Case::of_transactions());
+    cases
+}
+
+/// Whether a store with this flaw fails the case.
+pub(crate) fn fails(case: &Case<PlainHarness>, flaw: Flaw) -> bool {
+    let runtime = paused_runtime();
+    let run = || {
+        runtime.block_on(async {
+            case.run(&PlainHarness(PlainStore::new(Some(flaw)))).await;
+        });
+    };
+    catch_unwind(AssertUnwindSafe(run)).is_err()
+}
+
+fn paused_runtime() -> Runtime {
+    Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .expect("a runtime can be built")
+}

@@ -1,0 +1,75 @@
+//! What the plain store keeps of a key, and for how long.
+
+use std::time::Duration;
+
+use idem_core::{ClaimRequest, Fingerprint, Outcome, Owner, Release};
+
+use crate::{flaw::Flaw, store::PlainStore};
+
+/// What is known of a key. Times count from the store's making.
+#[derive(Debug, Clone)]
+pub(crate) struct Record {
+    pub(crate) token: i64,
+    pub(crate) attempts: u32,
+    pub(crate) in_doubt: bool,
+    pub(crate) owner: Owner,
+    pub(crate) fingerprint: Option<Fingerprint>,
+    pub(crate) retention: Duration,
+    pub(crate) forget_at: Duration,
+    pub(crate) lease: Duration,
+    pub(crate) state: State,
+}
+
+/// What became of the last claim.
+#[derive(Debug, Clone)]
+pub(crate) enum State {
+    InProgress { lease_ends: Duration },
+    Completed(Outcome),
+    Released(Release),
+}
+
+impl PlainStore {
+    /// Whether a claim finds nothing more.
+    pub(crate) fn forgotten(&self, record: &Record) -> bool {
+        let over = record.forget_at <= self.now();
+        match record.state {
+            State::InProgress { lease_ends } => {
+                let held = lease_ends > self.now() && !self.has(Flaw::ForgetsTheHeld);
+                over && !held && !self.has(Flaw::NeverForgetsTheUnfinished)
+            }
+            _ => over,
+        }
+    }
+
+    /// Whether a purge removes it.
+    pub(crate) fn purges(&self, record: &Record) -> bool {
+        let over = record.forget_at <= self.now();
+        let completed = matches!(record.state, State::Completed(_));
+        match () {
+            () if self.has(Flaw::PurgesOnlyTheCompleted) => over && completed,
+            () if self.has(Flaw::PurgesTheHeld) => over,
+            () if self.has(Flaw::PurgesTooEarly) => {
+                record.forget_at <= self.now() + Duration::from_secs(1)
+            }
+            () => self.forgotten(record),
+        }
+    }
+
+    pub(crate) fn differs(&self, record: &Record, request: &ClaimRequest) -> bool {
+        match record.fingerprint.zip(request.fingerprint) {
+            _ if self.has(Flaw::IgnoresFingerprints) => false,
+            Some(_) if self.has(Flaw::CutsFingerprints) => true,
+            Some((known, told)) => known != told,
+            None => self.has(Flaw::ComparesWithNothing) && request.fingerprint.is_some(),
+        }
+    }
+
+    /// A retention as this store counts it.
+    pub(crate) fn unit(&self, retention: Duration) -> Duration {
+        if self.has(Flaw::RetentionInMillis) {
+            retention / 1000
+        } else {
+            retention
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! A straightforward store, correct unless it is given a flaw.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use idem_core::{
+    Claim, ClaimRequest, Key, Lease, Outcome, Purge, Release, Store, StoreError, Write,
+};
+use tokio::time::Instant;
+
+use crate::{flaw::Flaw, record::Record};
+
+/// All in one map behind one lock, on tokio's clock.
+#[derive(Debug, Clone)]
+pub(crate) struct PlainStore {
+    flaw: Option<Flaw>,
+    start: Instant,
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    records: HashMap<String, Record>,
+    floor: i64,
+    effects: Vec<String>,
+}
+
+impl PlainStore {
+    /// Must be called inside tokio.
+    pub(crate) fn new(flaw: Option<Flaw>) -> Self {
+        Self {
+            flaw,
+            start: Instant::now(),
+            shared: Arc::default(),
+        }
+    }
+
+    pub(crate) fn has(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+
+    /// Since the store was made.
+    pub(crate) fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// How the key is stored.
+    fn name(&self, key: &Key) -> String {
+        let name = key.as_str();
+        match self.flaw {
+            Some(Flaw::FoldsCase) => name.to_lowercase(),
+            Some(Flaw::CutsKeys) => name.chars().take(110).collect(),
+            Some(Flaw::OneRecordPerScope) => key.scope().to_owned(),
+            Some(Flaw::KeysInAscii) => name.chars().filter(char::is_ascii).collect(),
+            Some(Flaw::KeysAsFileNames) => name.replace(|c: char| c.is_ascii_punctuation(), "_"),
+            _ => name.to_owned(),
+        }
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().expect("nothing panics under the lock")
+    }
+
+    fn next_token(&self, old: Option<&Record>, floor: i64) -> i64 {
+        let micros = 1_000_000 + i64::try_from(self.now().as_micros()).expect("not so far away");
+        let known =
+            old.filter(|record| !self.has(Flaw::TokensStartOver) || !self.forgotten(record));
+        let old = known.map_or(0, |record| record.token);
+        match self.flaw {
+            Some(Flaw::TokensFromTheClock) => micros,
+            Some(Flaw::TokensStartOver) => old + 1,
+            _ => micros.max(old + 1).max(floor + 1),
+        }
+    }
+
+    pub(crate) fn claim_now(&self, request: &ClaimRequest) -> Claim {
+        let mut shared = self.shared();
+        let name = self.name(&request.key);
+        if self.has(Flaw::ClaimsInTwoSteps) {
+            let seen = shared.records.get(&name).cloned();
+            drop(shared);
+            std::thread::sleep(Duration::from_millis(1));
+            shared = self.shared();
+            if let Some(seen) = seen {
+                shared.records.insert(name.clone(), seen);
+            } else {
+                shared.records.remove(&name);
+            }
+        }
+        let old = shared.records.get(&name);
+        let token = self.next_token(old, shared.floor);
+        let (record, claim) = self.decide(old, request, token);
+        if let Some(record) = record {
+            shared.records.insert(name, record);
+        }
+        claim
+    }
+
+    pub(crate) fn write(
+        &self,
+        lease: &Lease,
+        write: impl FnOnce(&Self, &mut Record, bool) -> Write,
+    ) -> Write {
+        let mut shared = self.shared();
+        let Some(record) = shared.records.get_mut(&self.name(&lease.key)) else {
+            return if self.has(Flaw::AppliesToNothing) {
+                Write::Applied
+            } else {
+                Write::Fenced
+            };
+        };
+        let token = lease.token.get();
+        let current =
+            record.token == token || self.has(Flaw::AcceptsGreaterTokens) && token > record.token;
+        write(self, record, current)
+    }
+
+    pub(crate) fn record_effects(&self, effects: impl IntoIterator<Item = String>) {
+        self.shared().effects.extend(effects);
+    }
+
+    pub(crate) fn effects(&self, name: &str) -> usize {
+        let shared = self.shared();
+        shared
+            .effects
+            .iter()
+            .filter(|effect| *effect == name)
+            .count()
+    }
+}
+
+impl Store for PlainStore {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        Ok(self.claim_now(request))
+    }
+
+    async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        Ok(self.write(lease, |store, record, current| {
+            store.extend_record(record, current, by)
+        }))
+    }
+
+    async fn complete(
+        &self,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Write, StoreError> {
+        Ok(self.write(lease, |store, record, current| {
+            store.complete_record(record, current, outcome, retention)
+        }))
+    }
+
+    async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
+        Ok(self.write(lease, |store, record, current| {
+            store.release_record(record, current, reason)
+        }))
+    }
+}
+
+impl Purge for PlainStore {
+    async fn purge(&self, batch: u32) -> Result<u32, StoreError> {
+        let mut shared = self.shared();
+        let forgotten = shared
+            .records
+            .iter()
+            .filter(|(_, record)| self.purges(record));
+        let batch = if self.has(Flaw::PurgesTooMany) {
+            usize::MAX
+        } else {
+            batch as usize
+        };
+        let names: Vec<String> = forgotten
+            .map(|(name, _)| name.clone())
+            .take(batch)
+            .collect();
+        for name in &names {
+            if let Some(record) = shared.records.remove(name) {
+                shared.floor = shared.floor.max(record.token);
+            }
+        }
+        Ok(u32::try_from(names.len()).expect("so many fit no test"))
+    }
+}

@@ -1,0 +1,105 @@
+//! Transactions of the plain store: effects wait in a list until the commit.
+
+use std::time::Duration;
+
+use idem_core::{
+    Begun, Claim, ClaimRequest, Commit, Lease, Outcome, Release, Store, StoreError,
+    TransactionalStore, Write,
+};
+
+use crate::{flaw::Flaw, store::PlainStore};
+
+/// What a handler writes through.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub(crate) store: PlainStore,
+    pub(crate) written: Vec<String>,
+    pub(crate) ended: bool,
+}
+
+impl Ledger {
+    pub(crate) fn write(&mut self, name: &str) {
+        if self.store.has(Flaw::EffectsAtOnce) {
+            self.store.record_effects([name.to_owned()]);
+        } else {
+            self.written.push(name.to_owned());
+        }
+    }
+
+    pub(crate) fn end(&mut self, commit: bool) {
+        self.ended = true;
+        let written = std::mem::take(&mut self.written);
+        if commit {
+            self.store.record_effects(written);
+        }
+    }
+}
+
+impl TransactionalStore<Ledger> for PlainStore {
+    type Transaction = Ledger;
+
+    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Ledger>, StoreError> {
+        let ledger = Ledger {
+            store: self.clone(),
+            written: Vec::new(),
+            ended: false,
+        };
+        Ok(match self.claim_now(request) {
+            Claim::Acquired(lease) => Begun::Acquired(lease, ledger),
+            Claim::Completed { .. } if self.has(Flaw::LendsToDuplicates) => {
+                let token = idem_core::FencingToken::new(i64::MAX);
+                Begun::Acquired(Lease::new(request.key.clone(), token, 2, false), ledger)
+            }
+            Claim::Held { remaining } if self.has(Flaw::CallsOpenWorkDone) => {
+                let outcome = Outcome::default();
+                Begun::Not(Claim::Completed { outcome, remaining })
+            }
+            other => Begun::Not(other),
+        })
+    }
+
+    fn lend(transaction: &mut Ledger) -> &mut Ledger {
+        transaction
+    }
+
+    async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        self.extend(lease, by).await
+    }
+
+    async fn commit(
+        &self,
+        transaction: Ledger,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Commit, StoreError> {
+        if transaction.ended && !self.has(Flaw::BelievesTheHandler) {
+            let error = "the handler ended the transaction".to_owned();
+            return Ok(refused(error));
+        }
+        let write = self.complete(lease, outcome, retention).await?;
+        if write == Write::Fenced && !self.has(Flaw::CommitsUnfenced) {
+            return Ok(Commit::Fenced);
+        }
+        if !self.has(Flaw::LosesEffects) {
+            self.record_effects(transaction.written);
+        }
+        Ok(Commit::Committed)
+    }
+
+    async fn roll_back(
+        &self,
+        _transaction: Ledger,
+        lease: &Lease,
+        reason: &Release,
+    ) -> Result<Write, StoreError> {
+        if self.has(Flaw::RollsBackItsRecord) {
+            return self.release(lease, &Release::Abandoned).await;
+        }
+        self.release(lease, reason).await
+    }
+}
+
+fn refused(error: String) -> Commit {
+    Commit::Refused { error }
+}
