@@ -67,8 +67,9 @@ enum StoreKind {
 /// Something is missing, got stuck, was lost or doubled.
 pub fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::load()?;
-    let (amqp_url, private) = broker()?;
+    let source = install::rabbitmq()?;
     build(&workspace)?;
+    let (amqp_url, private) = broker(source)?;
     let StoreKind::Sqlite = options.store;
     let programs = Programs::new(&workspace, amqp_url)?;
     let published = u64::from(options.orders) * u64::from(options.copies);
@@ -98,8 +99,8 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// The broker's URL, and the server if it is ours.
-fn broker() -> Result<(String, Option<RabbitMq>)> {
-    match install::rabbitmq()? {
+fn broker(source: RabbitMqSource) -> Result<(String, Option<RabbitMq>)> {
+    match source {
         RabbitMqSource::Given(url) => {
             println!("RabbitMQ: the one that AMQP_URL names");
             Ok((url, None))
