@@ -3,22 +3,24 @@
 use proc_macro2::{Span, TokenStream};
 use quote::ToTokens;
 use syn::{
-    Error, Ident, LitInt, LitStr, Path, Result, Token, bracketed,
+    Error, Ident, LitInt, LitStr, Path, Result, Token,
     ext::IdentExt,
     parse::{ParseStream, Parser},
-    token::{Bracket, Paren},
+    token::Paren,
 };
 
 use super::{
     duration::{self, Written},
-    field_path::FieldPath,
     key_source::{self, KeySource},
-    list, scope, suggestion,
+    list, suggestion,
 };
 use crate::mistakes::Mistakes;
 
 mod check;
 mod times;
+mod value;
+
+pub(super) use value::{Fingerprint, InDoubt};
 
 const NAMES: [&str; 11] = [
     "key",
@@ -51,15 +53,6 @@ pub(super) struct Arguments {
     names: Vec<Ident>,
 }
 
-/// `in_doubt = "retry"` or `"quarantine"`, as the variant of `InDoubt` that it means.
-pub(super) struct InDoubt(pub(super) Ident);
-
-/// `fingerprint = off`, or of some fields.
-pub(super) enum Fingerprint {
-    Off,
-    Fields(Vec<FieldPath>),
-}
-
 impl Arguments {
     /// Reads as much as can be understood; the rest becomes mistakes.
     pub(super) fn parse(tokens: TokenStream, mistakes: &mut Mistakes) -> Self {
@@ -79,16 +72,16 @@ impl Arguments {
         let name = self.name(input)?;
         match name.to_string().as_str() {
             "key" => self.key = Some(key_source::parse(input)?),
-            "key_with" => self.key_with = Some(path(input, &name, "path::to::function")?),
-            "scope" => self.scope = Some(text(input, "scope", "orders.charge")?),
+            "key_with" => self.key_with = Some(value::path(input, &name, "path::to::function")?),
+            "scope" => self.scope = Some(value::scope(input)?),
             "lease" => self.lease = Some(duration::parse(input, "lease", "30s")?),
             "retention" => self.retention = Some(duration::parse(input, "retention", "72h")?),
-            "max_attempts" => self.max_attempts = Some(max_attempts(input)?),
+            "max_attempts" => self.max_attempts = Some(value::max_attempts(input)?),
             "backoff" => self.backoff = Some(duration::parse_range(input)?),
-            "in_doubt" => self.in_doubt = Some(in_doubt(input)?),
-            "fingerprint" => self.fingerprint = Some(fingerprint(input)?),
-            "decode" => self.decode = Some(path(input, &name, "path::to::function")?),
-            _ => self.renamed = Some(path(input, &name, "path::to::idem")?),
+            "in_doubt" => self.in_doubt = Some(value::in_doubt(input)?),
+            "fingerprint" => self.fingerprint = Some(value::fingerprint(input)?),
+            "decode" => self.decode = Some(value::path(input, &name, "path::to::function")?),
+            _ => self.renamed = Some(value::path(input, &name, "path::to::idem")?),
         }
         Ok(())
     }
@@ -135,82 +128,5 @@ impl Arguments {
     }
 }
 
-fn path(input: ParseStream<'_>, name: &Ident, example: &str) -> Result<Path> {
-    input.call(Path::parse_mod_style).map_err(|error| {
-        Error::new(
-            error.span(),
-            format!("write `{name} = {example}`, without quotes or parentheses"),
-        )
-    })
-}
-
-fn text(input: ParseStream<'_>, name: &str, example: &str) -> Result<LitStr> {
-    let literal: LitStr = input
-        .parse()
-        .map_err(|error| Error::new(error.span(), format!("write `{name} = \"{example}\"`")))?;
-    match scope::mistake(&literal.value()) {
-        Some(message) => Err(Error::new(literal.span(), message)),
-        None => Ok(literal),
-    }
-}
-
-fn max_attempts(input: ParseStream<'_>) -> Result<LitInt> {
-    const CURE: &str = "write a number from 1 to 4294967295, such as `max_attempts = 10`";
-    let span = input.span();
-    let number = input.parse::<LitInt>();
-    let number = number.map_err(|_| Error::new(span, CURE))?;
-    match number.base10_parse::<u32>() {
-        Ok(0) => Err(Error::new(
-            span,
-            "no attempt would ever run: write at least 1",
-        )),
-        Ok(_) => Ok(number),
-        Err(_) => Err(Error::new(span, CURE)),
-    }
-}
-
-/// A word, bare or in quotes.
-fn word(input: ParseStream<'_>) -> Result<Ident> {
-    if input.peek(LitStr) {
-        let literal: LitStr = input.parse()?;
-        literal.parse_with(Ident::parse_any)
-    } else {
-        input.call(Ident::parse_any)
-    }
-}
-
-fn in_doubt(input: ParseStream<'_>) -> Result<InDoubt> {
-    const CURE: &str = "write `in_doubt = \"retry\"` or `in_doubt = \"quarantine\"`";
-    let word = word(input).map_err(|error| Error::new(error.span(), CURE))?;
-    let variant = match word.to_string().as_str() {
-        "retry" => "Retry",
-        "quarantine" => "Quarantine",
-        _ => return Err(Error::new(word.span(), CURE)),
-    };
-    Ok(InDoubt(Ident::new(variant, word.span())))
-}
-
-fn fingerprint(input: ParseStream<'_>) -> Result<Fingerprint> {
-    const CURE: &str =
-        "write `fingerprint = off`, or the fields to compare: `fingerprint = [\"amount_cents\"]`";
-    if input.peek(Bracket) {
-        let content;
-        let brackets = bracketed!(content in input);
-        let mut fields = Vec::new();
-        let mut mistakes = Mistakes::default();
-        list::each(&content, &mut mistakes, |input| {
-            fields.push(FieldPath::parse(input)?);
-            Ok(())
-        });
-        mistakes.into_result()?;
-        if fields.is_empty() {
-            return Err(Error::new(brackets.span.join(), CURE));
-        }
-        return Ok(Fingerprint::Fields(fields));
-    }
-    match word(input) {
-        Ok(word) if word == "off" => Ok(Fingerprint::Off),
-        Ok(word) => Err(Error::new_spanned(word.to_token_stream(), CURE)),
-        Err(error) => Err(Error::new(error.span(), CURE)),
-    }
-}
+#[cfg(test)]
+mod tests;

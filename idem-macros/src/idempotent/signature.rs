@@ -178,3 +178,6 @@ fn nameable(ty: &Type, what: &str, mistakes: &mut Mistakes) {
         format!("{what} owns its data: write an owned type, or `'static` instead of `'_`"),
     );
 }
+
+#[cfg(test)]
+mod tests;

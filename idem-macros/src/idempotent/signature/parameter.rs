@@ -2,7 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
-use syn::{Error, GenericArgument, PathArguments, PathSegment, Type, TypeReference};
+use syn::{Error, PathArguments, PathSegment, Type, TypeReference};
 
 use super::nameable;
 use crate::{idempotent::elision, mistakes::Mistakes};
@@ -86,9 +86,15 @@ fn with_lifetime(segment: &PathSegment) -> Option<String> {
             "AnyTransaction" | "MySqlTransaction" | "PgTransaction" | "SqliteTransaction",
         ) => Some(format!("{name}<'_>")),
         (PathArguments::AngleBracketed(arguments), "Transaction") => {
-            let mut lifetimes = arguments.args.iter();
-            let given = lifetimes.any(|argument| matches!(argument, GenericArgument::Lifetime(_)));
-            (!given).then(|| format!("{name}<'_, …>"))
+            let database = arguments
+                .args
+                .to_token_stream()
+                .to_string()
+                .replace(' ', "");
+            let is_sqlx = ["Any", "MySql", "Postgres", "Sqlite"]
+                .iter()
+                .any(|known| database.rsplit("::").next() == Some(known));
+            is_sqlx.then(|| format!("{name}<'_, {database}>"))
         }
         _ => None,
     }

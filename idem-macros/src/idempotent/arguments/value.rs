@@ -1,0 +1,101 @@
+//! The values of single arguments.
+
+use quote::ToTokens;
+use syn::{
+    Error, Ident, LitInt, LitStr, Path, Result, bracketed, ext::IdentExt, parse::ParseStream,
+    token::Bracket,
+};
+
+use crate::{
+    idempotent::{field_path::FieldPath, list, scope},
+    mistakes::Mistakes,
+};
+
+/// `in_doubt = "retry"` or `"quarantine"`, as the variant of `InDoubt` that it means.
+pub(in crate::idempotent) struct InDoubt(pub(in crate::idempotent) Ident);
+
+/// `fingerprint = off`, or of some fields.
+pub(in crate::idempotent) enum Fingerprint {
+    Off,
+    Fields(Vec<FieldPath>),
+}
+
+pub(super) fn path(input: ParseStream<'_>, name: &Ident, example: &str) -> Result<Path> {
+    input.call(Path::parse_mod_style).map_err(|error| {
+        Error::new(
+            error.span(),
+            format!("write `{name} = {example}`, without quotes or parentheses"),
+        )
+    })
+}
+
+pub(super) fn scope(input: ParseStream<'_>) -> Result<LitStr> {
+    let literal: LitStr = input
+        .parse()
+        .map_err(|error| Error::new(error.span(), "write `scope = \"orders.charge\"`"))?;
+    match scope::mistake(&literal.value()) {
+        Some(message) => Err(Error::new(literal.span(), message)),
+        None => Ok(literal),
+    }
+}
+
+pub(super) fn max_attempts(input: ParseStream<'_>) -> Result<LitInt> {
+    const CURE: &str = "write a number from 1 to 4294967295, such as `max_attempts = 10`";
+    let span = input.span();
+    let number = input.parse::<LitInt>();
+    let number = number.map_err(|_| Error::new(span, CURE))?;
+    match number.base10_parse::<u32>() {
+        Ok(0) => Err(Error::new(
+            span,
+            "no attempt would ever run: write at least 1",
+        )),
+        Ok(_) => Ok(number),
+        Err(_) => Err(Error::new(span, CURE)),
+    }
+}
+
+/// A word, bare or in quotes.
+fn word(input: ParseStream<'_>) -> Result<Ident> {
+    if input.peek(LitStr) {
+        let literal: LitStr = input.parse()?;
+        literal.parse_with(Ident::parse_any)
+    } else {
+        input.call(Ident::parse_any)
+    }
+}
+
+pub(super) fn in_doubt(input: ParseStream<'_>) -> Result<InDoubt> {
+    const CURE: &str = "write `in_doubt = \"retry\"` or `in_doubt = \"quarantine\"`";
+    let word = word(input).map_err(|error| Error::new(error.span(), CURE))?;
+    let variant = match word.to_string().as_str() {
+        "retry" => "Retry",
+        "quarantine" => "Quarantine",
+        _ => return Err(Error::new(word.span(), CURE)),
+    };
+    Ok(InDoubt(Ident::new(variant, word.span())))
+}
+
+pub(super) fn fingerprint(input: ParseStream<'_>) -> Result<Fingerprint> {
+    const CURE: &str =
+        "write `fingerprint = off`, or the fields to compare: `fingerprint = [\"amount_cents\"]`";
+    if input.peek(Bracket) {
+        let content;
+        let brackets = bracketed!(content in input);
+        let mut fields = Vec::new();
+        let mut mistakes = Mistakes::default();
+        list::each(&content, &mut mistakes, |input| {
+            fields.push(FieldPath::parse(input)?);
+            Ok(())
+        });
+        mistakes.into_result()?;
+        if fields.is_empty() {
+            return Err(Error::new(brackets.span.join(), CURE));
+        }
+        return Ok(Fingerprint::Fields(fields));
+    }
+    match word(input) {
+        Ok(word) if word == "off" => Ok(Fingerprint::Off),
+        Ok(word) => Err(Error::new_spanned(word.to_token_stream(), CURE)),
+        Err(error) => Err(Error::new(error.span(), CURE)),
+    }
+}
