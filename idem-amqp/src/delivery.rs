@@ -71,9 +71,10 @@ impl Delivery {
         envelope.build()
     }
 
-    /// Whether a person sent this dead letter again.
+    /// Whether a person sent this dead letter again. Not so when the broker delivers it again:
+    /// that is a further attempt of a replay, and counted like any other.
     pub(crate) fn is_replay(&self) -> bool {
-        self.get(crate::dead_letter::REASON).is_some()
+        !self.is_redelivered() && self.get(crate::dead_letter::REASON).is_some()
     }
 }
 

@@ -79,6 +79,9 @@ pub(crate) struct Circumstances {
 /// broker's consumer timeout of 30 minutes.
 pub(crate) const LONGEST_HOLD: Duration = Duration::from_secs(60);
 
+/// How long a failed delivery is kept for its next attempt, at most: half the consumer timeout.
+pub(crate) const LONGEST_DELAY: Duration = Duration::from_mins(15);
+
 /// Between a conflict that was held long enough, or a lost lease, and the return to the queue.
 const RETURN_DELAY: Duration = Duration::from_secs(1);
 
@@ -97,7 +100,7 @@ pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances) -> Settlement {
             recheck: recheck(now),
         },
         Kind::Failed => Settlement::Requeue {
-            after: now.retry_after,
+            after: now.retry_after.min(LONGEST_DELAY),
         },
         Kind::LeaseLost => Settlement::Requeue {
             after: jitter(RETURN_DELAY, now.random),
@@ -118,7 +121,9 @@ pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances) -> Settlement {
 
 /// Often at first, rarely later, and just after the holder's lease would run out.
 fn recheck(now: &Circumstances) -> Duration {
-    let after_lease = now.remaining + jitter(Duration::from_millis(50), now.random);
+    let after_lease = now
+        .remaining
+        .saturating_add(jitter(Duration::from_millis(50), now.random));
     wait(RECHECK, now).min(after_lease.max(RECHECK.first() / 2))
 }
 
@@ -189,6 +194,16 @@ mod tests {
         for (kind, settlement) in table {
             assert_eq!(settle(kind, &certain()), settlement, "{kind}");
         }
+    }
+
+    #[test]
+    fn a_failed_delivery_is_never_kept_beyond_the_consumer_timeout() {
+        let now = Circumstances {
+            retry_after: Duration::MAX,
+            ..certain()
+        };
+        let after = LONGEST_DELAY;
+        assert_eq!(settle(Kind::Failed, &now), Settlement::Requeue { after });
     }
 
     #[test]

@@ -10,7 +10,7 @@ use lapin::{
     options::{BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
     types::FieldTable,
 };
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
@@ -53,6 +53,9 @@ enum Ended {
 }
 
 const REOPEN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
+
+/// For the acks, the cancel, the nack and the close, once no handler runs any more.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Consumer {
     /// Consumes on this connection, with a new channel whenever one has ended, until the worker
@@ -135,7 +138,15 @@ impl Consumer {
                 },
             }
         }
-        self.drain(&channel, deliveries, &desk).await?;
+        self.finish_running().await;
+        // A link that has gone silent must not hold the shutdown up.
+        match timeout(DRAIN_TIMEOUT, self.drain(&channel, deliveries, &desk)).await {
+            Ok(drained) => drained?,
+            Err(_) => tracing::warn!(
+                queue = queue.name(),
+                "the broker did not answer while draining"
+            ),
+        }
         Ok(Ended::Drained)
     }
 
@@ -170,7 +181,6 @@ impl Consumer {
         mut deliveries: lapin::Consumer,
         desk: &Desk,
     ) -> Result<(), Error> {
-        self.finish_running().await;
         desk.verdicts.flush().await;
         channel
             .basic_cancel(deliveries.tag(), Default::default())

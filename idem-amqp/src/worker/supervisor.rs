@@ -16,6 +16,8 @@ use crate::{connection::Broker, error::WorkerError, topology::Broken};
 
 const RECONNECT: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Consumers that share a connection.
 pub(super) struct Supervisor {
     pub(super) broker: Broker,
@@ -38,7 +40,7 @@ impl Supervisor {
                     first = false;
                     // A dead connection cannot be closed, and must not be waited for.
                     let closed = connection.close(200, "done".into());
-                    let _ = timeout(Duration::from_secs(5), closed).await;
+                    let _ = timeout(CLOSE_TIMEOUT, closed).await;
                 }
                 Some(Err(source)) if first && is_refusal(&source) => {
                     return Err(WorkerError::Refused {

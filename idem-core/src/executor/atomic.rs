@@ -1,6 +1,6 @@
 //! Atomic execution: the handler's writes and the completion commit together.
 
-use std::error::Error;
+use std::{error::Error, sync::Arc};
 
 use tokio::time::Instant;
 
@@ -57,7 +57,12 @@ where
         };
         let ran = match H::call(body, &context, S::lend(&mut transaction)) {
             Ok(work) => {
-                let extend = || executor.store.extend_open(&open.lease, open.request.lease);
+                let store = Arc::clone(&executor.store);
+                let (extended, by) = (open.lease.clone(), open.request.lease);
+                let extend = move || {
+                    let (store, lease) = (Arc::clone(&store), extended.clone());
+                    async move { store.extend_open(&lease, by).await }
+                };
                 Ok(run_under_heartbeat(work, extend, claimed, open.request.lease).await)
             }
             Err(rejection) => Err(rejection.to_string()),

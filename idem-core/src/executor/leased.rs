@@ -73,7 +73,11 @@ impl<S: Store> Executor<S> {
             claimed,
             working: _working,
         } = grant;
-        let extend = || self.store.extend(&lease, request.lease);
+        let (store, extended, by) = (Arc::clone(&self.store), lease.clone(), request.lease);
+        let extend = move || {
+            let (store, lease) = (Arc::clone(&store), extended.clone());
+            async move { store.extend(&lease, by).await }
+        };
         let cause = match run_under_heartbeat(work, extend, claimed, request.lease).await {
             Ran::Returned(Ok(output)) => {
                 return self

@@ -147,6 +147,20 @@ async fn a_heartbeat_keeps_a_lease_for_as_long_as_the_handler_runs() {
     assert!(matches!(held, Ok(Claim::Held { .. })), "{held:?}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_that_blocks_its_thread_keeps_its_lease() {
+    let (executor, store) = executor();
+    let policy = Policy::builder().lease(Policy::MIN_LEASE).build().unwrap();
+    let work = async |_: Attempt| {
+        std::thread::sleep(4 * Policy::MIN_LEASE);
+        let claim = store.claim(&ClaimRequest::new(key(), &policy)).await;
+        assert!(matches!(claim, Ok(Claim::Held { .. })), "{claim:?}");
+        Ok::<_, Failed>(())
+    };
+    let ended = executor.execute(key(), &policy, work).await;
+    assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
+}
+
 /// Runs a handler that never ends, and tells whether its future was dropped.
 async fn run_for_ever(executor: &Executor<Faulty>) -> (Execution<(), Failed>, bool) {
     let (alive, mut dropped) = oneshot::channel::<()>();
