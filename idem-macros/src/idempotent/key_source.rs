@@ -39,15 +39,6 @@ impl KeySource {
         }
     }
 
-    /// The fields that it reads.
-    pub(super) fn fields(&self) -> Vec<&FieldPath> {
-        match self {
-            Self::Field(path) => vec![path],
-            Self::First(sources, _) => sources.iter().flat_map(Self::fields).collect(),
-            Self::Header(_) | Self::MessageId(_) | Self::Content(_) => Vec::new(),
-        }
-    }
-
     pub(super) fn span(&self) -> Span {
         match self {
             Self::Field(path) => path.span,

@@ -3,10 +3,7 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 
-use super::{
-    key::{access, seen_from},
-    local,
-};
+use super::{key::access, local};
 use crate::idempotent::arguments::{Arguments, Fingerprint};
 
 /// Nothing, to keep the trait's default; or the method.
@@ -16,13 +13,12 @@ pub(super) fn method(root: &TokenStream, arguments: &Arguments) -> Option<TokenS
     let fingerprint = match arguments.fingerprint.as_ref()? {
         Fingerprint::Off => quote!(::core::option::Option::None),
         Fingerprint::Fields(fields) => {
-            let seen = seen_from(fields.iter(), &message);
             let fields = fields.iter().map(|field| {
                 let name = field.name();
                 let value = access(field);
                 quote_spanned!(field.span=> .field(#name, #value))
             });
-            quote!(#seen ::core::option::Option::Some(#root::Fingerprint::builder() #(#fields)* .build()))
+            quote!(::core::option::Option::Some(#root::Fingerprint::builder() #(#fields)* .build()))
         }
     };
     Some(quote! {

@@ -21,10 +21,8 @@ pub(super) fn method(
     let key = if let Some(path) = &arguments.key_with {
         quote_spanned!(path.span()=> #path(#message, #envelope, #builder))
     } else if let Some(sources) = &arguments.key {
-        let fields = sources.iter().flat_map(KeySource::fields);
-        let seen = seen_from(fields, &message);
         let parts = sources.iter().map(|source| part(root, source));
-        quote!(#seen #builder #(#parts)* .build())
+        quote!(#builder #(#parts)* .build())
     } else {
         let ty = &signature.message;
         let parts = quote_spanned! {ty.span()=>
@@ -71,19 +69,11 @@ fn value(root: &TokenStream, source: &KeySource) -> TokenStream {
 }
 
 /// `&message.customer.id`, all of it written where the field is named: so that what rustc has to
-/// say about it stands there.
+/// say about it stands there. The binding makes the message known there: a name is visible only
+/// where it has the same hygiene, and the field may come out of a `macro_rules!`.
 pub(super) fn access(path: &FieldPath) -> TokenStream {
-    let message = Ident::new("__message", path.span);
+    let message = local("message", Span::call_site());
+    let here = Ident::new("__here", path.span);
     let members = &path.members;
-    quote_spanned!(path.span=> &#message #(.#members)*)
-}
-
-/// Makes the message known there: a name is visible only where it has the same hygiene, and the
-/// field may come out of a `macro_rules!`.
-pub(super) fn seen_from<'a>(
-    fields: impl Iterator<Item = &'a FieldPath>,
-    message: &Ident,
-) -> TokenStream {
-    let names = fields.map(|path| Ident::new("__message", path.span));
-    quote!(#(let #names = #message;)*)
+    quote_spanned!(path.span=> { let #here = #message; &#here #(.#members)* })
 }
