@@ -81,20 +81,16 @@ pub fn run(options: &Options) -> Result<()> {
         show.progress.say(&programs.last_words());
     }
     show.progress.clear();
-    let orders = programs.order_ids(options.orders);
-    let ledger = match (Ledger::read(&programs), end) {
-        (Ok(ledger), Ok(())) => ledger,
-        (Ok(ledger), Err(stuck)) => {
-            print!(
-                "{}",
-                Report::new(&orders, options.copies, &show.tally, &ledger)
-            );
-            return Err(stuck);
-        }
-        (Err(_), Err(first)) | (Err(first), Ok(())) => return Err(first),
+    let ledger = match (Ledger::read(&programs), &end) {
+        (Err(unreadable), Ok(())) => return Err(unreadable),
+        (Err(_), Err(_)) => return end,
+        (Ok(ledger), _) => ledger,
     };
-    let report = Report::new(&orders, options.copies, &show.tally, &ledger);
+    let orders = programs.order_ids(options.orders);
+    let delivered = if end.is_ok() { published } else { 0 };
+    let report = Report::new(&orders, options.copies, delivered, &show.tally, &ledger);
     print!("{report}");
+    end?;
     report.verdict()
 }
 

@@ -15,6 +15,8 @@ pub(crate) struct Progress {
     total: u64,
     redraw: bool,
     last: Option<Instant>,
+    /// Figures of the last line, which is not repeated where it stays.
+    shown: (u64, u64),
 }
 
 impl Progress {
@@ -24,6 +26,7 @@ impl Progress {
             total,
             redraw: io::stdout().is_terminal(),
             last: None,
+            shown: (u64::MAX, 0),
         }
     }
 
@@ -34,9 +37,12 @@ impl Progress {
         } else {
             Duration::from_secs(1)
         };
-        if self.last.is_some_and(|last| last.elapsed() < pause) {
+        let figures = (published, tally.reported());
+        let unchanged = !self.redraw && self.shown == figures;
+        if unchanged || self.last.is_some_and(|last| last.elapsed() < pause) {
             return;
         }
+        self.shown = figures;
         self.last = Some(Instant::now());
         let line = line(self.total, published, tally, self.start.elapsed());
         if self.redraw {

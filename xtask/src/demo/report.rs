@@ -24,8 +24,15 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(orders: &[String], copies: u32, tally: &Tally, ledger: &Ledger) -> Self {
-        let deliveries = tally.deliveries(orders.len() as u64 * u64::from(copies));
+    /// `delivered` are the messages of which it is known that they were delivered.
+    pub(crate) fn new(
+        orders: &[String],
+        copies: u32,
+        delivered: u64,
+        tally: &Tally,
+        ledger: &Ledger,
+    ) -> Self {
+        let deliveries = tally.deliveries(delivered);
         let is_lost = |order: &&String| !ledger.has(order) && !tally.is_dead(order);
         Self {
             orders: orders.len(),
@@ -164,6 +171,7 @@ mod tests {
         Report::new(
             &orders,
             2,
+            2 * orders.len() as u64,
             &tally(lines),
             &Ledger::parse(ledger).expect("valid rows"),
         )

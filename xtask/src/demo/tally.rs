@@ -57,10 +57,10 @@ impl Tally {
         self.by_outcome.values().sum()
     }
 
-    /// Deliveries, those included that a worker took to its grave: each of them came again, with
-    /// the mark of a redelivery.
-    pub(crate) fn deliveries(&self, published: u64) -> u64 {
-        self.reported().max(published + self.redelivered)
+    /// Deliveries of `messages` that were all delivered, those included that a worker took to its
+    /// grave: each of them came again, with the mark of a redelivery.
+    pub(crate) fn deliveries(&self, messages: u64) -> u64 {
+        self.reported().max(messages + self.redelivered)
     }
 
     /// Messages that are done with: acknowledged or dead-lettered.
