@@ -1,0 +1,257 @@
+//! Queues of one test's own on a private broker.
+
+use std::{
+    sync::{Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use idem_amqp::{Backoff, Policy, Publisher, Queue, Store, Worker, WorkerBuilder};
+use lapin::{BasicProperties, types::FieldTable};
+use serde::Serialize;
+use tokio::task::spawn_blocking;
+use xtask::services::{Broker, rabbitmq};
+
+use crate::{
+    journal::eventually,
+    running::Running,
+    script::{Order, Script, charge},
+};
+
+mod counts;
+mod letter;
+mod line;
+
+pub use counts::Counts;
+pub use letter::DeadLetter;
+use line::Line;
+
+/// Queues of one test's own, and a client that owes nothing to `idem-amqp`.
+#[derive(Debug)]
+pub struct Bed {
+    broker: Broker,
+    url: String,
+    vhost: String,
+    name: String,
+    queues: Mutex<Vec<String>>,
+    counts: &'static Counts,
+    line: Line,
+}
+
+/// Short waits between attempts, three of them.
+pub const QUICK: Policy = Policy::builder()
+    .backoff(Backoff::new(
+        Duration::from_millis(20),
+        Duration::from_millis(40),
+    ))
+    .max_attempts(3)
+    .build_const();
+
+impl Bed {
+    /// A queue on the broker that tests share, declared as a worker would.
+    pub async fn new() -> Self {
+        let bed = Self::bare().await;
+        bed.declare(&bed.queue()).await;
+        bed
+    }
+
+    /// A queue's name on the broker that tests share; nothing is declared.
+    pub async fn bare() -> Self {
+        static COUNTS: OnceLock<Counts> = OnceLock::new();
+        let broker = spawn_blocking(rabbitmq::shared).await;
+        let broker = broker
+            .expect("starting a broker does not panic")
+            .expect("a private RabbitMQ");
+        let counts = COUNTS.get_or_init(|| Counts::of(broker));
+        Self::in_vhost(broker, "/", counts)
+    }
+
+    /// A queue's name on a broker of the test's own; nothing is declared.
+    pub fn on(broker: &Broker) -> Self {
+        let counts = Box::leak(Box::new(Counts::of(broker)));
+        Self::in_vhost(broker, "/", counts)
+    }
+
+    /// A queue's name in a vhost of the test's own; nothing is declared.
+    pub async fn with_vhost() -> Self {
+        let Self { broker, name, .. } = Self::bare().await;
+        let (on, vhost) = (broker.clone(), name.clone());
+        let added = spawn_blocking(move || on.add_vhost(&vhost)).await;
+        added
+            .expect("rabbitmqctl does not panic")
+            .expect("a vhost of one's own");
+        let counts = Box::leak(Box::new(Counts::of(&broker).vhost(&name)));
+        Self::in_vhost(&broker, &name, counts)
+    }
+
+    fn in_vhost(broker: &Broker, vhost: &str, counts: &'static Counts) -> Self {
+        // What the log says belongs to the test that is running on this thread.
+        let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+            .unwrap_or_else(|_| "idem_amqp=debug,idem_core=debug,warn".into());
+        let _ = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_test_writer()
+            .try_init();
+        let name = format!("orders-{:016x}", fastrand::u64(..));
+        let url = broker.vhost_url(vhost);
+        Self {
+            queues: Mutex::new(vec![name.clone(), dead(&name)]),
+            line: Line::new(&url),
+            broker: broker.clone(),
+            vhost: vhost.into(),
+            counts,
+            name,
+            url,
+        }
+    }
+
+    /// The broker's URL.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The broker's URL by way of another port, with these query parameters.
+    pub fn url_by(&self, port: u16, query: &str) -> String {
+        let own = format!(":{}/", self.broker.port());
+        format!("{}{query}", self.url.replace(&own, &format!(":{port}/")))
+    }
+
+    /// The broker.
+    pub fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    /// The vhost's name.
+    pub fn vhost(&self) -> &str {
+        &self.vhost
+    }
+
+    /// The queue's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The queue: quorum, declared by the worker, with short waits between attempts.
+    pub fn queue(&self) -> Queue {
+        Queue::declare(&self.name).prefetch(8).policy(QUICK)
+    }
+
+    /// A further name for a queue of this test's own.
+    pub fn another(&self, what: &str) -> String {
+        let name = format!("{}-{what}", self.name);
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.extend([name.clone(), dead(&name)]);
+        name
+    }
+
+    /// Declares a queue and its dead-letter queue, as a worker would.
+    pub async fn declare(&self, queue: &Queue) {
+        let publisher = Publisher::connect(&self.url).await.expect("a broker");
+        let declared = publisher.declare(queue.clone()).await;
+        declared.expect("the queue is declared");
+    }
+
+    /// Declares a queue that is not as a worker would declare it.
+    pub async fn declare_foreign(&self, queue: &str, arguments: FieldTable) {
+        self.line.declare(queue, arguments).await;
+    }
+
+    /// Deletes a queue.
+    pub async fn delete(&self, queue: &str) {
+        self.line.delete(queue).await;
+    }
+
+    /// Starts a worker in this process.
+    pub fn start<S, St>(&self, worker: WorkerBuilder<S, St>) -> Running
+    where
+        S: Store,
+        St: Send + Sync + 'static,
+    {
+        Running::start(worker, &self.url)
+    }
+
+    /// Starts a worker in this process that handles orders as the script says.
+    pub fn charging<S: Store>(&self, store: S, script: &Script) -> Running {
+        let worker = Worker::builder(store).state(script.clone());
+        self.start(worker.consume::<charge>(self.queue()))
+    }
+
+    /// Publishes an order.
+    pub async fn order(&self, id: &str) {
+        self.json(&Order::new(id)).await;
+    }
+
+    /// Publishes a value as JSON.
+    pub async fn json(&self, message: &impl Serialize) {
+        let body = serde_json::to_vec(message).expect("tests send what JSON can express");
+        self.send(&self.name, &body, persistent()).await;
+    }
+
+    /// Publishes any body with any properties, as a foreign client would.
+    pub async fn send(&self, queue: &str, body: &[u8], properties: BasicProperties) {
+        self.line.send(queue, body, properties).await;
+    }
+
+    /// How many messages wait in a queue, and how many consumers it has; `None` without a queue.
+    pub async fn waiting(&self, queue: &str) -> Option<(u32, u32)> {
+        self.line.waiting(queue).await
+    }
+
+    /// Waits until so many messages wait in the queue.
+    pub async fn until_waiting(&self, messages: u32) {
+        let awaited = format!("{messages} messages wait in {}", self.name);
+        eventually(&awaited, async || match self.waiting(&self.name).await {
+            Some((waiting, _)) if waiting == messages => Ok(()),
+            seen => Err(seen),
+        })
+        .await;
+    }
+
+    /// Waits until the queue has so many consumers.
+    pub async fn until_consumed(&self, queue: &str, consumers: u32) {
+        let awaited = format!("{consumers} consumers of {queue}");
+        eventually(&awaited, async || match self.waiting(queue).await {
+            Some((_, seen)) if seen == consumers => Ok(()),
+            seen => Err(seen),
+        })
+        .await;
+    }
+
+    /// Takes a dead letter out of the queue's dead-letter queue, waiting for it.
+    pub async fn dead_letter(&self) -> DeadLetter {
+        self.dead_letter_in(&dead(&self.name)).await
+    }
+
+    /// Takes a dead letter out of a dead-letter queue, waiting for it.
+    pub async fn dead_letter_in(&self, queue: &str) -> DeadLetter {
+        let awaited = format!("a dead letter in {queue}");
+        eventually(&awaited, async || self.line.get(queue).await.ok_or("none")).await
+    }
+
+    /// No message waits in the test's queues, dead letters included, and none is with a consumer.
+    /// Then the queues are deleted.
+    ///
+    /// # Panics
+    /// If it does not come to that.
+    pub async fn assert_nothing_stuck(self) {
+        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let queues = queues.clone();
+        eventually("no message is stuck", async || {
+            let stuck = self.counts.stuck(&queues).await;
+            if stuck.is_empty() { Ok(()) } else { Err(stuck) }
+        })
+        .await;
+        for queue in &queues {
+            self.line.delete(queue).await;
+        }
+    }
+}
+
+/// The name of a queue's dead-letter queue.
+pub fn dead(queue: &str) -> String {
+    format!("{queue}.dead")
+}
+
+/// Properties of a message that survives a restart of the broker.
+pub fn persistent() -> BasicProperties {
+    BasicProperties::default().with_delivery_mode(2)
+}

@@ -1,0 +1,50 @@
+//! What the broker says about its queues; askers that come together share one answer.
+
+use std::time::Instant;
+
+use tokio::{sync::Mutex, task::spawn_blocking};
+use xtask::services::{Broker, QueueState};
+
+/// The counts of one vhost. Asking takes the broker about half a second.
+#[derive(Debug)]
+pub struct Counts {
+    broker: Broker,
+    vhost: String,
+    last: Mutex<Option<(Instant, Vec<QueueState>)>>,
+}
+
+impl Counts {
+    pub(super) fn of(broker: &Broker) -> Self {
+        Self {
+            broker: broker.clone(),
+            vhost: "/".into(),
+            last: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn vhost(mut self, vhost: &str) -> Self {
+        self.vhost = vhost.into();
+        self
+    }
+
+    /// Those of the queues that hold messages, asked after this call began.
+    pub(super) async fn stuck(&self, queues: &[String]) -> Vec<QueueState> {
+        let asked = Instant::now();
+        let mut last = self.last.lock().await;
+        if last.as_ref().is_none_or(|(begun, _)| *begun < asked) {
+            *last = Some((Instant::now(), self.ask().await));
+        }
+        let (_, states) = last.as_ref().expect("asked just now");
+        let ours = states.iter().filter(|state| queues.contains(&state.name));
+        let stuck = ours.filter(|state| state.ready + state.unacked > 0);
+        stuck.cloned().collect()
+    }
+
+    async fn ask(&self) -> Vec<QueueState> {
+        let (broker, vhost) = (self.broker.clone(), self.vhost.clone());
+        let listed = spawn_blocking(move || broker.list_queues(&vhost)).await;
+        listed
+            .expect("rabbitmqctl does not panic")
+            .expect("a broker that answers")
+    }
+}

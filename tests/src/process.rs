@@ -1,0 +1,146 @@
+//! A worker as a process of its own, to be stopped, continued and killed.
+
+use std::{
+    path::Path,
+    process::{ExitStatus, Stdio},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, BufReader},
+    process::{Child, Command},
+};
+
+use crate::journal::{Journal, within};
+
+mod event;
+mod settings;
+
+pub use event::Event;
+pub use settings::{Crash, Gate, Mode, Settings};
+
+/// The worker's settings, as JSON.
+pub const SETTINGS_VARIABLE: &str = "LEDGER_WORKER";
+
+/// A worker that charges orders to a ledger. Killed when dropped.
+#[derive(Debug)]
+pub struct Process {
+    /// What it said.
+    pub events: Journal<Event>,
+    log: Journal<String>,
+    child: Child,
+    pid: Pid,
+}
+
+impl Process {
+    /// Starts the worker, whose program the test names by `env!("CARGO_BIN_EXE_ledger-worker")`.
+    pub fn start(program: impl AsRef<Path>, settings: &Settings) -> Self {
+        let settings = serde_json::to_string(settings).expect("JSON expresses settings");
+        let mut child = Command::new(program.as_ref())
+            .env(SETTINGS_VARIABLE, settings)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the worker's program");
+        let (events, log) = (Journal::default(), Journal::default());
+        let said = events.clone();
+        lines(child.stdout.take(), move |line| {
+            said.write(serde_json::from_str(&line).expect("each line is an event"));
+        });
+        let logged = log.clone();
+        lines(child.stderr.take(), move |line| logged.write(line));
+        let pid = child.id().expect("a process that nobody has waited for");
+        Self {
+            pid: Pid::from_raw(pid.try_into().expect("process ids are small")),
+            events,
+            log,
+            child,
+        }
+    }
+
+    /// Waits until a handler has started.
+    pub async fn started(&self) {
+        self.said("a handler starts", |event| {
+            matches!(event, Event::Started { .. })
+        })
+        .await;
+    }
+
+    /// Waits until so many messages have ended in this kind.
+    pub async fn ended(&self, kind: &str, count: usize) {
+        let awaited = format!("{count} messages end as {kind}");
+        let enough = |events: &[Event]| events.iter().filter(|e| e.is_end(kind)).count() >= count;
+        self.events.until(&awaited, enough).await;
+    }
+
+    /// Waits until it says this.
+    pub async fn said(&self, awaited: &str, this: impl Fn(&Event) -> bool) {
+        let enough = |events: &[Event]| events.iter().any(&this);
+        self.events.until(awaited, enough).await;
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill(self.pid, signal).expect("the worker runs");
+    }
+
+    /// Waits until the process has ended.
+    pub async fn exit(&mut self) -> ExitStatus {
+        let ended = within("the worker's process ends", self.child.wait()).await;
+        ended.expect("a child process")
+    }
+
+    /// Waits until the process has been killed by itself.
+    ///
+    /// # Panics
+    /// If it ended in any other way.
+    pub async fn died(mut self) {
+        use std::os::unix::process::ExitStatusExt as _;
+        let status = self.exit().await;
+        assert_eq!(status.signal(), Some(9), "{status}");
+    }
+
+    /// Sends SIGTERM, waits until the worker has drained, and returns its balance.
+    ///
+    /// # Panics
+    /// If it fails, or its balance is not even.
+    pub async fn stop(mut self) -> Vec<(String, u64)> {
+        self.signal(Signal::SIGTERM);
+        let status = self.exit().await;
+        assert!(status.success(), "{status}");
+        let balanced = |events: &[Event]| matches!(events.last(), Some(Event::Balance { .. }));
+        let events = self.events.until("it prints its balance", balanced).await;
+        let Some(Event::Balance { even, ended }) = events.last() else {
+            unreachable!("waited for it");
+        };
+        assert!(even, "uneven: {ended:?}");
+        ended.clone()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for line in self.log.entries() {
+                eprintln!("worker {}: {line}", self.pid);
+            }
+        }
+    }
+}
+
+fn lines(
+    from: Option<impl AsyncRead + Unpin + Send + 'static>,
+    to: impl Fn(String) + Send + 'static,
+) {
+    let mut lines = BufReader::new(from.expect("piped")).lines();
+    tokio::spawn(async move {
+        while let Ok(Some(line)) = lines.next_line().await {
+            to(line);
+        }
+    });
+}

@@ -1,0 +1,41 @@
+//! What a worker's process says on its standard output, one JSON object a line.
+
+use serde::{Deserialize, Serialize};
+
+/// What a worker's process says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// A handler was called.
+    Started {
+        /// The order's id.
+        order_id: String,
+        /// Which attempt.
+        attempt: u32,
+        /// Whether the attempt before ended without a word.
+        in_doubt: bool,
+    },
+    /// A message ended.
+    Ended {
+        /// How.
+        kind: String,
+        /// Which attempt ran.
+        attempt: Option<u32>,
+        /// What went wrong.
+        error: Option<String>,
+    },
+    /// The worker has drained.
+    Balance {
+        /// Whether the deliveries are as many as the ends.
+        even: bool,
+        /// The kinds that occurred.
+        ended: Vec<(String, u64)>,
+    },
+}
+
+impl Event {
+    /// Whether a message ended in this kind.
+    pub fn is_end(&self, of: &str) -> bool {
+        matches!(self, Self::Ended { kind, .. } if kind == of)
+    }
+}

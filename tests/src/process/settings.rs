@@ -1,0 +1,100 @@
+//! What a worker's process is to do.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// What a worker's process is to do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Settings {
+    /// The broker.
+    pub amqp_url: String,
+    /// The queue, declared by the worker.
+    pub queue: String,
+    /// Whether that is a classic queue.
+    pub classic: bool,
+    /// The SQLite file: store and ledger.
+    pub ledger: PathBuf,
+    /// The worker's name in the ledger.
+    pub name: String,
+    /// How it charges.
+    pub mode: Mode,
+    /// The lease in milliseconds.
+    pub lease_ms: u64,
+    /// How many attempts there are.
+    pub max_attempts: u32,
+    /// Whether messages in doubt are quarantined.
+    pub quarantine: bool,
+    /// How many messages are handled at once; one of them if 1, for none is held then.
+    pub prefetch: u16,
+    /// How long the handler takes, in milliseconds, before it charges.
+    pub work_ms: u64,
+    /// How long running handlers may take after SIGTERM, in milliseconds.
+    pub grace_ms: u64,
+    /// When the process kills itself.
+    pub crash: Option<Crash>,
+    /// What handlers wait for.
+    pub gate: Option<Gate>,
+}
+
+/// How charges are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mode {
+    /// In the transaction that records them.
+    Atomic,
+    /// On a connection of the handler's own.
+    Leased,
+}
+
+/// When a process kills itself, as `kill -9` does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Crash {
+    /// After the n-th claim was recorded, before its handler runs.
+    AfterClaim(u64),
+    /// After the n-th handler has returned, before its completion is recorded.
+    BeforeCompletion(u64),
+    /// After the n-th completion was recorded, before the ack.
+    AfterCompletion(u64),
+    /// In every handler, after its charge.
+    InHandler,
+}
+
+/// A file that handlers wait for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Gate {
+    /// The file.
+    pub file: PathBuf,
+    /// Whether the wait blocks the thread, so that the handler does not notice that it has lost
+    /// its lease.
+    pub blocking: bool,
+}
+
+impl Settings {
+    /// An atomic worker on a quorum queue, with a lease of one second and three attempts.
+    pub fn new(amqp_url: &str, queue: &str, ledger: &Path) -> Self {
+        Self {
+            amqp_url: amqp_url.into(),
+            queue: queue.into(),
+            classic: false,
+            ledger: ledger.into(),
+            name: "worker".into(),
+            mode: Mode::Atomic,
+            lease_ms: 1000,
+            max_attempts: 3,
+            quarantine: false,
+            prefetch: 8,
+            work_ms: 0,
+            grace_ms: 15_000,
+            crash: None,
+            gate: None,
+        }
+    }
+
+    /// The same with this change.
+    #[must_use]
+    pub fn with(&self, change: impl FnOnce(&mut Self)) -> Self {
+        let mut changed = self.clone();
+        change(&mut changed);
+        changed
+    }
+}

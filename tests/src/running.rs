@@ -1,0 +1,119 @@
+//! A worker in this process, and the balance it ends with.
+
+use idem_amqp::{Balance, ExecutionKind, Settled, Settlement, Store, WorkerBuilder, WorkerError};
+use tokio::{sync::oneshot, task::JoinHandle};
+
+use crate::journal::{Journal, within};
+
+/// A message that the worker settled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// The queue it came from.
+    pub queue: String,
+    /// How it ended.
+    pub kind: ExecutionKind,
+    /// Which attempt ran.
+    pub attempt: Option<u32>,
+    /// What went wrong.
+    pub error: Option<String>,
+    /// What the broker was told.
+    pub settlement: Settlement,
+}
+
+impl From<&Settled<'_>> for Ended {
+    fn from(settled: &Settled<'_>) -> Self {
+        Self {
+            queue: settled.queue.into(),
+            kind: settled.kind,
+            attempt: settled.attempt,
+            error: settled.error.map(Into::into),
+            settlement: settled.settlement,
+        }
+    }
+}
+
+/// A worker that runs until it is stopped.
+#[derive(Debug)]
+pub struct Running {
+    /// The messages that it settled so far.
+    pub settled: Journal<Ended>,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<Balance, WorkerError>>,
+}
+
+impl Running {
+    /// Starts a worker.
+    pub fn start<S, St>(worker: WorkerBuilder<S, St>, url: &str) -> Self
+    where
+        S: Store,
+        St: Send + Sync + 'static,
+    {
+        let settled = Journal::default();
+        let journal = settled.clone();
+        let worker = worker.on_settled(move |settled| journal.write(settled.into()));
+        let (stop, stopped) = oneshot::channel();
+        let url = url.to_owned();
+        let task = tokio::spawn(async move {
+            let stopped = async { stopped.await.unwrap_or_default() };
+            worker.run_until(&url, stopped).await
+        });
+        Self {
+            settled,
+            stop,
+            task,
+        }
+    }
+
+    /// Waits until this many messages have ended in this kind.
+    pub async fn ended(&self, kind: ExecutionKind, count: usize) {
+        let awaited = format!("{count} messages end as {kind}");
+        let enough = |settled: &[Ended]| {
+            let of_this_kind = settled.iter().filter(|ended| ended.kind == kind);
+            of_this_kind.count() >= count
+        };
+        self.settled.until(&awaited, enough).await;
+    }
+
+    /// Waits until the worker fails.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub async fn failed(self) -> WorkerError {
+        let ended = within("the worker fails", self.task).await;
+        let balance = ended.expect("the worker does not panic");
+        balance.expect_err("the worker fails")
+    }
+
+    /// Tells the worker to stop, waits until it has drained, and returns its balance.
+    ///
+    /// # Panics
+    /// If it fails, or its balance is not even.
+    pub async fn stop(self) -> Balance {
+        let _ = self.stop.send(());
+        let stopped = within("the worker drains", self.task).await;
+        let balance = stopped
+            .expect("the worker does not panic")
+            .expect("the worker does not fail");
+        assert!(balance.is_even(), "uneven: {balance}");
+        balance
+    }
+
+    /// Drops the worker where it is, without draining: as if its process had ended.
+    pub async fn vanish(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+}
+
+/// Every delivery ended in exactly these kinds.
+///
+/// # Panics
+/// If any other number of messages ended in any kind.
+#[track_caller]
+pub fn assert_balance<const N: usize>(balance: &Balance, expected: [(ExecutionKind, u64); N]) {
+    assert!(balance.is_even(), "uneven: {balance}");
+    let occurred: Vec<_> = balance.iter().filter(|(_, count)| *count > 0).collect();
+    let mut expected: Vec<_> = expected.into_iter().collect();
+    expected.sort();
+    assert_eq!(occurred, expected, "the balance, and the one expected");
+}

@@ -1,0 +1,180 @@
+//! A handler that does what the test says, and writes down what it did.
+
+use std::{fmt, sync::Arc};
+
+use futures_util::future::BoxFuture;
+use idem_amqp::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::journal::Journal;
+
+/// The message of most tests.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Order {
+    /// The key.
+    pub id: String,
+    /// Content that is not the key.
+    pub amount_cents: i64,
+}
+
+impl Order {
+    /// An order for 12.99.
+    pub fn new(id: &str) -> Self {
+        Self {
+            id: id.into(),
+            amount_cents: 1299,
+        }
+    }
+}
+
+/// One time that the handler was called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// The order's id.
+    pub id: String,
+    /// The queue it came from.
+    pub queue: String,
+    /// Which attempt it is.
+    pub attempt: u32,
+    /// Whether the broker had delivered the message before.
+    pub redelivered: bool,
+    /// Whether the attempt before ended without a word.
+    pub in_doubt: bool,
+}
+
+/// What a handler does; the worker's state. Clones share the journals.
+#[derive(Clone)]
+pub struct Script {
+    act: Arc<Act>,
+    /// Calls of the handler.
+    pub calls: Journal<Call>,
+    /// Calls that returned `Ok`.
+    pub effects: Journal<Call>,
+    /// Calls whose future was dropped before it returned.
+    pub dropped: Journal<Call>,
+}
+
+type Act = dyn Fn(Call) -> BoxFuture<'static, Result<(), Failed>> + Send + Sync;
+
+impl Script {
+    /// A handler that does this.
+    pub fn new<Fut>(act: impl Fn(Call) -> Fut + Send + Sync + 'static) -> Self
+    where
+        Fut: Future<Output = Result<(), Failed>> + Send + 'static,
+    {
+        Self {
+            act: Arc::new(move |call| Box::pin(act(call))),
+            calls: Journal::default(),
+            effects: Journal::default(),
+            dropped: Journal::default(),
+        }
+    }
+
+    /// A handler that always succeeds.
+    pub fn succeeding() -> Self {
+        Self::new(async |_| Ok(()))
+    }
+
+    /// A handler that never returns.
+    pub fn hanging() -> Self {
+        Self::new(async |_| std::future::pending().await)
+    }
+
+    /// Does what the test says.
+    ///
+    /// # Errors
+    /// If the test says so.
+    pub async fn play(
+        self,
+        order: Order,
+        attempt: Attempt,
+        delivery: Delivery,
+    ) -> Result<(), Failed> {
+        let call = Call {
+            id: order.id,
+            queue: delivery.queue().into(),
+            attempt: attempt.number(),
+            redelivered: delivery.is_redelivered(),
+            in_doubt: attempt.is_in_doubt(),
+        };
+        self.calls.write(call.clone());
+        let mut unfinished = Unfinished {
+            call: Some(call.clone()),
+            dropped: self.dropped.clone(),
+        };
+        let ended = (self.act)(call.clone()).await;
+        unfinished.call = None;
+        if ended.is_ok() {
+            self.effects.write(call);
+        }
+        ended
+    }
+
+    /// No order lost, none doubled: exactly these took effect, once each.
+    ///
+    /// # Panics
+    /// If others did, or one of them did more than once.
+    #[track_caller]
+    pub fn assert_effects<I: AsRef<str>>(&self, ids: impl IntoIterator<Item = I>) {
+        let mut expected: Vec<_> = ids.into_iter().map(|id| id.as_ref().to_owned()).collect();
+        let mut effects: Vec<_> = self.effects.entries().into_iter().map(|e| e.id).collect();
+        expected.sort();
+        effects.sort();
+        assert_eq!(effects, expected, "effects, and the orders expected");
+    }
+
+    /// The attempts of all calls, in their order.
+    pub fn attempts(&self) -> Vec<u32> {
+        let calls = self.calls.entries();
+        calls.into_iter().map(|call| call.attempt).collect()
+    }
+}
+
+struct Unfinished {
+    call: Option<Call>,
+    dropped: Journal<Call>,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(call) = self.call.take() {
+            self.dropped.write(call);
+        }
+    }
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Script")
+            .field("calls", &self.calls.entries())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Charges an order, as the script says.
+///
+/// # Errors
+/// If the script says so.
+#[idempotent(key = "id", scope = "orders.charge")]
+pub async fn charge(
+    order: Order,
+    State(script): State<Script>,
+    attempt: Attempt,
+    delivery: Delivery,
+) -> Result<(), Failed> {
+    script.play(order, attempt, delivery).await
+}
+
+/// Another handler of the same orders, with a scope of its own.
+///
+/// # Errors
+/// If the script says so.
+#[idempotent(key = "id", scope = "orders.notify")]
+pub async fn notify(
+    order: Order,
+    State(script): State<Script>,
+    attempt: Attempt,
+    delivery: Delivery,
+) -> Result<(), Failed> {
+    script.play(order, attempt, delivery).await
+}

@@ -1,0 +1,259 @@
+//! What dead letters carry, and what happens when one is sent again.
+
+use std::time::Duration;
+
+use idem_amqp::{ExecutionKind as Kind, Failed, InDoubt, MemoryStore, Queue, Worker};
+use idem_tests::{
+    bed::{Bed, DeadLetter, QUICK, dead, persistent},
+    running::assert_balance,
+    script::{Order, Script, charge},
+};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+
+fn rejecting() -> Script {
+    Script::new(async |_| Err(Failed::rejected("no such customer")))
+}
+
+fn body(id: &str) -> Vec<u8> {
+    serde_json::to_vec(&Order::new(id)).unwrap()
+}
+
+/// What a person does with a dead letter once the cause is gone.
+async fn send_again(bed: &Bed, letter: DeadLetter) {
+    bed.send(bed.name(), &letter.body, letter.properties).await;
+}
+
+#[tokio::test]
+async fn a_dead_letter_keeps_what_the_publisher_said_and_tells_where_it_came_from() {
+    let bed = Bed::new().await;
+    let worker = bed.charging(MemoryStore::new(), &rejecting());
+    let mut headers = FieldTable::default();
+    headers.insert("x-tenant".into(), AMQPValue::LongString("acme".into()));
+    let properties = persistent()
+        .with_message_id("m-1".into())
+        .with_correlation_id("c-1".into())
+        .with_reply_to("replies".into())
+        .with_type("order.placed".into())
+        .with_content_type("application/json".into())
+        .with_expiration("600000".into())
+        .with_headers(headers);
+    bed.send(bed.name(), &body("a"), properties).await;
+
+    let letter = bed.dead_letter().await;
+    assert_eq!(letter.body, body("a"));
+    let text = |text: &Option<ShortString>| text.as_ref().map(ToString::to_string);
+    let kept = [
+        text(letter.properties.message_id()),
+        text(letter.properties.correlation_id()),
+        text(letter.properties.reply_to()),
+        text(letter.properties.kind()),
+        text(letter.properties.content_type()),
+        text(letter.properties.expiration()),
+    ];
+    let expected = ["m-1", "c-1", "replies", "order.placed", "application/json"];
+    let mut expected: Vec<_> = expected.map(|text| Some(text.to_owned())).into();
+    expected.push(None);
+    assert_eq!(kept.to_vec(), expected);
+    let expected = [
+        ("idem-reason", "rejected"),
+        ("idem-error", "no such customer"),
+        ("idem-attempt", "1"),
+        ("idem-key", "orders.charge:a"),
+        ("idem-queue", bed.name()),
+        ("idem-exchange", ""),
+        ("idem-routing-key", bed.name()),
+        ("idem-expiration", "600000"),
+        ("x-tenant", "acme"),
+    ];
+    for (name, value) in expected {
+        assert_eq!(letter.header(name).as_deref(), Some(value), "{name}");
+    }
+    worker.ended(Kind::Rejected, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_dead_letter_is_persistent_whatever_the_message_was() {
+    let bed = Bed::new().await;
+    let worker = bed.charging(MemoryStore::new(), &rejecting());
+    let transient = persistent().with_delivery_mode(1);
+    bed.send(bed.name(), &body("a"), transient).await;
+
+    let letter = bed.dead_letter().await;
+    assert_eq!(letter.properties.delivery_mode(), &Some(2));
+    worker.ended(Kind::Rejected, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn an_error_longer_than_a_header_may_be_is_cut() {
+    let bed = Bed::new().await;
+    let script = Script::new(async |_| Err(Failed::rejected("ö".repeat(1_000_000))));
+    let worker = bed.charging(MemoryStore::new(), &script);
+    bed.order("a").await;
+
+    assert_eq!(bed.dead_letter().await.error(), "ö".repeat(512));
+    worker.ended(Kind::Rejected, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_rejected_message_runs_when_its_dead_letter_is_sent_again() {
+    let bed = Bed::new().await;
+    let store = MemoryStore::new();
+    let before = bed.charging(store.clone(), &rejecting());
+    bed.order("a").await;
+    let letter = bed.dead_letter().await;
+    before.ended(Kind::Rejected, 1).await;
+    assert_balance(&before.stop().await, [(Kind::Rejected, 1)]);
+
+    let repaired = Script::succeeding();
+    let after = bed.charging(store, &repaired);
+    send_again(&bed, letter).await;
+    after.ended(Kind::Executed, 1).await;
+    assert_balance(&after.stop().await, [(Kind::Executed, 1)]);
+    assert_eq!(repaired.attempts(), [1]);
+    repaired.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn an_exhausted_message_has_all_its_attempts_when_its_dead_letter_is_sent_again() {
+    let bed = Bed::new().await;
+    let store = MemoryStore::new();
+    let script = Script::new(async |_| Err(Failed::retry("still down")));
+    let worker = bed.charging(store, &script);
+    bed.order("a").await;
+    send_again(&bed, bed.dead_letter().await).await;
+
+    let letter = bed.dead_letter().await;
+    assert_eq!(
+        (letter.reason(), letter.attempt()),
+        ("exhausted".into(), "3".into())
+    );
+    worker.ended(Kind::Exhausted, 2).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Failed, 4), (Kind::Exhausted, 2)]);
+    assert_eq!(script.attempts(), [1, 2, 3, 1, 2, 3]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_dead_letter_sent_again_twice_runs_once() {
+    let bed = Bed::new().await;
+    let store = MemoryStore::new();
+    let before = bed.charging(store.clone(), &rejecting());
+    bed.order("a").await;
+    let letter = bed.dead_letter().await;
+    before.ended(Kind::Rejected, 1).await;
+    before.stop().await;
+
+    let repaired = Script::succeeding();
+    let after = bed.charging(store, &repaired);
+    for _ in 0..2 {
+        let properties = letter.properties.clone();
+        bed.send(bed.name(), &letter.body, properties).await;
+    }
+    after.ended(Kind::Executed, 1).await;
+    after.ended(Kind::Duplicate, 1).await;
+    let balance = after.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 1)]);
+    repaired.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+/// A worker that ends without a word in the middle of a message, under a policy of quarantine.
+async fn quarantined(bed: &Bed, store: &MemoryStore) -> DeadLetter {
+    let policy = QUICK.to_builder().in_doubt(InDoubt::Quarantine);
+    let policy = policy.lease(Duration::from_millis(300)).build().unwrap();
+    let queue = bed.queue().policy(policy);
+    let worker = |script: &Script| {
+        let worker = Worker::builder(store.clone()).state(script.clone());
+        bed.start(worker.consume::<charge>(queue.clone()))
+    };
+    let hanging = Script::hanging();
+    let vanishing = worker(&hanging);
+    bed.order("a").await;
+    hanging.calls.count("the first attempt", 1).await;
+    vanishing.vanish().await;
+
+    let next = Script::succeeding();
+    let worker = worker(&next);
+    let letter = bed.dead_letter().await;
+    worker.ended(Kind::InDoubt, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::InDoubt, 1)]);
+    assert!(next.calls.entries().is_empty(), "it ran in doubt");
+    letter
+}
+
+#[tokio::test]
+async fn a_message_in_doubt_is_quarantined_if_its_policy_says_so() {
+    let bed = Bed::new().await;
+    let letter = quarantined(&bed, &MemoryStore::new()).await;
+    assert_eq!(letter.reason(), "in-doubt");
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_quarantined_message_runs_only_when_its_dead_letter_is_sent_again() {
+    let bed = Bed::new().await;
+    let store = MemoryStore::new();
+    let letter = quarantined(&bed, &store).await;
+    let script = Script::succeeding();
+    let worker = bed.charging(store, &script);
+    bed.order("a").await;
+    worker.ended(Kind::InDoubt, 1).await;
+    assert_eq!(bed.dead_letter().await.reason(), "in-doubt");
+    assert!(script.calls.entries().is_empty(), "a copy ran in doubt");
+
+    send_again(&bed, letter).await;
+    worker.ended(Kind::Executed, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::InDoubt, 1), (Kind::Executed, 1)]);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_message_is_kept_while_its_dead_letter_queue_is_missing() {
+    let bed = Bed::bare().await;
+    let dead = dead(bed.name());
+    for queue in [bed.name(), &dead] {
+        bed.declare_foreign(queue, FieldTable::default()).await;
+    }
+    let script = rejecting();
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    let worker = bed.start(worker.consume::<charge>(Queue::existing(bed.name())));
+    bed.until_consumed(bed.name(), 1).await;
+    bed.delete(&dead).await;
+    bed.order("a").await;
+    script.calls.count("the handler rejects it", 1).await;
+    // Long enough for a first try, and for the message to be lost if that ended it.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(worker.settled.entries().is_empty());
+
+    bed.declare_foreign(&dead, FieldTable::default()).await;
+    assert_eq!(bed.dead_letter().await.reason(), "rejected");
+    worker.ended(Kind::Rejected, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn dead_letters_go_where_the_queue_says() {
+    let bed = Bed::bare().await;
+    let graveyard = bed.another("graveyard");
+    let queue = bed.queue().dead_letters(&graveyard);
+    bed.declare(&queue).await;
+    let worker = Worker::builder(MemoryStore::new()).state(rejecting());
+    let worker = bed.start(worker.consume::<charge>(queue));
+    bed.order("a").await;
+
+    assert_eq!(bed.dead_letter_in(&graveyard).await.reason(), "rejected");
+    worker.ended(Kind::Rejected, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
+    bed.assert_nothing_stuck().await;
+}

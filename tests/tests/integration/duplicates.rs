@@ -1,0 +1,285 @@
+//! Copies of a message: one is executed, the others are acknowledged without running.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::join_all;
+use idem_amqp::{
+    ExecutionKind as Kind, MemoryStore, Publication, Publisher, Queue, Worker, prelude::*,
+};
+use idem_tests::{
+    bed::{Bed, QUICK},
+    interfered::{Call, Fate, Interfered},
+    running::assert_balance,
+    script::{Order, Script, charge, notify},
+};
+use lapin::BasicProperties;
+use tokio::sync::Semaphore;
+
+/// A handler that waits, with slow orders, until the test lets it go on.
+fn waiting() -> (Script, Arc<Semaphore>) {
+    let go_on = Arc::new(Semaphore::new(0));
+    let gate = Arc::clone(&go_on);
+    let script = Script::new(move |call| {
+        let gate = Arc::clone(&gate);
+        async move {
+            if call.id.starts_with("slow") {
+                gate.acquire().await?.forget();
+            }
+            Ok(())
+        }
+    });
+    (script, go_on)
+}
+
+#[tokio::test]
+async fn a_copy_that_comes_later_is_acknowledged_without_running() {
+    let bed = Bed::new().await;
+    let script = Script::succeeding();
+    let worker = bed.charging(MemoryStore::new(), &script);
+    bed.order("a").await;
+    worker.ended(Kind::Executed, 1).await;
+    bed.order("a").await;
+    bed.order("a").await;
+
+    worker.ended(Kind::Duplicate, 2).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 2)]);
+    assert_eq!(script.attempts(), [1]);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn many_copies_in_any_order_are_executed_once_each() {
+    let bed = Bed::new().await;
+    let script = Script::succeeding();
+    let worker = bed.charging(MemoryStore::new(), &script);
+    let ids: Vec<_> = (0..50).map(|number| format!("o-{number}")).collect();
+    let mut copies: Vec<_> = ids.iter().flat_map(|id| [id; 4]).collect();
+    fastrand::shuffle(&mut copies);
+    join_all(copies.iter().map(|id| bed.order(id))).await;
+
+    worker.ended(Kind::Executed, 50).await;
+    worker.ended(Kind::Duplicate, 150).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 50), (Kind::Duplicate, 150)]);
+    script.assert_effects(ids);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_foreign_client_s_bare_message_sent_twice_is_executed_once() {
+    let bed = Bed::new().await;
+    let script = Script::succeeding();
+    let worker = bed.charging(MemoryStore::new(), &script);
+    let body = serde_json::to_vec(&Order::new("a")).unwrap();
+    for _ in 0..2 {
+        bed.send(bed.name(), &body, BasicProperties::default())
+            .await;
+    }
+
+    worker.ended(Kind::Executed, 1).await;
+    worker.ended(Kind::Duplicate, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 1)]);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[idempotent(key = message_id(), scope = "identified")]
+async fn by_message_id(
+    order: Order,
+    State(script): State<Script>,
+    attempt: Attempt,
+    delivery: Delivery,
+) -> Result<(), Failed> {
+    script.play(order, attempt, delivery).await
+}
+
+#[tokio::test]
+async fn a_publication_repeated_after_a_lost_confirm_is_executed_once() {
+    let bed = Bed::new().await;
+    let script = Script::succeeding();
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    let worker = bed.start(worker.consume::<by_message_id>(bed.queue()));
+    let publisher = Publisher::connect(bed.url()).await.unwrap();
+    let one = Publication::json(bed.name(), &Order::new("a")).unwrap();
+    let other = Publication::json(bed.name(), &Order::new("b")).unwrap();
+    for publication in [&one, &other, &one] {
+        publisher.publish(publication).await.unwrap();
+    }
+
+    worker.ended(Kind::Executed, 2).await;
+    worker.ended(Kind::Duplicate, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 2), (Kind::Duplicate, 1)]);
+    script.assert_effects(["a", "b"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn the_same_key_under_two_scopes_is_two_units_of_work() {
+    let bed = Bed::bare().await;
+    let other = bed.another("notify");
+    let script = Script::succeeding();
+    let worker = Worker::builder(MemoryStore::new())
+        .state(script.clone())
+        .consume::<charge>(bed.queue())
+        .consume::<notify>(Queue::declare(&other).policy(QUICK));
+    let worker = bed.start(worker);
+    bed.until_consumed(bed.name(), 1).await;
+    bed.until_consumed(&other, 1).await;
+    let body = serde_json::to_vec(&Order::new("a")).unwrap();
+    for queue in [bed.name(), &other] {
+        bed.send(queue, &body, BasicProperties::default()).await;
+    }
+
+    worker.ended(Kind::Executed, 2).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 2)]);
+    let mut queues: Vec<_> = script
+        .effects
+        .entries()
+        .into_iter()
+        .map(|e| e.queue)
+        .collect();
+    queues.sort();
+    assert_eq!(queues, [bed.name().to_owned(), other]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn the_same_key_under_one_scope_is_one_unit_of_work_on_two_queues() {
+    let bed = Bed::bare().await;
+    let other = bed.another("other");
+    let script = Script::succeeding();
+    let worker = Worker::builder(MemoryStore::new())
+        .state(script.clone())
+        .consume::<charge>(bed.queue())
+        .consume::<charge>(Queue::declare(&other).policy(QUICK));
+    let worker = bed.start(worker);
+    bed.until_consumed(bed.name(), 1).await;
+    bed.until_consumed(&other, 1).await;
+    let body = serde_json::to_vec(&Order::new("a")).unwrap();
+    for queue in [bed.name(), &other] {
+        bed.send(queue, &body, BasicProperties::default()).await;
+    }
+
+    worker.ended(Kind::Executed, 1).await;
+    worker.ended(Kind::Duplicate, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 1)]);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_copy_at_another_worker_is_held_until_the_first_has_ended() {
+    let bed = Bed::new().await;
+    let (script, go_on) = waiting();
+    let store = Interfered::new(MemoryStore::new(), |_, _| Fate::Pass);
+    let workers = [(); 2].map(|()| bed.charging(store.clone(), &script));
+    bed.until_consumed(bed.name(), 2).await;
+    bed.order("slow").await;
+    bed.order("slow").await;
+    script.calls.count("one of the copies runs", 1).await;
+    // Long enough for a hot loop to show: two workers, two deliveries, the re-check backs off.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let claims = store.count(Call::Claim);
+    assert!((3..=9).contains(&claims), "{claims} claims in 2 s");
+    assert_eq!(script.attempts(), [1]);
+    go_on.add_permits(1);
+
+    let mut deliveries = 0;
+    let mut kinds = Vec::new();
+    for worker in workers {
+        worker.settled.count("both workers settle a copy", 1).await;
+        kinds.push(worker.settled.entries()[0].kind);
+        deliveries += worker.stop().await.deliveries();
+    }
+    kinds.sort();
+    assert_eq!(kinds, [Kind::Executed, Kind::Duplicate]);
+    assert_eq!(deliveries, 2, "a held copy stays where it is");
+    script.assert_effects(["slow"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_copy_at_the_same_worker_is_looked_at_as_soon_as_the_first_has_ended() {
+    let bed = Bed::new().await;
+    let (script, go_on) = waiting();
+    let store = Interfered::new(MemoryStore::new(), |_, _| Fate::Pass);
+    let worker = bed.charging(store.clone(), &script);
+    bed.order("slow").await;
+    bed.order("slow").await;
+    script.calls.count("one of the copies runs", 1).await;
+    // By then the next re-check is seconds away.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    go_on.add_permits(1);
+    worker.ended(Kind::Executed, 1).await;
+    let executed = tokio::time::Instant::now();
+    worker.ended(Kind::Duplicate, 1).await;
+    assert!(executed.elapsed() < Duration::from_millis(500));
+
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 1)]);
+    script.assert_effects(["slow"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn held_copies_do_not_stop_the_messages_behind_them() {
+    let bed = Bed::new().await;
+    let (script, go_on) = waiting();
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    let queue = bed.queue().prefetch(2).held(4);
+    let worker = bed.start(worker.consume::<charge>(queue));
+    for id in ["slow", "slow", "slow", "b", "c", "d"] {
+        bed.order(id).await;
+    }
+
+    worker.ended(Kind::Executed, 3).await;
+    go_on.add_permits(1);
+    worker.ended(Kind::Duplicate, 2).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 4), (Kind::Duplicate, 2)]);
+    script.assert_effects(["slow", "b", "c", "d"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_copy_over_the_cap_goes_back_to_its_queue_and_is_no_hot_loop() {
+    let bed = Bed::new().await;
+    let (script, go_on) = waiting();
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    // Room for the one that runs and one more that runs, none for a held one.
+    let queue = bed.queue().prefetch(2).held(0);
+    let worker = bed.start(worker.consume::<charge>(queue));
+    bed.order("slow").await;
+    script.calls.count("the first copy runs", 1).await;
+    bed.order("slow").await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let returned = worker.settled.entries();
+    assert!(returned.iter().all(|ended| ended.kind == Kind::Conflict));
+    assert!(
+        (2..=6).contains(&returned.len()),
+        "{} returns in 3 s",
+        returned.len()
+    );
+    go_on.add_permits(1);
+
+    worker.ended(Kind::Executed, 1).await;
+    worker.ended(Kind::Duplicate, 1).await;
+    let balance = worker.stop().await;
+    let conflicts = balance.of(Kind::Conflict);
+    assert_balance(
+        &balance,
+        [
+            (Kind::Executed, 1),
+            (Kind::Duplicate, 1),
+            (Kind::Conflict, conflicts),
+        ],
+    );
+    assert_eq!(script.attempts(), [1]);
+    script.assert_effects(["slow"]);
+    bed.assert_nothing_stuck().await;
+}

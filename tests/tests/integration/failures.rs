@@ -1,0 +1,163 @@
+//! Handlers that fail.
+
+use std::time::Duration;
+
+use idem_amqp::{ExecutionKind as Kind, Failed, MemoryStore, Worker};
+use idem_tests::{
+    bed::Bed,
+    running::assert_balance,
+    script::{Script, charge},
+};
+
+fn failing_until(attempt: u32) -> Script {
+    Script::new(move |call| async move {
+        if call.attempt < attempt {
+            return Err(Failed::retry("the gateway timed out"));
+        }
+        Ok(())
+    })
+}
+
+#[tokio::test]
+async fn a_failed_message_is_delivered_again_and_its_handler_runs_again() {
+    let bed = Bed::new().await;
+    let script = failing_until(2);
+    let worker = bed.charging(MemoryStore::new(), &script);
+    bed.order("a").await;
+
+    worker.ended(Kind::Executed, 1).await;
+    let calls = script.calls.entries();
+    assert_eq!(calls.len(), 2);
+    assert!(!calls[0].redelivered && calls[1].redelivered, "{calls:?}");
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Failed, 1), (Kind::Executed, 1)]);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn attempts_are_counted_over_redeliveries() {
+    let bed = Bed::new().await;
+    let script = failing_until(3);
+    let worker = bed.charging(MemoryStore::new(), &script);
+    bed.order("a").await;
+
+    worker.ended(Kind::Executed, 1).await;
+    let balance = worker.stop().await;
+    assert_eq!(script.attempts(), [1, 2, 3]);
+    assert_balance(&balance, [(Kind::Failed, 2), (Kind::Executed, 1)]);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_message_whose_attempts_are_used_up_is_dead_lettered() {
+    let bed = Bed::new().await;
+    let script = failing_until(u32::MAX);
+    let worker = bed.charging(MemoryStore::new(), &script);
+    bed.order("a").await;
+
+    let letter = bed.dead_letter().await;
+    assert_eq!(letter.reason(), "exhausted");
+    assert_eq!(letter.error(), "the gateway timed out");
+    assert_eq!(letter.attempt(), "3");
+    worker.ended(Kind::Exhausted, 1).await;
+    let balance = worker.stop().await;
+    assert_eq!(script.attempts(), [1, 2, 3]);
+    assert_balance(&balance, [(Kind::Failed, 2), (Kind::Exhausted, 1)]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_rejected_message_is_dead_lettered_at_once() {
+    let bed = Bed::new().await;
+    let script = Script::new(async |_| Err(Failed::rejected("amount must be positive")));
+    let worker = bed.charging(MemoryStore::new(), &script);
+    bed.order("a").await;
+
+    let letter = bed.dead_letter().await;
+    assert_eq!(letter.reason(), "rejected");
+    assert_eq!(letter.error(), "amount must be positive");
+    assert_eq!(letter.attempt(), "1");
+    worker.ended(Kind::Rejected, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
+    assert_eq!(script.attempts(), [1]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_panic_is_a_failed_attempt() {
+    let bed = Bed::new().await;
+    let script = Script::new(async |call| {
+        assert!(call.attempt > 1, "a bug in the handler");
+        Ok(())
+    });
+    let worker = bed.charging(MemoryStore::new(), &script);
+    bed.order("a").await;
+
+    worker.ended(Kind::Executed, 1).await;
+    let settled = worker.settled.entries();
+    let error = settled[0].error.as_deref().unwrap();
+    assert_eq!(error, "the handler panicked: a bug in the handler");
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Failed, 1), (Kind::Executed, 1)]);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_failure_that_asks_for_a_delay_waits_that_long() {
+    const DELAY: Duration = Duration::from_millis(700);
+    let bed = Bed::new().await;
+    let script = Script::new(async |call| {
+        if call.attempt == 1 {
+            return Err(Failed::retry_after(DELAY, "come back later"));
+        }
+        Ok(())
+    });
+    let worker = bed.charging(MemoryStore::new(), &script);
+    bed.order("a").await;
+
+    script.calls.count("the first attempt", 1).await;
+    let failed = tokio::time::Instant::now();
+    script.calls.count("the second attempt", 2).await;
+    assert!(failed.elapsed() >= DELAY - Duration::from_millis(50));
+    worker.ended(Kind::Executed, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Failed, 1), (Kind::Executed, 1)]);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_failing_message_does_not_stop_the_ones_behind_it() {
+    let bed = Bed::new().await;
+    let script = Script::new(async |call| match call.id.as_str() {
+        "poison" => Err(Failed::retry("no such customer")),
+        _ => Ok(()),
+    });
+    let worker = Worker::builder(MemoryStore::new())
+        .state(script.clone())
+        .consume::<charge>(bed.queue().prefetch(1));
+    let worker = bed.start(worker);
+    bed.order("poison").await;
+    let others: Vec<_> = (0..20).map(|number| format!("o-{number}")).collect();
+    for id in &others {
+        bed.order(id).await;
+    }
+
+    worker.ended(Kind::Executed, 20).await;
+    assert_eq!(bed.dead_letter().await.reason(), "exhausted");
+    worker.ended(Kind::Exhausted, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(
+        &balance,
+        [
+            (Kind::Failed, 2),
+            (Kind::Exhausted, 1),
+            (Kind::Executed, 20),
+        ],
+    );
+    script.assert_effects(others);
+    bed.assert_nothing_stuck().await;
+}

@@ -1,0 +1,261 @@
+//! A store that is away, or whose answers are lost.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use idem_amqp::{ExecutionKind as Kind, Failed, MemoryStore, Worker};
+use idem_tests::{
+    bed::{Bed, QUICK},
+    interfered::{Call, Fate, Interfered},
+    running::assert_balance,
+    script::{Script, charge},
+};
+
+/// A store that is away while the switch is on.
+fn switched(store: MemoryStore) -> (Interfered<MemoryStore>, Arc<AtomicBool>) {
+    let away = Arc::new(AtomicBool::new(false));
+    let switch = Arc::clone(&away);
+    let store = Interfered::new(store, move |_, _| {
+        if switch.load(SeqCst) {
+            Fate::Refuse
+        } else {
+            Fate::Pass
+        }
+    });
+    (store, away)
+}
+
+async fn until_claims(store: &Interfered<MemoryStore>, claims: u64) {
+    idem_tests::journal::eventually("claims of a store that is away", async || {
+        match store.count(Call::Claim) {
+            enough if enough >= claims => Ok(()),
+            seen => Err(seen),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn while_the_store_is_away_nothing_runs_and_nothing_is_settled() {
+    let bed = Bed::new().await;
+    let (store, away) = switched(MemoryStore::new());
+    away.store(true, SeqCst);
+    let script = Script::succeeding();
+    let worker = bed.charging(store.clone(), &script);
+    for id in ["a", "b", "c"] {
+        bed.order(id).await;
+    }
+    let begun = tokio::time::Instant::now();
+    until_claims(&store, 12).await;
+    // 200 ms, doubling to 5 s, at least half of each: three messages are claimed at most so often.
+    let elapsed = begun.elapsed().as_secs_f64();
+    let most = 3.0 * (2.0 + (elapsed / 0.1 + 1.0).log2());
+    assert!(store.count(Call::Claim) as f64 <= most, "a hot loop");
+    assert!(worker.settled.entries().is_empty());
+    assert!(script.calls.entries().is_empty());
+
+    away.store(false, SeqCst);
+    worker.ended(Kind::Executed, 3).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 3)]);
+    script.assert_effects(["a", "b", "c"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_worker_stopped_while_the_store_is_away_returns_its_messages() {
+    let bed = Bed::new().await;
+    let (store, away) = switched(MemoryStore::new());
+    away.store(true, SeqCst);
+    let script = Script::succeeding();
+    let worker = bed.charging(store.clone(), &script);
+    bed.order("a").await;
+    until_claims(&store, 2).await;
+    assert_balance(&worker.stop().await, [(Kind::StoreUnavailable, 1)]);
+    bed.until_waiting(1).await;
+
+    away.store(false, SeqCst);
+    let worker = bed.charging(store, &script);
+    worker.ended(Kind::Executed, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_claim_whose_answer_was_lost_is_the_same_claim_when_asked_again() {
+    let bed = Bed::new().await;
+    let store = Interfered::new(MemoryStore::new(), |call, number| match (call, number) {
+        (Call::Claim, 1) => Fate::LoseAnswer,
+        _ => Fate::Pass,
+    });
+    let script = Script::succeeding();
+    let worker = bed.charging(store.clone(), &script);
+    bed.order("a").await;
+
+    worker.ended(Kind::Executed, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
+    assert_eq!(script.attempts(), [1]);
+    assert_eq!(store.count(Call::Claim), 2);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+/// The handler's work is done; then this happens to the first completions.
+async fn completion_after(trouble: Fate) {
+    let bed = Bed::new().await;
+    let store = Interfered::new(MemoryStore::new(), move |call, number| match call {
+        Call::Complete if number <= 3 => trouble,
+        _ => Fate::Pass,
+    });
+    let script = Script::succeeding();
+    let worker = bed.charging(store.clone(), &script);
+    bed.order("a").await;
+    worker.ended(Kind::Executed, 1).await;
+    bed.order("a").await;
+    worker.ended(Kind::Duplicate, 1).await;
+
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 1)]);
+    assert_eq!(script.attempts(), [1]);
+    assert_eq!(store.count(Call::Complete), 4);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_completion_that_did_not_reach_the_store_is_repeated_and_the_work_is_not() {
+    completion_after(Fate::Refuse).await;
+}
+
+#[tokio::test]
+async fn a_completion_whose_answer_was_lost_is_repeated_and_the_work_is_not() {
+    completion_after(Fate::LoseAnswer).await;
+}
+
+#[tokio::test]
+async fn work_done_is_completed_even_long_after_its_lease_ran_out() {
+    let bed = Bed::new().await;
+    let (store, away) = switched(MemoryStore::new());
+    let switch = Arc::clone(&away);
+    let script = Script::new(move |_| {
+        // The store goes away after the claim, while the handler works.
+        switch.store(true, SeqCst);
+        async { Ok(()) }
+    });
+    let policy = QUICK.to_builder().lease(Duration::from_millis(100)).build();
+    let queue = bed.queue().policy(policy.unwrap());
+    let worker = Worker::builder(store).state(script.clone());
+    let worker = bed.start(worker.consume::<charge>(queue));
+    bed.order("a").await;
+    script.effects.count("the work is done", 1).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(
+        worker.settled.entries().is_empty(),
+        "settled without a completion"
+    );
+
+    away.store(false, SeqCst);
+    worker.ended(Kind::Executed, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_failed_attempt_whose_release_was_lost_is_followed_by_the_next_attempt() {
+    let bed = Bed::new().await;
+    let store = Interfered::new(MemoryStore::new(), |call, number| match (call, number) {
+        (Call::Release, 1) => Fate::LoseAnswer,
+        (Call::Release, 2) => Fate::Refuse,
+        _ => Fate::Pass,
+    });
+    let script = Script::new(async |call| {
+        if call.attempt == 1 {
+            return Err(Failed::retry("the gateway timed out"));
+        }
+        Ok(())
+    });
+    let worker = bed.charging(store, &script);
+    bed.order("a").await;
+
+    worker.ended(Kind::Executed, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Failed, 1), (Kind::Executed, 1)]);
+    assert_eq!(script.attempts(), [1, 2]);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_store_that_hiccups_for_less_than_the_lease_does_not_stop_a_handler() {
+    let bed = Bed::new().await;
+    let (store, away) = switched(MemoryStore::new());
+    let hiccup = Arc::clone(&away);
+    let script = Script::new(move |_| {
+        let hiccup = Arc::clone(&hiccup);
+        async move {
+            hiccup.store(true, SeqCst);
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            hiccup.store(false, SeqCst);
+            // Long enough for the lease to run out, had the heartbeat given up.
+            tokio::time::sleep(Duration::from_millis(2000)).await;
+            Ok(())
+        }
+    });
+    let policy = QUICK
+        .to_builder()
+        .lease(Duration::from_millis(1500))
+        .build();
+    let queue = bed.queue().policy(policy.unwrap());
+    let worker = Worker::builder(store.clone()).state(script.clone());
+    let worker = bed.start(worker.consume::<charge>(queue));
+    bed.order("a").await;
+
+    worker.ended(Kind::Executed, 1).await;
+    assert!(store.count(Call::Extend) >= 4, "the heartbeat went on");
+    assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_handler_that_loses_its_lease_is_dropped_and_its_message_is_not_acknowledged() {
+    let bed = Bed::new().await;
+    let shared = MemoryStore::new();
+    let (cut_off, away) = switched(shared.clone());
+    let policy = QUICK.to_builder().lease(Duration::from_millis(300)).build();
+    let queue = bed.queue().prefetch(1).held(0).policy(policy.unwrap());
+    let hanging = Script::hanging();
+    let loser = Worker::builder(cut_off).state(hanging.clone());
+    let loser = bed.start(loser.consume::<charge>(queue.clone()));
+    bed.order("a").await;
+    hanging.calls.count("the handler runs", 1).await;
+
+    // The loser is cut off from the store; another worker sees the lease run out.
+    away.store(true, SeqCst);
+    let script = Script::succeeding();
+    let winner = Worker::builder(shared).state(script.clone());
+    let winner = bed.start(winner.consume::<charge>(queue));
+    bed.order("a").await;
+    hanging
+        .dropped
+        .count("the loser's future is dropped", 1)
+        .await;
+    loser.ended(Kind::LeaseLost, 1).await;
+    winner.ended(Kind::Executed, 1).await;
+    away.store(false, SeqCst);
+
+    // The copy that was not acknowledged comes back, to either of them.
+    let balance = loser.stop().await;
+    assert_eq!(balance.of(Kind::Executed), 0, "{balance}");
+    winner.ended(Kind::Duplicate, 1).await;
+    winner.stop().await;
+    assert_eq!(script.attempts(), [2]);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}

@@ -1,0 +1,196 @@
+//! Stopping a worker.
+
+use std::time::Duration;
+
+use idem_amqp::{ExecutionKind as Kind, MemoryStore, Queue, Worker};
+use idem_tests::{
+    bed::{Bed, QUICK},
+    ledger::Ledger,
+    process::{Mode, Process, Settings},
+    running::assert_balance,
+    script::{Script, charge},
+};
+
+const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
+
+#[tokio::test]
+async fn a_worker_that_is_told_to_stop_finishes_what_runs_and_returns_the_rest() {
+    let bed = Bed::new().await;
+    let script = Script::new(async |_| {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        Ok(())
+    });
+    let store = MemoryStore::new();
+    let worker = Worker::builder(store.clone()).state(script.clone());
+    let worker = bed.start(worker.consume::<charge>(bed.queue().prefetch(2)));
+    for id in ["a", "b", "c", "d", "e"] {
+        bed.order(id).await;
+    }
+    script.calls.count("two handlers run", 2).await;
+    let balance = worker.stop().await;
+    assert_eq!(balance.of(Kind::Executed), 2, "{balance}");
+    assert_eq!(
+        script.calls.entries().len(),
+        2,
+        "one was started while draining"
+    );
+    bed.until_waiting(3).await;
+
+    let worker = bed.charging(store, &script);
+    worker.ended(Kind::Executed, 3).await;
+    // None of the two that were executed comes again.
+    assert_balance(&worker.stop().await, [(Kind::Executed, 3)]);
+    assert_eq!(script.attempts(), [1; 5]);
+    script.assert_effects(["a", "b", "c", "d", "e"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_handler_that_runs_past_the_grace_period_is_dropped_and_its_message_returned() {
+    let bed = Bed::new().await;
+    let store = MemoryStore::new();
+    let policy = QUICK.to_builder().lease(Duration::from_millis(800)).build();
+    let queue = bed.queue().policy(policy.unwrap());
+    let hanging = Script::hanging();
+    let worker = Worker::builder(store.clone())
+        .state(hanging.clone())
+        .grace(Duration::from_millis(300))
+        .consume::<charge>(queue.clone());
+    let worker = bed.start(worker);
+    bed.order("a").await;
+    hanging.calls.count("the handler runs", 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Interrupted, 1)]);
+    assert_eq!(hanging.dropped.entries().len(), 1);
+    bed.until_waiting(1).await;
+
+    // The lease was not released: whoever comes next waits until it has run out.
+    let script = Script::succeeding();
+    let worker = Worker::builder(store).state(script.clone());
+    let worker = bed.start(worker.consume::<charge>(queue));
+    worker.ended(Kind::Executed, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
+    assert_eq!(script.attempts(), [2]);
+    assert!(script.calls.entries()[0].in_doubt);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_message_that_waits_for_its_next_attempt_is_returned_at_once() {
+    let bed = Bed::new().await;
+    let store = MemoryStore::new();
+    let failing = Script::new(async |_| {
+        let hour = Duration::from_secs(3600);
+        Err(idem_amqp::Failed::retry_after(hour, "closed for today"))
+    });
+    let worker = bed.charging(store.clone(), &failing);
+    bed.order("a").await;
+    failing.calls.count("the first attempt", 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Failed, 1)]);
+    bed.until_waiting(1).await;
+
+    let script = Script::succeeding();
+    let worker = bed.charging(store, &script);
+    worker.ended(Kind::Executed, 1).await;
+    worker.stop().await;
+    assert_eq!(script.attempts(), [2]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_holds_a_copy_of_another_worker_s_message_stops_at_once() {
+    let bed = Bed::new().await;
+    let store = MemoryStore::new();
+    let hanging = Script::hanging();
+    let queue = bed.queue().prefetch(1).held(0);
+    let worker = Worker::builder(store.clone()).state(hanging.clone());
+    let holder = bed.start(worker.consume::<charge>(queue));
+    bed.order("a").await;
+    hanging.calls.count("the holder runs", 1).await;
+
+    let waiting = Script::succeeding();
+    let other = bed.charging(store, &waiting);
+    bed.order("a").await;
+    // Nothing tells that a copy is held: it is once the queue is empty.
+    bed.until_waiting(0).await;
+    let balance = other.stop().await;
+    assert!(
+        balance.of(Kind::Conflict) + balance.of(Kind::Abandoned) == 1,
+        "{balance}"
+    );
+    assert!(waiting.calls.entries().is_empty());
+    bed.until_waiting(1).await;
+    holder.vanish().await;
+    for queue in [bed.name().to_owned(), idem_tests::bed::dead(bed.name())] {
+        bed.delete(&queue).await;
+    }
+}
+
+#[tokio::test]
+async fn an_idle_worker_stops_at_once() {
+    let bed = Bed::new().await;
+    let script = Script::succeeding();
+    let worker = bed.charging(MemoryStore::new(), &script);
+    bed.until_consumed(bed.name(), 1).await;
+    let told = tokio::time::Instant::now();
+    assert_balance(&worker.stop().await, []);
+    assert!(told.elapsed() < Duration::from_secs(5));
+    bed.assert_nothing_stuck().await;
+}
+
+/// SIGTERM in the middle of many messages: exit status 0, and nothing that was done comes again.
+async fn sigterm(classic: bool, mode: Mode) {
+    let bed = Bed::bare().await;
+    let ledger = Ledger::create().await;
+    let settings = Settings::new(bed.url(), bed.name(), &ledger.path()).with(|settings| {
+        settings.classic = classic;
+        settings.mode = mode;
+        settings.work_ms = 200;
+        // Handlers keep their leases on a busy machine, too.
+        settings.lease_ms = 10_000;
+    });
+    let queue = Queue::declare(bed.name());
+    bed.declare(&if classic { queue.classic() } else { queue })
+        .await;
+    for number in 0..40 {
+        bed.order(&format!("o-{number}")).await;
+    }
+    let first = Process::start(LEDGER_WORKER, &settings);
+    first.ended("executed", 5).await;
+    let told = tokio::time::Instant::now();
+    let done = first.stop().await;
+    assert!(told.elapsed() < Duration::from_secs(20));
+    let executed = ledger.count().await;
+    assert!(
+        done.contains(&("executed".into(), executed as u64)),
+        "{done:?}"
+    );
+    assert!(executed < 40, "it was told too late to prove anything");
+
+    let second = Process::start(LEDGER_WORKER, &settings);
+    second.ended("executed", 40 - executed).await;
+    assert_eq!(
+        second.stop().await,
+        [("executed".into(), 40 - executed as u64)]
+    );
+    let mut charged: Vec<_> = ledger
+        .charges()
+        .await
+        .into_iter()
+        .map(|c| c.order_id)
+        .collect();
+    charged.sort();
+    charged.dedup();
+    assert_eq!(charged.len(), 40, "lost");
+    assert_eq!(ledger.count().await, 40, "doubled");
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn sigterm_drains_a_quorum_queue_s_worker() {
+    sigterm(false, Mode::Atomic).await;
+}
+
+#[tokio::test]
+async fn sigterm_drains_a_classic_queue_s_worker() {
+    sigterm(true, Mode::Leased).await;
+}

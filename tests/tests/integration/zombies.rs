@@ -1,0 +1,90 @@
+//! Workers that are paused (SIGSTOP) for longer than their lease, and then go on.
+
+use std::fs;
+
+use idem_tests::{
+    bed::Bed,
+    ledger::{Charge, Ledger},
+    process::{Gate, Mode, Process, Settings},
+};
+use nix::sys::signal::Signal;
+
+const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
+
+/// A worker is paused in its handler, another one takes over and charges, the first goes on.
+async fn charges_with_a_zombie(mode: Mode, blocking: bool) -> Vec<Charge> {
+    let bed = Bed::new().await;
+    let ledger = Ledger::create().await;
+    let gate = ledger.file("gate");
+    let settings = Settings::new(bed.url(), bed.name(), &ledger.path()).with(|settings| {
+        settings.mode = mode;
+        settings.name = "other".into();
+        settings.lease_ms = 500;
+    });
+    let zombie = settings.with(|settings| {
+        settings.name = "zombie".into();
+        // No room for the second copy, which is the other's.
+        settings.prefetch = 1;
+        settings.gate = Some(Gate {
+            file: gate.clone(),
+            blocking,
+        });
+    });
+    let zombie = Process::start(LEDGER_WORKER, &zombie);
+    bed.order("a").await;
+    zombie.started().await;
+    zombie.signal(Signal::SIGSTOP);
+
+    let other = Process::start(LEDGER_WORKER, &settings);
+    bed.order("a").await;
+    other.ended("executed", 1).await;
+    fs::write(&gate, "open").unwrap();
+    zombie.signal(Signal::SIGCONT);
+    zombie.ended("lease_lost", 1).await;
+
+    // Its copy was not acknowledged: it comes again, to either of them, as a duplicate.
+    let zombie = zombie.stop().await;
+    assert!(zombie.contains(&("lease_lost".into(), 1)), "{zombie:?}");
+    assert!(
+        !zombie.iter().any(|(kind, _)| kind == "executed"),
+        "{zombie:?}"
+    );
+    other.ended("duplicate", 1).await;
+    let other = other.stop().await;
+    assert!(other.contains(&("executed".into(), 1)), "{other:?}");
+    bed.assert_nothing_stuck().await;
+    ledger.charges().await
+}
+
+fn charge(attempt: u32, worker: &str) -> Charge {
+    Charge {
+        order_id: "a".into(),
+        attempt,
+        worker: worker.into(),
+    }
+}
+
+#[tokio::test]
+async fn an_atomic_handler_that_wakes_up_too_late_is_dropped_before_it_writes() {
+    let charges = charges_with_a_zombie(Mode::Atomic, false).await;
+    assert_eq!(charges, [charge(2, "other")]);
+}
+
+#[tokio::test]
+async fn an_atomic_handler_that_does_not_notice_has_its_writes_rolled_back() {
+    let charges = charges_with_a_zombie(Mode::Atomic, true).await;
+    assert_eq!(charges, [charge(2, "other")]);
+}
+
+#[tokio::test]
+async fn a_leased_handler_that_wakes_up_too_late_is_dropped() {
+    // What it did before the pause stays done: that is the limit of a lease.
+    let charges = charges_with_a_zombie(Mode::Leased, false).await;
+    assert_eq!(charges, [charge(1, "zombie"), charge(2, "other")]);
+}
+
+#[tokio::test]
+async fn a_leased_handler_that_does_not_notice_cannot_complete() {
+    let charges = charges_with_a_zombie(Mode::Leased, true).await;
+    assert_eq!(charges, [charge(1, "zombie"), charge(2, "other")]);
+}
