@@ -77,7 +77,7 @@ pub(crate) struct Circumstances {
 
 /// How long a conflicting delivery is held before it goes back to its queue. Well under the
 /// broker's consumer timeout of 30 minutes.
-pub(crate) const LONGEST_HOLD: Duration = Duration::from_secs(60);
+pub(crate) const LONGEST_HOLD: Duration = Duration::from_mins(1);
 
 /// How long a failed delivery is kept for its next attempt, at most: half the consumer timeout.
 pub(crate) const LONGEST_DELAY: Duration = Duration::from_mins(15);

@@ -2,7 +2,7 @@
 
 use lapin::{
     BasicProperties,
-    types::{AMQPValue, FieldTable, LongString, ShortString},
+    types::{AMQPValue, LongString, ShortString},
 };
 use serde::Serialize;
 use uuid::Uuid;
@@ -86,11 +86,7 @@ impl Publication {
     /// # Errors
     /// If the name is longer than 255 bytes.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, PublishError> {
-        let mut headers = self
-            .properties
-            .headers()
-            .clone()
-            .unwrap_or_else(FieldTable::default);
+        let mut headers = self.properties.headers().clone().unwrap_or_default();
         headers.insert(short(name)?, AMQPValue::LongString(LongString::from(value)));
         self.properties = self.properties.with_headers(headers);
         Ok(self)

@@ -7,7 +7,7 @@ use idem_core::Backoff;
 use lapin::{
     Channel, Connection, Error,
     message::Delivery as RawDelivery,
-    options::{BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
+    options::{BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
     types::FieldTable,
 };
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -140,12 +140,11 @@ impl Consumer {
         }
         self.finish_running().await;
         // A link that has gone silent must not hold the shutdown up.
-        match timeout(DRAIN_TIMEOUT, self.drain(&channel, deliveries, &desk)).await {
-            Ok(drained) => drained?,
-            Err(_) => tracing::warn!(
-                queue = queue.name(),
-                "the broker did not answer while draining"
-            ),
+        let drained = timeout(DRAIN_TIMEOUT, self.drain(&channel, deliveries, &desk)).await;
+        if let Ok(drained) = drained {
+            drained?;
+        } else {
+            tracing::warn!("the broker did not answer while draining");
         }
         Ok(Ended::Drained)
     }
@@ -183,7 +182,7 @@ impl Consumer {
     ) -> Result<(), Error> {
         desk.verdicts.flush().await;
         channel
-            .basic_cancel(deliveries.tag(), Default::default())
+            .basic_cancel(deliveries.tag(), BasicCancelOptions::default())
             .await?;
         while let Some(Some(Ok(raw))) = deliveries.next().now_or_never() {
             self.clerk.counters.delivered();
