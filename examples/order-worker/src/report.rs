@@ -1,6 +1,8 @@
 //! What is said on standard output: one line per settled message, and a summary.
 
-use idem_amqp::{Balance, ExecutionKind, Reason, Settled, Settlement};
+use std::fmt;
+
+use idem_amqp::{Balance, Reason, Settled, Settlement};
 use serde_json::{Map, json};
 
 use crate::settings::Log;
@@ -15,7 +17,7 @@ pub(crate) fn ready(log: Log) {
 pub(crate) fn line(log: Log, settled: &Settled<'_>) {
     match log {
         Log::Json => println!("{}", as_json(settled)),
-        Log::Text => println!("{}", as_text(settled)),
+        Log::Text => println!("{}", Text(settled)),
     }
 }
 
@@ -32,25 +34,31 @@ fn as_json(settled: &Settled<'_>) -> serde_json::Value {
 }
 
 /// `executed     orders.charge:o-17 attempt 1, 3 ms`
-fn as_text(settled: &Settled<'_>) -> String {
-    let key = settled
-        .key
-        .map_or_else(|| "(no key)".to_owned(), ToString::to_string);
-    let mut line = format!("{:<12} {key}", settled.kind.label());
-    if let Some(attempt) = settled.attempt {
-        line += &format!(" attempt {attempt},");
+struct Text<'a>(&'a Settled<'a>);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(settled) = self;
+        write!(f, "{:<12} ", settled.kind.label())?;
+        match settled.key {
+            Some(key) => write!(f, "{key}")?,
+            None => f.write_str("(no key)")?,
+        }
+        if let Some(attempt) = settled.attempt {
+            write!(f, " attempt {attempt},")?;
+        }
+        write!(f, " {} ms", settled.elapsed.as_millis())?;
+        if settled.redelivered {
+            f.write_str(", redelivered")?;
+        }
+        if settled.settlement != Settlement::Ack {
+            write!(f, " -> {}", settlement(settled.settlement))?;
+        }
+        match settled.error {
+            Some(error) => write!(f, ": {error}"),
+            None => Ok(()),
+        }
     }
-    line += &format!(" {} ms", settled.elapsed.as_millis());
-    if settled.redelivered {
-        line += ", redelivered";
-    }
-    if settled.kind != ExecutionKind::Executed && settled.kind != ExecutionKind::Duplicate {
-        line += &format!(" -> {}", settlement(settled.settlement));
-    }
-    if let Some(error) = settled.error {
-        line += &format!(": {error}");
-    }
-    line
 }
 
 fn settlement(settlement: Settlement) -> String {

@@ -75,18 +75,15 @@ async fn publish(settings: &Settings) -> Result<(), Error> {
     let mut confirmed = stream::iter(messages.iter())
         .map(|message| publisher.publish(message))
         .buffer_unordered(IN_FLIGHT);
-    let mut published = 0;
+    let mut done = 0;
     while let Some(confirm) = confirmed.next().await {
         confirm?;
-        published += 1;
-        if published % 250 == 0 && published < of {
-            println!("{}", json!({"published": published, "of": of}));
+        done += 1;
+        if done % 250 == 0 && done < of {
+            println!("{}", json!({"published": done, "of": of}));
         }
     }
-    println!(
-        "{}",
-        json!({"published": published, "of": of, "done": true})
-    );
+    println!("{}", json!({"published": done, "of": of, "done": true}));
     Ok(())
 }
 
