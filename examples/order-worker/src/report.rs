@@ -10,7 +10,7 @@ use crate::settings::Log;
 pub(crate) fn ready(log: Log) {
     match log {
         Log::Json => println!("{}", json!({"ready": true})),
-        Log::Text => println!("ready; stop with ctrl-c or SIGTERM"),
+        Log::Text => println!("started; stop with ctrl-c or SIGTERM"),
     }
 }
 
@@ -84,8 +84,16 @@ pub(crate) fn summary(log: Log, balance: &Balance) {
     }
 }
 
-/// An error and its causes, in one line.
+/// An error and its causes, in one line; some errors repeat what caused them.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(error.source(), |error| error.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+    causes
+        .map(ToString::to_string)
+        .fold(error.to_string(), |text, cause| {
+            if text.contains(&cause) {
+                text
+            } else {
+                format!("{text}: {cause}")
+            }
+        })
 }
