@@ -1,13 +1,21 @@
 //! The conformance suite under test: stores broken on purpose, each caught by named cases.
 
+#[path = "model/call.rs"]
+mod call;
 #[path = "broken_stores/caught.rs"]
 mod caught;
 #[path = "broken_stores/claim.rs"]
 mod claim;
+#[path = "model/drive.rs"]
+mod drive;
 #[path = "broken_stores/flaw.rs"]
 mod flaw;
 #[path = "broken_stores/harness.rs"]
 mod harness;
+#[path = "broken_stores/noticed.rs"]
+mod noticed;
+#[path = "model/oracle.rs"]
+mod oracle;
 #[path = "broken_stores/record.rs"]
 mod record;
 #[path = "broken_stores/store.rs"]

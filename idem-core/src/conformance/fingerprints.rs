@@ -75,6 +75,18 @@ pub async fn other_content_runs_after_a_claim_was_abandoned<H: Harness>(harness:
     other.is_attempt(1, false, "nobody has tried yet");
 }
 
+/// Nor what took over from another, and was never polled.
+pub async fn the_content_of_an_abandoned_takeover_is_dropped<H: Harness>(harness: &H) {
+    let scene = Scene::new(harness, Rule::KeyReused);
+    let _vanished = acquired(&scene, "ten euros").await;
+    scene.advance(LEASE).await;
+    let successor = acquired(&scene, "a million").await;
+    let written = successor.release(&Release::Abandoned).await;
+    written.is_applied("the holder");
+    let next = acquired(&scene, "ten euros").await;
+    next.is_attempt(2, true, "the first attempt alone was one");
+}
+
 /// An abandoned retry does not make the key forget what was tried before.
 pub async fn an_abandoned_retry_keeps_the_content<H: Harness>(harness: &H) {
     let scene = Scene::new(harness, Rule::KeyReused);

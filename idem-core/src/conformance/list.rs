@@ -160,6 +160,7 @@ macro_rules! __conformance_list {
                 a_quarantined_key_stops_all_copies
                 a_replay_runs_a_quarantined_key
                 a_replay_of_a_quarantined_key_may_carry_other_content
+                a_replay_without_fingerprint_drops_the_quarantined_content
                 a_quarantine_ends_with_its_retention
                 a_replay_of_a_failed_key_starts_over
                 a_replay_that_takes_over_starts_over
@@ -173,6 +174,7 @@ macro_rules! __conformance_list {
                 a_replay_with_other_content_on_a_failed_key_is_key_reuse
                 other_content_runs_after_giving_up
                 other_content_runs_after_a_claim_was_abandoned
+                the_content_of_an_abandoned_takeover_is_dropped
                 an_abandoned_retry_keeps_the_content
                 other_content_may_take_over
                 a_claim_without_fingerprint_matches_any_content

@@ -38,6 +38,16 @@ pub async fn a_replay_of_a_quarantined_key_may_carry_other_content<H: Harness>(h
     answer.is_completed(b"done", "that is what ran");
 }
 
+/// A replay that does not compare clears the content that was quarantined.
+pub async fn a_replay_without_fingerprint_drops_the_quarantined_content<H: Harness>(harness: &H) {
+    let scene = quarantined(harness).await;
+    let replay = scene.claimant().replay().claim().await;
+    let replay = replay.is_acquired("a replay runs");
+    replay.complete("done").await.is_applied("it is the holder");
+    let answer = scene.claimant().content("other").claim().await;
+    answer.is_completed(b"done", "nothing to compare with");
+}
+
 /// Quarantine is not for ever: the record ends with its retention.
 pub async fn a_quarantine_ends_with_its_retention<H: Harness>(harness: &H) {
     let scene = quarantined(harness).await;

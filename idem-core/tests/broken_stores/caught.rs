@@ -262,11 +262,15 @@ caught! {
     refuses_while_in_progress (RefusesWhileInProgress) {
         fingerprints::other_content_is_held_while_a_worker_holds_the_key
     }
+    remembers_what_was_quarantined (RemembersWhatWasQuarantined) {
+        replay::a_replay_without_fingerprint_drops_the_quarantined_content
+    }
     remembers_what_was_given_up (RemembersWhatWasGivenUp) {
         fingerprints::other_content_runs_after_giving_up
         atomic_claims::a_transaction_that_was_given_up_starts_over
     }
     remembers_what_was_abandoned (RemembersWhatWasAbandoned) {
+        fingerprints::the_content_of_an_abandoned_takeover_is_dropped
         fingerprints::other_content_runs_after_a_claim_was_abandoned
     }
     forgets_content (ForgetsContent) {

@@ -142,7 +142,8 @@ impl PlainStore {
                 old.in_doubt || self.has(Flaw::AlwaysInDoubt),
             )
         };
-        self.acquire(request, token, counted, Some(old))
+        let clears = quarantined && !self.has(Flaw::RemembersWhatWasQuarantined);
+        self.acquire(request, token, counted, (!clears).then_some(old))
     }
 
     fn acquire(

@@ -102,6 +102,8 @@ pub(crate) enum Flaw {
     RefusesWhileInProgress,
     /// Refuses other content after giving up.
     RemembersWhatWasGivenUp,
+    /// A replay does not clear the content of a quarantined key.
+    RemembersWhatWasQuarantined,
     /// Refuses other content although nothing of it ran.
     RemembersWhatWasAbandoned,
     /// A claim without a fingerprint makes the key forget its content.

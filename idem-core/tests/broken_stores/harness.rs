@@ -13,12 +13,19 @@ use crate::{flaw::Flaw, store::PlainStore, transaction::Ledger};
 /// The plain store on tokio's paused clock.
 pub(crate) struct PlainHarness(PlainStore);
 
+impl PlainHarness {
+    /// Must be called inside tokio.
+    pub(crate) fn new(flaw: Option<Flaw>) -> Self {
+        Self(PlainStore::new(flaw))
+    }
+}
+
 impl Harness for PlainHarness {
     type Store = PlainStore;
     const CLOCK: Clock = Clock::Paused;
 
     async fn start() -> Self {
-        Self(PlainStore::new(None))
+        Self::new(None)
     }
 
     fn store(&self) -> PlainStore {
@@ -65,13 +72,13 @@ pub(crate) fn fails(case: &Case<PlainHarness>, flaw: Flaw) -> bool {
     let runtime = paused_runtime();
     let run = || {
         runtime.block_on(async {
-            case.run(&PlainHarness(PlainStore::new(Some(flaw)))).await;
+            case.run(&PlainHarness::new(Some(flaw))).await;
         });
     };
     catch_unwind(AssertUnwindSafe(run)).is_err()
 }
 
-fn paused_runtime() -> Runtime {
+pub(crate) fn paused_runtime() -> Runtime {
     Builder::new_current_thread()
         .enable_all()
         .start_paused(true)

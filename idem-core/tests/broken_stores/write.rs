@@ -112,7 +112,7 @@ impl PlainStore {
                 if !self.has(Flaw::CountsAbandoned) {
                     record.attempts = record.attempts.saturating_sub(1);
                 }
-                let tried = record.attempts > 0 || record.in_doubt;
+                let tried = record.attempts > 0 && !record.in_doubt;
                 if !tried && !self.has(Flaw::RemembersWhatWasAbandoned) {
                     record.fingerprint = None;
                 }

@@ -1,0 +1,111 @@
+//! The property test under test: which flaws it notices, without being told where to look.
+
+use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
+
+use crate::{
+    call::calls,
+    drive::{config, run},
+    flaw::Flaw,
+    harness::{PlainHarness, paused_runtime},
+};
+
+macro_rules! noticed {
+    ($($name:ident ($flaw:ident))+) => {
+        mod the_property_test_notices_a_store_that {
+            use super::*;
+            $(
+                #[test]
+                fn $name() {
+                    assert!(differs(Some(Flaw::$flaw), 4000), "no interleaving shows it");
+                }
+            )+
+        }
+    };
+}
+
+#[test]
+fn the_property_test_finds_nothing_wrong_with_the_plain_store() {
+    assert!(!differs(None, 500));
+}
+
+/// Whether some interleaving shows a difference between the model and a store with this flaw.
+fn differs(flaw: Option<Flaw>, cases: u32) -> bool {
+    // The same interleavings each time, and the first that shows it will do.
+    let mut runner = TestRunner::new_with_rng(
+        Config {
+            max_shrink_iters: 0,
+            ..config(cases)
+        },
+        TestRng::deterministic_rng(RngAlgorithm::ChaCha),
+    );
+    let outcome = runner.run(&calls(), |calls| {
+        paused_runtime().block_on(async { run(&PlainHarness::new(flaw), &calls).await })
+    });
+    match outcome {
+        Ok(()) => false,
+        Err(TestError::Fail(_, calls)) => !calls.is_empty(),
+        Err(TestError::Abort(reason)) => panic!("the test was given up: {reason}"),
+    }
+}
+
+noticed! {
+    calls_claimed_work_done (CallsClaimedWorkDone)
+    calls_failed_work_done (CallsFailedWorkDone)
+    repeats_the_completed (RepeatsTheCompleted)
+    replays_the_completed (ReplaysTheCompleted)
+    never_takes_over (NeverTakesOver)
+    holds_at_zero (HoldsAtZero)
+    holds_off_its_owner (HoldsOffItsOwner)
+    counts_repeats (CountsRepeats)
+    repeat_shortens (RepeatShortens)
+    acquires_after_release (AcquiresAfterRelease)
+    keeps_the_old_lease (KeepsTheOldLease)
+    tokens_from_the_clock (TokensFromTheClock)
+    tokens_start_over (TokensStartOver)
+    completes_unfenced (CompletesUnfenced)
+    releases_unfenced (ReleasesUnfenced)
+    extends_unfenced (ExtendsUnfenced)
+    extend_revives (ExtendRevives)
+    complete_revives (CompleteRevives)
+    releases_the_completed (ReleasesTheCompleted)
+    completion_expires (CompletionExpires)
+    extension_expires (ExtensionExpires)
+    release_expires (ReleaseExpires)
+    extends_from_the_end (ExtendsFromTheEnd)
+    applies_to_nothing (AppliesToNothing)
+    fences_repeated_completions (FencesRepeatedCompletions)
+    overwrites_outcomes (OverwritesOutcomes)
+    fences_repeated_releases (FencesRepeatedReleases)
+    releases_twice (ReleasesTwice)
+    forgets_completions (ForgetsCompletions)
+    forgets_attempts_on_takeover (ForgetsAttemptsOnTakeover)
+    forgets_attempts_on_failure (ForgetsAttemptsOnFailure)
+    counts_abandoned (CountsAbandoned)
+    counts_on_after_giving_up (CountsOnAfterGivingUp)
+    counts_on_in_replay (CountsOnInReplay)
+    never_in_doubt (NeverInDoubt)
+    always_in_doubt (AlwaysInDoubt)
+    abandoning_ends_doubt (AbandoningEndsDoubt)
+    runs_the_quarantined (RunsTheQuarantined)
+    quarantines_for_ever (QuarantinesForEver)
+    drops_fingerprints (DropsFingerprints)
+    cuts_fingerprints (CutsFingerprints)
+    compares_with_nothing (ComparesWithNothing)
+    ignores_fingerprints (IgnoresFingerprints)
+    refuses_while_in_progress (RefusesWhileInProgress)
+    remembers_what_was_given_up (RemembersWhatWasGivenUp)
+    remembers_what_was_quarantined (RemembersWhatWasQuarantined)
+    remembers_what_was_abandoned (RemembersWhatWasAbandoned)
+    forgets_content (ForgetsContent)
+    retention_in_millis (RetentionInMillis)
+    keeps_the_claims_retention (KeepsTheClaimsRetention)
+    looking_prolongs (LookingProlongs)
+    never_forgets_the_unfinished (NeverForgetsTheUnfinished)
+    forgets_the_held (ForgetsTheHeld)
+    extensions_are_no_writes (ExtensionsAreNoWrites)
+    releases_are_no_writes (ReleasesAreNoWrites)
+    purges_too_many (PurgesTooMany)
+    purges_only_the_completed (PurgesOnlyTheCompleted)
+    purges_the_held (PurgesTheHeld)
+    purges_too_early (PurgesTooEarly)
+}

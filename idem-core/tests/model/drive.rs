@@ -1,0 +1,214 @@
+//! Runs an interleaving on a store and on the model side by side, and compares every answer.
+
+use std::time::Duration;
+
+use idem_core::{
+    Claim, ClaimRequest, Fingerprint, Key, Lease, Outcome, Owner, Policy, Purge, Store, StoreError,
+    conformance::{Clock, Harness},
+};
+use proptest::{
+    prelude::prop_assert,
+    test_runner::{Config, TestCaseError},
+};
+
+use crate::{
+    call::{Ask, Call, Given},
+    oracle::{Expected, Oracle, Token},
+};
+
+const UNIT: Duration = Duration::from_mins(1);
+
+/// How many interleavings are tried; `PROPTEST_CASES` asks for another number.
+pub(crate) fn config(cases: u32) -> Config {
+    let asked = std::env::var("PROPTEST_CASES").ok();
+    Config {
+        cases: asked.and_then(|asked| asked.parse().ok()).unwrap_or(cases),
+        failure_persistence: None,
+        max_shrink_iters: 20_000,
+        ..Config::default()
+    }
+}
+
+/// Runs the calls, on keys of their own.
+pub(crate) async fn run<H>(harness: &H, calls: &[Call]) -> Result<(), TestCaseError>
+where
+    H: Harness<Store: Purge>,
+{
+    forget_everything(harness).await;
+    let mut run = Run::new(harness);
+    for (step, call) in calls.iter().enumerate() {
+        let step = run.step(call).await.map_err(|error| (step, error));
+        if let Err((step, error)) = step {
+            return Err(TestCaseError::fail(format!(
+                "call {step}, {call:?}: {error}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Purges are compared by number, so nothing may be left of runs before.
+async fn forget_everything<H>(harness: &H)
+where
+    H: Harness<Store: Purge>,
+{
+    harness.advance(1000 * UNIT).await;
+    let store = harness.store();
+    while store.purge(1000).await.expect("the store works") > 0 {}
+}
+
+struct Run<'a, H> {
+    harness: &'a H,
+    keys: [Key; 3],
+    owners: [Owner; 4],
+    given: Vec<(u8, Lease)>,
+    oracle: Oracle,
+}
+
+impl<'a, H: Harness<Store: Purge>> Run<'a, H> {
+    fn new(harness: &'a H) -> Self {
+        let unique = u128::from_be_bytes(*Owner::new().as_bytes());
+        let key = |n: u8| Key::new("model", format!("{unique:x}-{n}")).expect("it is not empty");
+        Self {
+            harness,
+            keys: [0, 1, 2].map(key),
+            owners: std::array::from_fn(|_| Owner::new()),
+            given: Vec::new(),
+            oracle: Oracle::default(),
+        }
+    }
+
+    async fn step(&mut self, call: &Call) -> Result<(), TestCaseError> {
+        let store = self.harness.store();
+        match *call {
+            Call::Claim(ask) => self.claim(&store, &ask).await,
+            Call::Extend { lease, by } => {
+                let Some((key, lease)) = self.lease(lease) else {
+                    return Ok(());
+                };
+                let answer = known(store.extend(&lease, by * UNIT).await)?;
+                let fine = self.oracle.extend(key, &lease, by, answer);
+                judged(fine, &answer, &self.oracle)
+            }
+            Call::Complete {
+                lease,
+                outcome,
+                retention,
+            } => {
+                let Some((key, lease)) = self.lease(lease) else {
+                    return Ok(());
+                };
+                let bytes = Outcome::new(vec![outcome]);
+                let answer = store.complete(&lease, &bytes, retention * UNIT).await;
+                let answer = known(answer)?;
+                let done = (outcome, retention);
+                let fine = self.oracle.complete(key, &lease, done, answer);
+                judged(fine, &answer, &self.oracle)
+            }
+            Call::Release { lease, reason } => {
+                let Some((key, lease)) = self.lease(lease) else {
+                    return Ok(());
+                };
+                let answer = store.release(&lease, &reason.release()).await;
+                let answer = known(answer)?;
+                let fine = self.oracle.release(key, &lease, reason, answer);
+                judged(fine, &answer, &self.oracle)
+            }
+            Call::Purge { batch } => {
+                let removed = known(store.purge(batch).await)?;
+                let fine = self.oracle.purge(batch, removed);
+                judged(fine, &removed, &self.oracle)
+            }
+            Call::Advance { by } => {
+                self.harness.advance(by * UNIT).await;
+                self.oracle.advance(by);
+                Ok(())
+            }
+        }
+    }
+
+    async fn claim(&mut self, store: &H::Store, ask: &Ask) -> Result<(), TestCaseError> {
+        let answer = known(store.claim(&self.request(ask)).await)?;
+        let expected = self.oracle.expect(ask);
+        prop_assert!(
+            agrees::<H>(&expected, &answer),
+            "expected {expected:?}, the store answered {answer:?}"
+        );
+        self.oracle.note(ask, &answer);
+        if let Claim::Acquired(lease) = answer {
+            self.given.push((ask.key, lease));
+        }
+        Ok(())
+    }
+
+    fn request(&self, ask: &Ask) -> ClaimRequest {
+        let key = self.keys[usize::from(ask.key)].clone();
+        let mut request = ClaimRequest::new(key, &Policy::DEFAULT)
+            .owner(self.owners[usize::from(ask.owner)])
+            .fingerprint(ask.content.map(|content| Fingerprint::of(&[content])))
+            .replay(ask.replay);
+        request.lease = ask.lease * UNIT;
+        request.retention = ask.retention * UNIT;
+        request
+    }
+
+    /// The lease that a write is tried with, if there has been any.
+    fn lease(&self, given: Given) -> Option<(u8, Lease)> {
+        let last = self.given.len().checked_sub(1)?;
+        self.given.get(last - given.min(last)).cloned()
+    }
+}
+
+fn agrees<H: Harness>(expected: &Expected, answer: &Claim) -> bool {
+    match (expected, answer) {
+        (
+            Expected::Acquired {
+                token,
+                attempt,
+                in_doubt,
+            },
+            Claim::Acquired(lease),
+        ) => {
+            let right = match *token {
+                Token::Same(token) => lease.token.get() == token,
+                Token::GreaterThan(token) => lease.token.get() > token,
+            };
+            right && lease.attempt == *attempt && lease.in_doubt == *in_doubt
+        }
+        (Expected::Held { remaining }, Claim::Held { remaining: told }) => {
+            same_time::<H>(*remaining, *told)
+        }
+        (
+            Expected::Completed { outcome, remaining },
+            Claim::Completed {
+                outcome: bytes,
+                remaining: told,
+            },
+        ) => bytes.as_bytes() == [*outcome] && same_time::<H>(*remaining, *told),
+        (Expected::KeyReused, Claim::KeyReused) | (Expected::Quarantined, Claim::Quarantined) => {
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Exact on a paused clock; a running one may have moved a little in the meantime.
+fn same_time<H: Harness>(expected: u32, told: Duration) -> bool {
+    let expected = expected * UNIT;
+    match H::CLOCK {
+        Clock::Paused => told == expected,
+        Clock::Running => told <= expected && told + UNIT / 2 > expected,
+    }
+}
+
+fn judged(fine: bool, answer: &impl std::fmt::Debug, oracle: &Oracle) -> Result<(), TestCaseError> {
+    prop_assert!(
+        fine,
+        "the store answered {answer:?}, the model is now at {oracle:#?}"
+    );
+    Ok(())
+}
+
+fn known<T>(answer: Result<T, StoreError>) -> Result<T, TestCaseError> {
+    answer.map_err(|error| TestCaseError::fail(format!("the store answered an error: {error:?}")))
+}
