@@ -143,6 +143,11 @@ impl Bed {
         name
     }
 
+    fn names(&self) -> Vec<String> {
+        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.clone()
+    }
+
     /// Declares a queue and its dead-letter queue, as a worker would.
     pub async fn declare(&self, queue: &Queue) {
         let publisher = Publisher::connect(&self.url).await.expect("a broker");
@@ -206,6 +211,16 @@ impl Bed {
         .await;
     }
 
+    /// Waits until no message waits in the test's queues, and none is with a consumer.
+    pub async fn until_settled(&self) {
+        let queues = self.names();
+        eventually("no message is stuck", async || {
+            let stuck = self.counts.stuck(&queues).await;
+            if stuck.is_empty() { Ok(()) } else { Err(stuck) }
+        })
+        .await;
+    }
+
     /// Waits until the queue has so many consumers.
     pub async fn until_consumed(&self, queue: &str, consumers: u32) {
         let awaited = format!("{consumers} consumers of {queue}");
@@ -233,14 +248,8 @@ impl Bed {
     /// # Panics
     /// If it does not come to that.
     pub async fn assert_nothing_stuck(self) {
-        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        let queues = queues.clone();
-        eventually("no message is stuck", async || {
-            let stuck = self.counts.stuck(&queues).await;
-            if stuck.is_empty() { Ok(()) } else { Err(stuck) }
-        })
-        .await;
-        for queue in &queues {
+        self.until_settled().await;
+        for queue in &self.names() {
             self.line.delete(queue).await;
         }
     }

@@ -58,6 +58,14 @@ impl Proxy {
         }));
     }
 
+    /// Refuses connections from now on; those that there are stay.
+    pub async fn close(&mut self) {
+        if let Some(listening) = self.listening.take() {
+            listening.abort();
+            let _ = listening.await;
+        }
+    }
+
     /// The port to connect to.
     pub fn port(&self) -> u16 {
         self.address.port()

@@ -1,0 +1,160 @@
+//! Brokers that are stopped, killed and started again: each test has its own.
+
+use std::{sync::Arc, time::Duration};
+
+use idem_amqp::{ExecutionKind as Kind, Failed, MemoryStore, Queue, Worker};
+use idem_tests::{
+    bed::{Bed, QUICK},
+    running::Running,
+    script::{Order, Script, charge},
+};
+use tokio::task::spawn_blocking;
+use xtask::services::RabbitMq;
+
+/// Does something with a broker that blocks the thread.
+async fn with<T: Send + 'static>(
+    broker: &Arc<RabbitMq>,
+    act: impl FnOnce(&RabbitMq) -> xtask::Result<T> + Send + 'static,
+) -> T {
+    let broker = Arc::clone(broker);
+    let acted = spawn_blocking(move || act(&broker)).await;
+    acted.unwrap().unwrap()
+}
+
+async fn broker() -> Arc<RabbitMq> {
+    let started = spawn_blocking(RabbitMq::start).await;
+    Arc::new(started.unwrap().unwrap())
+}
+
+fn steady() -> Script {
+    Script::new(async |_| {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        Ok(())
+    })
+}
+
+fn worker(bed: &Bed, classic: &str, script: &Script) -> Running {
+    let worker = Worker::builder(MemoryStore::new())
+        .state(script.clone())
+        .consume::<charge>(bed.queue())
+        .consume::<charge>(Queue::declare(classic).classic().policy(QUICK));
+    bed.start(worker)
+}
+
+/// Persistent orders, half of them on the quorum queue, half on the classic one.
+async fn publish(bed: &Bed, classic: &str, numbers: std::ops::Range<u32>) -> Vec<String> {
+    let mut ids = Vec::new();
+    for number in numbers {
+        let id = format!("o-{number}");
+        let queue = if number % 2 == 0 { bed.name() } else { classic };
+        let body = serde_json::to_vec(&Order::new(&id)).unwrap();
+        bed.send(queue, &body, idem_tests::bed::persistent()).await;
+        ids.push(id);
+    }
+    ids
+}
+
+#[tokio::test]
+async fn a_broker_that_restarts_is_consumed_again_and_nothing_is_lost_or_doubled() {
+    let broker = broker().await;
+    let bed = Bed::on(&broker);
+    let classic = bed.another("classic");
+    let script = steady();
+    let running = worker(&bed, &classic, &script);
+    bed.until_consumed(bed.name(), 1).await;
+    bed.until_consumed(&classic, 1).await;
+    let mut ids = publish(&bed, &classic, 0..40).await;
+    script.effects.count("half of the orders", 20).await;
+    with(&broker, |broker| broker.restart()).await;
+    ids.extend(publish(&bed, &classic, 40..60).await);
+
+    all_are_executed_once_and_nothing_is_stuck(bed, running, &script, ids, &classic).await;
+}
+
+#[tokio::test]
+async fn a_broker_that_is_killed_is_consumed_again_and_nothing_is_lost_or_doubled() {
+    let broker = broker().await;
+    let bed = Bed::on(&broker);
+    let classic = bed.another("classic");
+    // A quorum queue declared moments before a crash never elects a leader again on RabbitMQ 3.10.
+    bed.declare(&bed.queue()).await;
+    bed.declare(&Queue::declare(&classic).classic()).await;
+    with(&broker, |broker| broker.restart()).await;
+    let script = steady();
+    let running = worker(&bed, &classic, &script);
+    let mut ids = publish(&bed, &classic, 0..40).await;
+    script.effects.count("half of the orders", 20).await;
+    with(&broker, |broker| {
+        broker.kill()?;
+        broker.restart()
+    })
+    .await;
+    ids.extend(publish(&bed, &classic, 40..60).await);
+
+    all_are_executed_once_and_nothing_is_stuck(bed, running, &script, ids, &classic).await;
+}
+
+async fn all_are_executed_once_and_nothing_is_stuck(
+    bed: Bed,
+    worker: Running,
+    script: &Script,
+    ids: Vec<String>,
+    classic: &str,
+) {
+    worker.ended(Kind::Executed, ids.len()).await;
+    // Messages that came again are settled, too, before the worker is told to stop.
+    for queue in [bed.name(), classic] {
+        idem_tests::journal::eventually("the queue is empty", async || {
+            match bed.waiting(queue).await {
+                Some((0, _)) => Ok(()),
+                seen => Err(seen),
+            }
+        })
+        .await;
+    }
+    let balance = worker.stop().await;
+    let settled = balance.of(Kind::Executed) + balance.of(Kind::Duplicate);
+    let unsettled = balance.of(Kind::Abandoned) + balance.of(Kind::Conflict);
+    assert_eq!(settled + unsettled, balance.deliveries(), "{balance}");
+    script.assert_effects(ids);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn dead_letters_survive_a_restart_of_the_broker() {
+    let broker = broker().await;
+    let bed = Bed::on(&broker);
+    bed.declare(&bed.queue()).await;
+    let script = Script::new(async |_| Err(Failed::rejected("no such customer")));
+    let worker = bed.charging(MemoryStore::new(), &script);
+    bed.order("a").await;
+    worker.ended(Kind::Rejected, 1).await;
+    worker.stop().await;
+    with(&broker, |broker| broker.restart()).await;
+    assert_eq!(bed.dead_letter().await.reason(), "rejected");
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_broker_that_hangs_for_a_while_is_waited_for() {
+    let broker = broker().await;
+    let bed = Bed::on(&broker);
+    bed.declare(&bed.queue()).await;
+    let script = steady();
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    let url = bed.url_by(broker.port(), "?heartbeat=1");
+    let worker = Running::start(worker.consume::<charge>(bed.queue()), &url);
+    bed.order("a").await;
+    worker.ended(Kind::Executed, 1).await;
+    with(&broker, |broker| broker.freeze()).await;
+    // Longer than the heartbeat's patience.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    with(&broker, |broker| broker.thaw()).await;
+    bed.order("b").await;
+
+    worker.ended(Kind::Executed, 2).await;
+    let balance = worker.stop().await;
+    assert_eq!(balance.of(Kind::Executed), 2, "{balance}");
+    script.assert_effects(["a", "b"]);
+    bed.assert_nothing_stuck().await;
+}

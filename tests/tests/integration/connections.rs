@@ -1,0 +1,226 @@
+//! Links to the broker that are cut, go silent, or are not there yet.
+
+use std::{sync::Arc, time::Duration};
+
+use idem_amqp::{
+    ExecutionKind as Kind, MemoryStore, Publication, PublishError, Publisher, Worker, WorkerError,
+};
+use idem_tests::{
+    bed::Bed,
+    proxy::Proxy,
+    running::{Running, assert_balance},
+    script::{Order, Script, charge},
+};
+use tokio::{sync::Semaphore, task::spawn_blocking};
+
+/// A handler that waits until the test lets it go on.
+fn waiting() -> (Script, Arc<Semaphore>) {
+    let go_on = Arc::new(Semaphore::new(0));
+    let gate = Arc::clone(&go_on);
+    let script = Script::new(move |_| {
+        let gate = Arc::clone(&gate);
+        async move {
+            gate.acquire().await?.forget();
+            Ok(())
+        }
+    });
+    (script, go_on)
+}
+
+fn worker_by(bed: &Bed, url: &str, script: &Script) -> Running {
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    Running::start(worker.consume::<charge>(bed.queue()), url)
+}
+
+/// The link is lost in the middle of a handler. The handler goes on, the message comes again.
+async fn executed_once_although(lose: impl AsyncFnOnce(&Proxy), query: &str) {
+    let bed = Bed::new().await;
+    let proxy = Proxy::open(bed.broker().port()).await;
+    let (script, go_on) = waiting();
+    let worker = worker_by(&bed, &bed.url_by(proxy.port(), query), &script);
+    bed.order("a").await;
+    script.calls.count("the handler runs", 1).await;
+    lose(&proxy).await;
+    // A second consumer comes while the broker has not noticed the loss of the first, perhaps.
+    bed.until_consumed(bed.name(), 1).await;
+    bed.order("b").await;
+    script
+        .calls
+        .count("consumed again, by the new link", 2)
+        .await;
+    go_on.add_permits(2);
+
+    worker.ended(Kind::Executed, 2).await;
+    worker.ended(Kind::Duplicate, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 2), (Kind::Duplicate, 1)]);
+    assert_eq!(script.attempts(), [1, 1]);
+    script.assert_effects(["a", "b"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_link_that_is_cut_is_replaced_and_the_running_handler_is_not_repeated() {
+    executed_once_although(async |proxy| proxy.cut(), "").await;
+}
+
+#[tokio::test]
+async fn a_link_that_goes_silent_is_noticed_by_its_heartbeat() {
+    executed_once_although(async |proxy| proxy.freeze(), "?heartbeat=1").await;
+}
+
+#[tokio::test]
+async fn a_connection_that_an_operator_closes_is_replaced() {
+    let bed = Bed::with_vhost().await;
+    let (script, go_on) = waiting();
+    let worker = bed.charging(MemoryStore::new(), &script);
+    bed.until_consumed(bed.name(), 1).await;
+    bed.order("a").await;
+    script.calls.count("the handler runs", 1).await;
+    let (broker, vhost) = (bed.broker().clone(), bed.vhost().to_owned());
+    let close = [
+        "close_all_connections".to_owned(),
+        "--vhost".into(),
+        vhost,
+        "by a test".into(),
+    ];
+    let closed = spawn_blocking(move || broker.rabbitmqctl(close)).await;
+    closed.unwrap().unwrap();
+    bed.order("b").await;
+    script.calls.count("consumed again", 2).await;
+    go_on.add_permits(2);
+
+    worker.ended(Kind::Executed, 2).await;
+    worker.ended(Kind::Duplicate, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 2), (Kind::Duplicate, 1)]);
+    script.assert_effects(["a", "b"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_handler_that_ends_while_there_is_no_link_is_not_repeated() {
+    let bed = Bed::new().await;
+    let mut proxy = Proxy::open(bed.broker().port()).await;
+    let (script, go_on) = waiting();
+    let worker = worker_by(&bed, &bed.url_by(proxy.port(), ""), &script);
+    bed.order("a").await;
+    script.calls.count("the handler runs", 1).await;
+    proxy.close().await;
+    proxy.cut();
+    bed.until_consumed(bed.name(), 0).await;
+    go_on.add_permits(1);
+    worker.ended(Kind::Executed, 1).await;
+    proxy.listen().await;
+
+    worker.ended(Kind::Duplicate, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 1)]);
+    assert_eq!(script.attempts(), [1]);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_broker_that_is_away_at_the_start_is_waited_for() {
+    let bed = Bed::new().await;
+    bed.order("a").await;
+    let mut proxy = Proxy::closed(bed.broker().port()).await;
+    let script = Script::succeeding();
+    let worker = worker_by(&bed, &bed.url_by(proxy.port(), ""), &script);
+    // Several refused tries.
+    tokio::time::sleep(Duration::from_millis(800)).await;
+    assert!(script.calls.entries().is_empty());
+    proxy.listen().await;
+
+    worker.ended(Kind::Executed, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_worker_that_waits_for_its_broker_can_be_stopped() {
+    let bed = Bed::new().await;
+    let proxy = Proxy::closed(bed.broker().port()).await;
+    let worker = worker_by(&bed, &bed.url_by(proxy.port(), ""), &Script::succeeding());
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let told = tokio::time::Instant::now();
+    assert_balance(&worker.stop().await, []);
+    assert!(told.elapsed() < Duration::from_secs(2));
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_worker_whose_link_has_gone_silent_can_be_stopped() {
+    let bed = Bed::new().await;
+    let proxy = Proxy::open(bed.broker().port()).await;
+    let script = Script::succeeding();
+    let worker = worker_by(&bed, &bed.url_by(proxy.port(), ""), &script);
+    bed.order("a").await;
+    worker.ended(Kind::Executed, 1).await;
+    bed.until_waiting(0).await;
+    proxy.freeze();
+    let told = tokio::time::Instant::now();
+    assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
+    assert!(
+        told.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        told.elapsed()
+    );
+    script.assert_effects(["a"]);
+}
+
+async fn refused(url: &str) -> WorkerError {
+    let worker = Worker::builder(MemoryStore::new()).state(Script::succeeding());
+    Running::start(worker.consume::<charge>("orders"), url)
+        .failed()
+        .await
+}
+
+#[tokio::test]
+async fn wrong_credentials_end_the_worker_with_a_clear_error() {
+    let bed = Bed::bare().await;
+    let error = refused(&bed.url().replace("guest:guest", "guest:wrong")).await;
+    assert!(matches!(error, WorkerError::Refused { .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains("check user, password and vhost"), "{text}");
+    assert!(
+        !format!("{error:?}").contains("wrong"),
+        "it shows the password"
+    );
+}
+
+#[tokio::test]
+async fn a_vhost_that_does_not_exist_ends_the_worker_with_a_clear_error() {
+    let bed = Bed::bare().await;
+    let error = refused(&bed.url().replace("%2f", "no-such-vhost")).await;
+    assert!(matches!(error, WorkerError::Refused { .. }), "{error:?}");
+    assert!(error.to_string().contains("no-such-vhost"), "{error}");
+}
+
+#[tokio::test]
+async fn a_publisher_whose_link_was_cut_says_so_and_publishes_by_a_new_one() {
+    let bed = Bed::new().await;
+    let proxy = Proxy::open(bed.broker().port()).await;
+    let publisher = Publisher::connect(&bed.url_by(proxy.port(), ""))
+        .await
+        .unwrap();
+    let order = Publication::json(bed.name(), &Order::new("a")).unwrap();
+    publisher.publish(&order).await.unwrap();
+    proxy.cut();
+    // Whether the loss is seen before or after the message is sent is a matter of luck.
+    let mut tries = 1;
+    while let Err(error) = publisher.publish(&order).await {
+        assert!(matches!(error, PublishError::Unconfirmed(_)), "{error:?}");
+        tries += 1;
+        assert!(tries < 10, "{error:?}");
+    }
+
+    let script = Script::succeeding();
+    let worker = bed.charging(MemoryStore::new(), &script);
+    worker.ended(Kind::Duplicate, 1).await;
+    worker.stop().await;
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}

@@ -1,0 +1,89 @@
+//! What a publisher promises.
+
+use futures_util::future::join_all;
+use idem_amqp::{Publication, PublishError, Publisher};
+use idem_tests::{bed::Bed, script::Order};
+
+#[tokio::test]
+async fn a_published_message_has_an_id_a_content_type_and_survives_a_restart() {
+    let bed = Bed::new().await;
+    let publisher = Publisher::connect(bed.url()).await.unwrap();
+    let order = Publication::json(bed.name(), &Order::new("a")).unwrap();
+    publisher.publish(&order).await.unwrap();
+
+    // Confirmed: it is there at once.
+    assert_eq!(bed.waiting(bed.name()).await, Some((1, 0)));
+    let message = bed.dead_letter_in(bed.name()).await;
+    let text = |text: &Option<lapin::types::ShortString>| text.as_ref().map(ToString::to_string);
+    assert_eq!(
+        text(message.properties.message_id()).as_deref(),
+        Some(order.id())
+    );
+    assert_eq!(order.id().len(), 36, "a UUID");
+    let content_type = text(message.properties.content_type());
+    assert_eq!(content_type.as_deref(), Some("application/json"));
+    assert_eq!(message.properties.delivery_mode(), &Some(2));
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_message_that_no_queue_takes_is_an_error_for_it_alone() {
+    let bed = Bed::new().await;
+    let publisher = Publisher::connect(bed.url()).await.unwrap();
+    let nowhere = format!("{}-nowhere", bed.name());
+    // At the same time, so that they share a batch.
+    let published = join_all((0..100).map(|number| {
+        let queue = if number % 10 == 3 {
+            &nowhere
+        } else {
+            bed.name()
+        };
+        let order = Publication::json(queue, &Order::new(&number.to_string())).unwrap();
+        let publisher = publisher.clone();
+        async move { publisher.publish(&order).await }
+    }))
+    .await;
+    for (number, published) in published.into_iter().enumerate() {
+        match published {
+            Err(PublishError::Unroutable { routing_key, .. }) if number % 10 == 3 => {
+                assert_eq!(routing_key, nowhere);
+            }
+            published => assert!(number % 10 != 3 && published.is_ok(), "{published:?}"),
+        }
+    }
+    assert_eq!(bed.waiting(bed.name()).await, Some((90, 0)));
+    for _ in 0..90 {
+        bed.dead_letter_in(bed.name()).await;
+    }
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_message_that_a_full_queue_refuses_is_an_error() {
+    let bed = Bed::bare().await;
+    let mut arguments = lapin::types::FieldTable::default();
+    arguments.insert("x-max-length".into(), 1.into());
+    let reject = lapin::types::AMQPValue::LongString("reject-publish".into());
+    arguments.insert("x-overflow".into(), reject);
+    bed.declare_foreign(bed.name(), arguments).await;
+    let publisher = Publisher::connect(bed.url()).await.unwrap();
+    let order = Publication::json(bed.name(), &Order::new("a")).unwrap();
+    publisher.publish(&order).await.unwrap();
+    let refused = publisher.publish(&order).await;
+    assert!(
+        matches!(refused, Err(PublishError::Refused { .. })),
+        "{refused:?}"
+    );
+    bed.dead_letter_in(bed.name()).await;
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn two_publications_never_have_the_same_id() {
+    let ids = (0..1000).map(|_| {
+        let publication = Publication::bytes("orders", "x").unwrap();
+        publication.id().to_owned()
+    });
+    let ids: std::collections::HashSet<_> = ids.collect();
+    assert_eq!(ids.len(), 1000);
+}

@@ -1,0 +1,177 @@
+//! Queues that are missing, different, or deleted.
+
+use idem_amqp::{ExecutionKind as Kind, MemoryStore, Queue, Worker, WorkerError};
+use idem_tests::{
+    bed::{Bed, dead},
+    running::{Running, assert_balance},
+    script::{Script, charge, notify},
+};
+use lapin::{BasicProperties, types::FieldTable};
+
+fn worker(bed: &Bed, queue: impl Into<Queue>, script: &Script) -> Running {
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    bed.start(worker.consume::<charge>(queue))
+}
+
+async fn topology_error(bed: &Bed, queue: impl Into<Queue>) -> (String, String) {
+    match worker(bed, queue, &Script::succeeding()).failed().await {
+        WorkerError::Topology { queue, cure, .. } => (queue, cure.to_owned()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_queue_that_is_deleted_is_declared_and_consumed_again() {
+    let bed = Bed::new().await;
+    let script = Script::succeeding();
+    let worker = worker(&bed, bed.queue(), &script);
+    bed.order("a").await;
+    worker.ended(Kind::Executed, 1).await;
+    bed.delete(bed.name()).await;
+    bed.until_consumed(bed.name(), 1).await;
+    bed.order("b").await;
+
+    worker.ended(Kind::Executed, 2).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 2)]);
+    script.assert_effects(["a", "b"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn an_existing_queue_that_is_deleted_is_waited_for() {
+    let bed = Bed::bare().await;
+    let queues = [bed.name().to_owned(), dead(bed.name())];
+    for queue in &queues {
+        bed.declare_foreign(queue, FieldTable::default()).await;
+    }
+    let script = Script::succeeding();
+    let worker = worker(&bed, Queue::existing(bed.name()), &script);
+    bed.until_consumed(bed.name(), 1).await;
+    bed.delete(bed.name()).await;
+    bed.declare_foreign(bed.name(), FieldTable::default()).await;
+    bed.until_consumed(bed.name(), 1).await;
+    bed.order("a").await;
+
+    worker.ended(Kind::Executed, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn an_existing_queue_that_is_missing_ends_the_worker_with_a_clear_error() {
+    let bed = Bed::bare().await;
+    bed.declare_foreign(&dead(bed.name()), FieldTable::default())
+        .await;
+    let (queue, cure) = topology_error(&bed, Queue::existing(bed.name())).await;
+    assert_eq!(queue, bed.name());
+    assert!(cure.contains("it does not exist"), "{cure}");
+    assert_eq!(bed.waiting(bed.name()).await, None, "it was declared");
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn an_existing_queue_without_dead_letter_queue_ends_the_worker_with_a_clear_error() {
+    let bed = Bed::bare().await;
+    bed.declare_foreign(bed.name(), FieldTable::default()).await;
+    let (queue, cure) = topology_error(&bed, Queue::existing(bed.name())).await;
+    assert_eq!(queue, dead(bed.name()));
+    assert!(cure.contains("it does not exist"), "{cure}");
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_queue_declared_otherwise_ends_the_worker_with_a_clear_error() {
+    let bed = Bed::bare().await;
+    bed.declare_foreign(bed.name(), FieldTable::default()).await;
+    let (queue, cure) = topology_error(&bed, bed.name()).await;
+    assert_eq!(queue, bed.name());
+    assert!(cure.contains("it exists with other arguments"), "{cure}");
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_classic_queue_works_as_a_quorum_queue_does() {
+    let bed = Bed::bare().await;
+    let queue = bed.queue().classic();
+    bed.declare(&queue).await;
+    let script = Script::new(async |call| {
+        if call.attempt == 1 {
+            return Err(idem_amqp::Failed::retry("the gateway timed out"));
+        }
+        Ok(())
+    });
+    let worker = worker(&bed, queue, &script);
+    bed.order("a").await;
+    worker.ended(Kind::Executed, 1).await;
+    bed.order("a").await;
+    worker.ended(Kind::Duplicate, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(
+        &balance,
+        [(Kind::Failed, 1), (Kind::Executed, 1), (Kind::Duplicate, 1)],
+    );
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn one_worker_consumes_several_queues_with_several_handlers() {
+    let bed = Bed::bare().await;
+    let others = ["one", "two"].map(|name| bed.another(name));
+    let script = Script::succeeding();
+    let worker = Worker::builder(MemoryStore::new())
+        .state(script.clone())
+        .consume::<charge>(bed.queue())
+        .consume::<notify>(others[0].as_str())
+        .consume::<charge>(Queue::declare(&others[1]).classic());
+    let worker = bed.start(worker);
+    for (number, queue) in [bed.name(), &others[0], &others[1]].into_iter().enumerate() {
+        bed.until_consumed(queue, 1).await;
+        let order = idem_tests::script::Order::new(&format!("o-{number}"));
+        let body = serde_json::to_vec(&order).unwrap();
+        bed.send(queue, &body, BasicProperties::default()).await;
+    }
+
+    worker.ended(Kind::Executed, 3).await;
+    let mut queues: Vec<_> = worker
+        .settled
+        .entries()
+        .into_iter()
+        .map(|s| s.queue)
+        .collect();
+    queues.sort();
+    let mut expected = vec![bed.name().to_owned(), others[0].clone(), others[1].clone()];
+    expected.sort();
+    assert_eq!(queues, expected);
+    assert_balance(&worker.stop().await, [(Kind::Executed, 3)]);
+    script.assert_effects(["o-0", "o-1", "o-2"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_queue_that_is_deleted_does_not_disturb_the_others_of_its_worker() {
+    let bed = Bed::new().await;
+    let other = bed.another("other");
+    let script = Script::new(async |call| {
+        if call.id == "long" {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        }
+        Ok(())
+    });
+    let worker = Worker::builder(MemoryStore::new())
+        .state(script.clone())
+        .consume::<charge>(bed.queue())
+        .consume::<notify>(other.as_str());
+    let worker = bed.start(worker);
+    bed.until_consumed(&other, 1).await;
+    bed.order("long").await;
+    script.calls.count("the handler runs", 1).await;
+    bed.delete(&other).await;
+    bed.until_consumed(&other, 1).await;
+
+    worker.ended(Kind::Executed, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
+    assert_eq!(script.attempts(), [1]);
+    bed.assert_nothing_stuck().await;
+}
