@@ -28,7 +28,7 @@ pub fn test() -> Result<()> {
     steps.finish("test")
 }
 
-/// Formatting, lints and documentation with warnings denied, then [`test`].
+/// Formatting, lints and documentation with warnings denied, then [`test`](fn@test).
 ///
 /// # Errors
 ///
