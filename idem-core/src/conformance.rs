@@ -38,6 +38,7 @@
 //! | always | [`Harness`] | [`Store`](crate::Store) |
 //! | `Purge` | a store with [`Purge`](crate::Purge), and data that no other case shares | purging |
 //! | `TransactionalStore` | [`TransactionalHarness`] | [`TransactionalStore`](crate::TransactionalStore) |
+//! | `Durable` | [`DurableHarness`] | remembering what it answered over a restart |
 //!
 //! A case that fails names the rule it holds the store to. No case sleeps.
 
@@ -47,6 +48,7 @@ pub mod bytes;
 pub mod claims;
 pub mod completion;
 pub mod concurrency;
+pub mod durability;
 pub mod fencing;
 pub mod fingerprints;
 pub mod owners;
@@ -67,7 +69,7 @@ mod rule;
 mod scene;
 
 pub use case::{Case, run};
-pub use harness::{Clock, Harness, TransactionalHarness};
+pub use harness::{Clock, DurableHarness, Harness, TransactionalHarness};
 
 use rule::Rule;
 use scene::{LEASE, RETENTION, Scene};

@@ -28,4 +28,4 @@ mod write;
 use harness::PlainHarness;
 
 // The store that the broken ones are made of passes every case.
-idem_core::conformance!(without_a_flaw; PlainHarness; Purge, TransactionalStore);
+idem_core::conformance!(without_a_flaw; PlainHarness; Purge, Durable, TransactionalStore);

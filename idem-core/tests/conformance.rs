@@ -15,6 +15,6 @@ use {sqlite_harness::SqliteHarness, sqlite_transaction_harness::SqliteTransactio
 
 idem_core::conformance!(memory; MemoryHarness; Purge);
 #[cfg(feature = "sqlite")]
-idem_core::conformance!(sqlite; SqliteHarness; Purge, TransactionalStore);
+idem_core::conformance!(sqlite; SqliteHarness; Purge, Durable, TransactionalStore);
 #[cfg(feature = "sqlite")]
 idem_core::conformance!(sqlite_transaction; SqliteTransactionHarness; TransactionalStore);

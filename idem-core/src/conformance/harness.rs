@@ -27,6 +27,13 @@ pub trait Harness: Send + Sync + Sized + 'static {
     fn advance(&self, by: Duration) -> impl Future<Output = ()> + Send;
 }
 
+/// Restarts the store, for the cases of stores that outlive their process.
+pub trait DurableHarness: Harness {
+    /// Closes what is open and opens the same data anew, as a new process would. The clock goes
+    /// on from where [`advance`](Harness::advance) has moved it to.
+    fn reopen(&self) -> impl Future<Output = ()> + Send;
+}
+
 /// Writes and reads an effect, for the cases of stores that lend their transaction.
 pub trait TransactionalHarness:
     Harness<Store: TransactionalStore<<Self as TransactionalHarness>::Tx>>

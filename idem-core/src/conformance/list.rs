@@ -1,13 +1,13 @@
 //! The lists of cases, and the macro that makes a test of each.
 
-use super::{Case, Harness, TransactionalHarness};
+use super::{Case, DurableHarness, Harness, TransactionalHarness};
 use crate::Purge;
 
 /// Writes one test per case of the conformance suite, in a module of the given name.
 ///
 /// `conformance!(memory; MemoryHarness)` runs the cases that every [`Store`](crate::Store) must
 /// pass; name the capabilities of yours to run their cases too:
-/// `conformance!(sqlite; SqliteHarness; Purge, TransactionalStore)`. See
+/// `conformance!(sqlite; SqliteHarness; Purge, Durable, TransactionalStore)`. See
 /// [`conformance`](mod@crate::conformance) for the harness.
 #[macro_export]
 macro_rules! conformance {
@@ -65,6 +65,14 @@ impl<H: Harness> Case<H> {
         H: Harness<Store: Purge>,
     {
         crate::__conformance_list!(Purge[cases]())
+    }
+
+    /// The cases of stores that outlive their process.
+    pub fn of_durability() -> Vec<Self>
+    where
+        H: DurableHarness,
+    {
+        crate::__conformance_list!(Durable[cases]())
     }
 
     /// The cases of stores that lend their transaction.
@@ -234,6 +242,17 @@ macro_rules! __conformance_list {
                 a_purged_completion_is_not_repeated
                 a_purge_that_races_with_claims_takes_nothing_from_the_winner
                 purges_that_race_share_the_work
+            }
+        }
+    };
+    (Durable [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            durability {
+                a_completion_survives_a_restart
+                a_claim_survives_a_restart
+                attempts_survive_a_restart
+                a_quarantine_survives_a_restart
+                tokens_grow_over_a_restart
             }
         }
     };

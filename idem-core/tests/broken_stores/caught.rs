@@ -340,6 +340,15 @@ caught! {
     purges_too_early (PurgesTooEarly) {
         purge::a_purge_leaves_what_is_remembered
     }
+    loses_its_records (LosesItsRecords) {
+        durability::a_completion_survives_a_restart
+        durability::a_claim_survives_a_restart
+        durability::attempts_survive_a_restart
+        durability::a_quarantine_survives_a_restart
+    }
+    loses_its_tokens (LosesItsTokens) {
+        durability::tokens_grow_over_a_restart
+    }
     effects_at_once (EffectsAtOnce) {
         transactions::a_rollback_leaves_neither_effect_nor_completion
         atomic_claims::transactions_of_different_keys_are_independent

@@ -147,6 +147,11 @@ pub(crate) enum Flaw {
     PurgesTheHeld,
     /// Purges what is remembered.
     PurgesTooEarly,
+    // Durability
+    /// Keeps its records in memory only.
+    LosesItsRecords,
+    /// Keeps the count of its tokens in memory only.
+    LosesItsTokens,
     // Transactions
     /// Writes effects at once.
     EffectsAtOnce,

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use idem_core::conformance::{Case, Clock, Harness, TransactionalHarness};
+use idem_core::conformance::{Case, Clock, DurableHarness, Harness, TransactionalHarness};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{flaw::Flaw, store::PlainStore, transaction::Ledger};
@@ -37,6 +37,12 @@ impl Harness for PlainHarness {
     }
 }
 
+impl DurableHarness for PlainHarness {
+    async fn reopen(&self) {
+        self.0.restart();
+    }
+}
+
 impl TransactionalHarness for PlainHarness {
     type Tx = Ledger;
 
@@ -63,6 +69,7 @@ impl TransactionalHarness for PlainHarness {
 pub(crate) fn cases() -> Vec<Case<PlainHarness>> {
     let mut cases = Case::of_store();
     cases.extend(Case::of_purge());
+    cases.extend(Case::of_durability());
     cases.extend(Case::of_transactions());
     cases
 }

@@ -72,6 +72,7 @@ impl PlainStore {
         match self.flaw {
             Some(Flaw::TokensFromTheClock) => micros,
             Some(Flaw::TokensStartOver) => old + 1,
+            Some(Flaw::LosesItsTokens) => floor + 1,
             _ => micros.max(old + 1).max(floor + 1),
         }
     }
@@ -94,6 +95,9 @@ impl PlainStore {
         let token = self.next_token(old, shared.floor);
         let (record, claim) = self.decide(old, request, token);
         if let Some(record) = record {
+            if self.has(Flaw::LosesItsTokens) {
+                shared.floor = shared.floor.max(record.token);
+            }
             shared.records.insert(name, record);
         }
         claim
@@ -116,6 +120,17 @@ impl PlainStore {
         let current =
             record.token == token || self.has(Flaw::AcceptsGreaterTokens) && token > record.token;
         write(self, record, current)
+    }
+
+    /// What a restart does to it.
+    pub(crate) fn restart(&self) {
+        let mut shared = self.shared();
+        if self.has(Flaw::LosesItsRecords) {
+            shared.records.clear();
+        }
+        if self.has(Flaw::LosesItsTokens) {
+            shared.floor = 0;
+        }
     }
 
     pub(crate) fn record_effects(&self, effects: impl IntoIterator<Item = String>) {

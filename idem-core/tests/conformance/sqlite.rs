@@ -2,20 +2,26 @@
 
 use std::{
     path::PathBuf,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use idem_core::{
     SqliteStore,
-    conformance::{Harness, TransactionalHarness},
+    conformance::{DurableHarness, Harness, TransactionalHarness},
     sqlx::{Connection as _, Executor as _, SqliteConnection, query, query_scalar},
 };
 use tempfile::TempDir;
 
+const NO_PANIC: &str = "nothing panics under the lock";
+
 /// Runs the cases, and lends connections.
 pub(crate) struct SqliteHarness {
-    stores: [SqliteStore; 2],
+    stores: Mutex<[SqliteStore; 2]>,
+    advanced: Mutex<Duration>,
     turn: AtomicUsize,
     folder: TempDir,
 }
@@ -35,7 +41,8 @@ impl Harness for SqliteHarness {
         let folder = TempDir::new().expect("a folder can be made");
         let stores = [open(&folder).await, open(&folder).await];
         let harness = Self {
-            stores,
+            stores: Mutex::new(stores),
+            advanced: Mutex::new(Duration::ZERO),
             turn: AtomicUsize::new(0),
             folder,
         };
@@ -47,13 +54,25 @@ impl Harness for SqliteHarness {
 
     fn store(&self) -> SqliteStore {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        self.stores[turn % self.stores.len()].clone()
+        let stores = self.stores.lock().expect(NO_PANIC);
+        stores[turn % stores.len()].clone()
     }
 
     async fn advance(&self, by: Duration) {
-        for store in &self.stores {
+        for store in &*self.stores.lock().expect(NO_PANIC) {
             store.advance(by);
         }
+        *self.advanced.lock().expect(NO_PANIC) += by;
+    }
+}
+
+impl DurableHarness for SqliteHarness {
+    async fn reopen(&self) {
+        let stores = [open(&self.folder).await, open(&self.folder).await];
+        for store in &stores {
+            store.advance(*self.advanced.lock().expect(NO_PANIC));
+        }
+        *self.stores.lock().expect(NO_PANIC) = stores;
     }
 }
 
