@@ -35,15 +35,12 @@ impl<T: Clone + Debug> Journal<T> {
     pub async fn until(&self, awaited: &str, enough: impl Fn(&[T]) -> bool) -> Vec<T> {
         let mut entries = self.0.subscribe();
         let enough = entries.wait_for(|entries| enough(entries));
-        match timeout(LIMIT, enough).await {
-            Ok(entries) => entries
-                .expect("the sender is `self`, which is borrowed")
-                .clone(),
-            Err(_) => panic!(
-                "not within {LIMIT:?}: {awaited}; so far: {:#?}",
-                self.entries()
-            ),
-        }
+        let Ok(entries) = timeout(LIMIT, enough).await else {
+            let so_far = self.entries();
+            panic!("not within {LIMIT:?}: {awaited}; so far: {so_far:#?}")
+        };
+        let entries = entries.expect("the sender is `self`, which is borrowed");
+        entries.clone()
     }
 
     /// Waits until there are this many entries.
@@ -57,10 +54,10 @@ impl<T: Clone + Debug> Journal<T> {
 /// # Panics
 /// If it does not resolve within the limit: says what was awaited.
 pub async fn within<F: Future>(awaited: &str, future: F) -> F::Output {
-    match timeout(LIMIT, future).await {
-        Ok(output) => output,
-        Err(_) => panic!("not within {LIMIT:?}: {awaited}"),
-    }
+    let Ok(output) = timeout(LIMIT, future).await else {
+        panic!("not within {LIMIT:?}: {awaited}")
+    };
+    output
 }
 
 /// Looks again and again until there is an answer.

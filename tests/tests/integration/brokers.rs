@@ -65,7 +65,7 @@ async fn a_broker_that_restarts_is_consumed_again_and_nothing_is_lost_or_doubled
     bed.until_consumed(&classic, 1).await;
     let mut ids = publish(&bed, &classic, 0..40).await;
     script.effects.count("half of the orders", 20).await;
-    with(&broker, |broker| broker.restart()).await;
+    with(&broker, RabbitMq::restart).await;
     ids.extend(publish(&bed, &classic, 40..60).await);
 
     all_are_executed_once_and_nothing_is_stuck(bed, running, &script, ids, &classic).await;
@@ -79,7 +79,7 @@ async fn a_broker_that_is_killed_is_consumed_again_and_nothing_is_lost_or_double
     // A quorum queue declared moments before a crash never elects a leader again on RabbitMQ 3.10.
     bed.declare(&bed.queue()).await;
     bed.declare(&Queue::declare(&classic).classic()).await;
-    with(&broker, |broker| broker.restart()).await;
+    with(&broker, RabbitMq::restart).await;
     let script = steady();
     let running = worker(&bed, &classic, &script);
     let mut ids = publish(&bed, &classic, 0..40).await;
@@ -130,7 +130,7 @@ async fn dead_letters_survive_a_restart_of_the_broker() {
     bed.order("a").await;
     worker.ended(Kind::Rejected, 1).await;
     worker.stop().await;
-    with(&broker, |broker| broker.restart()).await;
+    with(&broker, RabbitMq::restart).await;
     assert_eq!(bed.dead_letter().await.reason(), "rejected");
     bed.assert_nothing_stuck().await;
 }
@@ -146,10 +146,10 @@ async fn a_broker_that_hangs_for_a_while_is_waited_for() {
     let worker = Running::start(worker.consume::<charge>(bed.queue()), &url);
     bed.order("a").await;
     worker.ended(Kind::Executed, 1).await;
-    with(&broker, |broker| broker.freeze()).await;
+    with(&broker, RabbitMq::freeze).await;
     // Longer than the heartbeat's patience.
     tokio::time::sleep(Duration::from_secs(4)).await;
-    with(&broker, |broker| broker.thaw()).await;
+    with(&broker, RabbitMq::thaw).await;
     bed.order("b").await;
 
     worker.ended(Kind::Executed, 2).await;

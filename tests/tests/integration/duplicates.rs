@@ -68,7 +68,7 @@ async fn many_copies_in_any_order_are_executed_once_each() {
 }
 
 #[tokio::test]
-async fn a_foreign_client_s_bare_message_sent_twice_is_executed_once() {
+async fn a_bare_message_of_a_foreign_client_sent_twice_is_executed_once() {
     let bed = Bed::new().await;
     let script = Script::succeeding();
     let worker = bed.charging(MemoryStore::new(), &script);
@@ -83,6 +83,26 @@ async fn a_foreign_client_s_bare_message_sent_twice_is_executed_once() {
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 1)]);
     script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_copy_that_comes_after_the_retention_runs_again() {
+    const RETENTION: Duration = Duration::from_millis(300);
+    let bed = Bed::new().await;
+    let policy = QUICK.to_builder().lease(RETENTION).retention(RETENTION);
+    let queue = bed.queue().policy(policy.build().unwrap());
+    let script = Script::succeeding();
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    let worker = bed.start(worker.consume::<charge>(queue));
+    bed.order("a").await;
+    worker.ended(Kind::Executed, 1).await;
+    tokio::time::sleep(RETENTION).await;
+    bed.order("a").await;
+
+    worker.ended(Kind::Executed, 2).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 2)]);
+    assert_eq!(script.attempts(), [1, 1]);
     bed.assert_nothing_stuck().await;
 }
 

@@ -1,5 +1,11 @@
 //! Integration tests on a real RabbitMQ: one for each row of `docs/guarantees.md`.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a panic is how a test fails, and the helpers of tests are tests, too"
+)]
+
+mod atomic;
 mod bad_input;
 mod brokers;
 mod connections;
@@ -7,6 +13,7 @@ mod crashes;
 mod dead_letters;
 mod duplicates;
 mod failures;
+mod guarantees;
 mod leases;
 mod load;
 mod outages;

@@ -32,7 +32,7 @@ async fn a_message_that_no_queue_takes_is_an_error_for_it_alone() {
     let publisher = Publisher::connect(bed.url()).await.unwrap();
     let nowhere = format!("{}-nowhere", bed.name());
     // At the same time, so that they share a batch.
-    let published = join_all((0..100).map(|number| {
+    let answers = join_all((0..100).map(|number| {
         let queue = if number % 10 == 3 {
             &nowhere
         } else {
@@ -43,12 +43,12 @@ async fn a_message_that_no_queue_takes_is_an_error_for_it_alone() {
         async move { publisher.publish(&order).await }
     }))
     .await;
-    for (number, published) in published.into_iter().enumerate() {
-        match published {
+    for (number, answer) in answers.into_iter().enumerate() {
+        match answer {
             Err(PublishError::Unroutable { routing_key, .. }) if number % 10 == 3 => {
                 assert_eq!(routing_key, nowhere);
             }
-            published => assert!(number % 10 != 3 && published.is_ok(), "{published:?}"),
+            answer => assert!(number % 10 != 3 && answer.is_ok(), "{answer:?}"),
         }
     }
     assert_eq!(bed.waiting(bed.name()).await, Some((90, 0)));

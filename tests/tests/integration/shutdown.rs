@@ -79,7 +79,7 @@ async fn a_message_that_waits_for_its_next_attempt_is_returned_at_once() {
     let bed = Bed::new().await;
     let store = MemoryStore::new();
     let failing = Script::new(async |_| {
-        let hour = Duration::from_secs(3600);
+        let hour = Duration::from_hours(1);
         Err(idem_amqp::Failed::retry_after(hour, "closed for today"))
     });
     let worker = bed.charging(store.clone(), &failing);
@@ -97,7 +97,7 @@ async fn a_message_that_waits_for_its_next_attempt_is_returned_at_once() {
 }
 
 #[tokio::test]
-async fn a_worker_that_holds_a_copy_of_another_worker_s_message_stops_at_once() {
+async fn a_worker_that_only_holds_a_copy_stops_at_once() {
     let bed = Bed::new().await;
     let store = MemoryStore::new();
     let hanging = Script::hanging();
@@ -186,11 +186,11 @@ async fn sigterm(classic: bool, mode: Mode) {
 }
 
 #[tokio::test]
-async fn sigterm_drains_a_quorum_queue_s_worker() {
+async fn sigterm_drains_a_worker_on_a_quorum_queue() {
     sigterm(false, Mode::Atomic).await;
 }
 
 #[tokio::test]
-async fn sigterm_drains_a_classic_queue_s_worker() {
+async fn sigterm_drains_a_worker_on_a_classic_queue() {
     sigterm(true, Mode::Leased).await;
 }

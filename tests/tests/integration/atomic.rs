@@ -1,0 +1,155 @@
+//! Handlers whose writes commit together with the record of them, on SQLite.
+
+use idem_amqp::{
+    ExecutionKind as Kind, SqliteStore, TransactionalStore, Worker, prelude::*,
+    sqlx::SqliteConnection,
+};
+use idem_tests::{
+    bed::Bed,
+    interfered::{Call, Fate, Interfered},
+    ledger::{self, Ledger},
+    running::{Running, assert_balance},
+    script::{Order, Script},
+};
+
+#[idempotent(key = "id", scope = "orders.charge")]
+async fn charge_atomically(
+    order: Order,
+    State(script): State<Script>,
+    attempt: Attempt,
+    delivery: Delivery,
+    db: &mut SqliteConnection,
+) -> Result<(), Failed> {
+    ledger::charge(db, &order.id, attempt.number(), "here").await?;
+    script.play(order, attempt, delivery).await
+}
+
+fn charging<S>(bed: &Bed, store: S, script: &Script) -> Running
+where
+    S: TransactionalStore<SqliteConnection>,
+{
+    let worker = Worker::builder(store).state(script.clone());
+    bed.start(worker.consume::<charge_atomically>(bed.queue()))
+}
+
+async fn attempts_charged(ledger: &Ledger) -> Vec<u32> {
+    let charges = ledger.charges().await;
+    charges.into_iter().map(|charge| charge.attempt).collect()
+}
+
+/// The first attempt writes its charge, and then fails in this way.
+async fn rolled_back(act: impl Fn() -> Result<(), Failed> + Send + Sync + 'static) {
+    let bed = Bed::new().await;
+    let ledger = Ledger::create().await;
+    let script = Script::new(move |call| {
+        let ended = if call.attempt == 1 { act() } else { Ok(()) };
+        async { ended }
+    });
+    let store = SqliteStore::connect(ledger.path()).await.unwrap();
+    let worker = charging(&bed, store, &script);
+    bed.order("a").await;
+
+    worker.ended(Kind::Executed, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Failed, 1), (Kind::Executed, 1)]);
+    assert_eq!(attempts_charged(&ledger).await, [2]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn what_a_failed_atomic_handler_wrote_is_rolled_back() {
+    rolled_back(|| Err(Failed::retry("the gateway timed out"))).await;
+}
+
+#[tokio::test]
+async fn what_a_panicking_atomic_handler_wrote_is_rolled_back() {
+    rolled_back(|| panic!("a bug in the handler")).await;
+}
+
+#[tokio::test]
+async fn what_a_rejecting_atomic_handler_wrote_is_rolled_back() {
+    let bed = Bed::new().await;
+    let ledger = Ledger::create().await;
+    let script = Script::new(async |_| Err(Failed::rejected("no such customer")));
+    let store = SqliteStore::connect(ledger.path()).await.unwrap();
+    let worker = charging(&bed, store, &script);
+    bed.order("a").await;
+
+    assert_eq!(bed.dead_letter().await.reason(), "rejected");
+    worker.ended(Kind::Rejected, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
+    assert_eq!(ledger.count().await, 0);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_commit_whose_answer_was_lost_is_found_out_and_not_repeated() {
+    let bed = Bed::new().await;
+    let ledger = Ledger::create().await;
+    let store = SqliteStore::connect(ledger.path()).await.unwrap();
+    let store = Interfered::new(store, |call, number| match (call, number) {
+        (Call::Complete, 1) => Fate::LoseAnswer,
+        _ => Fate::Pass,
+    });
+    let script = Script::succeeding();
+    let worker = charging(&bed, store, &script);
+    bed.order("a").await;
+    worker.ended(Kind::Executed, 1).await;
+    bed.order("a").await;
+    worker.ended(Kind::Duplicate, 1).await;
+
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 1)]);
+    assert_eq!(attempts_charged(&ledger).await, [1]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_commit_that_did_not_reach_the_store_is_a_failed_attempt() {
+    let bed = Bed::new().await;
+    let ledger = Ledger::create().await;
+    let store = SqliteStore::connect(ledger.path()).await.unwrap();
+    let store = Interfered::new(store, |call, number| match (call, number) {
+        (Call::Complete, 1) => Fate::Refuse,
+        _ => Fate::Pass,
+    });
+    let script = Script::succeeding();
+    let worker = charging(&bed, store, &script);
+    bed.order("a").await;
+
+    worker.ended(Kind::Executed, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Failed, 1), (Kind::Executed, 1)]);
+    assert_eq!(attempts_charged(&ledger).await, [2]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn many_copies_at_two_atomic_workers_are_charged_once_each() {
+    let bed = Bed::new().await;
+    let ledger = Ledger::create().await;
+    let script = Script::succeeding();
+    let mut workers = Vec::new();
+    for _ in 0..2 {
+        let store = SqliteStore::connect(ledger.path()).await.unwrap();
+        workers.push(charging(&bed, store, &script));
+    }
+    let mut copies: Vec<u32> = (0..40).flat_map(|number| [number; 3]).collect();
+    fastrand::shuffle(&mut copies);
+    for number in copies {
+        bed.order(&format!("o-{number}")).await;
+    }
+
+    script.effects.count("every order runs", 40).await;
+    bed.until_settled().await;
+    let mut settled = 0;
+    for worker in workers {
+        let balance = worker.stop().await;
+        settled += balance.of(Kind::Executed) + balance.of(Kind::Duplicate);
+        assert_eq!(balance.of(Kind::Failed), 0, "{balance}");
+    }
+    assert_eq!(settled, 120);
+    script.assert_effects((0..40).map(|number| format!("o-{number}")));
+    assert_eq!(ledger.count().await, 40);
+    bed.assert_nothing_stuck().await;
+}
