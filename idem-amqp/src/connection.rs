@@ -22,9 +22,8 @@ impl Broker {
     /// Reads a URL; the error does not repeat it, for it holds a password.
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
         let mut uri: AMQPUri = url.parse()?;
-        if uri.scheme == AMQPScheme::AMQPS && !cfg!(any(feature = "rustls", feature = "native-tls"))
-        {
-            return Err("`amqps:` needs the cargo feature `rustls` or `native-tls`".into());
+        if uri.scheme == AMQPScheme::AMQPS && !cfg!(feature = "rustls") {
+            return Err("`amqps:` needs the cargo feature `rustls`".into());
         }
         uri.query.heartbeat.get_or_insert(HEARTBEAT);
         Ok(Self { uri })

@@ -36,7 +36,6 @@
 //! | `sqlite` | `SqliteStore`, and handlers that take `&mut SqliteConnection` |
 //! | `uuid` | `uuid::Uuid` as a part of a key |
 //! | `rustls` | `amqps://`, with the system's certificates |
-//! | `native-tls` | `amqps://`, with the system's TLS library |
 
 mod connection;
 mod dead_letter;
