@@ -31,11 +31,12 @@ impl ProcessGroup {
 
     /// Whether the leader or any other process of the group still runs; the dead that nobody has
     /// reaped do not count. A leader that has just been forked has no group yet.
-    pub(crate) fn is_alive(self) -> bool {
+    fn is_alive(self) -> bool {
         self.leader_is_alive() || self.members().any(|member| member.runs)
     }
 
-    fn leader_is_alive(self) -> bool {
+    /// The one to ask whether the server runs: its port mapper may live on.
+    pub(crate) fn leader_is_alive(self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0));
         stat.is_ok_and(|stat| Process::read(&stat).is_some_and(|leader| leader.runs))
     }

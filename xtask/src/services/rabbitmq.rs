@@ -87,6 +87,9 @@ impl RabbitMq {
 
     /// Kills the whole server with SIGKILL, the Erlang machine included, and waits until it is dead.
     ///
+    /// RabbitMQ may forget what was declared moments before: declare, [`restart`](Self::restart)
+    /// cleanly once, then kill.
+    ///
     /// # Errors
     ///
     /// It did not die.
@@ -121,7 +124,7 @@ impl RabbitMq {
     /// It did not stop within 30 s.
     pub fn stop(&self) -> Result<()> {
         let mut server = self.server();
-        if server.group.is_alive() {
+        if server.group.leader_is_alive() {
             server.group.signal_leader(Signal::SIGTERM)?;
             // The leader ends after the broker; the port mapper stays and is killed below.
             self.wait_until_leader_is_gone(server.group)?;
@@ -150,7 +153,7 @@ impl RabbitMq {
 
     fn wait_until_ready(&self, group: ProcessGroup) -> Result<()> {
         let layout = self.broker.layout();
-        probe::wait_until_ready(layout, BOOT_LIMIT, || group.is_alive())
+        probe::wait_until_ready(layout, BOOT_LIMIT, || group.leader_is_alive())
     }
 
     fn wait_until_leader_is_gone(&self, group: ProcessGroup) -> Result<()> {

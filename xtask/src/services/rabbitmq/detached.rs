@@ -25,7 +25,7 @@ pub(crate) fn start(folder: &Path, installed: &Installed) -> Result<Broker> {
     fs::write(&wanted, "remove this file to stop the server\n")
         .map_err(Error::io(format!("write {}", wanted.display())))?;
     let server = layout.launch().detach(&wanted)?;
-    let started = probe::wait_until_ready(&layout, BOOT_LIMIT, || server.is_alive());
+    let started = probe::wait_until_ready(&layout, BOOT_LIMIT, || server.leader_is_alive());
     if started.is_err() {
         stop(folder)?;
     }

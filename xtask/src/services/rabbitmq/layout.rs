@@ -118,7 +118,7 @@ impl Layout {
             ("ERL_EPMD_ADDRESS", "127.0.0.1".to_owned()),
             ("ERL_EPMD_PORT", self.mapper_port.to_string()),
             // Or every Erlang machine, rabbitmqctl's too, starts a port mapper that stays for ever.
-            ("ERL_FLAGS", "-start_epmd false".to_owned()),
+            ("ERL_AFLAGS", "-start_epmd false".to_owned()),
             ("RABBITMQ_NODENAME", self.node()),
             ("RABBITMQ_NODE_PORT", self.amqp_port.to_string()),
             ("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1".to_owned()),
