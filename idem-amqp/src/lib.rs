@@ -79,3 +79,8 @@ pub use idem_macros::{IdempotencyKeyAmqp as IdempotencyKey, idempotent_amqp as i
 
 #[doc(hidden)]
 pub use idem_core::__private;
+
+/// The README's example compiles.
+#[cfg(all(doctest, feature = "sqlite"))]
+#[doc = include_str!("../../README.md")]
+struct Readme;
