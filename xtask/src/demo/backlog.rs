@@ -10,7 +10,7 @@ use crate::{Error, Result, services::RabbitMq};
 /// Messages that are not settled.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) struct Backlog {
-    pub(crate) ready: u64,
+    ready: u64,
     /// With a worker; only a broker of our own tells.
     #[serde(skip)]
     unacked: Option<u64>,
@@ -22,6 +22,12 @@ impl Backlog {
             Some(server) => Self::ask_server(server, &programs.queue()),
             None => Self::ask_publisher(programs),
         }
+    }
+
+    /// How many messages are left once no worker runs.
+    pub(crate) fn after_the_workers(programs: &Programs) -> Result<u64> {
+        // Exact at once, where the list of queues lags a little.
+        Self::ask_publisher(programs).map(|backlog| backlog.ready)
     }
 
     fn ask_server(server: &RabbitMq, queue: &str) -> Result<Self> {

@@ -9,7 +9,7 @@ use std::{
 
 use serde::Deserialize;
 
-use super::{Event, Programs};
+use super::{Programs, show::Event};
 use crate::{Error, Result};
 
 #[derive(Deserialize)]

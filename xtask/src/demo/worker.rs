@@ -12,7 +12,7 @@ use std::{
 use nix::sys::signal::Signal;
 use serde::Deserialize;
 
-use super::{Event, Programs, tally::Line};
+use super::{Programs, show::Event, tally::Line};
 use crate::{Error, Result, services::process_group::ProcessGroup};
 
 /// What the example promises.

@@ -23,7 +23,7 @@ pub(crate) fn install(product: &str, packages: &[&str]) -> Result<()> {
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     if !is_debian_or_ubuntu(&release) || !Path::new("/usr/bin/apt-get").exists() {
         return Err(Error::Missing(
-            "packages are installed by themselves on Debian and Ubuntu only".to_owned(),
+            "only on Debian and Ubuntu is it installed for you".to_owned(),
         ));
     }
     let mut command = as_root().ok_or_else(|| {
