@@ -23,7 +23,6 @@ use crate::{
 pub fn test() -> Result<()> {
     let workspace = Workspace::load()?;
     let mut steps = Steps::default();
-    steps.attempt("build requirements", install::build_requirements);
     run_tests(&workspace, &mut steps)?;
     steps.finish("test")
 }
@@ -36,7 +35,6 @@ pub fn test() -> Result<()> {
 pub fn ci() -> Result<()> {
     let workspace = Workspace::load()?;
     let mut steps = Steps::default();
-    steps.attempt("build requirements", install::build_requirements);
     steps.run(cargo_with(&workspace, "fmt --all --check"));
     steps.run(cargo_with(
         &workspace,

@@ -2,7 +2,7 @@
 
 mod debian;
 
-use std::{env, process::Command};
+use std::env;
 
 use crate::{Error, Result, services::rabbitmq::Installed};
 
@@ -39,27 +39,6 @@ pub fn installed_rabbitmq() -> Result<Installed> {
     }
     debian::install("RabbitMQ", &["rabbitmq-server"]).map_err(explained)?;
     Installed::find()
-}
-
-/// What cargo alone does not bring for building every feature: OpenSSL's headers, for `native-tls`.
-///
-/// # Errors
-///
-/// They are not there and cannot be installed.
-pub fn build_requirements() -> Result<()> {
-    let found = Command::new("pkg-config")
-        .args(["--exists", "openssl"])
-        .status();
-    if !cfg!(target_os = "linux") || found.is_ok_and(|status| status.success()) {
-        return Ok(());
-    }
-    debian::install("OpenSSL for the feature `native-tls`", &["pkg-config", "libssl-dev"]).map_err(|reason| match reason {
-        Error::Missing(reason) => Error::Missing(format!(
-            "OpenSSL's headers are not here, and {reason}: install pkg-config and the headers of OpenSSL \
-             (packages `pkg-config` and `libssl-dev` on Debian and Ubuntu)"
-        )),
-        other => other,
-    })
 }
 
 fn explained(reason: Error) -> Error {
