@@ -14,6 +14,7 @@ use crate::{ClaimRequest, Execution, Failure, Handler, Key, Policy, Store};
 
 mod atomic;
 mod grant;
+mod guarded;
 mod heartbeat;
 mod in_flight;
 mod leased;

@@ -1,12 +1,13 @@
 //! Atomic execution: the handler's writes and the completion commit together.
 
-use std::{error::Error, sync::Arc};
+use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::{
     Executor, Prepared, RunsOn,
     grant::{Ended, ended_by, judge, objection},
+    guarded,
     heartbeat::{Ran, run_under_heartbeat},
     until_known::until_known,
 };
@@ -55,7 +56,7 @@ where
             key: &message.request.key,
             attempt: Attempt::new(&open.lease, open.policy.max_attempts()).without_doubt(),
         };
-        let ran = match H::call(body, &context, S::lend(&mut transaction)) {
+        let ran = match guarded::call::<H, St>(body, &context, S::lend(&mut transaction)) {
             Ok(work) => {
                 let store = Arc::clone(&executor.store);
                 let (extended, by) = (open.lease.clone(), open.request.lease);
@@ -65,7 +66,7 @@ where
                 };
                 Ok(run_under_heartbeat(work, extend, claimed, open.request.lease).await)
             }
-            Err(rejection) => Err(rejection.to_string()),
+            Err(error) => Err(error),
         };
         match ran {
             Ok(ran) => open.settle(transaction, ran).await,
@@ -98,11 +99,11 @@ impl<S: Store> Open<'_, S> {
         E: Failure,
     {
         match ran {
-            Ran::Returned(Ok(output)) => match Outcome::json(&output) {
+            Ran::Returned(Ok(output)) => match guarded::outcome(&output) {
                 Ok(outcome) => self.commit(transaction, output, &outcome).await,
-                Err(error) => self.forget(transaction, &*error).await,
+                Err(error) => self.forget(transaction, &error).await,
             },
-            Ran::Returned(Err(error)) => self.fail(transaction, Cause::Error(error)).await,
+            Ran::Returned(Err(error)) => self.fail(transaction, guarded::cause(error)).await,
             Ran::Panicked(message) => self.fail(transaction, Cause::Panicked(message)).await,
             Ran::LeaseLost => self.lost(),
         }
@@ -127,7 +128,7 @@ impl<S: Store> Open<'_, S> {
         {
             Ok(Commit::Committed) => Execution::Executed { output, attempt },
             Ok(Commit::Fenced) => self.lost(),
-            Ok(Commit::Refused { error }) => self.refused(error).await,
+            Ok(Commit::Refused { error }) => self.refused(&self.lease, error).await,
             Err(error) => self.ask_again(output, error.to_string()).await,
         }
     }
@@ -139,14 +140,15 @@ impl<S: Store> Open<'_, S> {
         let claim = until_known("claim", &self.lease.key, || store.claim(self.request)).await;
         match claim {
             Claim::Completed { .. } => Execution::Executed { output, attempt },
-            Claim::Acquired(lease) if lease.token == self.lease.token => self.refused(error).await,
+            // Under the same token, or under a new one where the claim was rolled back, too.
+            Claim::Acquired(lease) => self.refused(&lease, error).await,
             _ => self.lost(),
         }
     }
 
-    async fn refused<T, E: Failure>(&self, error: String) -> Execution<T, E> {
-        let (release, ended) = judge(Cause::Refused(error), &self.lease, self.policy);
-        match self.executor.release(&self.lease, &release).await {
+    async fn refused<T, E: Failure>(&self, lease: &Lease, error: String) -> Execution<T, E> {
+        let (release, ended) = judge(Cause::Refused(error), lease, self.policy);
+        match self.executor.release(lease, &release).await {
             Write::Applied => ended,
             Write::Fenced => self.lost(),
         }
@@ -165,11 +167,7 @@ impl<S: Store> Open<'_, S> {
     }
 
     /// The output cannot be remembered, and no further attempt would change that.
-    async fn forget<Tx, T, E>(
-        &self,
-        transaction: S::Transaction,
-        error: &(dyn Error + Send + Sync),
-    ) -> Execution<T, E>
+    async fn forget<Tx, T, E>(&self, transaction: S::Transaction, error: &str) -> Execution<T, E>
     where
         S: TransactionalStore<Tx>,
         E: Failure,

@@ -1,7 +1,6 @@
 //! Runs a handler's future while a heartbeat keeps its lease.
 
 use std::{
-    any::Any,
     future::poll_fn,
     panic::AssertUnwindSafe,
     pin::pin,
@@ -13,10 +12,11 @@ use std::{
 use futures_util::{FutureExt as _, task::AtomicWaker};
 use tokio::{
     task::JoinHandle,
-    time::{Instant, sleep_until, timeout_at},
+    time::{Instant, sleep_until, timeout},
 };
 
-use crate::{StoreError, Write};
+use super::guarded::panic_message;
+use crate::{Policy, StoreError, Write};
 
 /// How a handler's future ended.
 pub(super) enum Ran<T> {
@@ -25,12 +25,12 @@ pub(super) enum Ran<T> {
     LeaseLost,
 }
 
-/// Polls `work` until it ends or the lease is lost; then it is dropped.
+/// Polls `work` until it ends or another worker has taken its lease over; then it is dropped.
 ///
 /// The heart beats on a task of its own, so that a handler that blocks its thread keeps its lease.
 /// `claimed` is when the claim was asked for: the lease cannot end earlier than `lease` after it.
-/// A process that was paused for longer than that does not poll the work again before the store
-/// has confirmed that the lease is still its own.
+/// When it has ended, as far as is known here (the process was paused, or the store is away), the
+/// work is not polled again before the store has confirmed that the lease is still its own.
 pub(super) async fn run_under_heartbeat<T, F, Fut>(
     work: impl Future<Output = T>,
     extend: F,
@@ -41,6 +41,8 @@ where
     F: Fn() -> Fut + Send + 'static,
     Fut: Future<Output = Result<Write, StoreError>> + Send + 'static,
 {
+    // A request made by hand may ask for any lease.
+    let lease = lease.clamp(Policy::MIN_LEASE, Policy::MAX_RETENTION);
     let held = Arc::new(Held::until(claimed + lease));
     let mut heart = Heart(tokio::spawn(beat(
         extend,
@@ -73,7 +75,10 @@ impl Drop for Heart {
     }
 }
 
-/// Extends the lease three times in its length; returns when it is lost.
+/// Extends the lease three times in its length; returns when another worker has taken it over.
+///
+/// While the store is away nobody can take it over, so that is asked until the store tells; the
+/// work is not polled meanwhile beyond the lease's end.
 async fn beat<F, Fut>(extend: F, claimed: Instant, lease: Duration, held: Arc<Held>)
 where
     F: Fn() -> Fut,
@@ -84,19 +89,21 @@ where
     loop {
         sleep_until(next).await;
         let asked = Instant::now();
-        // A frozen store must not keep a lost lease looking alive; a paused worker that is late
-        // still gets one answer.
-        let patience = held.get().max(asked + interval);
-        match timeout_at(patience, extend()).await {
+        // A store that is frozen, or whose answer was lost, is asked again.
+        match timeout(interval, extend()).await {
             Ok(Ok(Write::Applied)) => {
                 held.set(asked + lease);
                 next = asked + interval;
             }
-            Ok(Err(error)) if Instant::now() < held.get() => {
+            Ok(Ok(Write::Fenced)) => return,
+            Ok(Err(error)) => {
                 tracing::warn!(%error, "the heartbeat failed, trying again");
-                next = (asked + interval / 4).min(held.get());
+                next = asked + interval / 4;
             }
-            Ok(Ok(Write::Fenced) | Err(_)) | Err(_) => return,
+            Err(_) => {
+                tracing::warn!("the store did not answer the heartbeat, trying again");
+                next = asked + interval;
+            }
         }
     }
 }
@@ -132,11 +139,4 @@ impl Held {
         self.waiting.register(cx.waker());
         Instant::now() >= self.get()
     }
-}
-
-pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message")
-        .to_owned()
 }

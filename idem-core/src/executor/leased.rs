@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::{
     Executor, Prepared, RunsOn,
     grant::{Grant, judge},
+    guarded,
     heartbeat::{Ran, run_under_heartbeat},
     until_known::{error_chain, until_known},
 };
@@ -41,10 +42,9 @@ impl<S: Store> RunsOn<S> for Leased {
             key: &message.request.key,
             attempt: grant.attempt(),
         };
-        match H::call(body, &context, ()) {
+        match guarded::call::<H, St>(body, &context, ()) {
             Ok(work) => executor.run_leased(grant, work).await,
-            Err(rejection) => {
-                let error = rejection.to_string();
+            Err(error) => {
                 // Nothing ran: if the key was lost meanwhile, that changes nothing for this message.
                 let _ = executor
                     .release(&grant.lease, &Release::gave_up(&error))
@@ -84,7 +84,7 @@ impl<S: Store> Executor<S> {
                     .complete_leased(output, &lease, request.retention)
                     .await;
             }
-            Ran::Returned(Err(error)) => Cause::Error(error),
+            Ran::Returned(Err(error)) => guarded::cause(error),
             Ran::Panicked(message) => Cause::Panicked(message),
             Ran::LeaseLost => {
                 return Execution::LeaseLost {
@@ -109,7 +109,7 @@ impl<S: Store> Executor<S> {
     ) -> Execution<T, E> {
         let attempt = lease.attempt;
         // The effect has happened: an output that JSON cannot express is no reason to repeat it.
-        let outcome = Outcome::json(&output).unwrap_or_else(|error| {
+        let outcome = guarded::outcome(&output).unwrap_or_else(|error| {
             tracing::error!(key = %lease.key, %error, "the output cannot be remembered: it is not expressible as JSON");
             Outcome::default()
         });

@@ -1,12 +1,8 @@
 //! A message made ready: decoded, named, fingerprinted.
 
-use std::{
-    error::Error as _,
-    fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::{error::Error as _, fmt};
 
-use super::heartbeat::panic_message;
+use super::guarded::caught;
 use crate::{ClaimRequest, DecodeError, Envelope, Execution, Fingerprint, Key, Operation, Policy};
 
 /// A message that has a key and a body that its handler understands.
@@ -26,9 +22,8 @@ impl<H: Operation> Prepared<H> {
     /// # Errors
     /// How the message ended, if it cannot be decoded or has no usable key.
     pub fn new(envelope: Envelope, policy: &Policy) -> Result<Self, Ended<H>> {
-        let named = catch_unwind(AssertUnwindSafe(|| name::<H>(&envelope)));
-        let (body, key, fingerprint) = named.unwrap_or_else(|panic| {
-            let error = format!("decoding panicked: {}", panic_message(&*panic));
+        let (body, key, fingerprint) = caught(|| name::<H>(&envelope)).unwrap_or_else(|panic| {
+            let error = format!("decoding panicked: {panic}");
             Err(Execution::Undecodable { error })
         })?;
         Ok(Self {
@@ -48,6 +43,11 @@ impl<H: Operation> Prepared<H> {
     /// The message's key.
     pub fn key(&self) -> &Key {
         &self.request.key
+    }
+
+    /// The next claim is a new owner's: an owner whose lease was ended never acquires again.
+    pub fn renew_owner(&mut self) {
+        self.request.owner = crate::Owner::new();
     }
 
     pub(super) fn take(&mut self) -> Result<H::Message, String> {

@@ -113,6 +113,47 @@ async fn a_rejection_is_for_good() {
     assert!(matches!(rejected, Execution::Rejected { attempt: 1, .. }));
 }
 
+/// Serialises and describes itself with a panic.
+#[derive(Debug)]
+struct Bomb;
+
+impl Serialize for Bomb {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        panic!("boom")
+    }
+}
+
+impl std::fmt::Display for Bomb {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("boom")
+    }
+}
+
+impl Failure for Bomb {}
+
+#[tokio::test(start_paused = true)]
+async fn an_output_that_cannot_be_serialised_is_no_reason_to_repeat_the_work() {
+    let (executor, _) = executor();
+    let work = async |_: Attempt| Ok::<_, Failed>(Bomb);
+    let ended = executor.execute(key(), &Policy::DEFAULT, work).await;
+    assert!(matches!(ended, Execution::Executed { .. }));
+    assert!(matches!(run(&executor).await, Execution::Duplicate { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_that_panics_when_asked_is_a_failed_attempt() {
+    let (executor, _) = executor();
+    let work = async |_: Attempt| Err::<(), _>(Bomb);
+    let failed = executor.execute(key(), &Policy::DEFAULT, work).await;
+    assert!(matches!(
+        failed,
+        Execution::Failed {
+            cause: Cause::Panicked(_),
+            ..
+        }
+    ));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_panic_is_a_failed_attempt() {
     let (executor, _) = executor();
@@ -195,25 +236,68 @@ async fn a_store_hiccup_shorter_than_the_lease_changes_nothing() {
     assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_store_that_is_away_longer_than_the_lease_loses_it() {
+/// Counts how often it is polled, about once a second, for as long as it is told.
+fn work_for(seconds: u32, polled: &Arc<AtomicU32>) -> impl Future<Output = Result<(), Failed>> {
+    let polled = Arc::clone(polled);
+    async move {
+        for _ in 0..seconds {
+            polled.fetch_add(1, SeqCst);
+            sleep(Duration::from_secs(1)).await;
+        }
+        Ok(())
+    }
+}
+
+async fn outlast(fault: Fault) -> (Execution<(), Failed>, u32) {
     let (executor, store) = executor();
-    store.always(Call::Extend, Fault::Unreached);
-    let (ended, dropped) = run_for_ever(&executor).await;
-    assert!(matches!(ended, Execution::LeaseLost { .. }) && dropped);
+    store.always(Call::Extend, fault);
+    let polled = Arc::new(AtomicU32::new(0));
+    let policy = Policy::DEFAULT;
+    let work = executor.execute(key(), &policy, |_| work_for(60, &polled));
+    let (ended, during) = tokio::join!(work, async {
+        sleep(4 * LEASE).await;
+        let during = polled.load(SeqCst);
+        store.heal();
+        during
+    });
+    (ended, during)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_frozen_store_does_not_keep_a_lost_lease_alive() {
-    let (executor, store) = executor();
-    store.always(Call::Extend, Fault::Silent);
-    let started = tokio::time::Instant::now();
-    let (ended, dropped) = run_for_ever(&executor).await;
-    assert!(matches!(ended, Execution::LeaseLost { .. }) && dropped);
+async fn work_rests_while_the_store_is_away_longer_than_the_lease_and_then_goes_on() {
+    let (ended, during) = outlast(Fault::Unreached).await;
     assert!(
-        started.elapsed() <= LEASE + LEASE / 3,
-        "{:?}",
-        started.elapsed()
+        matches!(ended, Execution::Executed { attempt: 1, .. }),
+        "{ended:?}"
+    );
+    assert!(during <= 30, "polled {during} times, beyond its lease");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_rests_while_the_store_is_frozen_longer_than_the_lease_and_then_goes_on() {
+    let (ended, during) = outlast(Fault::Silent).await;
+    assert!(
+        matches!(ended, Execution::Executed { attempt: 1, .. }),
+        "{ended:?}"
+    );
+    assert!(during <= 30, "polled {during} times, beyond its lease");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_rested_is_dropped_if_another_worker_took_over_meanwhile() {
+    let (executor, store) = executor();
+    store.always(Call::Extend, Fault::Unreached);
+    let (ended, ()) = tokio::join!(run_for_ever(&executor), async {
+        sleep(2 * LEASE).await;
+        let other = store
+            .claim(&ClaimRequest::new(key(), &Policy::DEFAULT))
+            .await;
+        assert!(matches!(other, Ok(Claim::Acquired(_))), "{other:?}");
+        store.heal();
+    });
+    assert!(
+        matches!(ended, (Execution::LeaseLost { attempt: 1 }, true)),
+        "{ended:?}"
     );
 }
 
@@ -238,13 +322,20 @@ async fn a_process_that_was_paused_beyond_its_lease_asks_before_it_goes_on() {
     // As after SIGCONT: the clock has jumped, and the work's own event is ready.
     wake.notify_one();
     advance(2 * LEASE).await;
-    let ended = task.await.unwrap();
-    assert!(matches!(ended, Execution::LeaseLost { .. }), "{ended:?}");
+    sleep(2 * LEASE).await;
     assert_eq!(
         polled.load(SeqCst),
         1,
         "the work went on under a lease that nobody confirmed"
     );
+    store.heal();
+    sleep(LEASE).await;
+    assert_eq!(
+        polled.load(SeqCst),
+        2,
+        "the work goes on under a lease that is confirmed"
+    );
+    task.abort();
 }
 
 #[tokio::test(start_paused = true)]

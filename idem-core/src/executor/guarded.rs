@@ -1,0 +1,51 @@
+//! Code of the user's own that is no future: it may panic, and must not leave a key behind.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use serde::Serialize;
+
+use crate::{Cause, Failure, Handler, Mode, Outcome, Rejection};
+
+/// Runs it; a panic is its message.
+pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| panic_message(&*panic))
+}
+
+/// Calls a handler, unless one of its parameters cannot be made.
+pub(super) fn call<'a, H: Handler<St>, St>(
+    message: H::Message,
+    context: &'a crate::Context<'a, St>,
+    lent: <H::Mode as Mode>::Lent<'a>,
+) -> Result<impl Future<Output = Result<H::Output, H::Error>> + Send + 'a, String> {
+    caught(|| H::call(message, context, lent))
+        .unwrap_or_else(|panic| Err(Rejection::new(format!("a parameter panicked: {panic}"))))
+        .map_err(|rejection| rejection.to_string())
+}
+
+/// The output as it is remembered.
+pub(super) fn outcome(output: &impl Serialize) -> Result<Outcome, String> {
+    let json = caught(|| Outcome::json(output).map_err(|error| error.to_string()));
+    json.unwrap_or_else(|panic| Err(format!("serialising it panicked: {panic}")))
+}
+
+/// A handler's error, if it can say what it is.
+pub(super) fn cause<E: Failure>(error: E) -> Cause<E> {
+    let said = caught(|| {
+        error.verdict();
+        error.describe();
+    });
+    match said {
+        Ok(()) => Cause::Error(error),
+        Err(panic) => Cause::Panicked(format!("describing its error: {panic}")),
+    }
+}
+
+pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
+        .to_owned()
+}
