@@ -1,11 +1,12 @@
 //! What a handler's further parameters are made from.
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
 use crate::{Envelope, HeaderSource, Key, Lease};
 
 /// One attempt's surroundings: the application's state, the message's envelope, and the lease.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Context<'a, S> {
     /// The state given to the worker.
     pub state: &'a S,
@@ -99,6 +100,22 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// The first of several attempts: for calling a handler by hand, in a unit test.
+    pub const fn first() -> Self {
+        Self::numbered(1)
+    }
+
+    /// An attempt that is not the last, with its number as its token: for calling a handler by
+    /// hand, in a unit test.
+    pub const fn numbered(number: u32) -> Self {
+        Self {
+            number,
+            max: u32::MAX,
+            token: FencingToken::new(number as i64),
+            in_doubt: false,
+        }
+    }
+
     pub(crate) fn new(lease: &Lease, max: u32) -> Self {
         Self {
             number: lease.attempt,
@@ -179,6 +196,14 @@ impl<S> FromContext<S> for Key {
 /// The message's headers.
 #[derive(Clone)]
 pub struct Headers(Arc<dyn HeaderSource>);
+
+/// For calling a handler by hand, in a unit test.
+impl<const N: usize> From<[(&str, &str); N]> for Headers {
+    fn from(headers: [(&str, &str); N]) -> Self {
+        let owned = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Self(Arc::new(BTreeMap::from(owned)))
+    }
+}
 
 impl Headers {
     /// A header's value as text.

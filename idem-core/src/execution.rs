@@ -133,7 +133,7 @@ pub enum ExecutionKind {
 
 impl ExecutionKind {
     /// All of them, in the order in which they are reported.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: &'static [Self] = &[
         Self::Executed,
         Self::Duplicate,
         Self::Conflict,

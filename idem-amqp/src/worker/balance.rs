@@ -27,7 +27,7 @@ impl Balance {
 
     /// Kinds and their counts, in the order of [`ExecutionKind::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = (ExecutionKind, u64)> + '_ {
-        ExecutionKind::ALL.into_iter().zip(self.ended)
+        ExecutionKind::ALL.iter().copied().zip(self.ended)
     }
 
     /// Whether every delivery has ended in exactly one kind: so it is when a worker has stopped.
