@@ -78,6 +78,17 @@ impl Delivery {
     }
 }
 
+impl Delivery {
+    /// Whether the broker may drop the message if it is returned a few times more.
+    pub(crate) fn is_close_to(&self, delivery_limit: u64) -> bool {
+        const MARGIN: u64 = 2;
+        let returned = self
+            .get("x-delivery-count")
+            .and_then(|count| count.parse().ok());
+        returned.is_some_and(|count: u64| count + MARGIN >= delivery_limit)
+    }
+}
+
 impl HeaderSource for Delivery {
     fn get(&self, name: &str) -> Option<Cow<'_, str>> {
         let headers = self.0.properties.headers().as_ref()?;

@@ -26,6 +26,10 @@ pub enum QueueType {
 }
 
 impl Queue {
+    /// Returns of one message until the broker dead-letters it from a declared quorum queue. The
+    /// attempts are counted in the store; this is the last resort.
+    pub(crate) const DELIVERY_LIMIT: u64 = 1000;
+
     /// How many messages are handled at once, unless said otherwise.
     pub const DEFAULT_PREFETCH: u16 = 64;
 
@@ -91,6 +95,15 @@ impl Queue {
     /// The dead-letter queue's name.
     pub fn dead_letter_queue(&self) -> &str {
         &self.dead_letters
+    }
+
+    /// How often a message may be returned before the broker drops or dead-letters it. Of an
+    /// existing queue the least is assumed that a broker sets by itself, RabbitMQ 4's.
+    pub(crate) fn delivery_limit(&self) -> u64 {
+        match self.kind {
+            Some(_) => Self::DELIVERY_LIMIT,
+            None => 20,
+        }
     }
 
     pub(crate) fn declared(&self) -> Option<QueueType> {

@@ -65,6 +65,8 @@ pub(crate) struct Circumstances {
     pub(crate) claims: u32,
     /// How long this delivery has been held because of conflicts.
     pub(crate) held: Duration,
+    /// Whether the message may be returned only a few times more before the broker drops it.
+    pub(crate) last_returns: bool,
     /// Whether as many deliveries are held as may be.
     pub(crate) full: bool,
     /// Conflict: how long the holder's lease still lasts.
@@ -89,7 +91,17 @@ const RECHECK: Backoff = Backoff::new(Duration::from_millis(100), Duration::from
 const OUTAGE: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
 /// The settlement of a message that ended this way.
+///
+/// Close to its queue's delivery limit a message is not returned any more, because the broker would
+/// drop it or dead-letter it without a reason: it is kept here until it is done with.
 pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances) -> Settlement {
+    match settle_far_from_limit(kind, now) {
+        Settlement::Requeue { after } if now.last_returns => Settlement::Hold { recheck: after },
+        settlement => settlement,
+    }
+}
+
+fn settle_far_from_limit(kind: ExecutionKind, now: &Circumstances) -> Settlement {
     use ExecutionKind as Kind;
     match kind {
         Kind::Executed | Kind::Duplicate => Settlement::Ack,
@@ -208,11 +220,8 @@ mod tests {
 
     #[test]
     fn only_a_committed_completion_is_acknowledged() {
-        let acked = Kind::ALL.map(|kind| (kind, settle(kind, &certain())));
-        let acked: Vec<_> = acked
-            .iter()
-            .filter(|(_, settlement)| *settlement == Settlement::Ack)
-            .map(|(kind, _)| *kind)
+        let acked: Vec<_> = (Kind::ALL.iter().copied())
+            .filter(|kind| settle(*kind, &certain()) == Settlement::Ack)
             .collect();
         assert_eq!(acked, [Kind::Executed, Kind::Duplicate]);
     }
@@ -268,6 +277,23 @@ mod tests {
             settle(Kind::Conflict, &now),
             Settlement::Requeue { after: SECOND }
         );
+    }
+
+    #[test]
+    fn a_message_close_to_its_delivery_limit_is_kept_and_not_returned() {
+        for kind in Kind::ALL {
+            let far = settle(*kind, &certain());
+            let close = Circumstances {
+                last_returns: true,
+                full: true,
+                ..certain()
+            };
+            match (settle(*kind, &close), far) {
+                (Settlement::Requeue { .. }, _) => panic!("{kind} is returned"),
+                (Settlement::Hold { .. }, _) => {}
+                (close, far) => assert_eq!(close, far, "{kind}"),
+            }
+        }
     }
 
     #[test]

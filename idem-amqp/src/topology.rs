@@ -9,16 +9,16 @@ use lapin::{
 
 use crate::queue::{Queue, QueueType};
 
-/// Returns of one message until the broker dead-letters it. Attempts are counted in the store;
-/// this is the last resort, far above what held and retried messages need.
-const DELIVERY_LIMIT: i32 = 1000;
+/// RabbitMQ 4 drops a message that was returned 20 times, unless its queue says otherwise; a dead
+/// letter is there to be looked at.
+const DEAD_LETTER_DELIVERY_LIMIT: i64 = 1_000_000_000;
 
 /// Declares the queue and its dead-letter queue, or checks that they exist.
 pub(crate) async fn establish(channel: &Channel, queue: &Queue) -> Result<(), Broken> {
     let dead = queue.dead_letter_queue();
     let (passive, dead_arguments, arguments) = match queue.declared() {
         None => (true, FieldTable::default(), FieldTable::default()),
-        Some(kind) => (false, typed(kind), arguments(kind, dead)),
+        Some(kind) => (false, dead_letter_arguments(kind), arguments(kind, dead)),
     };
     // The dead-letter queue first: a message must have somewhere to go from the first one on.
     for (name, arguments) in [(dead, dead_arguments), (queue.name(), arguments)] {
@@ -71,13 +71,21 @@ fn arguments(kind: QueueType, dead: &str) -> FieldTable {
     table.insert("x-dead-letter-exchange".into(), text(""));
     table.insert("x-dead-letter-routing-key".into(), text(dead));
     if kind == QueueType::Quorum {
-        table.insert(
-            "x-delivery-limit".into(),
-            AMQPValue::LongInt(DELIVERY_LIMIT),
-        );
+        let limit = i64::try_from(Queue::DELIVERY_LIMIT).expect("a small number");
+        table.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(limit));
         // At-least-once dead-lettering is silently switched off with any other overflow.
         table.insert("x-dead-letter-strategy".into(), text("at-least-once"));
         table.insert("x-overflow".into(), text("reject-publish"));
+    }
+    table
+}
+
+/// Frozen, too.
+fn dead_letter_arguments(kind: QueueType) -> FieldTable {
+    let mut table = typed(kind);
+    if kind == QueueType::Quorum {
+        let limit = AMQPValue::LongLongInt(DEAD_LETTER_DELIVERY_LIMIT);
+        table.insert("x-delivery-limit".into(), limit);
     }
     table
 }
@@ -117,7 +125,7 @@ mod tests {
             "x-dead-letter-exchange=LongString(LongString([]))\n\
              x-dead-letter-routing-key=LongString(LongString([113, 46, 100, 101, 97, 100]))\n\
              x-dead-letter-strategy=LongString(LongString([97, 116, 45, 108, 101, 97, 115, 116, 45, 111, 110, 99, 101]))\n\
-             x-delivery-limit=LongInt(1000)\n\
+             x-delivery-limit=LongLongInt(1000)\n\
              x-overflow=LongString(LongString([114, 101, 106, 101, 99, 116, 45, 112, 117, 98, 108, 105, 115, 104]))\n\
              x-queue-type=LongString(LongString([113, 117, 111, 114, 117, 109]))"
         );

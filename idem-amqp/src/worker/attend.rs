@@ -123,7 +123,10 @@ where
                 );
             }
         };
-        let mut now = Circumstances::default();
+        let mut now = Circumstances {
+            last_returns: arrival.delivery.is_close_to(desk.delivery_limit),
+            ..Circumstances::default()
+        };
         let mut conflict_since = None;
         loop {
             let execution = self.executor.handle(&mut message, &*self.state).await;
@@ -143,6 +146,10 @@ where
             let Settlement::Hold { recheck } = settlement else {
                 return end(&execution, Some(message.key()), settlement);
             };
+            if execution.attempt().is_some() {
+                message.renew_owner();
+                seat.step_aside(desk);
+            }
             tracing::debug!(key = %message.key(), kind = %execution.kind(), ?recheck, "held");
             let holder_ended = if conflict {
                 Either::Left(self.executor.holder_ended(message.key()))

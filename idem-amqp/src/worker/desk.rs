@@ -11,6 +11,8 @@ use super::acker::Verdicts;
 #[derive(Debug, Clone)]
 pub(super) struct Desk {
     pub(super) room: Room,
+    /// How often the queue's messages may be returned.
+    pub(super) delivery_limit: u64,
     /// Where verdicts on this channel's deliveries go.
     pub(super) verdicts: Verdicts,
     /// Cancelled when this channel has ended: its deliveries cannot be settled any more.
