@@ -25,7 +25,14 @@ const ROUTING_KEY: &str = "idem-routing-key";
 /// Its time to live: taken off, so that a dead letter does not expire.
 const EXPIRATION: &str = "idem-expiration";
 
+/// That a header of the publisher's was too large to be carried over.
+const HEADERS_CUT: &str = "idem-headers-cut";
+
 const LONGEST_ERROR: usize = 1024;
+
+/// Bytes of the publisher's headers that are carried over. All of a message's properties must fit
+/// into one frame, of 128 KiB unless the broker says otherwise, or it closes the connection.
+const MOST_HEADERS: usize = 100 * 1024;
 
 /// What a dead letter says about its end.
 #[derive(Debug)]
@@ -45,9 +52,17 @@ pub(crate) fn dead_letter(
 ) -> Publication {
     let properties = carried_over(&delivery.origin().properties);
     let mut headers = FieldTable::default();
+    let mut room = MOST_HEADERS;
     for (name, value) in properties.headers().iter().flat_map(FieldTable::inner) {
-        if !is_the_brokers_own(name.as_str()) {
+        if is_the_brokers_own(name.as_str()) {
+            continue;
+        }
+        let size = 1 + name.as_str().len() + size_of(value);
+        if size <= room {
+            room -= size;
             headers.insert(name.clone(), value.clone());
+        } else {
+            headers.insert(HEADERS_CUT.into(), AMQPValue::Boolean(true));
         }
     }
     let mut set = |name: &str, value: &str| {
@@ -101,6 +116,24 @@ fn carried_over(from: &BasicProperties) -> BasicProperties {
     match from.headers() {
         Some(headers) => to.with_headers(headers.clone()),
         None => to,
+    }
+}
+
+/// The bytes that a value takes in a frame, or a little more.
+fn size_of(value: &AMQPValue) -> usize {
+    const LARGEST_NUMBER: usize = 9;
+    match value {
+        AMQPValue::ShortString(text) => 2 + text.as_str().len(),
+        AMQPValue::LongString(text) => 5 + text.len(),
+        AMQPValue::ByteArray(bytes) => 5 + bytes.len(),
+        AMQPValue::FieldArray(values) => 5 + values.as_slice().iter().map(size_of).sum::<usize>(),
+        AMQPValue::FieldTable(table) => {
+            let entries = table.inner().iter();
+            5 + entries
+                .map(|(name, value)| 1 + name.as_str().len() + size_of(value))
+                .sum::<usize>()
+        }
+        _ => LARGEST_NUMBER,
     }
 }
 
@@ -223,6 +256,21 @@ mod tests {
     fn a_dead_letter_is_persistent_whatever_the_message_was() {
         let sent = BasicProperties::default().with_delivery_mode(1);
         assert_eq!(letter(sent, "no").delivery_mode(), &Some(2));
+    }
+
+    #[test]
+    fn headers_that_would_outgrow_a_frame_are_left_behind_and_that_is_said() {
+        let mut headers = FieldTable::default();
+        let huge = AMQPValue::LongString("x".repeat(130_000).into());
+        headers.insert("a-huge".into(), huge);
+        headers.insert("b-small".into(), AMQPValue::LongString("kept".into()));
+        let letter = letter(BasicProperties::default().with_headers(headers), "no");
+        assert_eq!(header(&letter, "a-huge"), None);
+        assert_eq!(header(&letter, "b-small").as_deref(), Some("kept"));
+        assert_eq!(
+            header(&letter, HEADERS_CUT).as_deref(),
+            Some("Boolean(true)")
+        );
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use lapin::{
-    Channel, Confirmation, Connection, Error, PublisherConfirm,
+    Channel, Confirmation, Connection, Error,
     options::{BasicPublishOptions, ConfirmSelectOptions},
 };
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{sync::mpsc, time::sleep};
 
 use super::{Publication, Request};
 use crate::{connection::Broker, error::PublishError};
@@ -41,7 +41,7 @@ impl Line {
     }
 
     /// Makes sure that there is a channel with confirms.
-    pub(super) async fn open(&mut self) -> Result<&Channel, PublishError> {
+    pub(super) async fn open(&mut self) -> Result<&(Connection, Channel), PublishError> {
         let usable = |open: &(Connection, Channel)| open.1.status().connected();
         if !self.open.as_ref().is_some_and(usable) {
             self.open = None;
@@ -51,8 +51,7 @@ impl Line {
                 source: source.into(),
             })?);
         }
-        let (_, channel) = self.open.as_ref().expect("opened just now");
-        Ok(channel)
+        Ok(self.open.as_ref().expect("opened just now"))
     }
 
     async fn connect(&self) -> Result<(Connection, Channel), Error> {
@@ -67,64 +66,82 @@ impl Line {
     /// Publishes all, then awaits all confirms: a return comes before its confirm, but lapin hands
     /// it to whichever confirm completes next, so only the whole batch tells what was returned.
     async fn publish(&mut self, batch: &mut Vec<Request>) {
-        let channel = match self.open().await {
-            Ok(channel) => channel,
+        let (connection, channel) = match self.open().await {
+            Ok(open) => open,
             Err(error) => return refuse_all(batch, error, &self.broker),
         };
-        let sent = join_all(
-            batch
-                .iter()
-                .map(|request| send(channel, &request.publication)),
-        )
-        .await;
-        let Ok(confirmed) = timeout(CONFIRM_TIMEOUT, join_all(sent.into_iter().map(confirm))).await
-        else {
-            self.open = None;
-            for request in batch.drain(..) {
-                let silent = "the broker did not confirm within 30 s";
-                let _ = request
-                    .answer
-                    .send(Err(PublishError::Unconfirmed(silent.into())));
+        let mut confirms: Vec<_> = batch.iter().map(|_| None).collect();
+        let mut confirming: FuturesUnordered<_> = (batch.iter().enumerate())
+            .map(|(at, request)| async move { (at, send(channel, &request.publication).await) })
+            .collect();
+        let all = async {
+            while let Some((at, confirm)) = confirming.next().await {
+                confirms[at] = Some(confirm);
             }
-            return;
         };
-        let mut returned = Vec::new();
-        let mut answers = Vec::new();
-        for confirmation in confirmed {
-            answers.push(confirmation.map(|confirmation| {
-                let acked = confirmation.is_ack();
-                returned.extend(confirmation.take_message());
-                acked
-            }));
-        }
-        for (request, answer) in batch.drain(..).zip(answers) {
-            let publication = &request.publication;
-            let unroutable = returned
-                .iter()
-                .any(|message| publication.is_like(&message.delivery));
-            let _ = request.answer.send(judge(publication, answer, unroutable));
+        let silent = tokio::select! {
+            () = all => false,
+            () = patience(connection) => true,
+        };
+        drop(confirming);
+        answer_all(batch, confirms);
+        if silent {
+            self.open = None;
         }
     }
 }
 
-async fn send(channel: &Channel, publication: &Publication) -> Result<PublisherConfirm, Error> {
+/// Ends when the broker has had its time to confirm. A connection that it has blocked (memory or
+/// disk alarm) is not read at all: that time does not count, or every retry would add a copy.
+async fn patience(connection: &Connection) {
+    loop {
+        sleep(CONFIRM_TIMEOUT).await;
+        if !connection.status().blocked() {
+            return;
+        }
+        tracing::warn!("the broker has blocked the publishing connection, waiting");
+    }
+}
+
+/// Answers each by its own confirm; one that has none yet may have arrived.
+fn answer_all(batch: &mut Vec<Request>, confirms: Vec<Option<Result<Confirmation, Error>>>) {
+    let mut returned = Vec::new();
+    let mut answers = Vec::new();
+    for confirm in confirms {
+        answers.push(confirm.map(|confirm| {
+            confirm.map(|confirmation| {
+                let acked = confirmation.is_ack();
+                returned.extend(confirmation.take_message());
+                acked
+            })
+        }));
+    }
+    for (request, answer) in batch.drain(..).zip(answers) {
+        let publication = &request.publication;
+        let unroutable = (returned.iter()).any(|message| publication.is_like(&message.delivery));
+        let answer = match answer {
+            Some(acked) => judge(publication, acked, unroutable),
+            None => Err(PublishError::Unconfirmed(
+                "the broker did not confirm within 30 s".into(),
+            )),
+        };
+        let _ = request.answer.send(answer);
+    }
+}
+
+async fn send(channel: &Channel, publication: &Publication) -> Result<Confirmation, Error> {
     let options = BasicPublishOptions {
         mandatory: true,
         ..BasicPublishOptions::default()
     };
-    channel
-        .basic_publish(
-            publication.exchange.clone(),
-            publication.routing_key.clone(),
-            options,
-            &publication.body,
-            publication.properties.clone(),
-        )
-        .await
-}
-
-async fn confirm(sent: Result<PublisherConfirm, Error>) -> Result<Confirmation, Error> {
-    sent?.await
+    let sent = channel.basic_publish(
+        publication.exchange.clone(),
+        publication.routing_key.clone(),
+        options,
+        &publication.body,
+        publication.properties.clone(),
+    );
+    sent.await?.await
 }
 
 fn judge(
