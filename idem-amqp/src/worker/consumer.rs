@@ -5,12 +5,12 @@ use std::{sync::Arc, time::Duration};
 use futures_util::{FutureExt as _, StreamExt as _};
 use idem_core::Backoff;
 use lapin::{
-    Channel, Connection, Error,
+    Channel, Connection, Error, ErrorKind,
     message::Delivery as RawDelivery,
     options::{BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
     types::FieldTable,
 };
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
@@ -33,12 +33,22 @@ pub(super) struct Consumer {
     pub(super) grace: Duration,
 }
 
+/// How many deliveries a channel is given at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Width {
+    /// As many as the queue is set to.
+    Full,
+    /// One, after a frame that the client could not read ended the connection: the others in the
+    /// window must not be returned again and again, up to their delivery limit, because of one.
+    One,
+}
+
 /// Why a consumer no longer consumes.
 pub(super) enum Stopped {
     /// The worker is draining, and this consumer has drained.
     Drained,
-    /// The connection has ended.
-    Disconnected,
+    /// The connection has ended; perhaps of a frame that the client could not read.
+    Disconnected { unreadable: bool },
     /// The queue cannot be used, and waiting will not help.
     Unusable(Broken),
 }
@@ -48,6 +58,8 @@ enum Ended {
     Drained,
     /// The broker cancelled the consumer: its queue was deleted, or its node went away.
     Cancelled,
+    /// A settlement could not be sent.
+    Unsettled,
     Failed(Error),
     Broken(Broken),
 }
@@ -60,12 +72,18 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 impl Consumer {
     /// Consumes on this connection, with a new channel whenever one has ended, until the worker
     /// drains or the connection ends.
-    pub(super) async fn consume(&self, connection: &Connection, first: bool) -> Stopped {
+    pub(super) async fn consume(
+        &self,
+        connection: &Connection,
+        first: bool,
+        width: Width,
+    ) -> Stopped {
         let mut tries = 0;
         loop {
             let opened = Instant::now();
             let queue = self.clerk.queue.name();
-            match self.consume_once(connection).await {
+            let mut unreadable = false;
+            match self.consume_once(connection, width).await {
                 Ended::Drained => return Stopped::Drained,
                 Ended::Broken(broken) if first && tries == 0 && broken.cure().is_some() => {
                     return Stopped::Unusable(broken);
@@ -74,10 +92,14 @@ impl Consumer {
                     tracing::warn!(queue, error = %source, "the queue cannot be used now");
                 }
                 Ended::Cancelled => tracing::warn!(queue, "the broker cancelled the consumer"),
-                Ended::Failed(error) => tracing::warn!(queue, %error, "the channel has ended"),
+                Ended::Unsettled => tracing::warn!(queue, "the channel takes no settlements"),
+                Ended::Failed(error) => {
+                    unreadable = matches!(error.kind(), ErrorKind::ParsingError(_));
+                    tracing::warn!(queue, %error, "the channel has ended");
+                }
             }
             if !connection.status().connected() {
-                return Stopped::Disconnected;
+                return Stopped::Disconnected { unreadable };
             }
             tries = if opened.elapsed() > REOPEN.longest() {
                 1
@@ -91,28 +113,39 @@ impl Consumer {
         }
     }
 
-    async fn consume_once(&self, connection: &Connection) -> Ended {
-        let ended = CancellationToken::new();
-        let _ends_with_this_call = ended.clone().drop_guard();
-        let consumed = self.consume_channel(connection, ended).await;
-        consumed.unwrap_or_else(Ended::Failed)
+    async fn consume_once(&self, connection: &Connection, width: Width) -> Ended {
+        let opened = tokio::select! {
+            opened = self.open(connection, width) => opened,
+            () = self.draining.cancelled() => return Ended::Drained,
+        };
+        match opened {
+            Ok(Ok((channel, deliveries))) => {
+                let consumed = self.consume_channel(&channel, deliveries).await;
+                consumed.unwrap_or_else(Ended::Failed)
+            }
+            Ok(Err(broken)) => Ended::Broken(broken),
+            Err(error) => Ended::Failed(error),
+        }
     }
 
-    async fn consume_channel(
+    async fn open(
         &self,
         connection: &Connection,
-        ended: CancellationToken,
-    ) -> Result<Ended, Error> {
+        width: Width,
+    ) -> Result<Result<(Channel, lapin::Consumer), Broken>, Error> {
         let queue = &self.clerk.queue;
         let channel = connection.create_channel().await?;
         if let Err(broken) = topology::establish(&channel, queue).await {
-            return Ok(Ended::Broken(broken));
+            return Ok(Err(broken));
         }
-        let prefetch = queue.channel_prefetch();
+        let prefetch = match width {
+            Width::Full => queue.channel_prefetch(),
+            Width::One => 1,
+        };
         channel
             .basic_qos(prefetch, BasicQosOptions::default())
             .await?;
-        let mut deliveries = channel
+        let deliveries = channel
             .basic_consume(
                 queue.name().into(),
                 "".into(),
@@ -121,9 +154,21 @@ impl Consumer {
             )
             .await?;
         tracing::info!(queue = queue.name(), prefetch, "consuming");
+        Ok(Ok((channel, deliveries)))
+    }
+
+    async fn consume_channel(
+        &self,
+        channel: &Channel,
+        mut deliveries: lapin::Consumer,
+    ) -> Result<Ended, Error> {
+        let queue = &self.clerk.queue;
+        let ended = CancellationToken::new();
+        let _ends_with_this_call = ended.clone().drop_guard();
         let desk = Desk {
             room: self.room.clone(),
-            verdicts: Verdicts::start(channel.clone(), prefetch, ended.clone()),
+            delivery_limit: queue.delivery_limit(),
+            verdicts: Verdicts::start(channel.clone(), queue.channel_prefetch(), ended.clone()),
             ended,
             draining: self.draining.clone(),
         };
@@ -131,7 +176,7 @@ impl Consumer {
             tokio::select! {
                 biased;
                 () = self.draining.cancelled() => break,
-                () = desk.ended.cancelled() => return Ok(Ended::Cancelled),
+                () = desk.ended.cancelled() => return Ok(Ended::Unsettled),
                 next = deliveries.next() => match next {
                     Some(delivery) => self.start(delivery?, &desk),
                     None => return Ok(Ended::Cancelled),
@@ -140,7 +185,7 @@ impl Consumer {
         }
         self.finish_running().await;
         // A link that has gone silent must not hold the shutdown up.
-        let drained = timeout(DRAIN_TIMEOUT, self.drain(&channel, deliveries, &desk)).await;
+        let drained = timeout(DRAIN_TIMEOUT, self.drain(channel, deliveries, &desk)).await;
         if let Ok(drained) = drained {
             drained?;
         } else {
@@ -205,7 +250,7 @@ impl Consumer {
         self.tasks.close();
         tokio::select! {
             () = self.tasks.wait() => return,
-            () = sleep_until(Instant::now() + self.grace) => {}
+            () = sleep(self.grace) => {}
         }
         tracing::warn!(
             queue = self.clerk.queue.name(),
@@ -213,6 +258,12 @@ impl Consumer {
             "the grace period is over, handlers that still run are dropped"
         );
         self.clerk.deadline.cancel();
-        self.tasks.wait().await;
+        if timeout(DRAIN_TIMEOUT, self.tasks.wait()).await.is_err() {
+            let running = self.tasks.len();
+            tracing::error!(
+                running,
+                "handlers block their threads and cannot be dropped"
+            );
+        }
     }
 }

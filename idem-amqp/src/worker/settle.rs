@@ -1,6 +1,10 @@
 //! Carries a settlement out: verdicts, dead letters, local delays.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
 
 use idem_core::Backoff;
 use tokio::time::{Instant, sleep};
@@ -88,6 +92,7 @@ impl Clerk {
         match end.settlement {
             Settlement::Ack => desk.verdicts.ack(tag),
             Settlement::DeadLetter(reason) => {
+                seat.step_aside(desk);
                 if !self.bury(arrival, end, reason, desk).await {
                     return false;
                 }
@@ -102,7 +107,8 @@ impl Clerk {
             }
             Settlement::Hold { .. } | Settlement::Leave => return false,
         }
-        true
+        // On a channel that has ended a verdict goes nowhere: the broker has the message back.
+        !desk.ended.is_cancelled()
     }
 
     /// Publishes the dead letter, again and again until the broker has confirmed it.
@@ -121,6 +127,7 @@ impl Clerk {
             while let Err(error) = self.publisher.publish(&letter).await {
                 tries += 1;
                 self.complain(&error, tries);
+                self.declare_again(&error).await;
                 sleep(AGAIN.wait(tries)).await;
             }
         };
@@ -128,6 +135,16 @@ impl Clerk {
             () = published => true,
             () = desk.ended.cancelled() => false,
             () = self.deadline.cancelled() => false,
+        }
+    }
+
+    /// Somebody deleted the dead-letter queue of a queue that is the worker's to declare.
+    async fn declare_again(&self, error: &PublishError) {
+        let gone = matches!(error, PublishError::Unroutable { .. });
+        if gone && self.queue.declared().is_some() {
+            if let Err(error) = self.publisher.declare(self.queue.clone()).await {
+                tracing::warn!(%error, "the dead-letter queue could not be declared again");
+            }
         }
     }
 
@@ -146,8 +163,11 @@ impl Clerk {
             settlement = ?settled.settlement,
             "settled"
         );
-        if let Some(observer) = &self.observer {
-            observer(settled);
+        let Some(observer) = &self.observer else {
+            return;
+        };
+        if catch_unwind(AssertUnwindSafe(|| observer(settled))).is_err() {
+            tracing::error!("the observer of settled messages panicked");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Keeps a worker connected: a lost connection is replaced, with everything on it.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use futures_util::future::{join_all, try_join_all};
 use idem_core::Backoff;
@@ -8,13 +8,16 @@ use lapin::{
     Connection, ErrorKind,
     protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError},
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::consumer::{Consumer, Stopped};
+use super::consumer::{Consumer, Stopped, Width};
 use crate::{connection::Broker, error::WorkerError, topology::Broken};
 
 const RECONNECT: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
+
+/// How long one message at a time is consumed after one that could not be read.
+const NARROW: Duration = Duration::from_secs(30);
 
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -30,14 +33,19 @@ impl Supervisor {
     pub(super) async fn run(&self) -> Result<(), WorkerError> {
         let mut tries = 0;
         let mut first = true;
+        let mut width = Width::Full;
         while !self.draining.is_cancelled() {
             match self.connect().await {
                 None => break,
                 Some(Ok(connection)) => {
                     tracing::info!(broker = %self.broker, "connected");
-                    tries = 0;
-                    self.consume(&connection, first).await?;
+                    let connected = Instant::now();
+                    width = self.consume(&connection, first, width).await?;
                     first = false;
+                    // A connection that soon ends is not made again at once.
+                    if connected.elapsed() > RECONNECT.longest() {
+                        tries = 0;
+                    }
                     // A dead connection cannot be closed, and must not be waited for.
                     let closed = connection.close(200, "done".into());
                     let _ = timeout(CLOSE_TIMEOUT, closed).await;
@@ -78,19 +86,37 @@ impl Supervisor {
         }
     }
 
-    /// All consumers, until each has drained or the connection has ended.
-    async fn consume(&self, connection: &Connection, first: bool) -> Result<(), WorkerError> {
+    /// All consumers, until each has drained or the connection has ended. Says how wide the next
+    /// connection is to be.
+    async fn consume(
+        &self,
+        connection: &Connection,
+        first: bool,
+        width: Width,
+    ) -> Result<Width, WorkerError> {
         let consuming = self.consumers.iter().map(|consumer| async move {
-            match consumer.consume(connection, first).await {
-                Stopped::Drained => Ok(()),
-                Stopped::Disconnected => {
-                    tracing::warn!("the connection has ended");
-                    Ok(())
+            match consumer.consume(connection, first, width).await {
+                Stopped::Drained => Ok(Width::Full),
+                Stopped::Disconnected { unreadable: false } => Ok(Width::Full),
+                Stopped::Disconnected { unreadable: true } => {
+                    tracing::error!("a message in one of the queues cannot be read: its properties are not UTF-8");
+                    Ok(Width::One)
                 }
                 Stopped::Unusable(broken) => Err(unusable(broken)),
             }
         });
-        try_join_all(consuming).await.map(|_| ())
+        let narrow_is_over = async {
+            match width {
+                Width::Full => pending().await,
+                Width::One => sleep(NARROW).await,
+            }
+        };
+        tokio::select! {
+            consumed = try_join_all(consuming) => consumed.map(|widths| {
+                if widths.contains(&Width::One) { Width::One } else { Width::Full }
+            }),
+            () = narrow_is_over => Ok(Width::Full),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which deliveries of a channel can be acknowledged with one frame.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The unsettled deliveries of a channel. Tags start at 1 and grow by 1.
 ///
@@ -10,16 +10,13 @@ use std::collections::BTreeMap;
 pub(super) struct Window {
     /// The lowest tag that nobody has decided on.
     lowest: u64,
-    /// Decided tags from `lowest` on: whether the broker still has to be told.
-    decided: BTreeMap<u64, Told>,
-    /// Decided tags before `lowest` that the broker still has to be told of.
+    /// Finished deliveries behind an undecided one, not told to the broker yet.
+    waiting: BTreeSet<u64>,
+    /// Runs of deliveries behind an undecided one that the broker was told of, first to last tag.
+    /// As many as there are undecided ones at most, however long one of them takes.
+    told: BTreeMap<u64, u64>,
+    /// Finished deliveries before `lowest`, not told to the broker yet.
     ready: Ready,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
-    NotYet,
-    Already,
 }
 
 /// A run of finished deliveries: how many, and the highest.
@@ -40,19 +37,26 @@ impl Window {
     pub(super) fn new() -> Self {
         Self {
             lowest: 1,
-            decided: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            told: BTreeMap::new(),
             ready: Ready::default(),
         }
     }
 
     /// The delivery is finished and waits to be acknowledged.
     pub(super) fn finish(&mut self, tag: u64) {
-        self.decide(tag, Told::NotYet);
+        if !self.is_decided(tag) {
+            self.waiting.insert(tag);
+            self.advance();
+        }
     }
 
     /// The broker has been told about the delivery by a frame of its own.
     pub(super) fn told(&mut self, tag: u64) {
-        self.decide(tag, Told::Already);
+        if !self.is_decided(tag) {
+            self.add_told(tag);
+            self.advance();
+        }
     }
 
     /// The frame that acknowledges the contiguous prefix, if there is one.
@@ -66,39 +70,52 @@ impl Window {
 
     /// How many finished deliveries wait behind an unfinished one.
     pub(super) fn blocked(&self) -> usize {
-        self.decided
-            .values()
-            .filter(|told| **told == Told::NotYet)
-            .count()
+        self.waiting.len()
     }
 
     /// The finished deliveries behind unfinished ones, each to be acknowledged by itself.
     pub(super) fn stragglers(&mut self) -> Vec<Ack> {
-        let waiting = self
-            .decided
-            .iter_mut()
-            .filter(|(_, told)| **told == Told::NotYet);
-        let acks = waiting.map(|(tag, told)| {
-            *told = Told::Already;
+        let waiting = std::mem::take(&mut self.waiting);
+        let acks = waiting.into_iter().map(|tag| {
+            self.add_told(tag);
             Ack {
-                tag: *tag,
+                tag,
                 multiple: false,
             }
         });
         acks.collect()
     }
 
-    fn decide(&mut self, tag: u64, told: Told) {
-        if tag < self.lowest {
-            return;
+    fn is_decided(&self, tag: u64) -> bool {
+        let told = self.told.range(..=tag).next_back();
+        tag < self.lowest
+            || self.waiting.contains(&tag)
+            || told.is_some_and(|(_, last)| *last >= tag)
+    }
+
+    /// Adds a tag to the runs, joining it with its neighbours.
+    fn add_told(&mut self, tag: u64) {
+        let last = self.told.remove(&(tag + 1)).unwrap_or(tag);
+        match self.told.range_mut(..tag).next_back() {
+            Some((_, before)) if *before + 1 == tag => *before = last,
+            _ => {
+                self.told.insert(tag, last);
+            }
         }
-        self.decided.entry(tag).or_insert(told);
-        while let Some(told) = self.decided.remove(&self.lowest) {
-            if told == Told::NotYet {
+    }
+
+    /// Moves `lowest` over what is decided.
+    fn advance(&mut self) {
+        loop {
+            if self.waiting.remove(&self.lowest) {
                 self.ready.count += 1;
                 self.ready.highest = self.lowest;
+                self.lowest += 1;
+            } else if let Some(last) = self.told.remove(&self.lowest) {
+                self.lowest = last + 1;
+            } else {
+                return;
             }
-            self.lowest += 1;
         }
     }
 }
@@ -158,6 +175,22 @@ mod tests {
         assert_eq!(window.prefix(), ack(1, false));
         window.finish(3);
         assert_eq!(window.prefix(), ack(3, false));
+    }
+
+    #[test]
+    fn one_open_delivery_does_not_make_the_window_grow() {
+        let mut window = Window::new();
+        for tag in 2..100_000 {
+            window.finish(tag);
+            if tag % 64 == 0 {
+                window.stragglers();
+            }
+        }
+        window.stragglers();
+        assert_eq!((window.waiting.len(), window.told.len()), (0, 1));
+        window.finish(1);
+        assert_eq!(window.prefix(), ack(1, false));
+        assert_eq!(window.lowest, 100_000);
     }
 
     #[test]
