@@ -70,6 +70,10 @@ impl Queue {
 
     /// How many further messages may wait in the worker, held because of a conflict or until
     /// their next attempt; as many as the prefetch unless set. The channel's prefetch is the sum.
+    ///
+    /// When all of these are taken, a failed message waits for its next attempt among those that
+    /// are handled. So when very many fail at once (the service behind them is down, say), the
+    /// queue is consumed only as fast as their backoff allows.
     pub fn held(mut self, messages: u16) -> Self {
         self.held = Some(messages);
         self
