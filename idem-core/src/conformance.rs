@@ -55,6 +55,7 @@ pub mod owners;
 pub mod purge;
 pub mod replay;
 pub mod retention;
+pub mod retries;
 pub mod tokens;
 pub mod transactions;
 

@@ -30,13 +30,16 @@ pub use transactional::{Begun, Commit, TransactionalStore};
 /// 4. [`Claim::Completed`] wins until its retention ends. Only an observed, committed completion
 ///    ever makes a duplicate.
 /// 5. Attempts survive release and takeover; [`Lease::in_doubt`] says whether the previous
-///    attempt ended without a word.
+///    attempt ended without a word. A key that failed is [`Claim::Held`] until its `retry_after`
+///    has passed: copies of the message neither run nor count as attempts before, only a replay
+///    does.
 /// 6. Time is the store's own clock, never a worker's.
 /// 7. `Err` means *unknown*: the write may have happened. The same owner claiming again gets the
 ///    same token and attempt while it holds the key, and does not acquire again after its lease
 ///    was ended.
 /// 8. Every state a record can be in has an exit: takeover, completion, release or purge.
-///    Unfinished records live as long as the retention after their last write.
+///    Unfinished records live as long as the retention after their last write, and a failed one
+///    at least until it may be retried.
 /// 9. [`Claim::KeyReused`] is decided only against a completed key, or a failed one that was not
 ///    given up; other content while a worker holds the key is [`Claim::Held`].
 /// 10. No answer is decided from another transaction that may still roll back.
@@ -174,7 +177,8 @@ impl Owner {
 pub enum Claim {
     /// The claimant works, under this lease.
     Acquired(Lease),
-    /// Another worker holds the key; its lease ends in `remaining` unless it is extended.
+    /// Another worker holds the key, and its lease ends in `remaining` unless it is extended; or
+    /// the last attempt failed, and the next one is due in `remaining`.
     Held {
         /// May be zero.
         remaining: Duration,
@@ -229,13 +233,19 @@ pub enum Write {
 }
 
 /// Why a key is given back.
+///
+/// A store takes two releases for the very same write if their reasons are the same: a repeat
+/// changes neither the error nor the time of the retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Release {
-    /// The attempt failed; the key is free for the next one.
+    /// The attempt failed; the key is free for the next one as soon as that is due.
     Failed {
         /// In one line, at most [`Release::MAX_ERROR_LEN`] bytes.
         error: String,
+        /// How long from now, on the store's clock, the key is held for everybody but a replay;
+        /// other content is refused meanwhile. Zero frees it at once.
+        retry_after: Duration,
     },
     /// The handler was never polled: this was not an attempt.
     Abandoned,
@@ -254,10 +264,18 @@ impl Release {
     /// The longest error that is kept, in bytes.
     pub const MAX_ERROR_LEN: usize = 1024;
 
-    /// The attempt failed; the error is cut to its maximum length.
+    /// The attempt failed, and the next one is due at once; the error is cut to its maximum
+    /// length.
     pub fn failed(error: impl Into<String>) -> Self {
+        Self::retry_after(Duration::ZERO, error)
+    }
+
+    /// The attempt failed, and the next one is due after a delay; the error is cut to its maximum
+    /// length.
+    pub fn retry_after(delay: Duration, error: impl Into<String>) -> Self {
         Self::Failed {
             error: Self::cut(error.into()),
+            retry_after: delay,
         }
     }
 

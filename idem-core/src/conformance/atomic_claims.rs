@@ -1,5 +1,7 @@
 //! Who is lent a transaction, and what everybody else is told.
 
+use std::time::Duration;
+
 use futures_util::FutureExt as _;
 
 use super::{
@@ -59,6 +61,25 @@ pub async fn a_failed_transaction_counts_for_leased_claims_too<H: TransactionalH
     scene.holds(open.lease.attempt == 3, "two have failed");
     scene.holds(open.lease.token > leased.lease.token, "tokens grow");
     open.rolls_back(&Release::failed("no")).await;
+}
+
+/// The delay of a failure holds off transactions and leases alike.
+pub async fn a_failed_transaction_holds_its_key_until_the_retry_is_due<H: TransactionalHarness>(
+    harness: &H,
+) {
+    let scene = Scene::new(harness, Rule::AttemptsSurvive);
+    let delay = Duration::from_mins(10);
+    let open = Open::<H>::of(&scene.claimant()).await;
+    open.rolls_back(&Release::retry_after(delay, "no")).await;
+    match begin::<H>(&scene.claimant()).await {
+        Err(Claim::Held { remaining }) => scene.lasts(remaining, delay, "the whole delay"),
+        other => scene.did_not_expect(other, "Held"),
+    }
+    scene.claimant().claim().await.is_held("it is too early");
+    scene.advance(delay).await;
+    let open = Open::<H>::of(&scene.claimant()).await;
+    scene.holds(open.lease.attempt == 2, "one has failed");
+    open.commits().await;
 }
 
 /// A handler that was never polled did not try, in a transaction or not.

@@ -1,5 +1,7 @@
 //! What was answered is still true after the store was closed and opened again.
 
+use std::time::Duration;
+
 use super::{DurableHarness, LEASE, RETENTION, Rule, Scene};
 use crate::Release;
 
@@ -47,6 +49,19 @@ pub async fn attempts_survive_a_restart<H: DurableHarness>(harness: &H) {
     harness.reopen().await;
     let third = scene.acquired().await;
     third.is_attempt(3, true, "the second has vanished before");
+}
+
+/// A restart is no reason to try again at once.
+pub async fn a_delay_survives_a_restart<H: DurableHarness>(harness: &H) {
+    let scene = Scene::new(harness, Rule::AttemptsSurvive);
+    let delay = Duration::from_mins(10);
+    scene.acquired().await.fails_for(delay).await;
+    harness.reopen().await;
+    let told = scene.claimant().claim().await.is_held("it is too early");
+    scene.lasts(told, delay, "the delay goes on");
+    scene.advance(delay).await;
+    let next = scene.acquired().await;
+    next.is_attempt(2, false, "one has failed before");
 }
 
 /// What waits for a person goes on waiting.

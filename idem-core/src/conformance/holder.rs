@@ -49,6 +49,13 @@ impl<S: Store> Holder<S> {
         written.is_applied("the holder says that it failed");
     }
 
+    /// Releases as failed, to be retried after this delay, which must take effect.
+    pub(super) async fn fails_for(&self, delay: Duration) {
+        let failed = Release::retry_after(delay, "it did not work");
+        let written = self.release(&failed).await;
+        written.is_applied("the holder says that it failed");
+    }
+
     /// Which attempt this is, and whether the one before is in doubt.
     #[track_caller]
     pub(super) fn is_attempt(&self, number: u32, in_doubt: bool, why: &str) {

@@ -205,6 +205,16 @@ macro_rules! __conformance_list {
                 a_claim_that_was_held_off_does_not_prolong_the_record
                 the_last_claims_retention_counts
             }
+            retries {
+                a_failed_key_is_held_until_its_retry_is_due
+                the_delay_counts_from_the_failure
+                a_failure_without_a_delay_frees_its_key_at_once
+                other_content_is_refused_before_the_retry_is_due
+                a_replay_does_not_wait_for_the_retry
+                a_replay_ends_the_delay
+                a_repeated_failure_does_not_put_off_the_retry
+                a_delay_outlives_the_retention
+            }
             bytes {
                 an_empty_outcome_is_remembered
                 an_outcome_of_odd_bytes_is_remembered
@@ -236,6 +246,7 @@ macro_rules! __conformance_list {
                 a_purge_removes_what_the_retention_has_ended_for
                 a_purge_leaves_what_is_remembered
                 a_purge_leaves_a_key_that_is_held
+                a_purge_leaves_a_key_that_waits_for_its_retry
                 a_purge_removes_at_most_a_batch
                 a_purged_key_is_new_and_its_token_grows
                 a_purged_key_is_not_revived
@@ -251,6 +262,7 @@ macro_rules! __conformance_list {
                 a_completion_survives_a_restart
                 a_claim_survives_a_restart
                 attempts_survive_a_restart
+                a_delay_survives_a_restart
                 a_quarantine_survives_a_restart
                 tokens_grow_over_a_restart
             }
@@ -277,6 +289,7 @@ macro_rules! __conformance_list {
                 a_duplicate_of_a_commit_opens_nothing
                 a_failed_transaction_is_an_attempt
                 a_failed_transaction_counts_for_leased_claims_too
+                a_failed_transaction_holds_its_key_until_the_retry_is_due
                 an_abandoned_transaction_is_no_attempt
                 a_transaction_that_was_given_up_starts_over
                 a_duplicate_while_a_transaction_is_open_is_held

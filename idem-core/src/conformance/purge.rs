@@ -67,6 +67,26 @@ where
     holder.complete("done").await.is_applied("it is the holder");
 }
 
+/// A key that waits for its retry for longer than the retention goes on waiting.
+pub async fn a_purge_leaves_a_key_that_waits_for_its_retry<H>(harness: &H)
+where
+    H: Harness<Store: Purge>,
+{
+    let scene = Scene::new(harness, Rule::Purge);
+    let (second, delay) = (Duration::from_secs(1), Duration::from_mins(10));
+    let claim = scene.claimant().retention(second).claim().await;
+    claim
+        .is_acquired("nobody has the key")
+        .fails_for(delay)
+        .await;
+    scene.advance(delay / 2).await;
+    removes(&scene, 100, 0, "the retry is not due").await;
+    let answer = scene.claimant().claim().await;
+    answer.is_held("the retry is not due");
+    scene.advance(delay / 2).await;
+    removes(&scene, 100, 1, "nobody has come for the retry").await;
+}
+
 /// At most as many as asked for; fewer means that none are left.
 pub async fn a_purge_removes_at_most_a_batch<H>(harness: &H)
 where

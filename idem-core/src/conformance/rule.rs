@@ -44,14 +44,14 @@ impl fmt::Display for Rule {
                 "rule 4: a completion, and nothing else, makes a duplicate until its retention ends"
             }
             Self::AttemptsSurvive => {
-                "rule 5: attempts survive release and takeover, and doubt is told"
+                "rule 5: attempts survive release and takeover, doubt is told, and no retry comes early"
             }
             Self::StoreClock => "rule 6: time is the store's own clock",
             Self::Repeats => {
                 "rule 7: an owner may repeat its claim, and acquires no more once its lease was ended"
             }
             Self::Exits => {
-                "rule 8: every record has an exit, and lives as long as the retention after its last write"
+                "rule 8: every record has an exit, and lives as long as the retention after its last write, or until its retry is due"
             }
             Self::KeyReused => {
                 "rule 9: other content is refused on a completed or failed key, and held while a worker has it"

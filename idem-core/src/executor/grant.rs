@@ -113,7 +113,7 @@ pub(super) fn judge<T, E: Failure>(
         attempt,
         retry_after,
     };
-    (Release::failed(error), failed)
+    (Release::retry_after(retry_after, error), failed)
 }
 
 impl<S: Store> Executor<S> {

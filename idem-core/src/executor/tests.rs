@@ -43,6 +43,14 @@ async fn fail(executor: &Executor<Faulty>, policy: &Policy) -> Execution<u32, Fa
     executor.execute(key(), policy, work).await
 }
 
+/// Until the next attempt is due.
+async fn wait_for_retry<T: std::fmt::Debug>(failed: &Execution<T, Failed>) {
+    let Execution::Failed { retry_after, .. } = failed else {
+        panic!("{failed:?}");
+    };
+    sleep(*retry_after).await;
+}
+
 fn attempts(max: u32) -> Policy {
     Policy::builder().max_attempts(max).build().unwrap()
 }
@@ -55,6 +63,7 @@ async fn a_handler_that_failed_runs_again() {
         matches!(failed, Execution::Failed { attempt: 1, .. }),
         "{failed:?}"
     );
+    wait_for_retry(&failed).await;
     let again = run(&executor).await;
     assert!(
         matches!(
@@ -89,9 +98,39 @@ async fn a_failure_waits_as_long_as_it_asks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn copies_of_a_failing_message_do_not_burn_its_attempts() {
+    let (executor, _) = executor();
+    let asked = Duration::from_secs(77);
+    let fail = async || {
+        let work = async |_: Attempt| Err::<(), _>(Failed::retry_after(asked, "busy"));
+        executor.execute(key(), &attempts(3), work).await
+    };
+    for number in 1..3 {
+        let failed = fail().await;
+        assert!(
+            matches!(failed, Execution::Failed { attempt, .. } if attempt == number),
+            "{failed:?}"
+        );
+        for _ in 0..11 {
+            let copy = fail().await;
+            assert!(
+                matches!(copy, Execution::Conflict { remaining } if remaining == asked),
+                "{copy:?}"
+            );
+        }
+        sleep(asked).await;
+    }
+    let last = fail().await;
+    assert!(
+        matches!(last, Execution::Exhausted { attempt: 3, .. }),
+        "{last:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn used_up_attempts_give_the_key_up_so_that_a_replay_starts_over() {
     let (executor, _) = executor();
-    fail(&executor, &attempts(2)).await;
+    wait_for_retry(&fail(&executor, &attempts(2)).await).await;
     let last = fail(&executor, &attempts(2)).await;
     assert!(
         matches!(last, Execution::Exhausted { attempt: 2, .. }),
@@ -159,6 +198,7 @@ async fn a_panic_is_a_failed_attempt() {
     let (executor, _) = executor();
     let work = async |_: Attempt| -> Result<(), Failed> { panic!("boom") };
     let failed = executor.execute(key(), &Policy::DEFAULT, work).await;
+    wait_for_retry(&failed).await;
     let Execution::Failed { cause, .. } = failed else {
         panic!("{failed:?}");
     };
@@ -404,10 +444,7 @@ async fn a_completion_after_a_takeover_is_no_success() {
 async fn a_release_that_was_lost_is_repeated_so_that_nothing_is_in_doubt() {
     let (executor, store) = executor();
     store.script(Call::Release, [Fault::Unreached, Fault::AnswerLost]);
-    assert!(matches!(
-        fail(&executor, &Policy::DEFAULT).await,
-        Execution::Failed { .. }
-    ));
+    wait_for_retry(&fail(&executor, &Policy::DEFAULT).await).await;
     let claim = store
         .claim(&ClaimRequest::new(key(), &Policy::DEFAULT))
         .await;

@@ -43,6 +43,7 @@ fn read_state(row: &SqliteRow) -> Result<State, Unreadable> {
         "failed" => Ok(State::Failed {
             reason: read_reason(row.try_get("reason")?)?,
             error: row.try_get("error")?,
+            not_before: row.try_get("not_before")?,
         }),
         other => Err(format!("`{other}` is no state").into()),
     }
@@ -76,16 +77,12 @@ pub(super) fn save(
     record: Record,
     now: i64,
 ) -> Query<'static, Sqlite, SqliteArguments> {
-    let (state, reason, error, lease_ends, outcome) = match record.state {
-        State::InProgress { lease_ends } => ("in_progress", None, None, Some(lease_ends), None),
-        State::Completed { outcome } => ("completed", None, None, None, Some(outcome)),
-        State::Failed { reason, error } => ("failed", Some(reason_text(reason)), error, None, None),
-    };
+    let columns = Columns::of(record.state);
     sqlx::query(sql)
         .bind(text(key))
-        .bind(state)
-        .bind(reason)
-        .bind(error)
+        .bind(columns.state)
+        .bind(columns.reason)
+        .bind(columns.error)
         .bind(i64::from(record.attempts))
         .bind(record.in_doubt)
         .bind(record.token)
@@ -95,11 +92,51 @@ pub(super) fn save(
                 .fingerprint
                 .map(|fingerprint| fingerprint.as_bytes().to_vec()),
         )
-        .bind(outcome.map(|outcome| outcome.as_bytes().to_vec()))
-        .bind(lease_ends)
+        .bind(columns.outcome.map(|outcome| outcome.as_bytes().to_vec()))
+        .bind(columns.lease_ends)
+        .bind(columns.not_before)
         .bind(record.retention)
         .bind(now)
         .bind(record.forget_at)
+}
+
+/// A state, spread over its columns.
+#[derive(Default)]
+struct Columns {
+    state: &'static str,
+    reason: Option<&'static str>,
+    error: Option<String>,
+    outcome: Option<Outcome>,
+    lease_ends: Option<i64>,
+    not_before: Option<i64>,
+}
+
+impl Columns {
+    fn of(state: State) -> Self {
+        match state {
+            State::InProgress { lease_ends } => Self {
+                state: "in_progress",
+                lease_ends: Some(lease_ends),
+                ..Self::default()
+            },
+            State::Completed { outcome } => Self {
+                state: "completed",
+                outcome: Some(outcome),
+                ..Self::default()
+            },
+            State::Failed {
+                reason,
+                error,
+                not_before,
+            } => Self {
+                state: "failed",
+                reason: Some(reason_text(reason)),
+                error,
+                not_before,
+                ..Self::default()
+            },
+        }
+    }
 }
 
 /// A key as a parameter.

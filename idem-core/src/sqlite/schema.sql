@@ -11,9 +11,10 @@ CREATE TABLE IF NOT EXISTS "idem_records" (
     fingerprint BLOB,                       -- digest of the content
     outcome     BLOB,                       -- of completed
     lease_ends  INTEGER,                    -- of in_progress
+    not_before  INTEGER,                    -- of failed: when the next attempt is due, if not at once
     retention   INTEGER NOT NULL,
     updated_at  INTEGER NOT NULL,           -- last write
-    forget_at   INTEGER NOT NULL            -- last write plus retention
+    forget_at   INTEGER NOT NULL            -- last write plus retention, never before not_before
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX IF NOT EXISTS "idem_records_forget_at" ON "idem_records" (forget_at);
@@ -37,6 +38,7 @@ SELECT
     token,
     CAST(outcome AS TEXT) AS outcome,
     strftime('%Y-%m-%d %H:%M:%f', lease_ends / 1e6, 'unixepoch') AS lease_ends,
+    strftime('%Y-%m-%d %H:%M:%f', not_before / 1e6, 'unixepoch') AS not_before,
     strftime('%Y-%m-%d %H:%M:%f', updated_at / 1e6, 'unixepoch') AS updated_at,
     strftime('%Y-%m-%d %H:%M:%f', forget_at / 1e6, 'unixepoch') AS forget_at
 FROM "idem_records";

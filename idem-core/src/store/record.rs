@@ -26,7 +26,7 @@ pub(crate) struct Record {
     pub(crate) fingerprint: Option<Fingerprint>,
     /// How long the record lives after its last write.
     pub(crate) retention: i64,
-    /// The last write plus the retention.
+    /// The last write plus the retention, and never before a retry is due.
     pub(crate) forget_at: i64,
     pub(crate) state: State,
 }
@@ -42,10 +42,12 @@ pub(crate) enum State {
     Failed {
         reason: Reason,
         error: Option<String>,
+        /// Before this only a replay acquires; there is none unless a failure asked for a delay.
+        not_before: Option<i64>,
     },
 }
 
-/// Why a key is free.
+/// Why a key was given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
     Failed,

@@ -241,6 +241,38 @@ caught! {
         replay::a_replay_runs_a_quarantined_key
         tokens::tokens_grow_over_a_release
     }
+    retries_early (RetriesEarly) {
+        retries::a_failed_key_is_held_until_its_retry_is_due
+        atomic_claims::a_failed_transaction_holds_its_key_until_the_retry_is_due
+    }
+    counts_what_is_early (CountsWhatIsEarly) {
+        retries::a_failed_key_is_held_until_its_retry_is_due
+    }
+    holds_other_content_before_the_retry (HoldsOtherContentBeforeTheRetry) {
+        retries::other_content_is_refused_before_the_retry_is_due
+    }
+    delays_replays (DelaysReplays) {
+        retries::a_replay_does_not_wait_for_the_retry
+    }
+    keeps_the_delay (KeepsTheDelay) {
+        retries::a_replay_ends_the_delay
+    }
+    always_delays (AlwaysDelays) {
+        retries::a_failure_without_a_delay_frees_its_key_at_once
+    }
+    delays_from_the_end (DelaysFromTheEnd) {
+        retries::the_delay_counts_from_the_failure
+    }
+    repeated_failures_delay (RepeatedFailuresDelay) {
+        retries::a_repeated_failure_does_not_put_off_the_retry
+    }
+    compares_delays (ComparesDelays) {
+        retries::a_repeated_failure_does_not_put_off_the_retry
+    }
+    forgets_the_delayed (ForgetsTheDelayed) {
+        retries::a_delay_outlives_the_retention
+        purge::a_purge_leaves_a_key_that_waits_for_its_retry
+    }
     drops_fingerprints (DropsFingerprints) {
         fingerprints::other_content_on_a_completed_key_is_key_reuse
         atomic_claims::other_content_opens_no_transaction
@@ -344,6 +376,7 @@ caught! {
         durability::a_completion_survives_a_restart
         durability::a_claim_survives_a_restart
         durability::attempts_survive_a_restart
+        durability::a_delay_survives_a_restart
         durability::a_quarantine_survives_a_restart
     }
     loses_its_tokens (LosesItsTokens) {

@@ -131,8 +131,15 @@ impl PlainStore {
         if quarantined && (!request.replay || self.has(Flaw::QuarantinesForEver)) {
             return (None, Claim::Quarantined);
         }
+        let early = old.not_before > self.now() && !self.has(Flaw::RetriesEarly);
+        if early && self.has(Flaw::HoldsOtherContentBeforeTheRetry) {
+            return self.answer_early(old);
+        }
         if !quarantined && self.differs(old, request) {
             return (None, Claim::KeyReused);
+        }
+        if early && (!request.replay || self.has(Flaw::DelaysReplays)) {
+            return self.answer_early(old);
         }
         let counted = if request.replay && !self.has(Flaw::CountsOnInReplay) {
             (1, false)
@@ -144,6 +151,15 @@ impl PlainStore {
         };
         let clears = quarantined && !self.has(Flaw::RemembersWhatWasQuarantined);
         self.acquire(request, token, counted, (!clears).then_some(old))
+    }
+
+    fn answer_early(&self, old: &Record) -> (Option<Record>, Claim) {
+        let counted = self.has(Flaw::CountsWhatIsEarly).then(|| Record {
+            attempts: old.attempts + 1,
+            ..old.clone()
+        });
+        let remaining = old.not_before.saturating_sub(self.now());
+        (counted, Claim::Held { remaining })
     }
 
     fn acquire(
@@ -166,6 +182,9 @@ impl PlainStore {
             retention: request.retention,
             forget_at: self.now() + self.unit(request.retention),
             lease,
+            not_before: old
+                .filter(|_| self.has(Flaw::KeepsTheDelay))
+                .map_or(Duration::ZERO, |old| old.not_before),
             state: State::InProgress {
                 lease_ends: self.now() + lease,
             },

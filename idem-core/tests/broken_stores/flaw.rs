@@ -89,6 +89,27 @@ pub(crate) enum Flaw {
     RunsTheQuarantined,
     /// Lets not even a replay run.
     QuarantinesForEver,
+    // Retries
+    /// Frees what failed at once, whatever the delay.
+    RetriesEarly,
+    /// Counts a claim that came too early.
+    CountsWhatIsEarly,
+    /// Lets other content wait for a key that it will not get.
+    HoldsOtherContentBeforeTheRetry,
+    /// Lets a replay wait.
+    DelaysReplays,
+    /// Keeps the delay when a replay has begun.
+    KeepsTheDelay,
+    /// Delays what asks for no delay.
+    AlwaysDelays,
+    /// Counts the delay from the end of the lease.
+    DelaysFromTheEnd,
+    /// A repeated failure puts off the retry.
+    RepeatedFailuresDelay,
+    /// Takes a failure that is repeated with another delay for another release.
+    ComparesDelays,
+    /// Forgets a delay that is longer than the retention.
+    ForgetsTheDelayed,
     // Content
     /// Drops the fingerprint when the work completes.
     DropsFingerprints,

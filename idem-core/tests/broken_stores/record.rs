@@ -17,6 +17,8 @@ pub(crate) struct Record {
     pub(crate) retention: Duration,
     pub(crate) forget_at: Duration,
     pub(crate) lease: Duration,
+    /// When the next attempt is due.
+    pub(crate) not_before: Duration,
     pub(crate) state: State,
 }
 

@@ -1,6 +1,6 @@
 //! What the plain store lets a lease write.
 
-use std::time::Duration;
+use std::{mem::discriminant, time::Duration};
 
 use idem_core::{Outcome, Release, Write};
 
@@ -83,12 +83,14 @@ impl PlainStore {
             State::InProgress { lease_ends } => {
                 *lease_ends > self.now() || !self.has(Flaw::ReleaseExpires)
             }
-            State::Released(before) if current && before == reason => {
-                return if self.has(Flaw::FencesRepeatedReleases) {
-                    Write::Fenced
-                } else {
-                    Write::Applied
-                };
+            State::Released(before) if current && self.repeats(before, reason) => {
+                if self.has(Flaw::FencesRepeatedReleases) {
+                    return Write::Fenced;
+                }
+                if self.has(Flaw::RepeatedFailuresDelay) {
+                    self.delay(record, reason);
+                }
+                return Write::Applied;
             }
             State::Released(_) => self.has(Flaw::ReleasesTwice),
             State::Completed(_) => self.has(Flaw::ReleasesTheCompleted),
@@ -98,6 +100,30 @@ impl PlainStore {
         }
         self.apply_release(record, reason);
         Write::Applied
+    }
+
+    fn repeats(&self, before: &Release, reason: &Release) -> bool {
+        if self.has(Flaw::ComparesDelays) {
+            before == reason
+        } else {
+            discriminant(before) == discriminant(reason)
+        }
+    }
+
+    fn delay(&self, record: &mut Record, reason: &Release) {
+        let Release::Failed { retry_after, .. } = reason else {
+            return;
+        };
+        let from = match record.state {
+            State::InProgress { lease_ends } if self.has(Flaw::DelaysFromTheEnd) => lease_ends,
+            _ => self.now(),
+        };
+        let least = if self.has(Flaw::AlwaysDelays) {
+            Duration::from_secs(1)
+        } else {
+            Duration::ZERO
+        };
+        record.not_before = record.not_before.max(from + (*retry_after).max(least));
     }
 
     fn apply_release(&self, record: &mut Record, reason: &Release) {
@@ -129,9 +155,13 @@ impl PlainStore {
             }
             _ => {}
         }
+        self.delay(record, reason);
         record.state = State::Released(reason.clone());
         if !self.has(Flaw::ReleasesAreNoWrites) {
             record.forget_at = self.now() + self.unit(record.retention);
+        }
+        if !self.has(Flaw::ForgetsTheDelayed) {
+            record.forget_at = record.forget_at.max(record.not_before);
         }
     }
 

@@ -1,5 +1,7 @@
 //! The calls of an interleaving, and how they are drawn.
 
+use std::{mem::discriminant, time::Duration};
+
 use idem_core::Release;
 use proptest::{collection::vec, prelude::*};
 
@@ -45,16 +47,21 @@ pub(crate) type Given = usize;
 /// Why a key is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
-    Failed,
+    Failed { retry_after: u32 },
     Abandoned,
     GaveUp,
     Quarantined,
 }
 
 impl Reason {
-    pub(crate) fn release(self) -> Release {
+    /// Whether two releases for these reasons are one that was repeated.
+    pub(crate) fn repeats(self, other: Self) -> bool {
+        discriminant(&self) == discriminant(&other)
+    }
+
+    pub(crate) fn release(self, unit: Duration) -> Release {
         match self {
-            Self::Failed => Release::failed("no"),
+            Self::Failed { retry_after } => Release::retry_after(retry_after * unit, "no"),
             Self::Abandoned => Release::Abandoned,
             Self::GaveUp => Release::gave_up("no more"),
             Self::Quarantined => Release::Quarantined,
@@ -102,7 +109,8 @@ fn given() -> impl Strategy<Value = Given> {
 
 fn reason() -> impl Strategy<Value = Reason> {
     prop_oneof![
-        4 => Just(Reason::Failed),
+        2 => Just(Reason::Failed { retry_after: 0 }),
+        3 => units().prop_map(|retry_after| Reason::Failed { retry_after }),
         3 => Just(Reason::Abandoned),
         2 => Just(Reason::GaveUp),
         2 => Just(Reason::Quarantined),

@@ -109,7 +109,7 @@ impl<'a, H: Harness<Store: Purge>> Run<'a, H> {
                 let Some((key, lease)) = self.lease(lease) else {
                     return Ok(());
                 };
-                let answer = store.release(&lease, &reason.release()).await;
+                let answer = store.release(&lease, &reason.release(UNIT)).await;
                 let answer = known(answer)?;
                 let fine = self.oracle.release(key, &lease, reason, answer);
                 judged(fine, &answer, &self.oracle)

@@ -33,7 +33,7 @@ struct Known {
 enum Phase {
     Working { until: u32 },
     Done { outcome: u8 },
-    Free(Reason),
+    Free { reason: Reason, due: u32 },
 }
 
 /// The answer to a claim, with times in units.
@@ -89,12 +89,23 @@ impl Oracle {
             },
             Phase::Working { .. } if ask.replay => self.fresh(ask, 1, false),
             Phase::Working { .. } => self.fresh(ask, known.attempts + 1, true),
-            Phase::Free(_) if known.owner == ask.owner => Expected::Held { remaining: 0 },
-            Phase::Free(Reason::Quarantined) if ask.replay => self.fresh(ask, 1, false),
-            Phase::Free(Reason::Quarantined) => Expected::Quarantined,
-            Phase::Free(_) if other_content => Expected::KeyReused,
-            Phase::Free(_) if ask.replay => self.fresh(ask, 1, false),
-            Phase::Free(_) => self.fresh(ask, known.attempts + 1, known.in_doubt),
+            Phase::Free { .. } if known.owner == ask.owner => Expected::Held { remaining: 0 },
+            Phase::Free {
+                reason: Reason::Quarantined,
+                ..
+            } => {
+                if ask.replay {
+                    self.fresh(ask, 1, false)
+                } else {
+                    Expected::Quarantined
+                }
+            }
+            Phase::Free { .. } if other_content => Expected::KeyReused,
+            Phase::Free { .. } if ask.replay => self.fresh(ask, 1, false),
+            Phase::Free { due, .. } if due > self.now => Expected::Held {
+                remaining: due - self.now,
+            },
+            Phase::Free { .. } => self.fresh(ask, known.attempts + 1, known.in_doubt),
         }
     }
 
@@ -121,7 +132,7 @@ impl Oracle {
         };
         let content = match &old {
             Some(old) if repeats.is_some() => old.content,
-            Some(old) if old.phase == Phase::Free(Reason::Quarantined) => ask.content,
+            Some(old) if old.is_quarantined() => ask.content,
             Some(old) => ask.content.or(old.content),
             None => ask.content,
         };
@@ -170,7 +181,7 @@ impl Oracle {
                 Write::Applied
             }
             Phase::Done { .. } => Write::Applied,
-            Phase::Free(_) => Write::Fenced,
+            Phase::Free { .. } => Write::Fenced,
         })
     }
 
@@ -185,11 +196,10 @@ impl Oracle {
         let now = self.now;
         self.write(key, lease, answer, |known| match known.phase {
             Phase::Working { .. } => {
-                known.give_back(reason);
-                known.forget_at = now + known.retention;
+                known.give_back(reason, now);
                 Write::Applied
             }
-            Phase::Free(before) if before == reason => Write::Applied,
+            Phase::Free { reason: before, .. } if before.repeats(reason) => Write::Applied,
             _ => Write::Fenced,
         })
     }
@@ -249,10 +259,19 @@ impl Known {
         self.forget_at <= now && !held
     }
 
-    fn give_back(&mut self, reason: Reason) {
-        self.phase = Phase::Free(reason);
+    fn is_quarantined(&self) -> bool {
+        matches!(self.phase, Phase::Free { reason, .. } if reason == Reason::Quarantined)
+    }
+
+    fn give_back(&mut self, reason: Reason, now: u32) {
+        let due = match reason {
+            Reason::Failed { retry_after } => now + retry_after,
+            _ => now,
+        };
+        self.phase = Phase::Free { reason, due };
+        self.forget_at = due.max(now + self.retention);
         match reason {
-            Reason::Failed => self.in_doubt = false,
+            Reason::Failed { .. } => self.in_doubt = false,
             Reason::Abandoned => {
                 self.attempts -= 1;
                 if self.attempts == 0 || self.in_doubt {

@@ -113,7 +113,7 @@ async fn the_records_can_be_read_by_a_person() {
     let file = File::new();
     let store = file.store().await;
     let lease = acquire(&store, "o-17").await;
-    let reason = Release::failed("card declined");
+    let reason = Release::retry_after(Duration::from_mins(5), "card declined");
     let released = store.release(&lease, &reason).await;
     assert_eq!(released.unwrap(), Write::Applied);
 
@@ -129,9 +129,8 @@ async fn the_records_can_be_read_by_a_person() {
     );
     assert_eq!(text("error"), "card declined");
     assert_eq!(row.get::<i64, _>("attempts"), 1);
-    assert!(
-        text("updated_at").starts_with("20"),
-        "{}",
-        text("updated_at")
-    );
+    for column in ["updated_at", "not_before", "forget_at"] {
+        assert!(text(column).starts_with("20"), "{}", text(column));
+    }
+    assert!(text("updated_at") < text("not_before"));
 }

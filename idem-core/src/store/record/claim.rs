@@ -49,6 +49,12 @@ pub(crate) fn claim(
             }
         }
         State::Failed { .. } if old.is_other_content(request) => stay(Claim::KeyReused),
+        State::Failed {
+            not_before: Some(due),
+            ..
+        } if *due > now && !request.replay => stay(Claim::Held {
+            remaining: until(*due, now),
+        }),
         State::Failed { .. } => {
             let in_doubt = old.in_doubt && !request.replay;
             acquire(request, token, attempt, in_doubt, fingerprint, now)

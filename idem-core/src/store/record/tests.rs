@@ -59,6 +59,16 @@ fn failed(reason: Reason) -> Record {
     record(State::Failed {
         reason,
         error: None,
+        not_before: None,
+    })
+}
+
+/// Failed, with a retry due at this time.
+fn waiting(not_before: i64) -> Record {
+    record(State::Failed {
+        reason: Reason::Failed,
+        error: None,
+        not_before: Some(not_before),
     })
 }
 
@@ -95,6 +105,7 @@ fn answer(record: Option<&Record>, request: &ClaimRequest) -> String {
 fn every_record_answers_a_claim_as_the_contract_says() {
     let live = in_progress(NOW + 9 * SECOND);
     let expired = in_progress(NOW);
+    let early = waiting(NOW + 9 * SECOND);
     let unmarked = Record {
         fingerprint: None,
         ..failed(Reason::Failed)
@@ -127,6 +138,13 @@ fn every_record_answers_a_claim_as_the_contract_says() {
         (Some(failed(Reason::Failed)), replay(b'b', b'x'), "new 1"),
         (Some(failed(Reason::Failed)), replay(b'b', b'y'), "reused"),
         (Some(unmarked), request(b'b', b'y'), "new 3"),
+        (Some(early.clone()), request(b'b', b'x'), "held 9s"),
+        (Some(early.clone()), request(b'b', b'-'), "held 9s"),
+        (Some(early.clone()), request(b'b', b'y'), "reused"),
+        (Some(early.clone()), request(b'a', b'x'), "held 0s"),
+        (Some(early.clone()), replay(b'b', b'x'), "new 1"),
+        (Some(early), replay(b'b', b'y'), "reused"),
+        (Some(waiting(NOW)), request(b'b', b'x'), "new 3"),
         (
             Some(doubtful(failed(Reason::Abandoned))),
             request(b'b', b'x'),
@@ -309,6 +327,7 @@ fn each_reason_of_a_release_leaves_its_own_record() {
         let state = State::Failed {
             reason: reason.into(),
             error: error.map(Into::into),
+            not_before: None,
         };
         assert_eq!(new.state, state);
         assert_eq!(
@@ -320,6 +339,39 @@ fn each_reason_of_a_release_leaves_its_own_record() {
         assert_eq!(new.forget_at, NOW + micros(RETENTION));
         assert_eq!((new.token, new.owner), (7, owner(b'a')));
     }
+}
+
+#[test]
+fn a_failure_is_remembered_at_least_until_its_retry_is_due() {
+    let fail = |delay| {
+        let failed = Release::retry_after(delay, "no");
+        release(Some(&in_progress(NOW)), 7, &failed, NOW)
+            .write
+            .unwrap()
+    };
+    let due = |delay| Some(after(NOW, delay));
+    let table = [
+        (Duration::ZERO, None, RETENTION),
+        (RETENTION / 2, due(RETENTION / 2), RETENTION),
+        (2 * RETENTION, due(2 * RETENTION), 2 * RETENTION),
+        (Duration::MAX, Some(i64::MAX), Duration::MAX),
+    ];
+    for (delay, expected, remembered) in table {
+        let new = fail(delay);
+        assert!(
+            matches!(new.state, State::Failed { not_before, .. } if not_before == expected),
+            "{new:?}"
+        );
+        assert_eq!(new.forget_at, after(NOW, remembered));
+        assert_eq!(new.retention, micros(RETENTION));
+    }
+}
+
+#[test]
+fn a_failure_repeated_with_another_delay_changes_nothing() {
+    let later = Release::retry_after(Duration::from_hours(1), "later");
+    let again = release(Some(&waiting(NOW + SECOND)), 7, &later, NOW);
+    assert_eq!(again, stay(Write::Applied));
 }
 
 #[test]

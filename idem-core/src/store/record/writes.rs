@@ -50,10 +50,7 @@ pub(crate) fn release(
     now: i64,
 ) -> Step<Write> {
     if let Some(old) = held(record, token) {
-        return applied(Record {
-            forget_at: now.saturating_add(old.retention),
-            ..old.clone().released(reason)
-        });
+        return applied(old.clone().released(reason, now));
     }
     let reason = Reason::from(reason);
     repeated(
@@ -65,10 +62,17 @@ pub(crate) fn release(
 
 impl Record {
     /// The record after its lease was given back.
-    fn released(mut self, reason: &Release) -> Self {
+    fn released(mut self, reason: &Release, now: i64) -> Self {
+        self.forget_at = now.saturating_add(self.retention);
+        let mut not_before = None;
         let error = match reason {
-            Release::Failed { error } => {
+            Release::Failed { error, retry_after } => {
                 self.in_doubt = false;
+                if !retry_after.is_zero() {
+                    let due = after(now, *retry_after);
+                    self.forget_at = self.forget_at.max(due);
+                    not_before = Some(due);
+                }
                 Some(error.clone())
             }
             Release::Abandoned => {
@@ -90,6 +94,7 @@ impl Record {
         self.state = State::Failed {
             reason: reason.into(),
             error,
+            not_before,
         };
         self
     }
