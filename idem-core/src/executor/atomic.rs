@@ -8,7 +8,7 @@ use super::{
     Executor, Prepared, RunsOn,
     grant::{Ended, ended_by, judge, objection},
     guarded,
-    heartbeat::{Ran, run_under_heartbeat},
+    heartbeat::{Ran, Untold, run_under_heartbeat},
     until_known::until_known,
 };
 use crate::{
@@ -64,7 +64,10 @@ where
                     let (store, lease) = (Arc::clone(&store), extended.clone());
                     async move { store.extend_open(&lease, by).await }
                 };
-                Ok(run_under_heartbeat(work, extend, claimed, open.request.lease).await)
+                Ok(
+                    run_under_heartbeat(work, extend, claimed, open.request.lease, Untold::GoOn)
+                        .await,
+                )
             }
             Err(error) => Err(error),
         };

@@ -25,17 +25,29 @@ pub(super) enum Ran<T> {
     LeaseLost,
 }
 
+/// What work does whose lease has ended, as far as is known, while the store does not tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Untold {
+    /// It rests: nothing would stop the effects of a worker that was taken over.
+    Rest,
+    /// It goes on after an unanswered heartbeat: its writes commit only under the current lease.
+    /// It may be its own transaction that keeps the store from answering, until it ends.
+    GoOn,
+}
+
 /// Polls `work` until it ends or another worker has taken its lease over; then it is dropped.
 ///
 /// The heart beats on a task of its own, so that a handler that blocks its thread keeps its lease.
 /// `claimed` is when the claim was asked for: the lease cannot end earlier than `lease` after it.
 /// When it has ended, as far as is known here (the process was paused, or the store is away), the
-/// work is not polled again before the store has confirmed that the lease is still its own.
+/// work is not polled again before the store has confirmed that the lease is still its own, or,
+/// with [`Untold::GoOn`], has left a heartbeat unanswered.
 pub(super) async fn run_under_heartbeat<T, F, Fut>(
     work: impl Future<Output = T>,
     extend: F,
     claimed: Instant,
     lease: Duration,
+    untold: Untold,
 ) -> Ran<T>
 where
     F: Fn() -> Fut + Send + 'static,
@@ -49,6 +61,7 @@ where
         claimed,
         lease,
         Arc::clone(&held),
+        untold,
     )));
     let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
     poll_fn(|cx| {
@@ -77,9 +90,8 @@ impl Drop for Heart {
 
 /// Extends the lease three times in its length; returns when another worker has taken it over.
 ///
-/// While the store is away nobody can take it over, so that is asked until the store tells; the
-/// work is not polled meanwhile beyond the lease's end.
-async fn beat<F, Fut>(extend: F, claimed: Instant, lease: Duration, held: Arc<Held>)
+/// While the store is away nobody can take it over, so that is asked until the store tells.
+async fn beat<F, Fut>(extend: F, claimed: Instant, lease: Duration, held: Arc<Held>, untold: Untold)
 where
     F: Fn() -> Fut,
     Fut: Future<Output = Result<Write, StoreError>>,
@@ -104,6 +116,9 @@ where
                 tracing::warn!("the store did not answer the heartbeat, trying again");
                 next = asked + interval;
             }
+        }
+        if untold == Untold::GoOn {
+            held.set(asked + lease);
         }
     }
 }

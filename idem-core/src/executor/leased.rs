@@ -8,7 +8,7 @@ use super::{
     Executor, Prepared, RunsOn,
     grant::{Grant, judge},
     guarded,
-    heartbeat::{Ran, run_under_heartbeat},
+    heartbeat::{Ran, Untold, run_under_heartbeat},
     until_known::{error_chain, until_known},
 };
 use crate::{
@@ -78,20 +78,21 @@ impl<S: Store> Executor<S> {
             let (store, lease) = (Arc::clone(&store), extended.clone());
             async move { store.extend(&lease, by).await }
         };
-        let cause = match run_under_heartbeat(work, extend, claimed, request.lease).await {
-            Ran::Returned(Ok(output)) => {
-                return self
-                    .complete_leased(output, &lease, request.retention)
-                    .await;
-            }
-            Ran::Returned(Err(error)) => guarded::cause(error),
-            Ran::Panicked(message) => Cause::Panicked(message),
-            Ran::LeaseLost => {
-                return Execution::LeaseLost {
-                    attempt: lease.attempt,
-                };
-            }
-        };
+        let cause =
+            match run_under_heartbeat(work, extend, claimed, request.lease, Untold::Rest).await {
+                Ran::Returned(Ok(output)) => {
+                    return self
+                        .complete_leased(output, &lease, request.retention)
+                        .await;
+                }
+                Ran::Returned(Err(error)) => guarded::cause(error),
+                Ran::Panicked(message) => Cause::Panicked(message),
+                Ran::LeaseLost => {
+                    return Execution::LeaseLost {
+                        attempt: lease.attempt,
+                    };
+                }
+            };
         let (release, ended) = judge(cause, &lease, policy);
         match self.release(&lease, &release).await {
             Write::Applied => ended,

@@ -1,11 +1,13 @@
 //! Handlers whose writes commit together with the record of them, on SQLite.
 
+use std::time::Duration;
+
 use idem_amqp::{
     ExecutionKind as Kind, SqliteStore, TransactionalStore, Worker, prelude::*,
     sqlx::SqliteConnection,
 };
 use idem_tests::{
-    bed::Bed,
+    bed::{Bed, QUICK},
     interfered::{Call, Fate, Interfered},
     ledger::{self, Ledger},
     running::{Running, assert_balance},
@@ -121,6 +123,32 @@ async fn a_commit_that_did_not_reach_the_store_is_a_failed_attempt() {
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Failed, 1), (Kind::Executed, 1)]);
     assert_eq!(attempts_charged(&ledger).await, [2]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_handler_that_holds_the_write_lock_for_longer_than_its_lease_completes() {
+    let bed = Bed::new().await;
+    let ledger = Ledger::create().await;
+    let script = Script::new(async |call| {
+        if call.id == "slow" {
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+        }
+        Ok(())
+    });
+    let store = SqliteStore::connect(ledger.path()).await.unwrap();
+    let policy = QUICK.to_builder().lease(Duration::from_millis(300)).build();
+    let worker = Worker::builder(store).state(script.clone());
+    let queue = bed.queue().policy(policy.unwrap());
+    let worker = bed.start(worker.consume::<charge_atomically>(queue));
+    // The handler's own lock keeps its heartbeat from being written.
+    bed.order("slow").await;
+    script.calls.count("the slow handler runs", 1).await;
+    bed.order("b").await;
+
+    worker.ended(Kind::Executed, 2).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 2)]);
+    assert_eq!(attempts_charged(&ledger).await, [1, 1]);
     bed.assert_nothing_stuck().await;
 }
 

@@ -12,6 +12,7 @@ use idem_amqp::{ExecutionKind as Kind, Failed, MemoryStore, Worker};
 use idem_tests::{
     bed::{Bed, QUICK},
     interfered::{Call, Fate, Interfered},
+    journal::{Journal, eventually},
     running::assert_balance,
     script::{Script, charge},
 };
@@ -31,7 +32,7 @@ fn switched(store: MemoryStore) -> (Interfered<MemoryStore>, Arc<AtomicBool>) {
 }
 
 async fn until_claims(store: &Interfered<MemoryStore>, claims: u64) {
-    idem_tests::journal::eventually("claims of a store that is away", async || {
+    eventually("claims of a store that is away", async || {
         match store.count(Call::Claim) {
             enough if enough >= claims => Ok(()),
             seen => Err(seen),
@@ -225,6 +226,47 @@ async fn a_store_that_hiccups_for_less_than_the_lease_does_not_stop_a_handler() 
 }
 
 #[tokio::test]
+async fn work_rests_while_the_store_is_away_for_longer_than_the_lease_and_then_goes_on() {
+    let bed = Bed::new().await;
+    let (store, away) = switched(MemoryStore::new());
+    let steps = Journal::default();
+    let stepping = steps.clone();
+    let script = Script::new(move |_| {
+        let steps = stepping.clone();
+        async move {
+            for step in 0..20 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                steps.write(step);
+            }
+            Ok(())
+        }
+    });
+    let policy = QUICK.to_builder().lease(Duration::from_millis(300)).build();
+    let queue = bed.queue().policy(policy.unwrap());
+    let worker = Worker::builder(store).state(script.clone());
+    let worker = bed.start(worker.consume::<charge>(queue));
+    bed.order("a").await;
+    steps.count("the handler is at work", 2).await;
+    away.store(true, SeqCst);
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    let before = steps.entries().len();
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert_eq!(
+        steps.entries().len(),
+        before,
+        "it went on without its lease"
+    );
+    assert!(before < 20, "it was done before the lease ran out");
+    away.store(false, SeqCst);
+
+    worker.ended(Kind::Executed, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
+    assert_eq!(script.attempts(), [1]);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
 async fn a_handler_that_loses_its_lease_is_dropped_and_its_message_is_not_acknowledged() {
     let bed = Bed::new().await;
     let shared = MemoryStore::new();
@@ -243,19 +285,23 @@ async fn a_handler_that_loses_its_lease_is_dropped_and_its_message_is_not_acknow
     let winner = Worker::builder(shared).state(script.clone());
     let winner = bed.start(winner.consume::<charge>(queue));
     bed.order("a").await;
+    winner.ended(Kind::Executed, 1).await;
+    away.store(false, SeqCst);
     hanging
         .dropped
         .count("the loser's future is dropped", 1)
         .await;
     loser.ended(Kind::LeaseLost, 1).await;
-    winner.ended(Kind::Executed, 1).await;
-    away.store(false, SeqCst);
 
     // The copy that was not acknowledged comes back, to either of them.
     let balance = loser.stop().await;
     assert_eq!(balance.of(Kind::Executed), 0, "{balance}");
-    winner.ended(Kind::Duplicate, 1).await;
-    winner.stop().await;
+    if balance.of(Kind::Duplicate) == 0 {
+        winner.ended(Kind::Duplicate, 1).await;
+    }
+    let winner = winner.stop().await;
+    assert_eq!(winner.of(Kind::Executed), 1, "{winner}");
+    assert_eq!(balance.of(Kind::Duplicate) + winner.of(Kind::Duplicate), 1);
     assert_eq!(script.attempts(), [2]);
     script.assert_effects(["a"]);
     bed.assert_nothing_stuck().await;
