@@ -141,10 +141,11 @@ impl Clerk {
     /// Somebody deleted the dead-letter queue of a queue that is the worker's to declare.
     async fn declare_again(&self, error: &PublishError) {
         let gone = matches!(error, PublishError::Unroutable { .. });
-        if gone && self.queue.declared().is_some() {
-            if let Err(error) = self.publisher.declare(self.queue.clone()).await {
-                tracing::warn!(%error, "the dead-letter queue could not be declared again");
-            }
+        if gone
+            && self.queue.declared().is_some()
+            && let Err(error) = self.publisher.declare(self.queue.clone()).await
+        {
+            tracing::warn!(%error, "the dead-letter queue could not be declared again");
         }
     }
 

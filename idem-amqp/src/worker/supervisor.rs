@@ -96,8 +96,7 @@ impl Supervisor {
     ) -> Result<Width, WorkerError> {
         let consuming = self.consumers.iter().map(|consumer| async move {
             match consumer.consume(connection, first, width).await {
-                Stopped::Drained => Ok(Width::Full),
-                Stopped::Disconnected { unreadable: false } => Ok(Width::Full),
+                Stopped::Drained | Stopped::Disconnected { unreadable: false } => Ok(Width::Full),
                 Stopped::Disconnected { unreadable: true } => {
                     tracing::error!("a message in one of the queues cannot be read: its properties are not UTF-8");
                     Ok(Width::One)
