@@ -131,6 +131,35 @@ async fn a_failure_that_asks_for_a_delay_waits_that_long() {
 }
 
 #[tokio::test]
+async fn copies_of_a_failed_message_wait_for_its_next_attempt_and_use_none_up() {
+    let bed = Bed::new().await;
+    let script = Script::new(async |call| {
+        if call.attempt == 1 {
+            let while_copies_come = Duration::from_secs(1);
+            return Err(Failed::retry_after(while_copies_come, "closed"));
+        }
+        Ok(())
+    });
+    let worker = bed.charging(MemoryStore::new(), &script);
+    bed.order("a").await;
+    script.calls.count("the first attempt", 1).await;
+    for _ in 0..5 {
+        bed.order("a").await;
+    }
+
+    worker.ended(Kind::Executed, 1).await;
+    worker.ended(Kind::Duplicate, 5).await;
+    let balance = worker.stop().await;
+    assert_balance(
+        &balance,
+        [(Kind::Failed, 1), (Kind::Executed, 1), (Kind::Duplicate, 5)],
+    );
+    assert_eq!(script.attempts(), [1, 2]);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
 async fn a_failing_message_does_not_stop_the_ones_behind_it() {
     let bed = Bed::new().await;
     let script = Script::new(async |call| match call.id.as_str() {

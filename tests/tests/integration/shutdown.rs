@@ -11,16 +11,22 @@ use idem_tests::{
     script::{Script, charge},
 };
 
+use tokio::time::Instant;
+
 const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
 
-const HOUR: Duration = Duration::from_hours(1);
+/// A call is seen after it was made.
+const SEEN_LATE: Duration = Duration::from_millis(200);
+
+/// Until the next attempt of a failed message: longer than a worker takes to stop.
+const LATER: Duration = Duration::from_secs(4);
 
 #[tokio::test]
 async fn a_worker_that_is_told_to_stop_finishes_what_runs_and_returns_the_rest() {
     let bed = Bed::new().await;
     let script = Script::new(async |call| {
         if call.id == "later" && call.attempt == 1 {
-            return Err(Failed::retry_after(HOUR, "closed for today"));
+            return Err(Failed::retry_after(LATER, "closed for today"));
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
         Ok(())
@@ -80,17 +86,21 @@ async fn a_handler_that_runs_past_the_grace_period_is_dropped_and_its_message_re
 async fn a_message_that_waits_for_its_next_attempt_is_returned_at_once() {
     let bed = Bed::new().await;
     let store = MemoryStore::new();
-    let failing = Script::new(async |_| Err(Failed::retry_after(HOUR, "closed for today")));
+    let failing = Script::new(async |_| Err(Failed::retry_after(LATER, "closed for today")));
     let worker = bed.charging(store.clone(), &failing);
     bed.order("a").await;
     failing.calls.count("the first attempt", 1).await;
+    let failed = Instant::now();
     assert_balance(&worker.stop().await, [(Kind::Failed, 1)]);
     bed.until_waiting(1).await;
+    assert!(failed.elapsed() < LATER, "it was not returned at once");
 
+    // The next worker does not run it before it is due.
     let script = Script::succeeding();
     let worker = bed.charging(store, &script);
     worker.ended(Kind::Executed, 1).await;
-    worker.stop().await;
+    assert!(failed.elapsed() + SEEN_LATE >= LATER);
+    assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
     assert_eq!(script.attempts(), [2]);
     bed.assert_nothing_stuck().await;
 }
@@ -130,7 +140,7 @@ async fn an_idle_worker_stops_at_once() {
     let script = Script::succeeding();
     let worker = bed.charging(MemoryStore::new(), &script);
     bed.until_consumed(bed.name(), 1).await;
-    let told = tokio::time::Instant::now();
+    let told = Instant::now();
     assert_balance(&worker.stop().await, []);
     assert!(told.elapsed() < Duration::from_secs(5));
     bed.assert_nothing_stuck().await;
@@ -155,7 +165,7 @@ async fn sigterm(classic: bool, mode: Mode) {
     }
     let first = Process::start(LEDGER_WORKER, &settings);
     first.ended("executed", 5).await;
-    let told = tokio::time::Instant::now();
+    let told = Instant::now();
     let done = first.stop().await;
     assert!(told.elapsed() < Duration::from_secs(20));
     let executed = ledger.count().await;
