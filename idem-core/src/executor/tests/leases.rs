@@ -1,0 +1,180 @@
+//! The heartbeat: leases kept, lost, and unknown.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_heartbeat_keeps_a_lease_for_as_long_as_the_handler_runs() {
+    let (executor, store) = executor();
+    let long = async |_: Attempt| {
+        sleep(10 * LEASE).await;
+        Ok::<_, Failed>(())
+    };
+    let policy = Policy::DEFAULT;
+    let (ran, held) = tokio::join!(executor.execute(key(), &policy, long), async {
+        sleep(5 * LEASE).await;
+        store.claim(&ClaimRequest::new(key(), &policy)).await
+    });
+    assert!(
+        matches!(ran, Execution::Executed { attempt: 1, .. }),
+        "{ran:?}"
+    );
+    assert!(matches!(held, Ok(Claim::Held { .. })), "{held:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_that_blocks_its_thread_keeps_its_lease() {
+    let (executor, store) = executor();
+    let policy = Policy::builder().lease(Policy::MIN_LEASE).build().unwrap();
+    let work = async |_: Attempt| {
+        std::thread::sleep(4 * Policy::MIN_LEASE);
+        let claim = store.claim(&ClaimRequest::new(key(), &policy)).await;
+        assert!(matches!(claim, Ok(Claim::Held { .. })), "{claim:?}");
+        Ok::<_, Failed>(())
+    };
+    let ended = executor.execute(key(), &policy, work).await;
+    assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_drops_the_handlers_future() {
+    let (executor, store) = executor();
+    store.script(Call::Extend, [Fault::Fenced]);
+    let (ended, dropped) = run_for_ever(&executor).await;
+    assert!(matches!(ended, Execution::LeaseLost { attempt: 1 }) && dropped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_hiccup_shorter_than_the_lease_changes_nothing() {
+    let (executor, store) = executor();
+    store.script(
+        Call::Extend,
+        [Fault::Unreached, Fault::Unreached, Fault::Unreached],
+    );
+    let work = async |_: Attempt| {
+        sleep(3 * LEASE).await;
+        Ok::<_, Failed>(())
+    };
+    let ended = executor.execute(key(), &Policy::DEFAULT, work).await;
+    assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
+}
+
+/// Counts how often it is polled, about once a second, for as long as it is told.
+fn work_for(seconds: u32, polled: &Arc<AtomicU32>) -> impl Future<Output = Result<(), Failed>> {
+    let polled = Arc::clone(polled);
+    async move {
+        for _ in 0..seconds {
+            polled.fetch_add(1, SeqCst);
+            sleep(Duration::from_secs(1)).await;
+        }
+        Ok(())
+    }
+}
+
+async fn outlast(fault: Fault) -> (Execution<(), Failed>, u32) {
+    let (executor, store) = executor();
+    store.always(Call::Extend, fault);
+    let polled = Arc::new(AtomicU32::new(0));
+    let policy = Policy::DEFAULT;
+    let work = executor.execute(key(), &policy, |_| work_for(60, &polled));
+    let (ended, during) = tokio::join!(work, async {
+        sleep(4 * LEASE).await;
+        let during = polled.load(SeqCst);
+        store.heal();
+        during
+    });
+    (ended, during)
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_rests_while_the_store_is_away_longer_than_the_lease_and_then_goes_on() {
+    let (ended, during) = outlast(Fault::Unreached).await;
+    assert!(
+        matches!(ended, Execution::Executed { attempt: 1, .. }),
+        "{ended:?}"
+    );
+    assert!(during <= 30, "polled {during} times, beyond its lease");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_rests_while_the_store_is_frozen_longer_than_the_lease_and_then_goes_on() {
+    let (ended, during) = outlast(Fault::Silent).await;
+    assert!(
+        matches!(ended, Execution::Executed { attempt: 1, .. }),
+        "{ended:?}"
+    );
+    assert!(during <= 30, "polled {during} times, beyond its lease");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_rested_is_dropped_if_another_worker_took_over_meanwhile() {
+    let (executor, store) = executor();
+    store.always(Call::Extend, Fault::Unreached);
+    let (ended, ()) = tokio::join!(run_for_ever(&executor), async {
+        sleep(2 * LEASE).await;
+        let other = store
+            .claim(&ClaimRequest::new(key(), &Policy::DEFAULT))
+            .await;
+        assert!(matches!(other, Ok(Claim::Acquired(_))), "{other:?}");
+        store.heal();
+    });
+    assert!(
+        matches!(ended, (Execution::LeaseLost { attempt: 1 }, true)),
+        "{ended:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_paused_beyond_its_lease_asks_before_it_goes_on() {
+    let (executor, store) = executor();
+    store.always(Call::Extend, Fault::Silent);
+    let polled = Arc::new(AtomicU32::new(0));
+    let wake = Arc::new(Notify::new());
+    let (count, woken) = (Arc::clone(&polled), Arc::clone(&wake));
+    let work = async move |_: Attempt| loop {
+        count.fetch_add(1, SeqCst);
+        woken.notified().await;
+        if false {
+            return Ok::<(), Failed>(());
+        }
+    };
+    let task = tokio::spawn(async move { executor.execute(key(), &Policy::DEFAULT, work).await });
+    while polled.load(SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    // As after SIGCONT: the clock has jumped, and the work's own event is ready.
+    wake.notify_one();
+    advance(2 * LEASE).await;
+    sleep(2 * LEASE).await;
+    assert_eq!(
+        polled.load(SeqCst),
+        1,
+        "the work went on under a lease that nobody confirmed"
+    );
+    store.heal();
+    sleep(LEASE).await;
+    assert_eq!(
+        polled.load(SeqCst),
+        2,
+        "the work goes on under a lease that is confirmed"
+    );
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_zombie_can_neither_complete_nor_release() {
+    let (executor, store) = executor();
+    let request = ClaimRequest::new(key(), &Policy::DEFAULT);
+    let Ok(Claim::Acquired(zombie)) = store.claim(&request).await else {
+        panic!("acquired");
+    };
+    sleep(LEASE).await;
+    run(&executor).await;
+    let outcome = crate::Outcome::default();
+    let late = store.complete(&zombie, &outcome, LEASE).await.unwrap();
+    assert_eq!(late, Write::Fenced);
+    let late = store
+        .release(&zombie, &Release::failed("late"))
+        .await
+        .unwrap();
+    assert_eq!(late, Write::Fenced);
+}

@@ -1,0 +1,80 @@
+//! Calls to the store whose answer was lost.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_completion_that_was_lost_is_repeated_and_the_work_is_not() {
+    let (executor, store) = executor();
+    store.script(Call::Complete, [Fault::Unreached, Fault::Unreached]);
+    assert!(matches!(
+        run(&executor).await,
+        Execution::Executed { attempt: 1, .. }
+    ));
+    assert!(matches!(run(&executor).await, Execution::Duplicate { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_completion_that_was_applied_but_not_answered_is_an_execution() {
+    let (executor, store) = executor();
+    store.script(Call::Complete, [Fault::AnswerLost]);
+    assert!(matches!(
+        run(&executor).await,
+        Execution::Executed { attempt: 1, .. }
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_completion_is_repeated_past_the_lease_and_without_its_caller() {
+    let (executor, store) = executor();
+    store.always(Call::Complete, Fault::Unreached);
+    tokio::select! {
+        ended = run(&executor) => panic!("{ended:?}"),
+        () = sleep(3 * LEASE) => {}
+    }
+    store.heal();
+    sleep(Duration::from_secs(2)).await;
+    assert!(matches!(run(&executor).await, Execution::Duplicate { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_completion_after_a_takeover_is_no_success() {
+    let (executor, store) = executor();
+    store.script(Call::Complete, [Fault::Fenced]);
+    assert!(matches!(
+        run(&executor).await,
+        Execution::LeaseLost { attempt: 1 }
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_was_lost_is_repeated_so_that_nothing_is_in_doubt() {
+    let (executor, store) = executor();
+    store.script(Call::Release, [Fault::Unreached, Fault::AnswerLost]);
+    wait_for_retry(&fail(&executor, &Policy::DEFAULT).await).await;
+    let claim = store
+        .claim(&ClaimRequest::new(key(), &Policy::DEFAULT))
+        .await;
+    assert!(matches!(claim, Ok(Claim::Acquired(lease)) if !lease.in_doubt));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_whose_answer_was_lost_is_had_back_with_the_same_request() {
+    let (executor, store) = executor();
+    let request = ClaimRequest::new(key(), &Policy::DEFAULT);
+    store.script(Call::Claim, [Fault::AnswerLost]);
+    let work = async |attempt: Attempt| Ok::<_, Failed>(attempt.number());
+    let unknown = executor
+        .execute_request(&request, &Policy::DEFAULT, work)
+        .await;
+    assert!(
+        matches!(unknown, Execution::StoreUnavailable { .. }),
+        "{unknown:?}"
+    );
+    let again = executor
+        .execute_request(&request, &Policy::DEFAULT, work)
+        .await;
+    assert!(
+        matches!(again, Execution::Executed { attempt: 1, .. }),
+        "{again:?}"
+    );
+}
