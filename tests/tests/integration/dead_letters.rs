@@ -243,6 +243,20 @@ async fn a_message_is_kept_while_its_dead_letter_queue_is_missing() {
 }
 
 #[tokio::test]
+async fn a_deleted_dead_letter_queue_of_a_declared_queue_is_declared_again() {
+    let bed = Bed::new().await;
+    let worker = bed.charging(MemoryStore::new(), &rejecting());
+    bed.until_consumed(bed.name(), 1).await;
+    bed.delete(&dead(bed.name())).await;
+    bed.order("a").await;
+
+    worker.ended(Kind::Rejected, 1).await;
+    assert_eq!(bed.dead_letter().await.reason(), "rejected");
+    assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
 async fn dead_letters_go_where_the_queue_says() {
     let bed = Bed::bare().await;
     let graveyard = bed.another("graveyard");

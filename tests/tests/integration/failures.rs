@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use idem_amqp::{ExecutionKind as Kind, Failed, MemoryStore, Worker};
+use idem_amqp::{Backoff, ExecutionKind as Kind, Failed, MemoryStore, Policy, Queue, Worker};
 use idem_tests::{
-    bed::Bed,
+    bed::{Bed, dead},
     running::assert_balance,
     script::{Script, charge},
 };
+use lapin::types::{AMQPValue, FieldTable};
 
 fn failing_until(attempt: u32) -> Script {
     Script::new(move |call| async move {
@@ -189,5 +190,32 @@ async fn a_failing_message_does_not_stop_the_ones_behind_it() {
         ],
     );
     script.assert_effects(others);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_message_close_to_its_delivery_limit_is_kept_and_not_returned() {
+    let bed = Bed::bare().await;
+    let mut as_rabbitmq_4_does = FieldTable::default();
+    let quorum = AMQPValue::LongString("quorum".into());
+    as_rabbitmq_4_does.insert("x-queue-type".into(), quorum);
+    as_rabbitmq_4_does.insert("x-delivery-limit".into(), AMQPValue::LongInt(20));
+    bed.declare_foreign(bed.name(), as_rabbitmq_4_does).await;
+    bed.declare_foreign(&dead(bed.name()), FieldTable::default())
+        .await;
+    let soon = Duration::from_millis(10);
+    let patient = Policy::builder()
+        .max_attempts(30)
+        .backoff(Backoff::new(soon, soon));
+    let queue = Queue::existing(bed.name()).policy(patient.build().unwrap());
+    let script = failing_until(25);
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    let worker = bed.start(worker.consume::<charge>(queue));
+    bed.order("a").await;
+
+    worker.ended(Kind::Executed, 1).await;
+    script.assert_effects(["a"]);
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Failed, 18), (Kind::Executed, 1)]);
     bed.assert_nothing_stuck().await;
 }
