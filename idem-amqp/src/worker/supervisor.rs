@@ -16,6 +16,10 @@ use crate::{connection::Broker, error::WorkerError, topology::Broken};
 
 const RECONNECT: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
+/// A message that cannot be read is gone when its queue's delivery limit is reached: soon enough,
+/// for it stops its queue, and not so soon that the connections are a burden on the broker.
+const NARROW_TRIES: u32 = 3;
+
 /// How long one message at a time is consumed after one that could not be read.
 const NARROW: Duration = Duration::from_secs(30);
 
@@ -61,6 +65,9 @@ impl Supervisor {
                 }
             }
             tries += 1;
+            if width == Width::One {
+                tries = tries.min(NARROW_TRIES);
+            }
             tokio::select! {
                 () = sleep(RECONNECT.wait(tries)) => {}
                 () = self.draining.cancelled() => {}
