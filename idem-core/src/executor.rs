@@ -153,7 +153,9 @@ pub trait RunsOn<S: Store>: crate::Mode {
         St: Send + Sync + 'static;
 }
 
-/// How long to wait before the next attempt: what the failure asks for, or the policy's backoff.
+/// How long to wait before the next attempt: what the failure asks for, or the policy's backoff,
+/// but never longer than the retention.
 fn retry_after(policy: &Policy, attempt: u32, asked: Option<Duration>) -> Duration {
-    asked.unwrap_or_else(|| policy.backoff().wait(attempt))
+    let wait = asked.unwrap_or_else(|| policy.backoff().wait(attempt));
+    wait.min(policy.retention())
 }

@@ -8,7 +8,7 @@ use std::{error::Error, fmt, time::Duration};
 pub enum Verdict {
     /// Worth another attempt, after the policy's backoff.
     Retry,
-    /// Worth another attempt, not before this much time.
+    /// Worth another attempt, not before this much time; at most the policy's retention.
     RetryAfter(Duration),
     /// Failed for good: dead-lettered, not attempted again.
     Reject,

@@ -38,8 +38,8 @@ pub use transactional::{Begun, Commit, TransactionalStore};
 ///    same token and attempt while it holds the key, and does not acquire again after its lease
 ///    was ended.
 /// 8. Every state a record can be in has an exit: takeover, completion, release or purge.
-///    Unfinished records live as long as the retention after their last write, and a failed one
-///    at least until it may be retried.
+///    Unfinished records live as long as the retention after their last write, a failed one as
+///    long as the retention after its next attempt is due.
 /// 9. [`Claim::KeyReused`] is decided only against a completed key, or a failed one that was not
 ///    given up; other content while a worker holds the key is [`Claim::Held`].
 /// 10. No answer is decided from another transaction that may still roll back.

@@ -67,14 +67,15 @@ where
     holder.complete("done").await.is_applied("it is the holder");
 }
 
-/// A key that waits for its retry for longer than the retention goes on waiting.
+/// A key that waits for its retry for longer than the retention goes on waiting, and its attempts
+/// are counted on.
 pub async fn a_purge_leaves_a_key_that_waits_for_its_retry<H>(harness: &H)
 where
     H: Harness<Store: Purge>,
 {
     let scene = Scene::new(harness, Rule::Purge);
-    let (second, delay) = (Duration::from_secs(1), Duration::from_mins(10));
-    let claim = scene.claimant().retention(second).claim().await;
+    let (short, delay) = (Duration::from_mins(1), Duration::from_mins(10));
+    let claim = scene.claimant().retention(short).claim().await;
     claim
         .is_acquired("nobody has the key")
         .fails_for(delay)
@@ -84,6 +85,12 @@ where
     let answer = scene.claimant().claim().await;
     answer.is_held("the retry is not due");
     scene.advance(delay / 2).await;
+    removes(&scene, 100, 0, "the retry is due only now").await;
+    let answer = scene.claimant().retention(short).claim().await;
+    let next = answer.is_acquired("the retry is due");
+    next.is_attempt(2, false, "the first one counts");
+    next.fails_for(delay).await;
+    scene.advance(delay + short).await;
     removes(&scene, 100, 1, "nobody has come for the retry").await;
 }
 

@@ -72,7 +72,7 @@ impl PlainStore {
                 counted.0 = 1;
             }
             if request.replay && !self.has(Flaw::CountsOnInReplay) {
-                counted = (1, false);
+                counted.0 = 1;
             }
             return self.acquire(request, token, counted, Some(old));
         }
@@ -142,7 +142,7 @@ impl PlainStore {
             return self.answer_early(old);
         }
         let counted = if request.replay && !self.has(Flaw::CountsOnInReplay) {
-            (1, false)
+            (1, old.in_doubt && !quarantined)
         } else {
             (
                 old.attempts + 1,

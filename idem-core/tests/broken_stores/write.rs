@@ -160,8 +160,8 @@ impl PlainStore {
         if !self.has(Flaw::ReleasesAreNoWrites) {
             record.forget_at = self.now() + self.unit(record.retention);
         }
-        if !self.has(Flaw::ForgetsTheDelayed) {
-            record.forget_at = record.forget_at.max(record.not_before);
+        if !self.has(Flaw::ForgetsTheDelayed) && record.not_before > self.now() {
+            record.forget_at = record.not_before + self.unit(record.retention);
         }
     }
 

@@ -87,7 +87,7 @@ impl Oracle {
             Phase::Working { until } if until > self.now => Expected::Held {
                 remaining: until - self.now,
             },
-            Phase::Working { .. } if ask.replay => self.fresh(ask, 1, false),
+            Phase::Working { .. } if ask.replay => self.fresh(ask, 1, true),
             Phase::Working { .. } => self.fresh(ask, known.attempts + 1, true),
             Phase::Free { .. } if known.owner == ask.owner => Expected::Held { remaining: 0 },
             Phase::Free {
@@ -101,7 +101,7 @@ impl Oracle {
                 }
             }
             Phase::Free { .. } if other_content => Expected::KeyReused,
-            Phase::Free { .. } if ask.replay => self.fresh(ask, 1, false),
+            Phase::Free { .. } if ask.replay => self.fresh(ask, 1, known.in_doubt),
             Phase::Free { due, .. } if due > self.now => Expected::Held {
                 remaining: due - self.now,
             },
@@ -269,7 +269,7 @@ impl Known {
             _ => now,
         };
         self.phase = Phase::Free { reason, due };
-        self.forget_at = due.max(now + self.retention);
+        self.forget_at = due + self.retention;
         match reason {
             Reason::Failed { .. } => self.in_doubt = false,
             Reason::Abandoned => {

@@ -34,9 +34,8 @@ pub(crate) fn claim(
         State::InProgress { lease_ends } if *lease_ends > now => stay(Claim::Held {
             remaining: until(*lease_ends, now),
         }),
-        State::InProgress { .. } => {
-            acquire(request, token, attempt, !request.replay, fingerprint, now)
-        }
+        // Also for a replay: the person who sent it has not seen what this attempt left behind.
+        State::InProgress { .. } => acquire(request, token, attempt, true, fingerprint, now),
         // An owner whose lease was ended never acquires again: its claim may be a late copy.
         State::Failed { .. } if old.owner == request.owner => stay(Claim::Held {
             remaining: Duration::ZERO,
@@ -55,10 +54,7 @@ pub(crate) fn claim(
         } if *due > now && !request.replay => stay(Claim::Held {
             remaining: until(*due, now),
         }),
-        State::Failed { .. } => {
-            let in_doubt = old.in_doubt && !request.replay;
-            acquire(request, token, attempt, in_doubt, fingerprint, now)
-        }
+        State::Failed { .. } => acquire(request, token, attempt, old.in_doubt, fingerprint, now),
     }
 }
 

@@ -130,7 +130,7 @@ fn every_record_answers_a_claim_as_the_contract_says() {
         ),
         (Some(expired.clone()), request(b'b', b'x'), "new 3 in doubt"),
         (Some(expired.clone()), request(b'b', b'y'), "new 3 in doubt"),
-        (Some(expired), replay(b'b', b'x'), "new 1"),
+        (Some(expired), replay(b'b', b'x'), "new 1 in doubt"),
         (Some(failed(Reason::Failed)), request(b'a', b'x'), "held 0s"),
         (Some(failed(Reason::Failed)), request(b'b', b'x'), "new 3"),
         (Some(failed(Reason::Failed)), request(b'b', b'-'), "new 3"),
@@ -153,7 +153,7 @@ fn every_record_answers_a_claim_as_the_contract_says() {
         (
             Some(doubtful(failed(Reason::Abandoned))),
             replay(b'b', b'x'),
-            "new 1",
+            "new 1 in doubt",
         ),
         (
             Some(failed(Reason::Quarantined)),
@@ -342,7 +342,7 @@ fn each_reason_of_a_release_leaves_its_own_record() {
 }
 
 #[test]
-fn a_failure_is_remembered_at_least_until_its_retry_is_due() {
+fn a_failure_is_remembered_for_the_retention_once_its_retry_is_due() {
     let fail = |delay| {
         let failed = Release::retry_after(delay, "no");
         release(Some(&in_progress(NOW)), 7, &failed, NOW)
@@ -352,8 +352,8 @@ fn a_failure_is_remembered_at_least_until_its_retry_is_due() {
     let due = |delay| Some(after(NOW, delay));
     let table = [
         (Duration::ZERO, None, RETENTION),
-        (RETENTION / 2, due(RETENTION / 2), RETENTION),
-        (2 * RETENTION, due(2 * RETENTION), 2 * RETENTION),
+        (RETENTION / 2, due(RETENTION / 2), RETENTION + RETENTION / 2),
+        (2 * RETENTION, due(2 * RETENTION), 3 * RETENTION),
         (Duration::MAX, Some(i64::MAX), Duration::MAX),
     ];
     for (delay, expected, remembered) in table {

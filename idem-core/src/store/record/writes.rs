@@ -70,7 +70,9 @@ impl Record {
                 self.in_doubt = false;
                 if !retry_after.is_zero() {
                     let due = after(now, *retry_after);
-                    self.forget_at = self.forget_at.max(due);
+                    // Remembered for the whole retention once it can be claimed again, or its
+                    // attempts would never be used up.
+                    self.forget_at = due.saturating_add(self.retention);
                     not_before = Some(due);
                 }
                 Some(error.clone())
