@@ -23,9 +23,10 @@ pub enum Execution<T, E> {
         /// How long it is still remembered.
         remaining: Duration,
     },
-    /// Another worker holds the key; the handler did not run.
+    /// Another worker holds the key, or its last attempt failed and the next is not due yet; the
+    /// handler did not run.
     Conflict {
-        /// How long its lease still holds unless it is extended.
+        /// How long the lease still holds unless it is extended, or until the next attempt is due.
         remaining: Duration,
     },
     /// The attempt failed and is worth another one; the key is released.
@@ -71,8 +72,8 @@ pub enum Execution<T, E> {
         /// What the store said.
         error: StoreError,
     },
-    /// Another worker took the key over while the handler ran, or the store was away for longer
-    /// than the lease. The handler's future was dropped, or its completion refused.
+    /// Another worker took the key over while the handler ran. The handler's future was dropped, or
+    /// its completion refused.
     LeaseLost {
         /// Which attempt it was.
         attempt: u32,

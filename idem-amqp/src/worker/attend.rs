@@ -150,6 +150,12 @@ where
                 message.renew_owner();
                 seat.step_aside(desk);
             }
+            if let Execution::StoreUnavailable { error } = &execution {
+                let claims = now.claims;
+                let error: &(dyn std::error::Error + 'static) = error;
+                tracing::warn!(key = %message.key(), claims, error, "the store cannot be asked, the message waits");
+                seat.step_aside(desk);
+            }
             tracing::debug!(key = %message.key(), kind = %execution.kind(), ?recheck, "held");
             let holder_ended = if conflict {
                 Either::Left(self.executor.holder_ended(message.key()))

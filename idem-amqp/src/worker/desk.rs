@@ -64,6 +64,7 @@ impl Seat {
                 () = desk.stopping() => return false,
                 place = place => self.running = place.ok(),
             }
+            self.held = None;
         }
         self.running.is_some()
     }

@@ -45,15 +45,18 @@ impl<H: Operation> Prepared<H> {
         &self.request.key
     }
 
-    /// The next claim is a new owner's: an owner whose lease was ended never acquires again.
+    /// The next claim is a new owner's, and a further attempt: an owner whose lease was ended never
+    /// acquires again, and a replay starts over only once.
     pub fn renew_owner(&mut self) {
         self.request.owner = crate::Owner::new();
+        self.request.replay = false;
     }
 
     pub(super) fn take(&mut self) -> Result<H::Message, String> {
         match self.body.take() {
             Some(body) => Ok(body),
-            None => H::decode(&self.envelope).map_err(|error| describe(&error)),
+            None => caught(|| H::decode(&self.envelope).map_err(|error| describe(&error)))
+                .unwrap_or_else(|panic| Err(format!("decoding panicked: {panic}"))),
         }
     }
 
