@@ -132,20 +132,39 @@ impl<S: Store> Open<'_, S> {
             Ok(Commit::Committed) => Execution::Executed { output, attempt },
             Ok(Commit::Fenced) => self.lost(),
             Ok(Commit::Refused { error }) => self.refused(&self.lease, error).await,
-            Err(error) => self.ask_again(output, error.to_string()).await,
+            Err(error) => self.ask_again(output, outcome, error.to_string()).await,
         }
     }
 
     /// The commit's answer was lost: the same owner's claim tells what became of it.
-    async fn ask_again<T, E: Failure>(&self, output: T, error: String) -> Execution<T, E> {
-        let attempt = self.lease.attempt;
+    async fn ask_again<T, E: Failure>(
+        &self,
+        output: T,
+        outcome: &Outcome,
+        error: String,
+    ) -> Execution<T, E> {
         let store = &self.executor.store;
         let claim = until_known("claim", &self.lease.key, || store.claim(self.request)).await;
         match claim {
-            Claim::Completed { .. } => Execution::Executed { output, attempt },
+            Claim::Completed { .. } => self.whose(output, outcome).await,
             // Under the same token, or under a new one where the claim was rolled back, too.
             Claim::Acquired(lease) => self.refused(&lease, error).await,
             _ => self.lost(),
+        }
+    }
+
+    /// The key is completed: by this commit, or by a worker that took over after it had failed.
+    /// Repeating the completion changes nothing, and is answered by the token.
+    async fn whose<T, E>(&self, output: T, outcome: &Outcome) -> Execution<T, E> {
+        let (store, lease) = (&self.executor.store, &self.lease);
+        let retention = self.request.retention;
+        let complete = || store.complete(lease, outcome, retention);
+        match until_known("complete", &lease.key, complete).await {
+            Write::Applied => Execution::Executed {
+                output,
+                attempt: lease.attempt,
+            },
+            Write::Fenced => self.lost(),
         }
     }
 
