@@ -102,6 +102,15 @@ async fn a_failure_waits_as_long_as_it_asks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failure_waits_no_longer_than_its_key_is_remembered() {
+    let (executor, _) = executor();
+    let work = async |_: Attempt| Err::<(), _>(Failed::retry_after(Duration::MAX, "never"));
+    let failed = executor.execute(key(), &Policy::DEFAULT, work).await;
+    let longest = Policy::DEFAULT.retention();
+    assert!(matches!(failed, Execution::Failed { retry_after, .. } if retry_after == longest));
+}
+
+#[tokio::test(start_paused = true)]
 async fn copies_of_a_failing_message_do_not_burn_its_attempts() {
     let (executor, _) = executor();
     let asked = Duration::from_secs(77);

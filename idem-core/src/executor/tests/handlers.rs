@@ -38,7 +38,12 @@ impl Handler<&'static str> for Charge {
         if state == "broken" {
             return Err(Rejection::new("no tenant"));
         }
-        Ok(async move { Ok(message) })
+        Ok(async move {
+            match state {
+                "failing" => Err(Failed::retry("the gateway is down")),
+                _ => Ok(message),
+            }
+        })
     }
 }
 
@@ -127,4 +132,17 @@ async fn a_message_that_waited_for_the_store_runs_from_the_same_preparation() {
         matches!(ended, Execution::Executed { attempt: 1, .. }),
         "{ended:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_starts_over_once_and_then_counts_its_attempts() {
+    let (executor, _) = executor();
+    let message = Prepared::<Charge>::new(Envelope::new("7"), &Policy::DEFAULT);
+    let mut message = message.unwrap().replay(true);
+    for attempt in [1, 2] {
+        let failed = executor.handle(&mut message, &"failing").await;
+        assert_eq!(failed.attempt(), Some(attempt), "{failed:?}");
+        wait_for_retry(&failed).await;
+        message.renew_owner();
+    }
 }
