@@ -38,8 +38,8 @@ pub use transactional::{Begun, Commit, TransactionalStore};
 ///    same token and attempt while it holds the key, and does not acquire again after its lease
 ///    was ended.
 /// 8. Every state a record can be in has an exit: takeover, completion, release or purge.
-///    Unfinished records live as long as the retention after their last write, a failed one as
-///    long as the retention after its next attempt is due.
+///    An unfinished record lives as long as the retention after its lease has ended, or after
+///    its next attempt is due.
 /// 9. [`Claim::KeyReused`] is decided only against a completed key, or a failed one that was not
 ///    given up; other content while a worker holds the key is [`Claim::Held`].
 /// 10. No answer is decided from another transaction that may still roll back.
@@ -110,7 +110,7 @@ pub struct ClaimRequest {
     pub fingerprint: Option<Fingerprint>,
     /// How long the claim holds without being extended.
     pub lease: Duration,
-    /// How long the record lives after its last write.
+    /// How long the record lives after its last write, and after its lease has ended.
     pub retention: Duration,
     /// Whether a person sent a dead letter again: it starts over, with attempts counted from 1,
     /// and is the only one that acquires a quarantined key.

@@ -44,6 +44,19 @@ pub async fn of_many_that_race_for_an_expired_lease_one_takes_over<H: Harness>(h
     }
 }
 
+/// Two owners, hundreds of times: also what goes wrong once in a hundred times shows.
+pub async fn of_two_that_race_for_an_expired_lease_one_takes_over<H: Harness>(harness: &H) {
+    let scene = Scene::new(harness, Rule::OneStep);
+    let mut last = scene.acquired().await.lease.token;
+    for _ in 0..300 {
+        scene.advance(LEASE).await;
+        let two = vec![scene.claimant(), scene.claimant()];
+        let lease = one_winner(&scene, two).await;
+        scene.holds(lease.token > last, "the token of a takeover grows");
+        last = lease.token;
+    }
+}
+
 /// The retry of a failed key is one worker's.
 pub async fn of_many_that_race_for_a_failed_key_one_acquires_it<H: Harness>(harness: &H) {
     let scene = Scene::new(harness, Rule::OneStep);

@@ -183,7 +183,7 @@ pub async fn a_lease_that_ran_out_unnoticed_may_be_released<H: Harness>(harness:
 pub async fn a_lease_from_a_former_life_is_fenced<H: Harness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Fencing);
     let ancient = scene.acquired().await;
-    scene.advance(RETENTION).await;
+    scene.advance(LEASE + RETENTION).await;
     let holder = scene.acquired().await;
     ancient.complete("late").await.is_fenced("claimed anew");
     ancient.extend(LEASE).await.is_fenced("claimed anew");

@@ -198,6 +198,7 @@ macro_rules! __conformance_list {
                 a_retention_of_years_is_kept
                 a_failure_is_forgotten_when_its_retention_ends
                 a_vanished_attempt_is_forgotten_when_its_retention_ends
+                a_vanished_attempt_is_remembered_after_its_lease
                 a_lease_outlives_its_retention
                 an_extension_prolongs_the_record
                 a_release_prolongs_the_record
@@ -229,6 +230,7 @@ macro_rules! __conformance_list {
             concurrency {
                 of_many_that_race_for_a_new_key_one_acquires_it
                 of_many_that_race_for_an_expired_lease_one_takes_over
+                of_two_that_race_for_an_expired_lease_one_takes_over
                 of_many_that_race_for_a_failed_key_one_acquires_it
                 of_many_that_race_for_a_forgotten_key_one_acquires_it
                 an_owner_that_races_with_itself_gets_one_lease

@@ -27,7 +27,7 @@ where
         holder.release(&reason).await.is_applied("the holder");
     }
     removes(&scene, 100, 0, "nothing is forgotten yet").await;
-    scene.advance(RETENTION).await;
+    scene.advance(LEASE + RETENTION).await;
     removes(&scene, 100, 6, "one record of each state").await;
     removes(&scene, 100, 0, "all were removed").await;
 }
@@ -134,7 +134,7 @@ where
 {
     let scene = Scene::new(harness, Rule::Fencing);
     let zombie = scene.acquired().await;
-    scene.advance(RETENTION).await;
+    scene.advance(LEASE + RETENTION).await;
     removes(&scene, 100, 1, "the vanished attempt").await;
     zombie.extend(LEASE).await.is_fenced("it was purged");
     zombie.complete("late").await.is_fenced("it was purged");
@@ -170,7 +170,7 @@ where
     let mut last = 0;
     for round in 0..15 {
         let _vanished = scene.acquired().await;
-        scene.advance(RETENTION).await;
+        scene.advance(LEASE + RETENTION).await;
         let mut all: Vec<BoxFuture<'static, Option<Claim>>> = Vec::new();
         for _ in 0..6 {
             let claimant = scene.claimant();

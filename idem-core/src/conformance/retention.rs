@@ -1,4 +1,4 @@
-//! How long a record is remembered after its last write.
+//! How long a record is remembered after its last write, and after its lease.
 
 use std::time::Duration;
 
@@ -76,9 +76,25 @@ pub async fn a_failure_is_forgotten_when_its_retention_ends<H: Harness>(harness:
 pub async fn a_vanished_attempt_is_forgotten_when_its_retention_ends<H: Harness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Exits);
     let _vanished = scene.acquired().await;
-    scene.advance(RETENTION).await;
+    scene.advance(LEASE + RETENTION).await;
     let anew = scene.acquired().await;
     anew.is_attempt(1, false, "nothing is remembered, nothing in doubt");
+}
+
+/// The retention counts from the lease's end: however short it is, there is a time in which the
+/// next worker is told that an attempt vanished.
+pub async fn a_vanished_attempt_is_remembered_after_its_lease<H: Harness>(harness: &H) {
+    for extended in [false, true] {
+        let scene = Scene::new(harness, Rule::AttemptsSurvive);
+        let claimant = scene.claimant().retention(LEASE);
+        let vanished = claimant.claim().await.is_acquired("nobody has the key");
+        if extended {
+            vanished.extend(LEASE).await.is_applied("it is the holder");
+        }
+        scene.advance(LEASE * 3 / 2).await;
+        let next = scene.acquired().await;
+        next.is_attempt(2, true, "the lease has just run out");
+    }
 }
 
 /// The retention may be shorter than the lease: a held key is held.
@@ -140,7 +156,7 @@ pub async fn a_claim_that_was_held_off_does_not_prolong_the_record<H: Harness>(h
     let _vanished = scene.acquired().await;
     let waiting = scene.claimant().retention(9 * RETENTION);
     waiting.claim().await.is_held("another holds it");
-    scene.advance(RETENTION).await;
+    scene.advance(LEASE + RETENTION).await;
     let anew = scene.acquired().await;
     anew.is_attempt(1, false, "the retention of the claim is over");
 }

@@ -51,7 +51,7 @@ impl fmt::Display for Rule {
                 "rule 7: an owner may repeat its claim, and acquires no more once its lease was ended"
             }
             Self::Exits => {
-                "rule 8: every record has an exit, and lives as long as the retention after its last write, or until its retry is due"
+                "rule 8: every record has an exit, and lives as long as the retention after its last write, its lease or the time of its retry"
             }
             Self::KeyReused => {
                 "rule 9: other content is refused on a completed or failed key, and held while a worker has it"

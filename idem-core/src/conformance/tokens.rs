@@ -40,7 +40,7 @@ pub async fn tokens_grow_after_a_completion_is_forgotten<H: Harness>(harness: &H
 pub async fn tokens_grow_after_an_attempt_is_forgotten<H: Harness>(harness: &H) {
     let scene = Scene::new(harness, Rule::TokensGrow);
     let first = scene.acquired().await;
-    scene.advance(RETENTION).await;
+    scene.advance(LEASE + RETENTION).await;
     let second = scene.acquired().await;
     scene.holds(second.token() > first.token(), "claimed after retention");
 }

@@ -47,7 +47,6 @@ impl Records {
             .into_iter()
             .flat_map(|index| index.iter().take_while(|(forget_at, _)| *forget_at <= now))
             .map(|(_, key)| key)
-            .filter(|key| self.by_key[*key].is_forgotten(now))
             .take(batch as usize)
             .cloned()
             .collect();

@@ -2,7 +2,7 @@ DELETE FROM "idem_records"
 WHERE key IN (
     SELECT key
     FROM "idem_records"
-    WHERE forget_at <= ?1 AND NOT (state = 'in_progress' AND coalesce(lease_ends, 0) > ?1)
+    WHERE forget_at <= ?1
     ORDER BY forget_at
     LIMIT ?2
 )

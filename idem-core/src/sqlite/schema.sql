@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS "idem_records" (
     not_before  INTEGER,                    -- of failed: when the next attempt is due, if not at once
     retention   INTEGER NOT NULL,
     updated_at  INTEGER NOT NULL,           -- last write
-    forget_at   INTEGER NOT NULL            -- last write plus retention, never before not_before
+    forget_at   INTEGER NOT NULL            -- retention after the last write, lease_ends or not_before
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX IF NOT EXISTS "idem_records_forget_at" ON "idem_records" (forget_at);

@@ -26,7 +26,8 @@ pub(crate) struct Record {
     pub(crate) fingerprint: Option<Fingerprint>,
     /// How long the record lives after its last write.
     pub(crate) retention: i64,
-    /// The last write plus the retention, and never before a retry is due.
+    /// The retention after the last write, after the lease's end or after a retry is due,
+    /// whichever comes last.
     pub(crate) forget_at: i64,
     pub(crate) state: State,
 }
@@ -65,10 +66,9 @@ pub(crate) struct Step<A> {
 }
 
 impl Record {
-    /// Whether its retention has ended and nobody works under it.
+    /// Whether its retention has ended.
     pub(crate) fn is_forgotten(&self, now: i64) -> bool {
-        let working = matches!(self.state, State::InProgress { lease_ends } if lease_ends > now);
-        self.forget_at <= now && !working
+        self.forget_at <= now
     }
 }
 

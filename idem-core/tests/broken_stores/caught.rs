@@ -85,6 +85,7 @@ caught! {
         concurrency::of_many_that_race_for_a_failed_key_one_acquires_it
         concurrency::of_many_that_race_for_a_forgotten_key_one_acquires_it
         concurrency::of_many_that_race_for_an_expired_lease_one_takes_over
+        concurrency::of_two_that_race_for_an_expired_lease_one_takes_over
     }
     never_takes_over (NeverTakesOver) {
         claims::a_lease_that_has_run_out_is_taken_over
@@ -326,6 +327,9 @@ caught! {
         retention::a_vanished_attempt_is_forgotten_when_its_retention_ends
         purge::a_purge_removes_what_the_retention_has_ended_for
         retention::a_claim_that_was_held_off_does_not_prolong_the_record
+    }
+    forgets_the_vanished (ForgetsTheVanished) {
+        retention::a_vanished_attempt_is_remembered_after_its_lease
     }
     forgets_the_held (ForgetsTheHeld) {
         retention::a_lease_outlives_its_retention

@@ -103,7 +103,7 @@ impl PlainStore {
         };
         record.state = State::InProgress { lease_ends };
         record.retention = request.retention;
-        record.forget_at = self.now() + request.retention;
+        record.forget_at = self.forgets_claim_at(lease_ends, request.retention);
         if self.has(Flaw::CountsRepeats) {
             record.attempts += 1;
         }
@@ -173,6 +173,7 @@ impl PlainStore {
         let known = known.filter(|_| !self.has(Flaw::ForgetsContent));
         let kept = old.filter(|_| self.has(Flaw::KeepsTheOldLease));
         let lease = kept.map_or(request.lease, |old| old.lease);
+        let lease_ends = self.now() + lease;
         let record = Record {
             token,
             attempts,
@@ -180,14 +181,12 @@ impl PlainStore {
             owner: request.owner,
             fingerprint: request.fingerprint.or(known),
             retention: request.retention,
-            forget_at: self.now() + self.unit(request.retention),
+            forget_at: self.forgets_claim_at(lease_ends, request.retention),
             lease,
             not_before: old
                 .filter(|_| self.has(Flaw::KeepsTheDelay))
                 .map_or(Duration::ZERO, |old| old.not_before),
-            state: State::InProgress {
-                lease_ends: self.now() + lease,
-            },
+            state: State::InProgress { lease_ends },
         };
         let token = FencingToken::new(token);
         let lease = Lease::new(request.key.clone(), token, attempts, in_doubt);

@@ -140,6 +140,8 @@ pub(crate) enum Flaw {
     NeverForgetsTheUnfinished,
     /// Forgets a key that is held, because its retention is over.
     ForgetsTheHeld,
+    /// Forgets an attempt that vanished as soon as its lease and its retention are over.
+    ForgetsTheVanished,
     /// An extension does not prolong the record.
     ExtensionsAreNoWrites,
     /// A release does not prolong the record.

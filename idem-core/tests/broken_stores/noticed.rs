@@ -112,6 +112,7 @@ noticed! {
     looking_prolongs (LookingProlongs)
     never_forgets_the_unfinished (NeverForgetsTheUnfinished)
     forgets_the_held (ForgetsTheHeld)
+    forgets_the_vanished (ForgetsTheVanished)
     extensions_are_no_writes (ExtensionsAreNoWrites)
     releases_are_no_writes (ReleasesAreNoWrites)
     purges_too_many (PurgesTooMany)

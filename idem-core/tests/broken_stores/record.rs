@@ -35,11 +35,18 @@ impl PlainStore {
     pub(crate) fn forgotten(&self, record: &Record) -> bool {
         let over = record.forget_at <= self.now();
         match record.state {
-            State::InProgress { lease_ends } => {
-                let held = lease_ends > self.now() && !self.has(Flaw::ForgetsTheHeld);
-                over && !held && !self.has(Flaw::NeverForgetsTheUnfinished)
-            }
+            State::InProgress { .. } => over && !self.has(Flaw::NeverForgetsTheUnfinished),
             _ => over,
+        }
+    }
+
+    /// When a key that is claimed, or was extended, now is forgotten.
+    pub(crate) fn forgets_claim_at(&self, lease_ends: Duration, retention: Duration) -> Duration {
+        let from_now = self.now() + self.unit(retention);
+        match () {
+            () if self.has(Flaw::ForgetsTheHeld) => from_now,
+            () if self.has(Flaw::ForgetsTheVanished) => from_now.max(lease_ends),
+            () => lease_ends + self.unit(retention),
         }
     }
 
@@ -49,9 +56,9 @@ impl PlainStore {
         let completed = matches!(record.state, State::Completed(_));
         match () {
             () if self.has(Flaw::PurgesOnlyTheCompleted) => over && completed,
-            () if self.has(Flaw::PurgesTheHeld) => over,
+            () if self.has(Flaw::PurgesTheHeld) => record.forget_at <= self.now() + record.lease,
             () if self.has(Flaw::PurgesTooEarly) => {
-                record.forget_at <= self.now() + Duration::from_secs(1)
+                record.forget_at <= self.now() + Duration::from_mins(1)
             }
             () => self.forgotten(record),
         }

@@ -27,11 +27,10 @@ impl PlainStore {
         } else {
             now
         };
-        record.state = State::InProgress {
-            lease_ends: from + by,
-        };
+        let lease_ends = from + by;
+        record.state = State::InProgress { lease_ends };
         if !self.has(Flaw::ExtensionsAreNoWrites) {
-            record.forget_at = now + self.unit(record.retention);
+            record.forget_at = self.forgets_claim_at(lease_ends, record.retention);
         }
         Write::Applied
     }

@@ -143,7 +143,7 @@ impl Oracle {
             owner: ask.owner,
             content,
             retention: ask.retention,
-            forget_at: self.now + ask.retention,
+            forget_at: until + ask.retention,
             phase: Phase::Working { until },
             perhaps_gone: false,
         };
@@ -159,7 +159,7 @@ impl Oracle {
                 return Write::Fenced;
             };
             known.phase = Phase::Working { until: now + by };
-            known.forget_at = now + known.retention;
+            known.forget_at = now + by + known.retention;
             Write::Applied
         })
     }
@@ -255,8 +255,7 @@ impl Oracle {
 
 impl Known {
     fn forgotten(&self, now: u32) -> bool {
-        let held = matches!(self.phase, Phase::Working { until } if until > now);
-        self.forget_at <= now && !held
+        self.forget_at <= now
     }
 
     fn is_quarantined(&self) -> bool {

@@ -75,6 +75,7 @@ fn acquire(
     fingerprint: Option<Fingerprint>,
     now: i64,
 ) -> Step<Claim> {
+    let lease_ends = after(now, request.lease);
     acquired(
         request,
         Record {
@@ -84,24 +85,21 @@ fn acquire(
             owner: request.owner,
             fingerprint,
             retention: micros(request.retention),
-            forget_at: after(now, request.retention),
-            state: State::InProgress {
-                lease_ends: after(now, request.lease),
-            },
+            forget_at: after(lease_ends, request.retention),
+            state: State::InProgress { lease_ends },
         },
     )
 }
 
 /// The same owner has asked before and did not hear the answer.
 fn acquire_again(old: &Record, lease_ends: i64, request: &ClaimRequest, now: i64) -> Step<Claim> {
+    let lease_ends = lease_ends.max(after(now, request.lease));
     acquired(
         request,
         Record {
             retention: micros(request.retention),
-            forget_at: after(now, request.retention),
-            state: State::InProgress {
-                lease_ends: lease_ends.max(after(now, request.lease)),
-            },
+            forget_at: after(lease_ends, request.retention),
+            state: State::InProgress { lease_ends },
             ..old.clone()
         },
     )

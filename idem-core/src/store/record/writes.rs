@@ -9,13 +9,14 @@ use crate::{Outcome, Release, Write};
 pub(crate) fn extend(record: Option<&Record>, token: i64, by: Duration, now: i64) -> Step<Write> {
     match held(record, token) {
         None => stay(Write::Fenced),
-        Some(old) => applied(Record {
-            forget_at: now.saturating_add(old.retention),
-            state: State::InProgress {
-                lease_ends: after(now, by),
-            },
-            ..old.clone()
-        }),
+        Some(old) => {
+            let lease_ends = after(now, by);
+            applied(Record {
+                forget_at: lease_ends.saturating_add(old.retention),
+                state: State::InProgress { lease_ends },
+                ..old.clone()
+            })
+        }
     }
 }
 
