@@ -68,7 +68,7 @@ pub use policy::{InDoubt, Policy, PolicyBuilder, PolicyError, StoreOutage};
 pub use purge::PurgeTask;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteStore, SqliteStoreBuilder};
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use sqlx;
 pub use store::{
     Begun, Claim, ClaimRequest, Commit, ConnectError, Lease, Outcome, Owner, Purge, Release, Store,
