@@ -11,7 +11,7 @@ use crate::{
     Result,
     cargo::{Workspace, cargo},
     install,
-    services::{RabbitMq, rabbitmq},
+    services::{RabbitMq, Server, rabbitmq},
 };
 
 /// Every test of the workspace on a private RabbitMQ, every feature of every crate by itself, and

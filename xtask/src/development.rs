@@ -9,7 +9,7 @@ use crate::{
     Error, Result,
     cargo::Workspace,
     install,
-    services::{Broker, rabbitmq},
+    services::{Broker, Server, detached},
 };
 
 /// Starts the servers that do not run yet, and prints their URLs.
@@ -23,7 +23,7 @@ pub fn up() -> Result<()> {
         broker
     } else {
         let installed = install::installed_rabbitmq()?;
-        rabbitmq::detached::start(&folder, &installed)?
+        detached::start(&folder, |folder| Broker::lay_out(folder, &installed))?
     };
     println!("RabbitMQ  {}", broker.amqp_url());
     println!("          log and data in {}", broker.folder().display());
@@ -41,7 +41,7 @@ pub fn up() -> Result<()> {
 pub fn down() -> Result<()> {
     let folder = folder()?;
     if folder.exists() {
-        rabbitmq::detached::stop(&folder)?;
+        detached::stop(&folder)?;
         println!("RabbitMQ is stopped, its data removed");
     } else {
         println!("no servers run");

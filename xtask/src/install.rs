@@ -4,7 +4,10 @@ mod debian;
 
 use std::env;
 
-use crate::{Error, Result, services::rabbitmq::Installed};
+use crate::{
+    Error, Result,
+    services::{Installed, rabbitmq},
+};
 
 /// Where a broker comes from.
 #[derive(Debug)]
@@ -34,11 +37,11 @@ pub fn rabbitmq() -> Result<RabbitMqSource> {
 ///
 /// It is not there and cannot be installed, in words that say what to do.
 pub fn installed_rabbitmq() -> Result<Installed> {
-    if let Ok(installed) = Installed::find() {
+    if let Ok(installed) = rabbitmq::installed() {
         return Ok(installed);
     }
     debian::install("RabbitMQ", &["rabbitmq-server"]).map_err(explained)?;
-    Installed::find()
+    rabbitmq::installed()
 }
 
 fn explained(reason: Error) -> Error {

@@ -2,10 +2,31 @@
 //!
 //! Each server is a process group watched by a small shell, which kills the group and removes the
 //! folder as soon as its standard input closes: also when the owner was killed with `kill -9`.
+//!
+//! | module | one's own | what can be asked of a running one |
+//! |---|---|---|
+//! | [`rabbitmq`] | [`RabbitMq`] | [`Broker`] |
+//! | [`postgres`] | [`Postgres`] | [`DatabaseServer`](postgres::DatabaseServer) |
+//! | [`redis`] | [`Redis`] | [`Node`](redis::Node) |
 
+pub(crate) mod detached;
+mod installed;
 mod ports;
+pub mod postgres;
+mod private;
+mod probe;
 pub(crate) mod process_group;
 pub mod rabbitmq;
+pub mod redis;
+mod server;
+mod shared;
+mod unprivileged;
+mod url;
 mod watchdog;
 
+pub use installed::Installed;
+pub use postgres::Postgres;
+pub use private::Private;
 pub use rabbitmq::{Broker, QueueState, RabbitMq};
+pub use redis::Redis;
+pub use server::Server;

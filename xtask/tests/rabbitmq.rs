@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use xtask::services::{QueueState, RabbitMq};
+use xtask::services::{QueueState, RabbitMq, Server};
 
 const OWNER_VARIABLE: &str = "IDEM_TEST_OWNER";
 

@@ -19,7 +19,7 @@ const DETACHED: &str = r#"
 
 /// What a watchdog runs: a launch script, with an environment, in a folder that goes with it.
 #[derive(Debug)]
-pub(crate) struct Launch {
+pub struct Launch {
     /// Removed, with all in it, when the watchdog ends.
     pub(crate) folder: PathBuf,
     /// Run by `sh`; becomes the leader of the server's process group.
@@ -43,6 +43,9 @@ impl Launch {
                 command.env_remove(name);
             }
         }
+        // The folder is the home of all processes: that is how `detached` knows them.
+        command.env("HOME", &self.folder);
+        command.env("LC_ALL", "C.UTF-8");
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }

@@ -1,14 +1,23 @@
 //! What can be asked of a broker that runs, by its owner or by another process.
 
-use std::{fmt::Write, path::Path};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::layout::Layout;
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    services::{Installed, Server, probe, url::percent_encoded, watchdog::Launch},
+};
+
+const PROTOCOL_HEADER: &[u8] = b"AMQP\x00\x00\x09\x01";
 
 /// A running private broker: its address and its administration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(transparent)]
 pub struct Broker {
     layout: Layout,
 }
@@ -29,27 +38,34 @@ pub struct QueueState {
     pub consumers: u64,
 }
 
-impl Broker {
-    pub(crate) fn new(layout: Layout) -> Self {
-        Self { layout }
-    }
+impl Server for Broker {
+    const PRODUCT: &'static str = "RabbitMQ";
+    const BOOT_LIMIT: Duration = Duration::from_secs(90);
 
-    /// The broker whose folder this is; it was started by another process.
-    ///
-    /// # Errors
-    ///
-    /// There is no broker's folder at that path.
-    pub fn attach(folder: &Path) -> Result<Self> {
-        Layout::open(folder).map(Self::new)
-    }
-
-    pub(crate) fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    /// The folder with the broker's data, configuration and log.
-    pub fn folder(&self) -> &Path {
+    fn folder(&self) -> &Path {
         self.layout.folder()
+    }
+
+    /// Listeners are opened last in the boot. The greeting, `connection.start`, carries the node's
+    /// name, with the machine's host name behind it.
+    fn is_ready(&self) -> bool {
+        let name = format!("{}@", self.layout.name());
+        probe::answers(self.port(), PROTOCOL_HEADER, &name)
+    }
+
+    fn launch(&self) -> Launch {
+        self.layout.launch()
+    }
+
+    fn log(&self) -> PathBuf {
+        self.layout.log()
+    }
+}
+
+impl Broker {
+    pub(crate) fn lay_out(folder: &Path, installed: &Installed) -> Result<Self> {
+        let layout = Layout::create(folder, installed)?;
+        Ok(Self { layout })
     }
 
     /// The port for AMQP on 127.0.0.1.
@@ -69,11 +85,6 @@ impl Broker {
             self.port(),
             percent_encoded(vhost)
         )
-    }
-
-    /// Whether the broker answers on its port, right now.
-    pub fn is_ready(&self) -> bool {
-        super::probe::is_ready(&self.layout)
     }
 
     /// Runs `rabbitmqctl` against this broker and returns what it printed; takes about 0.3 s.
@@ -156,27 +167,9 @@ impl Broker {
     }
 }
 
-/// Encodes all but what RFC 3986 calls unreserved.
-fn percent_encoded(text: &str) -> String {
-    text.bytes().fold(String::new(), |mut encoded, byte| {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            let _ = write!(encoded, "%{byte:02x}");
-        }
-        encoded
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_default_vhost_is_encoded_in_urls() {
-        assert_eq!(percent_encoded("/"), "%2f");
-        assert_eq!(percent_encoded("test-1.a_b"), "test-1.a_b");
-    }
 
     #[test]
     fn queues_are_read_from_what_rabbitmqctl_prints() {

@@ -8,15 +8,12 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::Installed;
 use crate::{
     Error, Result,
-    services::{ports::free_ports, watchdog::Launch},
+    services::{Installed, ports::free_ports, watchdog::Launch},
 };
 
 const LAUNCH: &str = include_str!("launch.sh");
-const LAYOUT: &str = "layout.json";
-const TAIL_LINES: usize = 30;
 
 /// Everything one needs to know to start a broker, or to talk to one that runs.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -35,8 +32,8 @@ impl Layout {
         let [amqp_port, distribution_port, mapper_port] = free_ports()?;
         let layout = Self {
             folder: folder.to_owned(),
-            server: installed.script("rabbitmq-server"),
-            ctl: installed.script("rabbitmqctl"),
+            server: installed.program("rabbitmq-server"),
+            ctl: installed.program("rabbitmqctl"),
             amqp_port,
             distribution_port,
             mapper_port,
@@ -45,15 +42,6 @@ impl Layout {
             .write_files()
             .map_err(Error::io(format!("write to {}", folder.display())))?;
         Ok(layout)
-    }
-
-    /// Reads back what [`create`](Self::create) left in `folder`.
-    pub(crate) fn open(folder: &Path) -> Result<Self> {
-        let path = folder.join(LAYOUT);
-        let text =
-            fs::read_to_string(&path).map_err(Error::io(format!("read {}", path.display())))?;
-        serde_json::from_str(&text)
-            .map_err(|error| Error::io(format!("understand {}", path.display()))(error.into()))
     }
 
     fn write_files(&self) -> std::io::Result<()> {
@@ -69,8 +57,7 @@ impl Layout {
         fs::set_permissions(
             self.folder.join(".erlang.cookie"),
             fs::Permissions::from_mode(0o400),
-        )?;
-        write(LAYOUT, &serde_json::to_string_pretty(self)?)
+        )
     }
 
     fn configuration(&self) -> String {
@@ -112,8 +99,6 @@ impl Layout {
     fn environment(&self) -> Vec<(&'static str, String)> {
         let path = |name: &str| self.folder.join(name).display().to_string();
         vec![
-            ("HOME", self.folder.display().to_string()),
-            ("LC_ALL", "C.UTF-8".to_owned()),
             ("IDEM_RABBITMQ_SERVER", self.server.display().to_string()),
             ("ERL_EPMD_ADDRESS", "127.0.0.1".to_owned()),
             ("ERL_EPMD_PORT", self.mapper_port.to_string()),
@@ -145,25 +130,9 @@ impl Layout {
         ]
     }
 
-    /// An error that quotes what the server said last.
-    pub(crate) fn error(&self, what: impl Into<String>) -> Error {
-        let log = self.folder.join("log").join(format!("{}.log", self.node()));
-        let said = [self.folder.join("server.out"), log.clone()]
-            .iter()
-            .map(|file| last_lines(&fs::read_to_string(file).unwrap_or_default(), TAIL_LINES))
-            .collect::<Vec<_>>()
-            .join("\n");
-        Error::Server {
-            what: what.into(),
-            log,
-            tail: said.trim().to_owned(),
-        }
+    pub(crate) fn log(&self) -> PathBuf {
+        self.folder.join("log").join(format!("{}.log", self.node()))
     }
-}
-
-fn last_lines(text: &str, count: usize) -> String {
-    let lines: Vec<_> = text.lines().collect();
-    lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
 fn cookie() -> String {

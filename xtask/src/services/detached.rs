@@ -1,4 +1,4 @@
-//! A broker that outlives the process that starts it: until it is stopped, or its folder removed.
+//! A server that outlives the process that starts it: until it is stopped, or its folder removed.
 
 use std::{
     fs, io,
@@ -8,31 +8,35 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{BOOT_LIMIT, Broker, Installed, layout::Layout, probe};
+use super::server::{self, Server};
 use crate::{Error, Result};
 
 /// As long as this file is there, so is the server.
 const WANTED: &str = "wanted";
 const STOP_LIMIT: Duration = Duration::from_secs(15);
 
-/// Starts a broker in `folder` and waits until it accepts connections. What is left of an earlier
-/// one in that folder, running or not, is removed first.
-pub(crate) fn start(folder: &Path, installed: &Installed) -> Result<Broker> {
+/// Starts a server that `lay_out` prepares in `folder`, and waits until it answers. What is left of
+/// an earlier one in that folder, running or not, is removed first.
+pub(crate) fn start<S: Server>(
+    folder: &Path,
+    lay_out: impl FnOnce(&Path) -> Result<S>,
+) -> Result<S> {
     stop(folder)?;
     fs::create_dir(folder).map_err(Error::io(format!("create {}", folder.display())))?;
-    let layout = Layout::create(folder, installed)?;
+    let server = lay_out(folder)?;
+    server::save(&server)?;
     let wanted = wanted(folder);
     fs::write(&wanted, "remove this file to stop the server\n")
         .map_err(Error::io(format!("write {}", wanted.display())))?;
-    let server = layout.launch().detach(&wanted)?;
-    let started = probe::wait_until_ready(&layout, BOOT_LIMIT, || server.leader_is_alive());
+    let group = server.launch().detach(&wanted)?;
+    let started = server::wait_until_ready(&server, || group.leader_is_alive());
     if started.is_err() {
         stop(folder)?;
     }
-    started.map(|()| Broker::new(layout))
+    started.map(|()| server)
 }
 
-/// Stops the broker of that folder, if there is one, and waits until the folder is gone.
+/// Stops the server of that folder, if there is one, and waits until the folder is gone.
 pub(crate) fn stop(folder: &Path) -> Result<()> {
     let _ = fs::remove_file(wanted(folder));
     let deadline = Instant::now() + STOP_LIMIT;

@@ -1,0 +1,61 @@
+//! Redis: private servers from the installed programs, one by itself or three as a cluster.
+
+mod layout;
+mod node;
+
+use std::{path::Path, path::PathBuf};
+
+pub use self::node::Node;
+use super::{Installed, Private, Server, shared::Shared};
+use crate::Result;
+
+/// The variable with which `cargo xtask test` hands the folder of its Redis to test binaries.
+pub const FOLDER_VARIABLE: &str = "IDEM_TEST_REDIS";
+
+/// A Redis of one's own: its port, its data, its processes; gone when dropped.
+///
+/// It keeps nothing over a restart unless the settings say so: `("appendonly", "yes")`.
+pub type Redis = Private<Node>;
+
+impl Private<Node> {
+    /// Starts a server and waits until it accepts commands.
+    ///
+    /// # Errors
+    ///
+    /// Redis is not installed, or did not come up; the end of its log is in the error.
+    pub fn start() -> Result<Self> {
+        Self::start_with(&[])
+    }
+
+    /// As [`start`](Self::start), with lines for `redis.conf` that win over ours.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start); a setting that Redis does not accept is one of them.
+    pub fn start_with(settings: &[(&str, &str)]) -> Result<Self> {
+        let installed = installed()?;
+        Self::create(|folder| Node::lay_out(folder, &installed, settings))
+    }
+}
+
+/// The server that ordinary tests share: the one of `cargo xtask test` if it runs us, else one
+/// of our own, started on the first call and gone with this process.
+///
+/// Isolate tests from each other by a key prefix each.
+///
+/// # Errors
+///
+/// As [`Redis::start`].
+pub fn shared() -> Result<&'static Node> {
+    static SHARED: Shared<Redis> = Shared::new();
+    SHARED.get(
+        FOLDER_VARIABLE,
+        |folder| Node::attach(Path::new(folder)),
+        Redis::start,
+    )
+}
+
+pub(crate) fn installed() -> Result<Installed> {
+    let usual = [PathBuf::from("/usr/bin")];
+    Installed::find("Redis", usual, &["redis-server", "redis-cli"])
+}

@@ -1,0 +1,1 @@
+exec "$IDEM_REDIS/redis-server" "$HOME/redis.conf"

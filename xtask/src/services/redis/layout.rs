@@ -1,0 +1,90 @@
+//! The folder of one private Redis: its ports and its configuration.
+
+use std::{
+    fmt::Write,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Error, Result,
+    services::{Installed, ports::free_ports, watchdog::Launch},
+};
+
+const LAUNCH: &str = include_str!("launch.sh");
+
+/// Everything one needs to know to start a server, or to talk to one that runs.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Layout {
+    pub(crate) folder: PathBuf,
+    pub(crate) port: u16,
+    /// Where the nodes of a cluster talk to each other.
+    pub(crate) bus_port: u16,
+    programs: PathBuf,
+}
+
+impl Layout {
+    /// Picks free ports and writes the configuration into `folder`.
+    pub(crate) fn create(
+        folder: &Path,
+        installed: &Installed,
+        settings: &[(&str, &str)],
+    ) -> Result<Self> {
+        let [port, bus_port] = free_ports()?;
+        let layout = Self {
+            folder: folder.to_owned(),
+            port,
+            bus_port,
+            programs: installed.folder().to_owned(),
+        };
+        layout
+            .write_files(settings)
+            .map_err(Error::io(format!("write to {}", folder.display())))?;
+        Ok(layout)
+    }
+
+    fn write_files(&self, settings: &[(&str, &str)]) -> io::Result<()> {
+        let write = |name: &str, content: &str| fs::write(self.folder.join(name), content);
+        write("launch.sh", LAUNCH)?;
+        write("redis.conf", &self.configuration(settings))
+    }
+
+    /// The last of several lines for one setting counts.
+    fn configuration(&self, settings: &[(&str, &str)]) -> String {
+        let port = self.port.to_string();
+        let folder = self.folder.display().to_string();
+        let ours = [
+            ("bind", "127.0.0.1"),
+            ("protected-mode", "yes"),
+            ("port", &port),
+            ("dir", &folder),
+            ("save", ""),
+            ("appendonly", "no"),
+        ];
+        let mut lines = String::new();
+        for (name, value) in ours.iter().chain(settings) {
+            let _ = writeln!(lines, "{name} {}", words(value));
+        }
+        lines
+    }
+
+    pub(crate) fn cli(&self) -> PathBuf {
+        self.programs.join("redis-cli")
+    }
+
+    pub(crate) fn launch(&self) -> Launch {
+        Launch {
+            folder: self.folder.clone(),
+            script: self.folder.join("launch.sh"),
+            environment: vec![("IDEM_REDIS", self.programs.display().to_string())],
+            foreign_variables: &["REDISCLI_"],
+        }
+    }
+}
+
+/// A value may be several words, as in `client-output-buffer-limit`; none has to be said.
+fn words(value: &str) -> &str {
+    if value.is_empty() { "\"\"" } else { value }
+}
