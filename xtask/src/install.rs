@@ -1,12 +1,40 @@
-//! Making sure that a server is there to be started, installing it where that can be done.
+//! Making sure that a program is there to be started, installing it where that can be done.
 
 mod debian;
+mod product;
 
-use std::env;
+use std::{env, path::PathBuf};
 
+use self::product::Product;
 use crate::{
-    Error, Result,
-    services::{Installed, rabbitmq},
+    Result,
+    services::{Installed, pgbouncer, postgres, rabbitmq, redis},
+};
+
+const RABBITMQ: Product = Product {
+    name: "RabbitMQ",
+    package: "rabbitmq-server",
+    find: rabbitmq::installed,
+};
+const POSTGRES: Product = Product {
+    name: "PostgreSQL",
+    package: "postgresql",
+    find: postgres::installed,
+};
+const REDIS: Product = Product {
+    name: "Redis",
+    package: "redis-server",
+    find: redis::installed,
+};
+const PGBOUNCER: Product = Product {
+    name: "PgBouncer",
+    package: "pgbouncer",
+    find: pgbouncer::installed,
+};
+const FAKETIME: Product = Product {
+    name: "faketime",
+    package: "faketime",
+    find: || Installed::find("faketime", [PathBuf::from("/usr/bin")], &["faketime"]),
 };
 
 /// Where a broker comes from.
@@ -31,28 +59,65 @@ pub fn rabbitmq() -> Result<RabbitMqSource> {
     }
 }
 
+/// Makes sure of all that the tests start, with one run of the package manager for what is missing.
+///
+/// # Errors
+///
+/// Something is not there and cannot be installed, in words that say what to do.
+pub fn all_for_tests() -> Result<()> {
+    product::ensure(&[RABBITMQ, POSTGRES, REDIS, PGBOUNCER, FAKETIME])
+}
+
+/// Makes sure of the servers that one develops with, as [`all_for_tests`].
+///
+/// # Errors
+///
+/// As [`all_for_tests`].
+pub fn all_for_development() -> Result<()> {
+    product::ensure(&[RABBITMQ, POSTGRES, REDIS])
+}
+
 /// The RabbitMQ of this machine; on Debian and Ubuntu it is installed if need be, saying so.
 ///
 /// # Errors
 ///
 /// It is not there and cannot be installed, in words that say what to do.
 pub fn installed_rabbitmq() -> Result<Installed> {
-    if let Ok(installed) = rabbitmq::installed() {
-        return Ok(installed);
-    }
-    debian::install("RabbitMQ", &["rabbitmq-server"]).map_err(explained)?;
-    rabbitmq::installed()
+    RABBITMQ.installed()
 }
 
-fn explained(reason: Error) -> Error {
-    match reason {
-        Error::Missing(reason) => Error::Missing(format!(
-            "RabbitMQ is not here, and {reason}. Either\n\
-             - install it: `sudo apt-get install rabbitmq-server` on Debian and Ubuntu, the package of that name \
-             elsewhere on Linux; its service need not run, private servers are started from it; or\n\
-             - for `cargo xtask demo`, name a running one: `export AMQP_URL=amqp://user:password@host:5672/%2f`; or\n\
-             - with Docker: `docker compose up --detach --wait`, then `export AMQP_URL=amqp://127.0.0.1:5672/%2f`"
-        )),
-        other => other,
-    }
+/// The PostgreSQL of this machine, as [`installed_rabbitmq`].
+///
+/// # Errors
+///
+/// As [`installed_rabbitmq`].
+pub fn installed_postgres() -> Result<Installed> {
+    POSTGRES.installed()
+}
+
+/// The Redis of this machine, as [`installed_rabbitmq`].
+///
+/// # Errors
+///
+/// As [`installed_rabbitmq`].
+pub fn installed_redis() -> Result<Installed> {
+    REDIS.installed()
+}
+
+/// The PgBouncer of this machine, as [`installed_rabbitmq`].
+///
+/// # Errors
+///
+/// As [`installed_rabbitmq`].
+pub fn installed_pgbouncer() -> Result<Installed> {
+    PGBOUNCER.installed()
+}
+
+/// The path of the program `faketime`, which shifts the clock of what it starts; as [`installed_rabbitmq`].
+///
+/// # Errors
+///
+/// As [`installed_rabbitmq`].
+pub fn installed_faketime() -> Result<PathBuf> {
+    Ok(FAKETIME.installed()?.program("faketime"))
 }

@@ -8,9 +8,12 @@
 //! | [`rabbitmq`] | [`RabbitMq`] | [`Broker`] |
 //! | [`postgres`] | [`Postgres`] | [`DatabaseServer`](postgres::DatabaseServer) |
 //! | [`redis`] | [`Redis`] | [`Node`](redis::Node) |
+//! | [`redis`] | [`RedisCluster`] | [`Cluster`](redis::Cluster) |
+//! | [`pgbouncer`] | [`PgBouncer`] | [`Pooler`](pgbouncer::Pooler) |
 
 pub(crate) mod detached;
 mod installed;
+pub mod pgbouncer;
 mod ports;
 pub mod postgres;
 mod private;
@@ -25,8 +28,9 @@ mod url;
 mod watchdog;
 
 pub use installed::Installed;
+pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;
 pub use private::Private;
 pub use rabbitmq::{Broker, QueueState, RabbitMq};
-pub use redis::Redis;
+pub use redis::{Redis, RedisCluster};
 pub use server::Server;

@@ -18,18 +18,21 @@ const SCRIPT: &str = include_str!("debian.sh");
 ///
 /// [`Error::Missing`] where this is neither Debian nor Ubuntu or there is no way to become root;
 /// [`Error::Command`] where the installation fails.
-pub(crate) fn install(product: &str, packages: &[&str]) -> Result<()> {
+pub(crate) fn install(products: &[&str], packages: &[&str]) -> Result<()> {
     let names = packages.join(" ");
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     if !is_debian_or_ubuntu(&release) || !Path::new("/usr/bin/apt-get").exists() {
         return Err(Error::Missing(
-            "only on Debian and Ubuntu is it installed for you".to_owned(),
+            "only on Debian and Ubuntu are programs installed for you".to_owned(),
         ));
     }
     let mut command = as_root().ok_or_else(|| {
         Error::Missing("this is neither root nor has `sudo` without a password".to_owned())
     })?;
-    eprintln!("{product} is not here: installing {names} with apt-get; no service is started");
+    eprintln!(
+        "not here: {}; installing {names} with apt-get; no service is started",
+        products.join(", ")
+    );
     let status = command
         .args(["sh", "-c", SCRIPT, "install"])
         .args(packages)

@@ -6,6 +6,7 @@ mod layout;
 use std::{fs, path::Path};
 
 pub use self::database_server::DatabaseServer;
+pub(crate) use self::database_server::{DATABASE, url};
 use super::{Installed, Private, Server, shared::Shared};
 use crate::Result;
 

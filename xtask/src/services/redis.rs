@@ -1,16 +1,24 @@
 //! Redis: private servers from the installed programs, one by itself or three as a cluster.
 
+mod cluster;
 mod layout;
 mod node;
 
-use std::{path::Path, path::PathBuf};
+use std::path::{Path, PathBuf};
 
-pub use self::node::Node;
+use self::layout::Mode;
+pub use self::{
+    cluster::{Cluster, RedisCluster},
+    node::Node,
+};
 use super::{Installed, Private, Server, shared::Shared};
 use crate::Result;
 
 /// The variable with which `cargo xtask test` hands the folder of its Redis to test binaries.
 pub const FOLDER_VARIABLE: &str = "IDEM_TEST_REDIS";
+
+/// The variable with which `cargo xtask test` hands the folders of its Redis Cluster to test binaries.
+pub const CLUSTER_FOLDERS_VARIABLE: &str = "IDEM_TEST_REDIS_CLUSTER";
 
 /// A Redis of one's own: its port, its data, its processes; gone when dropped.
 ///
@@ -34,7 +42,7 @@ impl Private<Node> {
     /// As [`start`](Self::start); a setting that Redis does not accept is one of them.
     pub fn start_with(settings: &[(&str, &str)]) -> Result<Self> {
         let installed = installed()?;
-        Self::create(|folder| Node::lay_out(folder, &installed, settings))
+        Self::create(|folder| Node::lay_out(folder, &installed, Mode::Single, settings))
     }
 }
 
@@ -52,6 +60,20 @@ pub fn shared() -> Result<&'static Node> {
         FOLDER_VARIABLE,
         |folder| Node::attach(Path::new(folder)),
         Redis::start,
+    )
+}
+
+/// The cluster that ordinary tests share, as [`shared`].
+///
+/// # Errors
+///
+/// As [`RedisCluster::start`].
+pub fn shared_cluster() -> Result<&'static Cluster> {
+    static SHARED: Shared<RedisCluster> = Shared::new();
+    SHARED.get(
+        CLUSTER_FOLDERS_VARIABLE,
+        Cluster::attach,
+        RedisCluster::start,
     )
 }
 

@@ -12,7 +12,7 @@ use crate::{
 };
 
 const SUPERUSER: &str = "idem";
-const DATABASE: &str = "idem";
+pub(crate) const DATABASE: &str = "idem";
 
 /// A running private PostgreSQL: its address and its databases.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -32,8 +32,7 @@ impl Server for DatabaseServer {
     }
 
     fn is_ready(&self) -> bool {
-        let data = self.layout.data().display().to_string();
-        probe::answers(self.port(), &asking_for_the_data_directory(), &data)
+        self.answers_on(self.port())
     }
 
     fn launch(&self) -> Launch {
@@ -51,6 +50,12 @@ impl DatabaseServer {
         Ok(Self { layout })
     }
 
+    /// Whether it is this server that one reaches by a port, which may be a pooler's.
+    pub(crate) fn answers_on(&self, port: u16) -> bool {
+        let data = self.layout.data().display().to_string();
+        probe::answers(port, &asking_for_the_data_directory(), &data)
+    }
+
     /// The port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.layout.port
@@ -63,11 +68,7 @@ impl DatabaseServer {
 
     /// The URL of a database, for the superuser `idem`.
     pub fn url_of(&self, database: &str) -> String {
-        format!(
-            "postgres://{SUPERUSER}@127.0.0.1:{}/{}",
-            self.layout.port,
-            percent_encoded(database)
-        )
+        url(self.port(), database)
     }
 
     /// Creates an empty database and returns its URL; takes about 0.1 s.
@@ -112,6 +113,12 @@ impl DatabaseServer {
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
+}
+
+/// The URL of a database by a port, which may be a pooler's.
+pub(crate) fn url(port: u16, database: &str) -> String {
+    let database = percent_encoded(database);
+    format!("postgres://{SUPERUSER}@127.0.0.1:{port}/{database}")
 }
 
 fn quoted(identifier: &str) -> String {

@@ -15,6 +15,13 @@ use crate::{
 
 const LAUNCH: &str = include_str!("launch.sh");
 
+/// What a server is part of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mode {
+    Single,
+    NodeOfACluster,
+}
+
 /// Everything one needs to know to start a server, or to talk to one that runs.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Layout {
@@ -30,6 +37,7 @@ impl Layout {
     pub(crate) fn create(
         folder: &Path,
         installed: &Installed,
+        mode: Mode,
         settings: &[(&str, &str)],
     ) -> Result<Self> {
         let [port, bus_port] = free_ports()?;
@@ -40,21 +48,27 @@ impl Layout {
             programs: installed.folder().to_owned(),
         };
         layout
-            .write_files(settings)
+            .write_files(mode, settings)
             .map_err(Error::io(format!("write to {}", folder.display())))?;
         Ok(layout)
     }
 
-    fn write_files(&self, settings: &[(&str, &str)]) -> io::Result<()> {
+    fn write_files(&self, mode: Mode, settings: &[(&str, &str)]) -> io::Result<()> {
         let write = |name: &str, content: &str| fs::write(self.folder.join(name), content);
         write("launch.sh", LAUNCH)?;
-        write("redis.conf", &self.configuration(settings))
+        write("redis.conf", &self.configuration(mode, settings))
     }
 
     /// The last of several lines for one setting counts.
-    fn configuration(&self, settings: &[(&str, &str)]) -> String {
+    fn configuration(&self, mode: Mode, settings: &[(&str, &str)]) -> String {
         let port = self.port.to_string();
+        let bus_port = self.bus_port.to_string();
         let folder = self.folder.display().to_string();
+        let of_a_cluster = [("cluster-enabled", "yes"), ("cluster-port", &bus_port)];
+        let of_its_mode: &[(&str, &str)] = match mode {
+            Mode::Single => &[],
+            Mode::NodeOfACluster => &of_a_cluster,
+        };
         let ours = [
             ("bind", "127.0.0.1"),
             ("protected-mode", "yes"),
@@ -64,7 +78,7 @@ impl Layout {
             ("appendonly", "no"),
         ];
         let mut lines = String::new();
-        for (name, value) in ours.iter().chain(settings) {
+        for (name, value) in ours.iter().chain(of_its_mode).chain(settings) {
             let _ = writeln!(lines, "{name} {}", words(value));
         }
         lines

@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::layout::Layout;
+use super::layout::{Layout, Mode};
 use crate::{
     Error, Result,
     services::{Installed, Server, probe, watchdog::Launch},
@@ -41,15 +41,20 @@ impl Node {
     pub(crate) fn lay_out(
         folder: &Path,
         installed: &Installed,
+        mode: Mode,
         settings: &[(&str, &str)],
     ) -> Result<Self> {
-        let layout = Layout::create(folder, installed, settings)?;
+        let layout = Layout::create(folder, installed, mode, settings)?;
         Ok(Self { layout })
     }
 
     /// The port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.layout.port
+    }
+
+    pub(crate) fn bus_port(&self) -> u16 {
+        self.layout.bus_port
     }
 
     /// The URL of the server, for its database 0.

@@ -1,18 +1,13 @@
-//! The private RabbitMQ, for real: started, killed, frozen, restarted, and gone without a trace.
-
-use std::{
-    fs,
-    io::{BufRead, BufReader},
-    net::TcpStream,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, net::TcpStream, thread};
 
 use xtask::services::{QueueState, RabbitMq, Server};
 
-const OWNER_VARIABLE: &str = "IDEM_TEST_OWNER";
+use crate::{
+    eventually,
+    traces::{
+        assert_that_nothing_is_left_of, assert_that_nothing_outlives_its_killed_owner, processes_of,
+    },
+};
 
 fn declare_queue(rabbit: &RabbitMq, name: &str) {
     let definitions = rabbit.folder().join("definitions.json");
@@ -30,35 +25,6 @@ fn queues_of(rabbit: &RabbitMq) -> Vec<(String, u64, u64, u64)> {
     let queues = rabbit.list_queues("/").expect("an answer");
     let counts = |q: QueueState| (q.name, q.ready, q.unacked, q.consumers);
     queues.into_iter().map(counts).collect()
-}
-
-fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !condition() {
-        assert!(Instant::now() < deadline, "not within 20 s: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Every process of a server, helpers of the Erlang machine included, has the folder as its home.
-fn processes_at_home_in(folder: &Path) -> Vec<String> {
-    let home = format!("HOME={}\0", folder.display());
-    fs::read_dir("/proc")
-        .expect("Linux")
-        .filter_map(|entry| {
-            let process = entry.ok()?.path();
-            let environment = fs::read(process.join("environ")).ok()?;
-            let at_home = String::from_utf8_lossy(&environment).contains(&home);
-            at_home.then(|| fs::read_to_string(process.join("cmdline")).unwrap_or_default())
-        })
-        .collect()
-}
-
-fn assert_that_nothing_is_left_of(folder: &Path) {
-    eventually("the folder is removed", || !folder.exists());
-    eventually("its processes are gone", || {
-        processes_at_home_in(folder).is_empty()
-    });
 }
 
 #[test]
@@ -126,7 +92,7 @@ fn two_brokers_live_side_by_side_and_leave_nothing_behind() {
 
     let folder = one.folder().to_owned();
     assert!(
-        processes_at_home_in(&folder)
+        processes_of(&folder)
             .iter()
             .any(|command| command.contains("epmd"))
     );
@@ -137,30 +103,8 @@ fn two_brokers_live_side_by_side_and_leave_nothing_behind() {
 
 #[test]
 fn a_broker_does_not_outlive_its_killed_owner() {
-    if std::env::var_os(OWNER_VARIABLE).is_some() {
-        let rabbit = RabbitMq::start().expect("a broker");
-        println!("\nfolder={}", rabbit.folder().display());
-        thread::sleep(Duration::from_mins(10));
-    }
-    let mut owner = Command::new(std::env::current_exe().expect("this test"))
-        .args([
-            "--exact",
-            "--nocapture",
-            "a_broker_does_not_outlive_its_killed_owner",
-        ])
-        .env(OWNER_VARIABLE, "1")
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("this test runs itself");
-    let output = BufReader::new(owner.stdout.take().expect("piped"));
-    let folder: PathBuf = output
-        .lines()
-        .map_while(Result::ok)
-        .find_map(|line| line.strip_prefix("folder=").map(PathBuf::from))
-        .expect("the owner starts a broker");
-    assert!(!processes_at_home_in(&folder).is_empty());
-
-    owner.kill().expect("SIGKILL");
-    owner.wait().expect("it is dead");
-    assert_that_nothing_is_left_of(&folder);
+    assert_that_nothing_outlives_its_killed_owner(
+        "rabbitmq::a_broker_does_not_outlive_its_killed_owner",
+        || RabbitMq::start().expect("a broker"),
+    );
 }
