@@ -2,19 +2,18 @@
 
 mod features;
 mod msrv;
+mod servers;
 mod steps;
 
 use std::process::Command;
 
-use self::steps::Steps;
+use self::{servers::Servers, steps::Steps};
 use crate::{
     Result,
     cargo::{Workspace, cargo},
-    install,
-    services::{RabbitMq, Server, rabbitmq},
 };
 
-/// Every test of the workspace on a private RabbitMQ, every feature of every crate by itself, and
+/// Every test of the workspace on private servers, every feature of every crate by itself, and
 /// the oldest supported Rust.
 ///
 /// # Errors
@@ -48,18 +47,11 @@ pub fn ci() -> Result<()> {
 }
 
 fn run_tests(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
-    // Without a broker the tests that need one fail, and say how to get it; the others run.
-    let broker = steps.attempt("private RabbitMQ", || {
-        install::installed_rabbitmq()?;
-        RabbitMq::start()
-    });
+    let servers = Servers::start(steps);
     let mut tests = cargo_with(workspace, "test --workspace --all-features --no-fail-fast");
-    if let Some(broker) = &broker {
-        tests.env("IDEM_TEST_AMQP_URL", broker.amqp_url());
-        tests.env(rabbitmq::FOLDER_VARIABLE, broker.folder());
-    }
+    servers.hand_to(&mut tests);
     steps.run(tests);
-    drop(broker);
+    drop(servers);
     for (package, features) in features::to_check(workspace)? {
         let check =
             format!("clippy --package {package} --no-default-features {features} -- -D warnings");

@@ -6,7 +6,7 @@ mod node;
 
 use std::path::{Path, PathBuf};
 
-use self::layout::Mode;
+pub(crate) use self::layout::Mode;
 pub use self::{
     cluster::{Cluster, RedisCluster},
     node::Node,
