@@ -22,6 +22,7 @@ mod faulty;
 mod handlers;
 mod leases;
 mod lost_answers;
+mod lost_commits;
 mod panics;
 
 use faulty::{Call, Fault, Faulty};
