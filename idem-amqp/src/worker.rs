@@ -12,6 +12,7 @@ mod attend;
 mod balance;
 mod consumer;
 mod desk;
+mod limit;
 mod settle;
 mod settled;
 mod supervisor;
@@ -58,6 +59,8 @@ pub struct WorkerBuilder<S, St = ()> {
 struct Subscription {
     queue: Queue,
     attendant: Arc<dyn Attend>,
+    /// How many of its handlers the store lets run at once.
+    limit: Option<usize>,
 }
 
 impl<S: Store> WorkerBuilder<S> {
@@ -95,6 +98,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         };
         self.subscriptions.push(Subscription {
             queue,
+            limit: H::Mode::limit(&self.executor),
             attendant: Arc::new(attendant),
         });
         self
@@ -142,6 +146,9 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         check(&self.subscriptions)?;
         let broker =
             Broker::parse(amqp_url).map_err(|reason| WorkerError::InvalidUrl { reason })?;
+        for Subscription { queue, limit, .. } in &self.subscriptions {
+            limit::warn(queue, *limit);
+        }
         let _purging = self.purge.map(|start| start());
         let counters = Arc::new(Counters::default());
         let draining = CancellationToken::new();
@@ -149,7 +156,10 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         let _dropped_tasks_stop = deadline.clone().drop_guard();
         let publisher = Publisher::lazy(broker.clone());
         let consumers: Vec<_> = (self.subscriptions.into_iter())
-            .map(|Subscription { queue, attendant }| {
+            .map(|subscription| {
+                let Subscription {
+                    queue, attendant, ..
+                } = subscription;
                 Arc::new(Consumer {
                     room: Room::new(queue.concurrency(), queue.held_cap()),
                     clerk: Arc::new(Clerk {

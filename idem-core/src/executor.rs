@@ -141,6 +141,9 @@ impl<S: Store> Executor<S> {
 /// A mode that can run on a store: [`Leased`](crate::Leased) on any, [`Atomic`](crate::Atomic) on
 /// one whose transaction it can borrow.
 pub trait RunsOn<S: Store>: crate::Mode {
+    /// How many handlers of this mode the store lets run at once, if it sets a limit.
+    fn limit(executor: &Executor<S>) -> Option<usize>;
+
     /// Claims, runs and settles one message.
     #[doc(hidden)]
     fn run<H, St>(

@@ -133,6 +133,10 @@ impl<S: Store> Store for Interfered<S> {
 impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Interfered<S> {
     type Transaction = S::Transaction;
 
+    fn transactions(&self) -> usize {
+        self.store.transactions()
+    }
+
     async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Self::Transaction>, StoreError> {
         self.interfere(Call::Claim, self.store.begin(request)).await
     }

@@ -10,11 +10,13 @@
 //! | [`interfered`] | a store whose calls fail, or end the process, on cue |
 //! | [`proxy`] | a link to the broker that can be cut and frozen |
 //! | [`journal`] | what happened so far, and waiting for what is to happen |
+//! | [`log`] | what was logged |
 
 pub mod bed;
 pub mod interfered;
 pub mod journal;
 pub mod ledger;
+pub mod log;
 pub mod process;
 pub mod proxy;
 pub mod running;

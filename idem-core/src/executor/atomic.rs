@@ -21,6 +21,10 @@ where
     S: TransactionalStore<Tx>,
     Tx: Send + 'static,
 {
+    fn limit(executor: &Executor<S>) -> Option<usize> {
+        Some(executor.store.transactions())
+    }
+
     async fn run<H, St>(
         executor: &Executor<S>,
         message: &mut Prepared<H>,

@@ -16,6 +16,10 @@ use crate::{
 };
 
 impl<S: Store> RunsOn<S> for Leased {
+    fn limit(_: &Executor<S>) -> Option<usize> {
+        None
+    }
+
     async fn run<H, St>(
         executor: &Executor<S>,
         message: &mut Prepared<H>,

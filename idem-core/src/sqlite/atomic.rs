@@ -135,6 +135,10 @@ macro_rules! lend {
         impl TransactionalStore<$tx> for SqliteStore {
             type Transaction = OpenTransaction;
 
+            fn transactions(&self) -> usize {
+                self.lending.connections()
+            }
+
             async fn begin(
                 &self,
                 request: &ClaimRequest,

@@ -37,6 +37,11 @@ impl Lending {
         self.pool.connect_options().get_filename().to_owned()
     }
 
+    /// How many there are at most.
+    pub(super) fn connections(&self) -> usize {
+        self.pool.options().get_max_connections() as usize
+    }
+
     /// Waits for a turn, first come, first served. Whoever has one finds a connection.
     pub(super) async fn turn(&self) -> OwnedSemaphorePermit {
         Arc::clone(&self.turns)

@@ -9,12 +9,15 @@ use super::{Claim, ClaimRequest, Lease, Outcome, Release, Store, StoreError, Wri
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot lend a `&mut {Tx}` to a handler",
     label = "this store has no such transactions",
-    note = "an atomic handler (one with a `&mut` connection or transaction) needs the store of that database: `SqliteStore` lends `SqliteConnection` and `SqliteTransaction<'_>`",
+    note = "an atomic handler (one with a `&mut` connection or transaction) needs the store of that database: `PostgresStore` lends `PgConnection` and `PgTransaction<'_>`, `SqliteStore` lends `SqliteConnection` and `SqliteTransaction<'_>`",
     note = "to run the handler on any store, take the connection from `State<…>` instead: it is then leased, not atomic"
 )]
 pub trait TransactionalStore<Tx>: Store {
     /// An open transaction.
     type Transaction: Send;
+
+    /// How many can be open at once; whoever begins a further one waits, before it claims.
+    fn transactions(&self) -> usize;
 
     /// Claims the key and, if it was acquired, opens the transaction.
     ///

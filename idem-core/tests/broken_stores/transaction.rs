@@ -38,6 +38,10 @@ impl Ledger {
 impl TransactionalStore<Ledger> for PlainStore {
     type Transaction = Ledger;
 
+    fn transactions(&self) -> usize {
+        usize::MAX
+    }
+
     async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Ledger>, StoreError> {
         let ledger = Ledger {
             store: self.clone(),

@@ -10,6 +10,7 @@ use idem_tests::{
     bed::{Bed, QUICK},
     interfered::{Call, Fate, Interfered},
     ledger::{self, Ledger},
+    log::Log,
     running::{Running, assert_balance},
     script::{Order, Script},
 };
@@ -180,4 +181,26 @@ async fn many_copies_at_two_atomic_workers_are_charged_once_each() {
     script.assert_effects((0..40).map(|number| format!("o-{number}")));
     assert_eq!(ledger.count().await, 40);
     bed.assert_nothing_stuck().await;
+}
+
+/// Stops before it has looked for its broker.
+#[tokio::test]
+async fn more_messages_at_once_than_connections_are_warned_of_at_the_start() {
+    let ledger = Ledger::create().await;
+    let store = SqliteStore::builder(ledger.path()).connections(3);
+    let log = Log::default();
+    let _logging = log.capture();
+    let worker = Worker::builder(store.build().await.unwrap())
+        .state(Script::new(|_| async { Ok(()) }))
+        .consume::<charge_atomically>(Queue::declare("too.wide").prefetch(4))
+        .consume::<charge_atomically>(Queue::declare("fits").prefetch(3));
+    let ran = worker.run_until("amqp://127.0.0.1:1", async {}).await;
+    ran.unwrap();
+
+    let text = log.text();
+    let warnings: Vec<_> = text.lines().filter(|line| line.contains("WARN")).collect();
+    assert_eq!(warnings.len(), 1, "{text}");
+    for words in ["too.wide", "prefetch=4", "connections=3", "raise"] {
+        assert!(warnings[0].contains(words), "{words}: {text}");
+    }
 }

@@ -55,6 +55,9 @@ impl Store for Ledger {
 impl<Tx: Send + 'static> TransactionalStore<Tx> for Ledger {
     type Transaction = Tx;
 
+    fn transactions(&self) -> usize {
+        1
+    }
     async fn begin(&self, _: &ClaimRequest) -> Result<Begun<Tx>, StoreError> {
         unreachable!()
     }
