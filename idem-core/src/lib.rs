@@ -29,6 +29,7 @@
 //! |---|---|
 //! | `macros` (default) | `#[idempotent]` and `#[derive(IdempotencyKey)]` |
 //! | `sqlite` | `SqliteStore`, and handlers that take `&mut SqliteConnection` |
+//! | `postgres` | `PostgresStore` |
 //! | `uuid` | `uuid::Uuid` as a part of a key |
 //! | `conformance` | the conformance suite for stores, your own included |
 
@@ -46,6 +47,8 @@ mod key;
 mod memory;
 mod operation;
 mod policy;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod purge;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -65,6 +68,8 @@ pub use key::{IdempotencyKey, Key, KeyBuilder, KeyError, KeyPart};
 pub use memory::{MemoryStore, MemoryStoreBuilder, WhenFull};
 pub use operation::{Atomic, DecodeError, Handler, Leased, Mode, Operation};
 pub use policy::{InDoubt, Policy, PolicyBuilder, PolicyError, StoreOutage};
+#[cfg(feature = "postgres")]
+pub use postgres::{Migrate, PostgresStore, PostgresStoreBuilder};
 pub use purge::PurgeTask;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteStore, SqliteStoreBuilder};

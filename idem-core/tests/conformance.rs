@@ -2,6 +2,9 @@
 
 #[path = "conformance/memory.rs"]
 mod memory_harness;
+#[cfg(feature = "postgres")]
+#[path = "conformance/postgres.rs"]
+mod postgres_harness;
 #[cfg(feature = "sqlite")]
 #[path = "conformance/sqlite.rs"]
 mod sqlite_harness;
@@ -10,6 +13,8 @@ mod sqlite_harness;
 mod sqlite_transaction_harness;
 
 use memory_harness::MemoryHarness;
+#[cfg(feature = "postgres")]
+use postgres_harness::PostgresHarness;
 #[cfg(feature = "sqlite")]
 use {sqlite_harness::SqliteHarness, sqlite_transaction_harness::SqliteTransactionHarness};
 
@@ -18,3 +23,5 @@ idem_core::conformance!(memory; MemoryHarness; Purge);
 idem_core::conformance!(sqlite; SqliteHarness; Purge, Durable, TransactionalStore);
 #[cfg(feature = "sqlite")]
 idem_core::conformance!(sqlite_transaction; SqliteTransactionHarness; TransactionalStore);
+#[cfg(feature = "postgres")]
+idem_core::conformance!(postgres; PostgresHarness; Purge, Durable);

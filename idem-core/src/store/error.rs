@@ -59,11 +59,20 @@ pub enum ConnectError {
     /// The name cannot be a table's.
     #[error(
         "`{table}` cannot be a table's name: use 1 to 48 ASCII letters, digits and `_`, \
-         beginning neither with a digit nor with `sqlite_`"
+         beginning neither with a digit nor with `sqlite_` (SQLite) or `pg_` (PostgreSQL)"
     )]
     InvalidTable {
         /// The name as it was given.
         table: String,
+    },
+    /// The name cannot be a schema's.
+    #[error(
+        "`{schema}` cannot be a schema's name: use 1 to 63 ASCII letters, digits and `_`, \
+         beginning neither with a digit nor with `pg_`"
+    )]
+    InvalidSchema {
+        /// The name as it was given.
+        schema: String,
     },
     /// The store cannot be reached, or refused.
     #[error("the store could not be opened")]

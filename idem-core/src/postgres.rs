@@ -1,0 +1,151 @@
+//! A store in a `PostgreSQL` database: durable, shared by all workers that reach the server.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use sqlx::Row;
+use tokio::sync::Mutex;
+
+use crate::{
+    Claim, ClaimRequest, ConnectError, Lease, Outcome, Purge, Release, Store, StoreError, Write,
+};
+
+mod batch;
+mod builder;
+mod claims;
+mod clock;
+mod fault;
+mod instant;
+mod lane;
+mod length;
+mod location;
+mod migration;
+mod names;
+mod row;
+mod session;
+mod sql;
+mod writes;
+
+pub use builder::PostgresStoreBuilder;
+use clock::Clock;
+use lane::Lane;
+pub use migration::Migrate;
+use names::Names;
+use session::{Address, Session};
+use sql::Sql;
+use writes::{Change, WriteCall};
+
+/// Remembers keys in a `PostgreSQL` table. Clones share their connections.
+#[derive(Clone)]
+pub struct PostgresStore {
+    claims: Lane<ClaimRequest>,
+    writes: Lane<WriteCall>,
+    /// Apart, so that a purge that takes its time keeps nobody waiting.
+    purging: Arc<Mutex<Session>>,
+    address: Address,
+    #[expect(dead_code, reason = "atomic handlers take them")]
+    connections: u32,
+    names: Names,
+    sql: Arc<Sql>,
+    clock: Clock,
+}
+
+impl PostgresStore {
+    /// Connects to `postgres://USER@HOST/DATABASE`, and creates the tables if they are not there.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, or the tables cannot be used; see
+    /// [`PostgresStoreBuilder::build`].
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::builder(url).build().await
+    }
+
+    /// Starts from the defaults, with a URL.
+    pub fn builder(url: &str) -> PostgresStoreBuilder {
+        PostgresStoreBuilder::new(url)
+    }
+
+    /// The statements that create the tables, for those who run their own migrations. Each does
+    /// nothing if what it creates is there. Without a schema the names are not qualified.
+    ///
+    /// # Errors
+    /// If a name cannot be one.
+    pub fn schema(schema: Option<&str>, table: &str) -> Result<String, ConnectError> {
+        let names = Names::new(schema, table)?;
+        let tables = names.put_into(include_str!("postgres/schema.sql"));
+        Ok(match names.create_schema() {
+            Some(schema) => format!("{};\n\n{}", schema.as_str(), tables.as_str()),
+            None => tables.as_str().to_owned(),
+        })
+    }
+
+    /// Moves this store's clock forward, and that of its clones.
+    #[cfg(any(test, feature = "conformance"))]
+    #[doc(hidden)]
+    pub fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    async fn write(&self, lease: &Lease, change: Change) -> Result<Write, StoreError> {
+        let call = WriteCall {
+            key: lease.key.clone(),
+            token: lease.token.get(),
+            change,
+        };
+        self.writes.call(call).await
+    }
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStore")
+            .field("host", &self.address.options.get_host())
+            .field("database", &self.address.options.get_database())
+            .field("table", &self.names)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for PostgresStore {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.claims.call(request.clone()).await
+    }
+
+    async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        self.write(lease, Change::Extend { by }).await
+    }
+
+    async fn complete(
+        &self,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Write, StoreError> {
+        let outcome = outcome.clone();
+        self.write(lease, Change::Complete { outcome, retention })
+            .await
+    }
+
+    async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
+        let reason = reason.clone();
+        self.write(lease, Change::Release { reason }).await
+    }
+}
+
+impl Purge for PostgresStore {
+    async fn purge(&self, batch: u32) -> Result<u32, StoreError> {
+        let skew = self.clock.skew();
+        let statement = || {
+            sqlx::query(self.sql.purge.clone())
+                .bind(skew)
+                .bind(i64::from(batch))
+        };
+        let rows = self.purging.lock().await.fetch(statement).await;
+        let rows = rows.map_err(|fault| fault.unavailable())?;
+        let removed: i64 = rows
+            .iter()
+            .map(|row| row.try_get::<i64, _>(0))
+            .sum::<Result<_, _>>()
+            .map_err(StoreError::unavailable)?;
+        Ok(u32::try_from(removed).unwrap_or(batch))
+    }
+}

@@ -1,0 +1,20 @@
+-- Whether the claim `excluded` acquires the key of `record`; $7 are the keys that are replayed.
+CASE
+    WHEN {forgotten} THEN true
+    WHEN record.state = 'in_progress' THEN
+        record.owner = excluded.owner
+        OR record.lease_ends <= excluded.updated_at
+        AND NOT EXISTS (
+            SELECT FROM idem_records_open AS open
+            WHERE open.key = record.key
+                AND open.token = record.token
+                AND open.lease_ends > excluded.updated_at
+        )
+    WHEN record.state <> 'failed' OR record.owner = excluded.owner THEN false
+    WHEN excluded.key = ANY ($7) THEN
+        record.reason = 'quarantined' OR (record.fingerprint <> excluded.fingerprint) IS NOT true
+    ELSE
+        record.reason <> 'quarantined'
+        AND (record.fingerprint <> excluded.fingerprint) IS NOT true
+        AND (record.not_before > excluded.updated_at) IS NOT true
+END

@@ -1,0 +1,134 @@
+//! Opens the store: where to, tables, connections.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::sync::Mutex;
+
+use super::{
+    Clock, Lane, Migrate, PostgresStore, Sql, location, migration,
+    names::{DEFAULT_TABLE, Names},
+    session::{Address, Session},
+};
+use crate::ConnectError;
+
+/// A [`PostgresStore`] in the making.
+///
+/// | | default | |
+/// |---|---|---|
+/// | schema | the first of the role's `search_path` | |
+/// | table | `idem_records` | also the beginning of its index's, sequence's and further tables' names |
+/// | migrate | [`Migrate::AtStart`] | whether missing tables are created |
+/// | response timeout | 10 s | how long the server may take to answer a statement |
+/// | connections | 16 | how many atomic handlers run at the same time; leased ones share two |
+#[derive(Clone)]
+#[must_use]
+pub struct PostgresStoreBuilder {
+    url: String,
+    schema: Option<String>,
+    table: String,
+    migrate: Migrate,
+    response_timeout: Duration,
+    connections: u32,
+}
+
+impl PostgresStoreBuilder {
+    pub(super) fn new(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            schema: None,
+            table: DEFAULT_TABLE.to_owned(),
+            migrate: Migrate::AtStart,
+            response_timeout: Duration::from_secs(10),
+            connections: 16,
+        }
+    }
+
+    /// The schema of the table: 1 to 63 ASCII letters, digits and `_`; upper and lower case are
+    /// different.
+    pub fn schema(mut self, schema: impl Into<String>) -> Self {
+        self.schema = Some(schema.into());
+        self
+    }
+
+    /// The name of the table: 1 to 48 ASCII letters, digits and `_`; upper and lower case are
+    /// different.
+    pub fn table(mut self, table: impl Into<String>) -> Self {
+        self.table = table.into();
+        self
+    }
+
+    /// Whether missing tables are created.
+    pub fn migrate(mut self, migrate: Migrate) -> Self {
+        self.migrate = migrate;
+        self
+    }
+
+    /// How long the server may take to answer before the connection is given up. Choose it shorter
+    /// than the leases.
+    pub fn response_timeout(mut self, response_timeout: Duration) -> Self {
+        self.response_timeout = response_timeout;
+        self
+    }
+
+    /// How many atomic handlers run at the same time, at least 1; further ones wait before they
+    /// claim their key.
+    pub fn connections(mut self, connections: u32) -> Self {
+        self.connections = connections.max(1);
+        self
+    }
+
+    /// Connects, and creates the tables if they are not there.
+    ///
+    /// # Errors
+    /// If the URL cannot be read, a name cannot be one, the server cannot be reached, or the
+    /// tables are not there, not usable, or of another version than this program's.
+    pub async fn build(self) -> Result<PostgresStore, ConnectError> {
+        let names = Names::new(self.schema.as_deref(), &self.table)?;
+        let address = Address {
+            options: location::parse(&self.url)?,
+            response_timeout: self.response_timeout,
+        };
+        let mut connection = address.connect().await.map_err(unavailable)?;
+        let names = migration::locate(&mut connection, &names).await?;
+        migration::migrate(&mut connection, &names, self.migrate).await?;
+        let sql = Arc::new(Sql::new(&names));
+        migration::check(&mut connection, &names, &sql).await?;
+
+        let clock = Clock::default();
+        Ok(PostgresStore {
+            claims: Lane::spawn(
+                Session::on(connection, address.clone()),
+                Arc::clone(&sql),
+                clock.clone(),
+            ),
+            writes: Lane::spawn(
+                Session::new(address.clone()),
+                Arc::clone(&sql),
+                clock.clone(),
+            ),
+            purging: Arc::new(Mutex::new(Session::new(address.clone()))),
+            address,
+            connections: self.connections,
+            names,
+            sql,
+            clock,
+        })
+    }
+}
+
+/// Without the URL, which may hold a password.
+impl fmt::Debug for PostgresStoreBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStoreBuilder")
+            .field("schema", &self.schema)
+            .field("table", &self.table)
+            .field("migrate", &self.migrate)
+            .field("response_timeout", &self.response_timeout)
+            .field("connections", &self.connections)
+            .finish_non_exhaustive()
+    }
+}
+
+fn unavailable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ConnectError {
+    ConnectError::Unavailable(error.into())
+}

@@ -1,0 +1,107 @@
+-- A batch of claims, no key twice. A row per claim: what is recorded now, if this claim acquired
+-- the key; else the record as the statement's snapshot saw it, if it saw one.
+WITH clock AS MATERIALIZED (
+    SELECT clock_timestamp() + $1 * interval '1 microsecond' AS now
+),
+input AS (
+    SELECT claim.*, clock.now AS updated_at
+    FROM clock, unnest($2::text[], $3::bytea[], $4::bytea[], $5::bigint[], $6::bigint[])
+        WITH ORDINALITY AS claim (key, owner, fingerprint, lease, retention, number)
+),
+-- The others are left alone: a conflict locks the row, and that is a write.
+candidate AS (
+    SELECT excluded.*
+    FROM input AS excluded
+    LEFT JOIN LATERAL (
+        SELECT * FROM idem_records WHERE key = excluded.key LIMIT 1
+    ) AS record ON true
+    WHERE record.key IS NULL OR {acquires}
+),
+written AS (
+    INSERT INTO idem_records AS record (
+        key, state, attempts, in_doubt, token, lease_ends, retention, updated_at, forget_at,
+        purge_after, owner, fingerprint
+    )
+    SELECT
+        key, 'in_progress', 1, false, nextval('idem_records_token'),
+        updated_at + lease * interval '1 microsecond',
+        retention,
+        updated_at,
+        updated_at + lease * interval '1 microsecond' + retention * interval '1 microsecond',
+        updated_at + retention * interval '1 microsecond',
+        owner, fingerprint
+    FROM candidate
+    ORDER BY key COLLATE "C"
+    ON CONFLICT (key) DO UPDATE SET (
+        state, reason, error, outcome, not_before, owner, retention, updated_at,
+        token, attempts, in_doubt, fingerprint, lease_ends, forget_at, purge_after
+    ) = (
+        SELECT
+            'in_progress', NULL, NULL, NULL::bytea, NULL::timestamptz,
+            excluded.owner, excluded.retention, excluded.updated_at,
+            CASE how
+                WHEN 'again' THEN record.token
+                -- Evaluated under the row's lock.
+                ELSE greatest(record.token + 1, nextval('idem_records_token'))
+            END,
+            CASE
+                WHEN how = 'again' THEN record.attempts
+                WHEN how IN ('anew', 'replay') THEN 1
+                WHEN excluded.key = ANY ($7) THEN 1
+                ELSE least(record.attempts, 2147483646) + 1
+            END,
+            CASE how
+                WHEN 'takeover' THEN true
+                WHEN 'anew' THEN false
+                WHEN 'replay' THEN false
+                ELSE record.in_doubt
+            END,
+            CASE how
+                WHEN 'again' THEN record.fingerprint
+                WHEN 'anew' THEN excluded.fingerprint
+                WHEN 'replay' THEN excluded.fingerprint
+                ELSE coalesce(excluded.fingerprint, record.fingerprint)
+            END,
+            lease.ends,
+            forget.at,
+            -- Left as it is where it still does: an index hangs on it.
+            CASE
+                WHEN record.purge_after BETWEEN forget.at - interval '1 hour' AND forget.at
+                THEN record.purge_after
+                ELSE excluded.purge_after
+            END
+        FROM (
+            SELECT CASE
+                WHEN {forgotten} THEN 'anew'
+                WHEN record.state = 'failed' AND record.reason = 'quarantined' THEN 'replay'
+                WHEN record.state = 'failed' THEN 'retry'
+                WHEN record.owner = excluded.owner THEN 'again'
+                ELSE 'takeover'
+            END
+        ) AS claim (how),
+        LATERAL (
+            SELECT CASE how
+                WHEN 'again' THEN greatest(record.lease_ends, excluded.lease_ends)
+                ELSE excluded.lease_ends
+            END
+        ) AS lease (ends),
+        LATERAL (
+            SELECT lease.ends + excluded.retention * interval '1 microsecond'
+        ) AS forget (at)
+    )
+    WHERE {acquires}
+    RETURNING *
+)
+SELECT
+    input.number, input.updated_at AS now, true AS written,
+    token, attempts, in_doubt, written.owner, written.fingerprint, written.retention, forget_at,
+    state, reason, lease_ends, not_before, outcome
+FROM written JOIN input USING (key)
+UNION ALL
+SELECT
+    input.number, input.updated_at AS now, false AS written,
+    token, attempts, in_doubt, record.owner, record.fingerprint, record.retention, forget_at,
+    state, reason, lease_ends, not_before, outcome
+FROM input
+LEFT JOIN LATERAL ({record}) AS record ON true
+WHERE NOT EXISTS (SELECT FROM written WHERE written.key = input.key)

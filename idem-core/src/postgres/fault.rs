@@ -1,0 +1,123 @@
+//! What an error of the server or of the way to it means for the one who asked.
+
+use std::{error::Error, fmt, sync::Arc, time::Duration};
+
+use crate::StoreError;
+
+/// What went wrong for a whole batch, told to each of its callers.
+#[derive(Debug, Clone)]
+pub(super) enum Fault {
+    Said(Arc<sqlx::Error>),
+    /// Nothing was heard for this long.
+    Silent(Duration),
+}
+
+/// What to do about a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Remedy {
+    /// Nothing has happened, and asking at once may help: a transaction of others was in the way.
+    Repeat,
+    /// The connection is of no use any more; another one may be.
+    Reconnect,
+    /// The server is fine and refuses something in these rows.
+    Divide,
+    /// The connection is as good as before.
+    Report,
+}
+
+impl Fault {
+    pub(super) fn unavailable(&self) -> StoreError {
+        StoreError::unavailable(self.clone())
+    }
+
+    pub(super) fn remedy(&self) -> Remedy {
+        match self {
+            Self::Silent(_) => Remedy::Reconnect,
+            Self::Said(error) => match &**error {
+                sqlx::Error::Database(error) => {
+                    error.code().map_or(Remedy::Report, |code| remedy(&code))
+                }
+                sqlx::Error::Io(_)
+                | sqlx::Error::Tls(_)
+                | sqlx::Error::Protocol(_)
+                | sqlx::Error::WorkerCrashed => Remedy::Reconnect,
+                _ => Remedy::Report,
+            },
+        }
+    }
+}
+
+/// By SQLSTATE, because messages are translated.
+fn remedy(code: &str) -> Remedy {
+    match code {
+        // serialization_failure, deadlock_detected
+        "40001" | "40P01" => Remedy::Repeat,
+        // read_only_sql_transaction: this is a standby now, and the primary is elsewhere.
+        "25006"
+        // admin_shutdown, crash_shutdown, cannot_connect_now, idle timeouts
+        | "57P01" | "57P02" | "57P03" | "57P05" | "25P03"
+        // Prepared statements that are not there, are there already, or answer otherwise since
+        // the table was altered: prepared anew, they work.
+        | "26000" | "42P05" | "0A000" => Remedy::Reconnect,
+        _ => match code.get(..2) {
+            // Connection exceptions and insufficient resources.
+            Some("08" | "53") => Remedy::Reconnect,
+            // Data exceptions, integrity constraints, views' check options, limits exceeded,
+            // and exceptions that a trigger has raised.
+            Some("22" | "23" | "44" | "54" | "P0") => Remedy::Divide,
+            _ => Remedy::Report,
+        },
+    }
+}
+
+impl From<sqlx::Error> for Fault {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Said(Arc::new(error))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Said(error) => error.fmt(f),
+            Self::Silent(patience) => write!(f, "the server did not answer within {patience:?}"),
+        }
+    }
+}
+
+impl Error for Fault {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Said(error) => error.source(),
+            Self::Silent(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sqlstate_says_what_helps() {
+        let table = [
+            (Remedy::Repeat, ["40001", "40P01"].as_slice()),
+            (
+                Remedy::Reconnect,
+                &[
+                    "25006", "57P01", "57P02", "57P03", "53300", "08006", "26000",
+                ],
+            ),
+            (Remedy::Divide, &["22021", "23514", "54000", "P0001"]),
+            (
+                Remedy::Report,
+                &["42P01", "42501", "57014", "55P03", "XX000"],
+            ),
+        ];
+        for (expected, codes) in table {
+            for code in codes {
+                assert_eq!(remedy(code), expected, "{code}");
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A queue with a connection of its own: whatever waits while a batch is under way is the next one.
+
+use std::sync::Arc;
+
+use sqlx::postgres::PgRow;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    batch::{Batch, Waiting},
+    clock::Clock,
+    fault::{Fault, Remedy},
+    row::{self, Told},
+    session::{Session, Statement},
+    sql::Sql,
+};
+use crate::{Key, StoreError};
+
+/// How many calls may wait; further callers wait to be let in.
+const QUEUE: usize = 1024;
+/// How many calls share a statement at most, so that the first does not wait for ever.
+const BATCH: usize = 256;
+
+/// One caller's question, of which many fit into one statement.
+pub(super) trait Call: Send + Sync + Sized + 'static {
+    type Answer: Send;
+
+    fn key(&self) -> &Key;
+
+    /// Whether it may be left out if its caller has gone.
+    const MAY_BE_DROPPED: bool;
+
+    /// The statement for a batch in which no key occurs twice.
+    fn statement(batch: &[&Self], sql: &Sql, skew: i64) -> Statement;
+
+    /// The answer to a call that was part of the statement; `None` if it has to be asked again.
+    fn answer(&self, told: &Told) -> Option<Self::Answer>;
+
+    /// The answer to a call for the same key that waited behind it.
+    fn answer_behind(&self, told: &Told) -> Option<Self::Answer>;
+}
+
+/// Sends calls to the task. The task ends when the last clone is dropped.
+#[derive(Debug)]
+pub(super) struct Lane<C: Call>(mpsc::Sender<Waiting<C>>);
+
+impl<C: Call> Clone for Lane<C> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<C: Call> Lane<C> {
+    pub(super) fn spawn(session: Session, sql: Arc<Sql>, clock: Clock) -> Self {
+        let (sender, calls) = mpsc::channel(QUEUE);
+        let task = Task {
+            session,
+            sql,
+            clock,
+        };
+        tokio::spawn(task.run(calls));
+        Self(sender)
+    }
+
+    /// Asks, and waits until the answer is committed.
+    pub(super) async fn call(&self, call: C) -> Result<C::Answer, StoreError> {
+        const STOPPED: &str =
+            "the store's tasks have stopped with the runtime that it was opened in";
+        let (caller, answer) = oneshot::channel();
+        self.0
+            .send(Waiting::new(call, caller))
+            .await
+            .map_err(|_| StoreError::unavailable(STOPPED))?;
+        answer.await.map_err(|_| StoreError::unavailable(STOPPED))?
+    }
+}
+
+struct Task {
+    session: Session,
+    sql: Arc<Sql>,
+    clock: Clock,
+}
+
+impl Task {
+    async fn run<C: Call>(mut self, mut calls: mpsc::Receiver<Waiting<C>>) {
+        let mut waiting = Vec::with_capacity(BATCH);
+        // What has to be asked again goes first; only without it the lane waits for more.
+        while !waiting.is_empty() || calls.recv_many(&mut waiting, BATCH).await > 0 {
+            while waiting.len() < BATCH
+                && let Ok(call) = calls.try_recv()
+            {
+                waiting.push(call);
+            }
+            waiting.retain(Waiting::is_wanted);
+            let again = self
+                .carry_out(Batch::of(std::mem::take(&mut waiting)))
+                .await;
+            waiting.extend(again);
+        }
+        self.session.close().await;
+    }
+
+    /// Answers all calls, but for those that it returns.
+    async fn carry_out<C: Call>(&mut self, batch: Batch<C>) -> Vec<Waiting<C>> {
+        let mut again = Vec::new();
+        let mut batches = vec![batch];
+        while let Some(batch) = batches.pop() {
+            if batch.is_empty() {
+                continue;
+            }
+            match self.ask(&batch).await {
+                Ok(rows) => again.extend(batch.answer(rows)),
+                Err(fault) if fault.remedy() == Remedy::Divide => match batch.halves() {
+                    Ok([first, second]) => batches.extend([second, first]),
+                    Err(single) => again.extend(single.refuse(&fault)),
+                },
+                Err(fault) => batch.fail(&fault),
+            }
+        }
+        again
+    }
+
+    async fn ask<C: Call>(&mut self, batch: &Batch<C>) -> Result<Vec<(usize, Told)>, Fault> {
+        let calls = batch.calls();
+        let skew = self.clock.skew();
+        let statement = || C::statement(&calls, &self.sql, skew);
+        let rows: Vec<PgRow> = self.session.fetch(statement).await?;
+        let told: Result<_, sqlx::Error> = rows.iter().map(row::told).collect();
+        Ok(told?)
+    }
+}

@@ -1,0 +1,148 @@
+//! The tables: created by one process at a time, and never guessed at.
+
+use sqlx::{Connection, PgConnection};
+
+use super::{lane::Call, names::Names, sql::Sql, writes::WriteCall};
+use crate::{ClaimRequest, ConnectError};
+
+/// The version of `schema.sql`.
+const KNOWN: i64 = 1;
+
+/// Whether a store creates its tables when it starts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Migrate {
+    /// Creates what is missing. Tables that are there are left alone, so that a role without the
+    /// right to create any is enough from then on.
+    #[default]
+    AtStart,
+    /// Refuses to start unless the tables are there: somebody else creates them, with the
+    /// statements of [`PostgresStore::schema`](crate::PostgresStore::schema).
+    Never,
+}
+
+/// The names with the schema that they mean on this connection.
+pub(super) async fn locate(
+    connection: &mut PgConnection,
+    names: &Names,
+) -> Result<Names, MigrateError> {
+    if names.schema().is_some() {
+        return Ok(names.clone());
+    }
+    let schema: Option<String> = sqlx::query_scalar(include_str!("where.sql"))
+        .bind(names.table())
+        .fetch_one(connection)
+        .await?;
+    let schema = schema.ok_or(MigrateError::NoSchema)?;
+    Ok(names.within(&schema))
+}
+
+/// Creates the tables if they are missing and this is asked for; checks their version.
+pub(super) async fn migrate(
+    connection: &mut PgConnection,
+    names: &Names,
+    migrate: Migrate,
+) -> Result<(), MigrateError> {
+    // First without the lock: most starts find everything in place.
+    let version = match (version(connection, names).await?, migrate) {
+        (Some(version), _) => version,
+        (None, Migrate::AtStart) => create(connection, names).await?,
+        (None, Migrate::Never) => return Err(MigrateError::Missing(names.to_string())),
+    };
+    if version == KNOWN {
+        Ok(())
+    } else {
+        Err(MigrateError::Version(version))
+    }
+}
+
+/// Fails unless the tables answer as this version's do, and this role may use them.
+pub(super) async fn check(
+    connection: &mut PgConnection,
+    names: &Names,
+    sql: &Sql,
+) -> Result<(), MigrateError> {
+    let statements = [
+        ClaimRequest::statement(&[], sql, 0),
+        WriteCall::statement(&[], sql, 0),
+        sqlx::query(sql.purge.clone()).bind(0_i64).bind(0_i64),
+    ];
+    for statement in statements {
+        let answer = statement.fetch_all(&mut *connection).await;
+        answer.map_err(|error| MigrateError::Unusable(names.to_string(), error))?;
+    }
+    Ok(())
+}
+
+/// Creates the tables in a transaction and under a lock, where no other process does.
+async fn create(connection: &mut PgConnection, names: &Names) -> Result<i64, MigrateError> {
+    let mut transaction = connection.begin().await?;
+    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))")
+        .bind(names.to_string())
+        .execute(&mut *transaction)
+        .await?;
+    if let Some(version) = version(&mut transaction, names).await? {
+        return Ok(version);
+    }
+    let created = create_missing(&mut transaction, names).await;
+    created.map_err(|error| MigrateError::Refused(names.to_string(), error))?;
+    transaction.commit().await?;
+    Ok(KNOWN)
+}
+
+async fn create_missing(connection: &mut PgConnection, names: &Names) -> Result<(), sqlx::Error> {
+    // Asked first: even for a schema that exists, creating it needs a right that few roles have.
+    let there: bool = sqlx::query_scalar("SELECT to_regnamespace(quote_ident($1)) IS NOT NULL")
+        .bind(names.schema())
+        .fetch_one(&mut *connection)
+        .await?;
+    if !there && let Some(statement) = names.create_schema() {
+        sqlx::raw_sql(statement).execute(&mut *connection).await?;
+    }
+    let tables = names.put_into(include_str!("schema.sql"));
+    sqlx::raw_sql(tables).execute(connection).await.map(drop)
+}
+
+/// The version of the tables, if they are there.
+async fn version(connection: &mut PgConnection, names: &Names) -> Result<Option<i64>, sqlx::Error> {
+    let there: bool = sqlx::query_scalar(names.put_into(include_str!("there.sql")))
+        .fetch_one(&mut *connection)
+        .await?;
+    if !there {
+        return Ok(None);
+    }
+    sqlx::query_scalar(names.put_into(include_str!("version.sql")))
+        .fetch_optional(connection)
+        .await
+}
+
+/// Why the tables cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MigrateError {
+    #[error("the tables are version {0}, this program knows version {KNOWN}")]
+    Version(i64),
+    #[error("the role's `search_path` names no schema that exists; name one for the store")]
+    NoSchema,
+    #[error(
+        "the tables of {0} are not there: run the statements of `PostgresStore::schema`, or let \
+         the store create them"
+    )]
+    Missing(String),
+    #[error("the tables of {0} are not there, and could not be created")]
+    Refused(String, #[source] sqlx::Error),
+    #[error("the tables of {0} cannot be used by this program or by this role")]
+    Unusable(String, #[source] sqlx::Error),
+    #[error(transparent)]
+    Postgres(#[from] sqlx::Error),
+}
+
+impl From<MigrateError> for ConnectError {
+    fn from(error: MigrateError) -> Self {
+        match error {
+            MigrateError::Version(found) => Self::SchemaVersion {
+                found,
+                known: KNOWN,
+            },
+            other => Self::Unavailable(Box::new(other)),
+        }
+    }
+}

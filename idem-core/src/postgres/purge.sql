@@ -1,0 +1,31 @@
+-- Removes at most $2 forgotten records, and the leases of open transactions that are no more.
+WITH clock AS MATERIALIZED (
+    SELECT clock_timestamp() + $1 * interval '1 microsecond' AS now
+),
+forgotten AS (
+    SELECT record.key
+    FROM idem_records AS record
+    CROSS JOIN LATERAL (SELECT now AS updated_at FROM clock) AS excluded
+    WHERE record.purge_after <= (SELECT now FROM clock) AND {forgotten}
+    ORDER BY record.purge_after
+    LIMIT $2
+    FOR UPDATE OF record SKIP LOCKED
+),
+removed AS (
+    DELETE FROM idem_records AS record
+    USING forgotten
+    WHERE record.key = forgotten.key
+    RETURNING record.key
+),
+closed AS (
+    DELETE FROM idem_records_open AS open
+    USING clock
+    WHERE open.lease_ends <= clock.now
+        AND NOT EXISTS (
+            SELECT FROM idem_records AS record
+            WHERE record.key = open.key
+                AND record.token = open.token
+                AND record.state = 'in_progress'
+        )
+)
+SELECT count(*) FROM removed

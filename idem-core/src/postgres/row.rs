@@ -1,0 +1,94 @@
+//! A row of an answer, as the record that it tells of.
+
+use std::error::Error;
+
+use sqlx::{Row, postgres::PgRow};
+
+use super::instant::Instant;
+use crate::{
+    Fingerprint, Outcome, Owner,
+    store::record::{Reason, Record, State},
+};
+
+type Unreadable = Box<dyn Error + Send + Sync>;
+
+/// What a statement says about one call of its batch.
+pub(super) struct Told {
+    /// Whether the call changed the record.
+    pub(super) written: bool,
+    /// The record after the statement.
+    pub(super) record: Result<Option<Record>, Unreadable>,
+    pub(super) now: i64,
+}
+
+/// Reads a row, and the position in the batch of the call that it is about.
+pub(super) fn told(row: &PgRow) -> Result<(usize, Told), sqlx::Error> {
+    let number = usize::try_from(row.try_get::<i64, _>("number")?)
+        .map_err(|error| sqlx::Error::Decode(error.into()))?;
+    let told = Told {
+        written: row.try_get("written")?,
+        record: read(row),
+        now: row.try_get::<Instant, _>("now")?.0,
+    };
+    Ok((number.saturating_sub(1), told))
+}
+
+fn read(row: &PgRow) -> Result<Option<Record>, Unreadable> {
+    let Some(token) = row.try_get("token")? else {
+        return Ok(None);
+    };
+    Ok(Some(Record {
+        token,
+        attempts: row.try_get::<i32, _>("attempts")?.try_into()?,
+        in_doubt: row.try_get("in_doubt")?,
+        owner: Owner::from_bytes(row.try_get::<&[u8], _>("owner")?.try_into()?),
+        fingerprint: row
+            .try_get::<Option<&[u8]>, _>("fingerprint")?
+            .map(|bytes| bytes.try_into().map(Fingerprint::from_bytes))
+            .transpose()?,
+        retention: row.try_get("retention")?,
+        forget_at: row.try_get::<Instant, _>("forget_at")?.0,
+        state: read_state(row)?,
+    }))
+}
+
+fn read_state(row: &PgRow) -> Result<State, Unreadable> {
+    match row.try_get("state")? {
+        "in_progress" => Ok(State::InProgress {
+            lease_ends: row.try_get::<Instant, _>("lease_ends")?.0,
+        }),
+        "completed" => Ok(State::Completed {
+            outcome: Outcome::new(row.try_get::<Vec<u8>, _>("outcome")?),
+        }),
+        "failed" => Ok(State::Failed {
+            reason: read_reason(row.try_get("reason")?)?,
+            // Nothing that is decided here depends on it, so it stays with the server.
+            error: None,
+            not_before: row
+                .try_get::<Option<Instant>, _>("not_before")?
+                .map(|due| due.0),
+        }),
+        other => Err(format!("`{other}` is no state").into()),
+    }
+}
+
+fn read_reason(text: &str) -> Result<Reason, Unreadable> {
+    [
+        Reason::Failed,
+        Reason::Abandoned,
+        Reason::GaveUp,
+        Reason::Quarantined,
+    ]
+    .into_iter()
+    .find(|reason| reason_text(*reason) == text)
+    .ok_or_else(|| format!("`{text}` is no reason").into())
+}
+
+pub(super) fn reason_text(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Failed => "failed",
+        Reason::Abandoned => "abandoned",
+        Reason::GaveUp => "gave_up",
+        Reason::Quarantined => "quarantined",
+    }
+}

@@ -1,0 +1,41 @@
+-- One row per key.
+CREATE TABLE IF NOT EXISTS idem_records (
+    key         text COLLATE "C" PRIMARY KEY,
+    state       text        NOT NULL,   -- in_progress, completed or failed
+    reason      text,                   -- of failed: failed, abandoned, gave_up or quarantined
+    attempts    integer     NOT NULL,
+    in_doubt    boolean     NOT NULL,   -- an attempt ended without a word
+    token       bigint      NOT NULL,   -- fencing token of the last claim
+    lease_ends  timestamptz,            -- of in_progress
+    not_before  timestamptz,            -- of failed: when the next attempt is due, if not at once
+    retention   bigint      NOT NULL,   -- microseconds
+    updated_at  timestamptz NOT NULL,   -- last write
+    forget_at   timestamptz NOT NULL,   -- retention after the last write, lease_ends or not_before
+    purge_after timestamptz NOT NULL,   -- when a purge looks at the row: up to an hour before forget_at
+    owner       bytea       NOT NULL,   -- of the last claim
+    fingerprint bytea,                  -- digest of the content
+    error       text,                   -- of the last attempt that failed
+    outcome     bytea                   -- of completed
+) WITH (fillfactor = 75);
+
+-- The only index besides the key's, and on a column that an update seldom changes: so that
+-- updates stay within their page and touch no index (HOT).
+CREATE INDEX IF NOT EXISTS idem_records_purge_after ON idem_records (purge_after);
+
+-- Leases of open transactions, as their heartbeats extend them. They lie apart because a
+-- transaction at REPEATABLE READ or SERIALIZABLE completes its record only if nobody has written
+-- that record meanwhile.
+CREATE TABLE IF NOT EXISTS idem_records_open (
+    key        text COLLATE "C" PRIMARY KEY,
+    token      bigint      NOT NULL,
+    lease_ends timestamptz NOT NULL
+);
+
+CREATE SEQUENCE IF NOT EXISTS idem_records_token AS bigint;
+
+CREATE TABLE IF NOT EXISTS idem_records_meta (
+    name  text COLLATE "C" PRIMARY KEY,
+    value bigint NOT NULL
+);
+
+INSERT INTO idem_records_meta (name, value) VALUES ('version', 1) ON CONFLICT DO NOTHING;

@@ -1,0 +1,132 @@
+//! One connection, replaced when it breaks.
+
+use std::time::Duration;
+
+use sqlx::{
+    ConnectOptions, Connection, PgConnection, Postgres,
+    postgres::{PgArguments, PgConnectOptions, PgRow},
+    query::Query,
+};
+use tokio::time;
+
+use super::fault::{Fault, Remedy};
+use crate::Backoff;
+
+/// How often a statement is sent again that a transaction of others was in the way of.
+const REPEATS: u32 = 12;
+/// How often a statement is sent on a new connection after one that worked before broke.
+const RECONNECTS: u32 = 2;
+
+const BETWEEN_REPEATS: Backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
+const BETWEEN_CONNECTS: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+
+/// A statement ready to be sent.
+pub(super) type Statement = Query<'static, Postgres, PgArguments>;
+
+/// Where to connect to, and how long to wait for an answer.
+#[derive(Clone)]
+pub(super) struct Address {
+    pub(super) options: PgConnectOptions,
+    pub(super) response_timeout: Duration,
+}
+
+pub(super) struct Session {
+    address: Address,
+    connection: Option<PgConnection>,
+    /// How often connecting has failed since it last worked.
+    failures: u32,
+}
+
+impl Address {
+    pub(super) async fn connect(&self) -> Result<PgConnection, Fault> {
+        self.within_patience(self.options.connect()).await
+    }
+
+    async fn within_patience<T>(
+        &self,
+        answer: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> Result<T, Fault> {
+        match time::timeout(self.response_timeout, answer).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(Fault::Silent(self.response_timeout)),
+        }
+    }
+}
+
+impl Session {
+    /// Connects when first asked.
+    pub(super) fn new(address: Address) -> Self {
+        Self {
+            address,
+            connection: None,
+            failures: 0,
+        }
+    }
+
+    /// On a connection that is open already.
+    pub(super) fn on(connection: PgConnection, address: Address) -> Self {
+        Self {
+            connection: Some(connection),
+            ..Self::new(address)
+        }
+    }
+
+    /// Sends a statement and waits for its rows. It may be carried out more than once, so it must
+    /// be one that does no harm when repeated.
+    ///
+    /// # Cancel safety
+    /// A connection whose answer nobody waited for is closed.
+    pub(super) async fn fetch(
+        &mut self,
+        statement: impl Fn() -> Statement,
+    ) -> Result<Vec<PgRow>, Fault> {
+        let (mut repeats, mut reconnects) = (0, 0);
+        loop {
+            let mut connection = self.take().await?;
+            let answer = statement().fetch_all(&mut connection);
+            let fault = match self.address.within_patience(answer).await {
+                Ok(rows) => {
+                    self.connection = Some(connection);
+                    return Ok(rows);
+                }
+                Err(fault) => fault,
+            };
+            let remedy = fault.remedy();
+            if remedy != Remedy::Reconnect {
+                self.connection = Some(connection);
+            }
+            match (remedy, &fault) {
+                (Remedy::Repeat, _) if repeats < REPEATS => {
+                    repeats += 1;
+                    time::sleep(BETWEEN_REPEATS.wait(repeats)).await;
+                }
+                // Whoever waited in vain has waited long enough.
+                (Remedy::Reconnect, Fault::Said(_)) if reconnects < RECONNECTS => reconnects += 1,
+                _ => return Err(fault),
+            }
+        }
+    }
+
+    /// Says goodbye to the server.
+    pub(super) async fn close(self) {
+        if let Some(connection) = self.connection {
+            // Nobody is left to hear of a failure.
+            let _ = time::timeout(self.address.response_timeout, connection.close()).await;
+        }
+    }
+
+    async fn take(&mut self) -> Result<PgConnection, Fault> {
+        if let Some(connection) = self.connection.take() {
+            return Ok(connection);
+        }
+        if self.failures > 0 {
+            time::sleep(BETWEEN_CONNECTS.wait(self.failures)).await;
+        }
+        let connected = self.address.connect().await;
+        self.failures = match connected {
+            Ok(_) => 0,
+            Err(_) => self.failures.saturating_add(1),
+        };
+        connected
+    }
+}

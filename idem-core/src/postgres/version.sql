@@ -1,0 +1,1 @@
+SELECT value FROM idem_records_meta WHERE name = 'version'
