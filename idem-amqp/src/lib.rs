@@ -34,6 +34,7 @@
 //! |---|---|
 //! | `macros` (default) | `#[idempotent]` and `#[derive(IdempotencyKey)]` |
 //! | `sqlite` | `SqliteStore`, and handlers that take `&mut SqliteConnection` |
+//! | `postgres` | `PostgresStore`, and handlers that take `&mut PgConnection` |
 //! | `uuid` | `uuid::Uuid` as a part of a key |
 //! | `rustls` | `amqps://`, with the system's certificates |
 
@@ -68,8 +69,12 @@ pub use idem_core::{
     TransactionalStore, Verdict, WhenFull, Write,
 };
 
+#[cfg(feature = "postgres")]
+pub use idem_core::{Migrate, PostgresStore, PostgresStoreBuilder};
 #[cfg(feature = "sqlite")]
-pub use idem_core::{SqliteStore, SqliteStoreBuilder, sqlx};
+pub use idem_core::{SqliteStore, SqliteStoreBuilder};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use idem_core::sqlx;
 
 #[doc(inline)]
 pub use idem_core::__private::IdempotencyKeyTrait as IdempotencyKey;
