@@ -35,6 +35,7 @@
 
 mod any;
 mod backoff;
+mod cached;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod context;
@@ -56,6 +57,7 @@ mod store;
 
 pub use any::AnyStore;
 pub use backoff::Backoff;
+pub use cached::{CacheStats, Cached, CachedBuilder};
 pub use context::{
     Attempt, Context, FencingToken, FromContext, FromRef, Headers, Rejection, State,
 };

@@ -69,6 +69,12 @@ impl MemoryStore {
         }
     }
 
+    /// As an operator does who deletes a record.
+    #[cfg(test)]
+    pub(crate) fn forget(&self, key: &crate::Key) {
+        self.records().remove(key);
+    }
+
     fn write(
         &self,
         lease: &Lease,

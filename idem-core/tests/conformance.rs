@@ -1,5 +1,10 @@
 //! The conformance suite on the stores of this crate.
 
+#[path = "conformance/cached_memory.rs"]
+mod cached_memory_harness;
+#[cfg(feature = "sqlite")]
+#[path = "conformance/cached_sqlite.rs"]
+mod cached_sqlite_harness;
 #[path = "conformance/memory.rs"]
 mod memory_harness;
 #[cfg(feature = "postgres")]
@@ -12,6 +17,9 @@ mod sqlite_harness;
 #[path = "conformance/sqlite_transaction.rs"]
 mod sqlite_transaction_harness;
 
+use cached_memory_harness::CachedMemoryHarness;
+#[cfg(feature = "sqlite")]
+use cached_sqlite_harness::CachedSqliteHarness;
 use memory_harness::MemoryHarness;
 #[cfg(feature = "postgres")]
 use postgres_harness::PostgresHarness;
@@ -19,6 +27,9 @@ use postgres_harness::PostgresHarness;
 use {sqlite_harness::SqliteHarness, sqlite_transaction_harness::SqliteTransactionHarness};
 
 idem_core::conformance!(memory; MemoryHarness; Purge);
+idem_core::conformance!(cached_memory; CachedMemoryHarness; Purge);
+#[cfg(feature = "sqlite")]
+idem_core::conformance!(cached_sqlite; CachedSqliteHarness; Purge, Durable, TransactionalStore);
 #[cfg(feature = "sqlite")]
 idem_core::conformance!(sqlite; SqliteHarness; Purge, Durable, TransactionalStore);
 #[cfg(feature = "sqlite")]

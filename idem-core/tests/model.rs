@@ -1,5 +1,7 @@
 //! The property test: whatever the order of calls, a store answers as a small model does.
 
+#[path = "conformance/cached_memory.rs"]
+mod cached_memory_harness;
 #[path = "model/call.rs"]
 mod call;
 #[path = "model/drive.rs"]
@@ -12,20 +14,34 @@ mod oracle;
 #[path = "conformance/sqlite.rs"]
 mod sqlite_harness;
 
-use idem_core::conformance::{Clock, Harness};
+use cached_memory_harness::CachedMemoryHarness;
+use idem_core::{
+    Purge,
+    conformance::{Clock, Harness},
+};
 use memory_harness::MemoryHarness;
 use proptest::test_runner::TestRunner;
 use tokio::runtime::{Builder, Runtime};
 
 #[test]
 fn memory_answers_as_the_model_does() {
+    answers_as_the_model_does::<MemoryHarness>();
+}
+
+#[test]
+fn a_cache_answers_as_the_model_does() {
+    answers_as_the_model_does::<CachedMemoryHarness>();
+}
+
+/// On a fresh store for each interleaving.
+fn answers_as_the_model_does<H: Harness<Store: Purge>>() {
     let outcome = TestRunner::new(drive::config(2000)).run(&call::calls(), |calls| {
-        runtime::<MemoryHarness>().block_on(async {
-            let harness = MemoryHarness::start().await;
+        runtime::<H>().block_on(async {
+            let harness = H::start().await;
             drive::run(&harness, &calls).await
         })
     });
-    outcome.unwrap();
+    outcome.expect("the store answers as the model does");
 }
 
 #[cfg(feature = "sqlite")]

@@ -1,0 +1,202 @@
+//! What a cache knows about keys, and for how long.
+
+#[cfg(any(test, feature = "conformance"))]
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use moka::{ops::compute::Op, policy::EvictionPolicy, sync::Cache};
+use tokio::time::Instant;
+
+use crate::{Claim, ClaimRequest, FencingToken, Fingerprint, Key, Lease, Outcome};
+
+/// Bounded by weight; in the order of use.
+pub(super) struct Known {
+    // Its own clock only gives memory back: a paused or moved clock of a test is not its.
+    entries: Cache<Key, Entry>,
+    longest: Duration,
+    largest_outcome: u64,
+    #[cfg(any(test, feature = "conformance"))]
+    skew_micros: AtomicU64,
+}
+
+/// Only a completed key is ever answered for. The others remember what its completion will be
+/// known by.
+#[derive(Debug, Clone)]
+enum Entry {
+    Claimed(Claimed),
+    /// The completion was sent once. Its answer tells which outcome the store has, unless it is
+    /// sent again meanwhile.
+    Completing(Claimed),
+    Completed(Completed),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Claimed {
+    token: FencingToken,
+    fingerprint: Option<Fingerprint>,
+}
+
+#[derive(Debug, Clone)]
+struct Completed {
+    outcome: Outcome,
+    /// Of content that the store is known to take for this key's own.
+    fingerprint: Option<Fingerprint>,
+    /// When the store was asked that told; so nothing is known for longer than it remembers.
+    asked: Instant,
+    /// Of the retention, then.
+    remaining: Duration,
+}
+
+/// Beside key and outcome, as measured with small outcomes.
+const OVERHEAD: usize = 256;
+
+impl Known {
+    pub(super) fn new(capacity: u64, longest: Duration) -> Self {
+        let entries = Cache::builder()
+            .max_capacity(capacity)
+            .weigher(weight)
+            // A copy comes soon or never: what was used last matters, not what is used often.
+            .eviction_policy(EvictionPolicy::lru())
+            .time_to_live(longest)
+            .build();
+        Self {
+            entries,
+            longest,
+            largest_outcome: capacity / 64,
+            #[cfg(any(test, feature = "conformance"))]
+            skew_micros: AtomicU64::default(),
+        }
+    }
+
+    /// The answer to a claim, if it is known without the store: a duplicate.
+    pub(super) fn answer(&self, request: &ClaimRequest) -> Option<Claim> {
+        let Some(Entry::Completed(completed)) = self.entries.get(&request.key) else {
+            return None;
+        };
+        let age = self.now().saturating_duration_since(completed.asked);
+        // Other content may or may not be key reuse: the record may have no fingerprint.
+        let same_content =
+            request.fingerprint.is_none() || request.fingerprint == completed.fingerprint;
+        (same_content && age < self.longest.min(completed.remaining)).then(|| Claim::Completed {
+            outcome: completed.outcome,
+            remaining: completed.remaining.saturating_sub(age),
+        })
+    }
+
+    /// Learns from the store's answer to a claim that was asked for at this time.
+    pub(super) fn learn(&self, request: &ClaimRequest, answer: &Claim, asked: Instant) {
+        match answer {
+            Claim::Acquired(lease) => self.claimed(request, lease),
+            Claim::Completed { outcome, remaining } => {
+                let completed = Completed {
+                    outcome: outcome.clone(),
+                    fingerprint: request.fingerprint,
+                    asked,
+                    remaining: *remaining,
+                };
+                self.put(&request.key, Entry::Completed(completed));
+            }
+            Claim::Held { .. } | Claim::Quarantined => self.not_completed(&request.key),
+            Claim::KeyReused => {}
+        }
+    }
+
+    fn claimed(&self, request: &ClaimRequest, lease: &Lease) {
+        let claimed = Claimed {
+            token: lease.token,
+            fingerprint: request.fingerprint,
+        };
+        let entry = self.entries.entry_by_ref(&request.key);
+        entry.and_compute_with(|known| match known.map(moka::Entry::into_value) {
+            // A repeated claim; the store keeps the content of the first.
+            Some(Entry::Claimed(first) | Entry::Completing(first))
+                if first.token == lease.token =>
+            {
+                Op::Nop
+            }
+            _ => Op::Put(Entry::Claimed(claimed)),
+        });
+    }
+
+    /// If it was completed before, the store has forgotten that.
+    fn not_completed(&self, key: &Key) {
+        let entry = self.entries.entry_by_ref(key);
+        entry.and_compute_with(|known| match known.map(moka::Entry::into_value) {
+            Some(Entry::Completed(_)) => Op::Remove,
+            _ => Op::Nop,
+        });
+    }
+
+    /// A completion is about to be sent.
+    pub(super) fn completing(&self, lease: &Lease) {
+        let entry = self.entries.entry_by_ref(&lease.key);
+        entry.and_compute_with(|known| match known.map(moka::Entry::into_value) {
+            Some(Entry::Claimed(claimed)) if claimed.token == lease.token => {
+                Op::Put(Entry::Completing(claimed))
+            }
+            // It is sent again: the store keeps the outcome of whichever it took first.
+            Some(Entry::Completing(claimed)) if claimed.token == lease.token => Op::Remove,
+            _ => Op::Nop,
+        });
+    }
+
+    /// The completion that was sent at this time has taken effect.
+    pub(super) fn completed(
+        &self,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+        asked: Instant,
+    ) {
+        let entry = self.entries.entry_by_ref(&lease.key);
+        entry.and_compute_with(|known| match known.map(moka::Entry::into_value) {
+            Some(Entry::Completing(Claimed { token, fingerprint })) if token == lease.token => {
+                if self.is_too_large(outcome) {
+                    return Op::Remove;
+                }
+                Op::Put(Entry::Completed(Completed {
+                    outcome: outcome.clone(),
+                    fingerprint,
+                    asked,
+                    remaining: retention,
+                }))
+            }
+            _ => Op::Nop,
+        });
+    }
+
+    fn put(&self, key: &Key, entry: Entry) {
+        match &entry {
+            Entry::Completed(completed) if self.is_too_large(&completed.outcome) => {
+                self.entries.invalidate(key);
+            }
+            _ => self.entries.insert(key.clone(), entry),
+        }
+    }
+
+    fn is_too_large(&self, outcome: &Outcome) -> bool {
+        outcome.as_bytes().len() as u64 > self.largest_outcome
+    }
+
+    /// tokio's time, which a paused clock drives.
+    pub(super) fn now(&self) -> Instant {
+        let now = Instant::now();
+        #[cfg(any(test, feature = "conformance"))]
+        let now = now + Duration::from_micros(self.skew_micros.load(Relaxed));
+        now
+    }
+
+    #[cfg(any(test, feature = "conformance"))]
+    pub(super) fn advance(&self, by: Duration) {
+        let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
+        self.skew_micros.fetch_add(micros, Relaxed);
+    }
+}
+
+fn weight(key: &Key, entry: &Entry) -> u32 {
+    let outcome = match entry {
+        Entry::Completed(completed) => completed.outcome.as_bytes().len(),
+        Entry::Claimed(_) | Entry::Completing(_) => 0,
+    };
+    u32::try_from(OVERHEAD + key.as_str().len() + outcome).unwrap_or(u32::MAX)
+}

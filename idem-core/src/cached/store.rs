@@ -1,0 +1,123 @@
+//! The store's calls: a claim is looked up first, a completion is learnt, the rest passes through.
+
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+
+use super::Cached;
+use crate::{
+    Begun, Claim, ClaimRequest, Commit, Lease, Outcome, Purge, Release, Store, StoreError,
+    TransactionalStore, Write,
+};
+
+impl<S> Cached<S> {
+    /// A replay is never answered from memory: a person has just looked at the store.
+    fn look_up(&self, request: &ClaimRequest) -> Option<Claim> {
+        if request.replay {
+            return None;
+        }
+        self.0.lookups.fetch_add(1, Relaxed);
+        let answer = self.0.known.answer(request)?;
+        self.0.hits.fetch_add(1, Relaxed);
+        Some(answer)
+    }
+}
+
+impl<S: Store> Store for Cached<S> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        if let Some(answer) = self.look_up(request) {
+            return Ok(answer);
+        }
+        let asked = self.0.known.now();
+        let answer = self.0.store.claim(request).await?;
+        self.0.known.learn(request, &answer, asked);
+        Ok(answer)
+    }
+
+    async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        self.0.store.extend(lease, by).await
+    }
+
+    async fn complete(
+        &self,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Write, StoreError> {
+        let known = &self.0.known;
+        known.completing(lease);
+        let asked = known.now();
+        let write = self.0.store.complete(lease, outcome, retention).await?;
+        if write == Write::Applied {
+            known.completed(lease, outcome, retention, asked);
+        }
+        Ok(write)
+    }
+
+    async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
+        self.0.store.release(lease, reason).await
+    }
+}
+
+impl<S: Purge> Purge for Cached<S> {
+    async fn purge(&self, batch: u32) -> Result<u32, StoreError> {
+        self.0.store.purge(batch).await
+    }
+}
+
+impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Cached<S> {
+    type Transaction = S::Transaction;
+
+    fn transactions(&self) -> usize {
+        self.0.store.transactions()
+    }
+
+    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Self::Transaction>, StoreError> {
+        if let Some(answer) = self.look_up(request) {
+            return Ok(Begun::Not(answer));
+        }
+        let asked = self.0.known.now();
+        let begun = self.0.store.begin(request).await?;
+        match &begun {
+            Begun::Acquired(lease, _) => {
+                let acquired = Claim::Acquired(lease.clone());
+                self.0.known.learn(request, &acquired, asked);
+            }
+            Begun::Not(answer) => self.0.known.learn(request, answer, asked),
+        }
+        Ok(begun)
+    }
+
+    fn lend(transaction: &mut Self::Transaction) -> &mut Tx {
+        S::lend(transaction)
+    }
+
+    async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        self.0.store.extend_open(lease, by).await
+    }
+
+    async fn commit(
+        &self,
+        transaction: Self::Transaction,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Commit, StoreError> {
+        let known = &self.0.known;
+        known.completing(lease);
+        let asked = known.now();
+        let commit = self.0.store.commit(transaction, lease, outcome, retention);
+        let commit = commit.await?;
+        if commit == Commit::Committed {
+            known.completed(lease, outcome, retention, asked);
+        }
+        Ok(commit)
+    }
+
+    async fn roll_back(
+        &self,
+        transaction: Self::Transaction,
+        lease: &Lease,
+        reason: &Release,
+    ) -> Result<Write, StoreError> {
+        self.0.store.roll_back(transaction, lease, reason).await
+    }
+}
