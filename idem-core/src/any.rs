@@ -12,7 +12,7 @@ mod erased;
 mod tests;
 mod traced;
 
-use erased::Erased;
+use erased::{Erased, ErasedPurge};
 use traced::traced;
 
 /// Any store, behind one type: what an application takes whose store is named by its
@@ -23,12 +23,28 @@ use traced::traced;
 ///
 /// Each call is traced at debug level with its key and its answer, a failed one as a warning.
 #[derive(Debug, Clone)]
-pub struct AnyStore(Arc<dyn Erased>);
+pub struct AnyStore {
+    store: Arc<dyn Erased>,
+    /// The same store; `None` if it forgets by itself.
+    purge: Option<Arc<dyn ErasedPurge>>,
+}
 
 impl AnyStore {
     /// Hides a store's type.
     pub fn new(store: impl Purge) -> Self {
-        Self(Arc::new(store))
+        let store = Arc::new(store);
+        Self {
+            purge: Some(Arc::clone(&store) as _),
+            store,
+        }
+    }
+
+    /// Hides the type of a store that forgets by itself: purging it does nothing.
+    pub fn expiring(store: impl Store) -> Self {
+        Self {
+            store: Arc::new(store),
+            purge: None,
+        }
     }
 
     /// Opens the store that a URL names.
@@ -37,6 +53,8 @@ impl AnyStore {
     /// |---|---|
     /// | `memory:` | [`MemoryStore`] |
     /// | `sqlite:FILE`, `sqlite://FILE` | `SqliteStore`, with the feature `sqlite` |
+    /// | `redis://HOST`, `redis+cluster://HOST,HOST` | `RedisStore`, with the feature `redis` |
+    /// | `rediss://HOST`, `rediss+cluster://HOST,HOST` | the same through TLS, with the feature `redis-rustls` |
     ///
     /// # Errors
     /// If no store has the URL's scheme, the store is not compiled in, or it cannot be opened.
@@ -51,6 +69,7 @@ impl AnyStore {
             "memory" if rest.is_empty() => Ok(MemoryStore::new().into()),
             "memory" => Err(invalid("nothing comes after `memory:`")),
             "sqlite" => sqlite(url).await,
+            "redis" | "rediss" | "redis+cluster" | "rediss+cluster" => redis(url).await,
             _ => Err(ConnectError::UnknownScheme {
                 scheme: scheme.into(),
             }),
@@ -72,6 +91,20 @@ async fn sqlite(_: &str) -> Result<AnyStore, ConnectError> {
     })
 }
 
+#[cfg(feature = "redis")]
+async fn redis(url: &str) -> Result<AnyStore, ConnectError> {
+    crate::RedisStore::connect(url).await.map(Into::into)
+}
+
+#[cfg(not(feature = "redis"))]
+#[expect(clippy::unused_async, reason = "as with the feature")]
+async fn redis(_: &str) -> Result<AnyStore, ConnectError> {
+    Err(ConnectError::NotCompiledIn {
+        scheme: "redis".into(),
+        feature: "redis",
+    })
+}
+
 impl From<MemoryStore> for AnyStore {
     fn from(store: MemoryStore) -> Self {
         Self::new(store)
@@ -85,13 +118,21 @@ impl From<crate::SqliteStore> for AnyStore {
     }
 }
 
+#[cfg(feature = "redis")]
+impl From<crate::RedisStore> for AnyStore {
+    fn from(store: crate::RedisStore) -> Self {
+        Self::expiring(store)
+    }
+}
+
 impl Store for AnyStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        traced("claim", Some(&request.key), self.0.boxed_claim(request)).await
+        traced("claim", Some(&request.key), self.store.boxed_claim(request)).await
     }
 
     async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
-        traced("extend", Some(&lease.key), self.0.boxed_extend(lease, by)).await
+        let call = self.store.boxed_extend(lease, by);
+        traced("extend", Some(&lease.key), call).await
     }
 
     async fn complete(
@@ -100,22 +141,21 @@ impl Store for AnyStore {
         outcome: &Outcome,
         retention: Duration,
     ) -> Result<Write, StoreError> {
-        let call = self.0.boxed_complete(lease, outcome, retention);
+        let call = self.store.boxed_complete(lease, outcome, retention);
         traced("complete", Some(&lease.key), call).await
     }
 
     async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
-        traced(
-            "release",
-            Some(&lease.key),
-            self.0.boxed_release(lease, reason),
-        )
-        .await
+        let call = self.store.boxed_release(lease, reason);
+        traced("release", Some(&lease.key), call).await
     }
 }
 
 impl Purge for AnyStore {
     async fn purge(&self, batch: u32) -> Result<u32, StoreError> {
-        traced("purge", None, self.0.boxed_purge(batch)).await
+        match &self.purge {
+            Some(store) => traced("purge", None, store.boxed_purge(batch)).await,
+            None => Ok(0),
+        }
     }
 }

@@ -30,6 +30,8 @@
 //! | `macros` (default) | `#[idempotent]` and `#[derive(IdempotencyKey)]` |
 //! | `sqlite` | `SqliteStore`, and handlers that take `&mut SqliteConnection` |
 //! | `postgres` | `PostgresStore` |
+//! | `redis` | `RedisStore` |
+//! | `redis-rustls` | the same, for `rediss://` as well |
 //! | `uuid` | `uuid::Uuid` as a part of a key |
 //! | `conformance` | the conformance suite for stores, your own included |
 
@@ -51,6 +53,8 @@ mod policy;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod purge;
+#[cfg(feature = "redis")]
+mod redis;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
@@ -73,13 +77,15 @@ pub use policy::{InDoubt, Policy, PolicyBuilder, PolicyError, StoreOutage};
 #[cfg(feature = "postgres")]
 pub use postgres::{Migrate, PostgresStore, PostgresStoreBuilder};
 pub use purge::PurgeTask;
+#[cfg(feature = "redis")]
+pub use redis::{RedisStore, RedisStoreBuilder};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteStore, SqliteStoreBuilder};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use sqlx;
 pub use store::{
-    Begun, Claim, ClaimRequest, Commit, ConnectError, Lease, Outcome, Owner, Purge, Release, Store,
-    StoreError, TransactionalStore, Write,
+    Begun, Claim, ClaimRequest, Commit, ConnectError, Finding, Lease, Outcome, Owner, Purge,
+    Release, Severity, Store, StoreError, TransactionalStore, Write,
 };
 
 #[cfg(feature = "macros")]

@@ -10,6 +10,9 @@ mod memory_harness;
 #[cfg(feature = "postgres")]
 #[path = "conformance/postgres.rs"]
 mod postgres_harness;
+#[cfg(feature = "redis")]
+#[path = "conformance/redis.rs"]
+mod redis_harness;
 #[cfg(feature = "sqlite")]
 #[path = "conformance/sqlite.rs"]
 mod sqlite_harness;
@@ -23,6 +26,8 @@ use cached_sqlite_harness::CachedSqliteHarness;
 use memory_harness::MemoryHarness;
 #[cfg(feature = "postgres")]
 use postgres_harness::PostgresHarness;
+#[cfg(feature = "redis")]
+use redis_harness::{RedisClusterHarness, RedisHarness};
 #[cfg(feature = "sqlite")]
 use {sqlite_harness::SqliteHarness, sqlite_transaction_harness::SqliteTransactionHarness};
 
@@ -36,3 +41,7 @@ idem_core::conformance!(sqlite; SqliteHarness; Purge, Durable, TransactionalStor
 idem_core::conformance!(sqlite_transaction; SqliteTransactionHarness; TransactionalStore);
 #[cfg(feature = "postgres")]
 idem_core::conformance!(postgres; PostgresHarness; Purge, Durable);
+#[cfg(feature = "redis")]
+idem_core::conformance!(redis; RedisHarness; Durable);
+#[cfg(feature = "redis")]
+idem_core::conformance!(redis_cluster; RedisClusterHarness; Durable);

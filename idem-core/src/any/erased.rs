@@ -4,11 +4,11 @@ use std::{fmt::Debug, time::Duration};
 
 use futures_util::future::BoxFuture;
 
-use crate::{Claim, ClaimRequest, Lease, Outcome, Purge, Release, StoreError, Write};
+use crate::{Claim, ClaimRequest, Lease, Outcome, Purge, Release, Store, StoreError, Write};
 
 type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// [`Store`](crate::Store) and [`Purge`] with boxed futures, so that it can be a `dyn`.
+/// [`Store`] with boxed futures, so that it can be a `dyn`.
 pub(super) trait Erased: Debug + Send + Sync {
     fn boxed_claim<'a>(&'a self, request: &'a ClaimRequest) -> Answer<'a, Claim>;
     fn boxed_extend<'a>(&'a self, lease: &'a Lease, by: Duration) -> Answer<'a, Write>;
@@ -19,10 +19,14 @@ pub(super) trait Erased: Debug + Send + Sync {
         retention: Duration,
     ) -> Answer<'a, Write>;
     fn boxed_release<'a>(&'a self, lease: &'a Lease, reason: &'a Release) -> Answer<'a, Write>;
+}
+
+/// [`Purge`] likewise.
+pub(super) trait ErasedPurge: Debug + Send + Sync {
     fn boxed_purge(&self, batch: u32) -> Answer<'_, u32>;
 }
 
-impl<S: Purge> Erased for S {
+impl<S: Store> Erased for S {
     fn boxed_claim<'a>(&'a self, request: &'a ClaimRequest) -> Answer<'a, Claim> {
         Box::pin(S::claim(self, request))
     }
@@ -43,7 +47,9 @@ impl<S: Purge> Erased for S {
     fn boxed_release<'a>(&'a self, lease: &'a Lease, reason: &'a Release) -> Answer<'a, Write> {
         Box::pin(S::release(self, lease, reason))
     }
+}
 
+impl<S: Purge> ErasedPurge for S {
     fn boxed_purge(&self, batch: u32) -> Answer<'_, u32> {
         Box::pin(S::purge(self, batch))
     }

@@ -30,6 +30,27 @@ async fn sqlite_is_a_store() {
     assert!(matches!(claim, Ok(Claim::Acquired(_))));
 }
 
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn redis_is_a_store_that_purges_itself() {
+    let url = xtask::services::redis::shared().unwrap().url();
+    let store = AnyStore::connect(&url).await.unwrap();
+    let key = Key::new("any", uuid::Uuid::new_v4().to_string()).unwrap();
+    let request = ClaimRequest::new(key, &Policy::DEFAULT);
+    let claim = store.claim(&request).await;
+    assert!(matches!(claim, Ok(Claim::Acquired(_))), "{claim:?}");
+    assert_eq!(store.purge(10).await.unwrap(), 0);
+}
+
+#[cfg(not(feature = "redis"))]
+#[tokio::test]
+async fn redis_that_is_not_compiled_in_names_its_feature() {
+    for url in ["redis://host", "redis+cluster://a,b"] {
+        let error = refused(url).await;
+        assert!(error.contains("the cargo feature `redis`"), "{error}");
+    }
+}
+
 #[cfg(not(feature = "sqlite"))]
 #[tokio::test]
 async fn a_store_that_is_not_compiled_in_names_its_feature() {
@@ -43,7 +64,7 @@ async fn a_store_that_is_not_compiled_in_names_its_feature() {
 async fn a_url_that_names_no_store_says_what_would() {
     assert_eq!(
         refused("mysql://u:secret@host/db").await,
-        "`mysql:` is no store; use `memory:` or `sqlite:FILE`"
+        "`mysql:` is no store; use `memory:`, `sqlite:FILE` or `redis://HOST`"
     );
     for (url, hint) in [
         ("orders.db", "`sqlite:FILE`"),

@@ -45,7 +45,7 @@ pub enum ConnectError {
         feature: &'static str,
     },
     /// No store has this scheme.
-    #[error("`{scheme}:` is no store; use `memory:` or `sqlite:FILE`")]
+    #[error("`{scheme}:` is no store; use `memory:`, `sqlite:FILE` or `redis://HOST`")]
     UnknownScheme {
         /// The URL's scheme.
         scheme: String,
@@ -73,6 +73,14 @@ pub enum ConnectError {
     InvalidSchema {
         /// The name as it was given.
         schema: String,
+    },
+    /// The prefix cannot begin the names of records.
+    #[error(
+        "`{prefix}` cannot be a prefix: use 1 to 48 ASCII letters, digits, `_`, `-`, `.`, `:` and `/`"
+    )]
+    InvalidPrefix {
+        /// The prefix as it was given.
+        prefix: String,
     },
     /// The store cannot be reached, or refused.
     #[error("the store could not be opened")]

@@ -1,0 +1,130 @@
+//! What an error of Redis means for the one who asked.
+
+use std::{error::Error, num::NonZeroUsize, time::Duration};
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+use crate::{Key, StoreError};
+
+/// What is said in front of the server's own words, by what is found in them. In scripts, old
+/// servers put the code of an error into its text.
+const EXPLAINED: [(&str, &str); 13] = [
+    (
+        "OOM",
+        "redis has reached its `maxmemory` and refuses writes: give it more, or shorten the retention",
+    ),
+    (
+        "READONLY",
+        "this redis is a replica, which takes no writes: connect to the primary",
+    ),
+    ("LOADING", "redis is still loading its data"),
+    ("MASTERDOWN", "this redis is a replica without its primary"),
+    (
+        "CLUSTERDOWN",
+        "the redis cluster has slots that no node serves",
+    ),
+    (
+        "TRYAGAIN",
+        "the redis cluster is moving the record to another node",
+    ),
+    ("BUSY", "redis is busy with somebody else's script"),
+    (
+        "MISCONF",
+        "redis cannot save its data to disk, and refuses writes until it can",
+    ),
+    (
+        "NOREPLICAS",
+        "redis has fewer replicas than its `min-replicas-to-write`, and refuses writes",
+    ),
+    (
+        "NOAUTH",
+        "redis asks for a password: write `redis://:PASSWORD@HOST` or `redis://USER:PASSWORD@HOST`",
+    ),
+    ("WRONGPASS", "redis does not know this user and password"),
+    ("NOPERM", NOT_PERMITTED),
+    ("can't run this command", NOT_PERMITTED),
+];
+
+const NOT_PERMITTED: &str =
+    "redis does not let this user run `EVAL`, `EVALSHA`, `TIME`, `GET` and `SET` on these keys";
+
+/// Words of an error that is about this one record.
+const UNREADABLE: [&str; 3] = ["WRONGTYPE", "UNREADABLE", "data string too short"];
+
+/// Why a call has no answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum Fault {
+    #[error(transparent)]
+    Redis(#[from] RedisError),
+    #[error(
+        "{confirmed} replicas have confirmed within {within:?}, and {replicas} are asked for: the \
+         write may be lost in a fail-over"
+    )]
+    TooFewReplicas {
+        confirmed: usize,
+        replicas: NonZeroUsize,
+        within: Duration,
+    },
+    #[error("the runtime in which the store was opened has ended")]
+    NoTask,
+}
+
+impl Fault {
+    /// The error for the caller who asked about this key.
+    pub(super) fn of_key(self, key: &Key) -> StoreError {
+        match self {
+            Self::Redis(error) if is_of_record(&error) => StoreError::Corrupt {
+                key: key.to_string(),
+                source: Box::new(error),
+            },
+            Self::Redis(error) => StoreError::Unavailable(explained(error)),
+            fault => StoreError::unavailable(fault),
+        }
+    }
+}
+
+/// What the server said, and what it means.
+#[derive(Debug, thiserror::Error)]
+#[error("{meaning}")]
+struct Explained {
+    meaning: &'static str,
+    source: RedisError,
+}
+
+/// The error with its meaning, if that is not in its own words.
+pub(super) fn explained(error: RedisError) -> Box<dyn Error + Send + Sync> {
+    let explanation = EXPLAINED.iter().find(|(word, _)| says(&error, word));
+    match explanation {
+        Some((_, meaning)) => Box::new(Explained {
+            meaning,
+            source: error,
+        }),
+        None => Box::new(error),
+    }
+}
+
+/// The server is fine, and this one record cannot be read.
+fn is_of_record(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::UnexpectedReturnType
+        || UNREADABLE.iter().any(|word| says(error, word))
+}
+
+/// The server does not have the script: it was restarted, flushed or replaced.
+pub(super) fn is_no_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+/// The connection is of no use any more, or leads to a server that has become a replica: its
+/// name may lead to the primary by now.
+pub(super) fn is_of_connection(error: &RedisError) -> bool {
+    error.is_unrecoverable_error() || error.is_timeout() || says(error, "READONLY")
+}
+
+/// The connection broke, perhaps long ago: asking once more over a new one may do.
+pub(super) fn is_broken_connection(error: &RedisError) -> bool {
+    error.is_connection_dropped() && !error.is_connection_refusal()
+}
+
+fn says(error: &RedisError, word: &str) -> bool {
+    error.code() == Some(word) || error.detail().is_some_and(|text| text.contains(word))
+}

@@ -1,0 +1,124 @@
+//! One connection that all callers share, and the next one after it broke.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, Shared},
+};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Pipeline, RedisResult, Value,
+    aio::MultiplexedConnection,
+};
+
+use super::{fault, location};
+
+/// A connection to one server. Clones share it.
+///
+/// The client's own `ConnectionManager` keeps a connection that has stopped answering, and lets
+/// callers wait while it tries to connect several times. Here a connection that let one caller
+/// wait too long is replaced, a new one is tried once for all who wait, and if that fails they
+/// are told at once.
+#[derive(Clone)]
+pub(super) struct Link {
+    client: Client,
+    config: AsyncConnectionConfig,
+    current: Arc<Mutex<Connecting>>,
+}
+
+type Connecting = Shared<BoxFuture<'static, RedisResult<MultiplexedConnection>>>;
+
+/// How long a link waits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    pub(super) connect: Duration,
+    pub(super) response: Duration,
+}
+
+impl Link {
+    /// How many commands may wait to be written, before callers wait to hand theirs over.
+    const BUFFER: usize = 1024;
+
+    /// A link that connects when it is first asked.
+    pub(super) fn new(node: ConnectionInfo, patience: Patience) -> RedisResult<Self> {
+        let client = Client::open(node.set_tcp_settings(location::settings(patience.response)))?;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(patience.connect))
+            .set_response_timeout(Some(patience.response))
+            .set_pipeline_buffer_size(Self::BUFFER);
+        let current = Arc::new(Mutex::new(connect(&client, &config)));
+        Ok(Self {
+            client,
+            config,
+            current,
+        })
+    }
+
+    /// Sends one command.
+    pub(super) async fn ask(&self, command: &Cmd) -> RedisResult<Value> {
+        self.with(async |connection| {
+            let answer = connection.send_packed_command(command).await?;
+            answer.extract_error()
+        })
+        .await
+    }
+
+    /// Sends commands together; one that the server refuses is an answer like any other.
+    pub(super) async fn ask_all(&self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
+        let count = commands.len();
+        self.with(async |connection| connection.send_packed_commands(commands, 0, count).await)
+            .await
+    }
+
+    async fn with<T>(
+        &self,
+        ask: impl AsyncFnOnce(&mut MultiplexedConnection) -> RedisResult<T>,
+    ) -> RedisResult<T> {
+        let connecting = self.current();
+        let answer = match connecting.clone().await {
+            Ok(mut connection) => ask(&mut connection).await,
+            Err(error) => Err(error),
+        };
+        if answer.as_ref().is_err_and(fault::is_of_connection) {
+            self.replace(&connecting);
+        }
+        answer
+    }
+
+    fn current(&self) -> Connecting {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        current.clone()
+    }
+
+    /// Leaves a connection, unless another caller has left it already.
+    fn replace(&self, broken: &Connecting) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.ptr_eq(broken) {
+            *current = connect(&self.client, &self.config);
+        }
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("client", &self.client)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Connects as soon as somebody waits for it.
+fn connect(client: &Client, config: &AsyncConnectionConfig) -> Connecting {
+    let (client, config) = (client.clone(), config.clone());
+    async move {
+        client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+    }
+    .boxed()
+    .shared()
+}

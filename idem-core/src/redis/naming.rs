@@ -1,0 +1,85 @@
+//! What a key's record is called in Redis.
+
+use crate::{ConnectError, Key};
+
+/// The prefix of all names of a store.
+#[derive(Debug, Clone)]
+pub(super) struct Naming {
+    prefix: Box<str>,
+}
+
+impl Naming {
+    const MAX_PREFIX_LEN: usize = 48;
+
+    /// Checks the prefix: nothing that means something to a pattern, a slot or a shell.
+    pub(super) fn new(prefix: &str) -> Result<Self, ConnectError> {
+        let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:/".contains(&byte);
+        if prefix.is_empty() || prefix.len() > Self::MAX_PREFIX_LEN || !prefix.bytes().all(fine) {
+            return Err(ConnectError::InvalidPrefix {
+                prefix: prefix.to_owned(),
+            });
+        }
+        Ok(Self {
+            prefix: prefix.into(),
+        })
+    }
+
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// `prefix:{key}`. The braces make the key alone decide the slot of a cluster, so it must not
+    /// have any itself; percent signs are escaped to keep escaped and unescaped keys apart.
+    pub(super) fn record(&self, key: &Key) -> Vec<u8> {
+        let key = key.as_str().as_bytes();
+        let mut name = Vec::with_capacity(self.prefix.len() + key.len() + 3);
+        name.extend_from_slice(self.prefix.as_bytes());
+        name.extend_from_slice(b":{");
+        for byte in key {
+            match byte {
+                b'{' => name.extend_from_slice(b"%7B"),
+                b'}' => name.extend_from_slice(b"%7D"),
+                b'%' => name.extend_from_slice(b"%25"),
+                _ => name.push(*byte),
+            }
+        }
+        name.push(b'}');
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_called_by_its_key() {
+        let naming = Naming::new("idem").unwrap();
+        let name = |part: &str| {
+            let key = Key::new("orders", part).unwrap();
+            String::from_utf8(naming.record(&key)).unwrap()
+        };
+        for (part, expected) in [
+            ("o-17", "idem:{orders:o-17}"),
+            ("ü 🦀", "idem:{orders:ü 🦀}"),
+            ("{}a", "idem:{orders:%7B%7Da}"),
+            ("%7B", "idem:{orders:%25257B}"),
+            ("a:b", "idem:{orders:a%253Ab}"),
+        ] {
+            assert_eq!(name(part), expected);
+        }
+    }
+
+    #[test]
+    fn a_prefix_has_no_character_that_means_something() {
+        for good in ["idem", "shop:orders", "a.b_c-d/e", "9"] {
+            assert!(Naming::new(good).is_ok(), "{good}");
+        }
+        let long = "x".repeat(49);
+        for bad in [
+            "", "a b", "a{b", "a}b", "a*", "a?", "a[b]", "é", "a\\", &long,
+        ] {
+            assert!(Naming::new(bad).is_err(), "{bad}");
+        }
+    }
+}

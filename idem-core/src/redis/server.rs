@@ -1,0 +1,91 @@
+//! Who is asked: one server or a cluster, alike.
+
+use redis::{
+    Cmd, ErrorKind, RedisResult, Value,
+    cluster::ClusterClientBuilder,
+    cluster_async::ClusterConnection,
+    cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo},
+    from_redis_value,
+};
+
+use super::{
+    facts::PerServer,
+    fault,
+    link::{Link, Patience},
+    location::{self, Location},
+    script::Invocation,
+};
+
+#[derive(Clone)]
+pub(super) enum Server {
+    One(Link),
+    /// It routes by key, follows moved slots and connects again by itself.
+    Cluster(ClusterConnection),
+}
+
+impl Server {
+    /// How often a call is sent again over a new connection after one that broke.
+    const REPEATS: usize = 2;
+
+    /// Connects.
+    pub(super) async fn connect(location: Location, patience: Patience) -> RedisResult<Self> {
+        match location {
+            Location::Server(node) => {
+                let link = Link::new(node, patience)?;
+                link.ask(&redis::cmd("PING")).await?;
+                Ok(Self::One(link))
+            }
+            Location::Cluster(nodes) => {
+                let client = ClusterClientBuilder::new(nodes)
+                    .connection_timeout(patience.connect)
+                    .response_timeout(patience.response)
+                    .tcp_settings(location::settings(patience.response))
+                    .build()?;
+                let connected = client.get_async_connection().await?;
+                Ok(Self::Cluster(connected))
+            }
+        }
+    }
+
+    /// Runs a script. All of them may run twice: the same owner, the same token.
+    pub(super) async fn run(&self, call: &Invocation) -> RedisResult<Value> {
+        match self.ask(call.by_digest()).await {
+            Err(error) if fault::is_no_script(&error) => self.ask(&call.by_text()).await,
+            answer => answer,
+        }
+    }
+
+    async fn ask(&self, command: &Cmd) -> RedisResult<Value> {
+        match self {
+            Self::One(link) => {
+                for _ in 0..Self::REPEATS {
+                    match link.ask(command).await {
+                        Err(error) if fault::is_broken_connection(&error) => {}
+                        answer => return answer,
+                    }
+                }
+                link.ask(command).await
+            }
+            Self::Cluster(connection) => command.query_async(&mut connection.clone()).await,
+        }
+    }
+
+    /// Asks every server that takes writes; the answers come with their addresses.
+    pub(super) async fn ask_each(&self, command: Cmd) -> RedisResult<PerServer> {
+        match self {
+            Self::One(_) => Ok(vec![(String::new(), self.ask(&command).await?)]),
+            Self::Cluster(connection) => {
+                let all = (MultipleNodeRoutingInfo::AllMasters, None);
+                let mut connection = connection.clone();
+                let answers = connection.route_command(command, RoutingInfo::MultiNode(all));
+                match answers.await? {
+                    Value::Map(nodes) => nodes
+                        .into_iter()
+                        .map(|(address, answer)| Ok((from_redis_value(address)?, answer)))
+                        .collect(),
+                    _ => Err((ErrorKind::UnexpectedReturnType, "not an answer per node").into()),
+                }
+            }
+        }
+    }
+}

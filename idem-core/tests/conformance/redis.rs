@@ -1,0 +1,106 @@
+//! `RedisStore` on a server and on a cluster that all cases share, each with a prefix of its own,
+//! opened twice, as by two processes.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use idem_core::{
+    Owner, RedisStore,
+    conformance::{DurableHarness, Harness},
+};
+use xtask::services::redis;
+
+const NO_PANIC: &str = "nothing panics under the lock";
+
+/// Runs the cases on one server.
+pub(crate) struct RedisHarness {
+    url: String,
+    prefix: String,
+    stores: Mutex<[RedisStore; 2]>,
+    advanced: Mutex<Duration>,
+    turn: AtomicUsize,
+}
+
+impl RedisHarness {
+    async fn on(url: String) -> Self {
+        let unique = u128::from_be_bytes(*Owner::new().as_bytes());
+        let prefix = format!("{unique:x}");
+        let stores = [open(&url, &prefix).await, open(&url, &prefix).await];
+        Self {
+            url,
+            prefix,
+            stores: Mutex::new(stores),
+            advanced: Mutex::new(Duration::ZERO),
+            turn: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Harness for RedisHarness {
+    type Store = RedisStore;
+
+    async fn start() -> Self {
+        let server = redis::shared().expect("Redis can be started");
+        Self::on(server.url()).await
+    }
+
+    fn store(&self) -> RedisStore {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let stores = self.stores.lock().expect(NO_PANIC);
+        stores[turn % stores.len()].clone()
+    }
+
+    async fn advance(&self, by: Duration) {
+        for store in &*self.stores.lock().expect(NO_PANIC) {
+            store.advance(by);
+        }
+        *self.advanced.lock().expect(NO_PANIC) += by;
+    }
+}
+
+impl DurableHarness for RedisHarness {
+    async fn reopen(&self) {
+        let open = || open(&self.url, &self.prefix);
+        let stores = [open().await, open().await];
+        for store in &stores {
+            store.advance(*self.advanced.lock().expect(NO_PANIC));
+        }
+        *self.stores.lock().expect(NO_PANIC) = stores;
+    }
+}
+
+/// Runs the cases on a cluster of three primaries.
+pub(crate) struct RedisClusterHarness(RedisHarness);
+
+impl Harness for RedisClusterHarness {
+    type Store = RedisStore;
+
+    async fn start() -> Self {
+        let cluster = redis::shared_cluster().expect("a Redis Cluster can be started");
+        Self(RedisHarness::on(cluster.url()).await)
+    }
+
+    fn store(&self) -> RedisStore {
+        self.0.store()
+    }
+
+    async fn advance(&self, by: Duration) {
+        self.0.advance(by).await;
+    }
+}
+
+impl DurableHarness for RedisClusterHarness {
+    async fn reopen(&self) {
+        self.0.reopen().await;
+    }
+}
+
+async fn open(url: &str, prefix: &str) -> RedisStore {
+    let store = RedisStore::builder(url).prefix(prefix).build().await;
+    store.expect("Redis answers")
+}
