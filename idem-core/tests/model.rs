@@ -6,15 +6,21 @@ mod cached_memory_harness;
 mod call;
 #[path = "model/drive.rs"]
 mod drive;
+#[path = "model/forgets.rs"]
+mod forgets;
 #[path = "conformance/memory.rs"]
 mod memory_harness;
 #[path = "model/oracle.rs"]
 mod oracle;
+#[cfg(feature = "redis")]
+#[path = "conformance/redis.rs"]
+mod redis_harness;
 #[cfg(feature = "sqlite")]
 #[path = "conformance/sqlite.rs"]
 mod sqlite_harness;
 
 use cached_memory_harness::CachedMemoryHarness;
+use forgets::{Forgets, WhenPurged};
 use idem_core::{
     Purge,
     conformance::{Clock, Harness},
@@ -38,7 +44,7 @@ fn answers_as_the_model_does<H: Harness<Store: Purge>>() {
     let outcome = TestRunner::new(drive::config(2000)).run(&call::calls(), |calls| {
         runtime::<H>().block_on(async {
             let harness = H::start().await;
-            drive::run(&harness, &calls).await
+            drive::run(&harness, &WhenPurged, &calls).await
         })
     });
     outcome.expect("the store answers as the model does");
@@ -47,14 +53,33 @@ fn answers_as_the_model_does<H: Harness<Store: Purge>>() {
 #[cfg(feature = "sqlite")]
 #[test]
 fn sqlite_answers_as_the_model_does() {
-    use sqlite_harness::SqliteHarness;
+    one_store_answers_as_the_model_does::<sqlite_harness::SqliteHarness>(&WhenPurged);
+}
 
-    let runtime = runtime::<SqliteHarness>();
-    let harness = runtime.block_on(SqliteHarness::start());
+#[cfg(feature = "redis")]
+#[test]
+fn redis_answers_as_the_model_does() {
+    one_store_answers_as_the_model_does::<redis_harness::RedisHarness>(&forgets::ByItself);
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn a_redis_cluster_answers_as_the_model_does() {
+    one_store_answers_as_the_model_does::<redis_harness::RedisClusterHarness>(&forgets::ByItself);
+}
+
+/// On one store, with keys of its own for each interleaving.
+#[cfg_attr(
+    not(any(feature = "sqlite", feature = "redis")),
+    expect(dead_code, reason = "memory costs nothing to make anew")
+)]
+fn one_store_answers_as_the_model_does<H: Harness>(forgets: &impl Forgets<H::Store>) {
+    let runtime = runtime::<H>();
+    let harness = runtime.block_on(H::start());
     let outcome = TestRunner::new(drive::config(300)).run(&call::calls(), |calls| {
-        runtime.block_on(drive::run(&harness, &calls))
+        runtime.block_on(drive::run(&harness, forgets, &calls))
     });
-    outcome.unwrap();
+    outcome.expect("the store answers as the model does");
 }
 
 fn runtime<H: Harness>() -> Runtime {
