@@ -1,7 +1,7 @@
 //! Private servers on free ports, in folders of their own, that end with whoever started them.
 //!
-//! Each server is a process group watched by a small shell, which kills the group and removes the
-//! folder as soon as its standard input closes: also when the owner was killed with `kill -9`.
+//! Each server is watched by a small shell, which kills all its processes and removes the folder as
+//! soon as its standard input closes: also when the owner was killed with `kill -9`.
 //!
 //! | module | one's own | what can be asked of a running one |
 //! |---|---|---|

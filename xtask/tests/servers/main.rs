@@ -2,15 +2,25 @@
 
 mod pgbouncer;
 mod postgres;
+mod programs;
 mod rabbitmq;
 mod redis;
 mod redis_cluster;
+mod shared;
 mod traces;
 
 use std::{
+    path::PathBuf,
     thread,
     time::{Duration, Instant},
 };
+
+use xtask::install;
+
+fn psql() -> PathBuf {
+    let installed = install::installed_postgres().expect("it can be installed");
+    installed.program("psql")
+}
 
 fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);

@@ -5,18 +5,15 @@ use xtask::{
     services::{PgBouncer, Postgres, Server},
 };
 
-use crate::traces::assert_that_nothing_is_left_of;
+use crate::{psql, traces::assert_that_nothing_is_left_of};
 
 fn query(url: &str, statements: &[&str]) -> String {
-    let mut psql = Command::new("psql");
+    let mut psql = Command::new(psql());
     psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", url]);
     for statement in statements {
         psql.args(["--command", statement]);
     }
-    let output = psql
-        .stderr(Stdio::inherit())
-        .output()
-        .expect("psql is on the path");
+    let output = psql.stderr(Stdio::inherit()).output().expect("psql runs");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 

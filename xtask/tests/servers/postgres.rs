@@ -12,7 +12,7 @@ use xtask::services::{
 };
 
 use crate::{
-    eventually,
+    eventually, psql,
     traces::{
         assert_that_nothing_is_left_of, assert_that_nothing_outlives_its_killed_owner, processes_of,
     },
@@ -26,13 +26,13 @@ impl Session {
         server
             .query("idem", "CREATE TABLE IF NOT EXISTS held (i int)")
             .expect("a table");
-        let mut psql = Command::new("psql")
+        let mut psql = Command::new(psql())
             .args(["--no-psqlrc", &server.url()])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("psql is on the path");
+            .expect("psql runs");
         let input = psql.stdin.as_mut().expect("piped");
         writeln!(input, "BEGIN; LOCK TABLE held;").expect("psql listens");
         let locks = "SELECT count(*) FROM pg_locks WHERE relation = 'held'::regclass";

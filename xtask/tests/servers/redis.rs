@@ -57,6 +57,21 @@ fn a_frozen_redis_is_silent_until_it_is_thawed() {
 }
 
 #[test]
+fn a_replica_follows_the_server_that_its_settings_name() {
+    let master = Redis::start().expect("a server");
+    let address = format!("127.0.0.1 {}", master.port());
+    let replica = Redis::start_with(&[("replicaof", &address)]).expect("a server");
+    eventually("it is a replica", || {
+        let role = replica.cli(["ROLE"]).expect("an answer");
+        role.lines().any(|line| line == "connected")
+    });
+    master.cli(["SET", "key", "copied"]).expect("an answer");
+    let reached = master.cli(["WAIT", "1", "10000"]).expect("an answer");
+    assert_eq!(reached, "1\n");
+    assert_eq!(get(&replica, "key"), "copied");
+}
+
+#[test]
 fn a_wrong_setting_is_quoted() {
     let refused = Redis::start_with(&[("no-such-setting", "1")]).expect_err("no such setting");
     assert!(refused.to_string().contains("no-such-setting"), "{refused}");
