@@ -9,6 +9,7 @@ use crate::{
     Claim, ClaimRequest, ConnectError, Lease, Outcome, Purge, Release, Store, StoreError, Write,
 };
 
+mod atomic;
 mod batch;
 mod builder;
 mod claims;
@@ -16,6 +17,7 @@ mod clock;
 mod fault;
 mod instant;
 mod lane;
+mod lending;
 mod length;
 mod location;
 mod migration;
@@ -28,6 +30,7 @@ mod writes;
 pub use builder::PostgresStoreBuilder;
 use clock::Clock;
 use lane::Lane;
+use lending::Lending;
 pub use migration::Migrate;
 use names::Names;
 use session::{Address, Session};
@@ -42,8 +45,9 @@ pub struct PostgresStore {
     /// Apart, so that a purge that takes its time keeps nobody waiting.
     purging: Arc<Mutex<Session>>,
     address: Address,
-    #[expect(dead_code, reason = "atomic handlers take them")]
-    connections: u32,
+    lending: Lending,
+    /// Extends the leases of open transactions, which hold their own connections.
+    heartbeats: Arc<Mutex<Session>>,
     names: Names,
     sql: Arc<Sql>,
     clock: Clock,

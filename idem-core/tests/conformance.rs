@@ -8,6 +8,9 @@ mod cached_sqlite_harness;
 #[path = "conformance/memory.rs"]
 mod memory_harness;
 #[cfg(feature = "postgres")]
+#[path = "conformance/postgres_atomic.rs"]
+mod postgres_atomic_harness;
+#[cfg(feature = "postgres")]
 #[path = "conformance/postgres.rs"]
 mod postgres_harness;
 #[cfg(feature = "redis")]
@@ -24,10 +27,15 @@ use cached_memory_harness::CachedMemoryHarness;
 #[cfg(feature = "sqlite")]
 use cached_sqlite_harness::CachedSqliteHarness;
 use memory_harness::MemoryHarness;
-#[cfg(feature = "postgres")]
-use postgres_harness::PostgresHarness;
 #[cfg(feature = "redis")]
 use redis_harness::{RedisClusterHarness, RedisHarness};
+#[cfg(feature = "postgres")]
+use {
+    postgres_atomic_harness::{
+        ConnectionHarness, ReadCommitted, RepeatableRead, Serializable, TransactionHarness,
+    },
+    postgres_harness::PostgresHarness,
+};
 #[cfg(feature = "sqlite")]
 use {sqlite_harness::SqliteHarness, sqlite_transaction_harness::SqliteTransactionHarness};
 
@@ -41,6 +49,18 @@ idem_core::conformance!(sqlite; SqliteHarness; Purge, Durable, TransactionalStor
 idem_core::conformance!(sqlite_transaction; SqliteTransactionHarness; TransactionalStore);
 #[cfg(feature = "postgres")]
 idem_core::conformance!(postgres; PostgresHarness; Purge, Durable);
+/// What the default of the database is must not matter.
+#[cfg(feature = "postgres")]
+mod postgres_atomic {
+    use super::*;
+
+    idem_core::conformance!(read_committed_connection; ConnectionHarness<ReadCommitted>; only TransactionalStore);
+    idem_core::conformance!(read_committed_transaction; TransactionHarness<ReadCommitted>; only TransactionalStore);
+    idem_core::conformance!(repeatable_read_connection; ConnectionHarness<RepeatableRead>; only TransactionalStore);
+    idem_core::conformance!(repeatable_read_transaction; TransactionHarness<RepeatableRead>; only TransactionalStore);
+    idem_core::conformance!(serializable_connection; ConnectionHarness<Serializable>; only TransactionalStore);
+    idem_core::conformance!(serializable_transaction; TransactionHarness<Serializable>; only TransactionalStore);
+}
 #[cfg(feature = "redis")]
 idem_core::conformance!(redis; RedisHarness; Durable);
 #[cfg(feature = "redis")]

@@ -8,7 +8,8 @@ use crate::Purge;
 /// `conformance!(memory; MemoryHarness)` runs the cases that every [`Store`](crate::Store) must
 /// pass; name the capabilities of yours to run their cases too:
 /// `conformance!(sqlite; SqliteHarness; Purge, Durable, TransactionalStore)`. See
-/// [`conformance`](mod@crate::conformance) for the harness.
+/// [`conformance`](mod@crate::conformance) for the harness. With `only` before the capabilities, the
+/// cases of every store are left out: for a further harness of a store that passes them already.
 #[macro_export]
 macro_rules! conformance {
     ($name:ident; $harness:ty $(; $($capability:ident),+ $(,)?)?) => {
@@ -20,6 +21,14 @@ macro_rules! conformance {
                     $capability [$crate::__conformance_tests] ($harness)
                 );
             )+)?
+        }
+    };
+    ($name:ident; $harness:ty; only $($capability:ident),+ $(,)?) => {
+        mod $name {
+            use super::*;
+            $($crate::__conformance_list!(
+                $capability [$crate::__conformance_tests] ($harness)
+            );)+
         }
     };
 }

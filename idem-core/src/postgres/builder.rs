@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::sync::Mutex;
 
 use super::{
-    Clock, Lane, Migrate, PostgresStore, Sql, location, migration,
+    Clock, Lane, Lending, Migrate, PostgresStore, Sql, atomic, location, migration,
     names::{DEFAULT_TABLE, Names},
     session::{Address, Session},
 };
@@ -29,6 +29,7 @@ pub struct PostgresStoreBuilder {
     migrate: Migrate,
     response_timeout: Duration,
     connections: u32,
+    idle_in_transaction_timeout: Option<Duration>,
 }
 
 impl PostgresStoreBuilder {
@@ -40,6 +41,7 @@ impl PostgresStoreBuilder {
             migrate: Migrate::AtStart,
             response_timeout: Duration::from_secs(10),
             connections: 16,
+            idle_in_transaction_timeout: None,
         }
     }
 
@@ -77,6 +79,14 @@ impl PostgresStoreBuilder {
         self
     }
 
+    /// How long an atomic handler may send no statement before the server ends its transaction,
+    /// rounded to milliseconds; as the server is set unless set here. A handler that waits for
+    /// another service sends none.
+    pub fn idle_in_transaction_timeout(mut self, timeout: Duration) -> Self {
+        self.idle_in_transaction_timeout = Some(timeout);
+        self
+    }
+
     /// Connects, and creates the tables if they are not there.
     ///
     /// # Errors
@@ -107,8 +117,13 @@ impl PostgresStoreBuilder {
                 clock.clone(),
             ),
             purging: Arc::new(Mutex::new(Session::new(address.clone()))),
+            heartbeats: Arc::new(Mutex::new(Session::new(address.clone()))),
+            lending: Lending::new(
+                address.clone(),
+                self.connections,
+                atomic::begin(self.idle_in_transaction_timeout),
+            ),
             address,
-            connections: self.connections,
             names,
             sql,
             clock,

@@ -42,7 +42,7 @@ impl Address {
         self.within_patience(self.options.connect()).await
     }
 
-    async fn within_patience<T>(
+    pub(super) async fn within_patience<T>(
         &self,
         answer: impl Future<Output = Result<T, sqlx::Error>>,
     ) -> Result<T, Fault> {

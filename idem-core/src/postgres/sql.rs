@@ -8,6 +8,9 @@ pub(super) struct Sql {
     pub(super) claim: SqlStr,
     pub(super) write: SqlStr,
     pub(super) purge: SqlStr,
+    pub(super) extend_open: SqlStr,
+    /// With placeholders for one completion.
+    pub(super) commit: SqlStr,
 }
 
 impl Sql {
@@ -16,6 +19,11 @@ impl Sql {
             claim: names.put_into(include_str!("claim.sql")),
             write: names.put_into(include_str!("write.sql")),
             purge: names.put_into(include_str!("purge.sql")),
+            extend_open: names.put_into(include_str!("atomic/extend_open.sql")),
+            commit: names.put_into(concat!(
+                include_str!("atomic/commit.sql"),
+                include_str!("atomic/reset.sql")
+            )),
         }
     }
 }

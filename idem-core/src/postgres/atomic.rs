@@ -1,0 +1,168 @@
+//! Atomic handlers: their writes and the completion in one transaction.
+
+use std::time::Duration;
+
+use sqlx::{PgConnection, PgTransaction};
+
+use super::{PostgresStore, lending::Turn, length::micros};
+use crate::{
+    Begun, Claim, ClaimRequest, Commit, Lease, Outcome, Release, Store, StoreError,
+    TransactionalStore, Write,
+};
+
+mod ending;
+mod statement;
+
+pub(super) use statement::begin;
+
+/// A handler's open transaction. Dropping it closes its connection, which rolls back.
+pub struct OpenTransaction {
+    // In this order: the connection is on its way back when the next handler's turn comes.
+    transaction: PgTransaction<'static>,
+    turn: Turn,
+}
+
+impl OpenTransaction {
+    /// Gives the connection back, to be lent again.
+    fn give_back(self) {
+        self.turn.is_clean();
+    }
+
+    fn connection(&mut self) -> &mut PgConnection {
+        &mut self.transaction
+    }
+}
+
+impl std::fmt::Debug for OpenTransaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenTransaction").finish_non_exhaustive()
+    }
+}
+
+impl PostgresStore {
+    async fn begin_open(
+        &self,
+        request: &ClaimRequest,
+    ) -> Result<Begun<OpenTransaction>, StoreError> {
+        // First the turn, so that no lease runs out while its owner waits for another handler.
+        let mut turn = self.lending.turn().await;
+        // The two at once: no statement that sees data is sent before the claim is committed.
+        let (begun, claim) = tokio::join!(turn.begin(), self.claim(request));
+        let open = begun.map(|transaction| OpenTransaction { transaction, turn });
+        match (claim, open) {
+            (Ok(Claim::Acquired(lease)), Ok(open)) => Ok(Begun::Acquired(lease, open)),
+            // The same owner has its key back when it asks again.
+            (Ok(Claim::Acquired(_)), Err(fault)) => Err(fault.unavailable()),
+            (answer, open) => {
+                if let Ok(open) = open {
+                    open.give_back();
+                }
+                answer.map(Begun::Not)
+            }
+        }
+    }
+
+    async fn commit_open(
+        &self,
+        mut open: OpenTransaction,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Commit, StoreError> {
+        let skew = self.clock.skew();
+        let statement = statement::commit(&self.sql.commit, lease, outcome, retention, skew);
+        let ended = ending::commit(open.connection(), statement);
+        match self.address.within_patience(ended).await {
+            Ok((commit, ending::Connection::Clean)) => {
+                open.give_back();
+                commit
+            }
+            Ok((commit, ending::Connection::Unknown)) => commit,
+            Err(fault) => Err(fault.unavailable()),
+        }
+    }
+
+    async fn roll_back_open(
+        &self,
+        mut open: OpenTransaction,
+        lease: &Lease,
+        reason: &Release,
+    ) -> Result<Write, StoreError> {
+        let rolled_back = ending::roll_back(open.connection());
+        match self.address.within_patience(rolled_back).await {
+            Ok(()) => open.give_back(),
+            Err(error) => {
+                tracing::debug!(%error, "a handler's transaction is rolled back with its connection");
+                drop(open);
+            }
+        }
+        self.release(lease, reason).await
+    }
+
+    async fn extend_transaction(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        let statement = || {
+            sqlx::query(self.sql.extend_open.clone())
+                .bind(self.clock.skew())
+                .bind(lease.key.as_str().to_owned())
+                .bind(lease.token.get())
+                .bind(micros(by))
+        };
+        let rows = self.heartbeats.lock().await.fetch(statement).await;
+        let rows = rows.map_err(|fault| fault.unavailable())?;
+        Ok(if rows.is_empty() {
+            Write::Fenced
+        } else {
+            Write::Applied
+        })
+    }
+}
+
+macro_rules! lend {
+    ($tx:ty, |$transaction:ident| $lent:expr) => {
+        impl TransactionalStore<$tx> for PostgresStore {
+            type Transaction = OpenTransaction;
+
+            fn transactions(&self) -> usize {
+                self.lending.connections()
+            }
+
+            async fn begin(
+                &self,
+                request: &ClaimRequest,
+            ) -> Result<Begun<OpenTransaction>, StoreError> {
+                self.begin_open(request).await
+            }
+
+            fn lend(open: &mut OpenTransaction) -> &mut $tx {
+                let $transaction = &mut open.transaction;
+                $lent
+            }
+
+            async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+                self.extend_transaction(lease, by).await
+            }
+
+            async fn commit(
+                &self,
+                open: OpenTransaction,
+                lease: &Lease,
+                outcome: &Outcome,
+                retention: Duration,
+            ) -> Result<Commit, StoreError> {
+                self.commit_open(open, lease, outcome, retention).await
+            }
+
+            async fn roll_back(
+                &self,
+                open: OpenTransaction,
+                lease: &Lease,
+                reason: &Release,
+            ) -> Result<Write, StoreError> {
+                self.roll_back_open(open, lease, reason).await
+            }
+        }
+    };
+}
+
+lend!(PgConnection, |transaction| &mut *transaction);
+lend!(PgTransaction<'static>, |transaction| transaction);

@@ -1,0 +1,91 @@
+//! How a transaction ends, and what the server's answer means.
+
+use std::borrow::Cow;
+
+use futures_util::TryStreamExt as _;
+use sqlx::{
+    PgConnection, SqlStr,
+    postgres::{PgDatabaseError, PgSeverity},
+};
+
+use crate::{Commit, StoreError};
+
+/// What is known of a connection after its transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Connection {
+    /// All that the handler may have left behind is gone.
+    Clean,
+    Unknown,
+}
+
+/// How many statements of `commit.sql` are done when the transaction is committed.
+const COMMITTED: usize = 3;
+
+/// What `commit.sql` puts into its own error, which is translated round it.
+const FENCED: &str = "idem: the lease is no longer the current one";
+const ENDED: &str = "idem: the handler has ended its transaction";
+
+/// Completes, commits and cleans up, in one round trip.
+pub(super) async fn commit(
+    connection: &mut PgConnection,
+    statements: SqlStr,
+) -> Result<(Result<Commit, StoreError>, Connection), sqlx::Error> {
+    let mut answers = sqlx::raw_sql(statements).execute_many(connection);
+    let mut done = 0;
+    loop {
+        match answers.try_next().await {
+            Ok(Some(_)) => done += 1,
+            Ok(None) => return Ok((Ok(Commit::Committed), Connection::Clean)),
+            Err(error) if done >= COMMITTED => {
+                tracing::debug!(%error, "a handler's connection could not be cleaned up");
+                return Ok((Ok(Commit::Committed), Connection::Unknown));
+            }
+            Err(error) => return Ok((judge(error), Connection::Unknown)),
+        }
+    }
+}
+
+/// Rolls back and cleans up, in one round trip.
+pub(super) async fn roll_back(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    const STATEMENTS: &str = concat!(include_str!("roll_back.sql"), include_str!("reset.sql"));
+    sqlx::raw_sql(STATEMENTS).execute(connection).await?;
+    Ok(())
+}
+
+/// What an error means that came before the commit was answered.
+fn judge(error: sqlx::Error) -> Result<Commit, StoreError> {
+    let said = error
+        .as_database_error()
+        .and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
+    match said {
+        Some(said) if said.message().contains(FENCED) => Ok(Commit::Fenced),
+        // The transaction is aborted, and the session goes on.
+        Some(said) if said.severity() == PgSeverity::Error => Ok(refused(explained(said))),
+        // The session has ended, perhaps after the commit.
+        _ => Err(StoreError::unavailable(error)),
+    }
+}
+
+fn refused(error: impl Into<String>) -> Commit {
+    Commit::Refused {
+        error: error.into(),
+    }
+}
+
+fn explained(said: &PgDatabaseError) -> Cow<'_, str> {
+    let message = said.message();
+    match said.code() {
+        "25P02" => "the handler went on after an error of the database, which had aborted its \
+                    transaction"
+            .into(),
+        "40001" | "40P01" => format!(
+            "another transaction was in the way of the handler's, which may succeed next time: \
+             {message}"
+        )
+        .into(),
+        "22P02" if message.contains(ENDED) => {
+            "the handler has ended its transaction by itself".into()
+        }
+        _ => message.into(),
+    }
+}

@@ -1,0 +1,133 @@
+//! Connections for atomic handlers, and what must be proven of one before it is lent again.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+
+use futures_util::FutureExt as _;
+use sqlx::{
+    AssertSqlSafe, PgPool, PgTransaction, SqlSafeStr as _, SqlStr, postgres::PgPoolOptions,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{
+    fault::{Fault, Remedy},
+    session::Address,
+};
+
+/// A fixed number of connections, lent first come, first served.
+#[derive(Clone)]
+pub(super) struct Lending {
+    turns: Arc<Semaphore>,
+    idle: Arc<Mutex<Vec<Slot>>>,
+    connections: usize,
+    address: Address,
+    begin: SqlStr,
+}
+
+/// The right to one connection until it is dropped.
+pub(super) struct Turn {
+    lending: Lending,
+    slot: Slot,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// Room for one connection: a pool of its own, so that what is known of the connection can be
+/// told to the pool when it comes back.
+#[derive(Clone)]
+struct Slot {
+    pool: PgPool,
+    clean: Arc<AtomicBool>,
+}
+
+impl Lending {
+    /// Connects when a connection is needed. `begin` is what begins a transaction.
+    pub(super) fn new(address: Address, connections: u32, begin: String) -> Self {
+        let connections = connections as usize;
+        Self {
+            turns: Arc::new(Semaphore::new(connections)),
+            idle: Arc::default(),
+            connections,
+            address,
+            begin: AssertSqlSafe(begin).into_sql_str(),
+        }
+    }
+
+    /// How many there are at most.
+    pub(super) fn connections(&self) -> usize {
+        self.connections
+    }
+
+    /// Waits as long as it takes: handlers that take their time are no reason to call the store
+    /// unavailable.
+    pub(super) async fn turn(&self) -> Turn {
+        let permit = Arc::clone(&self.turns).acquire_owned().await;
+        // The one used last: those that are not needed are closed after a while.
+        let slot = self.slots().pop();
+        Turn {
+            slot: slot.unwrap_or_else(|| Slot::new(&self.address)),
+            lending: self.clone(),
+            _permit: permit.expect("the semaphore is never closed"),
+        }
+    }
+
+    fn slots(&self) -> std::sync::MutexGuard<'_, Vec<Slot>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Turn {
+    /// Begins a transaction.
+    ///
+    /// # Cancel safety
+    /// A connection on which nobody knows what has begun is closed.
+    pub(super) async fn begin(&mut self) -> Result<PgTransaction<'static>, Fault> {
+        match self.try_begin().await {
+            // One that has lain idle may be dead; this is how it is noticed.
+            Err(fault @ Fault::Said(_)) if fault.remedy() == Remedy::Reconnect => {
+                self.try_begin().await
+            }
+            begun => begun,
+        }
+    }
+
+    async fn try_begin(&mut self) -> Result<PgTransaction<'static>, Fault> {
+        let begun = self.slot.pool.begin_with(self.lending.begin.clone());
+        let begun = self.lending.address.within_patience(begun).await;
+        if begun.is_err() {
+            self.slot = Slot::new(&self.lending.address);
+        }
+        begun
+    }
+
+    /// Vouches for the connection: nothing of its last use is left on it but an empty
+    /// transaction.
+    pub(super) fn is_clean(&self) {
+        self.slot.clean.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.lending.slots().push(self.slot.clone());
+    }
+}
+
+impl Slot {
+    fn new(address: &Address) -> Self {
+        let clean = Arc::new(AtomicBool::new(false));
+        let known = Arc::clone(&clean);
+        let pool = PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(address.response_timeout)
+            // To begin tests it, too.
+            .test_before_acquire(false)
+            .after_release(move |_, _| {
+                let clean = known.swap(false, Ordering::AcqRel);
+                async move { Ok(clean) }.boxed()
+            })
+            .connect_lazy_with(address.options.clone());
+        Self { pool, clean }
+    }
+}

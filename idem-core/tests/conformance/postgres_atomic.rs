@@ -1,0 +1,197 @@
+//! `PostgresStore` lending connections and transactions, in databases of each isolation level.
+
+use std::{
+    marker::PhantomData,
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use idem_core::{
+    Owner, PostgresStore,
+    conformance::{Harness, TransactionalHarness},
+    sqlx::{Connection as _, Executor as _, PgConnection, PgTransaction, query, query_scalar},
+};
+use xtask::services::postgres;
+
+/// What a transaction begins as in a database, unless the handler says otherwise.
+pub(crate) trait Level: Send + Sync + 'static {
+    const NAME: &'static str;
+
+    /// A database of this level, for all cases of this process.
+    fn database() -> &'static str;
+}
+
+macro_rules! levels {
+    ($($level:ident: $name:literal)+) => { $(
+        pub(crate) struct $level;
+
+        impl Level for $level {
+            const NAME: &'static str = $name;
+
+            fn database() -> &'static str {
+                static URL: OnceLock<String> = OnceLock::new();
+                URL.get_or_init(|| create_database(Self::NAME))
+            }
+        }
+    )+ };
+}
+
+levels! {
+    ReadCommitted: "read committed"
+    RepeatableRead: "repeatable read"
+    Serializable: "serializable"
+}
+
+fn create_database(level: &str) -> String {
+    let server = postgres::shared().expect("PostgreSQL can be started");
+    let name = unique("level");
+    let url = server.create_database(&name).expect("the name is new");
+    let set = format!("ALTER DATABASE {name} SET default_transaction_isolation = '{level}'");
+    server.query(&name, &set).expect("the level is one");
+    url
+}
+
+/// Runs the cases, and lends connections.
+pub(crate) struct ConnectionHarness<L> {
+    stores: [PostgresStore; 2],
+    turn: AtomicUsize,
+    schema: String,
+    level: PhantomData<L>,
+}
+
+impl<L: Level> ConnectionHarness<L> {
+    async fn bystander(&self) -> PgConnection {
+        let mut connection = PgConnection::connect(L::database())
+            .await
+            .expect("it is up");
+        let in_schema = format!("SET search_path TO {}", self.schema);
+        let set = connection.execute(idem_core::sqlx::AssertSqlSafe(in_schema));
+        set.await.expect("the schema is there");
+        connection
+    }
+}
+
+impl<L: Level> Harness for ConnectionHarness<L> {
+    type Store = PostgresStore;
+
+    async fn start() -> Self {
+        let schema = unique("case");
+        // The handlers' own tables lie beside the store's.
+        let url = format!("{}?options[search_path]={schema}", L::database());
+        let open = async || {
+            let store = PostgresStore::builder(&url).schema(&schema).build();
+            store.await.expect("the server can be reached")
+        };
+        let harness = Self {
+            stores: [open().await, open().await],
+            turn: AtomicUsize::new(0),
+            schema: schema.clone(),
+            level: PhantomData,
+        };
+        let mut connection = harness.bystander().await;
+        let table = connection.execute("CREATE TABLE effects (name text NOT NULL)");
+        table.await.expect("the schema is new");
+        harness
+    }
+
+    fn store(&self) -> PostgresStore {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        self.stores[turn % self.stores.len()].clone()
+    }
+
+    async fn advance(&self, by: Duration) {
+        for store in &self.stores {
+            store.advance(by);
+        }
+    }
+}
+
+impl<L: Level> TransactionalHarness for ConnectionHarness<L> {
+    type Tx = PgConnection;
+
+    async fn write_effect(tx: &mut PgConnection, name: &str) {
+        let insert = query("INSERT INTO effects (name) VALUES ($1)").bind(name);
+        insert
+            .execute(&mut *tx)
+            .await
+            .expect("a row can be written");
+        let level = query_scalar::<_, String>("SHOW transaction_isolation");
+        let level = level.fetch_one(tx).await.expect("there is one");
+        assert_eq!(level, L::NAME, "the cases are about this level");
+    }
+
+    async fn roll_back_early(tx: &mut PgConnection) {
+        let rolled_back = tx.execute("ROLLBACK").await;
+        rolled_back.expect("a transaction is open");
+    }
+
+    async fn commit_early(tx: &mut PgConnection) {
+        let committed = tx.execute("COMMIT").await;
+        committed.expect("a transaction is open");
+    }
+
+    async fn swallow_an_error(tx: &mut PgConnection) {
+        let refused = tx.execute("INSERT INTO effects (name) VALUES (NULL)");
+        refused.await.expect_err("an effect has a name");
+    }
+
+    async fn effects(&self, name: &str) -> u64 {
+        let count = query_scalar::<_, i64>("SELECT count(*) FROM effects WHERE name = $1");
+        let mut connection = self.bystander().await;
+        let count = count.bind(name).fetch_one(&mut connection).await;
+        count.expect("the table can be read").unsigned_abs()
+    }
+}
+
+/// Runs the cases, and lends transactions.
+pub(crate) struct TransactionHarness<L>(ConnectionHarness<L>);
+
+impl<L: Level> Harness for TransactionHarness<L> {
+    type Store = PostgresStore;
+
+    async fn start() -> Self {
+        Self(ConnectionHarness::start().await)
+    }
+
+    fn store(&self) -> PostgresStore {
+        self.0.store()
+    }
+
+    async fn advance(&self, by: Duration) {
+        self.0.advance(by).await;
+    }
+}
+
+impl<L: Level> TransactionalHarness for TransactionHarness<L> {
+    type Tx = PgTransaction<'static>;
+
+    async fn write_effect(tx: &mut Self::Tx, name: &str) {
+        ConnectionHarness::<L>::write_effect(tx, name).await;
+    }
+
+    async fn roll_back_early(tx: &mut Self::Tx) {
+        ConnectionHarness::<L>::roll_back_early(tx).await;
+    }
+
+    async fn commit_early(tx: &mut Self::Tx) {
+        ConnectionHarness::<L>::commit_early(tx).await;
+    }
+
+    async fn swallow_an_error(tx: &mut Self::Tx) {
+        ConnectionHarness::<L>::swallow_an_error(tx).await;
+    }
+
+    async fn effects(&self, name: &str) -> u64 {
+        self.0.effects(name).await
+    }
+}
+
+fn unique(prefix: &str) -> String {
+    format!(
+        "{prefix}_{:x}",
+        u128::from_be_bytes(*Owner::new().as_bytes())
+    )
+}
