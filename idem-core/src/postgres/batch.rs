@@ -75,21 +75,13 @@ impl<C: Call> Batch<C> {
         self.0.iter().map(|turn| &turn.first.call).collect()
     }
 
-    /// Tells the callers what the rows say, each with the position of its call; returns the calls
-    /// that have to be asked again.
-    pub(super) fn answer(self, rows: Vec<(usize, Told)>) -> Vec<Waiting<C>> {
-        let mut told: Vec<Option<Told>> = self.0.iter().map(|_| None).collect();
-        for (place, row) in rows {
-            if let Some(slot) = told.get_mut(place) {
-                *slot = Some(row);
-            }
-        }
+    /// Tells the callers what the rows say about their keys; returns the calls that have to be
+    /// asked again.
+    pub(super) fn answer(self, rows: &HashMap<&str, Told>) -> Vec<Waiting<C>> {
         let mut again = Vec::new();
-        for (turn, told) in self.0.into_iter().zip(told) {
-            match told {
-                Some(told) => turn.answer(&told, &mut again),
-                None => turn.ask_again(&mut again),
-            }
+        for turn in self.0 {
+            let told = rows.get(turn.first.call.key().as_str());
+            turn.answer(told.unwrap_or(&Told::NOTHING), &mut again);
         }
         again
     }

@@ -5,8 +5,11 @@ WITH clock AS MATERIALIZED (
 ),
 input AS (
     SELECT claim.*, clock.now AS updated_at
-    FROM clock, unnest($2::text[], $3::bytea[], $4::bytea[], $5::bigint[], $6::bigint[])
-        WITH ORDINALITY AS claim (key, owner, fingerprint, lease, retention, number)
+    -- Behind sub-selects, so that the plan does not depend on how many there are, and is kept.
+    FROM clock, unnest(
+        (SELECT $2::text[]), (SELECT $3::bytea[]), (SELECT $4::bytea[]), (SELECT $5::bigint[]),
+        (SELECT $6::bigint[])
+    ) AS claim (key, owner, fingerprint, lease, retention)
 ),
 -- The others are left alone: a conflict locks the row, and that is a write.
 candidate AS (
@@ -78,6 +81,7 @@ written AS (
                 WHEN record.owner = excluded.owner THEN 'again'
                 ELSE 'takeover'
             END
+            OFFSET 0
         ) AS claim (how),
         LATERAL (
             SELECT CASE how
@@ -93,15 +97,15 @@ written AS (
     RETURNING *
 )
 SELECT
-    input.number, input.updated_at AS now, true AS written,
-    token, attempts, in_doubt, written.owner, written.fingerprint, written.retention, forget_at,
+    key, updated_at AS now, true AS written,
+    token, attempts, in_doubt, owner, fingerprint, retention, forget_at,
     state, reason, lease_ends, not_before, outcome
-FROM written JOIN input USING (key)
+FROM written
 UNION ALL
 SELECT
-    input.number, input.updated_at AS now, false AS written,
+    input.key, input.updated_at AS now, false AS written,
     token, attempts, in_doubt, record.owner, record.fingerprint, record.retention, forget_at,
     state, reason, lease_ends, not_before, outcome
 FROM input
-LEFT JOIN LATERAL ({record}) AS record ON true
-WHERE NOT EXISTS (SELECT FROM written WHERE written.key = input.key)
+CROSS JOIN LATERAL ({record}) AS record
+WHERE input.key NOT IN (SELECT key FROM written)

@@ -1,6 +1,6 @@
 //! A queue with a connection of its own: whatever waits while a batch is under way is the next one.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use sqlx::postgres::PgRow;
 use tokio::sync::{mpsc, oneshot};
@@ -108,7 +108,10 @@ impl Task {
                 continue;
             }
             match self.ask(&batch).await {
-                Ok(rows) => again.extend(batch.answer(rows)),
+                Ok(rows) => match told(&rows) {
+                    Ok(told) => again.extend(batch.answer(&told)),
+                    Err(error) => batch.fail(&error.into()),
+                },
                 Err(fault) if fault.remedy() == Remedy::Divide => match batch.halves() {
                     Ok([first, second]) => batches.extend([second, first]),
                     Err(single) => again.extend(single.refuse(&fault)),
@@ -119,12 +122,14 @@ impl Task {
         again
     }
 
-    async fn ask<C: Call>(&mut self, batch: &Batch<C>) -> Result<Vec<(usize, Told)>, Fault> {
+    async fn ask<C: Call>(&mut self, batch: &Batch<C>) -> Result<Vec<PgRow>, Fault> {
         let calls = batch.calls();
         let skew = self.clock.skew();
         let statement = || C::statement(&calls, &self.sql, skew);
-        let rows: Vec<PgRow> = self.session.fetch(statement).await?;
-        let told: Result<_, sqlx::Error> = rows.iter().map(row::told).collect();
-        Ok(told?)
+        self.session.fetch(statement).await
     }
+}
+
+fn told(rows: &[PgRow]) -> Result<HashMap<&str, Told>, sqlx::Error> {
+    rows.iter().map(row::told).collect()
 }

@@ -21,24 +21,28 @@ pub(super) struct Told {
     pub(super) now: i64,
 }
 
-/// Reads a row, and the position in the batch of the call that it is about.
-pub(super) fn told(row: &PgRow) -> Result<(usize, Told), sqlx::Error> {
-    let number = usize::try_from(row.try_get::<i64, _>("number")?)
-        .map_err(|error| sqlx::Error::Decode(error.into()))?;
-    let told = Told {
-        written: row.try_get("written")?,
-        record: read(row),
-        now: row.try_get::<Instant, _>("now")?.0,
+impl Told {
+    /// Of a key that there is no row about: it has no record.
+    pub(super) const NOTHING: Self = Self {
+        written: false,
+        record: Ok(None),
+        now: 0,
     };
-    Ok((number.saturating_sub(1), told))
 }
 
-fn read(row: &PgRow) -> Result<Option<Record>, Unreadable> {
-    let Some(token) = row.try_get("token")? else {
-        return Ok(None);
+/// Reads a row, and the key that it is about.
+pub(super) fn told(row: &PgRow) -> Result<(&str, Told), sqlx::Error> {
+    let told = Told {
+        written: row.try_get("written")?,
+        record: read(row).map(Some),
+        now: row.try_get::<Instant, _>("now")?.0,
     };
-    Ok(Some(Record {
-        token,
+    Ok((row.try_get("key")?, told))
+}
+
+fn read(row: &PgRow) -> Result<Record, Unreadable> {
+    Ok(Record {
+        token: row.try_get("token")?,
         attempts: row.try_get::<i32, _>("attempts")?.try_into()?,
         in_doubt: row.try_get("in_doubt")?,
         owner: Owner::from_bytes(row.try_get::<&[u8], _>("owner")?.try_into()?),
@@ -49,7 +53,7 @@ fn read(row: &PgRow) -> Result<Option<Record>, Unreadable> {
         retention: row.try_get("retention")?,
         forget_at: row.try_get::<Instant, _>("forget_at")?.0,
         state: read_state(row)?,
-    }))
+    })
 }
 
 fn read_state(row: &PgRow) -> Result<State, Unreadable> {

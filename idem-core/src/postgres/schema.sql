@@ -16,7 +16,10 @@ CREATE TABLE IF NOT EXISTS idem_records (
     fingerprint bytea,                  -- digest of the content
     error       text,                   -- of the last attempt that failed
     outcome     bytea                   -- of completed
-) WITH (fillfactor = 75);
+)
+-- Half of each page is left free: a batch of claims fills pages, and the batch of their completions
+-- finds room for all new versions beside the old ones.
+WITH (fillfactor = 50);
 
 -- The only index besides the key's, and on a column that an update seldom changes: so that
 -- updates stay within their page and touch no index (HOT).

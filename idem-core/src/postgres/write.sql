@@ -4,77 +4,90 @@ WITH clock AS MATERIALIZED (
 ),
 input AS (
     SELECT write.*, clock.now
+    -- Behind sub-selects, so that the plan does not depend on how many there are, and is kept.
     FROM clock, unnest(
-        $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::bytea[]
-    ) WITH ORDINALITY AS write (key, token, kind, duration, reason, error, outcome, number)
+        (SELECT $2::text[]), (SELECT $3::bigint[]), (SELECT $4::text[]), (SELECT $5::bigint[]),
+        (SELECT $6::text[]), (SELECT $7::text[]), (SELECT $8::bytea[])
+    ) AS write (key, token, kind, duration, reason, error, outcome)
+    ORDER BY key COLLATE "C"
 ),
 -- In the order of their keys, so that two batches do not wait for each other.
 locked AS MATERIALIZED (
     SELECT
-        input.number, input.now, input.kind, input.duration,
+        input.now, input.kind, input.duration,
         input.reason AS new_reason, input.error AS new_error, input.outcome AS new_outcome,
         input.token = record.token AND record.state = 'in_progress' AS held,
         record.*
-    FROM input JOIN idem_records AS record ON record.key = input.key
-    ORDER BY record.key
-    FOR NO KEY UPDATE OF record
+    FROM input
+    CROSS JOIN LATERAL (
+        SELECT * FROM idem_records WHERE key = input.key FOR NO KEY UPDATE
+    ) AS record
 ),
-step AS (
-    SELECT
-        locked.*,
-        CASE kind WHEN 'extend' THEN now + duration * interval '1 microsecond' END AS new_lease_ends,
-        CASE WHEN kind = 'release' AND duration > 0
-            THEN now + duration * interval '1 microsecond'
-        END AS new_not_before,
-        CASE kind WHEN 'complete' THEN duration ELSE retention END AS new_retention
-    FROM locked
-    WHERE held
-),
+-- An update of the locked rows, in a form that finds them by their key whatever the planner thinks.
 written AS (
-    UPDATE idem_records AS record SET
-        state = CASE kind
+    INSERT INTO idem_records AS record (
+        key, state, reason, error, outcome, attempts, in_doubt, token, lease_ends, not_before,
+        retention, updated_at, forget_at, purge_after, owner, fingerprint
+    )
+    SELECT
+        key,
+        CASE kind
             WHEN 'extend' THEN 'in_progress' WHEN 'complete' THEN 'completed' ELSE 'failed'
         END,
-        reason = new_reason,
-        error = new_error,
-        outcome = new_outcome,
-        lease_ends = new_lease_ends,
-        not_before = new_not_before,
-        retention = new_retention,
-        updated_at = now,
-        forget_at = forget.at,
+        new_reason,
+        new_error,
+        new_outcome,
+        CASE new_reason
+            WHEN 'abandoned' THEN greatest(attempts - 1, 0) WHEN 'gave_up' THEN 0 ELSE attempts
+        END,
+        CASE WHEN new_reason IN ('failed', 'gave_up') THEN false ELSE in_doubt END,
+        token,
+        CASE kind WHEN 'extend' THEN later.at END,
+        CASE WHEN kind = 'release' AND duration > 0 THEN later.at END,
+        memory.lasts,
+        now,
+        forget.at,
         -- Left as it is where it still does: an index hangs on it.
-        purge_after = CASE
-            WHEN record.purge_after BETWEEN forget.at - interval '1 hour' AND forget.at
-            THEN record.purge_after
+        CASE
+            WHEN purge_after BETWEEN forget.at - interval '1 hour' AND forget.at THEN purge_after
             ELSE forget.at
         END,
-        attempts = CASE new_reason
-            WHEN 'abandoned' THEN greatest(record.attempts - 1, 0)
-            WHEN 'gave_up' THEN 0
-            ELSE record.attempts
-        END,
-        in_doubt = CASE
-            WHEN new_reason IN ('failed', 'gave_up') THEN false ELSE record.in_doubt
-        END,
-        fingerprint = CASE
+        owner,
+        CASE
             WHEN new_reason = 'gave_up' THEN NULL
             -- Nothing of this content ran, so other content may come instead.
-            WHEN new_reason = 'abandoned' AND (record.attempts <= 1 OR record.in_doubt) THEN NULL
-            ELSE record.fingerprint
+            WHEN new_reason = 'abandoned' AND (attempts <= 1 OR in_doubt) THEN NULL
+            ELSE fingerprint
         END
-    FROM step, LATERAL (
-        SELECT coalesce(new_lease_ends, new_not_before, now)
-            + new_retention * interval '1 microsecond'
+    FROM locked,
+    LATERAL (SELECT now + duration * interval '1 microsecond') AS later (at),
+    LATERAL (
+        SELECT CASE kind WHEN 'complete' THEN duration ELSE retention END
+    ) AS memory (lasts),
+    LATERAL (
+        SELECT
+            CASE kind WHEN 'complete' THEN now ELSE later.at END
+            + memory.lasts * interval '1 microsecond'
     ) AS forget (at)
-    WHERE record.key = step.key AND record.token = step.token AND record.state = 'in_progress'
+    WHERE held
+    ON CONFLICT (key) DO UPDATE SET
+        state = excluded.state,
+        reason = excluded.reason,
+        error = excluded.error,
+        outcome = excluded.outcome,
+        attempts = excluded.attempts,
+        in_doubt = excluded.in_doubt,
+        lease_ends = excluded.lease_ends,
+        not_before = excluded.not_before,
+        retention = excluded.retention,
+        updated_at = excluded.updated_at,
+        forget_at = excluded.forget_at,
+        purge_after = excluded.purge_after,
+        fingerprint = excluded.fingerprint
     RETURNING record.key
 )
 SELECT
-    input.number, input.now, written.key IS NOT NULL AS written,
-    locked.token, attempts, in_doubt, owner, fingerprint, retention, forget_at,
-    state, locked.reason, lease_ends, not_before,
-    CASE WHEN written.key IS NULL AND state = 'completed' THEN ''::bytea END AS outcome
-FROM input
-LEFT JOIN locked USING (number)
-LEFT JOIN written ON written.key = locked.key
+    key, now, key IN (SELECT key FROM written) AS written,
+    token, attempts, in_doubt, owner, fingerprint, retention, forget_at,
+    state, reason, lease_ends, not_before, outcome
+FROM locked
