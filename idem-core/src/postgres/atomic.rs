@@ -166,3 +166,6 @@ macro_rules! lend {
 
 lend!(PgConnection, |transaction| &mut *transaction);
 lend!(PgTransaction<'static>, |transaction| transaction);
+
+#[cfg(test)]
+mod tests;
