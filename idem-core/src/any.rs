@@ -53,6 +53,7 @@ impl AnyStore {
     /// |---|---|
     /// | `memory:` | [`MemoryStore`] |
     /// | `sqlite:FILE`, `sqlite://FILE` | `SqliteStore`, with the feature `sqlite` |
+    /// | `postgres://USER@HOST/DATABASE`, `postgresql://…` | `PostgresStore`, with the feature `postgres` |
     /// | `redis://HOST`, `redis+cluster://HOST,HOST` | `RedisStore`, with the feature `redis` |
     /// | `rediss://HOST`, `rediss+cluster://HOST,HOST` | the same through TLS, with the feature `redis-rustls` |
     ///
@@ -69,6 +70,7 @@ impl AnyStore {
             "memory" if rest.is_empty() => Ok(MemoryStore::new().into()),
             "memory" => Err(invalid("nothing comes after `memory:`")),
             "sqlite" => sqlite(url).await,
+            "postgres" | "postgresql" => postgres(url).await,
             "redis" | "rediss" | "redis+cluster" | "rediss+cluster" => redis(url).await,
             _ => Err(ConnectError::UnknownScheme {
                 scheme: scheme.into(),
@@ -91,6 +93,20 @@ async fn sqlite(_: &str) -> Result<AnyStore, ConnectError> {
     })
 }
 
+#[cfg(feature = "postgres")]
+async fn postgres(url: &str) -> Result<AnyStore, ConnectError> {
+    crate::PostgresStore::connect(url).await.map(Into::into)
+}
+
+#[cfg(not(feature = "postgres"))]
+#[expect(clippy::unused_async, reason = "as with the feature")]
+async fn postgres(_: &str) -> Result<AnyStore, ConnectError> {
+    Err(ConnectError::NotCompiledIn {
+        scheme: "postgres".into(),
+        feature: "postgres",
+    })
+}
+
 #[cfg(feature = "redis")]
 async fn redis(url: &str) -> Result<AnyStore, ConnectError> {
     crate::RedisStore::connect(url).await.map(Into::into)
@@ -107,6 +123,13 @@ async fn redis(_: &str) -> Result<AnyStore, ConnectError> {
 
 impl From<MemoryStore> for AnyStore {
     fn from(store: MemoryStore) -> Self {
+        Self::new(store)
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl From<crate::PostgresStore> for AnyStore {
+    fn from(store: crate::PostgresStore) -> Self {
         Self::new(store)
     }
 }

@@ -13,6 +13,9 @@ mod postgres_atomic_harness;
 #[cfg(feature = "postgres")]
 #[path = "conformance/postgres.rs"]
 mod postgres_harness;
+#[cfg(feature = "postgres")]
+#[path = "conformance/postgres_level.rs"]
+mod postgres_level;
 #[cfg(feature = "redis")]
 #[path = "conformance/redis.rs"]
 mod redis_harness;
@@ -31,10 +34,9 @@ use memory_harness::MemoryHarness;
 use redis_harness::{RedisClusterHarness, RedisHarness};
 #[cfg(feature = "postgres")]
 use {
-    postgres_atomic_harness::{
-        ConnectionHarness, ReadCommitted, RepeatableRead, Serializable, TransactionHarness,
-    },
+    postgres_atomic_harness::{ConnectionHarness, TransactionHarness},
     postgres_harness::PostgresHarness,
+    postgres_level::{ReadCommitted, RepeatableRead, Serializable},
 };
 #[cfg(feature = "sqlite")]
 use {sqlite_harness::SqliteHarness, sqlite_transaction_harness::SqliteTransactionHarness};
@@ -48,7 +50,11 @@ idem_core::conformance!(sqlite; SqliteHarness; Purge, Durable, TransactionalStor
 #[cfg(feature = "sqlite")]
 idem_core::conformance!(sqlite_transaction; SqliteTransactionHarness; TransactionalStore);
 #[cfg(feature = "postgres")]
-idem_core::conformance!(postgres; PostgresHarness; Purge, Durable);
+idem_core::conformance!(postgres; PostgresHarness<ReadCommitted>; Purge, Durable);
+#[cfg(feature = "postgres")]
+idem_core::conformance!(postgres_repeatable_read; PostgresHarness<RepeatableRead>; Purge, Durable);
+#[cfg(feature = "postgres")]
+idem_core::conformance!(postgres_serializable; PostgresHarness<Serializable>; Purge, Durable);
 /// What the default of the database is must not matter.
 #[cfg(feature = "postgres")]
 mod postgres_atomic {

@@ -12,6 +12,12 @@ mod forgets;
 mod memory_harness;
 #[path = "model/oracle.rs"]
 mod oracle;
+#[cfg(feature = "postgres")]
+#[path = "conformance/postgres.rs"]
+mod postgres_harness;
+#[cfg(feature = "postgres")]
+#[path = "conformance/postgres_level.rs"]
+mod postgres_level;
 #[cfg(feature = "redis")]
 #[path = "conformance/redis.rs"]
 mod redis_harness;
@@ -56,6 +62,15 @@ fn sqlite_answers_as_the_model_does() {
     one_store_answers_as_the_model_does::<sqlite_harness::SqliteHarness>(&WhenPurged);
 }
 
+#[cfg(feature = "postgres")]
+#[test]
+fn postgres_answers_as_the_model_does() {
+    use postgres_harness::PostgresHarness;
+    use postgres_level::ReadCommitted;
+
+    one_store_answers_as_the_model_does::<PostgresHarness<ReadCommitted>>(&WhenPurged);
+}
+
 #[cfg(feature = "redis")]
 #[test]
 fn redis_answers_as_the_model_does() {
@@ -70,7 +85,7 @@ fn a_redis_cluster_answers_as_the_model_does() {
 
 /// On one store, with keys of its own for each interleaving.
 #[cfg_attr(
-    not(any(feature = "sqlite", feature = "redis")),
+    not(any(feature = "sqlite", feature = "postgres", feature = "redis")),
     expect(dead_code, reason = "memory costs nothing to make anew")
 )]
 fn one_store_answers_as_the_model_does<H: Harness>(forgets: &impl Forgets<H::Store>) {

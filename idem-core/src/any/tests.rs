@@ -30,6 +30,25 @@ async fn sqlite_is_a_store() {
     assert!(matches!(claim, Ok(Claim::Acquired(_))));
 }
 
+#[cfg(feature = "postgres")]
+#[tokio::test]
+async fn postgres_is_a_store() {
+    let url = xtask::services::postgres::shared().unwrap().url();
+    for url in [url.clone(), url.replacen("postgres:", "postgresql:", 1)] {
+        let store = AnyStore::connect(&url).await.unwrap();
+        let key = Key::new("any", uuid::Uuid::new_v4().to_string()).unwrap();
+        let claim = store.claim(&ClaimRequest::new(key, &Policy::DEFAULT)).await;
+        assert!(matches!(claim, Ok(Claim::Acquired(_))), "{claim:?}");
+    }
+}
+
+#[cfg(not(feature = "postgres"))]
+#[tokio::test]
+async fn postgres_that_is_not_compiled_in_names_its_feature() {
+    let error = refused("postgresql://u:secret@host/db").await;
+    assert!(error.contains("the cargo feature `postgres`"), "{error}");
+}
+
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn redis_is_a_store_that_purges_itself() {
@@ -64,7 +83,8 @@ async fn a_store_that_is_not_compiled_in_names_its_feature() {
 async fn a_url_that_names_no_store_says_what_would() {
     assert_eq!(
         refused("mysql://u:secret@host/db").await,
-        "`mysql:` is no store; use `memory:`, `sqlite:FILE` or `redis://HOST`"
+        "`mysql:` is no store; use `memory:`, `sqlite:FILE`, `postgres://USER@HOST/DATABASE` or \
+         `redis://HOST`"
     );
     for (url, hint) in [
         ("orders.db", "`sqlite:FILE`"),

@@ -45,7 +45,10 @@ pub enum ConnectError {
         feature: &'static str,
     },
     /// No store has this scheme.
-    #[error("`{scheme}:` is no store; use `memory:`, `sqlite:FILE` or `redis://HOST`")]
+    #[error(
+        "`{scheme}:` is no store; use `memory:`, `sqlite:FILE`, `postgres://USER@HOST/DATABASE` \
+         or `redis://HOST`"
+    )]
     UnknownScheme {
         /// The URL's scheme.
         scheme: String,

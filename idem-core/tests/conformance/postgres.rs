@@ -1,6 +1,7 @@
 //! `PostgresStore` in a schema of its own, opened twice, as by two processes.
 
 use std::{
+    marker::PhantomData,
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -9,31 +10,34 @@ use std::{
 };
 
 use idem_core::{
-    Owner, PostgresStore,
+    PostgresStore,
     conformance::{DurableHarness, Harness},
 };
-use xtask::services::postgres;
+
+use crate::postgres_level::{Level, unique};
 
 const NO_PANIC: &str = "nothing panics under the lock";
 
 /// Runs the cases.
-pub(crate) struct PostgresHarness {
+pub(crate) struct PostgresHarness<L> {
     stores: Mutex<[PostgresStore; 2]>,
     advanced: Mutex<Duration>,
     turn: AtomicUsize,
     schema: String,
+    level: PhantomData<L>,
 }
 
-impl Harness for PostgresHarness {
+impl<L: Level> Harness for PostgresHarness<L> {
     type Store = PostgresStore;
 
     async fn start() -> Self {
-        let schema = format!("case_{:x}", u128::from_be_bytes(*Owner::new().as_bytes()));
+        let schema = unique("case");
         Self {
-            stores: Mutex::new([open(&schema).await, open(&schema).await]),
+            stores: Mutex::new([open::<L>(&schema).await, open::<L>(&schema).await]),
             advanced: Mutex::new(Duration::ZERO),
             turn: AtomicUsize::new(0),
             schema,
+            level: PhantomData,
         }
     }
 
@@ -51,9 +55,9 @@ impl Harness for PostgresHarness {
     }
 }
 
-impl DurableHarness for PostgresHarness {
+impl<L: Level> DurableHarness for PostgresHarness<L> {
     async fn reopen(&self) {
-        let stores = [open(&self.schema).await, open(&self.schema).await];
+        let stores = [open::<L>(&self.schema).await, open::<L>(&self.schema).await];
         for store in &stores {
             store.advance(*self.advanced.lock().expect(NO_PANIC));
         }
@@ -61,8 +65,7 @@ impl DurableHarness for PostgresHarness {
     }
 }
 
-async fn open(schema: &str) -> PostgresStore {
-    let server = postgres::shared().expect("PostgreSQL can be started");
-    let store = PostgresStore::builder(&server.url()).schema(schema).build();
+async fn open<L: Level>(schema: &str) -> PostgresStore {
+    let store = PostgresStore::builder(L::database()).schema(schema).build();
     store.await.expect("the server can be reached")
 }

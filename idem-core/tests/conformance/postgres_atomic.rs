@@ -2,57 +2,17 @@
 
 use std::{
     marker::PhantomData,
-    sync::{
-        OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
 use idem_core::{
-    Owner, PostgresStore,
+    PostgresStore,
     conformance::{Harness, TransactionalHarness},
     sqlx::{Connection as _, Executor as _, PgConnection, PgTransaction, query, query_scalar},
 };
-use xtask::services::postgres;
 
-/// What a transaction begins as in a database, unless the handler says otherwise.
-pub(crate) trait Level: Send + Sync + 'static {
-    const NAME: &'static str;
-
-    /// A database of this level, for all cases of this process.
-    fn database() -> &'static str;
-}
-
-macro_rules! levels {
-    ($($level:ident: $name:literal)+) => { $(
-        pub(crate) struct $level;
-
-        impl Level for $level {
-            const NAME: &'static str = $name;
-
-            fn database() -> &'static str {
-                static URL: OnceLock<String> = OnceLock::new();
-                URL.get_or_init(|| create_database(Self::NAME))
-            }
-        }
-    )+ };
-}
-
-levels! {
-    ReadCommitted: "read committed"
-    RepeatableRead: "repeatable read"
-    Serializable: "serializable"
-}
-
-fn create_database(level: &str) -> String {
-    let server = postgres::shared().expect("PostgreSQL can be started");
-    let name = unique("level");
-    let url = server.create_database(&name).expect("the name is new");
-    let set = format!("ALTER DATABASE {name} SET default_transaction_isolation = '{level}'");
-    server.query(&name, &set).expect("the level is one");
-    url
-}
+use crate::postgres_level::{Level, unique};
 
 /// Runs the cases, and lends connections.
 pub(crate) struct ConnectionHarness<L> {
@@ -187,11 +147,4 @@ impl<L: Level> TransactionalHarness for TransactionHarness<L> {
     async fn effects(&self, name: &str) -> u64 {
         self.0.effects(name).await
     }
-}
-
-fn unique(prefix: &str) -> String {
-    format!(
-        "{prefix}_{:x}",
-        u128::from_be_bytes(*Owner::new().as_bytes())
-    )
 }
