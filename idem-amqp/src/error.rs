@@ -23,6 +23,15 @@ pub enum WorkerError {
         /// The name as it was given.
         queue: String,
     },
+    /// An atomic handler's policy is to fail open: it cannot run without its store.
+    #[error(
+        "the handler of the queue `{queue}` is atomic and cannot fail open: leave `store_outage` \
+         out of its policy, or take the connection from `State<…>` to make it leased"
+    )]
+    AtomicFailsOpen {
+        /// The queue's name.
+        queue: String,
+    },
     /// The URL is not one of an AMQP broker.
     #[error("the AMQP URL is not valid: {reason}")]
     InvalidUrl {

@@ -59,7 +59,7 @@ pub use settlement::{Reason, Settlement};
 pub use shutdown::shutdown_signal;
 pub use worker::{Balance, Settled, Worker, WorkerBuilder};
 
-pub use idem_core::{CacheStats, Cached, CachedBuilder};
+pub use idem_core::{CacheStats, Cached, CachedBuilder, Reports};
 pub use idem_core::{
     AnyStore, Atomic, Attempt, Backoff, Begun, Cause, Claim, ClaimRequest, Commit, ConnectError,
     Context, DecodeError, Envelope, EnvelopeBuilder, Execution, ExecutionKind, Executor, Failed,

@@ -89,6 +89,8 @@ const RETURN_DELAY: Duration = Duration::from_secs(1);
 
 const RECHECK: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 const OUTAGE: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+/// A person has to mend the record, or a newer version of the program to read it.
+const CORRUPT: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(1));
 
 /// The settlement of a message that ended this way.
 ///
@@ -104,7 +106,7 @@ pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances) -> Settlement {
 fn settle_far_from_limit(kind: ExecutionKind, now: &Circumstances) -> Settlement {
     use ExecutionKind as Kind;
     match kind {
-        Kind::Executed | Kind::Duplicate => Settlement::Ack,
+        Kind::Executed | Kind::Unprotected | Kind::Duplicate => Settlement::Ack,
         Kind::Conflict if now.full || now.held >= LONGEST_HOLD => Settlement::Requeue {
             after: jitter(RETURN_DELAY, now.random),
         },
@@ -119,6 +121,9 @@ fn settle_far_from_limit(kind: ExecutionKind, now: &Circumstances) -> Settlement
         },
         Kind::StoreUnavailable => Settlement::Hold {
             recheck: wait(OUTAGE, now),
+        },
+        Kind::RecordCorrupt => Settlement::Hold {
+            recheck: wait(CORRUPT, now),
         },
         Kind::Rejected => Settlement::DeadLetter(Reason::Rejected),
         Kind::Exhausted => Settlement::DeadLetter(Reason::Exhausted),

@@ -1,8 +1,14 @@
 //! Consumes queues with idempotent handlers, until told to stop.
 
-use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    marker::PhantomData,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
-use idem_core::{Executor, Handler, Purge, PurgeTask, RunsOn, Store};
+use idem_core::{Executor, Handler, Mode as _, Purge, PurgeTask, RunsOn, Store, StoreOutage};
+use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{Queue, connection::Broker, error::WorkerError, publisher::Publisher};
@@ -61,6 +67,8 @@ struct Subscription {
     attendant: Arc<dyn Attend>,
     /// How many of its handlers the store lets run at once.
     limit: Option<usize>,
+    /// Whether its handler is to fail open, and cannot.
+    fails_open_in_vain: bool,
 }
 
 impl<S: Store> WorkerBuilder<S> {
@@ -90,15 +98,18 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         H::Mode: RunsOn<S>,
     {
         let queue = queue.into();
+        let policy = queue.policy_or(H::POLICY);
         let attendant = Attendant::<H, S, St> {
             executor: self.executor.clone(),
             state: Arc::clone(&self.state),
-            policy: queue.policy_or(H::POLICY),
+            policy,
             handler: PhantomData,
         };
+        let fails_open = policy.store_outage() == StoreOutage::FailOpen;
         self.subscriptions.push(Subscription {
             queue,
             limit: H::Mode::limit(&self.executor),
+            fails_open_in_vain: fails_open && !H::Mode::CAN_FAIL_OPEN,
             attendant: Arc::new(attendant),
         });
         self
@@ -108,6 +119,14 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
     /// Then they are dropped, and other workers take over when their leases have run out.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
+        self
+    }
+
+    /// How many bytes may be remembered of what handlers that fail open did while the store was
+    /// away, until the store is told of it; 64 MiB unless set. When it is full, further messages
+    /// wait for the store.
+    pub fn local_memory(mut self, bytes: usize) -> Self {
+        self.executor = self.executor.local_memory(bytes);
         self
     }
 
@@ -128,7 +147,8 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
     }
 
     /// Consumes until `shutdown` resolves, then drains: no handler is started, running ones may
-    /// finish within the grace period, finished messages are acknowledged, the rest returned.
+    /// finish within the grace period, finished messages are acknowledged, the rest returned. What
+    /// is left of the grace period is for telling the store what was done while it was away.
     ///
     /// A broker that cannot be reached, at the start or later, is waited for.
     ///
@@ -155,6 +175,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         let deadline = CancellationToken::new();
         let _dropped_tasks_stop = deadline.clone().drop_guard();
         let publisher = Publisher::lazy(broker.clone());
+        let told_to_stop = OnceLock::new();
         let consumers: Vec<_> = (self.subscriptions.into_iter())
             .map(|subscription| {
                 let Subscription {
@@ -184,6 +205,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         let stop = async {
             shutdown.await;
             tracing::info!("draining");
+            told_to_stop.get_or_init(Instant::now);
             self.executor.close();
             draining.cancel();
             std::future::pending::<()>().await;
@@ -193,22 +215,39 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
             () = stop => unreachable!("the stop never ends"),
         };
         supervisor.finish().await;
-        ran.map(|()| counters.balance())
+        let left = told_to_stop
+            .get()
+            .map_or(Duration::ZERO, |since: &Instant| {
+                self.grace.saturating_sub(since.elapsed())
+            });
+        let reports = self.executor.report(left.max(LAST_REPORTS)).await;
+        ran.map(|()| counters.balance(reports))
     }
 }
+
+/// For telling the store, even if handlers have taken the whole grace period.
+const LAST_REPORTS: Duration = Duration::from_secs(1);
 
 fn check(subscriptions: &[Subscription]) -> Result<(), WorkerError> {
     if subscriptions.is_empty() {
         return Err(WorkerError::NothingToConsume);
     }
     let mut names = std::collections::HashSet::new();
-    for Subscription { queue, .. } in subscriptions {
+    for Subscription {
+        queue,
+        fails_open_in_vain,
+        ..
+    } in subscriptions
+    {
         let name = queue.name();
         if name.is_empty() || name.len() > 250 || queue.dead_letter_queue().len() > 255 {
             return Err(WorkerError::QueueName { queue: name.into() });
         }
         if !names.insert(name) {
             return Err(WorkerError::QueueTwice { queue: name.into() });
+        }
+        if *fails_open_in_vain {
+            return Err(WorkerError::AtomicFailsOpen { queue: name.into() });
         }
     }
     Ok(())

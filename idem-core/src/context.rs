@@ -97,6 +97,7 @@ pub struct Attempt {
     max: u32,
     token: FencingToken,
     in_doubt: bool,
+    protected: bool,
 }
 
 impl Attempt {
@@ -113,6 +114,7 @@ impl Attempt {
             max: u32::MAX,
             token: FencingToken::new(number as i64),
             in_doubt: false,
+            protected: true,
         }
     }
 
@@ -122,7 +124,15 @@ impl Attempt {
             max,
             token: lease.token,
             in_doubt: lease.in_doubt,
+            protected: true,
         }
+    }
+
+    /// Nobody gave it a token: a downstream system that has seen any refuses it.
+    pub(crate) fn unprotected(mut self) -> Self {
+        self.token = FencingToken::new(0);
+        self.protected = false;
+        self
     }
 
     /// An atomic handler's earlier attempt was rolled back: there is nothing to doubt.
@@ -150,6 +160,12 @@ impl Attempt {
     /// happened. Never so for an atomic handler.
     pub fn is_in_doubt(&self) -> bool {
         self.in_doubt
+    }
+
+    /// Whether the store has been asked. Always, unless the policy is to fail open: then another
+    /// process may be at the same work, and the [`token`](Self::token) is 0.
+    pub fn is_protected(&self) -> bool {
+        self.protected
     }
 }
 

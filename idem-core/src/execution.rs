@@ -16,6 +16,15 @@ pub enum Execution<T, E> {
         /// Which attempt it was, from 1.
         attempt: u32,
     },
+    /// The handler ran without a claim, because the store could not be asked and the policy is to
+    /// fail open. That it is done is in this process's memory, and reported to the store in the
+    /// background; if the process ends before that, nobody knows.
+    Unprotected {
+        /// What the handler returned.
+        output: T,
+        /// Which attempt it was, as far as this process knows.
+        attempt: u32,
+    },
     /// The work was done before; the handler did not run.
     Duplicate {
         /// What the handler returned then.
@@ -72,6 +81,12 @@ pub enum Execution<T, E> {
         /// What the store said.
         error: StoreError,
     },
+    /// The store has a record of the key that this version cannot read; the handler did not run,
+    /// whatever the policy.
+    RecordCorrupt {
+        /// What the store said.
+        error: StoreError,
+    },
     /// Another worker took the key over while the handler ran. The handler's future was dropped, or
     /// its completion refused.
     LeaseLost {
@@ -116,6 +131,7 @@ impl<E: Failure> fmt::Display for Cause<E> {
 #[expect(missing_docs, reason = "the variants are those of `Execution`")]
 pub enum ExecutionKind {
     Executed,
+    Unprotected,
     Duplicate,
     Conflict,
     Failed,
@@ -126,6 +142,7 @@ pub enum ExecutionKind {
     KeyReused,
     InDoubt,
     StoreUnavailable,
+    RecordCorrupt,
     LeaseLost,
     Abandoned,
     /// The worker stopped while the handler was still running: its lease will run out.
@@ -136,6 +153,7 @@ impl ExecutionKind {
     /// All of them, in the order in which they are reported.
     pub const ALL: &'static [Self] = &[
         Self::Executed,
+        Self::Unprotected,
         Self::Duplicate,
         Self::Conflict,
         Self::Failed,
@@ -146,6 +164,7 @@ impl ExecutionKind {
         Self::KeyReused,
         Self::InDoubt,
         Self::StoreUnavailable,
+        Self::RecordCorrupt,
         Self::LeaseLost,
         Self::Abandoned,
         Self::Interrupted,
@@ -155,6 +174,7 @@ impl ExecutionKind {
     pub const fn label(self) -> &'static str {
         match self {
             Self::Executed => "executed",
+            Self::Unprotected => "unprotected",
             Self::Duplicate => "duplicate",
             Self::Conflict => "conflict",
             Self::Failed => "failed",
@@ -165,6 +185,7 @@ impl ExecutionKind {
             Self::KeyReused => "key_reused",
             Self::InDoubt => "in_doubt",
             Self::StoreUnavailable => "store_unavailable",
+            Self::RecordCorrupt => "record_corrupt",
             Self::LeaseLost => "lease_lost",
             Self::Abandoned => "abandoned",
             Self::Interrupted => "interrupted",
@@ -183,6 +204,7 @@ impl<T, E> Execution<T, E> {
     pub const fn kind(&self) -> ExecutionKind {
         match self {
             Self::Executed { .. } => ExecutionKind::Executed,
+            Self::Unprotected { .. } => ExecutionKind::Unprotected,
             Self::Duplicate { .. } => ExecutionKind::Duplicate,
             Self::Conflict { .. } => ExecutionKind::Conflict,
             Self::Failed { .. } => ExecutionKind::Failed,
@@ -193,6 +215,7 @@ impl<T, E> Execution<T, E> {
             Self::KeyReused => ExecutionKind::KeyReused,
             Self::InDoubt => ExecutionKind::InDoubt,
             Self::StoreUnavailable { .. } => ExecutionKind::StoreUnavailable,
+            Self::RecordCorrupt { .. } => ExecutionKind::RecordCorrupt,
             Self::LeaseLost { .. } => ExecutionKind::LeaseLost,
             Self::Abandoned => ExecutionKind::Abandoned,
         }
@@ -202,6 +225,7 @@ impl<T, E> Execution<T, E> {
     pub const fn attempt(&self) -> Option<u32> {
         match self {
             Self::Executed { attempt, .. }
+            | Self::Unprotected { attempt, .. }
             | Self::Failed { attempt, .. }
             | Self::Rejected { attempt, .. }
             | Self::Exhausted { attempt, .. }
@@ -216,6 +240,7 @@ impl<T, E: Failure> Execution<T, E> {
     pub fn error(&self) -> Option<String> {
         match self {
             Self::Executed { .. }
+            | Self::Unprotected { .. }
             | Self::Duplicate { .. }
             | Self::Conflict { .. }
             | Self::Abandoned => None,
@@ -228,7 +253,9 @@ impl<T, E: Failure> Execution<T, E> {
             Self::InDoubt => Some(
                 "an earlier attempt ended without a word: its effects may have happened".into(),
             ),
-            Self::StoreUnavailable { error } => Some(error.to_string()),
+            Self::StoreUnavailable { error } | Self::RecordCorrupt { error } => {
+                Some(error.to_string())
+            }
             Self::LeaseLost { .. } => Some("the lease was lost while the handler ran".into()),
         }
     }

@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::{ClaimRequest, Execution, Failure, Handler, Key, Policy, Store};
 
 mod atomic;
+mod fail_open;
 mod grant;
 mod guarded;
 mod heartbeat;
@@ -24,6 +25,8 @@ mod until_known;
 #[cfg(test)]
 mod tests;
 
+use fail_open::LocalMemory;
+pub use fail_open::Reports;
 use in_flight::InFlight;
 pub use prepared::Prepared;
 
@@ -35,12 +38,15 @@ pub use prepared::Prepared;
 /// A dropped call leaves nothing that the lease does not heal: the handler's future is dropped
 /// with it, and the key is free when the lease runs out (atomic handlers are rolled back). One
 /// thing outlives the call: a completion whose answer was lost is repeated in the background
-/// until the store has told, because the work is done and must not run again.
+/// until the store has told, because the work is done and must not run again. So is what was done
+/// unprotected, until the store has been told of it.
 #[derive(Debug)]
 pub struct Executor<S> {
     store: Arc<S>,
     in_flight: InFlight,
     closed: Arc<AtomicBool>,
+    /// What was done while the store was away, where the policy is to fail open.
+    local: Arc<LocalMemory>,
 }
 
 impl<S> Clone for Executor<S> {
@@ -49,6 +55,7 @@ impl<S> Clone for Executor<S> {
             store: Arc::clone(&self.store),
             in_flight: self.in_flight.clone(),
             closed: Arc::clone(&self.closed),
+            local: Arc::clone(&self.local),
         }
     }
 }
@@ -60,6 +67,7 @@ impl<S: Store> Executor<S> {
             store: Arc::new(store),
             in_flight: InFlight::default(),
             closed: Arc::default(),
+            local: Arc::new(LocalMemory::new(Self::DEFAULT_LOCAL_MEMORY)),
         }
     }
 

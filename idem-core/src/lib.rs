@@ -67,7 +67,7 @@ pub use context::{
 };
 pub use envelope::{Envelope, EnvelopeBuilder, HeaderSource};
 pub use execution::{Cause, Execution, ExecutionKind};
-pub use executor::{Executor, Prepared, RunsOn};
+pub use executor::{Executor, Prepared, Reports, RunsOn};
 pub use failure::{Failed, Failure, Verdict};
 pub use fingerprint::{Fingerprint, FingerprintBuilder};
 pub use key::{IdempotencyKey, Key, KeyBuilder, KeyError, KeyPart};

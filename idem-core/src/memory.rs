@@ -16,7 +16,7 @@ mod records;
 #[cfg(test)]
 mod tests;
 
-use clock::Clock;
+pub(crate) use clock::Clock;
 use records::Records;
 
 /// Remembers keys as long as the process lives. Clones share what they remember.

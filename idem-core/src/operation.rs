@@ -71,6 +71,9 @@ pub trait Handler<S>: Operation {
 pub trait Mode: Send + Sync + 'static {
     /// What the store lends the handler.
     type Lent<'a>: Send;
+
+    /// Whether a handler of this mode can run while the store is away.
+    const CAN_FAIL_OPEN: bool;
 }
 
 /// At most one worker at a time holds the key, and what it did is remembered. Any store.
@@ -79,6 +82,7 @@ pub struct Leased;
 
 impl Mode for Leased {
     type Lent<'a> = ();
+    const CAN_FAIL_OPEN: bool = true;
 }
 
 /// The handler's writes and the record of them commit together, through a `&mut Tx`.
@@ -87,6 +91,7 @@ pub struct Atomic<Tx>(PhantomData<fn() -> Tx>);
 
 impl<Tx: Send + 'static> Mode for Atomic<Tx> {
     type Lent<'a> = &'a mut Tx;
+    const CAN_FAIL_OPEN: bool = false;
 }
 
 /// Why a body is not the message that its handler expects.

@@ -21,6 +21,14 @@ pub enum InDoubt {
 pub enum StoreOutage {
     /// Run nothing: messages wait, unacknowledged, until the store is back.
     FailClosed,
+    /// Run unprotected (leased handlers only; an atomic one cannot run without its store). Right
+    /// for effects that may happen twice, and must not wait.
+    ///
+    /// What this process does meanwhile is remembered in its own memory, so that it repeats
+    /// nothing of it, and reported to the store as soon as that is back. What another process
+    /// does, did, or has recorded before, cannot be known: its effect may happen twice. See
+    /// [`Execution::Unprotected`](crate::Execution::Unprotected).
+    FailOpen,
 }
 
 /// How a handler's messages are claimed, retried and remembered. Checked when built.

@@ -20,6 +20,7 @@ fn certain() -> Circumstances {
 fn every_kind_has_its_settlement() {
     let table = [
         (Kind::Executed, Settlement::Ack),
+        (Kind::Unprotected, Settlement::Ack),
         (Kind::Duplicate, Settlement::Ack),
         (
             Kind::Conflict,
@@ -43,6 +44,12 @@ fn every_kind_has_its_settlement() {
                 recheck: SECOND / 5,
             },
         ),
+        (
+            Kind::RecordCorrupt,
+            Settlement::Hold {
+                recheck: 5 * SECOND,
+            },
+        ),
         (Kind::LeaseLost, Settlement::Requeue { after: SECOND }),
         (Kind::Abandoned, Settlement::Leave),
         (Kind::Interrupted, Settlement::Leave),
@@ -63,12 +70,30 @@ fn a_failed_delivery_is_never_kept_beyond_the_consumer_timeout() {
     assert_eq!(settle(Kind::Failed, &now), Settlement::Requeue { after });
 }
 
+/// Or one that this process remembers until it is, where the policy is to fail open.
 #[test]
 fn only_a_committed_completion_is_acknowledged() {
     let acked: Vec<_> = (Kind::ALL.iter().copied())
         .filter(|kind| settle(*kind, &certain()) == Settlement::Ack)
         .collect();
-    assert_eq!(acked, [Kind::Executed, Kind::Duplicate]);
+    assert_eq!(acked, [Kind::Executed, Kind::Unprotected, Kind::Duplicate]);
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_rechecked_once_a_minute_at_most() {
+    let rechecks = [1, 2, 5, 100].map(|claims| {
+        settle(
+            Kind::RecordCorrupt,
+            &Circumstances {
+                claims,
+                ..certain()
+            },
+        )
+    });
+    let expected = [5, 10, 60, 60].map(|seconds| Settlement::Hold {
+        recheck: seconds * SECOND,
+    });
+    assert_eq!(rechecks, expected);
 }
 
 #[test]

@@ -150,10 +150,7 @@ where
                 message.renew_owner();
                 seat.step_aside(desk);
             }
-            if let Execution::StoreUnavailable { error } = &execution {
-                let claims = now.claims;
-                let error: &(dyn std::error::Error + 'static) = error;
-                tracing::warn!(key = %message.key(), claims, error, "the store cannot be asked, the message waits");
+            if waits_for_the_store(&execution, message.key(), now.claims) {
                 seat.step_aside(desk);
             }
             tracing::debug!(key = %message.key(), kind = %execution.kind(), ?recheck, "held");
@@ -174,6 +171,22 @@ where
             }
         }
     }
+}
+
+/// Whether nothing ran because of the store; says so in the log.
+fn waits_for_the_store<T, E>(execution: &Execution<T, E>, key: &Key, claims: u32) -> bool {
+    match execution {
+        Execution::StoreUnavailable { error } => {
+            let error: &(dyn std::error::Error + 'static) = error;
+            tracing::warn!(%key, claims, error, "the store cannot be asked, the message waits");
+        }
+        Execution::RecordCorrupt { error } => {
+            let error: &(dyn std::error::Error + 'static) = error;
+            tracing::error!(%key, claims, error, "the store's record of this key cannot be read: mend or delete it; the message waits");
+        }
+        _ => return false,
+    }
+    true
 }
 
 fn end<T, E: idem_core::Failure>(

@@ -5,13 +5,14 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use idem_core::ExecutionKind;
+use idem_core::{ExecutionKind, Reports};
 
 /// How the deliveries of a worker ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Balance {
     deliveries: u64,
     ended: [u64; ExecutionKind::ALL.len()],
+    reports: Reports,
 }
 
 impl Balance {
@@ -28,6 +29,12 @@ impl Balance {
     /// Kinds and their counts, in the order of [`ExecutionKind::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = (ExecutionKind, u64)> + '_ {
         ExecutionKind::ALL.iter().copied().zip(self.ended)
+    }
+
+    /// What the store was told of work that was done while it was away. What is still pending when
+    /// the worker has stopped is lost: copies of these messages may run again.
+    pub fn reports(&self) -> Reports {
+        self.reports
     }
 
     /// Whether every delivery has ended in exactly one kind: so it is when a worker has stopped.
@@ -61,10 +68,11 @@ impl Counters {
         self.ended[index(kind)].fetch_add(1, Relaxed);
     }
 
-    pub(super) fn balance(&self) -> Balance {
+    pub(super) fn balance(&self, reports: Reports) -> Balance {
         Balance {
             deliveries: self.deliveries.load(Relaxed),
             ended: std::array::from_fn(|kind| self.ended[kind].load(Relaxed)),
+            reports,
         }
     }
 }
@@ -82,9 +90,10 @@ mod tests {
     fn a_balance_is_even_when_every_delivery_has_ended() {
         let counters = Counters::default();
         counters.delivered();
-        assert!(!counters.balance().is_even());
+        let balance = || counters.balance(Reports::default());
+        assert!(!balance().is_even());
         counters.ended(ExecutionKind::Duplicate);
-        assert!(counters.balance().is_even());
-        assert_eq!(counters.balance().to_string(), "deliveries=1 duplicate=1");
+        assert!(balance().is_even());
+        assert_eq!(balance().to_string(), "deliveries=1 duplicate=1");
     }
 }

@@ -2,10 +2,10 @@
 
 use tokio::time::Instant;
 
-use super::{Executor, in_flight::Working, retry_after};
+use super::{Executor, fail_open::Watch, in_flight::Working, retry_after};
 use crate::{
     Attempt, Cause, Claim, ClaimRequest, Execution, Failure, InDoubt, Lease, Policy, Release,
-    Store, StoreError, Verdict,
+    Store, StoreError, StoreOutage, Verdict,
 };
 
 /// Leave to run: a claim that was acquired and that nothing speaks against.
@@ -16,11 +16,17 @@ pub(super) struct Grant<'a> {
     pub(super) policy: &'a Policy,
     pub(super) claimed: Instant,
     pub(super) working: Working,
+    /// If it was given without the store.
+    pub(super) unprotected: Option<Watch>,
 }
 
 impl Grant<'_> {
     pub(super) fn attempt(&self) -> Attempt {
-        Attempt::new(&self.lease, self.policy.max_attempts())
+        let attempt = Attempt::new(&self.lease, self.policy.max_attempts());
+        match self.unprotected {
+            None => attempt,
+            Some(_) => attempt.unprotected(),
+        }
     }
 }
 
@@ -43,6 +49,9 @@ impl Ended {
             Self::Answered(Claim::KeyReused) => Execution::KeyReused,
             Self::Answered(Claim::Quarantined) => Execution::InDoubt,
             Self::Answered(Claim::Acquired(_)) => unreachable!("an acquired claim is a grant"),
+            Self::Unavailable(error @ StoreError::Corrupt { .. }) => {
+                Execution::RecordCorrupt { error }
+            }
             Self::Unavailable(error) => Execution::StoreUnavailable { error },
             Self::Exhausted(attempts) => Execution::Exhausted {
                 cause: Cause::Vanished,
@@ -123,24 +132,57 @@ impl<S: Store> Executor<S> {
         request: &'a ClaimRequest,
         policy: &'a Policy,
     ) -> Result<Grant<'a>, Ended> {
-        let claimed = Instant::now();
-        let lease = match self.store.claim(request).await {
-            Ok(Claim::Acquired(lease)) => lease,
-            Ok(answer) => return Err(Ended::Answered(answer)),
-            Err(error) => return Err(Ended::Unavailable(error)),
-        };
-        if let Some(objection) = objection(&lease, policy, self.is_closed(), true) {
-            let ended = ended_by(&objection, &lease);
-            // Nothing ran: a lost lease changes nothing.
-            let _ = self.release(&lease, &objection).await;
-            return Err(ended);
+        if let Some(answer) = self.local.look(request) {
+            return self.claim_remembered(request, policy, answer);
         }
-        Ok(Grant {
-            working: self.in_flight.enter(&lease.key),
-            lease,
-            request,
-            policy,
-            claimed,
-        })
+        let claimed = Instant::now();
+        match self.ask(request, policy).await {
+            Ok(Claim::Acquired(lease)) => self.grant(request, policy, lease, claimed).await,
+            Ok(answer) => Err(Ended::Answered(answer)),
+            Err(error @ StoreError::Unavailable(_))
+                if policy.store_outage() == StoreOutage::FailOpen =>
+            {
+                self.claim_locally(request, policy, error)
+            }
+            Err(error) => Err(Ended::Unavailable(error)),
+        }
+    }
+
+    /// Looks at a lease that the store has given, and gives it back if something speaks against
+    /// running.
+    async fn grant<'a>(
+        &self,
+        request: &'a ClaimRequest,
+        policy: &'a Policy,
+        lease: Lease,
+        claimed: Instant,
+    ) -> Result<Grant<'a>, Ended> {
+        let working = self.in_flight.enter(&lease.key);
+        let (objection, ended) = if self.local.remembers(&lease.key) {
+            // While the store was asked, another copy began without it.
+            let remaining = request.lease;
+            let held = Ended::Answered(Claim::Held { remaining });
+            (Release::Abandoned, held)
+        } else if let Some(objection) = self.objection(&lease, policy) {
+            let ended = ended_by(&objection, &lease);
+            (objection, ended)
+        } else {
+            return Ok(Grant {
+                unprotected: None,
+                working,
+                lease,
+                request,
+                policy,
+                claimed,
+            });
+        };
+        drop(working);
+        // Nothing ran: a lost lease changes nothing.
+        let _ = self.release(&lease, &objection).await;
+        Err(ended)
+    }
+
+    pub(super) fn objection(&self, lease: &Lease, policy: &Policy) -> Option<Release> {
+        objection(lease, policy, self.is_closed(), true)
     }
 }

@@ -25,6 +25,11 @@ impl InFlight {
         }
     }
 
+    /// Whether somebody in this process works on the key.
+    pub(super) fn contains(&self, key: &Key) -> bool {
+        self.lock().contains_key(key)
+    }
+
     /// Waits until the worker on this key has ended; for ever if there is none.
     pub(super) async fn ended(&self, key: &Key) {
         let Some(ended) = self

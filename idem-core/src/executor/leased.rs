@@ -1,6 +1,6 @@
 //! Leased execution: the work runs under a lease, its completion is a write of its own.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde::Serialize;
 
@@ -9,6 +9,7 @@ use super::{
     grant::{Grant, judge},
     guarded,
     heartbeat::{Ran, Untold, run_under_heartbeat},
+    in_flight::Working,
     until_known::{error_chain, until_known},
 };
 use crate::{
@@ -50,9 +51,7 @@ impl<S: Store> RunsOn<S> for Leased {
             Ok(work) => executor.run_leased(grant, work).await,
             Err(error) => {
                 // Nothing ran: if the key was lost meanwhile, that changes nothing for this message.
-                let _ = executor
-                    .release(&grant.lease, &Release::gave_up(&error))
-                    .await;
+                let _ = executor.give_back(&grant, &Release::gave_up(&error)).await;
                 Execution::Undecodable { error }
             }
         }
@@ -63,93 +62,123 @@ impl<S: Store> Executor<S> {
     /// Runs the work under the lease, then completes or releases.
     pub(super) async fn run_leased<T, E>(
         &self,
-        grant: Grant<'_>,
+        mut grant: Grant<'_>,
         work: impl Future<Output = Result<T, E>> + Send,
     ) -> Execution<T, E>
     where
         T: Serialize + Send,
         E: Failure,
     {
-        let Grant {
-            lease,
-            request,
-            policy,
-            claimed,
-            working: _working,
-        } = grant;
-        let (store, extended, by) = (Arc::clone(&self.store), lease.clone(), request.lease);
-        let extend = move || {
-            let (store, lease) = (Arc::clone(&store), extended.clone());
-            async move { store.extend(&lease, by).await }
+        let Some(watch) = grant.unprotected.take() else {
+            return run_on(&self.store, grant, work).await;
         };
-        let cause =
-            match run_under_heartbeat(work, extend, claimed, request.lease, Untold::Rest).await {
-                Ran::Returned(Ok(output)) => {
-                    return self
-                        .complete_leased(output, &lease, request.retention)
-                        .await;
-                }
-                Ran::Returned(Err(error)) => guarded::cause(error),
-                Ran::Panicked(message) => Cause::Panicked(message),
-                Ran::LeaseLost => {
-                    return Execution::LeaseLost {
-                        attempt: lease.attempt,
-                    };
-                }
-            };
-        let (release, ended) = judge(cause, &lease, policy);
-        match self.release(&lease, &release).await {
-            Write::Applied => ended,
-            Write::Fenced => Execution::LeaseLost {
-                attempt: lease.attempt,
-            },
+        match run_on(watch.local(), grant, work).await {
+            Execution::Executed { output, attempt } => Execution::Unprotected { output, attempt },
+            ended => ended,
         }
     }
 
-    async fn complete_leased<T: Serialize, E>(
-        &self,
-        output: T,
-        lease: &Lease,
-        retention: std::time::Duration,
-    ) -> Execution<T, E> {
-        let attempt = lease.attempt;
-        // The effect has happened: an output that JSON cannot express is no reason to repeat it.
-        let outcome = guarded::outcome(&output).unwrap_or_else(|error| {
-            tracing::error!(key = %lease.key, %error, "the output cannot be remembered: it is not expressible as JSON");
-            Outcome::default()
-        });
-        match self.complete(lease, outcome, retention).await {
-            Write::Applied => Execution::Executed { output, attempt },
-            Write::Fenced => Execution::LeaseLost { attempt },
+    /// Gives the key back, unrun, where it was claimed.
+    async fn give_back(&self, grant: &Grant<'_>, reason: &Release) -> Write {
+        match &grant.unprotected {
+            None => self.release(&grant.lease, reason).await,
+            Some(watch) => release(&**watch.local(), &grant.lease, reason).await,
         }
-    }
-
-    /// Completes, and keeps at it in the background if the answer is lost, even when the caller
-    /// goes away: the work is done and must not run again.
-    async fn complete(
-        &self,
-        lease: &Lease,
-        outcome: Outcome,
-        retention: std::time::Duration,
-    ) -> Write {
-        let error = match self.store.complete(lease, &outcome, retention).await {
-            Ok(write) => return write,
-            Err(error) => error,
-        };
-        tracing::warn!(key = %lease.key, error = error_chain(&error), "completion unknown, repeating it until the store tells");
-        let (store, lease) = (Arc::clone(&self.store), lease.clone());
-        let repeat = tokio::spawn(async move {
-            until_known("complete", &lease.key, || {
-                store.complete(&lease, &outcome, retention)
-            })
-            .await
-        });
-        // The task can only fail when the runtime shuts down, and this future with it.
-        repeat.await.unwrap_or(Write::Fenced)
     }
 
     /// Gives the key back; waits out a store that is away, as the delivery does.
     pub(super) async fn release(&self, lease: &Lease, reason: &Release) -> Write {
-        until_known("release", &lease.key, || self.store.release(lease, reason)).await
+        release(&*self.store, lease, reason).await
     }
+}
+
+async fn run_on<S: Store, T, E>(
+    store: &Arc<S>,
+    grant: Grant<'_>,
+    work: impl Future<Output = Result<T, E>> + Send,
+) -> Execution<T, E>
+where
+    T: Serialize + Send,
+    E: Failure,
+{
+    let Grant {
+        lease,
+        request,
+        policy,
+        claimed,
+        working,
+        ..
+    } = grant;
+    let (extended, lease_to_extend, by) = (Arc::clone(store), lease.clone(), request.lease);
+    let extend = move || {
+        let (store, lease) = (Arc::clone(&extended), lease_to_extend.clone());
+        async move { store.extend(&lease, by).await }
+    };
+    let lost = Execution::LeaseLost {
+        attempt: lease.attempt,
+    };
+    let cause = match run_under_heartbeat(work, extend, claimed, request.lease, Untold::Rest).await
+    {
+        Ran::Returned(Ok(output)) => {
+            let retention = request.retention;
+            return complete_leased(store, output, &lease, retention, working).await;
+        }
+        Ran::Returned(Err(error)) => guarded::cause(error),
+        Ran::Panicked(message) => Cause::Panicked(message),
+        Ran::LeaseLost => return lost,
+    };
+    let (reason, ended) = judge(cause, &lease, policy);
+    match release(&**store, &lease, &reason).await {
+        Write::Applied => ended,
+        Write::Fenced => lost,
+    }
+}
+
+async fn complete_leased<S: Store, T: Serialize, E>(
+    store: &Arc<S>,
+    output: T,
+    lease: &Lease,
+    retention: Duration,
+    working: Working,
+) -> Execution<T, E> {
+    let attempt = lease.attempt;
+    // The effect has happened: an output that JSON cannot express is no reason to repeat it.
+    let outcome = guarded::outcome(&output).unwrap_or_else(|error| {
+        tracing::error!(key = %lease.key, %error, "the output cannot be remembered: it is not expressible as JSON");
+        Outcome::default()
+    });
+    match complete(store, lease, outcome, retention, working).await {
+        Write::Applied => Execution::Executed { output, attempt },
+        Write::Fenced => Execution::LeaseLost { attempt },
+    }
+}
+
+/// Completes, and keeps at it in the background if the answer is lost, even when the caller goes
+/// away: the work is done and must not run again. Until then the key is worked on.
+async fn complete<S: Store>(
+    store: &Arc<S>,
+    lease: &Lease,
+    outcome: Outcome,
+    retention: Duration,
+    working: Working,
+) -> Write {
+    let error = match store.complete(lease, &outcome, retention).await {
+        Ok(write) => return write,
+        Err(error) => error,
+    };
+    tracing::warn!(key = %lease.key, error = error_chain(&error), "completion unknown, repeating it until the store tells");
+    let (store, lease) = (Arc::clone(store), lease.clone());
+    let repeat = tokio::spawn(async move {
+        let _working = working;
+        until_known("complete", &lease.key, || {
+            store.complete(&lease, &outcome, retention)
+        })
+        .await
+    });
+    // The task can only fail when the runtime shuts down, and this future with it.
+    repeat.await.unwrap_or(Write::Fenced)
+}
+
+async fn release<S: Store>(store: &S, lease: &Lease, reason: &Release) -> Write {
+    until_known("release", &lease.key, || store.release(lease, reason)).await
 }

@@ -18,6 +18,7 @@ use super::*;
 use crate::{Attempt, Cause, Claim, ClaimRequest, Failed, InDoubt, Release, Write};
 
 mod doubt;
+mod fail_open;
 mod faulty;
 mod handlers;
 mod leases;

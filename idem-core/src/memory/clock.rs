@@ -7,14 +7,14 @@ use tokio::time::Instant;
 use crate::store::record::micros;
 
 /// Never steps back, whatever the host's clock does after the start.
-pub(super) struct Clock {
+pub(crate) struct Clock {
     start: Instant,
     /// Tokens are at least the time, so counting from the epoch keeps them growing over a restart.
     start_micros: i64,
 }
 
 impl Clock {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let since_epoch = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
@@ -25,7 +25,7 @@ impl Clock {
     }
 
     /// Microseconds since the epoch.
-    pub(super) fn now(&self) -> i64 {
+    pub(crate) fn now(&self) -> i64 {
         self.start_micros
             .saturating_add(micros(self.start.elapsed()))
     }

@@ -27,6 +27,10 @@ pub(super) enum Fault {
     Silent,
     /// The call answers that it was fenced.
     Fenced,
+    /// The call has its effect after five seconds.
+    Late,
+    /// The record cannot be read.
+    Corrupt,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -39,6 +43,7 @@ pub(super) struct Faulty {
 struct Script {
     next: HashMap<Call, VecDeque<Fault>>,
     always: HashMap<Call, Fault>,
+    counts: HashMap<Call, u64>,
 }
 
 impl Faulty {
@@ -52,12 +57,33 @@ impl Faulty {
         self.script.lock().unwrap().always.insert(call, fault);
     }
 
+    /// All calls fail until [`heal`](Self::heal).
+    pub(super) fn go_away(&self) {
+        for call in [Call::Claim, Call::Extend, Call::Complete, Call::Release] {
+            self.always(call, Fault::Unreached);
+        }
+    }
+
+    /// The store as another worker sees it, whose link does not fail.
+    pub(super) fn elsewhere(&self) -> MemoryStore {
+        self.store.clone()
+    }
+
     pub(super) fn heal(&self) {
-        *self.script.lock().unwrap() = Script::default();
+        let mut script = self.script.lock().unwrap();
+        script.next.clear();
+        script.always.clear();
+    }
+
+    /// How often it was called.
+    pub(super) fn count(&self, call: Call) -> u64 {
+        let script = self.script.lock().unwrap();
+        script.counts.get(&call).copied().unwrap_or_default()
     }
 
     fn fault(&self, call: Call) -> Option<Fault> {
         let mut script = self.script.lock().unwrap();
+        *script.counts.entry(call).or_default() += 1;
         let next = script.next.get_mut(&call).and_then(VecDeque::pop_front);
         next.or_else(|| script.always.get(&call).copied())
     }
@@ -70,9 +96,15 @@ impl Faulty {
         match self.fault(call) {
             None => write.await,
             Some(Fault::Fenced) => Ok(Write::Fenced),
+            Some(Fault::Late) => late(write).await,
             Some(fault) => Err(broken(fault, write).await),
         }
     }
+}
+
+async fn late<T>(call: impl Future<Output = T>) -> T {
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    call.await
 }
 
 async fn broken<T>(fault: Fault, call: impl Future<Output = T>) -> StoreError {
@@ -81,7 +113,13 @@ async fn broken<T>(fault: Fault, call: impl Future<Output = T>) -> StoreError {
             call.await;
         }
         Fault::Silent => pending().await,
-        Fault::Unreached | Fault::Fenced => {}
+        Fault::Corrupt => {
+            return StoreError::Corrupt {
+                key: "orders:o-1".into(),
+                source: "told to fail".into(),
+            };
+        }
+        Fault::Unreached | Fault::Fenced | Fault::Late => {}
     }
     StoreError::unavailable("told to fail")
 }
@@ -90,6 +128,7 @@ impl Store for Faulty {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         match self.fault(Call::Claim) {
             None => self.store.claim(request).await,
+            Some(Fault::Late) => late(self.store.claim(request)).await,
             Some(fault) => Err(broken(fault, self.store.claim(request)).await),
         }
     }

@@ -1,0 +1,177 @@
+//! Running without the store, for policies that say so: claim from this process's own memory, and
+//! tell the store afterwards.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{Instant, timeout};
+
+use super::{
+    Executor,
+    grant::{Ended, Grant},
+};
+use crate::{Claim, ClaimRequest, Policy, Release, Store, StoreError, StoreOutage};
+
+mod entries;
+mod local;
+mod report;
+mod reporter;
+
+pub(super) use local::{LocalMemory, Watch};
+
+/// What became of work that was done unprotected: see [`StoreOutage::FailOpen`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reports {
+    told: u64,
+    overtaken: u64,
+    pending: u64,
+}
+
+impl Reports {
+    /// How many attempts the store has been told of.
+    pub fn told(&self) -> u64 {
+        self.told
+    }
+
+    /// How many found that another worker had claimed or completed the key meanwhile: the effect
+    /// may have happened twice. Each is logged as a warning with its key.
+    pub fn overtaken(&self) -> u64 {
+        self.overtaken
+    }
+
+    /// How many the store is still to be told of.
+    pub fn pending(&self) -> u64 {
+        self.pending
+    }
+}
+
+/// How soon to look again at a key that is about to be reported.
+const SOON: Duration = Duration::from_secs(1);
+
+impl<S: Store> Executor<S> {
+    /// 64 MiB: some 100,000 keys with small outcomes.
+    pub const DEFAULT_LOCAL_MEMORY: usize = 64 * 1024 * 1024;
+
+    /// How many bytes may be remembered of what was done unprotected, until the store is told of
+    /// it; [`DEFAULT_LOCAL_MEMORY`](Self::DEFAULT_LOCAL_MEMORY) unless set. Clones share it. When
+    /// it is full, further messages wait for the store: nothing is forgotten before it is told.
+    pub fn local_memory(self, bytes: usize) -> Self {
+        self.local.set_capacity(bytes);
+        self
+    }
+
+    /// What was done unprotected, and how much of it the store has been told.
+    pub fn reports(&self) -> Reports {
+        self.local.reports()
+    }
+
+    /// Waits until the store has been told of everything that was done unprotected, at most for
+    /// `patience`. Logs the keys that it could not be told of: copies of these may run again.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost: the store is told by a task in the background.
+    pub async fn report(&self, patience: Duration) -> Reports {
+        if timeout(patience, self.local.all_told()).await.is_err() {
+            for key in self.local.untold() {
+                tracing::error!(%key, "done while the store was away, and the store could not be told: a copy may run again");
+            }
+        }
+        self.reports()
+    }
+
+    /// Asks the store; where the policy is to fail open, not for longer than a heartbeat would.
+    pub(super) async fn ask(
+        &self,
+        request: &ClaimRequest,
+        policy: &Policy,
+    ) -> Result<Claim, StoreError> {
+        if policy.store_outage() != StoreOutage::FailOpen {
+            return self.store.claim(request).await;
+        }
+        within_heartbeat(request, self.store.claim(request)).await
+    }
+
+    /// Decides about a key that this process has worked on while the store was away, and that the
+    /// store has not been told of.
+    pub(super) fn claim_remembered<'a>(
+        &self,
+        request: &'a ClaimRequest,
+        policy: &'a Policy,
+        answer: Claim,
+    ) -> Result<Grant<'a>, Ended> {
+        match answer {
+            Claim::Acquired(_)
+                if policy.store_outage() == StoreOutage::FailOpen && self.local.is_away() =>
+            {
+                let error = StoreError::unavailable("it was away when it was asked last");
+                self.claim_locally(request, policy, error)
+            }
+            // The next attempt is due. The store is told of the last one first.
+            Claim::Acquired(_) => Err(Ended::Answered(Claim::Held { remaining: SOON })),
+            answer => Err(Ended::Answered(answer)),
+        }
+    }
+
+    /// Claims from this process's own memory.
+    pub(super) fn claim_locally<'a>(
+        &self,
+        request: &'a ClaimRequest,
+        policy: &'a Policy,
+        outage: StoreError,
+    ) -> Result<Grant<'a>, Ended> {
+        let claimed = Instant::now();
+        let lease = match self.local.try_claim(request) {
+            Ok(Claim::Acquired(lease)) => lease,
+            Ok(answer) => return Err(Ended::Answered(answer)),
+            Err(full) => {
+                tracing::warn!(key = %request.key, error = %full, "no room to remember what is done while the store is away, the message waits");
+                return Err(Ended::Unavailable(outage));
+            }
+        };
+        let watch = self.local.watch(&lease);
+        // Claimed when the store was not away yet; that run tells the store by itself. Whoever
+        // claims there marks the key as worked on and then looks here, so that one of both sees
+        // the other.
+        if self.in_flight.contains(&request.key) {
+            let _ = self.local.write_release(&lease, &Release::Abandoned);
+            let remaining = request.lease;
+            return Err(Ended::Answered(Claim::Held { remaining }));
+        }
+        if let Some(objection) = self.objection(&lease, policy) {
+            let _ = self.local.write_release(&lease, &objection);
+            self.tell_the_store();
+            return Err(super::grant::ended_by(&objection, &lease));
+        }
+        tracing::warn!(key = %request.key, attempt = lease.attempt, error = super::until_known::error_chain(&outage), "the store cannot be asked, running unprotected");
+        self.tell_the_store();
+        Ok(Grant {
+            working: self.in_flight.enter(&lease.key),
+            unprotected: Some(watch),
+            lease,
+            request,
+            policy,
+            claimed,
+        })
+    }
+
+    /// Starts the task that reports, unless it runs.
+    fn tell_the_store(&self) {
+        if let Some(turn) = self.local.take_turn() {
+            tokio::spawn(reporter::run(Arc::clone(&self.store), turn));
+        }
+    }
+}
+
+/// A store that is frozen is one that is away.
+async fn within_heartbeat<T>(
+    request: &ClaimRequest,
+    call: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let patience = request
+        .lease
+        .clamp(Policy::MIN_LEASE, Policy::MAX_RETENTION)
+        / 3;
+    match timeout(patience, call).await {
+        Ok(answer) => answer,
+        Err(_) => Err(StoreError::unavailable("it did not answer")),
+    }
+}

@@ -1,0 +1,262 @@
+//! This process's memory of what it does while the store is away: a store of its own, which keeps
+//! each end for the report.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+
+use super::{
+    Reports,
+    entries::{End, Entries},
+    report::{Report, Sent},
+};
+use crate::{
+    Claim, ClaimRequest, Key, Lease, Outcome, Release, Store, StoreError, Write,
+    memory::Clock,
+    store::record::{self, Record, Step},
+};
+
+/// Keeps the rules of the contract by the same state machine as every store. A key is kept from
+/// its first claim here until the store has been told of its last end.
+pub(in crate::executor) struct LocalMemory {
+    // Held for one look-up and one write, never over an await.
+    entries: Mutex<Entries>,
+    capacity: AtomicUsize,
+    clock: Clock,
+    /// Wakes the reporter.
+    ended: Notify,
+    /// Wakes those who wait until all is told.
+    told: Notify,
+}
+
+impl LocalMemory {
+    pub(in crate::executor) fn new(capacity: usize) -> Self {
+        Self {
+            entries: Mutex::default(),
+            capacity: AtomicUsize::new(capacity),
+            clock: Clock::start(),
+            ended: Notify::new(),
+            told: Notify::new(),
+        }
+    }
+
+    pub(super) fn set_capacity(&self, bytes: usize) {
+        self.capacity.store(bytes, Relaxed);
+    }
+
+    /// What a claim would be answered here, if the key is remembered.
+    pub(in crate::executor) fn look(&self, request: &ClaimRequest) -> Option<Claim> {
+        let entries = self.entries();
+        let record = entries.record(&request.key)?;
+        Some(record::claim(Some(record), request, self.clock.now(), 0).answer)
+    }
+
+    pub(in crate::executor) fn remembers(&self, key: &Key) -> bool {
+        self.entries().record(key).is_some()
+    }
+
+    /// Claims because the store is away.
+    pub(super) fn try_claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        let mut entries = self.entries();
+        entries.is_away = true;
+        let step = record::claim(entries.record(&request.key), request, self.clock.now(), 0);
+        if let Some(record) = step.write {
+            entries.open(request, record, self.capacity.load(Relaxed))?;
+        }
+        Ok(step.answer)
+    }
+
+    pub(super) fn write_release(&self, lease: &Lease, reason: &Release) -> Write {
+        let end = match reason {
+            Release::Abandoned => None,
+            reason => Some(End::Released(reason.clone())),
+        };
+        self.end(lease, end, |record, token, now| {
+            record::release(record, token, reason, now)
+        })
+    }
+
+    fn end(
+        &self,
+        lease: &Lease,
+        end: Option<End>,
+        step: impl FnOnce(Option<&Record>, i64, i64) -> Step<Write>,
+    ) -> Write {
+        let mut entries = self.entries();
+        let (token, now) = (lease.token.get(), self.clock.now());
+        let step = step(entries.record(&lease.key), token, now);
+        if let Some(record) = step.write {
+            entries.close(&lease.key, record, end);
+            self.ended.notify_one();
+        }
+        step.answer
+    }
+
+    /// Notices when the attempt under this lease is dropped before it has ended.
+    pub(super) fn watch(self: &Arc<Self>, lease: &Lease) -> Watch {
+        Watch {
+            local: Arc::clone(self),
+            lease: lease.clone(),
+        }
+    }
+
+    /// Whether the store was away when it was asked last.
+    pub(super) fn is_away(&self) -> bool {
+        self.entries().is_away
+    }
+
+    pub(super) fn reports(&self) -> Reports {
+        self.entries().reports()
+    }
+
+    pub(super) fn untold(&self) -> Vec<Key> {
+        self.entries().untold()
+    }
+
+    /// Waits until nothing is left to report.
+    pub(super) async fn all_told(&self) {
+        loop {
+            let told = self.told.notified();
+            if self.reports().pending() == 0 {
+                return;
+            }
+            told.await;
+        }
+    }
+
+    /// The leave to report, if nobody has it.
+    pub(super) fn take_turn(self: &Arc<Self>) -> Option<Turn> {
+        let free = !std::mem::replace(&mut self.entries().is_reported, true);
+        free.then(|| Turn {
+            local: Arc::clone(self),
+            is_over: false,
+        })
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for LocalMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalMemory")
+            .field("reports", &self.reports())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for LocalMemory {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.try_claim(request)
+    }
+
+    async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        let mut entries = self.entries();
+        let (token, now) = (lease.token.get(), self.clock.now());
+        let step = record::extend(entries.record(&lease.key), token, by, now);
+        if let Some(record) = step.write {
+            entries.keep(&lease.key, record);
+        }
+        Ok(step.answer)
+    }
+
+    async fn complete(
+        &self,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Write, StoreError> {
+        let end = Some(End::Completed {
+            outcome: outcome.clone(),
+            retention,
+        });
+        Ok(self.end(lease, end, |record, token, now| {
+            record::complete(record, token, outcome, retention, now)
+        }))
+    }
+
+    async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
+        Ok(self.write_release(lease, reason))
+    }
+}
+
+/// An attempt that runs unprotected. If this is dropped before the attempt has ended, it has
+/// vanished, and that is reported.
+#[derive(Debug)]
+pub(in crate::executor) struct Watch {
+    local: Arc<LocalMemory>,
+    lease: Lease,
+}
+
+impl Watch {
+    pub(in crate::executor) fn local(&self) -> &Arc<LocalMemory> {
+        &self.local
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if self.local.entries().vanish(&self.lease) {
+            self.local.ended.notify_one();
+        }
+    }
+}
+
+/// The reporter's leave to report, as the only one.
+pub(super) struct Turn {
+    local: Arc<LocalMemory>,
+    is_over: bool,
+}
+
+impl Turn {
+    /// At most so many reports that are due, of different keys; waits for the first. `None` when
+    /// nothing is left that could be reported later, and the turn is over.
+    pub(super) async fn next(&mut self, width: usize) -> Option<Vec<Report>> {
+        loop {
+            let ended = self.local.ended.notified();
+            {
+                let mut entries = self.local.entries();
+                let reports = entries.next(width);
+                if !reports.is_empty() {
+                    return Some(reports);
+                }
+                if entries.is_empty() {
+                    entries.is_reported = false;
+                    self.is_over = true;
+                    return None;
+                }
+            }
+            ended.await;
+        }
+    }
+
+    /// Notes what became of reports.
+    pub(super) fn note(&self, sent: Vec<(Report, Sent)>) {
+        let mut entries = self.local.entries();
+        entries.is_away = sent.iter().any(|(_, sent)| *sent == Sent::Away);
+        for (report, sent) in sent {
+            entries.note(report, sent);
+        }
+        drop(entries);
+        self.local.told.notify_waiters();
+    }
+}
+
+impl Drop for Turn {
+    /// The reporter has panicked: the next one sends again what it had in hand.
+    fn drop(&mut self) {
+        if !self.is_over {
+            let mut entries = self.local.entries();
+            entries.is_reported = false;
+            entries.take_back();
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Copies of which one asks the store and one does not.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_whose_claim_is_answered_late_does_not_run_beside_one_without_the_store() {
+    let (executor, store) = executor();
+    store.script(Call::Claim, [Fault::Late, Fault::Unreached]);
+    let policy = fail_open();
+    let work = async |_: Attempt| {
+        sleep(Duration::from_secs(20)).await;
+        Ok::<_, Failed>(())
+    };
+    let (late, first) = tokio::join!(run_open(&executor), executor.execute(key(), &policy, work));
+    assert!(matches!(late, Execution::Conflict { .. }), "{late:?}");
+    is_unprotected(&first, 1);
+    executor.report(Duration::from_secs(5)).await;
+    let copy = run_open(&executor).await;
+    assert!(matches!(copy, Execution::Duplicate { .. }), "{copy:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_whose_claim_is_not_answered_does_not_run_beside_a_protected_one() {
+    let (executor, store) = executor();
+    store.script(Call::Claim, [Fault::Silent]);
+    let policy = fail_open();
+    let work = async |_: Attempt| {
+        sleep(LEASE).await;
+        Ok::<_, Failed>(())
+    };
+    let (unanswered, first) =
+        tokio::join!(run_open(&executor), executor.execute(key(), &policy, work));
+    assert!(
+        matches!(unanswered, Execution::Conflict { .. }),
+        "{unanswered:?}"
+    );
+    assert!(matches!(first, Execution::Executed { .. }), "{first:?}");
+    assert_eq!(executor.reports(), Reports::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn finished_work_whose_completion_is_unknown_is_not_run_again_without_the_store() {
+    let (executor, store) = executor();
+    store.always(Call::Complete, Fault::Unreached);
+    tokio::select! {
+        ended = run_open(&executor) => panic!("{ended:?}"),
+        () = sleep(Duration::from_secs(1)) => {}
+    }
+    // Its caller has gone, with the broker's channel perhaps; the message comes again.
+    store.go_away();
+    let copy = run_open(&executor).await;
+    assert!(matches!(copy, Execution::Conflict { .. }), "{copy:?}");
+}

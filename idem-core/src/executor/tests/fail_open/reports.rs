@@ -1,0 +1,187 @@
+//! Telling the store.
+
+use super::*;
+
+fn counts(executor: &Executor<Faulty>) -> (u64, u64, u64) {
+    let reports = executor.reports();
+    (reports.told(), reports.overtaken(), reports.pending())
+}
+
+async fn answer_elsewhere(store: &Faulty) -> Claim {
+    let request = ClaimRequest::new(key(), &Policy::DEFAULT);
+    store.elsewhere().claim(&request).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_before_the_report_is_a_duplicate_though_the_store_is_back() {
+    let (executor, store) = away();
+    run_open(&executor).await;
+    a_while().await;
+    store.heal();
+    for policy in [fail_open(), Policy::DEFAULT] {
+        let work = async |_: Attempt| Ok::<_, Failed>(());
+        let copy = executor.execute(key(), &policy, work).await;
+        assert!(matches!(copy, Execution::Duplicate { .. }), "{copy:?}");
+    }
+    assert_eq!(counts(&executor), (0, 0, 1), "it is not told yet");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_after_the_report_is_a_duplicate_everywhere() {
+    let (executor, store) = away();
+    run_open(&executor).await;
+    store.heal();
+    a_while().await;
+    assert_eq!(counts(&executor), (1, 0, 0));
+    let there = answer_elsewhere(&store).await;
+    assert!(
+        matches!(&there, Claim::Completed { outcome, .. } if outcome.as_bytes() == b"1"),
+        "{there:?}"
+    );
+    assert!(matches!(
+        run_open(&executor).await,
+        Execution::Duplicate { .. }
+    ));
+    assert!(!executor.local.remembers(&key()), "the store knows it now");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_whose_answers_are_lost_is_one_report() {
+    let (executor, store) = away();
+    run_open(&executor).await;
+    store.heal();
+    store.script(Call::Claim, [Fault::AnswerLost, Fault::Silent]);
+    store.script(Call::Complete, [Fault::AnswerLost, Fault::Unreached]);
+    let report = executor.report(Duration::from_mins(1)).await;
+    assert_eq!(
+        (report.told(), report.overtaken(), report.pending()),
+        (1, 0, 0)
+    );
+    assert!(matches!(
+        answer_elsewhere(&store).await,
+        Claim::Completed { .. }
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_was_recorded_but_not_answered_is_had_back_by_the_report() {
+    let (executor, store) = executor();
+    store.script(Call::Claim, [Fault::AnswerLost]);
+    is_unprotected(&run_open(&executor).await, 1);
+    executor.report(Duration::from_secs(1)).await;
+    assert_eq!(counts(&executor), (1, 0, 0));
+    assert!(matches!(
+        answer_elsewhere(&store).await,
+        Claim::Completed { .. }
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_that_finds_another_workers_completion_lets_it_stand_and_is_counted() {
+    let (executor, store) = away();
+    run_open(&executor).await;
+    let Claim::Acquired(lease) = answer_elsewhere(&store).await else {
+        panic!("the key is free");
+    };
+    let outcome = Outcome::new("theirs");
+    let theirs = store.elsewhere().complete(&lease, &outcome, LEASE).await;
+    assert_eq!(theirs.unwrap(), Write::Applied);
+    store.heal();
+    a_while().await;
+    assert_eq!(counts(&executor), (1, 1, 0));
+    let there = answer_elsewhere(&store).await;
+    assert!(matches!(there, Claim::Completed { outcome, .. } if outcome.as_bytes() == b"theirs"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_that_finds_another_worker_at_the_key_waits_for_it_and_is_counted_once() {
+    let (executor, store) = away();
+    run_open(&executor).await;
+    let Claim::Acquired(lease) = answer_elsewhere(&store).await else {
+        panic!("the key is free");
+    };
+    store.heal();
+    a_while().await;
+    assert_eq!(counts(&executor), (0, 1, 1));
+    assert!(matches!(
+        run_open(&executor).await,
+        Execution::Duplicate { .. }
+    ));
+    let failed = Release::failed("theirs failed");
+    let failed = store.elsewhere().release(&lease, &failed).await;
+    assert_eq!(failed.unwrap(), Write::Applied);
+    a_while().await;
+    assert_eq!(counts(&executor), (1, 1, 0));
+    assert!(matches!(
+        answer_elsewhere(&store).await,
+        Claim::Completed { .. }
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_reports_are_told_without_a_crowd_at_a_store_that_is_away() {
+    let (executor, store) = away();
+    for number in 0..1000 {
+        let key = Key::new("orders", number).unwrap();
+        let work = async |_: Attempt| Ok::<_, Failed>(());
+        is_unprotected(&executor.execute(key, &fail_open(), work).await, 1);
+    }
+    let claims = store.count(Call::Claim);
+    sleep(Duration::from_mins(1)).await;
+    let knocks = store.count(Call::Claim) - claims;
+    assert!((30..150).contains(&knocks), "{knocks}");
+    store.heal();
+    a_while().await;
+    assert_eq!(counts(&executor), (1000, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_for_the_reports_ends_with_its_patience() {
+    let (executor, store) = away();
+    run_open(&executor).await;
+    let started = tokio::time::Instant::now();
+    let left = executor.report(Duration::from_secs(7)).await;
+    assert_eq!(
+        (left.pending(), started.elapsed()),
+        (1, Duration::from_secs(7))
+    );
+    store.heal();
+    let left = executor.report(Duration::from_secs(7)).await;
+    assert_eq!(left.pending(), 0);
+    assert!(started.elapsed() < Duration::from_secs(9));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_outage_is_reported_like_the_first() {
+    let (executor, store) = away();
+    for number in 1..=3 {
+        let key = Key::new("orders", number).unwrap();
+        let work = async |_: Attempt| Ok::<_, Failed>(());
+        is_unprotected(&executor.execute(key, &fail_open(), work).await, 1);
+        store.heal();
+        a_while().await;
+        assert_eq!(counts(&executor), (number, 0, 0));
+        store.go_away();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_cannot_acquire_any_more_reports_as_another() {
+    let (executor, store) = away();
+    let request = ClaimRequest::new(key(), &fail_open());
+    // Its claim was recorded and given back without this call knowing.
+    let Ok(Claim::Acquired(lease)) = store.elsewhere().claim(&request).await else {
+        panic!("the key is free");
+    };
+    let given_back = store.elsewhere().release(&lease, &Release::Abandoned).await;
+    assert_eq!(given_back.unwrap(), Write::Applied);
+    let work = async |_: Attempt| Ok::<_, Failed>(());
+    let ended = executor.execute_request(&request, &fail_open(), work).await;
+    is_unprotected(&ended, 1);
+    store.heal();
+    executor.report(Duration::from_secs(5)).await;
+    assert!(matches!(
+        answer_elsewhere(&store).await,
+        Claim::Completed { .. }
+    ));
+}
