@@ -17,12 +17,15 @@ use tracing_subscriber::EnvFilter;
 
 mod memory;
 mod order;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "redis")]
+mod redis;
 mod report;
 mod settings;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-use order::Shop;
 use settings::Settings;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -58,25 +61,38 @@ async fn run() -> Result<(), Error> {
         Some("sqlite") if ledger => sqlite::print_ledger(&settings.store_url).await,
         #[cfg(feature = "sqlite")]
         Some("sqlite") => sqlite::consume(settings).await,
-        _ if ledger => Err("only `sqlite:` keeps a ledger".into()),
+        #[cfg(feature = "postgres")]
+        Some("postgres" | "postgresql") if ledger => {
+            postgres::print_ledger(&settings.store_url).await
+        }
+        #[cfg(feature = "postgres")]
+        Some("postgres" | "postgresql") => postgres::consume(settings).await,
+        #[cfg(feature = "redis")]
+        Some("redis" | "rediss") if ledger => redis::print_ledger(&settings.store_url).await,
+        #[cfg(feature = "redis")]
+        Some("redis" | "rediss") => redis::consume(settings).await,
+        _ if ledger => {
+            Err("a ledger is kept by `sqlite:`, `postgres:` and `redis:`, where compiled in".into())
+        }
         // Also any store that is not compiled in: the error names its feature.
         _ => memory::consume(settings).await,
     }
 }
 
 /// What is the same for every store: the queue, the log, the way to stop.
-async fn consume<H, S>(settings: Settings, store: S) -> Result<(), Error>
+async fn consume<H, S, St>(settings: Settings, store: S, state: St) -> Result<(), Error>
 where
-    H: idem_amqp::Handler<Shop>,
+    H: idem_amqp::Handler<St>,
     H::Mode: RunsOn<S>,
     S: Store + Purge + Clone,
+    St: Send + Sync + 'static,
 {
     let queue = Queue::declare(&settings.queue)
         .prefetch(settings.prefetch)
         .policy(policy::<H>(&settings)?);
     let log = settings.log;
-    let worker: WorkerBuilder<S, Shop> = Worker::builder(store)
-        .state(Shop::new(&settings))
+    let worker: WorkerBuilder<S, St> = Worker::builder(store)
+        .state(state)
         .consume::<H>(queue)
         .purge_every(Duration::from_hours(1))
         .on_settled(move |settled| report::line(log, settled));

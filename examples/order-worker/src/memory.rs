@@ -30,5 +30,6 @@ async fn charge(
 
 pub(crate) async fn consume(settings: Settings) -> Result<(), Error> {
     let store = AnyStore::connect(&settings.store_url).await?;
-    crate::consume::<charge, _>(settings, store).await
+    let shop = Shop::new(&settings);
+    crate::consume::<charge, _, _>(settings, store, shop).await
 }

@@ -7,7 +7,7 @@ use crate::Error;
 /// | variable | default | |
 /// |---|---|---|
 /// | `AMQP_URL` | `amqp://127.0.0.1:5672/%2f` | the broker |
-/// | `STORE_URL` | `sqlite:orders.db` | `memory:` or `sqlite:FILE` |
+/// | `STORE_URL` | `sqlite:orders.db` | `memory:`, `sqlite:FILE`, `postgres://…` or `redis://…` |
 /// | `ORDERS_QUEUE` | `orders` | the queue, declared by the worker |
 /// | `PREFETCH` | 64 | orders handled at once |
 /// | `WORK_MS` | 0 | how long the payment gateway takes |

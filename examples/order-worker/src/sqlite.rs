@@ -54,7 +54,8 @@ pub(crate) async fn consume(settings: Settings) -> Result<(), Error> {
     let mut ledger = open(&settings.store_url).await?;
     sqlx::query(CREATE_CHARGES).execute(&mut ledger).await?;
     ledger.close().await?;
-    crate::consume::<charge, _>(settings, store).await
+    let shop = Shop::new(&settings);
+    crate::consume::<charge, _, _>(settings, store, shop).await
 }
 
 pub(crate) async fn print_ledger(store_url: &str) -> Result<(), Error> {
