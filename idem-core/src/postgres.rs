@@ -22,9 +22,12 @@ mod length;
 mod location;
 mod migration;
 mod names;
+mod pooler;
 mod row;
 mod session;
 mod sql;
+#[cfg(test)]
+mod tests;
 mod writes;
 
 pub use builder::PostgresStoreBuilder;

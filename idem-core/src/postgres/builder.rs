@@ -5,8 +5,11 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::sync::Mutex;
 
 use super::{
-    Clock, Lane, Lending, Migrate, PostgresStore, Sql, atomic, location, migration,
+    Clock, Lane, Lending, Migrate, PostgresStore, Sql, atomic,
+    fault::Fault,
+    location, migration,
     names::{DEFAULT_TABLE, Names},
+    pooler,
     session::{Address, Session},
 };
 use crate::ConnectError;
@@ -90,18 +93,22 @@ impl PostgresStoreBuilder {
     /// Connects, and creates the tables if they are not there.
     ///
     /// # Errors
-    /// If the URL cannot be read, a name cannot be one, the server cannot be reached, or the
-    /// tables are not there, not usable, or of another version than this program's.
+    /// If the URL cannot be read, a name cannot be one, the server cannot be reached, a pooler
+    /// forgets prepared statements, or the tables are not there, not usable, or of another version
+    /// than this program's.
     pub async fn build(self) -> Result<PostgresStore, ConnectError> {
         let names = Names::new(self.schema.as_deref(), &self.table)?;
         let address = Address {
             options: location::parse(&self.url)?,
             response_timeout: self.response_timeout,
         };
-        let mut connection = address.connect().await.map_err(unavailable)?;
+        let mut connection = address.connect().await.map_err(refused)?;
         let names = migration::locate(&mut connection, &names).await?;
         migration::migrate(&mut connection, &names, self.migrate).await?;
         let sql = Arc::new(Sql::new(&names));
+        let mut second = address.connect().await.map_err(refused)?;
+        let pooled = pooler::check(&mut connection, &mut second);
+        address.within_patience(pooled).await.map_err(refused)?;
         migration::check(&mut connection, &names, &sql).await?;
 
         let clock = Clock::default();
@@ -112,7 +119,7 @@ impl PostgresStoreBuilder {
                 clock.clone(),
             ),
             writes: Lane::spawn(
-                Session::new(address.clone()),
+                Session::on(second, address.clone()),
                 Arc::clone(&sql),
                 clock.clone(),
             ),
@@ -144,6 +151,9 @@ impl fmt::Debug for PostgresStoreBuilder {
     }
 }
 
-fn unavailable(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ConnectError {
-    ConnectError::Unavailable(error.into())
+fn refused(fault: Fault) -> ConnectError {
+    match &fault {
+        Fault::Said(error) if pooler::forgets(error) => ConnectError::ForgetfulPooler,
+        _ => ConnectError::Unavailable(Box::new(fault)),
+    }
 }

@@ -2,7 +2,7 @@
 
 use sqlx::{Connection, PgConnection};
 
-use super::{lane::Call, names::Names, sql::Sql, writes::WriteCall};
+use super::{lane::Call, names::Names, pooler, sql::Sql, writes::WriteCall};
 use crate::{ClaimRequest, ConnectError};
 
 /// The version of `schema.sql`.
@@ -142,6 +142,13 @@ impl From<MigrateError> for ConnectError {
                 found,
                 known: KNOWN,
             },
+            MigrateError::Refused(_, error)
+            | MigrateError::Unusable(_, error)
+            | MigrateError::Postgres(error)
+                if pooler::forgets(&error) =>
+            {
+                Self::ForgetfulPooler
+            }
             other => Self::Unavailable(Box::new(other)),
         }
     }

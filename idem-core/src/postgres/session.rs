@@ -7,7 +7,7 @@ use sqlx::{
     postgres::{PgArguments, PgConnectOptions, PgRow},
     query::Query,
 };
-use tokio::time;
+use tokio::time::{self, Instant};
 
 use super::fault::{Fault, Remedy};
 use crate::Backoff;
@@ -19,6 +19,10 @@ const RECONNECTS: u32 = 2;
 
 const BETWEEN_REPEATS: Backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
 const BETWEEN_CONNECTS: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+
+/// How long a plan is kept. One that was made while the table was small reads all of it, and the
+/// server does not notice that it has grown before its next `ANALYZE`, perhaps minutes later.
+const PLANS_LAST: Duration = Duration::from_secs(10);
 
 /// A statement ready to be sent.
 pub(super) type Statement = Query<'static, Postgres, PgArguments>;
@@ -33,6 +37,7 @@ pub(super) struct Address {
 pub(super) struct Session {
     address: Address,
     connection: Option<PgConnection>,
+    planned: Instant,
     /// How often connecting has failed since it last worked.
     failures: u32,
 }
@@ -59,6 +64,7 @@ impl Session {
         Self {
             address,
             connection: None,
+            planned: Instant::now(),
             failures: 0,
         }
     }
@@ -116,17 +122,30 @@ impl Session {
     }
 
     async fn take(&mut self) -> Result<PgConnection, Fault> {
-        if let Some(connection) = self.connection.take() {
+        if let Some(mut connection) = self.connection.take()
+            && self.plan_anew(&mut connection).await.is_ok()
+        {
             return Ok(connection);
         }
         if self.failures > 0 {
             time::sleep(BETWEEN_CONNECTS.wait(self.failures)).await;
         }
+        self.planned = Instant::now();
         let connected = self.address.connect().await;
         self.failures = match connected {
             Ok(_) => 0,
             Err(_) => self.failures.saturating_add(1),
         };
         connected
+    }
+
+    /// Forgets what was prepared a while ago.
+    async fn plan_anew(&mut self, connection: &mut PgConnection) -> Result<(), Fault> {
+        if self.planned.elapsed() < PLANS_LAST {
+            return Ok(());
+        }
+        self.planned = Instant::now();
+        let forgotten = connection.clear_cached_statements();
+        self.address.within_patience(forgotten).await
     }
 }

@@ -88,6 +88,13 @@ pub enum ConnectError {
     /// The store cannot be reached, or refused.
     #[error("the store could not be opened")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
+    /// Between the program and PostgreSQL is a pooler that lends each transaction another server
+    /// process, and does not bring prepared statements along.
+    #[error(
+        "a pooler in between forgets prepared statements: connect to PostgreSQL itself, or choose \
+         the pooler's session mode, or PgBouncer 1.21 or later with `max_prepared_statements`"
+    )]
+    ForgetfulPooler,
     /// The store's schema is of another version than this program's.
     #[error(
         "the store's schema is version {found}, this program knows version {known}: upgrade it"

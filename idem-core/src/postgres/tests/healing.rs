@@ -1,0 +1,124 @@
+use futures_util::future::join_all;
+use xtask::services::Postgres;
+
+use super::*;
+
+const END_ALL: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                       WHERE datname = current_database() AND application_name = 'idem'";
+
+#[tokio::test]
+async fn connections_that_are_ended_cost_no_caller_an_error() {
+    let database = Database::new();
+    let store = database.store().await;
+    let work = async {
+        for round in 0..20_u32 {
+            let claims = (0..20_u32).map(|id| acquire(&store, format!("{round}-{id}")));
+            let leases = join_all(claims).await;
+            join_all(leases.iter().map(|lease| complete(&store, lease))).await;
+        }
+    };
+    let mut bystander = database.bystander().await;
+    let disturbance = async {
+        for _ in 0..5 {
+            let ended: i64 = sqlx::query_scalar(END_ALL)
+                .fetch_one(&mut bystander)
+                .await
+                .unwrap();
+            assert!(ended <= 2, "{ended}");
+            acquire(&store, format!("after-{:?}", Owner::new())).await;
+        }
+    };
+    tokio::join!(work, disturbance);
+}
+
+#[tokio::test]
+async fn a_connection_that_died_while_nobody_used_it_costs_no_caller_an_error() {
+    let database = Database::new();
+    let store = database.store().await;
+    let lease = acquire(&store, "a").await;
+    assert_eq!(database.number(END_ALL).await, 2);
+    acquire(&store, "b").await;
+    complete(&store, &lease).await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_read_only_is_unavailable_until_it_is_not() {
+    let database = Database::new();
+    let read_only = |on: &str| {
+        let name = database.url.rsplit('/').next().unwrap();
+        let set = format!("ALTER DATABASE {name} SET default_transaction_read_only = {on}");
+        // From another database, which can be written to.
+        postgres::shared().unwrap().query("idem", &set).unwrap();
+    };
+    let store = database.store().await;
+    let lease = acquire(&store, "a").await;
+    read_only("on");
+    database.number(END_ALL).await;
+    for _ in 0..2 {
+        let claim = store.claim(&request("b")).await;
+        assert!(
+            matches!(claim, Err(StoreError::Unavailable(_))),
+            "{claim:?}"
+        );
+    }
+    read_only("off");
+    acquire(&store, "b").await;
+    complete(&store, &lease).await;
+}
+
+#[tokio::test]
+async fn a_frozen_server_is_unavailable_and_heals() {
+    let server = Postgres::start().unwrap();
+    let store = PostgresStore::builder(&server.url())
+        .response_timeout(Duration::from_millis(300))
+        .build()
+        .await
+        .unwrap();
+    let lease = acquire(&store, "a").await;
+    server.freeze().unwrap();
+    let request = request("b");
+    let outcome = Outcome::new("done");
+    let (claim, written) = tokio::join!(
+        store.claim(&request),
+        store.complete(&lease, &outcome, MINUTE)
+    );
+    assert!(
+        matches!(claim, Err(StoreError::Unavailable(_))),
+        "{claim:?}"
+    );
+    assert!(
+        matches!(written, Err(StoreError::Unavailable(_))),
+        "{written:?}"
+    );
+    server.thaw().unwrap();
+    let claim = until_available(async || store.claim(&request).await).await;
+    assert!(matches!(claim, Claim::Acquired(_)), "{claim:?}");
+    let written = until_available(async || store.complete(&lease, &outcome, MINUTE).await).await;
+    assert_eq!(written, Write::Applied);
+}
+
+#[tokio::test]
+async fn a_server_that_crashed_is_unavailable_and_heals() {
+    let server = Postgres::start().unwrap();
+    let store = PostgresStore::connect(&server.url()).await.unwrap();
+    let lease = acquire(&store, "a").await;
+    server.kill().unwrap();
+    let claim = store.claim(&request("b")).await;
+    assert!(
+        matches!(claim, Err(StoreError::Unavailable(_))),
+        "{claim:?}"
+    );
+    server.restart().unwrap();
+    complete(&store, &lease).await;
+    acquire(&store, "b").await;
+}
+
+async fn until_available<T>(mut ask: impl AsyncFnMut() -> Result<T, StoreError>) -> T {
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(StoreError::Unavailable(_)) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+}

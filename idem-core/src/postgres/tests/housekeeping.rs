@@ -1,0 +1,105 @@
+use futures_util::future::join_all;
+
+use super::*;
+
+#[tokio::test]
+async fn updates_touch_no_index() {
+    let database = Database::new();
+    let store = database.store().await;
+    for round in 0..4_u32 {
+        let claims = (0..256_u32).map(|id| acquire(&store, format!("{round}-{id}")));
+        let leases = join_all(claims).await;
+        join_all(leases.iter().map(|lease| complete(&store, lease))).await;
+    }
+    // Its sessions report what they have done when they end.
+    drop(store);
+    let updates = "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'idem_records'";
+    while database.number(updates).await < 1024 {
+        tokio::task::yield_now().await;
+    }
+    let hot = "SELECT n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'idem_records'";
+    let hot = database.number(hot).await;
+    assert!(hot > 920, "{hot} of 1024");
+}
+
+#[tokio::test]
+async fn a_lease_of_an_open_transaction_counts() {
+    let database = Database::new();
+    let store = database.store().await;
+    acquire(&store, "a").await;
+    database
+        .run(
+            "INSERT INTO idem_records_open
+             SELECT key, token, lease_ends + interval '1 hour' FROM idem_records",
+        )
+        .await;
+    store.advance(30 * MINUTE);
+    let Claim::Held { remaining } = store.claim(&request("a")).await.unwrap() else {
+        panic!("its transaction is open")
+    };
+    assert!(remaining > 25 * MINUTE, "{remaining:?}");
+    assert_eq!(store.purge(10).await.unwrap(), 0);
+
+    store.advance(35 * MINUTE);
+    assert_eq!(store.purge(10).await.unwrap(), 0);
+    let lease = acquire(&store, "a").await;
+    assert!(lease.in_doubt);
+}
+
+#[tokio::test]
+async fn a_lease_of_a_closed_transaction_does_not_count_and_is_purged() {
+    let database = Database::new();
+    let store = database.store().await;
+    let lease = acquire(&store, "a").await;
+    database
+        .run(
+            "INSERT INTO idem_records_open
+             SELECT key, token - 1, lease_ends + interval '1 hour' FROM idem_records",
+        )
+        .await;
+    store.advance(2 * MINUTE);
+    let next = acquire(&store, "a").await;
+    assert_eq!((next.attempt, next.in_doubt), (lease.attempt + 1, true));
+    assert_eq!(store.purge(10).await.unwrap(), 0);
+    let open = "SELECT count(*) FROM idem_records_open";
+    assert_eq!(database.number(open).await, 1);
+    store.advance(65 * MINUTE);
+    assert_eq!(store.purge(10).await.unwrap(), 1);
+    assert_eq!(database.number(open).await, 0);
+}
+
+#[tokio::test]
+async fn a_purge_leaves_what_another_one_is_removing() {
+    let database = Database::new();
+    let store = database.store().await;
+    for id in ["a", "b"] {
+        let lease = acquire(&store, id).await;
+        complete(&store, &lease).await;
+    }
+    store.advance(11 * MINUTE);
+    let mut bystander = database.bystander().await;
+    let lock = "BEGIN; SELECT FROM idem_records WHERE key = 'orders:a' FOR UPDATE";
+    run(&mut bystander, lock).await;
+    assert_eq!(store.purge(10).await.unwrap(), 1);
+    drop(bystander);
+    let left = "SELECT count(*) FROM idem_records WHERE key = 'orders:a'";
+    assert_eq!(database.number(left).await, 1);
+}
+
+#[tokio::test]
+async fn a_plan_is_not_kept_for_long() {
+    let database = Database::new();
+    let store = database.store().await;
+    let mut session = Session::new(store.address.clone());
+    let mut planned = async || {
+        let planned = "SELECT prepare_time::text FROM pg_prepared_statements";
+        let rows = session.fetch(|| sqlx::query(planned)).await.unwrap();
+        rows[0].get::<String, _>(0)
+    };
+    let first = planned().await;
+    assert_eq!(planned().await, first);
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(11)).await;
+    tokio::time::resume();
+    assert_ne!(planned().await, first);
+}

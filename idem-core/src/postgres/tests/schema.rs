@@ -1,0 +1,133 @@
+use futures_util::future::join_all;
+
+use super::*;
+
+/// What the catalogue says about the tables.
+const CATALOGUE: &str = "
+    SELECT string_agg(line, E'\\n' ORDER BY line) FROM (
+        SELECT format('%s.%s %s %s %s', table_name, column_name, data_type, is_nullable,
+                      collation_name)
+        FROM information_schema.columns WHERE table_schema = 'shop'
+        UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'shop'
+        UNION ALL SELECT sequencename FROM pg_sequences WHERE schemaname = 'shop'
+        UNION ALL SELECT format('%s %s', relname, reloptions)
+        FROM pg_class WHERE relnamespace = 'shop'::regnamespace
+    ) AS lines (line)";
+
+#[tokio::test]
+async fn a_newer_version_is_refused() {
+    let database = Database::new();
+    drop(database.store().await);
+    database.run("UPDATE idem_records_meta SET value = 2").await;
+    let refused = PostgresStore::connect(&database.url).await;
+    assert!(
+        matches!(
+            refused,
+            Err(ConnectError::SchemaVersion { found: 2, known: 1 })
+        ),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_printed_schema_is_the_one_that_a_store_creates() {
+    let [printed, created] = [Database::new(), Database::new()];
+    let statements = PostgresStore::schema(Some("shop"), "Dedup").unwrap();
+    printed.run(&statements).await;
+    printed.run(&statements).await;
+    let mut catalogues = Vec::new();
+    for (database, migrate) in [(printed, Migrate::Never), (created, Migrate::AtStart)] {
+        let builder = PostgresStore::builder(&database.url);
+        let builder = builder.schema("shop").table("Dedup").migrate(migrate);
+        acquire(&builder.build().await.unwrap(), "a").await;
+        let catalogue: String = sqlx::query_scalar(CATALOGUE)
+            .fetch_one(&mut database.bystander().await)
+            .await
+            .unwrap();
+        assert!(catalogue.contains("Dedup_purge_after"), "{catalogue}");
+        assert!(!catalogue.contains("idem_records"), "{catalogue}");
+        catalogues.push(catalogue);
+    }
+    assert_eq!(catalogues[0], catalogues[1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stores_that_start_on_a_new_database_at_once_all_open_it() {
+    let database = Database::new();
+    let starts = (0..12).map(|_| {
+        let builder = PostgresStore::builder(&database.url).schema("shop");
+        tokio::spawn(builder.build())
+    });
+    let stores: Vec<PostgresStore> = join_all(starts)
+        .await
+        .into_iter()
+        .map(|start| start.unwrap().unwrap())
+        .collect();
+    let claims = join_all(stores.iter().map(|store| async {
+        let claim = store.claim(&request("a")).await.unwrap();
+        matches!(claim, Claim::Acquired(_))
+    }));
+    let winners = claims.await.into_iter().filter(|won| *won).count();
+    assert_eq!(winners, 1);
+}
+
+#[tokio::test]
+async fn two_tables_in_one_database_know_nothing_of_each_other() {
+    let database = Database::new();
+    let one = database.store().await;
+    let other = PostgresStore::builder(&database.url).table("other");
+    let other = other.build().await.unwrap();
+    let lease = acquire(&one, "a").await;
+    complete(&one, &lease).await;
+    acquire(&other, "a").await;
+}
+
+#[tokio::test]
+async fn a_table_that_is_not_ours_is_refused() {
+    let database = Database::new();
+    drop(database.store().await);
+    database
+        .run("ALTER TABLE idem_records RENAME COLUMN token TO ticket")
+        .await;
+    let refused = PostgresStore::connect(&database.url).await;
+    let Err(ConnectError::Unavailable(source)) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(
+        source.to_string(),
+        "the tables of `public.idem_records` cannot be used by this program or by this role"
+    );
+}
+
+#[tokio::test]
+async fn tables_are_found_by_the_search_path() {
+    let database = Database::new();
+    database.run("CREATE SCHEMA a; CREATE SCHEMA b").await;
+    let in_b = PostgresStore::builder(&database.url).schema("b");
+    let lease = acquire(&in_b.build().await.unwrap(), "a").await;
+    let url = format!("{}?options[search_path]=a,b", database.url);
+    let store = PostgresStore::connect(&url).await.unwrap();
+    complete(&store, &lease).await;
+
+    let nowhere = format!("{}?options[search_path]=c", database.url);
+    let refused = PostgresStore::connect(&nowhere).await;
+    let Err(ConnectError::Unavailable(source)) = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(source.to_string().contains("`search_path`"), "{source}");
+}
+
+#[tokio::test]
+async fn names_that_cannot_be_are_refused() {
+    let builder = || PostgresStore::builder("postgres://localhost/none");
+    let table = builder().table("a b").build().await;
+    assert!(
+        matches!(table, Err(ConnectError::InvalidTable { .. })),
+        "{table:?}"
+    );
+    let schema = builder().schema("pg_own").build().await;
+    assert!(
+        matches!(schema, Err(ConnectError::InvalidSchema { .. })),
+        "{schema:?}"
+    );
+}
