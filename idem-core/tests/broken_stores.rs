@@ -10,6 +10,8 @@ mod claim;
 mod drive;
 #[path = "broken_stores/flaw.rs"]
 mod flaw;
+#[path = "model/forgets.rs"]
+mod forgets;
 #[path = "broken_stores/harness.rs"]
 mod harness;
 #[path = "broken_stores/noticed.rs"]

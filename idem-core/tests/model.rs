@@ -6,6 +6,9 @@ mod cached_memory_harness;
 mod call;
 #[path = "model/drive.rs"]
 mod drive;
+#[cfg(feature = "redis")]
+#[path = "model/expires.rs"]
+mod expires;
 #[path = "model/forgets.rs"]
 mod forgets;
 #[path = "conformance/memory.rs"]
@@ -74,13 +77,13 @@ fn postgres_answers_as_the_model_does() {
 #[cfg(feature = "redis")]
 #[test]
 fn redis_answers_as_the_model_does() {
-    one_store_answers_as_the_model_does::<redis_harness::RedisHarness>(&forgets::ByItself);
+    one_store_answers_as_the_model_does::<redis_harness::RedisHarness>(&expires::ByItself);
 }
 
 #[cfg(feature = "redis")]
 #[test]
 fn a_redis_cluster_answers_as_the_model_does() {
-    one_store_answers_as_the_model_does::<redis_harness::RedisClusterHarness>(&forgets::ByItself);
+    one_store_answers_as_the_model_does::<redis_harness::RedisClusterHarness>(&expires::ByItself);
 }
 
 /// On one store, with keys of its own for each interleaving.

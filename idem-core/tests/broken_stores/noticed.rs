@@ -6,6 +6,7 @@ use crate::{
     call::calls,
     drive::{config, run},
     flaw::Flaw,
+    forgets::WhenPurged,
     harness::{PlainHarness, paused_runtime},
 };
 
@@ -39,7 +40,8 @@ fn differs(flaw: Option<Flaw>, cases: u32) -> bool {
         TestRng::deterministic_rng(RngAlgorithm::ChaCha),
     );
     let outcome = runner.run(&calls(), |calls| {
-        paused_runtime().block_on(async { run(&PlainHarness::new(flaw), &calls).await })
+        paused_runtime()
+            .block_on(async { run(&PlainHarness::new(flaw), &WhenPurged, &calls).await })
     });
     match outcome {
         Ok(()) => false,

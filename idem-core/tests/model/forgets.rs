@@ -1,6 +1,6 @@
-//! How a store forgets: when it is purged, or by itself.
+//! How a store forgets: when it is purged, or otherwise.
 
-use idem_core::{Purge, Store, StoreError};
+use idem_core::{Purge, StoreError};
 
 pub(crate) trait Forgets<S> {
     /// How many records were removed; `None` if nobody can tell.
@@ -13,15 +13,5 @@ pub(crate) struct WhenPurged;
 impl<S: Purge> Forgets<S> for WhenPurged {
     async fn purge(&self, store: &S, batch: u32) -> Option<Result<u32, StoreError>> {
         Some(store.purge(batch).await)
-    }
-}
-
-/// A store whose records expire.
-#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "no such store"))]
-pub(crate) struct ByItself;
-
-impl<S: Store> Forgets<S> for ByItself {
-    async fn purge(&self, _: &S, _: u32) -> Option<Result<u32, StoreError>> {
-        None
     }
 }
