@@ -20,6 +20,8 @@ mod naming;
 mod replicas;
 mod script;
 mod server;
+#[cfg(test)]
+mod tests;
 
 pub use builder::RedisStoreBuilder;
 use calls::Calls;

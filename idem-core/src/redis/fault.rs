@@ -114,6 +114,11 @@ pub(super) fn is_no_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
+/// The server knows this user, and does not let him run this command.
+pub(super) fn is_not_permitted(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
+}
+
 /// The connection is of no use any more, or leads to a server that has become a replica: its
 /// name may lead to the primary by now.
 pub(super) fn is_of_connection(error: &RedisError) -> bool {

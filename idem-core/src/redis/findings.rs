@@ -10,6 +10,8 @@ use crate::Finding;
 mod eviction;
 mod persistence;
 mod replication;
+#[cfg(test)]
+mod tests;
 mod topology;
 mod version;
 

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -17,17 +17,16 @@ use redis::{
 
 use super::{fault, location};
 
-/// A connection to one server. Clones share it.
+/// A connection to one server.
 ///
 /// The client's own `ConnectionManager` keeps a connection that has stopped answering, and lets
 /// callers wait while it tries to connect several times. Here a connection that let one caller
 /// wait too long is replaced, a new one is tried once for all who wait, and if that fails they
 /// are told at once.
-#[derive(Clone)]
 pub(super) struct Link {
     client: Client,
     config: AsyncConnectionConfig,
-    current: Arc<Mutex<Connecting>>,
+    current: Mutex<Connecting>,
 }
 
 type Connecting = Shared<BoxFuture<'static, RedisResult<MultiplexedConnection>>>;
@@ -50,7 +49,7 @@ impl Link {
             .set_connection_timeout(Some(patience.connect))
             .set_response_timeout(Some(patience.response))
             .set_pipeline_buffer_size(Self::BUFFER);
-        let current = Arc::new(Mutex::new(connect(&client, &config)));
+        let current = Mutex::new(connect(&client, &config));
         Ok(Self {
             client,
             config,

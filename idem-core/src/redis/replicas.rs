@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, time::Duration};
 
-use redis::{Pipeline, RedisResult, Value, from_redis_value};
+use redis::{Cmd, Pipeline, RedisResult, Value, from_redis_value};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
@@ -33,12 +33,12 @@ impl Replicas {
     /// Starts the task, which ends with the last clone of this.
     pub(super) fn spawn(link: Link, prefix: &str, quorum: Quorum) -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let line = Line {
+        let task = Task {
             link,
             barrier: format!("{prefix}:barrier"),
             quorum,
         };
-        tokio::spawn(line.serve(receiver));
+        tokio::spawn(task.serve(receiver));
         Self(sender)
     }
 
@@ -51,13 +51,13 @@ impl Replicas {
     }
 }
 
-struct Line {
+struct Task {
     link: Link,
     barrier: String,
     quorum: Quorum,
 }
 
-impl Line {
+impl Task {
     /// The most calls of one batch.
     const BATCH: usize = 512;
     /// How often a batch is sent again over a new connection after one that broke.
@@ -74,38 +74,40 @@ impl Line {
 
     /// Runs all calls and waits for the replicas: an answer per call, or an error for all.
     async fn run(&self, batch: &[Waiting]) -> Result<Vec<RedisResult<Value>>, Fault> {
-        let answers = self.send(batch, |pipeline, call| {
-            pipeline.add_command(call.by_digest().clone());
-        });
-        let answers = answers.await?;
-        let misses_scripts = answers
-            .iter()
-            .any(|answer| answer.as_ref().is_err_and(fault::is_no_script));
-        if !misses_scripts {
-            return Ok(answers);
+        let mut waited = self.send(batch, |call| call.by_digest().clone()).await?;
+        let misses = |answer: &RedisResult<_>| answer.as_ref().is_err_and(fault::is_no_script);
+        if waited.answers.iter().any(misses) {
+            // All of them again, which does no harm: the same owners, the same tokens.
+            waited = self.send(batch, Invocation::by_text).await?;
         }
-        // All of them again, because that does no harm: the same owners, the same tokens.
-        self.send(batch, |pipeline, call| {
-            pipeline.add_command(call.by_text());
-        })
-        .await
+        let Quorum { replicas, within } = self.quorum;
+        if waited.confirmed < replicas.get() {
+            return Err(Fault::TooFewReplicas {
+                confirmed: waited.confirmed,
+                replicas,
+                within,
+            });
+        }
+        Ok(waited.answers)
     }
 
     async fn send(
         &self,
         batch: &[Waiting],
-        add: impl Fn(&mut Pipeline, &Invocation),
-    ) -> Result<Vec<RedisResult<Value>>, Fault> {
+        command: impl Fn(&Invocation) -> Cmd,
+    ) -> RedisResult<Waited> {
         let mut pipeline = Pipeline::new();
         for waiting in batch {
-            add(&mut pipeline, &waiting.call);
+            pipeline.add_command(command(&waiting.call));
         }
         self.add_wait(&mut pipeline);
         let mut answers = self.ask(&pipeline).await?;
         let confirmed = answers.pop().unwrap_or(Value::Nil).extract_error()?;
         answers.pop().unwrap_or(Value::Nil).extract_error()?;
-        self.enough(from_redis_value(confirmed).map_err(redis::RedisError::from)?)?;
-        Ok(answers.into_iter().map(Value::extract_error).collect())
+        Ok(Waited {
+            answers: answers.into_iter().map(Value::extract_error).collect(),
+            confirmed: from_redis_value(confirmed)?,
+        })
     }
 
     /// `WAIT` covers what its own connection wrote last. So that it covers what the answers rest
@@ -134,18 +136,12 @@ impl Line {
         }
         self.link.ask_all(pipeline).await
     }
+}
 
-    fn enough(&self, confirmed: usize) -> Result<(), Fault> {
-        let Quorum { replicas, within } = self.quorum;
-        if confirmed >= replicas.get() {
-            return Ok(());
-        }
-        Err(Fault::TooFewReplicas {
-            confirmed,
-            replicas,
-            within,
-        })
-    }
+/// What came of a batch, and how many replicas have it.
+struct Waited {
+    answers: Vec<RedisResult<Value>>,
+    confirmed: usize,
 }
 
 fn tell(batch: impl Iterator<Item = Waiting>, answers: Result<Vec<RedisResult<Value>>, Fault>) {

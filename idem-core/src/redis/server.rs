@@ -1,5 +1,7 @@
 //! Who is asked: one server or a cluster, alike.
 
+use std::sync::Arc;
+
 use redis::{
     Cmd, ErrorKind, RedisResult, Value,
     cluster::ClusterClientBuilder,
@@ -18,7 +20,7 @@ use super::{
 
 #[derive(Clone)]
 pub(super) enum Server {
-    One(Link),
+    One(Arc<Link>),
     /// It routes by key, follows moved slots and connects again by itself.
     Cluster(ClusterConnection),
 }
@@ -32,8 +34,11 @@ impl Server {
         match location {
             Location::Server(node) => {
                 let link = Link::new(node, patience)?;
-                link.ask(&redis::cmd("PING")).await?;
-                Ok(Self::One(link))
+                match link.ask(&redis::cmd("PING")).await {
+                    // Whoever may not ask has been let in all the same.
+                    Err(error) if !fault::is_not_permitted(&error) => Err(error),
+                    _ => Ok(Self::One(Arc::new(link))),
+                }
             }
             Location::Cluster(nodes) => {
                 let client = ClusterClientBuilder::new(nodes)
