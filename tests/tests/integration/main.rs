@@ -19,5 +19,6 @@ mod load;
 mod outages;
 mod publishing;
 mod shutdown;
+mod tiers;
 mod topology;
 mod zombies;
