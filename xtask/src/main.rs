@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{checks, demo, development};
+use xtask::{bench, checks, demo, development};
 
 /// The tasks of this workspace
 #[derive(Debug, Parser)]
@@ -17,6 +17,9 @@ struct Arguments {
 enum Task {
     /// Publishes orders several times each, kills a worker in the middle, and counts the charges
     Demo(demo::Options),
+    /// Measures
+    #[command(subcommand)]
+    Bench(Bench),
     /// Runs every test there is, on private servers
     Test,
     /// Runs what continuous integration runs: formatting, lints, documentation, tests
@@ -24,6 +27,12 @@ enum Task {
     /// Private servers for development
     #[command(subcommand)]
     Services(Services),
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// Claims and completions per second in each store, beside the code that people write by hand
+    Stores(bench::Options),
 }
 
 #[derive(Debug, Subcommand)]
@@ -39,6 +48,7 @@ enum Services {
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Demo(options) => demo::run(&options),
+        Task::Bench(Bench::Stores(options)) => bench::stores(&options),
         Task::Test => checks::test(),
         Task::Ci => checks::ci(),
         Task::Services(Services::Up) => development::up(),
