@@ -63,6 +63,8 @@ impl<S: Purge> Purge for Cached<S> {
     }
 }
 
+// Not what somebody is looking for whose store cannot lend what the handler wants.
+#[diagnostic::do_not_recommend]
 impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Cached<S> {
     type Transaction = S::Transaction;
 

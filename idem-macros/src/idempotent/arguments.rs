@@ -20,9 +20,9 @@ mod check;
 mod times;
 mod value;
 
-pub(super) use value::{Fingerprint, InDoubt};
+pub(super) use value::{Fingerprint, InDoubt, StoreOutage};
 
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "key",
     "key_with",
     "scope",
@@ -31,6 +31,7 @@ const NAMES: [&str; 11] = [
     "max_attempts",
     "backoff",
     "in_doubt",
+    "store_outage",
     "fingerprint",
     "decode",
     "crate",
@@ -47,6 +48,7 @@ pub(super) struct Arguments {
     pub(super) max_attempts: Option<LitInt>,
     pub(super) backoff: Option<(Written, Written)>,
     pub(super) in_doubt: Option<InDoubt>,
+    pub(super) store_outage: Option<StoreOutage>,
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) decode: Option<Path>,
     pub(super) renamed: Option<Path>,
@@ -79,6 +81,7 @@ impl Arguments {
             "max_attempts" => self.max_attempts = Some(value::max_attempts(input)?),
             "backoff" => self.backoff = Some(duration::parse_range(input)?),
             "in_doubt" => self.in_doubt = Some(value::in_doubt(input)?),
+            "store_outage" => self.store_outage = Some(value::store_outage(input)?),
             "fingerprint" => self.fingerprint = Some(value::fingerprint(input)?),
             "decode" => self.decode = Some(value::path(input, &name, "path::to::function")?),
             _ => self.renamed = Some(value::path(input, &name, "path::to::idem")?),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{Backoff, Failed, InDoubt, Operation, Policy, idempotent};
+use idem_core::{Backoff, Failed, InDoubt, Operation, Policy, StoreOutage, idempotent};
 
 use crate::OrderPlaced;
 
@@ -19,7 +19,8 @@ async fn by_default(order: OrderPlaced) -> Result<(), Failed> {
     retention = "7d",
     max_attempts = 5,
     backoff = "250ms..1h",
-    in_doubt = "quarantine"
+    in_doubt = "quarantine",
+    store_outage = "fail_open"
 )]
 async fn all_given(order: OrderPlaced) -> Result<(), Failed> {
     drop(order);
@@ -49,6 +50,7 @@ fn arguments_are_the_policy() {
             Duration::from_hours(1),
         ))
         .in_doubt(InDoubt::Quarantine)
+        .store_outage(StoreOutage::FailOpen)
         .build_const();
     assert_eq!(all_given::SCOPE, "orders.charge");
     assert_eq!(all_given::POLICY, expected);

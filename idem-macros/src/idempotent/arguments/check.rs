@@ -21,6 +21,7 @@ impl Arguments {
         times::check(self, mistakes);
         if signature.is_some_and(Signature::is_atomic) {
             self.no_doubt(mistakes);
+            self.no_store_outage(mistakes);
         }
     }
 
@@ -43,6 +44,15 @@ impl Arguments {
                 name,
                 format!("{mistake}; or name it: `scope = \"orders.charge\"`"),
             );
+        }
+    }
+
+    fn no_store_outage(&self, mistakes: &mut Mistakes) {
+        if let Some(span) = self.span_of("store_outage") {
+            mistakes.push(syn::Error::new(
+                span,
+                "an atomic handler cannot run without its store, it waits for it: remove `store_outage`",
+            ));
         }
     }
 

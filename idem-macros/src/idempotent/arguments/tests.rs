@@ -27,7 +27,8 @@ fn every_argument_is_known() {
     let all = quote! {
         key = [a, "b.c", header("x"), message_id(), content(), first(d, header("y"))],
         key_with = keys::order, scope = "orders", lease = "1s", retention = "1h",
-        max_attempts = 3, backoff = "1s..1m", in_doubt = quarantine, fingerprint = [a, "b"],
+        max_attempts = 3, backoff = "1s..1m", in_doubt = quarantine,
+        store_outage = fail_open, fingerprint = [a, "b"],
         decode = decode, crate = idem
     };
     assert_eq!(mistakes(all), [""; 0]);

@@ -14,6 +14,9 @@ use crate::{
 /// `in_doubt = "retry"` or `"quarantine"`, as the variant of `InDoubt` that it means.
 pub(in crate::idempotent) struct InDoubt(pub(in crate::idempotent) Ident);
 
+/// `store_outage = "fail_closed"` or `"fail_open"`, as the variant of `StoreOutage` that it means.
+pub(in crate::idempotent) struct StoreOutage(pub(in crate::idempotent) Ident);
+
 /// `fingerprint = off`, or of some fields.
 pub(in crate::idempotent) enum Fingerprint {
     Off,
@@ -62,6 +65,17 @@ fn word(input: ParseStream<'_>) -> Result<Ident> {
     } else {
         input.call(Ident::parse_any)
     }
+}
+
+pub(super) fn store_outage(input: ParseStream<'_>) -> Result<StoreOutage> {
+    const CURE: &str = "write `store_outage = \"fail_closed\"` or `store_outage = \"fail_open\"`";
+    let word = word(input).map_err(|error| Error::new(error.span(), CURE))?;
+    let variant = match word.to_string().as_str() {
+        "fail_closed" => "FailClosed",
+        "fail_open" => "FailOpen",
+        _ => return Err(Error::new(word.span(), CURE)),
+    };
+    Ok(StoreOutage(Ident::new(variant, word.span())))
 }
 
 pub(super) fn in_doubt(input: ParseStream<'_>) -> Result<InDoubt> {

@@ -30,8 +30,20 @@ pub(super) fn constant(root: &TokenStream, arguments: &Arguments) -> Option<Toke
         .as_ref()
         .map(|in_doubt| &in_doubt.0)
         .map(|variant| quote!(.in_doubt(#root::InDoubt::#variant)));
+    let store_outage = arguments
+        .store_outage
+        .as_ref()
+        .map(|store_outage| &store_outage.0)
+        .map(|variant| quote!(.store_outage(#root::StoreOutage::#variant)));
 
-    let set = [lease, retention, max_attempts, backoff, in_doubt];
+    let set = [
+        lease,
+        retention,
+        max_attempts,
+        backoff,
+        in_doubt,
+        store_outage,
+    ];
     let set: Vec<_> = set.into_iter().flatten().collect();
     if set.is_empty() {
         return None;
