@@ -9,7 +9,7 @@ use super::{
     grant::{Ended, ended_by, judge, objection},
     guarded,
     heartbeat::{Ran, Untold, run_under_heartbeat},
-    until_known::until_known,
+    until_known::{error_chain, until_known},
 };
 use crate::{
     Atomic, Attempt, Begun, Cause, Claim, ClaimRequest, Commit, Context, Execution, Failure,
@@ -136,7 +136,10 @@ impl<S: Store> Open<'_, S> {
             Ok(Commit::Committed) => Execution::Executed { output, attempt },
             Ok(Commit::Fenced) => self.lost(),
             Ok(Commit::Refused { error }) => self.refused(&self.lease, error).await,
-            Err(error) => self.ask_again(output, outcome, error.to_string()).await,
+            Err(error) => {
+                let error = error_chain(&error);
+                self.ask_again(output, outcome, error).await
+            }
         }
     }
 
