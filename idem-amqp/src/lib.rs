@@ -35,6 +35,8 @@
 //! | `macros` (default) | `#[idempotent]` and `#[derive(IdempotencyKey)]` |
 //! | `sqlite` | `SqliteStore`, and handlers that take `&mut SqliteConnection` |
 //! | `postgres` | `PostgresStore`, and handlers that take `&mut PgConnection` |
+//! | `redis` | `RedisStore` |
+//! | `redis-rustls` | the same, for `rediss://` as well |
 //! | `uuid` | `uuid::Uuid` as a part of a key |
 //! | `rustls` | `amqps://`, with the system's certificates |
 
@@ -59,23 +61,25 @@ pub use settlement::{Reason, Settlement};
 pub use shutdown::shutdown_signal;
 pub use worker::{Balance, Settled, Worker, WorkerBuilder};
 
-pub use idem_core::{CacheStats, Cached, CachedBuilder, Reports};
 pub use idem_core::{
     AnyStore, Atomic, Attempt, Backoff, Begun, Cause, Claim, ClaimRequest, Commit, ConnectError,
     Context, DecodeError, Envelope, EnvelopeBuilder, Execution, ExecutionKind, Executor, Failed,
-    Failure, FencingToken, Fingerprint, FingerprintBuilder, FromContext, FromRef, Handler,
+    Failure, FencingToken, Finding, Fingerprint, FingerprintBuilder, FromContext, FromRef, Handler,
     HeaderSource, Headers, InDoubt, Key, KeyBuilder, KeyError, KeyPart, Lease, Leased, MemoryStore,
     MemoryStoreBuilder, Mode, Operation, Outcome, Owner, Policy, PolicyBuilder, PolicyError,
-    Prepared, Purge, PurgeTask, Rejection, Release, RunsOn, State, Store, StoreError, StoreOutage,
-    TransactionalStore, Verdict, WhenFull, Write,
+    Prepared, Purge, PurgeTask, Rejection, Release, RunsOn, Severity, State, Store, StoreError,
+    StoreOutage, TransactionalStore, Verdict, WhenFull, Write,
 };
+pub use idem_core::{CacheStats, Cached, CachedBuilder, Reports};
 
-#[cfg(feature = "postgres")]
-pub use idem_core::{Migrate, PostgresStore, PostgresStoreBuilder};
-#[cfg(feature = "sqlite")]
-pub use idem_core::{SqliteStore, SqliteStoreBuilder};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use idem_core::sqlx;
+#[cfg(feature = "postgres")]
+pub use idem_core::{Migrate, PostgresStore, PostgresStoreBuilder};
+#[cfg(feature = "redis")]
+pub use idem_core::{RedisStore, RedisStoreBuilder};
+#[cfg(feature = "sqlite")]
+pub use idem_core::{SqliteStore, SqliteStoreBuilder};
 
 #[doc(inline)]
 pub use idem_core::__private::IdempotencyKeyTrait as IdempotencyKey;
