@@ -11,6 +11,7 @@ mod endings;
 mod isolation;
 mod link;
 mod lost;
+mod pooler;
 mod values;
 
 const MINUTE: Duration = Duration::from_mins(1);
