@@ -29,7 +29,7 @@
 //! |---|---|
 //! | `macros` (default) | `#[idempotent]` and `#[derive(IdempotencyKey)]` |
 //! | `sqlite` | `SqliteStore`, and handlers that take `&mut SqliteConnection` |
-//! | `postgres` | `PostgresStore` |
+//! | `postgres` | `PostgresStore`, and handlers that take `&mut PgConnection` |
 //! | `redis` | `RedisStore` |
 //! | `redis-rustls` | the same, for `rediss://` as well |
 //! | `uuid` | `uuid::Uuid` as a part of a key |

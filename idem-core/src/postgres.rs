@@ -41,6 +41,41 @@ use sql::Sql;
 use writes::{Change, WriteCall};
 
 /// Remembers keys in a `PostgreSQL` table. Clones share their connections.
+///
+/// | | |
+/// |---|---|
+/// | durability | an answered write is as durable as the server's commits (`synchronous_commit`) |
+/// | processes | any number, on any hosts |
+/// | time | the server's clock |
+/// | speed | one round trip per call; calls that wait while a statement is under way share the next one, and its commit |
+/// | connections | one for claims, one for writes, one for purging once there is one |
+/// | isolation | whatever the server's default is |
+/// | atomic handlers | take `&mut PgConnection` or `&mut PgTransaction<'_>`, on connections of their own |
+/// | poolers | in session mode, or such as bring prepared statements along; others are refused at the start |
+///
+/// ```no_run
+/// # async fn example() -> Result<(), idem_core::ConnectError> {
+/// use std::time::Duration;
+/// use idem_core::{PostgresStore, PurgeTask};
+///
+/// let store = PostgresStore::connect("postgres://shop@db.example/shop").await?;
+/// let purging = PurgeTask::spawn(store.clone(), Duration::from_mins(10));
+/// # drop(purging);
+/// # Ok(()) }
+/// ```
+///
+/// # When the server is away
+/// A call that cannot be answered within the response timeout is [`StoreError::Unavailable`]; the
+/// store connects again by itself. A connection that breaks while the server is there costs no
+/// caller an error: every call may be repeated, so it is.
+///
+/// # Looking at the table
+/// ```sql
+/// SELECT key, attempts, in_doubt, lease_ends - now() AS remaining
+/// FROM idem_records WHERE state = 'in_progress' ORDER BY lease_ends;
+/// ```
+/// There is no index on the state, because updates would have to keep it: the server reads the
+/// whole table for this.
 #[derive(Clone)]
 pub struct PostgresStore {
     claims: Lane<ClaimRequest>,

@@ -81,8 +81,8 @@ async fn writes_of_one_lease_in_one_batch_are_carried_out_in_order() {
         store.release(&lease, &release),
     );
     let answers = [extended, completed, again, released].map(Result::unwrap);
-    use Write::{Applied, Fenced};
-    assert_eq!(answers, [Applied, Applied, Applied, Fenced]);
+    let applied = Write::Applied;
+    assert_eq!(answers, [applied, applied, applied, Write::Fenced]);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-use xtask::services::{PgBouncer, Server};
+use xtask::services::PgBouncer;
 
 use super::*;
 
