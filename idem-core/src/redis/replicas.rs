@@ -110,8 +110,8 @@ impl Task {
         })
     }
 
-    /// `WAIT` covers what its own connection wrote last. So that it covers what the answers rest
-    /// on, whoever wrote that, something is written after them.
+    /// From Redis 7.2 on, `WAIT` covers what its own connection wrote last. So that it covers what
+    /// the answers rest on, whoever wrote that, something is written after them.
     fn add_wait(&self, pipeline: &mut Pipeline) {
         pipeline
             .cmd("SET")

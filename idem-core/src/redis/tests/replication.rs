@@ -136,6 +136,20 @@ async fn a_frozen_replica_makes_answers_unknown_until_it_thaws() {
     complete(&patient, &lease).await;
 }
 
+#[tokio::test]
+async fn a_duplicate_is_not_told_before_a_replica_has_the_completion() {
+    let (primary, replica) = pair();
+    replica.freeze().unwrap();
+    let plain = impatient(&primary).await;
+    let lease = acquire(&plain, 1).await;
+    complete(&plain, &lease).await;
+    let store = waiting(&primary, Duration::from_millis(200)).await;
+    let said = unavailable(store.claim(&request(1)).await);
+    assert!(said.starts_with("0 replicas"), "{said}");
+    replica.thaw().unwrap();
+    assert!(is_completed(&waiting(&primary, MINUTE).await, 1).await);
+}
+
 /// How often the server has run a command.
 fn calls_of(command: &str, server: &Redis) -> u32 {
     let stats = server.cli(["INFO", "commandstats"]).unwrap();

@@ -55,3 +55,16 @@ async fn tokens_grow_over_a_flush() {
     server.cli(["FLUSHALL"]).unwrap();
     assert!(acquire(&store, 1).await.token > before.token);
 }
+
+#[tokio::test]
+async fn tokens_grow_though_the_clock_has_stepped_back() {
+    let (store, _) = store().await;
+    let mut behind = store.clone();
+    behind.calls.clock = Clock::default();
+    store.advance(MINUTE);
+    let before = acquire(&store, 1).await;
+    let released = store.release(&before, &Release::Abandoned).await;
+    assert_eq!(released.unwrap(), Write::Applied);
+    let after = acquire(&behind, 1).await;
+    assert_eq!(after.token.get(), before.token.get() + 1);
+}
