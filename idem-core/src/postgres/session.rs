@@ -15,7 +15,7 @@ use crate::Backoff;
 /// How often a statement is sent again that a transaction of others was in the way of.
 const REPEATS: u32 = 12;
 /// How often a statement is sent on a new connection after one that worked before broke.
-const RECONNECTS: u32 = 2;
+const RECONNECTS: u32 = 5;
 
 const BETWEEN_REPEATS: Backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
 const BETWEEN_CONNECTS: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));

@@ -24,7 +24,7 @@ async fn connections_that_are_ended_cost_no_caller_an_error() {
                 .fetch_one(&mut bystander)
                 .await
                 .unwrap();
-            assert!(ended <= 2, "{ended}");
+            assert!(ended > 0, "the claims' connection is there");
             acquire(&store, format!("after-{:?}", Owner::new())).await;
         }
     };
