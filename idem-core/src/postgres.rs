@@ -64,6 +64,19 @@ use writes::{Change, WriteCall};
 /// # Ok(()) }
 /// ```
 ///
+/// # Atomic handlers
+/// The key is claimed in a commit of its own; then the handler runs in a transaction that ends with
+/// the completion. It may choose its isolation level, role and `search_path`. It may not end the
+/// transaction: then it has failed, and what it committed stays. The same goes for an error of a
+/// statement that it ignores, unless in a savepoint.
+/// The next handler gets the connection without settings, temporary tables, channels, cursors and
+/// advisory locks of this one; what was prepared by `PREPARE` stays.
+///
+/// A handler that waits for something else keeps its connection and its row locks. If its host
+/// vanishes, the server ends the transaction after 25 s; behind a pooler, it is the pooler that must
+/// notice. While the server cannot finish a commit (a synchronous standby is away), claims of that
+/// key, and those that share their statement, are [`StoreError::Unavailable`].
+///
 /// # When the server is away
 /// A call that cannot be answered within the response timeout is [`StoreError::Unavailable`]; the
 /// store connects again by itself. A connection that breaks while the server is there costs no
