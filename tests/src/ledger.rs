@@ -1,14 +1,18 @@
-//! The charges that worker processes made, in the SQLite file that is their store, too.
+//! The charges that workers made, wherever they are written.
+//!
+//! Leased handlers write to a SQLite file, which to them is another system; atomic ones write where
+//! their store is.
 
-use std::path::{Path, PathBuf};
+use std::{collections::BTreeMap, path::PathBuf};
 
-use idem_amqp::sqlx::{
-    self, ConnectOptions, Connection, Row, SqliteConnection,
-    sqlite::{SqliteConnectOptions, SqliteJournalMode},
-};
 use tempfile::TempDir;
 
-/// A row of the ledger.
+use crate::store_at::{Product, StoreAt};
+
+pub mod in_postgres;
+pub mod in_sqlite;
+
+/// A charge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Charge {
     /// The order's id.
@@ -19,29 +23,59 @@ pub struct Charge {
     pub worker: String,
 }
 
-/// A ledger of one test's own.
+impl Charge {
+    /// A charge of an order.
+    pub fn new(order_id: &str, attempt: u32, worker: &str) -> Self {
+        Self {
+            order_id: order_id.into(),
+            attempt,
+            worker: worker.into(),
+        }
+    }
+}
+
+/// A ledger of one test's own, without a unique constraint: what is charged twice is there twice.
 #[derive(Debug)]
 pub struct Ledger {
     folder: TempDir,
+    store: StoreAt,
 }
 
 impl Ledger {
-    /// An empty ledger, without a unique constraint: what is charged twice is there twice.
+    /// An empty ledger in a SQLite file that is the workers' store, too.
     pub async fn create() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let ledger = Self { folder };
-        let mut connection = open(&ledger.path()).await;
-        sqlx::raw_sql("CREATE TABLE charges (order_id TEXT, attempt INTEGER, worker TEXT)")
-            .execute(&mut connection)
-            .await
-            .expect("a new table");
-        connection.close().await.expect("an open connection");
+        let store = StoreAt::sqlite(&folder.path().join("ledger.db"));
+        Self::in_folder(folder, store).await
+    }
+
+    /// An empty ledger for workers with a store of this kind, on the servers that tests share.
+    pub async fn on(product: Product) -> Self {
+        match product {
+            Product::Sqlite => Self::create().await,
+            Product::Postgres => Self::of(&StoreAt::postgres().await).await,
+            Product::Redis => Self::of(&StoreAt::redis().await).await,
+        }
+    }
+
+    /// An empty ledger for workers with this store.
+    pub async fn of(store: &StoreAt) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        Self::in_folder(folder, store.clone()).await
+    }
+
+    async fn in_folder(folder: TempDir, store: StoreAt) -> Self {
+        let ledger = Self { folder, store };
+        in_sqlite::create(&ledger.path()).await;
+        if ledger.store.product() == Product::Postgres {
+            in_postgres::create(&ledger.store.url).await;
+        }
         ledger
     }
 
     /// The SQLite file.
     pub fn path(&self) -> PathBuf {
-        self.folder.path().join("ledger.db")
+        self.file("ledger.db")
     }
 
     /// A path in the ledger's folder, which goes away with it.
@@ -49,56 +83,31 @@ impl Ledger {
         self.folder.path().join(name)
     }
 
-    /// All charges.
+    /// The workers' store.
+    pub fn store(&self) -> &StoreAt {
+        &self.store
+    }
+
+    /// All charges, in the order in which they were written.
     pub async fn charges(&self) -> Vec<Charge> {
-        let mut connection = open(&self.path()).await;
-        let rows = sqlx::query("SELECT order_id, attempt, worker FROM charges ORDER BY rowid")
-            .fetch_all(&mut connection)
-            .await
-            .expect("the ledger can be read");
-        let charges = rows.iter().map(|row| Charge {
-            order_id: row.get("order_id"),
-            attempt: row.get("attempt"),
-            worker: row.get("worker"),
-        });
-        charges.collect()
+        let mut charges = in_sqlite::charges(&self.path()).await;
+        if self.store.product() == Product::Postgres {
+            charges.extend(in_postgres::charges(&self.store.url).await);
+        }
+        charges
+    }
+
+    /// How often each order was charged that was.
+    pub async fn charges_per_order(&self) -> BTreeMap<String, usize> {
+        let mut charges = BTreeMap::new();
+        for charge in self.charges().await {
+            *charges.entry(charge.order_id).or_default() += 1;
+        }
+        charges
     }
 
     /// How many charges there are.
     pub async fn count(&self) -> usize {
         self.charges().await.len()
     }
-}
-
-/// Opens the file as every worker does.
-pub async fn open(path: &Path) -> SqliteConnection {
-    options(path).connect().await.expect("a SQLite file")
-}
-
-/// How the file is opened.
-pub fn options(path: &Path) -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
-        .filename(path)
-        .create_if_missing(true)
-        .journal_mode(SqliteJournalMode::Wal)
-        .busy_timeout(std::time::Duration::from_secs(10))
-}
-
-/// Writes a charge.
-///
-/// # Errors
-/// If SQLite does.
-pub async fn charge(
-    db: &mut SqliteConnection,
-    order_id: &str,
-    attempt: u32,
-    worker: &str,
-) -> Result<(), sqlx::Error> {
-    sqlx::query("INSERT INTO charges (order_id, attempt, worker) VALUES (?, ?, ?)")
-        .bind(order_id)
-        .bind(attempt)
-        .bind(worker)
-        .execute(db)
-        .await?;
-    Ok(())
 }

@@ -6,9 +6,11 @@
 //! | [`script`] | a handler that does what the test says, and writes down what it did |
 //! | [`running`] | a worker in this process, and the balance it ends with |
 //! | [`process`] | a worker as a process of its own, to be stopped, continued and killed |
-//! | [`ledger`] | the charges that worker processes made |
+//! | [`store_at`] | where a worker's store is: a file, a database, a prefix of one test's own |
+//! | [`servers`] | private servers, from tests that must not block |
+//! | [`ledger`] | the charges that workers made |
 //! | [`interfered`] | a store whose calls fail, or end the process, on cue |
-//! | [`proxy`] | a link to the broker that can be cut and frozen |
+//! | [`proxy`] | a link to a server that can be cut and frozen, and loses answers |
 //! | [`journal`] | what happened so far, and waiting for what is to happen |
 //! | [`log`] | what was logged |
 
@@ -21,3 +23,5 @@ pub mod process;
 pub mod proxy;
 pub mod running;
 pub mod script;
+pub mod servers;
+pub mod store_at;

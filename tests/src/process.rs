@@ -16,9 +16,11 @@ use tokio::{
 
 use crate::journal::{Journal, within};
 
+mod clock;
 mod event;
 mod settings;
 
+pub use clock::Clock;
 pub use event::Event;
 pub use settings::{Crash, Gate, Mode, Settings};
 
@@ -38,8 +40,19 @@ pub struct Process {
 impl Process {
     /// Starts the worker, whose program the test names by `env!("CARGO_BIN_EXE_ledger-worker")`.
     pub fn start(program: impl AsRef<Path>, settings: &Settings) -> Self {
+        Self::spawn(Command::new(program.as_ref()), settings)
+    }
+
+    /// Starts the worker with another clock than this machine's.
+    pub fn start_with(clock: &Clock, program: impl AsRef<Path>, settings: &Settings) -> Self {
+        let mut command = Command::new(program.as_ref());
+        command.envs(clock.variables());
+        Self::spawn(command, settings)
+    }
+
+    fn spawn(mut command: Command, settings: &Settings) -> Self {
         let settings = serde_json::to_string(settings).expect("JSON expresses settings");
-        let mut child = Command::new(program.as_ref())
+        let mut child = command
             .env(SETTINGS_VARIABLE, settings)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -1,10 +1,20 @@
-//! A link to the broker that can be cut, frozen and closed.
+//! A link to a server that can be cut, frozen, closed and turned, and that loses answers.
 
-use std::net::SocketAddr;
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU16, AtomicU32, Ordering::SeqCst},
+    },
+};
 
 use tokio::{
-    io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
     sync::watch,
     task::JoinHandle,
 };
@@ -13,9 +23,10 @@ use tokio::{
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
-    target: u16,
+    target: Arc<AtomicU16>,
     listening: Option<JoinHandle<()>>,
     link: watch::Sender<Link>,
+    losses: Losses,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,9 +43,10 @@ impl Proxy {
         let listener = listener.expect("a free port");
         Self {
             address: listener.local_addr().expect("a bound socket has one"),
-            target,
+            target: Arc::new(target.into()),
             listening: None,
             link: watch::Sender::new(Link::Forwarding),
+            losses: Losses::default(),
         }
     }
 
@@ -49,11 +61,18 @@ impl Proxy {
     pub async fn listen(&mut self) {
         let listener = TcpListener::bind(self.address).await;
         let listener = listener.expect("the port is still free");
-        let (target, link) = (self.target, self.link.clone());
+        let (target, link) = (Arc::clone(&self.target), self.link.clone());
+        let losses = self.losses.clone();
         self.listening = Some(tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 // Whatever was done to earlier connections is not done to this one.
-                tokio::spawn(forward(client, target, link.subscribe()));
+                let forwarded = forward(
+                    client,
+                    target.load(SeqCst),
+                    link.subscribe(),
+                    losses.clone(),
+                );
+                tokio::spawn(forwarded);
             }
         }));
     }
@@ -80,6 +99,22 @@ impl Proxy {
     pub fn freeze(&self) {
         self.link.send_replace(Link::Frozen);
     }
+
+    /// Forwards new connections to another port.
+    pub fn turn_to(&self, target: u16) {
+        self.target.store(target, SeqCst);
+    }
+
+    /// What the server answers next is lost, and the connection with it: the server has done what it
+    /// was asked to, and nobody hears of it.
+    pub fn lose_next_answer(&self) {
+        self.losses.wanted.fetch_add(1, SeqCst);
+    }
+
+    /// How many answers were lost.
+    pub fn lost_answers(&self) -> u32 {
+        self.losses.had.load(SeqCst)
+    }
 }
 
 impl Drop for Proxy {
@@ -90,17 +125,60 @@ impl Drop for Proxy {
     }
 }
 
-async fn forward(mut client: TcpStream, target: u16, mut link: watch::Receiver<Link>) {
-    let Ok(mut server) = TcpStream::connect(("127.0.0.1", target)).await else {
+#[derive(Debug, Clone, Default)]
+struct Losses {
+    wanted: Arc<AtomicU32>,
+    had: Arc<AtomicU32>,
+}
+
+impl Losses {
+    fn take(&self) -> bool {
+        let taken = self
+            .wanted
+            .fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
+        if taken.is_ok() {
+            self.had.fetch_add(1, SeqCst);
+        }
+        taken.is_ok()
+    }
+}
+
+async fn forward(client: TcpStream, target: u16, mut link: watch::Receiver<Link>, losses: Losses) {
+    let Ok(server) = TcpStream::connect(("127.0.0.1", target)).await else {
         return;
     };
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let both_ways = async {
+        tokio::try_join!(
+            copy(from_client, to_server, || false),
+            copy(from_server, to_client, || losses.take()),
+        )
+    };
+    let mut both_ways = std::pin::pin!(both_ways);
     let ended = tokio::select! {
-        _ = copy_bidirectional(&mut client, &mut server) => Link::Cut,
+        _ = &mut both_ways => Link::Cut,
         ended = ended(&mut link) => ended,
     };
     if ended == Link::Frozen {
         // Both ends stay open, and hear nothing any more.
         std::future::pending::<()>().await;
+    }
+}
+
+/// Copies until the end, or until something is lost, which is an error.
+async fn copy(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    is_lost: impl Fn() -> bool,
+) -> io::Result<()> {
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        match from.read(&mut buffer).await? {
+            0 => return to.shutdown().await,
+            _ if is_lost() => return Err(io::ErrorKind::ConnectionReset.into()),
+            length => to.write_all(&buffer[..length]).await?,
+        }
     }
 }
 

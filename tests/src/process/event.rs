@@ -1,5 +1,7 @@
 //! What a worker's process says on its standard output, one JSON object a line.
 
+use std::time::SystemTime;
+
 use serde::{Deserialize, Serialize};
 
 /// What a worker's process says.
@@ -14,6 +16,8 @@ pub enum Event {
         attempt: u32,
         /// Whether the attempt before ended without a word.
         in_doubt: bool,
+        /// What the worker's clock showed.
+        at: SystemTime,
     },
     /// A message ended.
     Ended {

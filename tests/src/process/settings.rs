@@ -1,8 +1,10 @@
 //! What a worker's process is to do.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+
+use crate::{ledger::Ledger, store_at::StoreAt};
 
 /// What a worker's process is to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -13,7 +15,9 @@ pub struct Settings {
     pub queue: String,
     /// Whether that is a classic queue.
     pub classic: bool,
-    /// The SQLite file: store and ledger.
+    /// The store.
+    pub store: StoreAt,
+    /// The SQLite file to which leased handlers write.
     pub ledger: PathBuf,
     /// The worker's name in the ledger.
     pub name: String,
@@ -71,12 +75,13 @@ pub struct Gate {
 
 impl Settings {
     /// An atomic worker on a quorum queue, with a lease of one second and three attempts.
-    pub fn new(amqp_url: &str, queue: &str, ledger: &Path) -> Self {
+    pub fn new(amqp_url: &str, queue: &str, ledger: &Ledger) -> Self {
         Self {
             amqp_url: amqp_url.into(),
             queue: queue.into(),
             classic: false,
-            ledger: ledger.into(),
+            store: ledger.store().clone(),
+            ledger: ledger.path(),
             name: "worker".into(),
             mode: Mode::Atomic,
             lease_ms: 1000,

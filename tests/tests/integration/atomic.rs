@@ -9,7 +9,7 @@ use idem_amqp::{
 use idem_tests::{
     bed::{Bed, QUICK},
     interfered::{Call, Fate, Interfered},
-    ledger::{self, Ledger},
+    ledger::{Charge, Ledger, in_sqlite},
     log::Log,
     running::{Running, assert_balance},
     script::{Order, Script},
@@ -23,7 +23,7 @@ async fn charge_atomically(
     delivery: Delivery,
     db: &mut SqliteConnection,
 ) -> Result<(), Failed> {
-    ledger::charge(db, &order.id, attempt.number(), "here").await?;
+    in_sqlite::write(db, &Charge::new(&order.id, attempt.number(), "here")).await?;
     script.play(order, attempt, delivery).await
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use idem_amqp::{
-    Context, ExecutionKind as Kind, FromContext, MemoryStore, Rejection, Worker, prelude::*,
+    Context, ExecutionKind as Kind, FromContext, MemoryStore, Rejection, Store, Worker, prelude::*,
 };
 use idem_tests::{
     bed::{Bed, persistent},
@@ -118,11 +118,10 @@ async fn messages_without_an_id_do_not_share_one_key() {
     keyless::<with_the_message_id>(&[body, body]).await;
 }
 
-#[tokio::test]
-async fn a_key_used_again_for_other_content_is_dead_lettered() {
+pub(crate) async fn key_reuse(store: impl Store) {
     let bed = Bed::new().await;
     let script = Script::succeeding();
-    let worker = bed.charging(MemoryStore::new(), &script);
+    let worker = bed.charging(store, &script);
     bed.order("a").await;
     worker.ended(Kind::Executed, 1).await;
     bed.json(&json!({"id": "a", "amount_cents": 999_999})).await;
@@ -134,6 +133,11 @@ async fn a_key_used_again_for_other_content_is_dead_lettered() {
     assert_balance(&balance, [(Kind::Executed, 1), (Kind::KeyReused, 1)]);
     script.assert_effects(["a"]);
     bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_key_used_again_for_other_content_is_dead_lettered() {
+    key_reuse(MemoryStore::new()).await;
 }
 
 struct Tenant;

@@ -3,16 +3,22 @@
 use idem_tests::{
     bed::Bed,
     ledger::{Charge, Ledger},
-    process::{Crash, Event, Mode, Process, Settings},
+    process::{Crash, Mode, Process, Settings},
+    store_at::Product::{self, Postgres, Redis, Sqlite},
 };
 
 const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
 
 /// A worker dies at this point of a message; another one comes. What was charged in the end?
-async fn charges_after(crash: Crash, mode: Mode, ends: &[(&str, u64)]) -> Vec<Charge> {
+async fn charges_after(
+    store: Product,
+    crash: Crash,
+    mode: Mode,
+    ends: &[(&str, u64)],
+) -> Vec<Charge> {
     let bed = Bed::new().await;
-    let ledger = Ledger::create().await;
-    let settings = Settings::new(bed.url(), bed.name(), &ledger.path()).with(|settings| {
+    let ledger = Ledger::on(store).await;
+    let settings = Settings::new(bed.url(), bed.name(), &ledger).with(|settings| {
         settings.mode = mode;
         settings.name = "second".into();
     });
@@ -37,109 +43,119 @@ async fn charges_after(crash: Crash, mode: Mode, ends: &[(&str, u64)]) -> Vec<Ch
 }
 
 fn charge(attempt: u32, worker: &str) -> Charge {
-    Charge {
-        order_id: "a".into(),
-        attempt,
-        worker: worker.into(),
-    }
+    Charge::new("a", attempt, worker)
 }
 
 #[tokio::test]
 async fn an_atomic_worker_killed_after_its_claim_is_replaced() {
-    let charges = charges_after(Crash::AfterClaim(1), Mode::Atomic, &[("executed", 1)]).await;
+    let (crash, ends) = (Crash::AfterClaim(1), [("executed", 1)]);
+    let charges = charges_after(Sqlite, crash, Mode::Atomic, &ends).await;
     assert_eq!(charges, [charge(2, "second")]);
 }
 
 #[tokio::test]
-async fn a_leased_worker_killed_after_its_claim_is_replaced() {
-    let charges = charges_after(Crash::AfterClaim(1), Mode::Leased, &[("executed", 1)]).await;
+async fn an_atomic_worker_on_postgres_killed_after_its_claim_is_replaced() {
+    let (crash, ends) = (Crash::AfterClaim(1), [("executed", 1)]);
+    let charges = charges_after(Postgres, crash, Mode::Atomic, &ends).await;
     assert_eq!(charges, [charge(2, "second")]);
 }
 
 #[tokio::test]
 async fn an_atomic_worker_killed_after_its_work_has_done_nothing() {
-    let crash = Crash::BeforeCompletion(1);
-    let charges = charges_after(crash, Mode::Atomic, &[("executed", 1)]).await;
+    let (crash, ends) = (Crash::BeforeCompletion(1), [("executed", 1)]);
+    let charges = charges_after(Sqlite, crash, Mode::Atomic, &ends).await;
+    assert_eq!(charges, [charge(2, "second")]);
+}
+
+#[tokio::test]
+async fn an_atomic_worker_on_postgres_killed_after_its_work_has_done_nothing() {
+    let (crash, ends) = (Crash::BeforeCompletion(1), [("executed", 1)]);
+    let charges = charges_after(Postgres, crash, Mode::Atomic, &ends).await;
+    assert_eq!(charges, [charge(2, "second")]);
+}
+
+#[tokio::test]
+async fn an_atomic_worker_killed_between_commit_and_ack_is_not_repeated() {
+    let (crash, ends) = (Crash::AfterCompletion(1), [("duplicate", 1)]);
+    let charges = charges_after(Sqlite, crash, Mode::Atomic, &ends).await;
+    assert_eq!(charges, [charge(1, "first")]);
+}
+
+#[tokio::test]
+async fn an_atomic_worker_on_postgres_killed_between_commit_and_ack_is_not_repeated() {
+    let (crash, ends) = (Crash::AfterCompletion(1), [("duplicate", 1)]);
+    let charges = charges_after(Postgres, crash, Mode::Atomic, &ends).await;
+    assert_eq!(charges, [charge(1, "first")]);
+}
+
+#[tokio::test]
+async fn a_leased_worker_killed_after_its_claim_is_replaced() {
+    let (crash, ends) = (Crash::AfterClaim(1), [("executed", 1)]);
+    let charges = charges_after(Sqlite, crash, Mode::Leased, &ends).await;
+    assert_eq!(charges, [charge(2, "second")]);
+}
+
+#[tokio::test]
+async fn a_leased_worker_on_postgres_killed_after_its_claim_is_replaced() {
+    let (crash, ends) = (Crash::AfterClaim(1), [("executed", 1)]);
+    let charges = charges_after(Postgres, crash, Mode::Leased, &ends).await;
+    assert_eq!(charges, [charge(2, "second")]);
+}
+
+#[tokio::test]
+async fn a_leased_worker_on_redis_killed_after_its_claim_is_replaced() {
+    let (crash, ends) = (Crash::AfterClaim(1), [("executed", 1)]);
+    let charges = charges_after(Redis, crash, Mode::Leased, &ends).await;
     assert_eq!(charges, [charge(2, "second")]);
 }
 
 #[tokio::test]
 async fn a_leased_worker_killed_after_its_work_has_its_work_done_again() {
-    let crash = Crash::BeforeCompletion(1);
-    let charges = charges_after(crash, Mode::Leased, &[("executed", 1)]).await;
+    let (crash, ends) = (Crash::BeforeCompletion(1), [("executed", 1)]);
+    let charges = charges_after(Sqlite, crash, Mode::Leased, &ends).await;
     assert_eq!(charges, [charge(1, "first"), charge(2, "second")]);
 }
 
 #[tokio::test]
-async fn an_atomic_worker_killed_between_commit_and_ack_is_not_repeated() {
-    let crash = Crash::AfterCompletion(1);
-    let charges = charges_after(crash, Mode::Atomic, &[("duplicate", 1)]).await;
-    assert_eq!(charges, [charge(1, "first")]);
+async fn a_leased_worker_on_postgres_killed_after_its_work_has_its_work_done_again() {
+    let (crash, ends) = (Crash::BeforeCompletion(1), [("executed", 1)]);
+    let charges = charges_after(Postgres, crash, Mode::Leased, &ends).await;
+    assert_eq!(charges, [charge(1, "first"), charge(2, "second")]);
+}
+
+#[tokio::test]
+async fn a_leased_worker_on_redis_killed_after_its_work_has_its_work_done_again() {
+    let (crash, ends) = (Crash::BeforeCompletion(1), [("executed", 1)]);
+    let charges = charges_after(Redis, crash, Mode::Leased, &ends).await;
+    assert_eq!(charges, [charge(1, "first"), charge(2, "second")]);
 }
 
 #[tokio::test]
 async fn a_leased_worker_killed_between_completion_and_ack_is_not_repeated() {
-    let crash = Crash::AfterCompletion(1);
-    let charges = charges_after(crash, Mode::Leased, &[("duplicate", 1)]).await;
+    let (crash, ends) = (Crash::AfterCompletion(1), [("duplicate", 1)]);
+    let charges = charges_after(Sqlite, crash, Mode::Leased, &ends).await;
     assert_eq!(charges, [charge(1, "first")]);
 }
 
 #[tokio::test]
-async fn the_attempt_after_a_killed_one_is_told_of_the_doubt() {
-    let bed = Bed::new().await;
-    let ledger = Ledger::create().await;
-    let settings = Settings::new(bed.url(), bed.name(), &ledger.path())
-        .with(|settings| settings.mode = Mode::Leased);
-    let dying = settings.with(|settings| settings.crash = Some(Crash::InHandler));
-    let first = Process::start(LEDGER_WORKER, &dying);
-    bed.order("a").await;
-    first.died().await;
-
-    let second = Process::start(LEDGER_WORKER, &settings);
-    second.ended("executed", 1).await;
-    let in_doubt = |event: &Event| {
-        matches!(
-            event,
-            Event::Started {
-                in_doubt: true,
-                attempt: 2,
-                ..
-            }
-        )
-    };
-    second
-        .said("the second attempt is in doubt", in_doubt)
-        .await;
-    second.stop().await;
-    bed.assert_nothing_stuck().await;
+async fn a_leased_worker_on_postgres_killed_between_completion_and_ack_is_not_repeated() {
+    let (crash, ends) = (Crash::AfterCompletion(1), [("duplicate", 1)]);
+    let charges = charges_after(Postgres, crash, Mode::Leased, &ends).await;
+    assert_eq!(charges, [charge(1, "first")]);
 }
 
 #[tokio::test]
-async fn a_message_in_doubt_after_a_kill_is_quarantined_if_its_policy_says_so() {
-    let bed = Bed::new().await;
-    let ledger = Ledger::create().await;
-    let settings = Settings::new(bed.url(), bed.name(), &ledger.path()).with(|settings| {
-        settings.mode = Mode::Leased;
-        settings.quarantine = true;
-    });
-    let dying = settings.with(|settings| settings.crash = Some(Crash::InHandler));
-    let first = Process::start(LEDGER_WORKER, &dying);
-    bed.order("a").await;
-    first.died().await;
-
-    let second = Process::start(LEDGER_WORKER, &settings);
-    assert_eq!(bed.dead_letter().await.reason(), "in-doubt");
-    second.ended("in_doubt", 1).await;
-    assert_eq!(second.stop().await, [("in_doubt".into(), 1)]);
-    assert_eq!(ledger.count().await, 1);
-    bed.assert_nothing_stuck().await;
+async fn a_leased_worker_on_redis_killed_between_completion_and_ack_is_not_repeated() {
+    let (crash, ends) = (Crash::AfterCompletion(1), [("duplicate", 1)]);
+    let charges = charges_after(Redis, crash, Mode::Leased, &ends).await;
+    assert_eq!(charges, [charge(1, "first")]);
 }
 
 /// A message that kills every worker: after its attempts it is dead-lettered by one that survives.
-async fn poison(mode: Mode) -> usize {
+async fn poison(store: Product, mode: Mode) -> usize {
     let bed = Bed::new().await;
-    let ledger = Ledger::create().await;
-    let settings = Settings::new(bed.url(), bed.name(), &ledger.path()).with(|settings| {
+    let ledger = Ledger::on(store).await;
+    let settings = Settings::new(bed.url(), bed.name(), &ledger).with(|settings| {
         settings.mode = mode;
         settings.max_attempts = 3;
         settings.lease_ms = 600;
@@ -166,10 +182,25 @@ async fn poison(mode: Mode) -> usize {
 
 #[tokio::test]
 async fn a_message_that_kills_atomic_workers_is_dead_lettered_after_its_attempts() {
-    assert_eq!(poison(Mode::Atomic).await, 0);
+    assert_eq!(poison(Sqlite, Mode::Atomic).await, 0);
+}
+
+#[tokio::test]
+async fn a_message_that_kills_atomic_workers_on_postgres_is_dead_lettered_after_its_attempts() {
+    assert_eq!(poison(Postgres, Mode::Atomic).await, 0);
 }
 
 #[tokio::test]
 async fn a_message_that_kills_leased_workers_is_dead_lettered_after_its_attempts() {
-    assert_eq!(poison(Mode::Leased).await, 3);
+    assert_eq!(poison(Sqlite, Mode::Leased).await, 3);
+}
+
+#[tokio::test]
+async fn a_message_that_kills_leased_workers_on_postgres_is_dead_lettered_after_its_attempts() {
+    assert_eq!(poison(Postgres, Mode::Leased).await, 3);
+}
+
+#[tokio::test]
+async fn a_message_that_kills_leased_workers_on_redis_is_dead_lettered_after_its_attempts() {
+    assert_eq!(poison(Redis, Mode::Leased).await, 3);
 }

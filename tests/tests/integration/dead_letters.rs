@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_amqp::{ExecutionKind as Kind, Failed, InDoubt, MemoryStore, Queue, Worker};
+use idem_amqp::{ExecutionKind as Kind, Failed, InDoubt, MemoryStore, Queue, Store, Worker};
 use idem_tests::{
     bed::{Bed, DeadLetter, QUICK, dead, persistent},
     running::assert_balance,
@@ -100,10 +100,8 @@ async fn an_error_longer_than_a_header_may_be_is_cut() {
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_rejected_message_runs_when_its_dead_letter_is_sent_again() {
+pub(crate) async fn replay_of_a_rejected_message(store: impl Store + Clone) {
     let bed = Bed::new().await;
-    let store = MemoryStore::new();
     let before = bed.charging(store.clone(), &rejecting());
     bed.order("a").await;
     let letter = bed.dead_letter().await;
@@ -121,9 +119,12 @@ async fn a_rejected_message_runs_when_its_dead_letter_is_sent_again() {
 }
 
 #[tokio::test]
-async fn an_exhausted_message_has_all_its_attempts_when_its_dead_letter_is_sent_again() {
+async fn a_rejected_message_runs_when_its_dead_letter_is_sent_again() {
+    replay_of_a_rejected_message(MemoryStore::new()).await;
+}
+
+pub(crate) async fn replay_of_an_exhausted_message(store: impl Store + Clone) {
     let bed = Bed::new().await;
-    let store = MemoryStore::new();
     let script = Script::new(async |_| Err(Failed::retry("still down")));
     let worker = bed.charging(store, &script);
     bed.order("a").await;
@@ -139,6 +140,11 @@ async fn an_exhausted_message_has_all_its_attempts_when_its_dead_letter_is_sent_
     assert_balance(&balance, [(Kind::Failed, 4), (Kind::Exhausted, 2)]);
     assert_eq!(script.attempts(), [1, 2, 3, 1, 2, 3]);
     bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn an_exhausted_message_has_all_its_attempts_when_its_dead_letter_is_sent_again() {
+    replay_of_an_exhausted_message(MemoryStore::new()).await;
 }
 
 #[tokio::test]
@@ -166,7 +172,7 @@ async fn a_dead_letter_sent_again_twice_runs_once() {
 }
 
 /// A worker that ends without a word in the middle of a message, under a policy of quarantine.
-async fn quarantined(bed: &Bed, store: &MemoryStore) -> DeadLetter {
+async fn quarantined(bed: &Bed, store: &(impl Store + Clone)) -> DeadLetter {
     let policy = QUICK.to_builder().in_doubt(InDoubt::Quarantine);
     let policy = policy.lease(Duration::from_millis(300)).build().unwrap();
     let queue = bed.queue().policy(policy);
@@ -197,10 +203,8 @@ async fn a_message_in_doubt_is_quarantined_if_its_policy_says_so() {
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_quarantined_message_runs_only_when_its_dead_letter_is_sent_again() {
+pub(crate) async fn replay_of_a_quarantined_message(store: impl Store + Clone) {
     let bed = Bed::new().await;
-    let store = MemoryStore::new();
     let letter = quarantined(&bed, &store).await;
     let script = Script::succeeding();
     let worker = bed.charging(store, &script);
@@ -215,6 +219,11 @@ async fn a_quarantined_message_runs_only_when_its_dead_letter_is_sent_again() {
     assert_balance(&balance, [(Kind::InDoubt, 1), (Kind::Executed, 1)]);
     script.assert_effects(["a"]);
     bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_quarantined_message_runs_only_when_its_dead_letter_is_sent_again() {
+    replay_of_a_quarantined_message(MemoryStore::new()).await;
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use idem_amqp::{
-    ExecutionKind as Kind, MemoryStore, Publication, Publisher, Queue, Worker, prelude::*,
+    ExecutionKind as Kind, MemoryStore, Publication, Publisher, Queue, Store, Worker, prelude::*,
 };
 use idem_tests::{
     bed::{Bed, QUICK},
@@ -31,11 +31,10 @@ fn waiting() -> (Script, Arc<Semaphore>) {
     (script, go_on)
 }
 
-#[tokio::test]
-async fn a_copy_that_comes_later_is_acknowledged_without_running() {
+pub(crate) async fn later_copies(store: impl Store) {
     let bed = Bed::new().await;
     let script = Script::succeeding();
-    let worker = bed.charging(MemoryStore::new(), &script);
+    let worker = bed.charging(store, &script);
     bed.order("a").await;
     worker.ended(Kind::Executed, 1).await;
     bed.order("a").await;
@@ -50,10 +49,14 @@ async fn a_copy_that_comes_later_is_acknowledged_without_running() {
 }
 
 #[tokio::test]
-async fn many_copies_in_any_order_are_executed_once_each() {
+async fn a_copy_that_comes_later_is_acknowledged_without_running() {
+    later_copies(MemoryStore::new()).await;
+}
+
+pub(crate) async fn many_copies(store: impl Store) {
     let bed = Bed::new().await;
     let script = Script::succeeding();
-    let worker = bed.charging(MemoryStore::new(), &script);
+    let worker = bed.charging(store, &script);
     let ids: Vec<_> = (0..50).map(|number| format!("o-{number}")).collect();
     let mut copies: Vec<_> = ids.iter().flat_map(|id| [id; 4]).collect();
     fastrand::shuffle(&mut copies);
@@ -65,6 +68,11 @@ async fn many_copies_in_any_order_are_executed_once_each() {
     assert_balance(&balance, [(Kind::Executed, 50), (Kind::Duplicate, 150)]);
     script.assert_effects(ids);
     bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn many_copies_in_any_order_are_executed_once_each() {
+    many_copies(MemoryStore::new()).await;
 }
 
 #[tokio::test]
@@ -86,14 +94,13 @@ async fn a_bare_message_of_a_foreign_client_sent_twice_is_executed_once() {
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_copy_that_comes_after_the_retention_runs_again() {
+pub(crate) async fn copy_after_the_retention(store: impl Store) {
     const RETENTION: Duration = Duration::from_millis(300);
     let bed = Bed::new().await;
     let policy = QUICK.to_builder().lease(RETENTION).retention(RETENTION);
     let queue = bed.queue().policy(policy.build().unwrap());
     let script = Script::succeeding();
-    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    let worker = Worker::builder(store).state(script.clone());
     let worker = bed.start(worker.consume::<charge>(queue));
     bed.order("a").await;
     worker.ended(Kind::Executed, 1).await;
@@ -104,6 +111,11 @@ async fn a_copy_that_comes_after_the_retention_runs_again() {
     assert_balance(&worker.stop().await, [(Kind::Executed, 2)]);
     assert_eq!(script.attempts(), [1, 1]);
     bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_copy_that_comes_after_the_retention_runs_again() {
+    copy_after_the_retention(MemoryStore::new()).await;
 }
 
 #[idempotent(key = message_id(), scope = "identified")]
@@ -192,11 +204,10 @@ async fn the_same_key_under_one_scope_is_one_unit_of_work_on_two_queues() {
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_copy_at_another_worker_is_held_until_the_first_has_ended() {
+pub(crate) async fn copy_at_another_worker(store: impl Store + Clone) {
     let bed = Bed::new().await;
     let (script, go_on) = waiting();
-    let store = Interfered::new(MemoryStore::new(), |_, _| Fate::Pass);
+    let store = Interfered::new(store, |_, _| Fate::Pass);
     let workers = [(); 2].map(|()| bed.charging(store.clone(), &script));
     bed.until_consumed(bed.name(), 2).await;
     bed.order("slow").await;
@@ -221,6 +232,11 @@ async fn a_copy_at_another_worker_is_held_until_the_first_has_ended() {
     assert_eq!(deliveries, 2, "a held copy stays where it is");
     script.assert_effects(["slow"]);
     bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_copy_at_another_worker_is_held_until_the_first_has_ended() {
+    copy_at_another_worker(MemoryStore::new()).await;
 }
 
 #[tokio::test]

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use idem_amqp::{Backoff, ExecutionKind as Kind, Failed, MemoryStore, Policy, Queue, Worker};
+use idem_amqp::{
+    Backoff, ExecutionKind as Kind, Failed, MemoryStore, Policy, Queue, Store, Worker,
+};
 use idem_tests::{
     bed::{Bed, dead},
     running::assert_balance,
@@ -19,11 +21,10 @@ fn failing_until(attempt: u32) -> Script {
     })
 }
 
-#[tokio::test]
-async fn a_failed_message_is_delivered_again_and_its_handler_runs_again() {
+pub(crate) async fn redelivery(store: impl Store) {
     let bed = Bed::new().await;
     let script = failing_until(2);
-    let worker = bed.charging(MemoryStore::new(), &script);
+    let worker = bed.charging(store, &script);
     bed.order("a").await;
 
     worker.ended(Kind::Executed, 1).await;
@@ -37,10 +38,14 @@ async fn a_failed_message_is_delivered_again_and_its_handler_runs_again() {
 }
 
 #[tokio::test]
-async fn attempts_are_counted_over_redeliveries() {
+async fn a_failed_message_is_delivered_again_and_its_handler_runs_again() {
+    redelivery(MemoryStore::new()).await;
+}
+
+pub(crate) async fn attempts(store: impl Store) {
     let bed = Bed::new().await;
     let script = failing_until(3);
-    let worker = bed.charging(MemoryStore::new(), &script);
+    let worker = bed.charging(store, &script);
     bed.order("a").await;
 
     worker.ended(Kind::Executed, 1).await;
@@ -52,10 +57,14 @@ async fn attempts_are_counted_over_redeliveries() {
 }
 
 #[tokio::test]
-async fn a_message_whose_attempts_are_used_up_is_dead_lettered() {
+async fn attempts_are_counted_over_redeliveries() {
+    attempts(MemoryStore::new()).await;
+}
+
+pub(crate) async fn exhaustion(store: impl Store) {
     let bed = Bed::new().await;
     let script = failing_until(u32::MAX);
-    let worker = bed.charging(MemoryStore::new(), &script);
+    let worker = bed.charging(store, &script);
     bed.order("a").await;
 
     let letter = bed.dead_letter().await;
@@ -67,6 +76,11 @@ async fn a_message_whose_attempts_are_used_up_is_dead_lettered() {
     assert_eq!(script.attempts(), [1, 2, 3]);
     assert_balance(&balance, [(Kind::Failed, 2), (Kind::Exhausted, 1)]);
     bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_message_whose_attempts_are_used_up_is_dead_lettered() {
+    exhaustion(MemoryStore::new()).await;
 }
 
 #[tokio::test]
@@ -131,8 +145,7 @@ async fn a_failure_that_asks_for_a_delay_waits_that_long() {
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn copies_of_a_failed_message_wait_for_its_next_attempt_and_use_none_up() {
+pub(crate) async fn copies_of_a_failed_message(store: impl Store) {
     let bed = Bed::new().await;
     let script = Script::new(async |call| {
         if call.attempt == 1 {
@@ -141,7 +154,7 @@ async fn copies_of_a_failed_message_wait_for_its_next_attempt_and_use_none_up() 
         }
         Ok(())
     });
-    let worker = bed.charging(MemoryStore::new(), &script);
+    let worker = bed.charging(store, &script);
     bed.order("a").await;
     script.calls.count("the first attempt", 1).await;
     for _ in 0..5 {
@@ -158,6 +171,11 @@ async fn copies_of_a_failed_message_wait_for_its_next_attempt_and_use_none_up() 
     assert_eq!(script.attempts(), [1, 2]);
     script.assert_effects(["a"]);
     bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn copies_of_a_failed_message_wait_for_its_next_attempt_and_use_none_up() {
+    copies_of_a_failed_message(MemoryStore::new()).await;
 }
 
 #[tokio::test]

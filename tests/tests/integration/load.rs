@@ -1,11 +1,14 @@
-//! Two workers that share a SQLite file, under load, one of them killed again and again.
+//! Two workers that share a store, under load, while something goes wrong.
 
 use std::collections::BTreeMap;
 
+use futures_util::future::join;
 use idem_tests::{
     bed::Bed,
+    journal::eventually,
     ledger::Ledger,
     process::{Mode, Process, Settings},
+    store_at::StoreAt,
 };
 use nix::sys::signal::Signal;
 
@@ -13,72 +16,138 @@ const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
 
 const ORDERS: usize = 150;
 
-/// Orders in copies, shuffled; two workers, of which one is killed twice. Charges per order.
-async fn charges_per_order(mode: Mode) -> BTreeMap<String, usize> {
-    let bed = Bed::new().await;
-    let ledger = Ledger::create().await;
-    let settings = Settings::new(bed.url(), bed.name(), &ledger.path()).with(|settings| {
-        settings.mode = mode;
-        settings.work_ms = 20;
-        settings.max_attempts = 20;
-        settings.lease_ms = 2000;
-    });
-    let mut copies: Vec<_> = (0..ORDERS).flat_map(|number| [number; 3]).collect();
-    fastrand::shuffle(&mut copies);
-    let steady = Process::start(LEDGER_WORKER, &settings);
-    let mut killed = Process::start(LEDGER_WORKER, &settings);
-    let publishing = async {
-        for number in copies {
-            bed.order(&format!("o-{number}")).await;
+/// Orders in copies, for two workers.
+pub(crate) struct Load {
+    bed: Bed,
+    ledger: Ledger,
+    settings: Settings,
+}
+
+/// How often each order was charged.
+pub(crate) type Charges = BTreeMap<String, usize>;
+
+impl Load {
+    /// For workers that share a SQLite file.
+    pub(crate) async fn in_sqlite(mode: Mode) -> Self {
+        Self::on(Ledger::create().await, mode).await
+    }
+
+    /// For workers that share this store.
+    pub(crate) async fn of(store: &StoreAt, mode: Mode) -> Self {
+        Self::on(Ledger::of(store).await, mode).await
+    }
+
+    async fn on(ledger: Ledger, mode: Mode) -> Self {
+        let bed = Bed::new().await;
+        let settings = Settings::new(bed.url(), bed.name(), &ledger).with(|settings| {
+            settings.mode = mode;
+            settings.work_ms = 20;
+            settings.max_attempts = 20;
+            settings.lease_ms = 2000;
+        });
+        Self {
+            bed,
+            ledger,
+            settings,
         }
-    };
-    let killing = async {
+    }
+
+    /// The same with this change of the workers' settings.
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        self.settings = self.settings.with(change);
+        self
+    }
+
+    /// Publishes each order three times, shuffled, while two workers charge them and something goes
+    /// wrong. In the end all is charged, and nothing is stuck or dead-lettered.
+    pub(crate) async fn charges(
+        self,
+        trouble: impl AsyncFnOnce(&mut [Process; 2], &Settings),
+    ) -> Charges {
+        let start = || Process::start(LEDGER_WORKER, &self.settings);
+        let mut workers = [start(), start()];
+        join(self.publish(), trouble(&mut workers, &self.settings)).await;
+        eventually("every order is charged", async || {
+            match self.ledger.charges_per_order().await {
+                charges if charges.len() == ORDERS => Ok(()),
+                charges => Err(charges.len()),
+            }
+        })
+        .await;
+        self.bed.until_settled().await;
+        for worker in workers {
+            worker.stop().await;
+        }
+        self.bed.assert_nothing_stuck().await;
+        self.ledger.charges_per_order().await
+    }
+
+    async fn publish(&self) {
+        let mut copies: Vec<_> = (0..ORDERS).flat_map(|number| [number; 3]).collect();
+        fastrand::shuffle(&mut copies);
+        for number in copies {
+            self.bed.order(&format!("o-{number}")).await;
+        }
+    }
+}
+
+/// How many were charged more than once.
+pub(crate) fn doubled(charges: &Charges) -> usize {
+    charges.values().filter(|times| **times > 1).count()
+}
+
+#[track_caller]
+pub(crate) fn assert_once_each(charges: &Charges) {
+    assert_eq!(charges.len(), ORDERS, "lost");
+    assert_eq!(doubled(charges), 0, "doubled: {charges:?}");
+}
+
+/// One of two workers is killed twice in the middle of its work, and replaced.
+async fn charges_with_kills(load: Load) -> Charges {
+    load.charges(async |[_, killed], settings| {
         for _ in 0..2 {
             killed.ended("executed", 10).await;
             killed.signal(Signal::SIGKILL);
             killed.exit().await;
-            killed = Process::start(LEDGER_WORKER, &settings);
-        }
-    };
-    futures_util::future::join(publishing, killing).await;
-
-    idem_tests::journal::eventually("every order is charged", async || {
-        match distinct(&ledger).await {
-            ORDERS => Ok(()),
-            seen => Err(seen),
+            *killed = Process::start(LEDGER_WORKER, settings);
         }
     })
-    .await;
-    bed.until_settled().await;
-    steady.stop().await;
-    killed.stop().await;
-    bed.assert_nothing_stuck().await;
-    let mut charges = BTreeMap::new();
-    for charge in ledger.charges().await {
-        *charges.entry(charge.order_id).or_default() += 1;
-    }
-    charges
+    .await
 }
 
-async fn distinct(ledger: &Ledger) -> usize {
-    let charges = ledger.charges().await;
-    let orders = charges.iter().map(|charge| &charge.order_id);
-    orders.collect::<std::collections::HashSet<_>>().len()
+/// Only what ran when something went wrong may have been done twice: at most 8 at two workers.
+#[track_caller]
+pub(crate) fn assert_none_lost(charges: &Charges) {
+    assert_eq!(charges.len(), ORDERS, "lost");
+    assert!(doubled(charges) <= 16, "doubled: {charges:?}");
 }
 
 #[tokio::test]
 async fn two_atomic_workers_of_which_one_is_killed_charge_every_order_once() {
-    let charges = charges_per_order(Mode::Atomic).await;
-    let doubled: Vec<_> = charges.iter().filter(|(_, times)| **times > 1).collect();
-    assert_eq!(charges.len(), ORDERS, "lost");
-    assert!(doubled.is_empty(), "doubled: {doubled:?}");
+    let load = Load::in_sqlite(Mode::Atomic).await;
+    assert_once_each(&charges_with_kills(load).await);
+}
+
+#[tokio::test]
+async fn two_atomic_workers_on_postgres_of_which_one_is_killed_charge_every_order_once() {
+    let load = Load::of(&StoreAt::postgres().await, Mode::Atomic).await;
+    assert_once_each(&charges_with_kills(load).await);
 }
 
 #[tokio::test]
 async fn two_leased_workers_of_which_one_is_killed_lose_no_order() {
-    let charges = charges_per_order(Mode::Leased).await;
-    assert_eq!(charges.len(), ORDERS, "lost");
-    // Only what ran when a worker was killed may have been done twice: at most 8 at a time, twice.
-    let doubled = charges.values().filter(|times| **times > 1).count();
-    assert!(doubled <= 16, "{doubled} orders doubled");
+    let load = Load::in_sqlite(Mode::Leased).await;
+    assert_none_lost(&charges_with_kills(load).await);
+}
+
+#[tokio::test]
+async fn two_leased_workers_on_postgres_of_which_one_is_killed_lose_no_order() {
+    let load = Load::of(&StoreAt::postgres().await, Mode::Leased).await;
+    assert_none_lost(&charges_with_kills(load).await);
+}
+
+#[tokio::test]
+async fn two_leased_workers_on_redis_of_which_one_is_killed_lose_no_order() {
+    let load = Load::of(&StoreAt::redis().await, Mode::Leased).await;
+    assert_none_lost(&charges_with_kills(load).await);
 }

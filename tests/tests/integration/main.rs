@@ -1,4 +1,4 @@
-//! Integration tests on a real RabbitMQ: one for each row of `docs/guarantees.md`.
+//! Integration tests on real servers: one for each row of `docs/guarantees.md`.
 
 #![expect(
     clippy::unwrap_used,
@@ -8,17 +8,27 @@
 mod atomic;
 mod bad_input;
 mod brokers;
+mod clocks;
 mod connections;
 mod crashes;
 mod dead_letters;
+mod doubts;
 mod duplicates;
+mod failover;
 mod failures;
 mod guarantees;
+mod isolation;
 mod leases;
 mod load;
+mod lost_answers;
+mod on_postgres;
+mod on_redis;
 mod outages;
 mod publishing;
 mod shutdown;
+mod store_crashes;
+mod store_freezes;
 mod tiers;
 mod topology;
+mod vanished;
 mod zombies;

@@ -150,7 +150,7 @@ async fn an_idle_worker_stops_at_once() {
 async fn sigterm(classic: bool, mode: Mode) {
     let bed = Bed::bare().await;
     let ledger = Ledger::create().await;
-    let settings = Settings::new(bed.url(), bed.name(), &ledger.path()).with(|settings| {
+    let settings = Settings::new(bed.url(), bed.name(), &ledger).with(|settings| {
         settings.classic = classic;
         settings.mode = mode;
         settings.work_ms = 200;

@@ -6,17 +6,18 @@ use idem_tests::{
     bed::Bed,
     ledger::{Charge, Ledger},
     process::{Gate, Mode, Process, Settings},
+    store_at::Product::{self, Postgres, Redis, Sqlite},
 };
 use nix::sys::signal::Signal;
 
 const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
 
 /// A worker is paused in its handler, another one takes over and charges, the first goes on.
-async fn charges_with_a_zombie(mode: Mode, blocking: bool) -> Vec<Charge> {
+async fn charges_with_a_zombie(store: Product, mode: Mode, blocking: bool) -> Vec<Charge> {
     let bed = Bed::new().await;
-    let ledger = Ledger::create().await;
+    let ledger = Ledger::on(store).await;
     let gate = ledger.file("gate");
-    let settings = Settings::new(bed.url(), bed.name(), &ledger.path()).with(|settings| {
+    let settings = Settings::new(bed.url(), bed.name(), &ledger).with(|settings| {
         settings.mode = mode;
         settings.name = "other".into();
         settings.lease_ms = 500;
@@ -63,34 +64,66 @@ fn count(balance: &[(String, u64)], kind: &str) -> u64 {
 }
 
 fn charge(attempt: u32, worker: &str) -> Charge {
-    Charge {
-        order_id: "a".into(),
-        attempt,
-        worker: worker.into(),
-    }
+    Charge::new("a", attempt, worker)
 }
 
 #[tokio::test]
 async fn an_atomic_handler_that_wakes_up_too_late_is_dropped_before_it_writes() {
-    let charges = charges_with_a_zombie(Mode::Atomic, false).await;
+    let charges = charges_with_a_zombie(Sqlite, Mode::Atomic, false).await;
+    assert_eq!(charges, [charge(2, "other")]);
+}
+
+#[tokio::test]
+async fn an_atomic_handler_on_postgres_that_wakes_up_too_late_is_dropped_before_it_writes() {
+    let charges = charges_with_a_zombie(Postgres, Mode::Atomic, false).await;
     assert_eq!(charges, [charge(2, "other")]);
 }
 
 #[tokio::test]
 async fn an_atomic_handler_that_does_not_notice_has_its_writes_rolled_back() {
-    let charges = charges_with_a_zombie(Mode::Atomic, true).await;
+    let charges = charges_with_a_zombie(Sqlite, Mode::Atomic, true).await;
+    assert_eq!(charges, [charge(2, "other")]);
+}
+
+#[tokio::test]
+async fn an_atomic_handler_on_postgres_that_does_not_notice_has_its_writes_rolled_back() {
+    let charges = charges_with_a_zombie(Postgres, Mode::Atomic, true).await;
     assert_eq!(charges, [charge(2, "other")]);
 }
 
 #[tokio::test]
 async fn a_leased_handler_that_wakes_up_too_late_is_dropped() {
     // What it did before the pause stays done: that is the limit of a lease.
-    let charges = charges_with_a_zombie(Mode::Leased, false).await;
+    let charges = charges_with_a_zombie(Sqlite, Mode::Leased, false).await;
+    assert_eq!(charges, [charge(1, "zombie"), charge(2, "other")]);
+}
+
+#[tokio::test]
+async fn a_leased_handler_on_postgres_that_wakes_up_too_late_is_dropped() {
+    let charges = charges_with_a_zombie(Postgres, Mode::Leased, false).await;
+    assert_eq!(charges, [charge(1, "zombie"), charge(2, "other")]);
+}
+
+#[tokio::test]
+async fn a_leased_handler_on_redis_that_wakes_up_too_late_is_dropped() {
+    let charges = charges_with_a_zombie(Redis, Mode::Leased, false).await;
     assert_eq!(charges, [charge(1, "zombie"), charge(2, "other")]);
 }
 
 #[tokio::test]
 async fn a_leased_handler_that_does_not_notice_cannot_complete() {
-    let charges = charges_with_a_zombie(Mode::Leased, true).await;
+    let charges = charges_with_a_zombie(Sqlite, Mode::Leased, true).await;
+    assert_eq!(charges, [charge(1, "zombie"), charge(2, "other")]);
+}
+
+#[tokio::test]
+async fn a_leased_handler_on_postgres_that_does_not_notice_cannot_complete() {
+    let charges = charges_with_a_zombie(Postgres, Mode::Leased, true).await;
+    assert_eq!(charges, [charge(1, "zombie"), charge(2, "other")]);
+}
+
+#[tokio::test]
+async fn a_leased_handler_on_redis_that_does_not_notice_cannot_complete() {
+    let charges = charges_with_a_zombie(Redis, Mode::Leased, true).await;
     assert_eq!(charges, [charge(1, "zombie"), charge(2, "other")]);
 }

@@ -1,0 +1,113 @@
+//! A worker that charges orders to a ledger, on any store, and crashes where a test tells it to.
+
+use std::{error::Error, time::Duration};
+
+use idem_amqp::{Backoff, Handler, InDoubt, Policy, RunsOn, Store, Worker, prelude::*};
+use idem_tests::{
+    interfered::{Call, Fate, Interfered},
+    process::{Crash, Event, Mode, SETTINGS_VARIABLE, Settings},
+    store_at::Product,
+};
+use tracing_subscriber::EnvFilter;
+
+mod desk;
+
+use desk::{Desk, charge_in_postgres, charge_in_sqlite, charge_leased, say};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let filter = EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| "idem_amqp=debug,idem_core=debug,warn".into());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+    let settings: Settings = serde_json::from_str(&std::env::var(SETTINGS_VARIABLE)?)?;
+    let at = &settings.store;
+    match (at.product(), settings.mode) {
+        (Product::Sqlite, Mode::Atomic) => {
+            consume::<charge_in_sqlite, _>(&settings, at.open_sqlite().await).await
+        }
+        (Product::Sqlite, Mode::Leased) => {
+            consume::<charge_leased, _>(&settings, at.open_sqlite().await).await
+        }
+        (Product::Postgres, Mode::Atomic) => {
+            consume::<charge_in_postgres, _>(&settings, at.open_postgres().await).await
+        }
+        (Product::Postgres, Mode::Leased) => {
+            consume::<charge_leased, _>(&settings, at.open_postgres().await).await
+        }
+        (Product::Redis, Mode::Leased) => {
+            consume::<charge_leased, _>(&settings, at.open_redis().await).await
+        }
+        (Product::Redis, Mode::Atomic) => Err("Redis lends no transaction".into()),
+    }
+}
+
+async fn consume<H, S>(settings: &Settings, store: S) -> Result<(), Box<dyn Error>>
+where
+    H: Handler<Desk>,
+    H::Mode: RunsOn<Interfered<S>>,
+    S: Store,
+{
+    let crash = settings.crash;
+    let store = Interfered::new(store, move |call, number| fate(crash, call, number));
+    let balance = Worker::builder(store)
+        .state(Desk::new(settings))
+        .consume::<H>(queue(settings)?)
+        .grace(Duration::from_millis(settings.grace_ms))
+        .on_settled(|settled| {
+            say(&Event::Ended {
+                kind: settled.kind.label().into(),
+                attempt: settled.attempt,
+                error: settled.error.map(Into::into),
+            });
+        })
+        .run_until(&settings.amqp_url, shutdown_signal())
+        .await?;
+    let ended = balance.iter().filter(|(_, count)| *count > 0);
+    say(&Event::Balance {
+        even: balance.is_even(),
+        ended: ended
+            .map(|(kind, count)| (kind.label().into(), count))
+            .collect(),
+    });
+    Ok(())
+}
+
+fn queue(settings: &Settings) -> Result<Queue, Box<dyn Error>> {
+    let quick = Backoff::new(Duration::from_millis(20), Duration::from_millis(40));
+    let policy = Policy::builder()
+        .lease(Duration::from_millis(settings.lease_ms))
+        .max_attempts(settings.max_attempts)
+        .backoff(quick)
+        .in_doubt(if settings.quarantine {
+            InDoubt::Quarantine
+        } else {
+            InDoubt::Retry
+        })
+        .build()?;
+    let queue = Queue::declare(&settings.queue)
+        .prefetch(settings.prefetch)
+        .policy(policy);
+    let queue = if settings.prefetch == 1 {
+        queue.held(0)
+    } else {
+        queue
+    };
+    Ok(if settings.classic {
+        queue.classic()
+    } else {
+        queue
+    })
+}
+
+fn fate(crash: Option<Crash>, call: Call, number: u64) -> Fate {
+    match (crash, call) {
+        (Some(Crash::AfterClaim(nth)), Call::Claim) if nth == number => Fate::DieAfter,
+        (Some(Crash::BeforeCompletion(nth)), Call::Complete) if nth == number => Fate::DieBefore,
+        (Some(Crash::AfterCompletion(nth)), Call::Complete) if nth == number => Fate::DieAfter,
+        _ => Fate::Pass,
+    }
+}

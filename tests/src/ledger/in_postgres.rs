@@ -1,0 +1,48 @@
+//! Charges in a `PostgreSQL` database.
+
+use idem_amqp::sqlx::{self, Connection, PgConnection, Row};
+
+use super::Charge;
+
+pub(super) async fn create(url: &str) {
+    let mut connection = open(url).await;
+    let table = "CREATE TABLE charges (number serial, order_id text, attempt bigint, worker text)";
+    sqlx::raw_sql(table)
+        .execute(&mut connection)
+        .await
+        .expect("a new table");
+    connection.close().await.expect("an open connection");
+}
+
+pub(super) async fn charges(url: &str) -> Vec<Charge> {
+    let mut connection = open(url).await;
+    let rows = sqlx::query("SELECT order_id, attempt, worker FROM charges ORDER BY number")
+        .fetch_all(&mut connection)
+        .await
+        .expect("the ledger can be read");
+    let charges = rows.iter().map(|row| Charge {
+        order_id: row.get("order_id"),
+        attempt: u32::try_from(row.get::<i64, _>("attempt")).expect("written from one"),
+        worker: row.get("worker"),
+    });
+    charges.collect()
+}
+
+async fn open(url: &str) -> PgConnection {
+    let connection = PgConnection::connect(url).await;
+    connection.expect("a PostgreSQL that answers")
+}
+
+/// Writes a charge.
+///
+/// # Errors
+/// If `PostgreSQL` does.
+pub async fn write(db: &mut PgConnection, charge: &Charge) -> Result<(), sqlx::Error> {
+    sqlx::query("INSERT INTO charges (order_id, attempt, worker) VALUES ($1, $2, $3)")
+        .bind(&charge.order_id)
+        .bind(i64::from(charge.attempt))
+        .bind(&charge.worker)
+        .execute(db)
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! Where a worker's store is: on servers that tests share, or on one of the test's own.
+
+use std::{path::Path, time::Duration};
+
+use idem_amqp::{PostgresStore, RedisStore, SqliteStore};
+use serde::{Deserialize, Serialize};
+use xtask::services::{
+    postgres::{self, DatabaseServer},
+    redis::{self, Node},
+};
+
+use crate::servers::off_thread;
+
+/// Where a worker's store is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StoreAt {
+    /// `sqlite:FILE`, or the URL of a server.
+    pub url: String,
+    /// What the names of all records in Redis begin with.
+    pub prefix: String,
+    /// How long the server may take to answer, in milliseconds.
+    pub response_ms: u64,
+}
+
+/// What a store is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Product {
+    /// A file.
+    Sqlite,
+    /// A database of a server.
+    Postgres,
+    /// A prefix on a server.
+    Redis,
+}
+
+impl StoreAt {
+    fn new(url: String) -> Self {
+        Self {
+            url,
+            prefix: format!("test-{:016x}", fastrand::u64(..)),
+            response_ms: 5000,
+        }
+    }
+
+    /// In this SQLite file.
+    pub fn sqlite(file: &Path) -> Self {
+        Self::new(format!("sqlite:{}", file.display()))
+    }
+
+    /// In a database of its own on the `PostgreSQL` that tests share.
+    pub async fn postgres() -> Self {
+        let server = off_thread(postgres::shared).await;
+        Self::postgres_on(server).await
+    }
+
+    /// In a database of its own on this `PostgreSQL`.
+    pub async fn postgres_on(server: &DatabaseServer) -> Self {
+        let (server, name) = (server.clone(), format!("test_{:016x}", fastrand::u64(..)));
+        Self::new(off_thread(move || server.create_database(&name)).await)
+    }
+
+    /// Under a prefix of its own on the Redis that tests share.
+    pub async fn redis() -> Self {
+        Self::redis_on(off_thread(redis::shared).await)
+    }
+
+    /// Under a prefix of its own on this Redis.
+    pub fn redis_on(server: &Node) -> Self {
+        Self::new(server.url())
+    }
+
+    /// The same by way of another port.
+    #[must_use]
+    pub fn by(&self, port: u16) -> Self {
+        let (before, after) = self
+            .url
+            .rsplit_once(':')
+            .expect("a server's URL has a port");
+        let path = after.trim_start_matches(|c: char| c.is_ascii_digit());
+        Self {
+            url: format!("{before}:{port}{path}"),
+            ..self.clone()
+        }
+    }
+
+    /// The same with this patience.
+    #[must_use]
+    pub fn answering_within(&self, milliseconds: u64) -> Self {
+        Self {
+            response_ms: milliseconds,
+            ..self.clone()
+        }
+    }
+
+    /// What it is made of.
+    pub fn product(&self) -> Product {
+        match self.url.split(':').next() {
+            Some("sqlite") => Product::Sqlite,
+            Some("redis") => Product::Redis,
+            _ => Product::Postgres,
+        }
+    }
+
+    /// Opens the SQLite file.
+    pub async fn open_sqlite(&self) -> SqliteStore {
+        let opened = SqliteStore::connect(&self.url).await;
+        opened.expect("a SQLite file")
+    }
+
+    /// Connects to `PostgreSQL`.
+    pub async fn open_postgres(&self) -> PostgresStore {
+        let store = PostgresStore::builder(&self.url).response_timeout(self.response_timeout());
+        store.build().await.expect("a PostgreSQL that answers")
+    }
+
+    /// Connects to Redis.
+    pub async fn open_redis(&self) -> RedisStore {
+        let store = RedisStore::builder(&self.url)
+            .prefix(&self.prefix)
+            .response_timeout(self.response_timeout());
+        store.build().await.expect("a Redis that answers")
+    }
+
+    fn response_timeout(&self) -> Duration {
+        Duration::from_millis(self.response_ms)
+    }
+}

@@ -1,0 +1,98 @@
+//! Databases that isolate transactions more strictly than `PostgreSQL` does by default.
+
+use std::collections::BTreeSet;
+
+use idem_amqp::{
+    Backoff, ExecutionKind as Kind, Policy, Worker,
+    prelude::*,
+    sqlx::{self, Connection, PgConnection, Row},
+};
+use idem_tests::{
+    bed::Bed,
+    script::{Order, Script},
+    store_at::StoreAt,
+};
+
+const ORDERS: usize = 24;
+
+/// The number of an invoice is one more than there are, which is a mistake unless transactions are
+/// serializable.
+#[idempotent(key = "id", scope = "orders.invoice")]
+async fn invoice(
+    order: Order,
+    State(script): State<Script>,
+    attempt: Attempt,
+    delivery: Delivery,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    let numbered = "INSERT INTO invoices (order_id, number)
+                    SELECT $1, count(*) + 1 FROM invoices";
+    sqlx::query(numbered).bind(&order.id).execute(db).await?;
+    script.play(order, attempt, delivery).await
+}
+
+async fn invoices(url: &str) -> Vec<(String, i64)> {
+    let mut db = PgConnection::connect(url).await.unwrap();
+    let rows = sqlx::query("SELECT order_id, number FROM invoices ORDER BY number");
+    let rows = rows.fetch_all(&mut db).await.unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+#[tokio::test]
+async fn atomic_handlers_on_a_serializable_database_take_effect_once_as_if_one_after_the_other() {
+    let bed = Bed::new().await;
+    let at = StoreAt::postgres().await;
+    let mut db = PgConnection::connect(&at.url).await.unwrap();
+    let prepared = "DO $$ BEGIN EXECUTE format(
+            'ALTER DATABASE %I SET default_transaction_isolation = ''serializable''',
+            current_database()
+        ); END $$;
+        CREATE TABLE invoices (order_id text, number bigint)";
+    sqlx::raw_sql(prepared).execute(&mut db).await.unwrap();
+    let script = Script::succeeding();
+    let policy = Policy::builder()
+        .backoff(Backoff::new(
+            std::time::Duration::from_millis(5),
+            std::time::Duration::from_millis(50),
+        ))
+        .max_attempts(1000)
+        .build()
+        .unwrap();
+    let queue = bed.queue().policy(policy);
+    let mut workers = Vec::new();
+    for _ in 0..2 {
+        let worker = Worker::builder(at.open_postgres().await).state(script.clone());
+        workers.push(bed.start(worker.consume::<invoice>(queue.clone())));
+    }
+    let mut copies: Vec<_> = (0..ORDERS).flat_map(|number| [number; 2]).collect();
+    fastrand::shuffle(&mut copies);
+    for number in copies {
+        bed.order(&format!("o-{number}")).await;
+    }
+    idem_tests::journal::eventually("every order has an invoice", async || {
+        match invoices(&at.url).await.len() {
+            ORDERS => Ok(()),
+            seen => Err(seen),
+        }
+    })
+    .await;
+    bed.until_settled().await;
+
+    let (mut executed, mut failed) = (0, 0);
+    for worker in workers {
+        let balance = worker.stop().await;
+        executed += balance.of(Kind::Executed);
+        failed += balance.of(Kind::Failed);
+    }
+    assert_eq!(executed, ORDERS as u64);
+    assert!(
+        failed > 0,
+        "nothing was in the way of anything: this proves nothing"
+    );
+    let invoices = invoices(&at.url).await;
+    let orders: BTreeSet<_> = invoices.iter().map(|(order, _)| order).collect();
+    assert_eq!(orders.len(), ORDERS, "{invoices:?}");
+    let numbers: Vec<_> = invoices.iter().map(|(_, number)| *number).collect();
+    assert_eq!(numbers, (1..=ORDERS as i64).collect::<Vec<_>>());
+    bed.assert_nothing_stuck().await;
+}

@@ -1,0 +1,129 @@
+//! Stores that are killed in the middle of the flow, and started again.
+
+use std::sync::Arc;
+
+use idem_amqp::ExecutionKind as Kind;
+use idem_tests::{
+    bed::Bed,
+    process::{Mode, Process},
+    running::assert_balance,
+    script::Script,
+    servers::off_thread,
+    store_at::StoreAt,
+};
+use tokio::sync::Semaphore;
+use xtask::services::{Postgres, Private, Redis, Server};
+
+use crate::load::{Charges, Load, assert_once_each};
+
+/// What an acknowledged write of Redis needs to survive a crash.
+const DURABLE: [(&str, &str); 2] = [("appendonly", "yes"), ("appendfsync", "always")];
+
+async fn crash<S: Server + Send + Sync + 'static>(server: &Arc<Private<S>>) {
+    let server = Arc::clone(server);
+    off_thread(move || {
+        server.kill()?;
+        server.restart()
+    })
+    .await;
+}
+
+/// The server is killed twice while two workers are at work.
+async fn charges_with_crashes<S: Server + Send + Sync + 'static>(
+    server: Arc<Private<S>>,
+    store: &StoreAt,
+    mode: Mode,
+) -> Charges {
+    // Longer than the server is away: nobody takes over what is still being worked on.
+    let load = Load::of(store, mode).await;
+    let load = load.with(|settings| settings.lease_ms = 20_000);
+    load.charges(async |[worker, _]: &mut [Process; 2], _| {
+        for executed in [10, 40] {
+            worker.ended("executed", executed).await;
+            crash(&server).await;
+        }
+    })
+    .await
+}
+
+async fn charges_with_crashes_of_postgres(mode: Mode) -> Charges {
+    let server = Arc::new(off_thread(Postgres::start).await);
+    let store = StoreAt::postgres_on(&server).await;
+    charges_with_crashes(server, &store, mode).await
+}
+
+#[tokio::test]
+async fn a_postgres_that_is_killed_under_load_loses_and_doubles_nothing_of_atomic_workers() {
+    assert_once_each(&charges_with_crashes_of_postgres(Mode::Atomic).await);
+}
+
+#[tokio::test]
+async fn a_postgres_that_is_killed_under_load_loses_and_repeats_nothing_of_leased_workers() {
+    assert_once_each(&charges_with_crashes_of_postgres(Mode::Leased).await);
+}
+
+#[tokio::test]
+async fn a_redis_that_syncs_every_write_and_is_killed_under_load_loses_and_repeats_nothing() {
+    let server = Arc::new(off_thread(|| Redis::start_with(&DURABLE)).await);
+    let store = StoreAt::redis_on(&server);
+    assert_once_each(&charges_with_crashes(server, &store, Mode::Leased).await);
+}
+
+/// A message is done, then the server is killed. What becomes of a copy?
+async fn copy_after_a_crash(settings: &'static [(&str, &str)], copy: Kind) -> Script {
+    let server = Arc::new(off_thread(move || Redis::start_with(settings)).await);
+    let bed = Bed::new().await;
+    let script = Script::succeeding();
+    let worker = bed.charging(StoreAt::redis_on(&server).open_redis().await, &script);
+    bed.order("a").await;
+    worker.ended(Kind::Executed, 1).await;
+    crash(&server).await;
+    bed.order("a").await;
+
+    worker.settled.count("both are settled", 2).await;
+    let balance = worker.stop().await;
+    assert_eq!(balance.of(copy), 1 + u64::from(copy == Kind::Executed));
+    bed.assert_nothing_stuck().await;
+    script
+}
+
+#[tokio::test]
+async fn a_redis_that_syncs_every_write_remembers_what_was_completed_before_it_was_killed() {
+    let script = copy_after_a_crash(&DURABLE, Kind::Duplicate).await;
+    script.assert_effects(["a"]);
+}
+
+#[tokio::test]
+async fn a_redis_without_append_only_file_forgets_what_was_completed_and_a_copy_runs_again() {
+    let script = copy_after_a_crash(&[], Kind::Executed).await;
+    assert_eq!(script.attempts(), [1, 1]);
+}
+
+/// The key is forgotten under the handler's hands.
+#[tokio::test]
+async fn a_message_whose_claim_redis_forgot_is_not_acknowledged_and_runs_again() {
+    let server = Arc::new(off_thread(Redis::start).await);
+    let bed = Bed::new().await;
+    let go_on = Arc::new(Semaphore::new(0));
+    let gate = Arc::clone(&go_on);
+    let script = Script::new(move |_| {
+        let gate = Arc::clone(&gate);
+        async move {
+            gate.acquire().await?.forget();
+            Ok(())
+        }
+    });
+    let worker = bed.charging(StoreAt::redis_on(&server).open_redis().await, &script);
+    bed.order("a").await;
+    script.calls.count("the handler runs", 1).await;
+    crash(&server).await;
+    go_on.add_permits(1);
+    worker.ended(Kind::LeaseLost, 1).await;
+    go_on.add_permits(1);
+
+    worker.ended(Kind::Executed, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 1), (Kind::LeaseLost, 1)]);
+    assert_eq!(script.attempts(), [1, 1]);
+    bed.assert_nothing_stuck().await;
+}
