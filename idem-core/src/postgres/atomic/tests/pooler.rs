@@ -9,8 +9,8 @@ use super::*;
 fn behind(mode: &str) -> (PgBouncer, String) {
     let server = postgres::shared().expect("PostgreSQL can be started");
     let pooler = PgBouncer::start(server, &[("pool_mode", mode)]).unwrap();
-    let [direct, pooled] = [server.port(), pooler.port()].map(|port| format!(":{port}/"));
-    let url = server.url().replace(&direct, &pooled);
+    let [direct, indirect] = [server.port(), pooler.port()].map(|port| format!(":{port}/"));
+    let url = server.url().replace(&direct, &indirect);
     (pooler, url)
 }
 
