@@ -16,7 +16,7 @@ use idem_amqp::{
     sqlx::{Connection as _, SqliteConnection, query},
 };
 use idem_tests::{
-    bed::{Bed, QUICK},
+    bed::{Bed, QUICK, persistent},
     interfered::{Call, Fate, Interfered},
     journal::eventually,
     running::{Running, assert_balance},
@@ -27,9 +27,12 @@ use idem_tests::{
 fn switched(store: MemoryStore) -> (Interfered<MemoryStore>, Arc<AtomicBool>) {
     let away = Arc::new(AtomicBool::new(false));
     let switch = Arc::clone(&away);
-    let store = Interfered::new(store, move |_, _| match switch.load(SeqCst) {
-        true => Fate::Refuse,
-        false => Fate::Pass,
+    let store = Interfered::new(store, move |_, _| {
+        if switch.load(SeqCst) {
+            Fate::Refuse
+        } else {
+            Fate::Pass
+        }
     });
     (store, away)
 }
@@ -158,7 +161,7 @@ async fn a_report_that_finds_another_workers_completion_is_counted() {
     let other = bed.start(other.consume::<charge>(Queue::declare(&elsewhere).policy(QUICK)));
     bed.until_consumed(&elsewhere, 1).await;
     let copy = br#"{"id":"a","amount_cents":1299}"#;
-    bed.send(&elsewhere, copy, Default::default()).await;
+    bed.send(&elsewhere, copy, persistent()).await;
     other.ended(Kind::Executed, 1).await;
 
     away.store(false, SeqCst);
