@@ -8,15 +8,19 @@ mod progress;
 mod publisher;
 mod report;
 mod show;
+mod store;
 mod tally;
 mod worker;
 
-use std::{
-    process::{Command, Stdio},
-    time::Instant,
-};
+use std::{process::Stdio, time::Instant};
 
-use self::{ledger::Ledger, programs::Programs, report::Report, show::Show};
+use self::{
+    ledger::Ledger,
+    programs::Programs,
+    report::Report,
+    show::Show,
+    store::{Store, StoreKind},
+};
 use crate::{
     Error, Result,
     cargo::{Workspace, cargo},
@@ -38,13 +42,6 @@ pub struct Options {
     store: StoreKind,
 }
 
-/// A store that the order worker can use.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum StoreKind {
-    /// One SQLite file, shared by both workers.
-    Sqlite,
-}
-
 /// Runs the demonstration, prints what happened and, last, one line of figures.
 ///
 /// # Errors
@@ -53,10 +50,10 @@ enum StoreKind {
 pub fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::load()?;
     let source = install::rabbitmq()?;
-    build(&workspace)?;
+    let store = Store::open(options.store)?;
+    build(&workspace, options.store)?;
     let (amqp_url, private) = broker(source)?;
-    let StoreKind::Sqlite = options.store;
-    let programs = Programs::new(&workspace, amqp_url)?;
+    let programs = Programs::new(&workspace, amqp_url, store.url())?;
     let published = u64::from(options.orders) * u64::from(options.copies);
     let mut show = Show::new(&programs, private.as_ref(), published);
     let end = show.perform(options.orders, options.copies);
@@ -97,18 +94,21 @@ fn broker(source: RabbitMqSource) -> Result<(String, Option<RabbitMq>)> {
     }
 }
 
-fn build(workspace: &Workspace) -> Result<()> {
+fn build(workspace: &Workspace, store: StoreKind) -> Result<()> {
     println!("building the order worker and the publisher");
-    let mut build: Command = cargo(&workspace.root);
-    build.args([
+    let feature = format!("order-worker/{}", store.feature());
+    let arguments = [
         "build",
         "--release",
         "--package",
         "order-worker",
         "--package",
         "publish-orders",
-    ]);
-    let status = build
+        "--features",
+        &feature,
+    ];
+    let status = cargo(&workspace.root)
+        .args(arguments)
         .stdin(Stdio::null())
         .status()
         .map_err(Error::io("run cargo"))?;
@@ -116,7 +116,7 @@ fn build(workspace: &Workspace) -> Result<()> {
         return Ok(());
     }
     Err(Error::Command {
-        command: "cargo build --release -p order-worker -p publish-orders".to_owned(),
+        command: format!("cargo {}", arguments.join(" ")),
         status: status.to_string(),
         output: String::new(),
     })

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::Programs;
 use crate::{Error, Result};
 
-/// Every row of the table `charges`.
+/// The charges of one run: a server that outlives it may hold those of others.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     by_order: BTreeMap<String, Vec<String>>,
@@ -28,14 +28,18 @@ impl Ledger {
         if !output.status.success() {
             return Err(Error::command("order-worker ledger", &output));
         }
-        Self::parse(&String::from_utf8_lossy(&output.stdout))
+        Self::parse(&String::from_utf8_lossy(&output.stdout), programs.run())
             .map_err(|error| Error::io("understand `order-worker ledger`")(error.into()))
     }
 
-    pub(crate) fn parse(rows: &str) -> serde_json::Result<Self> {
+    /// The names of a run's orders begin with the run's.
+    pub(crate) fn parse(rows: &str, run: &str) -> serde_json::Result<Self> {
         let mut ledger = Self::default();
         for line in rows.lines() {
             let row: Row = serde_json::from_str(line)?;
+            if !row.order_id.starts_with(run) {
+                continue;
+            }
             ledger
                 .by_order
                 .entry(row.order_id)
@@ -69,5 +73,22 @@ impl Ledger {
             *workers.entry(worker.as_str()).or_default() += 1;
         }
         workers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ledger;
+
+    #[test]
+    fn charges_of_other_runs_do_not_count() {
+        let rows = concat!(
+            r#"{"order_id":"demo-a-1","worker":"w"}"#,
+            "\n",
+            r#"{"order_id":"demo-b-1","worker":"w"}"#,
+        );
+        let ledger = Ledger::parse(rows, "demo-a").expect("valid rows");
+        assert_eq!(ledger.charged(), 1);
+        assert!(ledger.has("demo-a-1"));
     }
 }

@@ -18,24 +18,33 @@ pub(crate) struct Programs {
     worker: PathBuf,
     publisher: PathBuf,
     amqp_url: String,
+    store_url: String,
     run: String,
     folder: TempDir,
 }
 
 impl Programs {
-    pub(crate) fn new(workspace: &Workspace, amqp_url: String) -> Result<Self> {
+    /// Without a store's URL the store is a SQLite file.
+    pub(crate) fn new(
+        workspace: &Workspace,
+        amqp_url: String,
+        store_url: Option<String>,
+    ) -> Result<Self> {
         let suffix: String = std::iter::repeat_with(|| fastrand::char('a'..='z'))
             .take(6)
             .collect();
+        let folder = tempfile::Builder::new()
+            .prefix("idem-demo-")
+            .tempdir()
+            .map_err(Error::io("create a temporary folder"))?;
+        let file = || format!("sqlite:{}", folder.path().join("orders.db").display());
         Ok(Self {
             worker: workspace.release_program("order-worker"),
             publisher: workspace.release_program("publish-orders"),
             amqp_url,
+            store_url: store_url.unwrap_or_else(file),
             run: format!("demo-{suffix}"),
-            folder: tempfile::Builder::new()
-                .prefix("idem-demo-")
-                .tempdir()
-                .map_err(Error::io("create a temporary folder"))?,
+            folder,
         })
     }
 
@@ -83,10 +92,9 @@ impl Programs {
     }
 
     fn with_environment(&self, mut command: Command) -> Command {
-        let store = self.folder.path().join("orders.db");
         command
             .env("AMQP_URL", &self.amqp_url)
-            .env("STORE_URL", format!("sqlite:{}", store.display()))
+            .env("STORE_URL", &self.store_url)
             .env("ORDERS_QUEUE", self.queue())
             .env("ORDERS_LOG", "json")
             .env("WORK_MS", WORK_MS.to_string())

@@ -173,7 +173,7 @@ mod tests {
             2,
             2 * orders.len() as u64,
             &tally(lines),
-            &Ledger::parse(ledger).expect("valid rows"),
+            &Ledger::parse(ledger, "").expect("valid rows"),
         )
     }
 
