@@ -38,7 +38,7 @@ impl Names {
     }
 }
 
-/// A permutation of all numbers, after which neighbours are far apart: that of SplitMix64.
+/// A permutation of all numbers, after which neighbours are far apart: that of `SplitMix64`.
 fn scattered(number: u64) -> u64 {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
