@@ -1,11 +1,8 @@
 -- A batch of writes, no key twice. A row per write: whether it took effect, and if not, the record.
-WITH clock AS MATERIALIZED (
-    SELECT clock_timestamp() + $1 * interval '1 microsecond' AS now
-),
-input AS (
-    SELECT write.*, clock.now
+WITH input AS (
+    SELECT write.*
     -- Behind sub-selects, so that the plan does not depend on how many there are, and is kept.
-    FROM clock, unnest(
+    FROM unnest(
         (SELECT $2::text[]), (SELECT $3::bigint[]), (SELECT $4::text[]), (SELECT $5::bigint[]),
         (SELECT $6::text[]), (SELECT $7::text[]), (SELECT $8::bytea[])
     ) AS write (key, token, kind, duration, reason, error, outcome)
@@ -14,7 +11,10 @@ input AS (
 -- In the order of their keys, so that two batches do not wait for each other.
 locked AS MATERIALIZED (
     SELECT
-        input.now, input.kind, input.duration,
+        -- Read under the row's lock: a statement that waited for it, perhaps until nobody waits for
+        -- its answer any more, must not put a lease back to where it was.
+        clock_timestamp() + $1 * interval '1 microsecond' AS now,
+        input.kind, input.duration,
         input.reason AS new_reason, input.error AS new_error, input.outcome AS new_outcome,
         input.token = record.token AND record.state = 'in_progress' AS held,
         record.*
