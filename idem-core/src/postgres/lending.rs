@@ -1,8 +1,11 @@
 //! Connections for atomic handlers, and what must be proven of one before it is lent again.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use futures_util::FutureExt as _;
@@ -15,6 +18,9 @@ use super::{
     fault::{Fault, Remedy},
     session::Address,
 };
+
+/// When a connection that is still in use is replaced: what the server keeps for one only grows.
+const LIFETIME: Duration = Duration::from_mins(30);
 
 /// A fixed number of connections, lent first come, first served.
 #[derive(Clone)]
@@ -98,6 +104,8 @@ impl Turn {
         if begun.is_err() {
             self.slot = Slot::new(&self.lending.address);
         }
+        // One that the driver closed by itself has not taken its mark along.
+        self.slot.clean.store(false, Ordering::Release);
         begun
     }
 
@@ -116,10 +124,15 @@ impl Drop for Turn {
 
 impl Slot {
     fn new(address: &Address) -> Self {
+        Self::lasting(address, LIFETIME)
+    }
+
+    fn lasting(address: &Address, lifetime: Duration) -> Self {
         let clean = Arc::new(AtomicBool::new(false));
         let known = Arc::clone(&clean);
         let pool = PgPoolOptions::new()
             .max_connections(1)
+            .max_lifetime(lifetime)
             .acquire_timeout(address.response_timeout)
             // To begin tests it, too.
             .test_before_acquire(false)
@@ -131,3 +144,6 @@ impl Slot {
         Self { pool, clean }
     }
 }
+
+#[cfg(test)]
+mod tests;
