@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use futures_util::TryStreamExt as _;
 use sqlx::{
-    PgConnection, SqlStr,
+    Connection as _, PgConnection, SqlStr,
     postgres::{PgDatabaseError, PgSeverity},
 };
 
@@ -45,11 +45,12 @@ pub(super) async fn commit(
     }
 }
 
-/// Rolls back and cleans up, in one round trip.
+/// Rolls back and cleans up. What the driver has prepared goes, too: it may be what the attempt
+/// failed of, because a table was altered or the handler has deallocated it.
 pub(super) async fn roll_back(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     const STATEMENTS: &str = concat!(include_str!("roll_back.sql"), include_str!("reset.sql"));
-    sqlx::raw_sql(STATEMENTS).execute(connection).await?;
-    Ok(())
+    sqlx::raw_sql(STATEMENTS).execute(&mut *connection).await?;
+    connection.clear_cached_statements().await
 }
 
 /// What an error means that came before the commit was answered.

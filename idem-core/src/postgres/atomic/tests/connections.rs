@@ -240,3 +240,43 @@ async fn a_beginning_cancelled_at_any_point_never_lends_a_stale_transaction() {
         assert!(polls >= 2, "{polls}");
     }
 }
+
+/// The server refuses a prepared statement for ever whose answer has other columns by now.
+#[tokio::test]
+async fn a_table_that_was_altered_fails_a_handler_once_only() {
+    let shop = Shop::with(|builder| builder.connections(1)).await;
+    let look = async |open: &mut OpenTransaction| {
+        let rows = sqlx::query("SELECT * FROM charges");
+        rows.fetch_all(lend(open)).await
+    };
+    let (lease, mut open) = shop.begin("o-1").await;
+    look(&mut open).await.unwrap();
+    shop.commits(open, &lease).await;
+    let alter = "ALTER TABLE charges ADD COLUMN note text";
+    execute(&mut shop.bystander().await, alter).await.unwrap();
+
+    let (lease, mut open) = shop.begin("o-2").await;
+    look(&mut open).await.unwrap_err();
+    shop.rolls_back(open, &lease).await;
+    let (lease, mut open) = shop.begin("o-2").await;
+    look(&mut open).await.unwrap();
+    shop.commits(open, &lease).await;
+}
+
+#[tokio::test]
+async fn a_handler_that_deallocates_what_is_prepared_fails_the_next_one_once_only() {
+    let shop = Shop::with(|builder| builder.connections(1)).await;
+    let (lease, mut open) = shop.begin("o-1").await;
+    pid(lend(&mut open)).await;
+    execute(lend(&mut open), "DEALLOCATE ALL").await.unwrap();
+    shop.commits(open, &lease).await;
+
+    let look = "SELECT pg_backend_pid()";
+    let (lease, mut open) = shop.begin("o-2").await;
+    let refused = sqlx::query(look).execute(lend(&mut open)).await;
+    refused.unwrap_err();
+    shop.rolls_back(open, &lease).await;
+    let (lease, mut open) = shop.begin("o-2").await;
+    pid(lend(&mut open)).await;
+    shop.commits(open, &lease).await;
+}
