@@ -31,6 +31,7 @@ mod tests;
 mod writes;
 
 pub use builder::PostgresStoreBuilder;
+use claims::{Answered, ClaimCall};
 use clock::Clock;
 use lane::Lane;
 use lending::Lending;
@@ -69,6 +70,10 @@ use writes::{Change, WriteCall};
 /// the completion. It may choose its isolation level, role and `search_path`. It may not end the
 /// transaction: then it has failed, and what it committed stays. The same goes for an error of a
 /// statement that it ignores, unless in a savepoint.
+/// The claim does not wait until it is on disk, because the completion, which does, comes after it.
+/// If the server crashes in between, claim and transaction are undone together: that attempt is not
+/// counted, and its fencing token may be given out again.
+///
 /// The next handler gets the connection without settings, temporary tables, channels, cursors and
 /// advisory locks of this one; what was prepared by `PREPARE` stays.
 ///
@@ -91,7 +96,7 @@ use writes::{Change, WriteCall};
 /// whole table for this.
 #[derive(Clone)]
 pub struct PostgresStore {
-    claims: Lane<ClaimRequest>,
+    claims: Lane<ClaimCall>,
     writes: Lane<WriteCall>,
     /// Apart, so that a purge that takes its time keeps nobody waiting.
     purging: Arc<Mutex<Session>>,
@@ -140,6 +145,15 @@ impl PostgresStore {
         self.clock.advance(by);
     }
 
+    async fn claim_until(
+        &self,
+        request: &ClaimRequest,
+        answered: Answered,
+    ) -> Result<Claim, StoreError> {
+        let request = request.clone();
+        self.claims.call(ClaimCall { request, answered }).await
+    }
+
     async fn write(&self, lease: &Lease, change: Change) -> Result<Write, StoreError> {
         let call = WriteCall {
             key: lease.key.clone(),
@@ -162,7 +176,7 @@ impl fmt::Debug for PostgresStore {
 
 impl Store for PostgresStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        self.claims.call(request.clone()).await
+        self.claim_until(request, Answered::Durable).await
     }
 
     async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::{PgConnection, PgTransaction};
 
-use super::{PostgresStore, lending::Turn, length::micros};
+use super::{PostgresStore, claims::Answered, lending::Turn, length::micros};
 use crate::{
     Begun, Claim, ClaimRequest, Commit, Lease, Outcome, Release, Store, StoreError,
     TransactionalStore, Write,
@@ -47,7 +47,8 @@ impl PostgresStore {
         // First the turn, so that no lease runs out while its owner waits for another handler.
         let mut turn = self.lending.turn().await;
         // The two at once: no statement that sees data is sent before the claim is committed.
-        let (begun, claim) = tokio::join!(turn.begin(), self.claim(request));
+        let (begun, claim) =
+            tokio::join!(turn.begin(), self.claim_until(request, Answered::Committed));
         let open = begun.map(|transaction| OpenTransaction { transaction, turn });
         match (claim, open) {
             (Ok(Claim::Acquired(lease)), Ok(open)) => Ok(Begun::Acquired(lease, open)),

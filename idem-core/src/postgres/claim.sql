@@ -1,7 +1,10 @@
 -- A batch of claims, no key twice. A row per claim: what is recorded now, if this claim acquired
 -- the key; else the record as the statement's snapshot saw it, if it saw one.
 WITH clock AS MATERIALIZED (
-    SELECT clock_timestamp() + $1 * interval '1 microsecond' AS now
+    SELECT
+        clock_timestamp() + $1 * interval '1 microsecond' AS now,
+        -- For this statement's commit only: the completions of all of its claims will flush it.
+        CASE WHEN $8::boolean THEN set_config('synchronous_commit', 'off', true) END
 ),
 input AS (
     SELECT claim.*, clock.now AS updated_at

@@ -6,22 +6,39 @@ use crate::{
     store::record::{self, Record},
 };
 
-impl Call for ClaimRequest {
+/// A claim, and what its answer waits for.
+#[derive(Debug)]
+pub(super) struct ClaimCall {
+    pub(super) request: ClaimRequest,
+    pub(super) answered: Answered,
+}
+
+/// When a claim is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answered {
+    /// When a crash of the server cannot undo it any more.
+    Durable,
+    /// When it is committed: a crash that undoes it undoes the work under it, too, because the
+    /// two reach the disk in this order.
+    Committed,
+}
+
+impl Call for ClaimCall {
     type Answer = Claim;
     const MAY_BE_DROPPED: bool = true;
 
     fn key(&self) -> &Key {
-        &self.key
+        &self.request.key
     }
 
     fn statement(batch: &[&Self], sql: &Sql, skew: i64) -> Statement {
-        let keys: Vec<&str> = batch.iter().map(|claim| claim.key.as_str()).collect();
-        let owners: Vec<&[u8]> = batch
-            .iter()
+        let requests = || batch.iter().map(|call| &call.request);
+        let durable = batch.iter().any(|call| call.answered == Answered::Durable);
+        let keys: Vec<&str> = requests().map(|claim| claim.key.as_str()).collect();
+        let owners: Vec<&[u8]> = requests()
             .map(|claim| claim.owner.as_bytes().as_slice())
             .collect();
-        let fingerprints: Vec<Option<&[u8]>> = batch
-            .iter()
+        let fingerprints: Vec<Option<&[u8]>> = requests()
             .map(|claim| {
                 claim
                     .fingerprint
@@ -29,10 +46,9 @@ impl Call for ClaimRequest {
                     .map(|it| it.as_bytes().as_slice())
             })
             .collect();
-        let leases: Vec<i64> = batch.iter().map(|claim| micros(claim.lease)).collect();
-        let retentions: Vec<i64> = batch.iter().map(|claim| micros(claim.retention)).collect();
-        let replayed: Vec<&str> = batch
-            .iter()
+        let leases: Vec<i64> = requests().map(|claim| micros(claim.lease)).collect();
+        let retentions: Vec<i64> = requests().map(|claim| micros(claim.retention)).collect();
+        let replayed: Vec<&str> = requests()
             .filter(|claim| claim.replay)
             .map(|claim| claim.key.as_str())
             .collect();
@@ -44,11 +60,12 @@ impl Call for ClaimRequest {
             .bind(leases)
             .bind(retentions)
             .bind(replayed)
+            .bind(!durable)
     }
 
     fn answer(&self, told: &Told) -> Option<Claim> {
         match &told.record {
-            Ok(Some(record)) if told.written => Some(Claim::Acquired(lease(&self.key, record))),
+            Ok(Some(record)) if told.written => Some(Claim::Acquired(lease(self.key(), record))),
             _ => self.answer_behind(told),
         }
     }
@@ -57,7 +74,7 @@ impl Call for ClaimRequest {
     /// a key that is free: another claim was first, and the next snapshot sees it.
     fn answer_behind(&self, told: &Told) -> Option<Claim> {
         let record = told.record.as_ref().ok()?.as_ref();
-        let step = record::claim(record, self, told.now, 0);
+        let step = record::claim(record, &self.request, told.now, 0);
         step.write.is_none().then_some(step.answer)
     }
 }

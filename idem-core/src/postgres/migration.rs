@@ -2,8 +2,8 @@
 
 use sqlx::{Connection, PgConnection};
 
-use super::{lane::Call, names::Names, pooler, sql::Sql, writes::WriteCall};
-use crate::{ClaimRequest, ConnectError};
+use super::{claims::ClaimCall, lane::Call, names::Names, pooler, sql::Sql, writes::WriteCall};
+use crate::ConnectError;
 
 /// The version of `schema.sql`.
 const KNOWN: i64 = 1;
@@ -62,7 +62,7 @@ pub(super) async fn check(
     sql: &Sql,
 ) -> Result<(), MigrateError> {
     let statements = [
-        ClaimRequest::statement(&[], sql, 0),
+        ClaimCall::statement(&[], sql, 0),
         WriteCall::statement(&[], sql, 0),
         sqlx::query(sql.purge.clone()).bind(0_i64).bind(0_i64),
     ];

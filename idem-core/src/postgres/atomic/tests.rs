@@ -8,6 +8,7 @@ use crate::{Key, Owner, Policy};
 
 mod connections;
 mod endings;
+mod flushing;
 mod isolation;
 mod link;
 mod lost;
