@@ -33,6 +33,10 @@ impl<C: Call> Waiting<C> {
         !(C::MAY_BE_DROPPED && self.caller.is_closed())
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        self.call.bytes()
+    }
+
     fn tell(self, answer: Result<C::Answer, StoreError>) {
         // A caller that was dropped meanwhile does not care.
         let _ = self.caller.send(answer);

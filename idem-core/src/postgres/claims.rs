@@ -31,6 +31,10 @@ impl Call for ClaimCall {
         &self.request.key
     }
 
+    fn bytes(&self) -> usize {
+        self.key().as_str().len()
+    }
+
     fn statement(batch: &[&Self], sql: &Sql, skew: i64) -> Statement {
         let requests = || batch.iter().map(|call| &call.request);
         let durable = batch.iter().any(|call| call.answered == Answered::Durable);

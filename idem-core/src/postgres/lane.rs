@@ -19,12 +19,17 @@ use crate::{Key, StoreError};
 const QUEUE: usize = 1024;
 /// How many calls share a statement at most, so that the first does not wait for ever.
 const BATCH: usize = 256;
+/// How many bytes they send at most, unless a single one sends more.
+const BATCH_BYTES: usize = 4 << 20;
 
 /// One caller's question, of which many fit into one statement.
 pub(super) trait Call: Send + Sync + Sized + 'static {
     type Answer: Send;
 
     fn key(&self) -> &Key;
+
+    /// How much of its caller's making it sends, in bytes.
+    fn bytes(&self) -> usize;
 
     /// Whether it may be left out if its caller has gone.
     const MAY_BE_DROPPED: bool;
@@ -91,10 +96,9 @@ impl Task {
                 waiting.push(call);
             }
             waiting.retain(Waiting::is_wanted);
-            let again = self
-                .carry_out(Batch::of(std::mem::take(&mut waiting)))
-                .await;
-            waiting.extend(again);
+            let later = waiting.split_off(fitting(&waiting));
+            waiting = self.carry_out(Batch::of(waiting)).await;
+            waiting.extend(later);
         }
         self.session.close().await;
     }
@@ -128,6 +132,16 @@ impl Task {
         let statement = || C::statement(&calls, &self.sql, skew);
         self.session.fetch(statement).await
     }
+}
+
+/// How many of these calls go out together: the first ones, and at least one.
+fn fitting<C: Call>(waiting: &[Waiting<C>]) -> usize {
+    let mut bytes: usize = 0;
+    let fit = waiting.iter().take_while(|call| {
+        bytes = bytes.saturating_add(call.bytes());
+        bytes <= BATCH_BYTES
+    });
+    fit.count().max(1).min(waiting.len())
 }
 
 fn told(rows: &[PgRow]) -> Result<HashMap<&str, Told>, sqlx::Error> {

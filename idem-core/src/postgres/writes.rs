@@ -44,6 +44,11 @@ impl Call for WriteCall {
         &self.key
     }
 
+    fn bytes(&self) -> usize {
+        let outcome = self.change.outcome().map_or(0, <[u8]>::len);
+        self.key.as_str().len() + outcome
+    }
+
     fn statement(batch: &[&Self], sql: &Sql, skew: i64) -> Statement {
         fn each<'a, T>(batch: &[&'a WriteCall], column: impl Fn(&'a WriteCall) -> T) -> Vec<T> {
             batch.iter().map(|call| column(call)).collect()

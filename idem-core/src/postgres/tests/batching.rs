@@ -182,3 +182,27 @@ async fn a_look_at_a_completed_or_held_key_writes_nothing() {
         .await;
     assert_eq!(locks, 0);
 }
+
+#[tokio::test]
+async fn large_outcomes_are_not_all_sent_at_once() {
+    let database = Database::new();
+    let store = database.store().await;
+    let leases = join_all((0..10_u32).map(|id| acquire(&store, id))).await;
+    let lock = hold_the_table(&database).await;
+    let large = vec![b'x'; 1 << 20];
+    let completions: Vec<_> = leases
+        .into_iter()
+        .map(|lease| {
+            let (store, outcome) = (store.clone(), Outcome::new(large.clone()));
+            tokio::spawn(async move { store.complete(&lease, &outcome, MINUTE).await })
+        })
+        .collect();
+    database.sessions_wait(1).await;
+    drop(lock);
+    for completion in completions {
+        assert_eq!(completion.await.unwrap().unwrap(), Write::Applied);
+    }
+    // One alone or the first few, then three at a time.
+    let completing = transactions(&database).await;
+    assert!((4..=5).contains(&completing), "{completing} transactions");
+}
