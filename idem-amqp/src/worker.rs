@@ -167,7 +167,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         let broker =
             Broker::parse(amqp_url).map_err(|reason| WorkerError::InvalidUrl { reason })?;
         for Subscription { queue, limit, .. } in &self.subscriptions {
-            limit::warn(queue, *limit);
+            limit::tell(queue, *limit);
         }
         let _purging = self.purge.map(|start| start());
         let counters = Arc::new(Counters::default());

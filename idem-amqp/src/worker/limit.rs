@@ -2,18 +2,18 @@
 
 use crate::Queue;
 
-/// Says so in the log.
-pub(super) fn warn(queue: &Queue, limit: Option<usize>) {
+/// Says so in the log; no warning, because a message that waits holds no key and loses no attempt.
+pub(super) fn tell(queue: &Queue, limit: Option<usize>) {
     let Some(limit) = exceeded(queue, limit) else {
         return;
     };
-    tracing::warn!(
+    tracing::info!(
         queue = queue.name(),
         prefetch = queue.concurrency(),
         connections = limit,
         "the queue's prefetch is larger than the number of atomic handlers that its store runs at \
-         once: the others wait for a connection before they claim; lower the queue's `prefetch` or \
-         raise the store's `connections`"
+         once: the others wait for a connection before they claim; for more at once, raise the \
+         store's `connections`"
     );
 }
 
