@@ -78,3 +78,27 @@ async fn a_claim_whose_answer_was_lost_is_had_back_with_the_same_request() {
         "{again:?}"
     );
 }
+
+/// A person has to mend the record: until then no try is better than the one before.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_a_corrupt_record_refuses_is_repeated_seldom_until_it_is_mended() {
+    for call in [Call::Complete, Call::Release] {
+        let (executor, store) = executor();
+        store.always(call, Fault::Corrupt);
+        let mut ended = Box::pin(async {
+            match call {
+                Call::Complete => run(&executor).await,
+                _ => fail(&executor, &Policy::DEFAULT).await,
+            }
+        });
+        tokio::select! {
+            ended = &mut ended => panic!("{ended:?}"),
+            () = sleep(Duration::from_mins(10)) => {}
+        }
+        let tries = store.count(call);
+        assert!((5..30).contains(&tries), "{tries}");
+        store.heal();
+        let ended = ended.await;
+        assert!(ended.attempt() == Some(1), "{ended:?}");
+    }
+}
