@@ -99,12 +99,12 @@ impl<C: Call> Batch<C> {
         Ok([self, Self(second)])
     }
 
-    /// Tells the first caller of each key that its row is refused; the others have rows of their
+    /// Tells the first caller of each key what is the matter with its row; the others have rows of their
     /// own to try.
     pub(super) fn refuse(self, fault: &Fault) -> Vec<Waiting<C>> {
         let mut again = Vec::new();
         for turn in self.0 {
-            let error = corrupt(turn.first.call.key(), fault.clone());
+            let error = fault.about(turn.first.call.key());
             turn.first.tell(Err(error));
             again.extend(turn.behind);
         }

@@ -1,8 +1,8 @@
 //! What an error of the server or of the way to it means for the one who asked.
 
-use std::{error::Error, fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, error::Error, fmt, sync::Arc, time::Duration};
 
-use crate::StoreError;
+use crate::{Key, StoreError};
 
 /// What went wrong for a whole batch, told to each of its callers.
 #[derive(Debug, Clone)]
@@ -10,7 +10,12 @@ pub(super) enum Fault {
     Said(Arc<sqlx::Error>),
     /// Nothing was heard for this long.
     Silent(Duration),
+    /// Nothing is asked for this long, because too much was left unanswered.
+    Resting(Duration),
 }
+
+/// `lock_not_available`: somebody has kept a row locked for longer than a statement waits.
+const LOCKED: &str = "55P03";
 
 /// What to do about a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +24,7 @@ pub(super) enum Remedy {
     Repeat,
     /// The connection is of no use any more; another one may be.
     Reconnect,
-    /// The server is fine and refuses something in these rows.
+    /// The server is fine, and something is the matter with one of these rows.
     Divide,
     /// The connection is as good as before.
     Report,
@@ -30,9 +35,29 @@ impl Fault {
         StoreError::unavailable(self.clone())
     }
 
+    /// What it means for the one call that it is left with.
+    pub(super) fn about(&self, key: &Key) -> StoreError {
+        if self.code().as_deref() == Some(LOCKED) {
+            return self.unavailable();
+        }
+        StoreError::Corrupt {
+            key: key.to_string(),
+            source: Box::new(self.clone()),
+        }
+    }
+
+    /// The SQLSTATE, if the server has answered.
+    pub(super) fn code(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Said(error) => error.as_database_error()?.code(),
+            Self::Silent(_) | Self::Resting(_) => None,
+        }
+    }
+
     pub(super) fn remedy(&self) -> Remedy {
         match self {
             Self::Silent(_) => Remedy::Reconnect,
+            Self::Resting(_) => Remedy::Report,
             Self::Said(error) => match &**error {
                 sqlx::Error::Database(error) => {
                     error.code().map_or(Remedy::Report, |code| remedy(&code))
@@ -59,6 +84,7 @@ fn remedy(code: &str) -> Remedy {
         // Prepared statements that are not there, are there already, or answer otherwise since
         // the table was altered: prepared anew, they work.
         | "26000" | "42P05" | "0A000" => Remedy::Reconnect,
+        LOCKED => Remedy::Divide,
         _ => match code.get(..2) {
             // Connection exceptions and insufficient resources.
             Some("08" | "53") => Remedy::Reconnect,
@@ -81,6 +107,10 @@ impl fmt::Display for Fault {
         match self {
             Self::Said(error) => error.fmt(f),
             Self::Silent(patience) => write!(f, "the server did not answer within {patience:?}"),
+            Self::Resting(pause) => write!(
+                f,
+                "the server has left statements unanswered and is not asked for {pause:?}"
+            ),
         }
     }
 }
@@ -88,8 +118,8 @@ impl fmt::Display for Fault {
 impl Error for Fault {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Said(error) => error.source(),
-            Self::Silent(_) => None,
+            // Displays them already, as a whole.
+            Self::Said(_) | Self::Silent(_) | Self::Resting(_) => None,
         }
     }
 }
@@ -108,11 +138,11 @@ mod tests {
                     "25006", "57P01", "57P02", "57P03", "53300", "08006", "26000",
                 ],
             ),
-            (Remedy::Divide, &["22021", "23514", "54000", "P0001"]),
             (
-                Remedy::Report,
-                &["42P01", "42501", "57014", "55P03", "XX000"],
+                Remedy::Divide,
+                &["22021", "23514", "54000", "P0001", "55P03"],
             ),
+            (Remedy::Report, &["42P01", "42501", "57014", "XX000"]),
         ];
         for (expected, codes) in table {
             for code in codes {

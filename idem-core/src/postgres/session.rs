@@ -20,6 +20,9 @@ const RECONNECTS: u32 = 5;
 const BETWEEN_REPEATS: Backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
 const BETWEEN_CONNECTS: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
+/// How long no connection is opened to a server that leaves statement after statement unanswered.
+const LONGEST_REST: Duration = Duration::from_mins(5);
+
 /// How long a plan is kept. One that was made while the table was small reads all of it, and the
 /// server does not notice that it has grown before its next `ANALYZE`, perhaps minutes later.
 const PLANS_LAST: Duration = Duration::from_secs(10);
@@ -40,6 +43,10 @@ pub(super) struct Session {
     planned: Instant,
     /// How often connecting has failed since it last worked.
     failures: u32,
+    /// How many statements were left unanswered since one was answered.
+    unanswered: u32,
+    /// Before then no connection is opened.
+    rests_until: Instant,
 }
 
 impl Address {
@@ -66,6 +73,8 @@ impl Session {
             connection: None,
             planned: Instant::now(),
             failures: 0,
+            unanswered: 0,
+            rests_until: Instant::now(),
         }
     }
 
@@ -92,11 +101,13 @@ impl Session {
             let answer = statement().fetch_all(&mut connection);
             let fault = match self.address.within_patience(answer).await {
                 Ok(rows) => {
+                    self.unanswered = 0;
                     self.connection = Some(connection);
                     return Ok(rows);
                 }
                 Err(fault) => fault,
             };
+            self.note(&fault);
             let remedy = fault.remedy();
             if remedy != Remedy::Reconnect {
                 self.connection = Some(connection);
@@ -113,6 +124,20 @@ impl Session {
         }
     }
 
+    /// The server goes on with a statement that nobody waits for any more, and its process stays
+    /// that long. To ask again at once is worth a try; from then on processes would pile up.
+    fn note(&mut self, fault: &Fault) {
+        if matches!(fault, Fault::Silent(_)) {
+            self.unanswered = self.unanswered.saturating_add(1);
+        } else if fault.code().is_some() {
+            self.unanswered = 0;
+        }
+        if let Some(rest @ 1..) = self.unanswered.checked_sub(1) {
+            let rests = Backoff::new(self.address.response_timeout, LONGEST_REST);
+            self.rests_until = Instant::now() + rests.wait(rest);
+        }
+    }
+
     /// Says goodbye to the server.
     pub(super) async fn close(self) {
         if let Some(connection) = self.connection {
@@ -126,6 +151,10 @@ impl Session {
             && self.plan_anew(&mut connection).await.is_ok()
         {
             return Ok(connection);
+        }
+        let rest = self.rests_until.saturating_duration_since(Instant::now());
+        if !rest.is_zero() {
+            return Err(Fault::Resting(rest));
         }
         if self.failures > 0 {
             time::sleep(BETWEEN_CONNECTS.wait(self.failures)).await;

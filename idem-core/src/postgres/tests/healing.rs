@@ -122,3 +122,28 @@ async fn until_available<T>(mut ask: impl AsyncFnMut() -> Result<T, StoreError>)
         }
     }
 }
+
+/// A process of the server waits for the table with each statement, until there are too many.
+#[tokio::test]
+async fn a_server_that_leaves_statements_unanswered_is_asked_less_and_less() {
+    let database = Database::new();
+    let impatient = PostgresStore::builder(&database.url);
+    let impatient = impatient.response_timeout(Duration::from_millis(200));
+    let store = impatient.build().await.unwrap();
+    let mut bystander = database.bystander().await;
+    run(&mut bystander, "BEGIN; LOCK TABLE idem_records").await;
+    let end = tokio::time::Instant::now() + Duration::from_secs(3);
+    while tokio::time::Instant::now() < end {
+        store.claim(&request("a")).await.unwrap_err();
+        tokio::task::yield_now().await;
+    }
+    let waiting = database
+        .number(
+            "SELECT count(*) FROM pg_stat_activity
+             WHERE datname = current_database() AND wait_event_type = 'Lock'",
+        )
+        .await;
+    assert!((2..=6).contains(&waiting), "{waiting}");
+    drop(bystander);
+    until_available(async || store.claim(&request("a")).await).await;
+}
