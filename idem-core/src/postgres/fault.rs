@@ -46,6 +46,11 @@ impl Fault {
         }
     }
 
+    /// Whether a pool could not connect for so long that it gave up.
+    pub(super) fn is_of_the_pool(&self) -> bool {
+        matches!(self, Self::Said(error) if matches!(**error, sqlx::Error::PoolTimedOut))
+    }
+
     /// The SQLSTATE, if the server has answered.
     pub(super) fn code(&self) -> Option<Cow<'_, str>> {
         match self {

@@ -89,12 +89,24 @@ impl Turn {
     /// # Cancel safety
     /// A connection on which nobody knows what has begun is closed.
     pub(super) async fn begin(&mut self) -> Result<PgTransaction<'static>, Fault> {
-        match self.try_begin().await {
+        let begun = match self.try_begin().await {
             // One that has lain idle may be dead; this is how it is noticed.
             Err(fault @ Fault::Said(_)) if fault.remedy() == Remedy::Reconnect => {
                 self.try_begin().await
             }
             begun => begun,
+        };
+        match begun {
+            Err(fault) if fault.is_of_the_pool() => Err(self.cause_of(fault).await),
+            begun => begun,
+        }
+    }
+
+    /// The pool does not tell why it could not connect; one more try does.
+    async fn cause_of(&self, fault: Fault) -> Fault {
+        match self.lending.address.connect().await {
+            Ok(_) => fault,
+            Err(cause) => cause,
         }
     }
 
@@ -133,7 +145,8 @@ impl Slot {
         let pool = PgPoolOptions::new()
             .max_connections(1)
             .max_lifetime(lifetime)
-            .acquire_timeout(address.response_timeout)
+            // Less, so that it is known to have been the pool.
+            .acquire_timeout(address.response_timeout * 9 / 10)
             // To begin tests it, too.
             .test_before_acquire(false)
             .after_release(move |_, _| {

@@ -26,3 +26,24 @@ async fn a_new_connection_is_not_clean_because_the_last_one_was() {
     let _transaction = turn.begin().await.unwrap();
     assert!(!turn.slot.clean.load(Ordering::Acquire));
 }
+
+#[tokio::test]
+async fn a_connection_that_is_not_to_be_had_is_reported_with_the_cause() {
+    let server = postgres::shared().unwrap();
+    let role = "idem_lending_nobody";
+    let create = format!("CREATE ROLE {role} LOGIN CONNECTION LIMIT 0");
+    server.query("idem", &create).unwrap();
+    let url = server.url().replacen("idem@", &format!("{role}@"), 1);
+    let address = Address {
+        options: location::parse(&url).unwrap(),
+        response_timeout: Duration::from_millis(500),
+    };
+    let lending = Lending::new(address, 1, atomic::begin(None));
+    let Err(fault) = lending.turn().await.begin().await else {
+        panic!("the role may not connect")
+    };
+    assert!(
+        fault.to_string().contains("too many connections"),
+        "{fault}"
+    );
+}
