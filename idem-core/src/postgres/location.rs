@@ -54,11 +54,9 @@ mod tests {
             "postgres://shop:hunter2@db.example/orders?sslmode=sometimes",
             "postgres://shop:hunter2/x@db.example/orders",
             "mysql://shop:hunter2@db.example/orders",
-            "postgres:hunter2",
         ] {
-            if let Err(error) = parse(url) {
-                assert!(!error.to_string().contains("hunter2"), "{error}");
-            }
+            let error = parse(url).unwrap_err();
+            assert!(!error.to_string().contains("hunter2"), "{error}");
         }
     }
 }

@@ -92,16 +92,21 @@ async fn transactions_that_cannot_be_in_any_order_are_refused_in_words_that_help
     assert_eq!(released.unwrap(), Write::Applied);
 }
 
-/// The store's own statements are no reason for one transaction to be in another's way.
+/// The store's own statements are no reason for one transaction to be in another's way, though they
+/// are serializable, too: it is the server's default.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn serializable_transactions_of_different_keys_do_not_fail_each_other() {
-    let shop = Arc::new(Shop::open().await);
+    let server = postgres::shared().expect("PostgreSQL can be started");
+    let url = server.create_database(&unique()).unwrap();
+    let (_, name) = url.rsplit_once('/').unwrap();
+    let set = "SET default_transaction_isolation = serializable";
+    let set = format!("ALTER DATABASE {name} {set}");
+    server.query("idem", &set).unwrap();
+    let shop = Arc::new(Shop::at(&url, |builder| builder).await);
     let handlers = (0..200).map(|id| {
         let shop = Arc::clone(&shop);
         tokio::spawn(async move {
             let (lease, mut open) = shop.begin(&id.to_string()).await;
-            let level = "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE";
-            execute(lend(&mut open), level).await.unwrap();
             charge(lend(&mut open)).await;
             shop.commit(open, &lease).await.unwrap()
         })
