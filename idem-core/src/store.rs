@@ -93,7 +93,7 @@ pub trait Store: Debug + Send + Sync + 'static {
 /// A store that must be told to drop what its retention has ended for.
 pub trait Purge: Store {
     /// Removes at most `batch` records, completed or not, whose retention has ended, and says how
-    /// many. Fewer than `batch` means that no more are left for now.
+    /// many. Fewer than `batch` means that none are left for now but those that somebody else is removing.
     ///
     /// # Errors
     /// If the store cannot tell; records may have been removed.

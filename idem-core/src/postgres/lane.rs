@@ -69,7 +69,7 @@ impl<C: Call> Lane<C> {
     /// Asks, and waits until the answer is committed.
     pub(super) async fn call(&self, call: C) -> Result<C::Answer, StoreError> {
         const STOPPED: &str =
-            "the store's tasks have stopped with the runtime that it was opened in";
+            "the store's task has ended, with the runtime that it was opened in or by a panic";
         let (caller, answer) = oneshot::channel();
         self.0
             .send(Waiting::new(call, caller))
