@@ -124,8 +124,9 @@ impl PostgresStore {
         PostgresStoreBuilder::new(url)
     }
 
-    /// The statements that create the tables, for those who run their own migrations. Each does
-    /// nothing if what it creates is there. Without a schema the names are not qualified.
+    /// The statements that create the tables and a function, for those who run their own
+    /// migrations. None does harm if what it creates is there. Without a schema the names are not
+    /// qualified.
     ///
     /// # Errors
     /// If a name cannot be one.

@@ -19,7 +19,7 @@ use crate::ConnectError;
 /// | | default | |
 /// |---|---|---|
 /// | schema | the first of the role's `search_path` | |
-/// | table | `idem_records` | also the beginning of its index's, sequence's and further tables' names |
+/// | table | `idem_records` | also the beginning of its index's, sequence's, function's and further tables' names |
 /// | migrate | [`Migrate::AtStart`] | whether missing tables are created |
 /// | response timeout | 10 s | how long the server may take to answer a statement |
 /// | connections | 16 | how many atomic handlers run at the same time; leased ones share two |

@@ -65,6 +65,7 @@ pub(super) async fn check(
         ClaimCall::statement(&[], sql, 0),
         WriteCall::statement(&[], sql, 0),
         sqlx::query(sql.purge.clone()).bind(0_i64).bind(0_i64),
+        sqlx::query(sql.may_complete.clone()),
     ];
     for statement in statements {
         let answer = statement.fetch_all(&mut *connection).await;

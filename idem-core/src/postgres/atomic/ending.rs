@@ -21,9 +21,8 @@ pub(super) enum Connection {
 /// How many statements of `commit.sql` are done when the transaction is committed.
 const COMMITTED: usize = 3;
 
-/// What `commit.sql` puts into its own error, which is translated round it.
-const FENCED: &str = "idem: the lease is no longer the current one";
-const ENDED: &str = "idem: the handler has ended its transaction";
+/// The SQLSTATE with which `idem_records_complete` refuses a lease that is not the current one.
+const FENCED: &str = "IDEM2";
 
 /// Completes, commits and cleans up, in one round trip.
 pub(super) async fn commit(
@@ -59,7 +58,7 @@ fn judge(error: sqlx::Error) -> Result<Commit, StoreError> {
         .as_database_error()
         .and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
     match said {
-        Some(said) if said.message().contains(FENCED) => Ok(Commit::Fenced),
+        Some(said) if said.code() == FENCED => Ok(Commit::Fenced),
         // The transaction is aborted, and the session goes on.
         Some(said) if said.severity() == PgSeverity::Error => Ok(refused(explained(said))),
         // The session has ended, perhaps after the commit.
@@ -84,9 +83,6 @@ fn explained(said: &PgDatabaseError) -> Cow<'_, str> {
              {message}"
         )
         .into(),
-        "22P02" if message.contains(ENDED) => {
-            "the handler has ended its transaction by itself".into()
-        }
         _ => message.into(),
     }
 }

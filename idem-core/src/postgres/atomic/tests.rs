@@ -9,6 +9,7 @@ use crate::{Key, Owner, Policy};
 mod connections;
 mod endings;
 mod flushing;
+mod function;
 mod isolation;
 mod link;
 mod lost;
