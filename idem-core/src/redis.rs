@@ -8,12 +8,14 @@ use crate::{
 };
 
 mod answer;
+mod batch;
 mod builder;
 mod calls;
 mod clock;
 mod facts;
 mod fault;
 mod findings;
+mod lane;
 mod link;
 mod location;
 mod naming;
@@ -24,14 +26,12 @@ mod server;
 mod tests;
 
 pub use builder::RedisStoreBuilder;
-use calls::Calls;
+use calls::{Call, Calls};
 use clock::Clock;
 use facts::Facts;
-use fault::Fault;
 use findings::Demands;
+use lane::Lane;
 use naming::Naming;
-use replicas::Replicas;
-use script::Invocation;
 use server::Server;
 
 /// Remembers keys in Redis 6.2 or newer, Valkey, or a cluster of either. Clones share one
@@ -43,7 +43,7 @@ use server::Server;
 /// | after a fail-over | replicas lag behind, so the last writes are forgotten, and copies of their messages run again; [`min_replicas`](RedisStoreBuilder::min_replicas) makes that unlikely |
 /// | processes | any number on any hosts |
 /// | time | the server's clock |
-/// | speed | one round trip per call, many calls at a time on one connection |
+/// | speed | one round trip per call; calls that come together share one, but not in a cluster |
 /// | memory | Redis forgets a record by itself when its retention ends; there is nothing to purge |
 /// | atomic handlers | none: Redis lends no transaction |
 ///
@@ -78,9 +78,10 @@ use server::Server;
 #[derive(Clone)]
 pub struct RedisStore {
     server: Server,
-    /// If answers wait for replicas.
-    replicas: Option<Replicas>,
+    /// There is none in a cluster, where each call goes to the server that has its record.
+    lane: Option<Lane>,
     calls: Calls,
+    clock: Clock,
     demands: Demands,
     addresses: Arc<str>,
 }
@@ -121,18 +122,20 @@ impl RedisStore {
     #[cfg(any(test, feature = "conformance"))]
     #[doc(hidden)]
     pub fn advance(&self, by: Duration) {
-        self.calls.clock.advance(by);
+        self.clock.advance(by);
     }
 
     async fn run<T>(
         &self,
         key: &Key,
-        call: Invocation,
+        call: Call,
         read: impl FnOnce(redis::Value) -> redis::RedisResult<T>,
     ) -> Result<T, StoreError> {
-        let answer = match &self.replicas {
-            Some(replicas) => replicas.run(call).await,
-            None => self.server.run(&call).await.map_err(Fault::from),
+        let answer = if let Some(lane) = &self.lane {
+            lane.run(call).await
+        } else {
+            let ask = |command| async move { Ok(self.server.ask(&command).await?) };
+            script::run_alone(&call, self.clock.skew(), ask).await
         };
         answer
             .and_then(|answer| Ok(read(answer)?))

@@ -2,16 +2,21 @@
 
 use std::time::Duration;
 
-use redis::{RedisError, RedisResult, Value, from_redis_value};
+use redis::{RedisResult, Value, from_redis_value};
 
+use super::fault::not_understood;
 use crate::{Claim, FencingToken, Key, Lease, Outcome, Write};
 
-/// The answer of `claim.lua`.
+/// What `claim.lua` answers.
 pub(super) fn claim(answer: Value, key: &Key) -> RedisResult<Claim> {
-    let Value::Array(fields) = answer else {
-        return Err(not_understood());
+    let mut fields = match answer {
+        Value::Int(token) => {
+            let lease = Lease::new(key.clone(), FencingToken::new(token), 1, false);
+            return Ok(Claim::Acquired(lease));
+        }
+        Value::Array(fields) => fields.into_iter(),
+        _ => return Err(not_understood()),
     };
-    let mut fields = fields.into_iter();
     let word: String = next(&mut fields)?;
     match word.as_str() {
         "acquired" => {
@@ -34,7 +39,7 @@ pub(super) fn claim(answer: Value, key: &Key) -> RedisResult<Claim> {
     }
 }
 
-/// The answer of the other scripts.
+/// What the others answer.
 pub(super) fn write(answer: &Value) -> RedisResult<Write> {
     match answer {
         Value::Int(1) => Ok(Write::Applied),
@@ -50,9 +55,4 @@ fn remaining(fields: &mut impl Iterator<Item = Value>) -> RedisResult<Duration> 
 fn next<T: redis::FromRedisValue>(fields: &mut impl Iterator<Item = Value>) -> RedisResult<T> {
     let field = fields.next().ok_or_else(not_understood)?;
     Ok(from_redis_value(field)?)
-}
-
-fn not_understood() -> RedisError {
-    let text = "the script's answer cannot be understood";
-    (redis::ErrorKind::UnexpectedReturnType, text).into()
 }

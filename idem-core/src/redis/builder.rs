@@ -1,12 +1,13 @@
 //! Connects: address, names, patience, replicas.
 
-use std::{error::Error, fmt, num::NonZeroUsize, time::Duration};
+use std::{error::Error, fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use super::{
     Calls, Clock, Naming, RedisStore,
     facts::Facts,
     fault,
     findings::{self, Demands},
+    lane::Lane,
     link::{Link, Patience},
     location::Location,
     replicas::{Quorum, Replicas},
@@ -108,15 +109,20 @@ impl RedisStoreBuilder {
             in_a_cluster: matches!(location, Location::Cluster(_)),
             replicas: self.quorum.map(|quorum| quorum.replicas),
         };
-        let replicas = self.replicas(&location, &naming).map_err(cannot)?;
+        let clock = Clock::default();
+        let waiting = self.waiting(&location, &naming).map_err(cannot)?;
         let server = Server::connect(location, self.patience).await;
+        let server = server.map_err(|error| cannot(fault::explained(error)))?;
+        let lane = match (&server, waiting) {
+            (_, Some((link, replicas))) => Some(Lane::spawn(link, clock.clone(), Some(replicas))),
+            (Server::One(link), None) => Some(Lane::spawn(link.clone(), clock.clone(), None)),
+            (Server::Cluster(_), None) => None,
+        };
         let store = RedisStore {
-            server: server.map_err(|error| cannot(fault::explained(error)))?,
-            replicas,
-            calls: Calls {
-                naming,
-                clock: Clock::default(),
-            },
+            server,
+            lane,
+            calls: Calls { naming },
+            clock,
             demands,
             addresses: addresses.as_str().into(),
         };
@@ -124,7 +130,12 @@ impl RedisStoreBuilder {
         Ok(store)
     }
 
-    fn replicas(&self, location: &Location, naming: &Naming) -> Result<Option<Replicas>, Refusal> {
+    /// A connection on which answers wait for replicas.
+    fn waiting(
+        &self,
+        location: &Location,
+        naming: &Naming,
+    ) -> Result<Option<(Arc<Link>, Replicas)>, Refusal> {
         let Some(quorum) = self.quorum else {
             return Ok(None);
         };
@@ -137,7 +148,7 @@ impl RedisStoreBuilder {
             ..self.patience
         };
         let link = Link::new(node.clone(), patience).map_err(fault::explained)?;
-        Ok(Some(Replicas::spawn(link, naming.prefix(), quorum)))
+        Ok(Some((Arc::new(link), Replicas::new(quorum, naming))))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{error::Error, num::NonZeroUsize, time::Duration};
 
-use redis::{ErrorKind, RedisError, ServerErrorKind};
+use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 
 use crate::{Key, StoreError};
 
@@ -14,7 +14,7 @@ const EXPLAINED: [(&str, &str); 13] = [
         "redis has reached its `maxmemory` and refuses writes: give it more, or shorten the retention",
     ),
     (
-        "READONLY",
+        READONLY,
         "this redis is a replica, which takes no writes: connect to the primary",
     ),
     ("LOADING", "redis is still loading its data"),
@@ -45,6 +45,9 @@ const EXPLAINED: [(&str, &str); 13] = [
     ("can't run this command", NOT_PERMITTED),
 ];
 
+/// The server is a replica.
+const READONLY: &str = "READONLY";
+
 const NOT_PERMITTED: &str =
     "redis does not let this user run `EVAL`, `EVALSHA`, `TIME`, `GET` and `SET` on these keys";
 
@@ -70,6 +73,11 @@ pub(super) enum Fault {
 }
 
 impl Fault {
+    /// The server is silent.
+    pub(super) fn is_timeout(&self) -> bool {
+        matches!(self, Self::Redis(error) if error.is_timeout())
+    }
+
     /// The error for the caller who asked about this key.
     pub(super) fn of_key(self, key: &Key) -> StoreError {
         match self {
@@ -109,6 +117,34 @@ fn is_of_record(error: &RedisError) -> bool {
         || UNREADABLE.iter().any(|word| says(error, word))
 }
 
+/// The answer, unless it is an error. One that is inside concerns one call of many, unless it says
+/// that this server carries out none.
+pub(super) fn checked(answer: Value) -> RedisResult<Value> {
+    match answer {
+        Value::ServerError(error) => Err(error.into()),
+        Value::Array(answers) => match answers.iter().find_map(refused_writes) {
+            Some(error) => Err(error),
+            None => Ok(Value::Array(answers)),
+        },
+        answer => Ok(answer),
+    }
+}
+
+fn refused_writes(answer: &Value) -> Option<RedisError> {
+    match answer {
+        Value::ServerError(error) => {
+            Some(RedisError::from(error.clone())).filter(|error| says(error, READONLY))
+        }
+        _ => None,
+    }
+}
+
+/// What is no answer of the script.
+pub(super) fn not_understood() -> RedisError {
+    let text = "the script's answer cannot be understood";
+    (ErrorKind::UnexpectedReturnType, text).into()
+}
+
 /// The server does not have the script: it was restarted, flushed or replaced.
 pub(super) fn is_no_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
@@ -122,7 +158,7 @@ pub(super) fn is_not_permitted(error: &RedisError) -> bool {
 /// The connection is of no use any more, or leads to a server that has become a replica: its
 /// name may lead to the primary by now.
 pub(super) fn is_of_connection(error: &RedisError) -> bool {
-    error.is_unrecoverable_error() || error.is_timeout() || says(error, "READONLY")
+    error.is_unrecoverable_error() || error.is_timeout() || says(error, READONLY)
 }
 
 /// The connection broke, perhaps long ago: asking once more over a new one may do.
@@ -132,4 +168,21 @@ pub(super) fn is_broken_connection(error: &RedisError) -> bool {
 
 fn says(error: &RedisError, word: &str) -> bool {
     error.code() == Some(word) || error.detail().is_some_and(|text| text.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answers(error: &str) -> Value {
+        let text = format!("*2\r\n:1\r\n-{error}\r\n");
+        redis::parse_redis_value(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn an_error_inside_concerns_one_call_unless_the_server_is_a_replica() {
+        assert!(checked(answers("WRONGTYPE not a string")).is_ok());
+        let error = checked(answers("READONLY not here")).unwrap_err();
+        assert!(is_of_connection(&error));
+    }
 }

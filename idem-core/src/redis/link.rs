@@ -41,6 +41,8 @@ pub(super) struct Patience {
 impl Link {
     /// How many commands may wait to be written, before callers wait to hand theirs over.
     const BUFFER: usize = 1024;
+    /// How often commands are sent again over a new connection after one that broke.
+    const REPEATS: usize = 2;
 
     /// A link that connects when it is first asked.
     pub(super) fn new(node: ConnectionInfo, patience: Patience) -> RedisResult<Self> {
@@ -57,29 +59,44 @@ impl Link {
         })
     }
 
-    /// Sends one command.
+    /// Sends one command, which may be carried out twice.
     pub(super) async fn ask(&self, command: &Cmd) -> RedisResult<Value> {
-        self.with(async |connection| {
-            let answer = connection.send_packed_command(command).await?;
-            answer.extract_error()
+        self.repeatedly(|mut connection| async move {
+            fault::checked(connection.send_packed_command(command).await?)
         })
         .await
     }
 
-    /// Sends commands together; one that the server refuses is an answer like any other.
+    /// Sends commands together, which may be carried out twice; one that the server refuses is an
+    /// answer like any other.
     pub(super) async fn ask_all(&self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
         let count = commands.len();
-        self.with(async |connection| connection.send_packed_commands(commands, 0, count).await)
-            .await
+        self.repeatedly(|mut connection| async move {
+            connection.send_packed_commands(commands, 0, count).await
+        })
+        .await
     }
 
-    async fn with<T>(
-        &self,
-        ask: impl AsyncFnOnce(&mut MultiplexedConnection) -> RedisResult<T>,
-    ) -> RedisResult<T> {
+    async fn repeatedly<T, Fut>(&self, ask: impl Fn(MultiplexedConnection) -> Fut) -> RedisResult<T>
+    where
+        Fut: Future<Output = RedisResult<T>>,
+    {
+        for _ in 0..Self::REPEATS {
+            match self.once(&ask).await {
+                Err(error) if fault::is_broken_connection(&error) => {}
+                answer => return answer,
+            }
+        }
+        self.once(&ask).await
+    }
+
+    async fn once<T, Fut>(&self, ask: &impl Fn(MultiplexedConnection) -> Fut) -> RedisResult<T>
+    where
+        Fut: Future<Output = RedisResult<T>>,
+    {
         let connecting = self.current();
         let answer = match connecting.clone().await {
-            Ok(mut connection) => ask(&mut connection).await,
+            Ok(connection) => ask(connection).await,
             Err(error) => Err(error),
         };
         if answer.as_ref().is_err_and(fault::is_of_connection) {

@@ -1,78 +1,80 @@
-//! The four scripts, and a call of one of them as a command.
+//! The one script, and many calls of it as one command.
 
 use std::sync::LazyLock;
 
-use redis::{Arg, Cmd, ToRedisArgs};
+use redis::{Cmd, RedisResult, Value};
 
-/// A script, and the digest under which the server keeps it.
-#[derive(Debug)]
-pub(super) struct Script {
-    text: &'static str,
-    digest: String,
-}
+use super::{
+    calls::Call,
+    fault::{self, Fault},
+};
 
-impl Script {
-    fn new(text: &'static str) -> Self {
-        Self {
-            text,
-            digest: redis::Script::new(text).get_hash().to_owned(),
+/// All calls are carried out by one script, so that they can be mixed, in their order.
+const TEXT: &str = concat!(
+    include_str!("script/record.lua"),
+    include_str!("script/claim.lua"),
+    include_str!("script/extend.lua"),
+    include_str!("script/complete.lua"),
+    include_str!("script/release.lua"),
+    include_str!("script/calls.lua"),
+);
+
+/// Under which the server keeps it.
+static DIGEST: LazyLock<String> = LazyLock::new(|| redis::Script::new(TEXT).get_hash().to_owned());
+
+/// Carries out calls in one atomic step; their records have to be on one server. Answers each of
+/// them, or none.
+pub(super) async fn run<Fut>(
+    calls: &[&Call],
+    skew: i64,
+    ask: impl Fn(Cmd) -> Fut,
+) -> Result<Vec<RedisResult<Value>>, Fault>
+where
+    Fut: Future<Output = Result<Value, Fault>>,
+{
+    let by_digest = command("EVALSHA", &DIGEST, calls, skew);
+    let answers = match ask(by_digest).await {
+        // The server does not have the script, and does afterwards. In a cluster this goes to the
+        // one server that is asked; loading a script would take all of them.
+        Err(Fault::Redis(error)) if fault::is_no_script(&error) => {
+            ask(command("EVAL", TEXT, calls, skew)).await
         }
-    }
-}
-
-/// The file with what all have in common, and the script's own.
-macro_rules! script {
-    ($file:literal) => {
-        LazyLock::new(|| Script::new(concat!(include_str!("record.lua"), include_str!($file))))
+        answers => answers,
     };
-}
-
-pub(super) static CLAIM: LazyLock<Script> = script!("claim.lua");
-pub(super) static EXTEND: LazyLock<Script> = script!("extend.lua");
-pub(super) static COMPLETE: LazyLock<Script> = script!("complete.lua");
-pub(super) static RELEASE: LazyLock<Script> = script!("release.lua");
-
-/// A call of a script, as often as it takes.
-#[derive(Debug)]
-pub(super) struct Invocation {
-    script: &'static Script,
-    by_digest: Cmd,
-}
-
-impl Invocation {
-    /// `EVALSHA digest 1`, before the key and the arguments.
-    const BEFORE_KEY: usize = 3;
-
-    pub(super) fn new(script: &'static Script, record: &[u8]) -> Self {
-        let mut by_digest = Cmd::new();
-        by_digest
-            .arg("EVALSHA")
-            .arg(&script.digest)
-            .arg(1)
-            .arg(record);
-        Self { script, by_digest }
-    }
-
-    pub(super) fn arg(mut self, argument: impl ToRedisArgs) -> Self {
-        self.by_digest.arg(argument);
-        self
-    }
-
-    /// The command for a server that knows the script.
-    pub(super) fn by_digest(&self) -> &Cmd {
-        &self.by_digest
-    }
-
-    /// The command for one that does not, and does afterwards. In a cluster it goes to the one
-    /// server that is asked; loading a script would take all of them.
-    pub(super) fn by_text(&self) -> Cmd {
-        let mut command = Cmd::new();
-        command.arg("EVAL").arg(self.script.text).arg(1);
-        for argument in self.by_digest.args_iter().skip(Self::BEFORE_KEY) {
-            if let Arg::Simple(bytes) = argument {
-                command.arg(bytes);
-            }
+    match answers? {
+        Value::Array(answers) if answers.len() == calls.len() => {
+            Ok(answers.into_iter().map(fault::checked).collect())
         }
-        command
+        _ => Err(Fault::Redis(fault::not_understood())),
     }
+}
+
+/// Carries out one call.
+pub(super) async fn run_alone<Fut>(
+    call: &Call,
+    skew: i64,
+    ask: impl Fn(Cmd) -> Fut,
+) -> Result<Value, Fault>
+where
+    Fut: Future<Output = Result<Value, Fault>>,
+{
+    let mut answers = run(&[call], skew, ask).await?;
+    let answer = answers
+        .pop()
+        .unwrap_or_else(|| Err(fault::not_understood()));
+    Ok(answer?)
+}
+
+fn command(name: &str, script: &str, calls: &[&Call], skew: i64) -> Cmd {
+    let size: usize = calls.iter().map(|call| call.size()).sum();
+    let mut command = Cmd::with_capacity(4 + 2 * calls.len(), script.len() + size + 64);
+    command.arg(name).arg(script).arg(calls.len());
+    for call in calls {
+        command.arg(&call.record);
+    }
+    command.arg(skew);
+    for call in calls {
+        command.arg(&call.request);
+    }
+    command
 }

@@ -15,7 +15,6 @@ use super::{
     fault,
     link::{Link, Patience},
     location::{self, Location},
-    script::Invocation,
 };
 
 #[derive(Clone)]
@@ -26,9 +25,6 @@ pub(super) enum Server {
 }
 
 impl Server {
-    /// How often a call is sent again over a new connection after one that broke.
-    const REPEATS: usize = 2;
-
     /// Connects.
     pub(super) async fn connect(location: Location, patience: Patience) -> RedisResult<Self> {
         match location {
@@ -52,25 +48,10 @@ impl Server {
         }
     }
 
-    /// Runs a script. All of them may run twice: the same owner, the same token.
-    pub(super) async fn run(&self, call: &Invocation) -> RedisResult<Value> {
-        match self.ask(call.by_digest()).await {
-            Err(error) if fault::is_no_script(&error) => self.ask(&call.by_text()).await,
-            answer => answer,
-        }
-    }
-
-    async fn ask(&self, command: &Cmd) -> RedisResult<Value> {
+    /// Sends one command, which may be carried out twice.
+    pub(super) async fn ask(&self, command: &Cmd) -> RedisResult<Value> {
         match self {
-            Self::One(link) => {
-                for _ in 0..Self::REPEATS {
-                    match link.ask(command).await {
-                        Err(error) if fault::is_broken_connection(&error) => {}
-                        answer => return answer,
-                    }
-                }
-                link.ask(command).await
-            }
+            Self::One(link) => link.ask(command).await,
             Self::Cluster(connection) => command.query_async(&mut connection.clone()).await,
         }
     }

@@ -5,6 +5,7 @@ use xtask::services::{Redis, redis::Node};
 use super::*;
 use crate::{Owner, Policy};
 
+mod batching;
 mod cluster;
 mod connecting;
 mod connections;
@@ -91,4 +92,13 @@ fn corrupt<T: fmt::Debug>(answer: Result<T, StoreError>) -> String {
         Err(StoreError::Corrupt { source, .. }) => in_full(&*source),
         other => panic!("{other:?}"),
     }
+}
+
+/// How often the server has run a command.
+fn calls_of(command: &str, server: &Redis) -> u32 {
+    let stats = server.cli(["INFO", "commandstats"]).unwrap();
+    let mark = format!("cmdstat_{command}:calls=");
+    let (_, rest) = stats.split_once(&mark).expect("it was run");
+    let (number, _) = rest.split_once(',').expect("there is more to tell");
+    number.parse().unwrap()
 }

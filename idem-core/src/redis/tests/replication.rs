@@ -149,12 +149,3 @@ async fn a_duplicate_is_not_told_before_a_replica_has_the_completion() {
     replica.thaw().unwrap();
     assert!(is_completed(&waiting(&primary, MINUTE).await, 1).await);
 }
-
-/// How often the server has run a command.
-fn calls_of(command: &str, server: &Redis) -> u32 {
-    let stats = server.cli(["INFO", "commandstats"]).unwrap();
-    let mark = format!("cmdstat_{command}:calls=");
-    let (_, rest) = stats.split_once(&mark).expect("it was run");
-    let (number, _) = rest.split_once(',').expect("there is more to tell");
-    number.parse().unwrap()
-}

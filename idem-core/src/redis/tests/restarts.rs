@@ -58,9 +58,10 @@ async fn tokens_grow_over_a_flush() {
 
 #[tokio::test]
 async fn tokens_grow_though_the_clock_has_stepped_back() {
-    let (store, _) = store().await;
-    let mut behind = store.clone();
-    behind.calls.clock = Clock::default();
+    let (store, server) = store().await;
+    let prefix = store.calls.naming.prefix();
+    let behind = RedisStore::builder(&server.url()).prefix(prefix);
+    let behind = behind.build().await.unwrap();
     store.advance(MINUTE);
     let before = acquire(&store, 1).await;
     let released = store.release(&before, &Release::Abandoned).await;

@@ -1,0 +1,79 @@
+-- The record of the key in hand: what it holds, and how it is kept.
+--
+-- A record is one string, which is read whole and written whole:
+--
+--   B    layout, 1; big endian from here on
+--   c1   state: p in progress, c completed; f failed, a abandoned, g given up, q quarantined
+--   B    1 if in doubt
+--   I4   attempts
+--   d    fencing token
+--   d    when it is forgotten
+--   Bc0  fingerprint, 16 bytes or none
+--
+-- unless it is completed:
+--
+--   d    p: when the lease ends; f: when the next attempt is due, or 0
+--   d    retention
+--   c16  owner of the last claim
+--
+-- and to its end: c the outcome, f and g the error.
+--
+-- Times are in microseconds, which a double holds exactly until the year 2255.
+
+local LAYOUT, HEAD, UNFINISHED = 1, '>Bc1BI4ddBc0', '>ddc16'
+local WHOLE = HEAD .. UNFINISHED
+
+-- How far a test has moved the clock on.
+local skew = ARGV[1] + 0
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2] + skew
+
+local key
+local state, in_doubt, attempts, token, forget_at, fingerprint, due, retention, owner
+local stored, text_at
+
+-- Whether there is one.
+local function read()
+  stored = redis.call('GET', key)
+  if not stored then
+    return false
+  end
+  if string.byte(stored) ~= LAYOUT then
+    error('UNREADABLE it is of no layout that this program knows', 0)
+  end
+  local _
+  _, state, in_doubt, attempts, token, forget_at, fingerprint, text_at = struct.unpack(HEAD, stored)
+  if not string.find('pcfagq', state, 1, true) then
+    error('UNREADABLE it is in no state that this program knows', 0)
+  end
+  if state ~= 'c' then
+    due, retention, owner, text_at = struct.unpack(UNFINISHED, stored, text_at)
+  end
+  return true
+end
+
+local function packed()
+  if state == 'c' then
+    return struct.pack(HEAD, LAYOUT, state, in_doubt, attempts, token, forget_at,
+      #fingerprint, fingerprint)
+  end
+  return struct.pack(WHOLE, LAYOUT, state, in_doubt, attempts, token, forget_at,
+    #fingerprint, fingerprint, due, retention, owner)
+end
+
+-- Redis forgets it by itself, on its own clock and not before it may. In milliseconds, as text:
+-- Redis would take longer to make one of the number.
+local function expires()
+  return string.format('%d', (forget_at - skew) / 1000 + 1)
+end
+
+local function save(text)
+  redis.call('SET', key, packed() .. text, 'PXAT', expires())
+end
+
+-- Whether there was none, and it is saved now. What else is in the way is not told.
+local function save_new()
+  local saved = redis.pcall('SET', key, packed(), 'PXAT', expires(), 'NX')
+  return saved and saved.ok
+end
+
