@@ -105,7 +105,7 @@ impl PostgresStoreBuilder {
         let mut connection = address.connect().await.map_err(refused)?;
         let names = migration::locate(&mut connection, &names).await?;
         migration::migrate(&mut connection, &names, self.migrate).await?;
-        let sql = Arc::new(Sql::new(&names));
+        let sql = Arc::new(Sql::new(&names, self.response_timeout));
         let mut second = address.connect().await.map_err(refused)?;
         let pooled = pooler::check(&mut connection, &mut second);
         address.within_patience(pooled).await.map_err(refused)?;

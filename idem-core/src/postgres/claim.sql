@@ -5,6 +5,8 @@ WITH clock AS MATERIALIZED (
         clock_timestamp() + $1 * interval '1 microsecond' AS now,
         -- For this statement's commit only: the completions of all of its claims will flush it.
         CASE WHEN $8::boolean THEN set_config('synchronous_commit', 'off', true) END
+    -- A row that somebody keeps locked must not keep the others of the batch waiting for long.
+    FROM set_config('lock_timeout', '{lock_timeout}', true)
 ),
 input AS (
     SELECT claim.*, clock.now AS updated_at

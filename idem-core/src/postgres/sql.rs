@@ -1,5 +1,7 @@
 //! The statements, with the names of the schema and the table put in.
 
+use std::time::Duration;
+
 use sqlx::SqlStr;
 
 use super::names::Names;
@@ -15,10 +17,15 @@ pub(super) struct Sql {
 }
 
 impl Sql {
-    pub(super) fn new(names: &Names) -> Self {
+    /// Those that share a statement wait for a locked row for a tenth of the time in which it has
+    /// to be answered: it is divided until only the row's own call is left.
+    pub(super) fn new(names: &Names, response_timeout: Duration) -> Self {
+        let millis = (response_timeout / 10).as_millis();
+        let patience = millis.clamp(1, i32::MAX.unsigned_abs().into()).to_string();
+        let patient = |file: &str| names.put_into(&file.replace("{lock_timeout}", &patience));
         Self {
-            claim: names.put_into(include_str!("claim.sql")),
-            write: names.put_into(include_str!("write.sql")),
+            claim: patient(include_str!("claim.sql")),
+            write: patient(include_str!("write.sql")),
             purge: names.put_into(include_str!("purge.sql")),
             extend_open: names.put_into(include_str!("atomic/extend_open.sql")),
             may_complete: names.put_into(include_str!("atomic/may_complete.sql")),
@@ -27,5 +34,28 @@ impl Sql {
                 include_str!("atomic/reset.sql")
             )),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_placeholder_is_left_but_those_of_a_completion() {
+        let names = Names::new(Some("shop"), "dedup").unwrap();
+        let sql = Sql::new(&names, Duration::from_secs(10));
+        for text in [&sql.claim, &sql.write, &sql.purge, &sql.extend_open] {
+            assert!(!text.as_str().contains(['{', '}']), "{}", text.as_str());
+        }
+        let placeholders = ["{key}", "{token}", "{retention}", "{skew}", "{outcome}"];
+        let commit =
+            placeholders
+                .iter()
+                .fold(sql.commit.as_str().to_owned(), |text, placeholder| {
+                    assert!(text.contains(placeholder), "{placeholder}");
+                    text.replace(placeholder, "")
+                });
+        assert!(!commit.contains(['{', '}']), "{commit}");
     }
 }

@@ -1,8 +1,9 @@
 -- A batch of writes, no key twice. A row per write: whether it took effect, and if not, the record.
 WITH input AS (
+    -- A row that somebody keeps locked must not keep the others of the batch waiting for long.
     SELECT write.*
     -- Behind sub-selects, so that the plan does not depend on how many there are, and is kept.
-    FROM unnest(
+    FROM set_config('lock_timeout', '{lock_timeout}', true), unnest(
         (SELECT $2::text[]), (SELECT $3::bigint[]), (SELECT $4::text[]), (SELECT $5::bigint[]),
         (SELECT $6::text[]), (SELECT $7::text[]), (SELECT $8::bytea[])
     ) AS write (key, token, kind, duration, reason, error, outcome)

@@ -184,6 +184,30 @@ async fn a_look_at_a_completed_or_held_key_writes_nothing() {
 }
 
 #[tokio::test]
+async fn a_row_that_somebody_keeps_locked_fails_its_own_callers_only() {
+    let database = Database::new();
+    let store = database.store().await;
+    let (a, b) = (acquire(&store, "a").await, acquire(&store, "b").await);
+    let mut bystander = database.bystander().await;
+    let lock = "BEGIN; SELECT FROM idem_records WHERE key = 'orders:a' FOR UPDATE";
+    run(&mut bystander, lock).await;
+    let (extended, ()) = tokio::join!(store.extend(&a, MINUTE), complete(&store, &b));
+    assert!(
+        matches!(extended, Err(StoreError::Unavailable(_))),
+        "{extended:?}"
+    );
+    store.advance(2 * MINUTE);
+    let overdue = request("a");
+    let (claim, _) = tokio::join!(store.claim(&overdue), acquire(&store, "c"));
+    assert!(
+        matches!(claim, Err(StoreError::Unavailable(_))),
+        "{claim:?}"
+    );
+    drop(bystander);
+    acquire(&store, "a").await;
+}
+
+#[tokio::test]
 async fn large_outcomes_are_not_all_sent_at_once() {
     let database = Database::new();
     let store = database.store().await;
