@@ -5,6 +5,8 @@ use std::time::Duration;
 use idem_amqp::{ExecutionKind as Kind, Failed, MemoryStore, Queue, Worker};
 use idem_tests::{
     bed::{Bed, QUICK},
+    interfered::{Call, Fate, Interfered},
+    journal::eventually,
     ledger::Ledger,
     process::{Mode, Process, Settings},
     running::assert_balance,
@@ -108,7 +110,7 @@ async fn a_message_that_waits_for_its_next_attempt_is_returned_at_once() {
 #[tokio::test]
 async fn a_worker_that_only_holds_a_copy_stops_at_once() {
     let bed = Bed::new().await;
-    let store = MemoryStore::new();
+    let store = Interfered::new(MemoryStore::new(), |_, _| Fate::Pass);
     let hanging = Script::hanging();
     let queue = bed.queue().prefetch(1).held(0);
     let worker = Worker::builder(store.clone()).state(hanging.clone());
@@ -117,10 +119,15 @@ async fn a_worker_that_only_holds_a_copy_stops_at_once() {
     hanging.calls.count("the holder runs", 1).await;
 
     let waiting = Script::succeeding();
-    let other = bed.charging(store, &waiting);
+    let other = bed.charging(store.clone(), &waiting);
     bed.order("a").await;
-    // Nothing tells that a copy is held: it is once the queue is empty.
-    bed.until_waiting(0).await;
+    eventually("the copy is looked at", async || {
+        match store.count(Call::Claim) {
+            ..2 => Err("no claim"),
+            _ => Ok(()),
+        }
+    })
+    .await;
     let balance = other.stop().await;
     assert!(
         balance.of(Kind::Conflict) + balance.of(Kind::Abandoned) == 1,
