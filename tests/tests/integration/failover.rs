@@ -47,10 +47,8 @@ impl Pair {
         Self::tell(&self.replica, follow.into()).await;
         eventually("the replica follows", async || {
             let role = Self::tell(&self.replica, vec!["ROLE".into()]).await;
-            match role.lines().any(|line| line == "connected") {
-                true => Ok(()),
-                false => Err(role),
-            }
+            let follows = role.lines().any(|line| line == "connected");
+            if follows { Ok(()) } else { Err(role) }
         })
         .await;
     }
