@@ -5,13 +5,16 @@ mod msrv;
 mod servers;
 mod steps;
 
-use std::process::Command;
+use std::{env, process::Command};
 
 use self::{servers::Servers, steps::Steps};
 use crate::{
     Result,
     cargo::{Workspace, cargo},
 };
+
+/// How many tests of a binary run at a time. Most of them wait for servers, and do not compute.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
 /// Every test of the workspace on private servers, every feature of every crate by itself, and
 /// the oldest supported Rust.
@@ -50,6 +53,9 @@ fn run_tests(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     let servers = Servers::start(steps);
     let mut tests = cargo_with(workspace, "test --workspace --all-features --no-fail-fast");
     servers.hand_to(&mut tests);
+    if env::var_os(TEST_THREADS).is_none() {
+        tests.env(TEST_THREADS, "8");
+    }
     steps.run(tests);
     drop(servers);
     for (package, features) in features::to_check(workspace)? {
