@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use sqlx::{PgConnection, PgTransaction};
 
-use super::{PostgresStore, claims::Answered, lending::Turn, length::micros};
+use super::{PostgresStore, claims::Answered, lending::Turn};
 use crate::{
     Begun, Claim, ClaimRequest, Commit, Lease, Outcome, Release, Store, StoreError,
     TransactionalStore, Write,
 };
 
+mod check;
 mod ending;
 mod statement;
 
-pub(super) use statement::begin;
+pub(super) use check::check;
+pub(super) use statement::{begin, extension};
 
 /// A handler's open transaction. Dropping it closes its connection, which rolls back.
 pub struct OpenTransaction {
@@ -101,13 +103,7 @@ impl PostgresStore {
     }
 
     async fn extend_transaction(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
-        let statement = || {
-            sqlx::query(self.sql.extend_open.clone())
-                .bind(self.clock.skew())
-                .bind(lease.key.as_str().to_owned())
-                .bind(lease.token.get())
-                .bind(micros(by))
-        };
+        let statement = || extension(&self.sql, lease, by, self.clock.skew());
         let rows = self.heartbeats.lock().await.fetch(statement).await;
         let rows = rows.map_err(|fault| fault.unavailable())?;
         Ok(if rows.is_empty() {

@@ -22,7 +22,7 @@ use crate::ConnectError;
 /// | table | `idem_records` | also the beginning of its index's, sequence's, function's and further tables' names |
 /// | migrate | [`Migrate::AtStart`] | whether missing tables are created |
 /// | response timeout | 10 s | how long the server may take to answer a statement |
-/// | connections | 16 | how many atomic handlers run at the same time; leased ones share two |
+/// | connections | 16 | how many atomic handlers run at the same time; the store's own are not among them |
 #[derive(Clone)]
 #[must_use]
 pub struct PostgresStoreBuilder {
@@ -69,7 +69,12 @@ impl PostgresStoreBuilder {
     }
 
     /// How long the server may take to answer before the connection is given up. Choose it shorter
-    /// than the leases.
+    /// than the leases. The server does not notice: it goes on with the statement, and one of its
+    /// processes with it. So a new connection is opened once at once, and then after pauses that
+    /// double from this timeout up to 5 min, in which all calls are
+    /// [`StoreError::Unavailable`](crate::StoreError::Unavailable).
+    ///
+    /// Claims and writes wait for a row that another session has locked for a tenth of this.
     pub fn response_timeout(mut self, response_timeout: Duration) -> Self {
         self.response_timeout = response_timeout;
         self
@@ -94,8 +99,8 @@ impl PostgresStoreBuilder {
     ///
     /// # Errors
     /// If the URL cannot be read, a name cannot be one, the server cannot be reached, a pooler
-    /// forgets prepared statements, or the tables are not there, not usable, or of another version
-    /// than this program's.
+    /// forgets prepared statements, the database's encoding is not UTF8, or the tables are not
+    /// there, not usable by this role, or of another version than this program's.
     pub async fn build(self) -> Result<PostgresStore, ConnectError> {
         let names = Names::new(self.schema.as_deref(), &self.table)?;
         let address = Address {
@@ -103,6 +108,7 @@ impl PostgresStoreBuilder {
             response_timeout: self.response_timeout,
         };
         let mut connection = address.connect().await.map_err(refused)?;
+        migration::check_encoding(&mut connection).await?;
         let names = migration::locate(&mut connection, &names).await?;
         migration::migrate(&mut connection, &names, self.migrate).await?;
         let sql = Arc::new(Sql::new(&names, self.response_timeout));
@@ -110,6 +116,8 @@ impl PostgresStoreBuilder {
         let pooled = pooler::check(&mut connection, &mut second);
         address.within_patience(pooled).await.map_err(refused)?;
         migration::check(&mut connection, &names, &sql).await?;
+        let begin = atomic::begin(self.idle_in_transaction_timeout);
+        atomic::check(&mut connection, &names, &sql, &begin).await?;
 
         let clock = Clock::default();
         Ok(PostgresStore {
@@ -125,11 +133,7 @@ impl PostgresStoreBuilder {
             ),
             purging: Arc::new(Mutex::new(Session::new(address.clone()))),
             heartbeats: Arc::new(Mutex::new(Session::new(address.clone()))),
-            lending: Lending::new(
-                address.clone(),
-                self.connections,
-                atomic::begin(self.idle_in_transaction_timeout),
-            ),
+            lending: Lending::new(address.clone(), self.connections, begin),
             address,
             names,
             sql,

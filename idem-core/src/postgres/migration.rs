@@ -1,12 +1,19 @@
 //! The tables: created by one process at a time, and never guessed at.
 
+use std::time::Duration;
+
 use sqlx::{Connection, PgConnection};
 
-use super::{claims::ClaimCall, lane::Call, names::Names, pooler, sql::Sql, writes::WriteCall};
-use crate::ConnectError;
+use super::{
+    atomic, claims::ClaimCall, lane::Call, names::Names, pooler, sql::Sql, writes::WriteCall,
+};
+use crate::{ConnectError, FencingToken, Key, Lease};
 
 /// The version of `schema.sql`.
 const KNOWN: i64 = 1;
+
+/// Whatever the server's default is.
+const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
 /// Whether a store creates its tables when it starts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,20 +27,32 @@ pub enum Migrate {
     Never,
 }
 
+/// Fails if keys and errors may hold characters that the database cannot.
+pub(super) async fn check_encoding(connection: &mut PgConnection) -> Result<(), MigrateError> {
+    let encoding: String = sqlx::query_scalar("SELECT current_setting('server_encoding')")
+        .fetch_one(connection)
+        .await?;
+    if encoding == "UTF8" {
+        Ok(())
+    } else {
+        Err(MigrateError::Encoding(encoding))
+    }
+}
+
 /// The names with the schema that they mean on this connection.
 pub(super) async fn locate(
     connection: &mut PgConnection,
     names: &Names,
-) -> Result<Names, MigrateError> {
+) -> Result<Names, ConnectError> {
     if names.schema().is_some() {
         return Ok(names.clone());
     }
     let schema: Option<String> = sqlx::query_scalar(include_str!("where.sql"))
         .bind(names.table())
         .fetch_one(connection)
-        .await?;
-    let schema = schema.ok_or(MigrateError::NoSchema)?;
-    Ok(names.within(&schema))
+        .await
+        .map_err(MigrateError::from)?;
+    names.within(schema.ok_or(MigrateError::NoSchema)?)
 }
 
 /// Creates the tables if they are missing and this is asked for; checks their version.
@@ -55,28 +74,31 @@ pub(super) async fn migrate(
     }
 }
 
-/// Fails unless the tables answer as this version's do, and this role may use them.
+/// Fails unless the tables answer as this version's do, and this role may use them. Nothing stays
+/// of it.
 pub(super) async fn check(
     connection: &mut PgConnection,
     names: &Names,
     sql: &Sql,
 ) -> Result<(), MigrateError> {
+    let mut transaction = connection.begin_with(READ_COMMITTED).await?;
     let statements = [
         ClaimCall::statement(&[], sql, 0),
         WriteCall::statement(&[], sql, 0),
         sqlx::query(sql.purge.clone()).bind(0_i64).bind(0_i64),
-        sqlx::query(sql.may_complete.clone()),
+        atomic::extension(sql, &nobodys(), Duration::ZERO, 0),
     ];
     for statement in statements {
-        let answer = statement.fetch_all(&mut *connection).await;
+        let answer = statement.fetch_all(&mut *transaction).await;
         answer.map_err(|error| MigrateError::Unusable(names.to_string(), error))?;
     }
-    Ok(())
+    Ok(transaction.rollback().await?)
 }
 
 /// Creates the tables in a transaction and under a lock, where no other process does.
 async fn create(connection: &mut PgConnection, names: &Names) -> Result<i64, MigrateError> {
-    let mut transaction = connection.begin().await?;
+    // A snapshot from before the lock would not show what another process has created.
+    let mut transaction = connection.begin_with(READ_COMMITTED).await?;
     sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))")
         .bind(names.to_string())
         .execute(&mut *transaction)
@@ -116,6 +138,12 @@ async fn version(connection: &mut PgConnection, names: &Names) -> Result<Option<
         .await
 }
 
+/// A lease under which nothing was ever claimed.
+pub(super) fn nobodys() -> Lease {
+    let key = Key::new("idem", "nobody's").expect("it is short");
+    Lease::new(key, FencingToken::new(i64::MIN), 0, false)
+}
+
 /// Why the tables cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MigrateError {
@@ -132,6 +160,11 @@ pub(super) enum MigrateError {
     Refused(String, #[source] sqlx::Error),
     #[error("the tables of {0} cannot be used by this program or by this role")]
     Unusable(String, #[source] sqlx::Error),
+    #[error(
+        "the database's encoding is `{0}`, which lacks characters that keys and errors may have: \
+         use a database with the encoding UTF8"
+    )]
+    Encoding(String),
     #[error(transparent)]
     Postgres(#[from] sqlx::Error),
 }

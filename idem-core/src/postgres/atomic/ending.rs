@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use futures_util::TryStreamExt as _;
 use sqlx::{
     Connection as _, PgConnection, SqlStr,
+    error::DatabaseError,
     postgres::{PgDatabaseError, PgSeverity},
 };
 
@@ -64,6 +65,12 @@ fn judge(error: sqlx::Error) -> Result<Commit, StoreError> {
         // The session has ended, perhaps after the commit.
         _ => Err(StoreError::unavailable(error)),
     }
+}
+
+/// Whether the server only objects that the lease is not the current one.
+pub(super) fn is_fenced(error: &sqlx::Error) -> bool {
+    let said = error.as_database_error();
+    said.and_then(DatabaseError::code).as_deref() == Some(FENCED)
 }
 
 fn refused(error: impl Into<String>) -> Commit {

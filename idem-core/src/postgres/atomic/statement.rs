@@ -4,7 +4,10 @@ use std::{fmt::Write as _, time::Duration};
 
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
-use crate::{Lease, Outcome, postgres::length::micros};
+use crate::{
+    Lease, Outcome,
+    postgres::{length::micros, session::Statement, sql::Sql},
+};
 
 /// What begins a transaction. The server ends it if the handler sends nothing for `idle`.
 pub(in crate::postgres) fn begin(idle: Option<Duration>) -> String {
@@ -36,6 +39,20 @@ pub(super) fn commit(
         .replace("{skew}", &skew.to_string())
         .replace("{outcome}", &hex(outcome.as_bytes()));
     AssertSqlSafe(text).into_sql_str()
+}
+
+/// What extends the lease of an open transaction, from another connection.
+pub(in crate::postgres) fn extension(
+    sql: &Sql,
+    lease: &Lease,
+    by: Duration,
+    skew: i64,
+) -> Statement {
+    sqlx::query(sql.extend_open.clone())
+        .bind(skew)
+        .bind(lease.key.as_str().to_owned())
+        .bind(lease.token.get())
+        .bind(micros(by))
 }
 
 fn hex(bytes: &[u8]) -> String {

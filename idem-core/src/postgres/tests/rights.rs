@@ -53,6 +53,25 @@ async fn tables_that_may_not_be_used_are_refused_at_the_start() {
     assert!(said.contains("cannot be used"), "{said}");
 }
 
+/// Not before a lease is extended, which may be long after the start.
+#[tokio::test]
+async fn rights_that_only_atomic_handlers_need_are_missed_at_the_start() {
+    for missing in ["INSERT", "UPDATE"] {
+        let database = Database::new();
+        drop(database.store().await);
+        let (role, url) = stranger(&database).await;
+        database
+            .run(&format!(
+                "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role};
+                 GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role};
+                 REVOKE {missing} ON idem_records_open FROM {role}"
+            ))
+            .await;
+        let said = told(PostgresStore::connect(&url).await);
+        assert!(said.contains("cannot be used"), "{missing}: {said}");
+    }
+}
+
 #[tokio::test]
 async fn tables_that_may_not_be_created_are_refused_at_the_start() {
     let database = Database::new();

@@ -51,24 +51,48 @@ async fn the_printed_schema_is_the_one_that_a_store_creates() {
     assert_eq!(catalogues[0], catalogues[1]);
 }
 
+/// Whatever the database's default isolation level is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stores_that_start_on_a_new_database_at_once_all_open_it() {
+    for level in ["read committed", "repeatable read", "serializable"] {
+        let database = Database::new();
+        let name = database.url.rsplit('/').next().unwrap();
+        let set = "SET default_transaction_isolation";
+        database
+            .run(&format!("ALTER DATABASE {name} {set} = '{level}'"))
+            .await;
+        let starts = (0..12).map(|_| {
+            let builder = PostgresStore::builder(&database.url).schema("shop");
+            tokio::spawn(builder.build())
+        });
+        let stores: Vec<PostgresStore> = join_all(starts)
+            .await
+            .into_iter()
+            .map(|start| start.unwrap().unwrap())
+            .collect();
+        let claims = join_all(stores.iter().map(|store| async {
+            let claim = store.claim(&request("a")).await.unwrap();
+            matches!(claim, Claim::Acquired(_))
+        }));
+        let winners = claims.await.into_iter().filter(|won| *won).count();
+        assert_eq!(winners, 1, "{level}");
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_hold_every_text_is_refused() {
     let database = Database::new();
-    let starts = (0..12).map(|_| {
-        let builder = PostgresStore::builder(&database.url).schema("shop");
-        tokio::spawn(builder.build())
-    });
-    let stores: Vec<PostgresStore> = join_all(starts)
-        .await
-        .into_iter()
-        .map(|start| start.unwrap().unwrap())
-        .collect();
-    let claims = join_all(stores.iter().map(|store| async {
-        let claim = store.claim(&request("a")).await.unwrap();
-        matches!(claim, Claim::Acquired(_))
-    }));
-    let winners = claims.await.into_iter().filter(|won| *won).count();
-    assert_eq!(winners, 1);
+    let url = format!("{}_latin", database.url);
+    let (_, name) = url.rsplit_once('/').unwrap();
+    let options = "ENCODING 'LATIN1' TEMPLATE template0 LOCALE 'C'";
+    database
+        .run(&format!("CREATE DATABASE {name} {options}"))
+        .await;
+    let refused = PostgresStore::connect(&url).await;
+    let Err(ConnectError::Unavailable(source)) = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(source.to_string().contains("`LATIN1`"), "{source}");
 }
 
 #[tokio::test]
@@ -115,6 +139,39 @@ async fn tables_are_found_by_the_search_path() {
         panic!("{refused:?}")
     };
     assert!(source.to_string().contains("`search_path`"), "{source}");
+}
+
+/// A database whose `search_path` is a schema of this name.
+async fn database_with(schema: &str) -> Database {
+    let database = Database::new();
+    let own = database.url.rsplit('/').next().unwrap();
+    let schema = schema.replace('"', "\"\"");
+    database
+        .run(&format!(
+            "CREATE SCHEMA \"{schema}\"; ALTER DATABASE {own} SET search_path = \"{schema}\""
+        ))
+        .await;
+    database
+}
+
+#[tokio::test]
+async fn a_schema_of_the_search_path_need_not_have_a_plain_name() {
+    let database = database_with("the shop-floor").await;
+    acquire(&database.store().await, "a").await;
+    let records = "SELECT count(*) FROM \"the shop-floor\".idem_records";
+    assert_eq!(database.number(records).await, 1);
+}
+
+#[tokio::test]
+async fn a_schema_of_the_search_path_that_would_break_statements_is_refused() {
+    for schema in ["o'brien", "x{key}y", "a\"b", "a\\b"] {
+        let database = database_with(schema).await;
+        let refused = PostgresStore::connect(&database.url).await;
+        assert!(
+            matches!(refused, Err(ConnectError::InvalidSchema { .. })),
+            "{schema}: {refused:?}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,39 @@
+//! Whether a role may do what the end of an atomic handler needs.
+
+use std::time::Duration;
+
+use sqlx::PgConnection;
+
+use super::{ending, statement};
+use crate::{
+    Outcome,
+    postgres::{
+        migration::{MigrateError, nobodys},
+        names::Names,
+        sql::Sql,
+    },
+};
+
+/// Begins a transaction and completes a lease in it that nobody has: fails if the server
+/// objects to anything else.
+pub(in crate::postgres) async fn check(
+    connection: &mut PgConnection,
+    names: &Names,
+    sql: &Sql,
+    begin: &str,
+) -> Result<(), MigrateError> {
+    let unusable = |error| MigrateError::Unusable(names.to_string(), error);
+    let begin = sqlx::AssertSqlSafe(begin.to_owned());
+    sqlx::raw_sql(begin)
+        .execute(&mut *connection)
+        .await
+        .map_err(unusable)?;
+    let (lease, outcome) = (nobodys(), Outcome::default());
+    let completion = statement::commit(&sql.commit, &lease, &outcome, Duration::ZERO, 0);
+    match sqlx::raw_sql(completion).execute(&mut *connection).await {
+        Err(error) if !ending::is_fenced(&error) => return Err(unusable(error)),
+        _ => {}
+    }
+    sqlx::raw_sql("ROLLBACK").execute(connection).await?;
+    Ok(())
+}
