@@ -49,7 +49,7 @@ use writes::{Change, WriteCall};
 /// | processes | any number, on any hosts |
 /// | time | the server's clock |
 /// | speed | one round trip per call; calls that wait while a statement is under way share the next one, and its commit |
-/// | connections | one for claims, one for writes, one for purging once there is one |
+/// | connections | one for claims, one for writes, one for purging and one for the leases of atomic handlers once there are any |
 /// | isolation | whatever the server's default is |
 /// | atomic handlers | take `&mut PgConnection` or `&mut PgTransaction<'_>`, on connections of their own |
 /// | poolers | in session mode, or such as bring prepared statements along; others are refused at the start |
@@ -77,15 +77,24 @@ use writes::{Change, WriteCall};
 /// The next handler gets the connection without settings, temporary tables, channels, cursors and
 /// advisory locks of this one; what was prepared by `PREPARE` stays.
 ///
+/// Deferred triggers and constraints run after a `RESET ROLE`: as the role that the store connects
+/// as, not as one that the handler has set.
+///
 /// A handler that waits for something else keeps its connection and its row locks. If its host
 /// vanishes, the server ends the transaction after 25 s; behind a pooler, it is the pooler that must
-/// notice. While the server cannot finish a commit (a synchronous standby is away), claims of that
-/// key, and those that share their statement, are [`StoreError::Unavailable`].
+/// notice. While the server cannot finish a commit (a synchronous standby is away, a deferred trigger
+/// takes its time), claims of that key are [`StoreError::Unavailable`], and those that share their
+/// statement are answered later than usual.
 ///
 /// # When the server is away
 /// A call that cannot be answered within the response timeout is [`StoreError::Unavailable`]; the
 /// store connects again by itself. A connection that breaks while the server is there costs no
 /// caller an error: every call may be repeated, so it is.
+///
+/// # Fencing tokens
+/// They come from a sequence, and are greater than the record's last one. If the sequence is set
+/// back *and* the record is gone (a restored backup, logical replication, which copies no
+/// sequences), a new token of the key may be lower than one that was given out before.
 ///
 /// # Looking at the table
 /// ```sql

@@ -11,7 +11,8 @@ CREATE TABLE IF NOT EXISTS idem_records (
     retention   bigint      NOT NULL,   -- microseconds
     updated_at  timestamptz NOT NULL,   -- last write
     forget_at   timestamptz NOT NULL,   -- retention after the last write, lease_ends or not_before
-    purge_after timestamptz NOT NULL,   -- when a purge looks at the row: up to an hour before forget_at
+    purge_after timestamptz NOT NULL,   -- when a purge looks at the row: at forget_at, or earlier by up to
+                                        -- an hour or the lease
     owner       bytea       NOT NULL,   -- of the last claim
     fingerprint bytea,                  -- digest of the content
     error       text,                   -- of the last attempt that failed
