@@ -52,7 +52,7 @@ impl Fault {
     }
 
     /// The SQLSTATE, if the server has answered.
-    pub(super) fn code(&self) -> Option<Cow<'_, str>> {
+    fn code(&self) -> Option<Cow<'_, str>> {
         match self {
             Self::Said(error) => error.as_database_error()?.code(),
             Self::Silent(_) | Self::Resting(_) => None,

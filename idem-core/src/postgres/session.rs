@@ -43,7 +43,7 @@ pub(super) struct Session {
     planned: Instant,
     /// How often connecting has failed since it last worked.
     failures: u32,
-    /// How many statements were left unanswered since one was answered.
+    /// How many statements were left unanswered since one was carried out.
     unanswered: u32,
     /// Before then no connection is opened.
     rests_until: Instant,
@@ -127,11 +127,11 @@ impl Session {
     /// The server goes on with a statement that nobody waits for any more, and its process stays
     /// that long. To ask again at once is worth a try; from then on processes would pile up.
     fn note(&mut self, fault: &Fault) {
-        if matches!(fault, Fault::Silent(_)) {
-            self.unanswered = self.unanswered.saturating_add(1);
-        } else if fault.code().is_some() {
-            self.unanswered = 0;
+        // A refusal is no sign that statements end: rows that hang in their commit are locked.
+        if !matches!(fault, Fault::Silent(_)) {
+            return;
         }
+        self.unanswered = self.unanswered.saturating_add(1);
         if let Some(rest @ 1..) = self.unanswered.checked_sub(1) {
             let rests = Backoff::new(self.address.response_timeout, LONGEST_REST);
             self.rests_until = Instant::now() + rests.wait(rest);
