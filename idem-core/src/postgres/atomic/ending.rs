@@ -9,7 +9,7 @@ use sqlx::{
     postgres::{PgDatabaseError, PgSeverity},
 };
 
-use crate::{Commit, StoreError};
+use crate::{Commit, StoreError, postgres::fault::Fault};
 
 /// What is known of a connection after its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ fn judge(error: sqlx::Error) -> Result<Commit, StoreError> {
         // The transaction is aborted, and the session goes on.
         Some(said) if said.severity() == PgSeverity::Error => Ok(refused(explained(said))),
         // The session has ended, perhaps after the commit.
-        _ => Err(StoreError::unavailable(error)),
+        _ => Err(Fault::from(error).unavailable()),
     }
 }
 
