@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{Failure, KeyError, Outcome, StoreError};
+use crate::{Failure, KeyError, Outcome, StoreError, Verdict};
 
 /// How one message ended in the engine. A replay of a remembered outcome is
 /// [`Duplicate`](Self::Duplicate), an execution is [`Executed`](Self::Executed).
@@ -16,9 +16,9 @@ pub enum Execution<T, E> {
         /// Which attempt it was, from 1.
         attempt: u32,
     },
-    /// The handler ran without a claim, because the store could not be asked and the policy is to
-    /// fail open. That it is done is in this process's memory, and reported to the store in the
-    /// background; if the process ends before that, nobody knows.
+    /// The handler ran without a claim, or its completion could not be committed, because the store
+    /// was away and the policy is to fail open. That it is done is in this process's memory, and
+    /// reported to the store in the background; if the process ends before that, nobody knows.
     Unprotected {
         /// What the handler returned.
         output: T,
@@ -110,6 +110,13 @@ pub enum Cause<E> {
     /// The attempts before this one used up the maximum, the last of them without a word: the
     /// worker may have died of the message.
     Vanished,
+}
+
+impl<E: Failure> Cause<E> {
+    /// What is worth no further attempt.
+    pub(crate) fn is_for_good(&self) -> bool {
+        matches!(self, Self::Error(error) if error.verdict() == Verdict::Reject)
+    }
 }
 
 impl<E: Failure> fmt::Display for Cause<E> {

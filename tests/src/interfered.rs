@@ -145,6 +145,10 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Interfered<S> {
         S::lend(transaction)
     }
 
+    async fn is_alive(&self, transaction: &mut Self::Transaction) -> bool {
+        self.store.is_alive(transaction).await
+    }
+
     async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
         let done = self.store.extend_open(lease, by);
         self.interfere(Call::Extend, done).await

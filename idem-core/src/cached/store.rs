@@ -92,6 +92,10 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Cached<S> {
         S::lend(transaction)
     }
 
+    async fn is_alive(&self, transaction: &mut Self::Transaction) -> bool {
+        self.0.store.is_alive(transaction).await
+    }
+
     async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
         self.0.store.extend_open(lease, by).await
     }

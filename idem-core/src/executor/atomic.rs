@@ -9,11 +9,11 @@ use super::{
     grant::{Ended, ended_by, judge, objection},
     guarded,
     heartbeat::{Ran, Untold, run_under_heartbeat},
-    until_known::{error_chain, until_known},
+    until_known::until_known,
 };
 use crate::{
     Atomic, Attempt, Begun, Cause, Claim, ClaimRequest, Commit, Context, Execution, Failure,
-    Handler, Lease, Outcome, Policy, Release, Store, TransactionalStore, Write,
+    Handler, Lease, Outcome, Policy, Release, Store, StoreError, TransactionalStore, Write,
 };
 
 impl<S, Tx> RunsOn<S> for Atomic<Tx>
@@ -135,11 +135,8 @@ impl<S: Store> Open<'_, S> {
         {
             Ok(Commit::Committed) => Execution::Executed { output, attempt },
             Ok(Commit::Fenced) => self.lost(),
-            Ok(Commit::Refused { error }) => self.refused(&self.lease, error).await,
-            Err(error) => {
-                let error = error_chain(&error);
-                self.ask_again(output, outcome, error).await
-            }
+            Ok(Commit::Refused { error }) => self.refused(error).await,
+            Err(error) => self.ask_again(output, outcome, error).await,
         }
     }
 
@@ -148,14 +145,14 @@ impl<S: Store> Open<'_, S> {
         &self,
         output: T,
         outcome: &Outcome,
-        error: String,
+        error: StoreError,
     ) -> Execution<T, E> {
         let store = &self.executor.store;
         let claim = until_known("claim", &self.lease.key, || store.claim(self.request)).await;
         match claim {
             Claim::Completed { .. } => self.whose(output, outcome).await,
-            // Under the same token, or under a new one where the claim was rolled back, too.
-            Claim::Acquired(lease) => self.refused(&lease, error).await,
+            // It was rolled back by nobody's fault. The claim stays, for the same attempt.
+            Claim::Acquired(_) => Execution::StoreUnavailable { error },
             _ => self.lost(),
         }
     }
@@ -175,19 +172,28 @@ impl<S: Store> Open<'_, S> {
         }
     }
 
-    async fn refused<T, E: Failure>(&self, lease: &Lease, error: String) -> Execution<T, E> {
-        let (release, ended) = judge(Cause::Refused(error), lease, self.policy);
-        match self.executor.release(lease, &release).await {
+    async fn refused<T, E: Failure>(&self, error: String) -> Execution<T, E> {
+        let (release, ended) = judge(Cause::Refused(error), &self.lease, self.policy);
+        match self.executor.release(&self.lease, &release).await {
             Write::Applied => ended,
             Write::Fenced => self.lost(),
         }
     }
 
-    async fn fail<Tx, T, E>(&self, transaction: S::Transaction, cause: Cause<E>) -> Execution<T, E>
+    async fn fail<Tx, T, E>(
+        &self,
+        mut transaction: S::Transaction,
+        cause: Cause<E>,
+    ) -> Execution<T, E>
     where
         S: TransactionalStore<Tx>,
         E: Failure,
     {
+        // The claim stays: the same owner has it back, as the same attempt, when the store is back.
+        if !cause.is_for_good() && !self.executor.store.is_alive(&mut transaction).await {
+            let error = StoreError::unavailable(cause.to_string());
+            return Execution::StoreUnavailable { error };
+        }
         let (release, ended) = judge(cause, &self.lease, self.policy);
         match self.roll_back(transaction, &release).await {
             Write::Applied => ended,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::{PgConnection, PgTransaction};
+use sqlx::{Connection as _, PgConnection, PgTransaction};
 
 use super::{PostgresStore, claims::Answered, lending::Turn};
 use crate::{
@@ -133,6 +133,11 @@ macro_rules! lend {
             fn lend(open: &mut OpenTransaction) -> &mut $tx {
                 let $transaction = &mut open.transaction;
                 $lent
+            }
+
+            async fn is_alive(&self, open: &mut OpenTransaction) -> bool {
+                let answer = open.connection().ping();
+                self.address.within_patience(answer).await.is_ok()
             }
 
             async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {

@@ -66,6 +66,10 @@ impl TransactionalStore<Ledger> for PlainStore {
         transaction
     }
 
+    async fn is_alive(&self, _: &mut Self::Transaction) -> bool {
+        true
+    }
+
     async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
         self.extend(lease, by).await
     }

@@ -1,4 +1,4 @@
-//! Commits of atomic handlers whose answer was lost.
+//! Atomic handlers whose connection breaks, at the commit or before.
 
 use super::*;
 use crate::{
@@ -13,6 +13,8 @@ enum Fate {
     NotApplied,
     /// Not applied, and another worker did the work before anybody asked.
     Overtaken,
+    /// The connection broke while the handler ran.
+    NeverSent,
 }
 
 /// A store whose transactions hold nothing.
@@ -24,7 +26,9 @@ struct Lender {
 
 /// What it lends.
 #[derive(Debug)]
-struct Blank;
+struct Blank {
+    is_alive: bool,
+}
 
 impl Lender {
     async fn take_over_and_complete(&self) {
@@ -71,13 +75,20 @@ impl TransactionalStore<Blank> for Lender {
 
     async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Blank>, StoreError> {
         Ok(match self.claim(request).await? {
-            Claim::Acquired(lease) => Begun::Acquired(lease, Blank),
+            Claim::Acquired(lease) => {
+                let is_alive = !matches!(self.fate, Fate::NeverSent);
+                Begun::Acquired(lease, Blank { is_alive })
+            }
             other => Begun::Not(other),
         })
     }
 
     fn lend(blank: &mut Blank) -> &mut Blank {
         blank
+    }
+
+    async fn is_alive(&self, blank: &mut Blank) -> bool {
+        blank.is_alive
     }
 
     async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
@@ -96,7 +107,7 @@ impl TransactionalStore<Blank> for Lender {
                 let write = self.complete(lease, outcome, retention).await?;
                 assert_eq!(write, Write::Applied);
             }
-            Fate::NotApplied => {}
+            Fate::NotApplied | Fate::NeverSent => {}
             Fate::Overtaken => self.take_over_and_complete().await,
         }
         Err(StoreError::unavailable("the connection was lost"))
@@ -112,7 +123,7 @@ impl TransactionalStore<Blank> for Lender {
     }
 }
 
-/// Always succeeds.
+/// Succeeds unless its connection is broken.
 struct Charge;
 
 impl Operation for Charge {
@@ -135,19 +146,33 @@ impl Handler<()> for Charge {
     fn call<'a>(
         (): (),
         context: &'a Context<'a, ()>,
-        _: &'a mut Blank,
+        blank: &'a mut Blank,
     ) -> Result<impl Future<Output = Result<u32, Failed>> + Send + 'a, Rejection> {
         let number = context.attempt.number();
-        Ok(async move { Ok(number) })
+        Ok(async move {
+            if blank.is_alive {
+                Ok(number)
+            } else {
+                Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into())
+            }
+        })
     }
 }
 
 async fn commit(fate: Fate) -> (Execution<u32, Failed>, Lender) {
     let store = Faulty::default();
     let lender = Lender { store, fate };
-    let executor = Executor::new(lender.clone());
-    let mut message = Prepared::<Charge>::new(Envelope::new(""), &Policy::DEFAULT).unwrap();
-    (executor.handle(&mut message, &()).await, lender)
+    (handle(&lender, &mut message()).await, lender)
+}
+
+fn message() -> Prepared<Charge> {
+    // One attempt: an outage that counted would use it up.
+    let policy = Policy::builder().max_attempts(1).build().unwrap();
+    Prepared::new(Envelope::new(""), &policy).unwrap()
+}
+
+async fn handle(lender: &Lender, message: &mut Prepared<Charge>) -> Execution<u32, Failed> {
+    Executor::new(lender.clone()).handle(message, &()).await
 }
 
 async fn remembered(store: &Lender) -> Claim {
@@ -173,13 +198,27 @@ async fn a_commit_that_was_applied_but_not_answered_is_an_execution() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_commit_that_was_not_applied_is_a_failed_attempt() {
-    let (ended, _) = commit(Fate::NotApplied).await;
-    assert!(
-        matches!(&ended, Execution::Failed { cause: Cause::Refused(error), attempt: 1, .. }
-            if error.ends_with("unavailable: the connection was lost")),
-        "{ended:?}"
-    );
+async fn a_connection_that_breaks_is_no_attempt() {
+    for fate in [Fate::NeverSent, Fate::NotApplied] {
+        let store = Faulty::default();
+        let mut message = message();
+        for fate in [fate, fate, Fate::Applied] {
+            let store = store.clone();
+            let ended = handle(&Lender { store, fate }, &mut message).await;
+            match fate {
+                Fate::Applied => {
+                    assert!(
+                        matches!(ended, Execution::Executed { attempt: 1, .. }),
+                        "{ended:?}"
+                    );
+                }
+                _ => assert!(
+                    matches!(ended, Execution::StoreUnavailable { .. }),
+                    "{ended:?}"
+                ),
+            }
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

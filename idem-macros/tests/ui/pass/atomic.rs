@@ -64,6 +64,10 @@ impl<Tx: Send + 'static> TransactionalStore<Tx> for Ledger {
     fn lend(transaction: &mut Tx) -> &mut Tx {
         transaction
     }
+    async fn is_alive(&self, _: &mut Self::Transaction) -> bool {
+        true
+    }
+
     async fn extend_open(&self, _: &Lease, _: Duration) -> Result<Write, StoreError> {
         unreachable!()
     }
