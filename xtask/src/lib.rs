@@ -3,7 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`demo`] | orders, duplicates and a worker killed in the middle: nothing lost, nothing doubled |
-//! | [`bench`] | how fast the stores are, beside code written by hand |
+//! | [`mod@bench`] | how fast the stores are, beside code written by hand |
 //! | [`checks`] | all tests, and all that continuous integration looks at |
 //! | [`development`] | servers that stay until they are taken down |
 //! | [`services`] | servers of one's own on free ports, gone when their owner is |
