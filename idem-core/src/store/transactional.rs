@@ -33,10 +33,7 @@ pub trait TransactionalStore<Tx>: Store {
 
     /// Whether the database still answers through the transaction. If not, the handler did not
     /// fail by itself, and that was no attempt.
-    fn is_alive(
-        &self,
-        transaction: &mut Self::Transaction,
-    ) -> impl Future<Output = bool> + Send;
+    fn is_alive(&self, transaction: &mut Self::Transaction) -> impl Future<Output = bool> + Send;
 
     /// Keeps the claim while the handler runs, as [`Store::extend`] does for a lease.
     ///

@@ -64,7 +64,8 @@ impl Parameter {
 fn connection(reference: &TypeReference, mistakes: &mut Mistakes) {
     let elem = bare(&reference.elem);
     if let Some(span) = elision::mentions(elem, "impl") {
-        let message = "write the connection's type, such as `&mut PgConnection` or `&mut SqliteConnection`";
+        let message =
+            "write the connection's type, such as `&mut PgConnection` or `&mut SqliteConnection`";
         mistakes.push(Error::new(span, message));
     }
     if let Type::Path(path) = elem
