@@ -11,17 +11,23 @@ use tokio::sync::Notify;
 use crate::Key;
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct InFlight(Arc<Mutex<HashMap<Key, Arc<Notify>>>>);
+pub(super) struct InFlight(Arc<Mutex<HashMap<Key, Workers>>>);
+
+/// Those who work on one key: more than one where a lease was lost, or while one steps back.
+#[derive(Debug, Default)]
+struct Workers {
+    count: usize,
+    /// One of them has ended.
+    ended: Arc<Notify>,
+}
 
 impl InFlight {
     /// Marks the key as worked on until the guard is dropped.
     pub(super) fn enter(&self, key: &Key) -> Working {
-        let ended = Arc::new(Notify::new());
-        self.lock().insert(key.clone(), Arc::clone(&ended));
+        self.lock().entry(key.clone()).or_default().count += 1;
         Working {
             in_flight: self.clone(),
             key: key.clone(),
-            ended,
         }
     }
 
@@ -30,19 +36,19 @@ impl InFlight {
         self.lock().contains_key(key)
     }
 
-    /// Waits until the worker on this key has ended; for ever if there is none.
+    /// Waits until a worker on this key has ended; for ever if there is none.
     pub(super) async fn ended(&self, key: &Key) {
         let Some(ended) = self
             .lock()
             .get(key)
-            .map(|ended| Arc::clone(ended).notified_owned())
+            .map(|workers| Arc::clone(&workers.ended).notified_owned())
         else {
             return future::pending().await;
         };
         ended.await;
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Arc<Notify>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Workers>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -51,20 +57,20 @@ impl InFlight {
 pub(super) struct Working {
     in_flight: InFlight,
     key: Key,
-    ended: Arc<Notify>,
 }
 
 impl Drop for Working {
     fn drop(&mut self) {
-        let mut working = self.in_flight.lock();
-        // A successor in this process may have entered meanwhile, after a lost lease.
-        if working
-            .get(&self.key)
-            .is_some_and(|ended| Arc::ptr_eq(ended, &self.ended))
-        {
-            working.remove(&self.key);
+        let mut in_flight = self.in_flight.lock();
+        let Some(workers) = in_flight.get_mut(&self.key) else {
+            return;
+        };
+        workers.count -= 1;
+        let ended = Arc::clone(&workers.ended);
+        if workers.count == 0 {
+            in_flight.remove(&self.key);
         }
-        drop(working);
-        self.ended.notify_waiters();
+        drop(in_flight);
+        ended.notify_waiters();
     }
 }
