@@ -1,7 +1,7 @@
-//! Running without the store, for policies that say so: claim from this process's own memory, and
-//! tell the store afterwards.
+//! Running without the store, for policies that say so: claim from this process's own memory, or
+//! hand the end over to it, and tell the store as soon as that is back.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
@@ -11,12 +11,15 @@ use super::{
 };
 use crate::{Claim, ClaimRequest, Policy, Release, Store, StoreError, StoreOutage};
 
+mod agenda;
 mod entries;
 mod local;
+mod or_local;
 mod report;
 mod reporter;
 
 pub(super) use local::{LocalMemory, Watch};
+pub(super) use or_local::OrLocal;
 
 /// What became of work that was done unprotected: see [`StoreOutage::FailOpen`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,8 +35,8 @@ impl Reports {
         self.told
     }
 
-    /// How many found that another worker had claimed or completed the key meanwhile: the effect
-    /// may have happened twice. Each is logged as a warning with its key.
+    /// How many found that the key had been completed, given up or quarantined by another worker
+    /// meanwhile: the effect may have happened twice. Each is logged as a warning with its key.
     pub fn overtaken(&self) -> u64 {
         self.overtaken
     }
@@ -47,13 +50,18 @@ impl Reports {
 /// How soon to look again at a key that is about to be reported.
 const SOON: Duration = Duration::from_secs(1);
 
+/// How long a store is waited for that did not answer when it was asked last. A cache in front of it
+/// answers at once.
+const SHORTLY: Duration = Duration::from_millis(200);
+
 impl<S: Store> Executor<S> {
-    /// 64 MiB: some 100,000 keys with small outcomes.
+    /// 64 MiB: some 70,000 keys with small outcomes.
     pub const DEFAULT_LOCAL_MEMORY: usize = 64 * 1024 * 1024;
 
     /// How many bytes may be remembered of what was done unprotected, until the store is told of
     /// it; [`DEFAULT_LOCAL_MEMORY`](Self::DEFAULT_LOCAL_MEMORY) unless set. Clones share it. When
-    /// it is full, further messages wait for the store: nothing is forgotten before it is told.
+    /// it is full, further messages wait for the store: nothing is forgotten before it is told. Only
+    /// the outcomes of those that run at that moment come on top.
     pub fn local_memory(self, bytes: usize) -> Self {
         self.local.set_capacity(bytes);
         self
@@ -65,15 +73,17 @@ impl<S: Store> Executor<S> {
     }
 
     /// Waits until the store has been told of everything that was done unprotected, at most for
-    /// `patience`. Logs the keys that it could not be told of: copies of these may run again.
+    /// `patience`, and not for keys whose record it cannot read. Logs the keys that it could not be
+    /// told of: copies of these may run again.
     ///
     /// # Cancel safety
     /// Nothing is lost: the store is told by a task in the background.
     pub async fn report(&self, patience: Duration) -> Reports {
-        if timeout(patience, self.local.all_told()).await.is_err() {
-            for key in self.local.untold() {
-                tracing::error!(%key, "done while the store was away, and the store could not be told: a copy may run again");
-            }
+        self.local.tell(&self.store);
+        // Whatever is left then is logged.
+        let _ = timeout(patience, self.local.all_told()).await;
+        for key in self.local.untold() {
+            tracing::error!(%key, "done while the store was away, and the store could not be told: a copy may run again");
         }
         self.reports()
     }
@@ -84,10 +94,19 @@ impl<S: Store> Executor<S> {
         request: &ClaimRequest,
         policy: &Policy,
     ) -> Result<Claim, StoreError> {
+        let claim = self.store.claim(request);
         if policy.store_outage() != StoreOutage::FailOpen {
-            return self.store.claim(request).await;
+            return claim.await;
         }
-        within_heartbeat(request, self.store.claim(request)).await
+        let answer = if self.local.is_away() {
+            within(SHORTLY.min(a_heartbeat(request)), claim).await
+        } else {
+            within_heartbeat(request, claim).await
+        };
+        if answer.is_ok() {
+            self.local.is_back();
+        }
+        answer
     }
 
     /// Decides about a key that this process has worked on while the store was away, and that the
@@ -136,13 +155,18 @@ impl<S: Store> Executor<S> {
             let remaining = request.lease;
             return Err(Ended::Answered(Claim::Held { remaining }));
         }
+        // Or it has handed its end over to this memory by now.
+        if !self.local.start(&lease) {
+            let remaining = SOON;
+            return Err(Ended::Answered(Claim::Held { remaining }));
+        }
         if let Some(objection) = self.objection(&lease, policy) {
             let _ = self.local.write_release(&lease, &objection);
-            self.tell_the_store();
+            self.local.tell(&self.store);
             return Err(super::grant::ended_by(&objection, &lease));
         }
         tracing::warn!(key = %request.key, attempt = lease.attempt, error = super::until_known::error_chain(&outage), "the store cannot be asked, running unprotected");
-        self.tell_the_store();
+        self.local.tell(&self.store);
         Ok(Grant {
             working: self.in_flight.enter(&lease.key),
             unprotected: Some(watch),
@@ -152,13 +176,6 @@ impl<S: Store> Executor<S> {
             claimed,
         })
     }
-
-    /// Starts the task that reports, unless it runs.
-    fn tell_the_store(&self) {
-        if let Some(turn) = self.local.take_turn() {
-            tokio::spawn(reporter::run(Arc::clone(&self.store), turn));
-        }
-    }
 }
 
 /// A store that is frozen is one that is away.
@@ -166,10 +183,18 @@ async fn within_heartbeat<T>(
     request: &ClaimRequest,
     call: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
-    let patience = request
-        .lease
-        .clamp(Policy::MIN_LEASE, Policy::MAX_RETENTION)
-        / 3;
+    within(a_heartbeat(request), call).await
+}
+
+fn a_heartbeat(request: &ClaimRequest) -> Duration {
+    let lease = request.lease;
+    lease.clamp(Policy::MIN_LEASE, Policy::MAX_RETENTION) / 3
+}
+
+async fn within<T>(
+    patience: Duration,
+    call: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
     match timeout(patience, call).await {
         Ok(answer) => answer,
         Err(_) => Err(StoreError::unavailable("it did not answer")),

@@ -30,8 +30,9 @@ pub(super) enum Ran<T> {
 pub(super) enum Untold {
     /// It rests: nothing would stop the effects of a worker that was taken over.
     Rest,
-    /// It goes on after an unanswered heartbeat: its writes commit only under the current lease.
-    /// It may be its own transaction that keeps the store from answering, until it ends.
+    /// It goes on after an unanswered heartbeat. Atomic work, because its writes commit only under
+    /// the current lease, and it may be its own transaction that keeps the store from answering
+    /// until it ends; work that fails open, because its effects may happen twice.
     GoOn,
 }
 

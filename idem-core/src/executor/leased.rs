@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::{
     Executor, Prepared, RunsOn,
+    fail_open::OrLocal,
     grant::{Grant, judge},
     guarded,
     heartbeat::{Ran, Untold, run_under_heartbeat},
@@ -13,7 +14,8 @@ use super::{
     until_known::{error_chain, until_known},
 };
 use crate::{
-    Cause, Context, Execution, Failure, Handler, Lease, Leased, Outcome, Release, Store, Write,
+    Cause, Context, Execution, Failure, Handler, Lease, Leased, Outcome, Release, Store,
+    StoreOutage, Write,
 };
 
 impl<S: Store> RunsOn<S> for Leased {
@@ -69,13 +71,18 @@ impl<S: Store> Executor<S> {
         T: Serialize + Send,
         E: Failure,
     {
-        let Some(watch) = grant.unprotected.take() else {
-            return run_on(&self.store, grant, work).await;
-        };
-        match run_on(watch.local(), grant, work).await {
-            Execution::Executed { output, attempt } => Execution::Unprotected { output, attempt },
-            ended => ended,
+        if let Some(watch) = grant.unprotected.take() {
+            return unprotected(run_on(watch.local(), grant, work, Untold::Rest).await);
         }
+        if grant.policy.store_outage() == StoreOutage::FailClosed {
+            return run_on(&self.store, grant, work, Untold::Rest).await;
+        }
+        let or_local = Arc::new(OrLocal::new(&self.store, &self.local, grant.request));
+        let ended = run_on(&or_local, grant, work, Untold::GoOn).await;
+        if or_local.has_handed_over() {
+            return unprotected(ended);
+        }
+        ended
     }
 
     /// Gives the key back, unrun, where it was claimed.
@@ -92,10 +99,19 @@ impl<S: Store> Executor<S> {
     }
 }
 
+/// What this process alone knows to be done.
+fn unprotected<T, E>(ended: Execution<T, E>) -> Execution<T, E> {
+    match ended {
+        Execution::Executed { output, attempt } => Execution::Unprotected { output, attempt },
+        ended => ended,
+    }
+}
+
 async fn run_on<S: Store, T, E>(
     store: &Arc<S>,
     grant: Grant<'_>,
     work: impl Future<Output = Result<T, E>> + Send,
+    untold: Untold,
 ) -> Execution<T, E>
 where
     T: Serialize + Send,
@@ -117,8 +133,7 @@ where
     let lost = Execution::LeaseLost {
         attempt: lease.attempt,
     };
-    let cause = match run_under_heartbeat(work, extend, claimed, request.lease, Untold::Rest).await
-    {
+    let cause = match run_under_heartbeat(work, extend, claimed, request.lease, untold).await {
         Ran::Returned(Ok(output)) => {
             let retention = request.retention;
             return complete_leased(store, output, &lease, retention, working).await;

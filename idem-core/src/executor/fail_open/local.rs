@@ -10,15 +10,16 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::timeout_at};
 
 use super::{
     Reports,
-    entries::{End, Entries},
-    report::{Report, Sent},
+    entries::Entries,
+    report::{End, Report, Sent},
+    reporter,
 };
 use crate::{
-    Claim, ClaimRequest, Key, Lease, Outcome, Release, Store, StoreError, Write,
+    Claim, ClaimRequest, FencingToken, Key, Lease, Outcome, Release, Store, StoreError, Write,
     memory::Clock,
     store::record::{self, Record, Step},
 };
@@ -68,9 +69,41 @@ impl LocalMemory {
         entries.is_away = true;
         let step = record::claim(entries.record(&request.key), request, self.clock.now(), 0);
         if let Some(record) = step.write {
-            entries.open(request, record, self.capacity.load(Relaxed))?;
+            let report = Report::new(request.clone(), None);
+            entries.open(report, record, self.capacity.load(Relaxed))?;
         }
         Ok(step.answer)
+    }
+
+    /// The attempt that was claimed runs. It does not if another, that had begun under the store's
+    /// protection, has ended here meanwhile.
+    pub(super) fn start(&self, lease: &Lease) -> bool {
+        self.entries().start(lease)
+    }
+
+    /// Remembers how an attempt ended that had begun under this lease of the store's.
+    pub(super) fn take_over(
+        &self,
+        report: Report,
+        lease: &Lease,
+        end: End,
+    ) -> Result<(), StoreError> {
+        let (request, now) = (&report.request, self.clock.now());
+        let mut entries = self.entries();
+        // A copy may be about to step back: it must find that it was too late.
+        let floor = entries.record(&lease.key).map_or(0, |copy| copy.token);
+        let Some(mut record) = record::claim(None, request, now, floor).write else {
+            unreachable!("a key without a record is free");
+        };
+        (record.attempts, record.in_doubt) = (lease.attempt, lease.in_doubt);
+        let token = FencingToken::new(record.token);
+        let here = Lease::new(lease.key.clone(), token, lease.attempt, lease.in_doubt);
+        let ended = end.written(record.clone(), now);
+        entries.open(report, record, self.capacity.load(Relaxed))?;
+        entries.close(&here, ended, Some(end));
+        entries.is_away = true;
+        self.ended.notify_one();
+        Ok(())
     }
 
     pub(super) fn write_release(&self, lease: &Lease, reason: &Release) -> Write {
@@ -93,7 +126,7 @@ impl LocalMemory {
         let (token, now) = (lease.token.get(), self.clock.now());
         let step = step(entries.record(&lease.key), token, now);
         if let Some(record) = step.write {
-            entries.close(&lease.key, record, end);
+            entries.close(lease, record, end);
             self.ended.notify_one();
         }
         step.answer
@@ -112,6 +145,11 @@ impl LocalMemory {
         self.entries().is_away
     }
 
+    /// The store has answered.
+    pub(super) fn is_back(&self) {
+        self.entries().is_away = false;
+    }
+
     pub(super) fn reports(&self) -> Reports {
         self.entries().reports()
     }
@@ -120,24 +158,29 @@ impl LocalMemory {
         self.entries().untold()
     }
 
-    /// Waits until nothing is left to report.
+    /// Waits until nothing is left that the store can be told.
     pub(super) async fn all_told(&self) {
         loop {
             let told = self.told.notified();
-            if self.reports().pending() == 0 {
+            if !self.entries().will_tell() {
                 return;
             }
             told.await;
         }
     }
 
-    /// The leave to report, if nobody has it.
-    pub(super) fn take_turn(self: &Arc<Self>) -> Option<Turn> {
-        let free = !std::mem::replace(&mut self.entries().is_reported, true);
-        free.then(|| Turn {
+    /// Starts the task that reports, unless it runs or has nothing to do.
+    pub(super) fn tell<S: Store>(self: &Arc<Self>, store: &Arc<S>) {
+        let mut entries = self.entries();
+        if entries.is_empty() || std::mem::replace(&mut entries.is_reported, true) {
+            return self.ended.notify_one();
+        }
+        drop(entries);
+        let turn = Turn {
             local: Arc::clone(self),
             is_over: false,
-        })
+        };
+        tokio::spawn(reporter::run(Arc::clone(store), turn));
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
@@ -222,7 +265,7 @@ impl Turn {
     pub(super) async fn next(&mut self, width: usize) -> Option<Vec<Report>> {
         loop {
             let ended = self.local.ended.notified();
-            {
+            let due = {
                 let mut entries = self.local.entries();
                 let reports = entries.next(width);
                 if !reports.is_empty() {
@@ -233,8 +276,12 @@ impl Turn {
                     self.is_over = true;
                     return None;
                 }
+                entries.next_due()
+            };
+            match due {
+                Some(due) => drop(timeout_at(due, ended).await),
+                None => ended.await,
             }
-            ended.await;
         }
     }
 

@@ -1,4 +1,4 @@
-//! The task that tells the store, once it is back, what was done without it.
+//! The task that tells the store, once it is back, what is done without it.
 
 use std::sync::Arc;
 
@@ -19,16 +19,14 @@ pub(super) async fn run<S: Store>(store: Arc<S>, mut turn: Turn) {
     let (mut tries, mut width) = (0, 1);
     while let Some(reports) = turn.next(width).await {
         let sent = join_all(reports.into_iter().map(|report| send(&*store, report))).await;
-        // One at a time knocks at a store that is away.
         let away = sent.iter().any(|(_, sent)| *sent == Sent::Away);
-        width = if away { 1 } else { WIDTH };
-        let progress = sent.iter().any(|(_, sent)| *sent == Sent::Told);
         turn.note(sent);
-        if away || !progress {
-            tries += 1;
+        if away {
+            // One at a time knocks at a store that is away.
+            (tries, width) = (tries + 1, 1);
             sleep(PATIENCE.wait(tries)).await;
         } else {
-            tries = 0;
+            (tries, width) = (0, WIDTH);
         }
     }
 }

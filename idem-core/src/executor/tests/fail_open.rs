@@ -4,6 +4,7 @@ use super::*;
 use crate::{Fingerprint, MemoryStore, Outcome, StoreOutage, WhenFull};
 
 mod failures;
+mod outlasting;
 mod races;
 mod reports;
 
@@ -185,4 +186,23 @@ async fn a_closed_executor_starts_nothing_without_the_store_either() {
     let claim = ClaimRequest::new(key(), &Policy::DEFAULT);
     let claim = store.claim(&claim).await.unwrap();
     assert!(matches!(claim, Claim::Acquired(lease) if lease.attempt == 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_frozen_store_keeps_only_the_first_message_waiting() {
+    let (executor, store) = executor();
+    store.always(Call::Claim, Fault::Silent);
+    is_unprotected(&run_open(&executor).await, 1);
+    let started = tokio::time::Instant::now();
+    let other = Key::new("orders", "o-2").unwrap();
+    let work = async |_: Attempt| Ok::<_, Failed>(());
+    let ended = executor.execute(other, &fail_open(), work).await;
+    is_unprotected(&ended, 1);
+    assert!(started.elapsed() < Duration::from_secs(1));
+    // It is asked all the same: its cache may know.
+    store.heal();
+    sleep(LEASE).await;
+    let third = Key::new("orders", "o-3").unwrap();
+    let ended = executor.execute(third, &fail_open(), work).await;
+    assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
 }

@@ -31,6 +31,10 @@ pub(super) enum Fault {
     Late,
     /// The record cannot be read.
     Corrupt,
+    /// The store has no room.
+    Full,
+    /// The call panics.
+    Panics,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -119,6 +123,8 @@ async fn broken<T>(fault: Fault, call: impl Future<Output = T>) -> StoreError {
                 source: "told to fail".into(),
             };
         }
+        Fault::Full => return StoreError::Full(7),
+        Fault::Panics => panic!("told to panic"),
         Fault::Unreached | Fault::Fenced | Fault::Late => {}
     }
     StoreError::unavailable("told to fail")

@@ -148,3 +148,21 @@ async fn what_follows_a_vanished_attempt_is_reported_instead() {
         (1, 0, 0)
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn failed_attempts_fill_the_local_memory_too() {
+    let (executor, _) = away();
+    let executor = executor.local_memory(8 * 1024);
+    let policy = fail_open().to_builder().max_attempts(1000).build().unwrap();
+    for number in 1..1000 {
+        let error = "e".repeat(Release::MAX_ERROR_LEN);
+        let work = async |_: Attempt| Err::<(), _>(Failed::retry(error));
+        let ended = executor.execute(key(), &policy, work).await;
+        if matches!(ended, Execution::StoreUnavailable { .. }) {
+            assert!((3..9).contains(&number), "after {number} attempts");
+            return;
+        }
+        wait_for_retry(&ended).await;
+    }
+    panic!("nothing was refused");
+}

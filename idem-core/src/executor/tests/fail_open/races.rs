@@ -43,11 +43,32 @@ async fn finished_work_whose_completion_is_unknown_is_not_run_again_without_the_
     let (executor, store) = executor();
     store.always(Call::Complete, Fault::Unreached);
     tokio::select! {
-        ended = run_open(&executor) => panic!("{ended:?}"),
+        ended = run(&executor) => panic!("{ended:?}"),
         () = sleep(Duration::from_secs(1)) => {}
     }
     // Its caller has gone, with the broker's channel perhaps; the message comes again.
     store.go_away();
     let copy = run_open(&executor).await;
     assert!(matches!(copy, Execution::Conflict { .. }), "{copy:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_steps_back_leaves_the_end_of_what_it_stepped_back_from_to_be_heard() {
+    let (executor, store) = executor();
+    store.script(Call::Claim, [Fault::Late, Fault::Unreached]);
+    let policy = fail_open();
+    let work = async |_: Attempt| {
+        sleep(Duration::from_secs(20)).await;
+        Ok::<_, Failed>(())
+    };
+    let started = tokio::time::Instant::now();
+    tokio::join!(
+        run_open(&executor),
+        executor.execute(key(), &policy, work),
+        async {
+            sleep(Duration::from_secs(6)).await;
+            executor.holder_ended(&key()).await;
+            assert_eq!(started.elapsed(), Duration::from_secs(20));
+        }
+    );
 }

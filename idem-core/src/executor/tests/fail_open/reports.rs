@@ -94,7 +94,7 @@ async fn a_report_that_finds_another_workers_completion_lets_it_stand_and_is_cou
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_report_that_finds_another_worker_at_the_key_waits_for_it_and_is_counted_once() {
+async fn a_report_that_finds_another_worker_at_the_key_waits_for_it_and_completes_if_that_fails() {
     let (executor, store) = away();
     run_open(&executor).await;
     let Claim::Acquired(lease) = answer_elsewhere(&store).await else {
@@ -102,7 +102,7 @@ async fn a_report_that_finds_another_worker_at_the_key_waits_for_it_and_is_count
     };
     store.heal();
     a_while().await;
-    assert_eq!(counts(&executor), (0, 1, 1));
+    assert_eq!(counts(&executor), (0, 0, 1));
     assert!(matches!(
         run_open(&executor).await,
         Execution::Duplicate { .. }
@@ -111,7 +111,7 @@ async fn a_report_that_finds_another_worker_at_the_key_waits_for_it_and_is_count
     let failed = store.elsewhere().release(&lease, &failed).await;
     assert_eq!(failed.unwrap(), Write::Applied);
     a_while().await;
-    assert_eq!(counts(&executor), (1, 1, 0));
+    assert_eq!(counts(&executor), (1, 0, 0));
     assert!(matches!(
         answer_elsewhere(&store).await,
         Claim::Completed { .. }
@@ -184,4 +184,84 @@ async fn an_owner_that_cannot_acquire_any_more_reports_as_another() {
         answer_elsewhere(&store).await,
         Claim::Completed { .. }
     ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_completion_does_not_wait_for_the_delay_of_a_failure() {
+    let (executor, store) = away();
+    let Claim::Acquired(lease) = answer_elsewhere(&store).await else {
+        panic!("the key is free");
+    };
+    let failed = Release::retry_after(Duration::from_mins(5), "theirs failed");
+    let failed = store.elsewhere().release(&lease, &failed).await;
+    assert_eq!(failed.unwrap(), Write::Applied);
+    run_open(&executor).await;
+    store.heal();
+    a_while().await;
+    assert_eq!(counts(&executor), (1, 0, 0));
+    assert!(matches!(
+        answer_elsewhere(&store).await,
+        Claim::Completed { .. }
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_full_at_the_report_is_not_away() {
+    let (executor, store) = away();
+    let failed = fail(&executor, &fail_open()).await;
+    store.heal();
+    store.always(Call::Claim, Fault::Full);
+    wait_for_retry(&failed).await;
+    a_while().await;
+    let copy = run_open(&executor).await;
+    assert!(matches!(copy, Execution::Conflict { .. }), "{copy:?}");
+    assert_eq!(counts(&executor), (0, 0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_of_an_unreadable_record_is_sent_seldom_and_not_waited_for_at_the_end() {
+    let (executor, store) = away();
+    run_open(&executor).await;
+    store.heal();
+    store.always(Call::Claim, Fault::Corrupt);
+    a_while().await;
+    let claims = store.count(Call::Claim);
+    sleep(Duration::from_mins(10)).await;
+    let knocks = store.count(Call::Claim) - claims;
+    assert!((8..30).contains(&knocks), "{knocks}");
+    let started = tokio::time::Instant::now();
+    let left = executor.report(Duration::from_mins(1)).await;
+    assert_eq!((left.pending(), started.elapsed()), (1, Duration::ZERO));
+    store.heal();
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(counts(&executor), (1, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn reports_that_cannot_be_told_yet_are_not_in_the_way_of_others() {
+    let (executor, store) = away();
+    for number in 0..500 {
+        let key = Key::new("orders", number).unwrap();
+        let theirs = ClaimRequest::new(key.clone(), &Policy::DEFAULT).replay(true);
+        let _ = store.elsewhere().claim(&theirs).await;
+        let work = async |_: Attempt| Ok::<_, Failed>(());
+        is_unprotected(&executor.execute(key, &fail_open(), work).await, 1);
+    }
+    store.heal();
+    a_while().await;
+    store.script(Call::Claim, [Fault::Unreached]);
+    is_unprotected(&run_open(&executor).await, 1);
+    a_while().await;
+    assert_eq!(counts(&executor), (1, 0, 500));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reporter_that_has_ended_is_replaced_when_somebody_waits_for_the_reports() {
+    let (executor, store) = away();
+    run_open(&executor).await;
+    store.always(Call::Claim, Fault::Panics);
+    a_while().await;
+    store.heal();
+    let left = executor.report(Duration::from_secs(5)).await;
+    assert_eq!(left.pending(), 0);
 }
