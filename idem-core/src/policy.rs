@@ -25,9 +25,16 @@ pub enum StoreOutage {
     /// for effects that may happen twice, and must not wait.
     ///
     /// What this process does meanwhile is remembered in its own memory, so that it repeats
-    /// nothing of it, and reported to the store as soon as that is back. What another process
-    /// does, did, or has recorded before, cannot be known: its effect may happen twice. See
-    /// [`Execution::Unprotected`](crate::Execution::Unprotected).
+    /// nothing of it. The store is told when it is back: of what still runs, so that no other
+    /// process begins it, and of what has ended, unless another worker holds the key (then when
+    /// that has ended), or its record cannot be read, or the store has no room. What another
+    /// process does, did, or has recorded before, cannot be known: its effect may happen twice.
+    /// See [`Execution::Unprotected`](crate::Execution::Unprotected).
+    ///
+    /// Work that began under the store's protection neither rests nor waits for it: it goes on
+    /// past its lease, and its end is remembered in the same way.
+    ///
+    /// Not together with [`InDoubt::Quarantine`], which is for effects that must not happen twice.
     FailOpen,
 }
 
@@ -167,7 +174,8 @@ impl PolicyBuilder {
             retention,
             max_attempts,
             backoff,
-            ..
+            in_doubt,
+            store_outage,
         } = self.0;
         if lease.as_nanos() < Policy::MIN_LEASE.as_nanos() {
             return Err(PolicyError::LeaseTooShort);
@@ -183,6 +191,9 @@ impl PolicyBuilder {
         }
         if backoff.first().is_zero() || backoff.longest().as_nanos() < backoff.first().as_nanos() {
             return Err(PolicyError::Backoff);
+        }
+        if let (InDoubt::Quarantine, StoreOutage::FailOpen) = (in_doubt, store_outage) {
+            return Err(PolicyError::FailsOpenInDoubt);
         }
         Ok(self.0)
     }
@@ -214,6 +225,8 @@ pub enum PolicyError {
     NoAttempts,
     /// The first wait is zero, or longer than the longest.
     Backoff,
+    /// Effects that must not happen twice are to be run without the store.
+    FailsOpenInDoubt,
 }
 
 impl PolicyError {
@@ -227,6 +240,9 @@ impl PolicyError {
             Self::NoAttempts => "max_attempts must be at least 1",
             Self::Backoff => {
                 "the backoff's first wait must be longer than zero and at most its longest"
+            }
+            Self::FailsOpenInDoubt => {
+                "a handler that fails open may run twice: it cannot quarantine what is in doubt"
             }
         }
     }
@@ -262,6 +278,12 @@ mod tests {
         assert_eq!(
             build(|p| p.backoff(Backoff::new(Duration::ZERO, SECOND))),
             Err(PolicyError::Backoff)
+        );
+        let quarantine = |p: PolicyBuilder| p.in_doubt(InDoubt::Quarantine);
+        assert!(quarantine(Policy::builder()).build().is_ok());
+        assert_eq!(
+            quarantine(Policy::builder().store_outage(StoreOutage::FailOpen)).build(),
+            Err(PolicyError::FailsOpenInDoubt)
         );
     }
 }

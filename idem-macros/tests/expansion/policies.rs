@@ -20,7 +20,7 @@ async fn by_default(order: OrderPlaced) -> Result<(), Failed> {
     max_attempts = 5,
     backoff = "250ms..1h",
     in_doubt = "quarantine",
-    store_outage = "fail_open"
+    store_outage = "fail_closed"
 )]
 async fn all_given(order: OrderPlaced) -> Result<(), Failed> {
     drop(order);
@@ -50,7 +50,7 @@ fn arguments_are_the_policy() {
             Duration::from_hours(1),
         ))
         .in_doubt(InDoubt::Quarantine)
-        .store_outage(StoreOutage::FailOpen)
+        .store_outage(StoreOutage::FailClosed)
         .build_const();
     assert_eq!(all_given::SCOPE, "orders.charge");
     assert_eq!(all_given::POLICY, expected);
