@@ -22,6 +22,7 @@ use idem_tests::{
     running::{Running, assert_balance},
     script::{Order, Script, charge},
 };
+use tokio::sync::Semaphore;
 
 /// A store that is away while the switch is on.
 fn switched(store: MemoryStore) -> (Interfered<MemoryStore>, Arc<AtomicBool>) {
@@ -141,6 +142,87 @@ async fn a_copy_that_comes_when_the_store_is_back_is_not_run_again_before_or_aft
         [(Kind::Unprotected, 1), (Kind::Duplicate, copies)],
     );
     assert_eq!(reports(&balance), (1, 0, 0));
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_handler_that_ends_while_the_store_is_away_gives_its_place_to_the_next() {
+    let bed = Bed::new().await;
+    let (store, away) = switched(MemoryStore::new());
+    let switch = Arc::clone(&away);
+    // The store goes away while the first order runs.
+    let script = Script::new(move |_| {
+        switch.store(true, SeqCst);
+        async { Ok(()) }
+    });
+    let worker = Worker::builder(store).state(script.clone());
+    let queue = bed.queue().policy(fail_open()).prefetch(1);
+    let worker = bed.start(worker.consume::<charge>(queue));
+    bed.order("a").await;
+    bed.order("b").await;
+    worker.ended(Kind::Unprotected, 2).await;
+    bed.until_settled().await;
+
+    away.store(false, SeqCst);
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Unprotected, 2)]);
+    assert_eq!(reports(&balance), (2, 0, 0));
+    script.assert_effects(["a", "b"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_handler_that_outlasts_the_outage_is_not_run_elsewhere() {
+    let bed = Bed::new().await;
+    let shared = MemoryStore::new();
+    let (store, away) = switched(shared.clone());
+    away.store(true, SeqCst);
+    let done = Arc::new(Semaphore::new(0));
+    let gate = Arc::clone(&done);
+    let script = Script::new(move |_| {
+        let gate = Arc::clone(&gate);
+        async move {
+            gate.acquire().await.unwrap().forget();
+            Ok(())
+        }
+    });
+    let worker = bed.start(failing_open(&bed, store.clone(), &script));
+    bed.order("a").await;
+    eventually("the handler runs", async || match script.attempts().len() {
+        1 => Ok(()),
+        other => Err(other),
+    })
+    .await;
+    away.store(false, SeqCst);
+    eventually("the store knows of it", async || {
+        match store.count(Call::Extend) {
+            0 => Err(0),
+            _ => Ok(()),
+        }
+    })
+    .await;
+    let elsewhere = bed.another("elsewhere");
+    let (link, _) = switched(shared);
+    let other = Worker::builder(link.clone()).state(script.clone());
+    let other = bed.start(other.consume::<charge>(Queue::declare(&elsewhere).policy(QUICK)));
+    bed.until_consumed(&elsewhere, 1).await;
+    let copy = br#"{"id":"a","amount_cents":1299}"#;
+    bed.send(&elsewhere, copy, persistent()).await;
+    eventually("the copy is held", async || match link.count(Call::Claim) {
+        enough if enough > 2 => Ok(()),
+        few => Err(few),
+    })
+    .await;
+    assert_eq!(script.attempts(), [1]);
+
+    // Enough for two, should both run.
+    done.add_permits(2);
+    worker.ended(Kind::Unprotected, 1).await;
+    other.ended(Kind::Duplicate, 1).await;
+    let balance = worker.stop().await;
+    assert_eq!(reports(&balance), (1, 0, 0));
+    assert_eq!(other.stop().await.of(Kind::Duplicate), 1);
     script.assert_effects(["a"]);
     bed.assert_nothing_stuck().await;
 }
