@@ -55,14 +55,16 @@ async fn finished_work_whose_completion_is_unknown_is_not_run_again_without_the_
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_steps_back_leaves_the_end_of_what_it_stepped_back_from_to_be_heard() {
     let (executor, store) = executor();
-    store.script(Call::Claim, [Fault::Late, Fault::Unreached]);
+    // The third claim is the report's: the late one is to acquire before it.
+    let faults = [Fault::Late, Fault::Unreached, Fault::Silent];
+    store.script(Call::Claim, faults);
     let policy = fail_open();
     let work = async |_: Attempt| {
         sleep(Duration::from_secs(20)).await;
         Ok::<_, Failed>(())
     };
     let started = tokio::time::Instant::now();
-    tokio::join!(
+    let (late, ..) = tokio::join!(
         run_open(&executor),
         executor.execute(key(), &policy, work),
         async {
@@ -71,4 +73,6 @@ async fn a_copy_that_steps_back_leaves_the_end_of_what_it_stepped_back_from_to_b
             assert_eq!(started.elapsed(), Duration::from_secs(20));
         }
     );
+    assert_eq!(store.count(Call::Release), 1, "it steps back");
+    assert!(matches!(late, Execution::Conflict { .. }), "{late:?}");
 }
