@@ -17,6 +17,7 @@ mod local;
 mod or_local;
 mod report;
 mod reporter;
+mod turn;
 
 pub(super) use local::{LocalMemory, Watch};
 pub(super) use or_local::OrLocal;

@@ -10,13 +10,14 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::Notify, time::timeout_at};
+use tokio::sync::Notify;
 
 use super::{
     Reports,
     entries::Entries,
-    report::{End, Report, Sent},
+    report::{End, Report},
     reporter,
+    turn::Turn,
 };
 use crate::{
     Claim, ClaimRequest, FencingToken, Key, Lease, Outcome, Release, Store, StoreError, Write,
@@ -32,9 +33,9 @@ pub(in crate::executor) struct LocalMemory {
     capacity: AtomicUsize,
     clock: Clock,
     /// Wakes the reporter.
-    ended: Notify,
+    pub(super) ended: Notify,
     /// Wakes those who wait until all is told.
-    told: Notify,
+    pub(super) told: Notify,
 }
 
 impl LocalMemory {
@@ -176,14 +177,11 @@ impl LocalMemory {
             return self.ended.notify_one();
         }
         drop(entries);
-        let turn = Turn {
-            local: Arc::clone(self),
-            is_over: false,
-        };
+        let turn = Turn::new(Arc::clone(self));
         tokio::spawn(reporter::run(Arc::clone(store), turn));
     }
 
-    fn entries(&self) -> MutexGuard<'_, Entries> {
+    pub(super) fn entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -249,61 +247,6 @@ impl Drop for Watch {
     fn drop(&mut self) {
         if self.local.entries().vanish(&self.lease) {
             self.local.ended.notify_one();
-        }
-    }
-}
-
-/// The reporter's leave to report, as the only one.
-pub(super) struct Turn {
-    local: Arc<LocalMemory>,
-    is_over: bool,
-}
-
-impl Turn {
-    /// At most so many reports that are due, of different keys; waits for the first. `None` when
-    /// nothing is left that could be reported later, and the turn is over.
-    pub(super) async fn next(&mut self, width: usize) -> Option<Vec<Report>> {
-        loop {
-            let ended = self.local.ended.notified();
-            let due = {
-                let mut entries = self.local.entries();
-                let reports = entries.next(width);
-                if !reports.is_empty() {
-                    return Some(reports);
-                }
-                if entries.is_empty() {
-                    entries.is_reported = false;
-                    self.is_over = true;
-                    return None;
-                }
-                entries.next_due()
-            };
-            match due {
-                Some(due) => drop(timeout_at(due, ended).await),
-                None => ended.await,
-            }
-        }
-    }
-
-    /// Notes what became of reports.
-    pub(super) fn note(&self, sent: Vec<(Report, Sent)>) {
-        let mut entries = self.local.entries();
-        entries.is_away = sent.iter().any(|(_, sent)| *sent == Sent::Away);
-        for (report, sent) in sent {
-            entries.note(report, sent);
-        }
-        drop(entries);
-        self.local.told.notify_waiters();
-    }
-}
-
-impl Drop for Turn {
-    /// The reporter has panicked: the next one sends again what it had in hand.
-    fn drop(&mut self) {
-        if !self.is_over {
-            let mut entries = self.local.entries();
-            entries.is_reported = false;
-            entries.take_back();
         }
     }
 }

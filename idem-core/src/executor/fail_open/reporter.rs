@@ -6,8 +6,8 @@ use futures_util::future::join_all;
 use tokio::time::sleep;
 
 use super::{
-    local::Turn,
     report::{Report, Sent},
+    turn::Turn,
 };
 use crate::{Store, executor::until_known::PATIENCE};
 
