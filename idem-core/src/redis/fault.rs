@@ -54,6 +54,17 @@ const NOT_PERMITTED: &str =
 /// Words of an error that is about this one record.
 const UNREADABLE: [&str; 3] = ["WRONGTYPE", "UNREADABLE", "data string too short"];
 
+/// Words of an error that waiting alone does not mend.
+const REFUSALS: [&str; 7] = [
+    "OOM",
+    "MISCONF",
+    "NOREPLICAS",
+    "NOAUTH",
+    "WRONGPASS",
+    "NOPERM",
+    "can't run this command",
+];
+
 /// Why a call has no answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum Fault {
@@ -85,8 +96,10 @@ impl Fault {
                 key: key.to_string(),
                 source: Box::new(error),
             },
+            Self::Redis(error) if is_refusal(&error) => StoreError::Refused(explained(error)),
             Self::Redis(error) => StoreError::Unavailable(explained(error)),
-            fault => StoreError::unavailable(fault),
+            fault @ Self::TooFewReplicas { .. } => StoreError::Refused(Box::new(fault)),
+            Self::NoTask => StoreError::unavailable(self),
         }
     }
 }
@@ -111,6 +124,11 @@ pub(super) fn explained(error: RedisError) -> Box<dyn Error + Send + Sync> {
     }
 }
 
+/// The server is there, and somebody has to change something before it does what is asked.
+fn is_refusal(error: &RedisError) -> bool {
+    REFUSALS.iter().any(|word| says(error, word))
+}
+
 /// The server is fine, and this one record cannot be read.
 fn is_of_record(error: &RedisError) -> bool {
     error.kind() == ErrorKind::UnexpectedReturnType
@@ -127,6 +145,14 @@ pub(super) fn checked(answer: Value) -> RedisResult<Value> {
             None => Ok(Value::Array(answers)),
         },
         answer => Ok(answer),
+    }
+}
+
+/// The answers to several commands, unless one says that this server carries none out.
+pub(super) fn unless_a_replica(answers: Vec<Value>) -> RedisResult<Vec<Value>> {
+    match answers.iter().find_map(refused_writes) {
+        Some(error) => Err(error),
+        None => Ok(answers),
     }
 }
 

@@ -68,11 +68,12 @@ impl Link {
     }
 
     /// Sends commands together, which may be carried out twice; one that the server refuses is an
-    /// answer like any other.
+    /// answer like any other, unless the server is a replica.
     pub(super) async fn ask_all(&self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
         let count = commands.len();
         self.repeatedly(|mut connection| async move {
-            connection.send_packed_commands(commands, 0, count).await
+            let answers = connection.send_packed_commands(commands, 0, count).await?;
+            fault::unless_a_replica(answers)
         })
         .await
     }
@@ -95,11 +96,16 @@ impl Link {
         Fut: Future<Output = RedisResult<T>>,
     {
         let connecting = self.current();
-        let answer = match connecting.clone().await {
-            Ok(connection) => ask(connection).await,
-            Err(error) => Err(error),
+        let (answer, is_over) = match connecting.clone().await {
+            Ok(connection) => {
+                let answer = ask(connection).await;
+                let is_over = answer.as_ref().is_err_and(fault::is_of_connection);
+                (answer, is_over)
+            }
+            // Whatever was in the way, the next caller tries again.
+            Err(error) => (Err(error), true),
         };
-        if answer.as_ref().is_err_and(fault::is_of_connection) {
+        if is_over {
             self.replace(&connecting);
         }
         answer

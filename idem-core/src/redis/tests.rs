@@ -86,6 +86,14 @@ fn unavailable<T: fmt::Debug>(answer: Result<T, StoreError>) -> String {
     }
 }
 
+/// What is said by a store that is there and refuses.
+fn refused<T: fmt::Debug>(answer: Result<T, StoreError>) -> String {
+    match answer {
+        Err(StoreError::Refused(source)) => in_full(&*source),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// What is wrong with a record.
 fn corrupt<T: fmt::Debug>(answer: Result<T, StoreError>) -> String {
     match answer {

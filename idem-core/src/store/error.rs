@@ -9,6 +9,10 @@ pub enum StoreError {
     /// The store cannot be reached, or is busy; asking again may help.
     #[error("the store is unavailable")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
+    /// The store is there and refuses: it has no memory left, too few replicas, or does not let
+    /// this user in. Asking again helps once somebody has changed that.
+    #[error("the store refuses")]
+    Refused(#[source] Box<dyn Error + Send + Sync>),
     /// A bounded store is full of keys that it must not forget yet.
     #[error(
         "the store is full: {0} keys are remembered, raise its capacity or shorten the retention"

@@ -51,7 +51,7 @@ async fn a_user_who_may_not_run_scripts_is_told_what_is_needed() {
     let server = Redis::start_with(&[("user", "weak on >hush ~* +@all -@scripting")]).unwrap();
     let url = server.url().replace("//", "//weak:hush@");
     let store = RedisStore::connect(&url).await.unwrap();
-    let said = unavailable(store.claim(&request(1)).await);
+    let said = super::refused(store.claim(&request(1)).await);
     assert!(said.contains("does not let this user run `EVAL`"), "{said}");
 }
 
@@ -90,4 +90,32 @@ async fn neither_store_nor_builder_shows_a_password() {
         .unwrap();
     let store = RedisStore::connect(&server.url().replace("//", "//:hush@")).await;
     assert!(!format!("{:?}", store.unwrap()).contains("hush"));
+}
+
+#[tokio::test]
+async fn a_reason_not_to_connect_is_no_reason_for_ever() {
+    let server = Redis::start().unwrap();
+    let user = |password: &str| {
+        let password = format!(">{password}");
+        let rights = [
+            "ACL",
+            "SETUSER",
+            "shop",
+            "on",
+            "resetpass",
+            &password,
+            "~*",
+            "+@all",
+        ];
+        server.cli(rights).unwrap();
+    };
+    user("old");
+    let address = format!("127.0.0.1:{}", server.port());
+    let url = format!("redis://shop:old@{address}/?protocol=resp3");
+    let store = RedisStore::connect(&url).await.unwrap();
+    user("new");
+    server.cli(["CLIENT", "KILL", "USER", "shop"]).unwrap();
+    super::refused(store.claim(&request(1)).await);
+    user("old");
+    acquire(&store, 1).await;
 }

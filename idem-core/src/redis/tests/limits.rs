@@ -1,16 +1,16 @@
 use super::*;
 
 #[tokio::test]
-async fn a_server_out_of_memory_is_unavailable_and_says_so() {
+async fn a_server_out_of_memory_refuses_and_says_so() {
     let server = Redis::start().unwrap();
     let store = impatient(&server).await;
     let lease = acquire(&store, 1).await;
     let limit = |bytes| server.cli(["CONFIG", "SET", "maxmemory", bytes]).unwrap();
     limit("1");
-    let said = unavailable(store.claim(&request(2)).await);
+    let said = refused(store.claim(&request(2)).await);
     assert!(said.contains("`maxmemory`"), "{said}");
     let outcome = Outcome::new("done");
-    let said = unavailable(store.complete(&lease, &outcome, MINUTE).await);
+    let said = refused(store.complete(&lease, &outcome, MINUTE).await);
     assert!(said.contains("`maxmemory`"), "{said}");
     limit("0");
     complete(&store, &lease).await;
@@ -28,11 +28,11 @@ async fn a_duplicate_is_told_even_if_memory_is_full() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_save_is_unavailable_and_says_so() {
+async fn a_server_that_cannot_save_refuses_and_says_so() {
     let server = Redis::start().unwrap();
     let store = impatient(&server).await;
     let needs = ["CONFIG", "SET", "min-replicas-to-write", "1"];
     server.cli(needs).unwrap();
-    let said = unavailable(store.claim(&request(1)).await);
+    let said = refused(store.claim(&request(1)).await);
     assert!(said.contains("`min-replicas-to-write`"), "{said}");
 }

@@ -79,16 +79,16 @@ async fn without_enough_replicas_every_answer_is_unknown_and_may_be_repeated() {
     let server = Redis::start().unwrap();
     let store = waiting(&server, Duration::from_millis(50)).await;
     let asking = request(1);
-    let said = unavailable(store.claim(&asking).await);
+    let said = refused(store.claim(&asking).await);
     assert!(said.starts_with("0 replicas have confirmed"), "{said}");
     let plain = impatient(&server).await;
     let lease = acquire_as(&plain, &asking).await;
     assert_eq!(lease.attempt, 1);
     let outcome = Outcome::new("done");
-    let said = unavailable(store.complete(&lease, &outcome, MINUTE).await);
+    let said = refused(store.complete(&lease, &outcome, MINUTE).await);
     assert!(said.starts_with("0 replicas"), "{said}");
     // Not even what another connection has written is told before a replica has it.
-    let said = unavailable(store.claim(&request(1)).await);
+    let said = refused(store.claim(&request(1)).await);
     assert!(said.starts_with("0 replicas"), "{said}");
     assert!(is_completed(&plain, 1).await);
 }
@@ -129,7 +129,7 @@ async fn a_frozen_replica_makes_answers_unknown_until_it_thaws() {
     let store = waiting(&primary, Duration::from_millis(200)).await;
     let asking = request(1);
     replica.freeze().unwrap();
-    unavailable(store.claim(&asking).await);
+    refused(store.claim(&asking).await);
     replica.thaw().unwrap();
     let patient = waiting(&primary, MINUTE).await;
     let lease = acquire_as(&patient, &asking).await;
@@ -144,8 +144,33 @@ async fn a_duplicate_is_not_told_before_a_replica_has_the_completion() {
     let lease = acquire(&plain, 1).await;
     complete(&plain, &lease).await;
     let store = waiting(&primary, Duration::from_millis(200)).await;
-    let said = unavailable(store.claim(&request(1)).await);
+    let said = refused(store.claim(&request(1)).await);
     assert!(said.starts_with("0 replicas"), "{said}");
     replica.thaw().unwrap();
     assert!(is_completed(&waiting(&primary, MINUTE).await, 1).await);
+}
+
+#[tokio::test]
+async fn a_primary_that_was_demoted_is_left_by_those_who_wait_for_replicas() {
+    let (primary, replica) = pair();
+    let store = waiting(&primary, MINUTE).await;
+    acquire(&store, 1).await;
+    let following = replica.port().to_string();
+    replica.cli(["REPLICAOF", "NO", "ONE"]).unwrap();
+    primary.cli(["REPLICAOF", "127.0.0.1", &following]).unwrap();
+    let before = connections(&primary);
+    for _ in 0..2 {
+        let said = unavailable(store.claim(&request(2)).await);
+        assert!(said.contains("replica"), "{said}");
+    }
+    // Its name may lead to the new primary by now.
+    assert!(connections(&primary) > before + 1, "it connects again");
+}
+
+/// How many connections the server has ever accepted; to ask is one more.
+fn connections(server: &Redis) -> u32 {
+    let stats = server.cli(["INFO", "stats"]).unwrap();
+    let (_, rest) = stats.split_once("total_connections_received:").unwrap();
+    let number = rest.lines().next().unwrap();
+    number.trim().parse().unwrap()
 }
