@@ -150,7 +150,7 @@ impl Report {
                 }
                 Sent::Unreadable
             }
-            StoreError::Full(_) => {
+            StoreError::Full(_) | StoreError::Refused(_) => {
                 tracing::warn!(%key, %error, "what was done without the store cannot be reported yet");
                 Sent::Refused
             }
