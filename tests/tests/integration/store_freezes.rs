@@ -59,7 +59,7 @@ async fn charges<S: Server + Send + Sync + 'static>(
     let store = store.answering_within(times.lease / 2);
     let load = Load::of(&store, mode).await.with(|settings| {
         settings.lease_ms = times.lease;
-        // The outage may be one failed attempt, and no more.
+        // A takeover is one attempt more.
         settings.max_attempts = 3;
     });
     load.charges(async |[worker, _], _| {
