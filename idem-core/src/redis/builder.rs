@@ -147,7 +147,7 @@ impl RedisStoreBuilder {
             response: self.patience.response.saturating_add(quorum.within),
             ..self.patience
         };
-        let link = Link::new(node.clone(), patience).map_err(fault::explained)?;
+        let link = Link::new((**node).clone(), patience).map_err(fault::explained)?;
         Ok(Some((Arc::new(link), Replicas::new(quorum, naming))))
     }
 }

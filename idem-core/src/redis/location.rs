@@ -9,7 +9,7 @@ use crate::ConnectError;
 /// One server, or a cluster by some of its nodes.
 #[derive(Debug, Clone)]
 pub(super) enum Location {
-    Server(ConnectionInfo),
+    Server(Box<ConnectionInfo>),
     Cluster(Vec<ConnectionInfo>),
 }
 
@@ -23,7 +23,7 @@ impl Location {
     /// | `rediss://…`, `rediss+cluster://…` | the same through TLS |
     pub(super) fn parse(url: &str) -> Result<Self, ConnectError> {
         let Some((scheme, rest)) = url.split_once("+cluster://") else {
-            return Ok(Self::Server(node(url)?));
+            return Ok(Self::Server(Box::new(node(url)?)));
         };
         let rest = rest.trim_end_matches('/');
         let (user, nodes) = match rest.rsplit_once('@') {
@@ -55,7 +55,7 @@ impl Location {
     /// The addresses, without user and password.
     pub(super) fn addresses(&self) -> String {
         let nodes = match self {
-            Self::Server(node) => std::slice::from_ref(node),
+            Self::Server(node) => std::slice::from_ref(&**node),
             Self::Cluster(nodes) => nodes,
         };
         let addresses: Vec<_> = nodes.iter().map(|node| node.addr().to_string()).collect();

@@ -29,7 +29,7 @@ impl Server {
     pub(super) async fn connect(location: Location, patience: Patience) -> RedisResult<Self> {
         match location {
             Location::Server(node) => {
-                let link = Link::new(node, patience)?;
+                let link = Link::new(*node, patience)?;
                 match link.ask(&redis::cmd("PING")).await {
                     // Whoever may not ask has been let in all the same.
                     Err(error) if !fault::is_not_permitted(&error) => Err(error),
