@@ -68,7 +68,8 @@ impl<C: Contender> Entrant<C> {
         let operation = move |number: u64| {
             let (code, names) = (Arc::clone(&code), Arc::clone(&names));
             async move {
-                if number % 100 < duplicates {
+                // A first round that is over before anything is done has nothing to repeat.
+                if completed > 0 && number % 100 < duplicates {
                     code.again(&names.name(number % completed)).await
                 } else {
                     code.first(&names.next()).await
