@@ -65,7 +65,7 @@ fn read_state(row: &PgRow) -> Result<State, Unreadable> {
             outcome: Outcome::new(row.try_get::<Vec<u8>, _>("outcome")?),
         }),
         "failed" => Ok(State::Failed {
-            reason: read_reason(row.try_get("reason")?)?,
+            reason: Reason::read(row.try_get("reason")?)?,
             // Nothing that is decided here depends on it, so it stays with the server.
             error: None,
             not_before: row
@@ -73,26 +73,5 @@ fn read_state(row: &PgRow) -> Result<State, Unreadable> {
                 .map(|due| due.0),
         }),
         other => Err(format!("`{other}` is no state").into()),
-    }
-}
-
-fn read_reason(text: &str) -> Result<Reason, Unreadable> {
-    [
-        Reason::Failed,
-        Reason::Abandoned,
-        Reason::GaveUp,
-        Reason::Quarantined,
-    ]
-    .into_iter()
-    .find(|reason| reason_text(*reason) == text)
-    .ok_or_else(|| format!("`{text}` is no reason").into())
-}
-
-pub(super) fn reason_text(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Failed => "failed",
-        Reason::Abandoned => "abandoned",
-        Reason::GaveUp => "gave_up",
-        Reason::Quarantined => "quarantined",
     }
 }

@@ -2,13 +2,7 @@
 
 use std::time::Duration;
 
-use super::{
-    lane::Call,
-    length::micros,
-    row::{self, Told},
-    session::Statement,
-    sql::Sql,
-};
+use super::{lane::Call, length::micros, row::Told, session::Statement, sql::Sql};
 use crate::{
     Key, Outcome, Release, Write,
     store::record::{self, Reason, Record, Step},
@@ -116,7 +110,7 @@ impl Change {
 
     fn reason(&self) -> Option<&'static str> {
         match self {
-            Self::Release { reason } => Some(row::reason_text(Reason::from(reason))),
+            Self::Release { reason } => Some(Reason::from(reason).as_str()),
             _ => None,
         }
     }

@@ -41,32 +41,11 @@ fn read_state(row: &SqliteRow) -> Result<State, Unreadable> {
             outcome: Outcome::new(row.try_get::<Vec<u8>, _>("outcome")?),
         }),
         "failed" => Ok(State::Failed {
-            reason: read_reason(row.try_get("reason")?)?,
+            reason: Reason::read(row.try_get("reason")?)?,
             error: row.try_get("error")?,
             not_before: row.try_get("not_before")?,
         }),
         other => Err(format!("`{other}` is no state").into()),
-    }
-}
-
-fn read_reason(text: &str) -> Result<Reason, Unreadable> {
-    [
-        Reason::Failed,
-        Reason::Abandoned,
-        Reason::GaveUp,
-        Reason::Quarantined,
-    ]
-    .into_iter()
-    .find(|reason| reason_text(*reason) == text)
-    .ok_or_else(|| format!("`{text}` is no reason").into())
-}
-
-fn reason_text(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Failed => "failed",
-        Reason::Abandoned => "abandoned",
-        Reason::GaveUp => "gave_up",
-        Reason::Quarantined => "quarantined",
     }
 }
 
@@ -130,7 +109,7 @@ impl Columns {
                 not_before,
             } => Self {
                 state: "failed",
-                reason: Some(reason_text(reason)),
+                reason: Some(reason.as_str()),
                 error,
                 not_before,
                 ..Self::default()

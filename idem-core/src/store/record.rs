@@ -72,6 +72,31 @@ impl Record {
     }
 }
 
+/// As a column of a table says it.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl Reason {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Abandoned => "abandoned",
+            Self::GaveUp => "gave_up",
+            Self::Quarantined => "quarantined",
+        }
+    }
+
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        [
+            Self::Failed,
+            Self::Abandoned,
+            Self::GaveUp,
+            Self::Quarantined,
+        ]
+        .into_iter()
+        .find(|reason| reason.as_str() == text)
+        .ok_or_else(|| format!("`{text}` is no reason"))
+    }
+}
+
 impl From<&Release> for Reason {
     fn from(release: &Release) -> Self {
         match release {
