@@ -8,6 +8,8 @@ use lapin::{
     types::{AMQPValue, ShortString},
 };
 
+use crate::headers;
+
 /// Where a message came from: a parameter for handlers that want to know.
 #[derive(Debug, Clone)]
 pub struct Delivery(Arc<Origin>);
@@ -27,14 +29,17 @@ impl Delivery {
         &self.0.queue
     }
 
-    /// The exchange it was published to; empty for the default one.
+    /// The exchange it was published to; empty for the default one. Also of a message that comes
+    /// back for another attempt, or that was a dead letter.
     pub fn exchange(&self) -> &str {
-        self.0.exchange.as_str()
+        self.own_text(headers::EXCHANGE)
+            .unwrap_or(self.0.exchange.as_str())
     }
 
-    /// The routing key it was published with.
+    /// The routing key it was published with, as [`exchange`](Self::exchange).
     pub fn routing_key(&self) -> &str {
-        self.0.routing_key.as_str()
+        self.own_text(headers::ROUTING_KEY)
+            .unwrap_or(self.0.routing_key.as_str())
     }
 
     /// Whether the broker says that it has delivered it before. A hint, never a reason to treat a
@@ -71,14 +76,30 @@ impl Delivery {
         envelope.build()
     }
 
+    /// The time to live that its publisher gave it, in milliseconds.
+    pub(crate) fn expiration(&self) -> Option<Cow<'_, str>> {
+        let own = self.0.properties.expiration().as_ref();
+        own.map(|own| Cow::Borrowed(own.as_str()))
+            .or_else(|| self.get(headers::EXPIRATION))
+    }
+
     /// Whether a person sent this dead letter again. Not so when the broker delivers it again:
     /// that is a further attempt of a replay, and counted like any other.
     pub(crate) fn is_replay(&self) -> bool {
-        !self.is_redelivered() && self.get(crate::dead_letter::REASON).is_some()
+        !self.is_redelivered() && self.get(headers::REASON).is_some()
     }
 }
 
 impl Delivery {
+    /// A header that idem itself wrote, as text.
+    fn own_text(&self, name: &str) -> Option<&str> {
+        let headers = self.0.properties.headers().as_ref()?;
+        match headers.inner().get(name)? {
+            AMQPValue::LongString(text) => std::str::from_utf8(text.as_bytes()).ok(),
+            _ => None,
+        }
+    }
+
     /// Whether the broker may drop the message if it is returned a few times more.
     pub(crate) fn is_close_to(&self, delivery_limit: u64) -> bool {
         const MARGIN: u64 = 2;

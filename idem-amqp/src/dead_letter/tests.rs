@@ -1,7 +1,15 @@
 //! What a dead letter says, keeps and leaves behind.
 
+use lapin::{
+    BasicProperties,
+    types::{AMQPValue, FieldTable, ShortString},
+};
+
 use super::*;
-use crate::delivery::Origin;
+use crate::{
+    delivery::Origin,
+    headers::{EXCHANGE, EXPIRATION, HEADERS_CUT, QUEUE, ROUTING_KEY},
+};
 
 fn delivery(properties: BasicProperties) -> Delivery {
     Delivery::new(Origin {
@@ -129,4 +137,35 @@ fn headers_that_would_outgrow_a_frame_are_left_behind_and_that_is_said() {
 fn a_long_error_is_cut_at_a_character() {
     let letter = letter(BasicProperties::default(), &"ö".repeat(1000));
     assert_eq!(header(&letter, ERROR).map(|error| error.len()), Some(1024));
+}
+
+#[test]
+fn a_dead_letter_of_a_message_that_was_sent_again_still_says_where_it_first_came_from() {
+    let first = letter(
+        BasicProperties::default().with_expiration("1000".into()),
+        "no",
+    );
+    let replayed = Delivery::new(Origin {
+        queue: "orders".into(),
+        exchange: "".into(),
+        routing_key: "orders".into(),
+        redelivered: false,
+        properties: first,
+    });
+    let epitaph = Epitaph {
+        reason: Reason::Rejected,
+        error: "no again",
+        attempt: 1,
+        key: None,
+    };
+    let again = dead_letter(&replayed, b"{}", &epitaph, "orders.dead").into_properties();
+    let expected = [
+        (ERROR, "no again"),
+        (EXCHANGE, "shop"),
+        (ROUTING_KEY, "order.placed"),
+        (EXPIRATION, "1000"),
+    ];
+    for (name, value) in expected {
+        assert_eq!(header(&again, name).as_deref(), Some(value), "{name}");
+    }
 }

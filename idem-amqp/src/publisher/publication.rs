@@ -53,10 +53,15 @@ impl Publication {
         })
     }
 
-    pub(crate) fn raw(queue: &str, body: Vec<u8>, properties: BasicProperties) -> Self {
+    pub(crate) fn raw(
+        exchange: &str,
+        routing_key: &str,
+        body: Vec<u8>,
+        properties: BasicProperties,
+    ) -> Self {
         Self {
-            exchange: ShortString::default(),
-            routing_key: queue.into(),
+            exchange: exchange.into(),
+            routing_key: routing_key.into(),
             body,
             properties,
         }

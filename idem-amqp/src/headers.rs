@@ -1,0 +1,26 @@
+//! The headers that idem writes. Together they stay under 4 KiB: all of a message's properties must
+//! fit into one frame.
+
+/// Why it was dead-lettered. On a message that is consumed, it marks a replay.
+pub(crate) const REASON: &str = "idem-reason";
+/// The last error, cut at 1 KiB.
+pub(crate) const ERROR: &str = "idem-error";
+/// How many attempts there were.
+pub(crate) const ATTEMPT: &str = "idem-attempt";
+/// The message's key, where it has one.
+pub(crate) const KEY: &str = "idem-key";
+/// The queue it was consumed from.
+pub(crate) const QUEUE: &str = "idem-queue";
+/// The exchange it was published to.
+pub(crate) const EXCHANGE: &str = "idem-exchange";
+/// The routing key it was published with.
+pub(crate) const ROUTING_KEY: &str = "idem-routing-key";
+/// Its time to live: taken off, so that a message that is kept for later does not expire.
+pub(crate) const EXPIRATION: &str = "idem-expiration";
+/// That a header of the publisher's was too large to be carried over.
+pub(crate) const HEADERS_CUT: &str = "idem-headers-cut";
+
+/// Whether a header is one of idem's.
+pub(crate) fn is_ours(name: &str) -> bool {
+    name.starts_with("idem-")
+}

@@ -1,0 +1,141 @@
+//! A message that is published again by its worker: what is carried over, what is taken off.
+
+use lapin::{
+    BasicProperties,
+    types::{AMQPValue, FieldTable, LongString, ShortString},
+};
+
+use crate::{
+    delivery::Delivery,
+    headers::{self, EXCHANGE, EXPIRATION, HEADERS_CUT, QUEUE, ROUTING_KEY},
+    publisher::Publication,
+};
+
+/// Bytes of the publisher's headers that are carried over. All of a message's properties must fit
+/// into one frame, of 128 KiB unless the broker says otherwise, or it closes the connection.
+const MOST_HEADERS: usize = 100 * 1024;
+
+/// A message in the making that is another one again, with what idem has to say about it.
+#[derive(Debug)]
+pub(crate) struct Republished {
+    properties: BasicProperties,
+    headers: FieldTable,
+}
+
+impl Republished {
+    /// The publisher's properties and headers, and where the message came from.
+    pub(crate) fn of(delivery: &Delivery) -> Self {
+        let properties = &delivery.origin().properties;
+        let mut again = Self {
+            headers: publishers_own(properties.headers().as_ref()),
+            properties: carried_over(properties),
+        };
+        again.text(QUEUE, delivery.queue());
+        again.text(EXCHANGE, delivery.exchange());
+        again.text(ROUTING_KEY, delivery.routing_key());
+        if let Some(expiration) = delivery.expiration() {
+            again.text(EXPIRATION, &expiration);
+        }
+        again
+    }
+
+    /// Adds a header of ours.
+    pub(crate) fn text(&mut self, name: &str, value: &str) {
+        self.set(name, AMQPValue::LongString(LongString::from(value)));
+    }
+
+    /// Adds a header of ours.
+    pub(crate) fn number(&mut self, name: &str, value: u32) {
+        self.set(name, AMQPValue::LongUInt(value));
+    }
+
+    fn set(&mut self, name: &str, value: AMQPValue) {
+        self.headers.insert(name.into(), value);
+    }
+
+    /// The message, addressed.
+    pub(crate) fn publication(self, exchange: &str, routing_key: &str, body: &[u8]) -> Publication {
+        let properties = self.properties.with_headers(self.headers);
+        Publication::raw(exchange, routing_key, body.to_vec(), properties)
+    }
+}
+
+/// The headers of the publisher's, as many as fit.
+fn publishers_own(headers: Option<&FieldTable>) -> FieldTable {
+    let mut own = FieldTable::default();
+    let mut room = MOST_HEADERS;
+    for (name, value) in headers.into_iter().flat_map(FieldTable::inner) {
+        let was_cut = name.as_str() == HEADERS_CUT;
+        let ours = headers::is_ours(name.as_str()) && !was_cut;
+        if ours || is_the_brokers_own(name.as_str()) {
+            continue;
+        }
+        let size = 1 + name.as_str().len() + size_of(value);
+        if size <= room {
+            room -= size;
+            own.insert(name.clone(), value.clone());
+        } else {
+            own.insert(HEADERS_CUT.into(), AMQPValue::Boolean(true));
+        }
+    }
+    own
+}
+
+/// The properties without `user_id` (another user's name closes the channel) and `expiration`.
+fn carried_over(from: &BasicProperties) -> BasicProperties {
+    const PERSISTENT: u8 = 2;
+    type Setter = fn(BasicProperties, ShortString) -> BasicProperties;
+    let texts: [(&Option<ShortString>, Setter); 8] = [
+        (from.content_type(), BasicProperties::with_content_type),
+        (
+            from.content_encoding(),
+            BasicProperties::with_content_encoding,
+        ),
+        (from.correlation_id(), BasicProperties::with_correlation_id),
+        (from.reply_to(), BasicProperties::with_reply_to),
+        (from.message_id(), BasicProperties::with_message_id),
+        (from.kind(), BasicProperties::with_type),
+        (from.app_id(), BasicProperties::with_app_id),
+        (from.cluster_id(), BasicProperties::with_cluster_id),
+    ];
+    let mut to = BasicProperties::default().with_delivery_mode(PERSISTENT);
+    for (value, set) in texts {
+        if let Some(value) = value {
+            to = set(to, value.clone());
+        }
+    }
+    if let Some(priority) = from.priority() {
+        to = to.with_priority(*priority);
+    }
+    if let Some(timestamp) = from.timestamp() {
+        to = to.with_timestamp(*timestamp);
+    }
+    to
+}
+
+/// The bytes that a value takes in a frame, or a little more.
+fn size_of(value: &AMQPValue) -> usize {
+    const LARGEST_NUMBER: usize = 9;
+    match value {
+        AMQPValue::ShortString(text) => 2 + text.as_str().len(),
+        AMQPValue::LongString(text) => 5 + text.len(),
+        AMQPValue::ByteArray(bytes) => 5 + bytes.len(),
+        AMQPValue::FieldArray(values) => 5 + values.as_slice().iter().map(size_of).sum::<usize>(),
+        AMQPValue::FieldTable(table) => {
+            let entries = table.inner().iter();
+            5 + entries
+                .map(|(name, value)| 1 + name.as_str().len() + size_of(value))
+                .sum::<usize>()
+        }
+        _ => LARGEST_NUMBER,
+    }
+}
+
+/// Headers that route a message or tell its travels: published again they would mislead.
+fn is_the_brokers_own(name: &str) -> bool {
+    matches!(
+        name,
+        "CC" | "BCC" | "x-death" | "x-delivery-count" | "x-acquired-count"
+    ) || name.starts_with("x-first-death-")
+        || name.starts_with("x-last-death-")
+}
