@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
 };
@@ -61,6 +61,20 @@ impl<S> Interfered<S> {
             plan: Arc::new(plan),
             counts: Arc::default(),
         }
+    }
+
+    /// A store that is away while the switch is on.
+    pub fn switched(store: S) -> (Self, Arc<AtomicBool>) {
+        let away = Arc::new(AtomicBool::new(false));
+        let switch = Arc::clone(&away);
+        let store = Self::new(store, move |_, _| {
+            if switch.load(SeqCst) {
+                Fate::Refuse
+            } else {
+                Fate::Pass
+            }
+        });
+        (store, away)
     }
 
     /// How often this was called.

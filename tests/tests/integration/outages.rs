@@ -1,10 +1,7 @@
 //! A store that is away, or whose answers are lost.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    },
+    sync::{Arc, atomic::Ordering::SeqCst},
     time::Duration,
 };
 
@@ -16,20 +13,6 @@ use idem_tests::{
     running::assert_balance,
     script::{Script, charge},
 };
-
-/// A store that is away while the switch is on.
-fn switched(store: MemoryStore) -> (Interfered<MemoryStore>, Arc<AtomicBool>) {
-    let away = Arc::new(AtomicBool::new(false));
-    let switch = Arc::clone(&away);
-    let store = Interfered::new(store, move |_, _| {
-        if switch.load(SeqCst) {
-            Fate::Refuse
-        } else {
-            Fate::Pass
-        }
-    });
-    (store, away)
-}
 
 async fn until_claims(store: &Interfered<MemoryStore>, claims: u64) {
     eventually("claims of a store that is away", async || {
@@ -44,7 +27,7 @@ async fn until_claims(store: &Interfered<MemoryStore>, claims: u64) {
 #[tokio::test]
 async fn while_the_store_is_away_nothing_runs_and_nothing_is_settled() {
     let bed = Bed::new().await;
-    let (store, away) = switched(MemoryStore::new());
+    let (store, away) = Interfered::switched(MemoryStore::new());
     away.store(true, SeqCst);
     let script = Script::succeeding();
     let worker = bed.charging(store.clone(), &script);
@@ -71,7 +54,7 @@ async fn while_the_store_is_away_nothing_runs_and_nothing_is_settled() {
 #[tokio::test]
 async fn a_worker_stopped_while_the_store_is_away_returns_its_messages() {
     let bed = Bed::new().await;
-    let (store, away) = switched(MemoryStore::new());
+    let (store, away) = Interfered::switched(MemoryStore::new());
     away.store(true, SeqCst);
     let script = Script::succeeding();
     let worker = bed.charging(store.clone(), &script);
@@ -142,7 +125,7 @@ async fn a_completion_whose_answer_was_lost_is_repeated_and_the_work_is_not() {
 #[tokio::test]
 async fn work_done_is_completed_even_long_after_its_lease_ran_out() {
     let bed = Bed::new().await;
-    let (store, away) = switched(MemoryStore::new());
+    let (store, away) = Interfered::switched(MemoryStore::new());
     let switch = Arc::clone(&away);
     let script = Script::new(move |_| {
         // The store goes away after the claim, while the handler works.
@@ -196,7 +179,7 @@ async fn a_failed_attempt_whose_release_was_lost_is_followed_by_the_next_attempt
 #[tokio::test]
 async fn a_store_that_hiccups_for_less_than_the_lease_does_not_stop_a_handler() {
     let bed = Bed::new().await;
-    let (store, away) = switched(MemoryStore::new());
+    let (store, away) = Interfered::switched(MemoryStore::new());
     let hiccup = Arc::clone(&away);
     let script = Script::new(move |_| {
         let hiccup = Arc::clone(&hiccup);
@@ -228,7 +211,7 @@ async fn a_store_that_hiccups_for_less_than_the_lease_does_not_stop_a_handler() 
 #[tokio::test]
 async fn work_rests_while_the_store_is_away_for_longer_than_the_lease_and_then_goes_on() {
     let bed = Bed::new().await;
-    let (store, away) = switched(MemoryStore::new());
+    let (store, away) = Interfered::switched(MemoryStore::new());
     let steps = Journal::default();
     let stepping = steps.clone();
     let script = Script::new(move |_| {
@@ -270,7 +253,7 @@ async fn work_rests_while_the_store_is_away_for_longer_than_the_lease_and_then_g
 async fn a_handler_that_loses_its_lease_is_dropped_and_its_message_is_not_acknowledged() {
     let bed = Bed::new().await;
     let shared = MemoryStore::new();
-    let (cut_off, away) = switched(shared.clone());
+    let (cut_off, away) = Interfered::switched(shared.clone());
     let policy = QUICK.to_builder().lease(Duration::from_millis(300)).build();
     let queue = bed.queue().prefetch(1).held(0).policy(policy.unwrap());
     let hanging = Script::hanging();
