@@ -12,6 +12,7 @@ use crate::{
     services::{
         Broker, Server, detached,
         postgres::DatabaseServer,
+        rabbitmq::Circle,
         redis::{Mode, Node},
     },
 };
@@ -33,7 +34,7 @@ pub fn up() -> Result<()> {
     let folder = folder()?;
     let running = Running {
         rabbitmq: running_or_started(&folder, |folder| {
-            Broker::lay_out(folder, &install::installed_rabbitmq()?)
+            Broker::lay_out(folder, &install::installed_rabbitmq()?, &Circle::Alone)
         })?,
         postgres: running_or_started(&folder, |folder| {
             DatabaseServer::lay_out(folder, &install::installed_postgres()?, &[])

@@ -5,7 +5,7 @@
 //!
 //! | module | one's own | what can be asked of a running one |
 //! |---|---|---|
-//! | [`rabbitmq`] | [`RabbitMq`] | [`Broker`] |
+//! | [`rabbitmq`] | [`RabbitMq`], [`RabbitMqCluster`] | [`Broker`] |
 //! | [`postgres`] | [`Postgres`] | [`DatabaseServer`](postgres::DatabaseServer) |
 //! | [`redis`] | [`Redis`] | [`Node`](redis::Node) |
 //! | [`redis`] | [`RedisCluster`] | [`Cluster`](redis::Cluster) |
@@ -31,6 +31,6 @@ pub use installed::Installed;
 pub use pgbouncer::PgBouncer;
 pub use postgres::Postgres;
 pub use private::Private;
-pub use rabbitmq::{Broker, QueueState, RabbitMq};
+pub use rabbitmq::{Broker, QueueState, RabbitMq, RabbitMqCluster};
 pub use redis::{Redis, RedisCluster};
 pub use server::Server;

@@ -11,8 +11,8 @@ const LONGEST_ANSWER: usize = 64 * 1024;
 
 /// Sends `words` to a port of this machine and reads until `expected` is in the answer; `false`
 /// if the server refuses, closes or stays silent before that.
-pub(crate) fn answers(port: u16, words: &[u8], expected: &str) -> bool {
-    hears(port, words, expected.as_bytes()).unwrap_or(false)
+pub(crate) fn answers(port: u16, words: &[u8], expected: impl AsRef<[u8]>) -> bool {
+    hears(port, words, expected.as_ref()).unwrap_or(false)
 }
 
 fn hears(port: u16, words: &[u8], expected: &[u8]) -> io::Result<bool> {

@@ -1,11 +1,17 @@
 //! RabbitMQ: a private broker from the installed server.
 
 mod broker;
+mod circle;
+mod cluster;
 mod layout;
+mod leader;
+mod listing;
+mod port_mapper;
 
 use std::path::{Path, PathBuf};
 
-pub use self::broker::{Broker, QueueState};
+pub(crate) use self::circle::Circle;
+pub use self::{broker::Broker, cluster::RabbitMqCluster, listing::QueueState};
 use super::{Installed, Private, Server, shared::Shared};
 use crate::Result;
 
@@ -26,7 +32,7 @@ impl Private<Broker> {
     /// RabbitMQ is not installed, or did not come up; the end of its log is in the error.
     pub fn start() -> Result<Self> {
         let installed = installed()?;
-        Self::create(|folder| Broker::lay_out(folder, &installed))
+        Self::create(|folder| Broker::lay_out(folder, &installed, &Circle::Alone))
     }
 }
 

@@ -4,6 +4,7 @@ mod pgbouncer;
 mod postgres;
 mod programs;
 mod rabbitmq;
+mod rabbitmq_cluster;
 mod redis;
 mod redis_cluster;
 mod shared;

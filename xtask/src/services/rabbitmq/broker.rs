@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::layout::Layout;
+use super::{circle::Circle, layout::Layout};
 use crate::{
     Error, Result,
     services::{Installed, Server, probe, url::percent_encoded, watchdog::Launch},
@@ -20,22 +20,6 @@ const PROTOCOL_HEADER: &[u8] = b"AMQP\x00\x00\x09\x01";
 #[serde(transparent)]
 pub struct Broker {
     layout: Layout,
-}
-
-/// One queue as the broker sees it.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct QueueState {
-    /// The queue's name.
-    pub name: String,
-    /// Messages that wait for a consumer.
-    #[serde(rename = "messages_ready")]
-    pub ready: u64,
-    /// Messages that are with a consumer, neither acked nor returned.
-    #[serde(rename = "messages_unacknowledged")]
-    pub unacked: u64,
-    /// Consumers attached.
-    pub consumers: u64,
 }
 
 impl Server for Broker {
@@ -63,14 +47,19 @@ impl Server for Broker {
 }
 
 impl Broker {
-    pub(crate) fn lay_out(folder: &Path, installed: &Installed) -> Result<Self> {
-        let layout = Layout::create(folder, installed)?;
+    pub(crate) fn lay_out(folder: &Path, installed: &Installed, circle: &Circle) -> Result<Self> {
+        let layout = Layout::create(folder, installed, circle)?;
         Ok(Self { layout })
     }
 
     /// The port for AMQP on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.layout.amqp_port()
+    }
+
+    /// Its name among Erlang nodes, as `rabbitmqctl` writes it.
+    pub fn node(&self) -> String {
+        self.layout.node()
     }
 
     /// The URL of the default vhost, for the user `guest`.
@@ -137,25 +126,6 @@ impl Broker {
         self.rabbitmqctl(["delete_vhost", name]).map(drop)
     }
 
-    /// All queues of a vhost. The counts of quorum queues are up to a quarter of a second old.
-    ///
-    /// # Errors
-    ///
-    /// As [`rabbitmqctl`](Self::rabbitmqctl).
-    pub fn list_queues(&self, vhost: &str) -> Result<Vec<QueueState>> {
-        let columns = [
-            "name",
-            "messages_ready",
-            "messages_unacknowledged",
-            "consumers",
-        ];
-        let list = ["list_queues", "--formatter", "json", "-p", vhost];
-        let json = self.rabbitmqctl(list.into_iter().chain(columns))?;
-        serde_json::from_str(&json).map_err(|error| {
-            Error::io(format!("understand the list of queues {json:?}"))(error.into())
-        })
-    }
-
     /// Closes every client's connection, as an operator would.
     ///
     /// # Errors
@@ -164,25 +134,5 @@ impl Broker {
     pub fn close_all_connections(&self) -> Result<()> {
         self.rabbitmqctl(["close_all_connections", "closed by a test"])
             .map(drop)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn queues_are_read_from_what_rabbitmqctl_prints() {
-        let json = r#"[{"name":"q","messages_ready":1,"messages_unacknowledged":2,"consumers":3}]"#;
-        let queues: Vec<QueueState> = serde_json::from_str(json).expect("valid");
-        assert_eq!(
-            queues,
-            [QueueState {
-                name: "q".to_owned(),
-                ready: 1,
-                unacked: 2,
-                consumers: 3
-            }]
-        );
     }
 }

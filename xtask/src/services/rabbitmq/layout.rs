@@ -8,12 +8,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use super::circle::Circle;
 use crate::{
     Error, Result,
     services::{Installed, ports::free_ports, watchdog::Launch},
 };
-
-const LAUNCH: &str = include_str!("launch.sh");
 
 /// Everything one needs to know to start a broker, or to talk to one that runs.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -28,8 +27,12 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// Picks free ports and writes the configuration into `folder`.
-    pub(crate) fn create(folder: &Path, installed: &Installed) -> Result<Self> {
-        let [amqp_port, distribution_port, mapper_port] = free_ports()?;
+    pub(crate) fn create(folder: &Path, installed: &Installed, circle: &Circle) -> Result<Self> {
+        let [amqp_port, distribution_port, own_mapper_port] = free_ports()?;
+        let mapper_port = match circle {
+            Circle::Alone => own_mapper_port,
+            Circle::Around { mapper_port, .. } => *mapper_port,
+        };
         let layout = Self {
             folder: folder.to_owned(),
             server: installed.program("rabbitmq-server"),
@@ -39,20 +42,20 @@ impl Layout {
             mapper_port,
         };
         layout
-            .write_files()
+            .write_files(circle)
             .map_err(Error::io(format!("write to {}", folder.display())))?;
         Ok(layout)
     }
 
-    fn write_files(&self) -> std::io::Result<()> {
+    fn write_files(&self, circle: &Circle) -> std::io::Result<()> {
         let write = |name: &str, content: &str| fs::write(self.folder.join(name), content);
-        write("launch.sh", LAUNCH)?;
-        write("rabbitmq.conf", &self.configuration())?;
+        write("launch.sh", circle.launch_script())?;
+        write("rabbitmq.conf", &self.configuration(circle))?;
         // Empty ones of ours, so that the files below /etc/rabbitmq are not read.
         write("environment.conf", "")?;
-        write("advanced.config", "[].\n")?;
+        write("advanced.config", circle.advanced())?;
         write("enabled_plugins", "[].\n")?;
-        write(".erlang.cookie", &cookie())?;
+        write(".erlang.cookie", &circle.cookie())?;
         // Erlang refuses a cookie that others can read.
         fs::set_permissions(
             self.folder.join(".erlang.cookie"),
@@ -60,10 +63,11 @@ impl Layout {
         )
     }
 
-    fn configuration(&self) -> String {
+    fn configuration(&self, circle: &Circle) -> String {
         format!(
-            "listeners.tcp.1 = 127.0.0.1:{}\nlog.console = false\nlog.file.level = info\n",
-            self.amqp_port
+            "listeners.tcp.1 = 127.0.0.1:{}\nlog.console = false\nlog.file.level = info\n{}",
+            self.amqp_port,
+            circle.configuration()
         )
     }
 
@@ -83,7 +87,7 @@ impl Layout {
         format!("idem-{}", self.amqp_port)
     }
 
-    fn node(&self) -> String {
+    pub(crate) fn node(&self) -> String {
         format!("{}@localhost", self.name())
     }
 
@@ -133,10 +137,4 @@ impl Layout {
     pub(crate) fn log(&self) -> PathBuf {
         self.folder.join("log").join(format!("{}.log", self.node()))
     }
-}
-
-fn cookie() -> String {
-    std::iter::repeat_with(fastrand::alphanumeric)
-        .take(24)
-        .collect()
 }

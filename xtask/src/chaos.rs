@@ -1,0 +1,36 @@
+//! Faults by a seeded schedule while orders are charged: nothing lost, nothing doubled, nothing stuck.
+//!
+//! What is planned is decided here, and the same seed plans the same. The program `chaos`, which
+//! knows brokers and stores, carries it out and judges what became of the orders.
+
+mod fault;
+mod options;
+mod plan;
+mod program;
+mod schedule;
+
+pub use self::{
+    fault::Fault,
+    options::Options,
+    plan::{Mode, Plan, Queues, StoreKind},
+    program::PLAN_VARIABLE,
+    schedule::{Injection, Place, Schedule},
+};
+use self::program::Program;
+use crate::{Result, cargo::Workspace, install};
+
+/// Builds the program, runs it, and passes its verdict on.
+///
+/// # Errors
+///
+/// Something is missing, or an order was lost, doubled or stuck.
+pub fn run(options: &Options) -> Result<()> {
+    let plan = Plan::new(options);
+    println!("{plan}");
+    if options.prints_schedule_only() {
+        print!("{}", plan.schedule());
+        return Ok(());
+    }
+    install::all_for_development()?;
+    Program::build(&Workspace::load()?)?.run(&plan)
+}

@@ -1,0 +1,145 @@
+//! What can be done to workers, links, broker and store.
+
+use std::ops::RangeInclusive;
+
+use serde::{Deserialize, Serialize};
+
+use super::StoreKind;
+
+/// Something that goes wrong, or is done by an operator, while orders are charged.
+#[derive(Clone, Copy, Debug, clap::ValueEnum, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Fault {
+    /// A worker is killed (SIGKILL), and another one takes its place after a while
+    Kill,
+    /// A worker is stopped where it is (SIGSTOP) for longer than its lease, and goes on
+    Pause,
+    /// A worker is told to stop (SIGTERM), and another one takes its place
+    Replace,
+    /// A link to the broker is cut
+    CutLink,
+    /// A link to the broker goes silent without being closed
+    FreezeLink,
+    /// The broker closes all connections
+    CloseConnections,
+    /// The broker is killed and started again
+    CrashBroker,
+    /// The broker is stopped as its operator would, and started again
+    RestartBroker,
+    /// The broker hangs, and goes on
+    HangBroker,
+    /// The store is killed and started again
+    CrashStore,
+    /// The store hangs, and goes on
+    HangStore,
+}
+
+/// Whom a fault befalls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Victim {
+    Worker,
+    Link,
+    Broker,
+    Store,
+}
+
+/// Until a broker that was started answers: about as long as it takes on an idle machine.
+const BOOT_MS: u64 = 8_000;
+
+impl Fault {
+    /// Once round, each as often as it shall occur beside the others.
+    pub(super) const ROUND: [Self; 15] = [
+        Self::Kill,
+        Self::Kill,
+        Self::Pause,
+        Self::Pause,
+        Self::Replace,
+        Self::Replace,
+        Self::CutLink,
+        Self::FreezeLink,
+        Self::FreezeLink,
+        Self::CloseConnections,
+        Self::CrashBroker,
+        Self::RestartBroker,
+        Self::HangBroker,
+        Self::CrashStore,
+        Self::HangStore,
+    ];
+
+    /// As it is written on a command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::Pause => "pause",
+            Self::Replace => "replace",
+            Self::CutLink => "cut-link",
+            Self::FreezeLink => "freeze-link",
+            Self::CloseConnections => "close-connections",
+            Self::CrashBroker => "crash-broker",
+            Self::RestartBroker => "restart-broker",
+            Self::HangBroker => "hang-broker",
+            Self::CrashStore => "crash-store",
+            Self::HangStore => "hang-store",
+        }
+    }
+
+    /// Whether it can be done to this store: a file has no process to be killed.
+    pub(super) fn befalls(self, store: StoreKind) -> bool {
+        self != Self::CrashStore || store != StoreKind::Sqlite
+    }
+
+    pub(super) fn victim(self) -> Victim {
+        match self {
+            Self::Kill | Self::Pause | Self::Replace => Victim::Worker,
+            Self::CutLink | Self::FreezeLink => Victim::Link,
+            Self::CloseConnections
+            | Self::CrashBroker
+            | Self::RestartBroker
+            | Self::HangBroker => Victim::Broker,
+            Self::CrashStore | Self::HangStore => Victim::Store,
+        }
+    }
+
+    /// How long it lasts, in milliseconds. Pauses and outages are shorter and longer than the lease
+    /// of two seconds, a pause of a worker always longer.
+    pub(super) fn lasts(self) -> RangeInclusive<u64> {
+        match self {
+            Self::Replace
+            | Self::CutLink
+            | Self::FreezeLink
+            | Self::CloseConnections
+            | Self::RestartBroker => 0..=0,
+            Self::Kill => 0..=1_500,
+            Self::Pause => 2_500..=6_000,
+            Self::CrashBroker => 0..=3_000,
+            Self::HangBroker => 1_000..=5_000,
+            Self::CrashStore => 0..=3_000,
+            Self::HangStore => 500..=6_000,
+        }
+    }
+
+    /// How long nothing else is done to the same victim, in milliseconds after the fault.
+    pub(super) fn rest(self) -> u64 {
+        match self {
+            Self::CrashBroker | Self::RestartBroker => BOOT_MS,
+            _ => 1_000,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum as _;
+
+    use super::Fault;
+
+    #[test]
+    fn every_fault_occurs_in_a_round_under_the_name_that_chooses_it() {
+        for fault in Fault::value_variants() {
+            assert!(Fault::ROUND.contains(fault), "{fault:?}");
+            let chosen = Fault::from_str(fault.name(), false);
+            assert_eq!(chosen.as_ref(), Ok(fault));
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What can be asked for on the command line.
+
+use super::{Fault, Queues, StoreKind};
+
+/// What is to go wrong, for how long, and where.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// How long orders are published and faults injected
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(5..))]
+    pub(super) seconds: u64,
+    /// The same seed plans the same faults and orders [default: a random one, printed]
+    #[arg(long)]
+    pub(super) seed: Option<u64>,
+    /// Where the workers remember what they have done
+    #[arg(long, value_enum, default_value_t = StoreKind::Postgres)]
+    pub(super) store: StoreKind,
+    /// Handlers are leased instead of atomic; with Redis they always are
+    #[arg(long)]
+    pub(super) leased: bool,
+    /// The type of the queues
+    #[arg(long, value_enum, default_value_t = Queues::Quorum)]
+    pub(super) queues: Queues,
+    /// How many workers there are
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=16))]
+    pub(super) workers: u64,
+    /// Only these faults
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(super) only: Vec<Fault>,
+    /// Prints what is planned, and does nothing
+    #[arg(long)]
+    print_schedule: bool,
+}
+
+impl Options {
+    pub(super) fn prints_schedule_only(&self) -> bool {
+        self.print_schedule
+    }
+
+    /// With this seed and this duration, everything else by default.
+    pub(crate) fn short(seconds: u64, seed: u64) -> Self {
+        Self {
+            seconds,
+            seed: Some(seed),
+            store: StoreKind::Postgres,
+            leased: false,
+            queues: Queues::Quorum,
+            workers: 4,
+            only: Vec::new(),
+            print_schedule: false,
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What a broker knows about its queues and its cluster.
+
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::Broker;
+use crate::{Error, Result};
+
+/// One queue as the broker sees it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueState {
+    /// The queue's name.
+    pub name: String,
+    /// Messages that wait for a consumer.
+    #[serde(rename = "messages_ready")]
+    pub ready: u64,
+    /// Messages that are with a consumer, neither acked nor returned.
+    #[serde(rename = "messages_unacknowledged")]
+    pub unacked: u64,
+    /// Consumers attached.
+    pub consumers: u64,
+}
+
+#[derive(Deserialize)]
+struct ClusterStatus {
+    running_nodes: Vec<String>,
+}
+
+impl Broker {
+    /// All queues of a vhost. The counts of quorum queues are up to a quarter of a second old.
+    ///
+    /// # Errors
+    ///
+    /// As [`rabbitmqctl`](Self::rabbitmqctl).
+    pub fn list_queues(&self, vhost: &str) -> Result<Vec<QueueState>> {
+        self.json(&[
+            "list_queues",
+            "-p",
+            vhost,
+            "name",
+            "messages_ready",
+            "messages_unacknowledged",
+            "consumers",
+        ])
+    }
+
+    /// The names of the nodes of its cluster that run, as it sees them; itself included.
+    ///
+    /// # Errors
+    ///
+    /// As [`rabbitmqctl`](Self::rabbitmqctl).
+    pub fn running_nodes(&self) -> Result<Vec<String>> {
+        let status: ClusterStatus = self.json(&["cluster_status"])?;
+        Ok(status.running_nodes)
+    }
+
+    fn json<T: DeserializeOwned>(&self, arguments: &[&str]) -> Result<T> {
+        let options = ["--formatter", "json"];
+        let json = self.rabbitmqctl(arguments.iter().chain(&options))?;
+        serde_json::from_str(&json).map_err(|error| {
+            let asked = arguments.join(" ");
+            Error::io(format!("understand what `{asked}` answers: {json:?}"))(error.into())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_are_read_from_what_rabbitmqctl_prints() {
+        let json = r#"[{"name":"q","messages_ready":1,"messages_unacknowledged":2,"consumers":3}]"#;
+        let queues: Vec<QueueState> = serde_json::from_str(json).expect("valid");
+        assert_eq!(
+            queues,
+            [QueueState {
+                name: "q".to_owned(),
+                ready: 1,
+                unacked: 2,
+                consumers: 3
+            }]
+        );
+    }
+}
