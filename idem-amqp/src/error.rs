@@ -2,6 +2,11 @@
 
 use std::error::Error;
 
+mod topology;
+
+pub(crate) use topology::Refusal;
+pub use topology::{Permission, TopologyError, TopologyObject, TopologyProblem};
+
 type Source = Box<dyn Error + Send + Sync>;
 
 /// Why a worker stopped, or never started.
@@ -47,17 +52,9 @@ pub enum WorkerError {
         #[source]
         source: Source,
     },
-    /// A queue is not there, or is not as the worker declares it.
-    #[error("the queue `{queue}` cannot be used: {cure}")]
-    Topology {
-        /// The queue's name.
-        queue: String,
-        /// What to do.
-        cure: &'static str,
-        /// What the broker said.
-        #[source]
-        source: Source,
-    },
+    /// A queue or an exchange is not there, is not as the worker declares it, or may not be used.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
 }
 
 /// Why a message is not known to have arrived.
@@ -97,17 +94,9 @@ pub enum PublishError {
         /// What is wrong, without the URL itself, which holds a password.
         reason: String,
     },
-    /// The queue is there already, but not as it is declared here.
-    #[error(
-        "the queue `{queue}` cannot be declared: it exists with other arguments, or may not be accessed"
-    )]
-    Topology {
-        /// The queue's name.
-        queue: String,
-        /// What the broker said.
-        #[source]
-        source: Source,
-    },
+    /// A queue or an exchange is not as it is declared here, or may not be declared.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
     /// The message cannot be expressed as JSON, or one of its texts is too long for AMQP.
     #[error("the message cannot be encoded")]
     Encode(#[source] Source),

@@ -56,7 +56,9 @@ mod worker;
 pub mod prelude;
 
 pub use delivery::Delivery;
-pub use error::{PublishError, WorkerError};
+pub use error::{
+    Permission, PublishError, TopologyError, TopologyObject, TopologyProblem, WorkerError,
+};
 pub use publisher::{Publication, Publisher};
 pub use queue::{Queue, QueueType};
 pub use settlement::{Reason, Settlement};

@@ -4,12 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{
-    Queue,
-    connection::Broker,
-    error::PublishError,
-    topology::{self, Broken},
-};
+use crate::{Queue, connection::Broker, error::PublishError, topology};
 
 mod line;
 mod publication;
@@ -105,9 +100,6 @@ impl Publisher {
         let channel = connection.create_channel().await.map_err(unavailable)?;
         let established = topology::establish(&channel, &queue.into()).await;
         let _ = connection.close(200, "done".into()).await;
-        established.map_err(|Broken { queue, source }| PublishError::Topology {
-            queue,
-            source: source.into(),
-        })
+        Ok(established?)
     }
 }

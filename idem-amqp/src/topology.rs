@@ -1,20 +1,29 @@
 //! Declares queues, and checks those that somebody else declares.
 
 use lapin::{
-    Channel, Error, ErrorKind,
+    Channel,
     options::QueueDeclareOptions,
-    protocol::{AMQPErrorKind, AMQPSoftError},
     types::{AMQPValue, FieldTable, LongString},
 };
 
-use crate::queue::{Queue, QueueType};
+use crate::{
+    error::TopologyError,
+    queue::{Queue, QueueType},
+};
+
+mod answer;
+mod cure;
+mod mismatch;
+mod permissions;
+
+pub(crate) use mismatch::{Step, explain};
 
 /// RabbitMQ 4 drops a message that was returned 20 times, unless its queue says otherwise; a dead
 /// letter is there to be looked at.
 const DEAD_LETTER_DELIVERY_LIMIT: i64 = 1_000_000_000;
 
 /// Declares the queue and its dead-letter queue, or checks that they exist.
-pub(crate) async fn establish(channel: &Channel, queue: &Queue) -> Result<(), Broken> {
+pub(crate) async fn establish(channel: &Channel, queue: &Queue) -> Result<(), TopologyError> {
     let dead = queue.dead_letter_queue();
     let (passive, dead_arguments, arguments) = match queue.declared() {
         None => (true, FieldTable::default(), FieldTable::default()),
@@ -28,40 +37,9 @@ pub(crate) async fn establish(channel: &Channel, queue: &Queue) -> Result<(), Br
             ..QueueDeclareOptions::default()
         };
         let declared = channel.queue_declare(name.into(), options, arguments).await;
-        declared.map_err(|source| Broken {
-            queue: name.to_owned(),
-            source,
-        })?;
+        declared.map_err(|source| explain(Step::Queue(name), queue, source))?;
     }
     Ok(())
-}
-
-/// A queue that could not be declared or found.
-#[derive(Debug)]
-pub(crate) struct Broken {
-    pub(crate) queue: String,
-    pub(crate) source: Error,
-}
-
-impl Broken {
-    /// What to do about it, if waiting will not help.
-    pub(crate) fn cure(&self) -> Option<&'static str> {
-        let ErrorKind::ProtocolError(error) = self.source.kind() else {
-            return None;
-        };
-        match error.kind() {
-            AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) => Some(
-                "it exists with other arguments; delete it, or consume it as it is with `Queue::existing`",
-            ),
-            AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND) => Some(
-                "it does not exist; declare it first, or let the worker do so with `Queue::declare`",
-            ),
-            AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => {
-                Some("the user lacks the permission; grant configure, write and read on it")
-            }
-            _ => None,
-        }
-    }
 }
 
 /// Frozen from the first release: other arguments would make a worker's restart fail on the

@@ -21,7 +21,8 @@ use super::{
 };
 use crate::{
     delivery::{Delivery, Origin},
-    topology::{self, Broken},
+    error::TopologyError,
+    topology::{self, Step},
 };
 
 /// A consumer over all connections of a worker.
@@ -50,7 +51,7 @@ pub(super) enum Stopped {
     /// The connection has ended; perhaps of a frame that the client could not read.
     Disconnected { unreadable: bool },
     /// The queue cannot be used, and waiting will not help.
-    Unusable(Broken),
+    Unusable(TopologyError),
 }
 
 /// Why one channel of a consumer ended.
@@ -61,7 +62,7 @@ enum Ended {
     /// A settlement could not be sent.
     Unsettled,
     Failed(Error),
-    Broken(Broken),
+    Unusable(TopologyError),
 }
 
 const REOPEN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
@@ -85,11 +86,15 @@ impl Consumer {
             let mut unreadable = false;
             match self.consume_once(connection, width).await {
                 Ended::Drained => return Stopped::Drained,
-                Ended::Broken(broken) if first && tries == 0 && broken.cure().is_some() => {
-                    return Stopped::Unusable(broken);
+                Ended::Unusable(error) if first && tries == 0 && error.is_lasting() => {
+                    return Stopped::Unusable(error);
                 }
-                Ended::Broken(Broken { queue, source }) => {
-                    tracing::warn!(queue, error = %source, "the queue cannot be used now");
+                Ended::Unusable(error) => {
+                    tracing::warn!(
+                        queue,
+                        error = &error as &dyn std::error::Error,
+                        "cannot consume now"
+                    );
                 }
                 Ended::Cancelled => tracing::warn!(queue, "the broker cancelled the consumer"),
                 Ended::Unsettled => tracing::warn!(queue, "the channel takes no settlements"),
@@ -123,7 +128,7 @@ impl Consumer {
                 let consumed = self.consume_channel(&channel, deliveries).await;
                 consumed.unwrap_or_else(Ended::Failed)
             }
-            Ok(Err(broken)) => Ended::Broken(broken),
+            Ok(Err(error)) => Ended::Unusable(error),
             Err(error) => Ended::Failed(error),
         }
     }
@@ -132,11 +137,11 @@ impl Consumer {
         &self,
         connection: &Connection,
         width: Width,
-    ) -> Result<Result<(Channel, lapin::Consumer), Broken>, Error> {
+    ) -> Result<Result<(Channel, lapin::Consumer), TopologyError>, Error> {
         let queue = &self.clerk.queue;
         let channel = connection.create_channel().await?;
-        if let Err(broken) = topology::establish(&channel, queue).await {
-            return Ok(Err(broken));
+        if let Err(error) = topology::establish(&channel, queue).await {
+            return Ok(Err(error));
         }
         let prefetch = match width {
             Width::Full => queue.channel_prefetch(),
@@ -145,14 +150,19 @@ impl Consumer {
         channel
             .basic_qos(prefetch, BasicQosOptions::default())
             .await?;
-        let deliveries = channel
-            .basic_consume(
-                queue.name().into(),
-                "".into(),
-                BasicConsumeOptions::default(),
-                FieldTable::default(),
-            )
-            .await?;
+        let consuming = channel.basic_consume(
+            queue.name().into(),
+            "".into(),
+            BasicConsumeOptions::default(),
+            FieldTable::default(),
+        );
+        let deliveries = match consuming.await {
+            Ok(deliveries) => deliveries,
+            Err(refused) => {
+                let step = Step::Consume(queue.name());
+                return Ok(Err(topology::explain(step, queue, refused)));
+            }
+        };
         tracing::info!(queue = queue.name(), prefetch, "consuming");
         Ok(Ok((channel, deliveries)))
     }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::consumer::{Consumer, Stopped, Width};
-use crate::{connection::Broker, error::WorkerError, topology::Broken};
+use crate::{connection::Broker, error::WorkerError};
 
 const RECONNECT: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
@@ -108,7 +108,7 @@ impl Supervisor {
                     tracing::error!("a message in one of the queues cannot be read: its properties are not UTF-8");
                     Ok(Width::One)
                 }
-                Stopped::Unusable(broken) => Err(unusable(broken)),
+                Stopped::Unusable(error) => Err(error.into()),
             }
         });
         let narrow_is_over = async {
@@ -123,14 +123,6 @@ impl Supervisor {
             }),
             () = narrow_is_over => Ok(Width::Full),
         }
-    }
-}
-
-fn unusable(broken: Broken) -> WorkerError {
-    WorkerError::Topology {
-        cure: broken.cure().unwrap_or("see the broker's answer"),
-        queue: broken.queue,
-        source: broken.source.into(),
     }
 }
 

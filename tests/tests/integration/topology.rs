@@ -1,6 +1,9 @@
 //! Queues that are missing, different, or deleted.
 
-use idem_amqp::{ExecutionKind as Kind, MemoryStore, Queue, Worker, WorkerError};
+use idem_amqp::{
+    ExecutionKind as Kind, MemoryStore, Queue, TopologyError, TopologyProblem as Problem, Worker,
+    WorkerError,
+};
 use idem_tests::{
     bed::{Bed, dead},
     running::{Running, assert_balance},
@@ -13,9 +16,9 @@ fn worker(bed: &Bed, queue: impl Into<Queue>, script: &Script) -> Running {
     bed.start(worker.consume::<charge>(queue))
 }
 
-async fn topology_error(bed: &Bed, queue: impl Into<Queue>) -> (String, String) {
+async fn topology_error(bed: &Bed, queue: impl Into<Queue>) -> TopologyError {
     match worker(bed, queue, &Script::succeeding()).failed().await {
-        WorkerError::Topology { queue, cure, .. } => (queue, cure.to_owned()),
+        WorkerError::Topology(error) => error,
         other => panic!("{other:?}"),
     }
 }
@@ -63,9 +66,9 @@ async fn an_existing_queue_that_is_missing_ends_the_worker_with_a_clear_error() 
     let bed = Bed::bare().await;
     bed.declare_foreign(&dead(bed.name()), FieldTable::default())
         .await;
-    let (queue, cure) = topology_error(&bed, Queue::existing(bed.name())).await;
-    assert_eq!(queue, bed.name());
-    assert!(cure.contains("it does not exist"), "{cure}");
+    let error = topology_error(&bed, Queue::existing(bed.name())).await;
+    assert_eq!(error.name(), bed.name());
+    assert_eq!(error.problem(), &Problem::Missing, "{error}");
     assert_eq!(bed.waiting(bed.name()).await, None, "it was declared");
     bed.assert_nothing_stuck().await;
 }
@@ -74,9 +77,9 @@ async fn an_existing_queue_that_is_missing_ends_the_worker_with_a_clear_error() 
 async fn an_existing_queue_without_dead_letter_queue_ends_the_worker_with_a_clear_error() {
     let bed = Bed::bare().await;
     bed.declare_foreign(bed.name(), FieldTable::default()).await;
-    let (queue, cure) = topology_error(&bed, Queue::existing(bed.name())).await;
-    assert_eq!(queue, dead(bed.name()));
-    assert!(cure.contains("it does not exist"), "{cure}");
+    let error = topology_error(&bed, Queue::existing(bed.name())).await;
+    assert_eq!(error.name(), dead(bed.name()));
+    assert_eq!(error.problem(), &Problem::Missing, "{error}");
     bed.assert_nothing_stuck().await;
 }
 
@@ -84,9 +87,10 @@ async fn an_existing_queue_without_dead_letter_queue_ends_the_worker_with_a_clea
 async fn a_queue_declared_otherwise_ends_the_worker_with_a_clear_error() {
     let bed = Bed::bare().await;
     bed.declare_foreign(bed.name(), FieldTable::default()).await;
-    let (queue, cure) = topology_error(&bed, bed.name()).await;
-    assert_eq!(queue, bed.name());
-    assert!(cure.contains("it exists with other arguments"), "{cure}");
+    let error = topology_error(&bed, bed.name()).await;
+    assert_eq!(error.name(), bed.name());
+    let differs = matches!(error.problem(), Problem::Different { .. });
+    assert!(differs, "{error}");
     bed.assert_nothing_stuck().await;
 }
 

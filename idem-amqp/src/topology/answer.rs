@@ -1,0 +1,95 @@
+//! Reads what RabbitMQ says when it refuses a queue or an exchange.
+//!
+//! Its texts are the only place where it tells which argument differs, and which permission is
+//! missing. What is not recognised, or was cut at 255 bytes, is no answer: it is passed on as it is.
+
+use crate::error::{Permission, TopologyObject, TopologyProblem as Problem};
+
+/// What the broker's text says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) object: TopologyObject,
+    pub(super) name: String,
+    pub(super) vhost: String,
+    pub(super) problem: Problem,
+}
+
+/// Makes out the text of a channel that was closed with a 403, 404 or 406.
+pub(super) fn read(text: &str) -> Option<Answer> {
+    different(text)
+        .or_else(|| missing(text))
+        .or_else(|| forbidden(text))
+}
+
+/// `PRECONDITION_FAILED - inequivalent arg 'A' for queue 'Q' in vhost 'V': received R but current is C`
+fn different(text: &str) -> Option<Answer> {
+    let rest = text.strip_prefix("PRECONDITION_FAILED - inequivalent arg '")?;
+    let (argument, rest) = rest.split_once("' for ")?;
+    let (object, values) = rest.split_once(": received ")?;
+    let (declared, existing) = values.split_once(" but current is ")?;
+    let problem = Problem::Different {
+        argument: argument.into(),
+        existing: value(existing)?,
+        declared: value(declared)?,
+    };
+    answer(object, problem)
+}
+
+/// `NOT_FOUND - no queue 'Q' in vhost 'V'`
+fn missing(text: &str) -> Option<Answer> {
+    answer(text.strip_prefix("NOT_FOUND - no ")?, Problem::Missing)
+}
+
+/// `ACCESS_REFUSED - configure access to queue 'Q' in vhost 'V' refused for user 'U'`, before 3.11
+/// without the first word of the sentence.
+fn forbidden(text: &str) -> Option<Answer> {
+    let rest = text.strip_prefix("ACCESS_REFUSED - ")?;
+    let (permission, rest) = rest.split_once("access to ")?;
+    let permission = match permission {
+        "" => None,
+        "configure " => Some(Permission::Configure),
+        "write " => Some(Permission::Write),
+        "read " => Some(Permission::Read),
+        _ => return None,
+    };
+    let (object, user) = rest.split_once(" refused for user '")?;
+    let user = user.strip_suffix('\'')?.to_owned();
+    answer(object, Problem::Forbidden { user, permission })
+}
+
+/// `queue 'Q' in vhost 'V'`
+fn answer(object: &str, problem: Problem) -> Option<Answer> {
+    let (kind, rest) = object.split_once(" '")?;
+    let (name, vhost) = rest.rsplit_once("' in vhost '")?;
+    let object = match kind {
+        "queue" => TopologyObject::Queue,
+        "exchange" => TopologyObject::Exchange,
+        _ => return None,
+    };
+    Some(Answer {
+        object,
+        name: name.into(),
+        vhost: vhost.strip_suffix('\'')?.into(),
+        problem,
+    })
+}
+
+/// `none`, `'1000'` or `the value '1000' of type 'signedint'`; nothing if the text was cut.
+#[expect(
+    clippy::option_option,
+    reason = "the outer one: whether it could be read"
+)]
+fn value(text: &str) -> Option<Option<String>> {
+    if text == "none" {
+        return Some(None);
+    }
+    let text = match text.strip_prefix("the value ") {
+        Some(typed) => typed.rsplit_once(" of type '")?.0,
+        None => text,
+    };
+    let value = text.strip_prefix('\'')?.strip_suffix('\'')?;
+    Some(Some(value.into()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! What to do about a queue or an exchange that cannot be used.
+
+use super::{answer::Answer, permissions};
+use crate::{Queue, error::TopologyProblem as Problem};
+
+/// What the object is to the queue that is to be consumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Itself,
+    DeadLetters,
+    Ladder,
+    Other,
+}
+
+/// One clause for a person to act on, or nothing.
+pub(super) fn of(answer: &Answer, queue: &Queue) -> String {
+    let role = role(&answer.name, queue);
+    match &answer.problem {
+        Problem::Different {
+            argument, existing, ..
+        } => different(role, argument, existing.as_deref(), queue).into(),
+        Problem::Missing => missing(role).into(),
+        Problem::Forbidden { user, .. } => {
+            let command = permissions::command(user, &answer.vhost, queue);
+            format!("grant what this queue needs, beside what else the user needs: {command}")
+        }
+        Problem::Other => String::new(),
+    }
+}
+
+fn role(name: &str, queue: &Queue) -> Role {
+    if name == queue.name() {
+        Role::Itself
+    } else if name == queue.dead_letter_queue() {
+        Role::DeadLetters
+    } else if name.starts_with("idem.") {
+        Role::Ladder
+    } else {
+        Role::Other
+    }
+}
+
+fn different(role: Role, argument: &str, existing: Option<&str>, queue: &Queue) -> &'static str {
+    match (role, argument, existing) {
+        (_, "x-queue-type", Some("stream")) => "a stream cannot be used here: choose another name",
+        (Role::Itself, "x-queue-type", Some("quorum")) => {
+            "leave `.classic()` out, or consume it as it is with `Queue::existing`"
+        }
+        (Role::Itself, "x-queue-type", _) if queue.declared().is_some() => {
+            "choose `.classic()`, or consume it as it is with `Queue::existing`"
+        }
+        (Role::Itself, ..) => {
+            "consume it as it is with `Queue::existing`, or delete it when it is empty, to have it \
+             declared anew, unless another version of the program declares it so"
+        }
+        (Role::DeadLetters, ..) => {
+            "name another one with `.dead_letters(…)`, or delete it when it is empty, to have it \
+             declared anew, unless another version of the program declares it so"
+        }
+        (Role::Ladder, ..) => {
+            "all workers of a vhost share it: delete it when it is empty, to have it declared anew, \
+             or do without the retry ladder with `.local_retries()`"
+        }
+        (Role::Other, ..) => "delete it, to have it declared anew",
+    }
+}
+
+fn missing(role: Role) -> &'static str {
+    match role {
+        Role::Itself => "declare it first, or let the worker do so with `Queue::declare`",
+        Role::DeadLetters => "declare it first, or name another one with `.dead_letters(…)`",
+        Role::Ladder | Role::Other => "declare it first",
+    }
+}
