@@ -18,7 +18,7 @@ pub(super) fn of(answer: &Answer, queue: &Queue) -> String {
     match &answer.problem {
         Problem::Different {
             argument, existing, ..
-        } => different(role, argument, existing.as_deref(), queue).into(),
+        } => different(role, argument, existing.as_deref()).into(),
         Problem::Missing => missing(role).into(),
         Problem::Forbidden { user, .. } => {
             let command = permissions::command(user, &answer.vhost, queue);
@@ -40,14 +40,20 @@ fn role(name: &str, queue: &Queue) -> Role {
     }
 }
 
-fn different(role: Role, argument: &str, existing: Option<&str>, queue: &Queue) -> &'static str {
+fn different(role: Role, argument: &str, existing: Option<&str>) -> &'static str {
     match (role, argument, existing) {
         (_, "x-queue-type", Some("stream")) => "a stream cannot be used here: choose another name",
         (Role::Itself, "x-queue-type", Some("quorum")) => {
             "leave `.classic()` out, or consume it as it is with `Queue::existing`"
         }
-        (Role::Itself, "x-queue-type", _) if queue.declared().is_some() => {
+        (Role::Itself, "x-queue-type", _) => {
             "choose `.classic()`, or consume it as it is with `Queue::existing`"
+        }
+        (Role::DeadLetters, "x-queue-type", Some("quorum")) => {
+            "leave `.classic()` out, or name another one with `.dead_letters(…)`"
+        }
+        (Role::DeadLetters, "x-queue-type", _) => {
+            "choose `.classic()`, or name another one with `.dead_letters(…)`"
         }
         (Role::Itself, ..) => {
             "consume it as it is with `Queue::existing`, or delete it when it is empty, to have it \

@@ -1,15 +1,19 @@
 //! Queues that are missing, different, or deleted.
 
 use idem_amqp::{
-    ExecutionKind as Kind, MemoryStore, Queue, TopologyError, TopologyProblem as Problem, Worker,
-    WorkerError,
+    ExecutionKind as Kind, Failed, MemoryStore, Permission, Queue, TopologyError,
+    TopologyProblem as Problem, Worker, WorkerError,
 };
 use idem_tests::{
     bed::{Bed, dead},
     running::{Running, assert_balance},
     script::{Script, charge, notify},
+    servers::off_thread,
 };
-use lapin::{BasicProperties, types::FieldTable};
+use lapin::{
+    BasicProperties,
+    types::{AMQPValue, FieldTable},
+};
 
 fn worker(bed: &Bed, queue: impl Into<Queue>, script: &Script) -> Running {
     let worker = Worker::builder(MemoryStore::new()).state(script.clone());
@@ -17,10 +21,40 @@ fn worker(bed: &Bed, queue: impl Into<Queue>, script: &Script) -> Running {
 }
 
 async fn topology_error(bed: &Bed, queue: impl Into<Queue>) -> TopologyError {
-    match worker(bed, queue, &Script::succeeding()).failed().await {
+    why_unusable(worker(bed, queue, &Script::succeeding())).await
+}
+
+async fn why_unusable(worker: Running) -> TopologyError {
+    match worker.failed().await {
         WorkerError::Topology(error) => error,
         other => panic!("{other:?}"),
     }
+}
+
+/// A user of the test's own, without any permission; its URL.
+async fn stranger(bed: &Bed) -> String {
+    let user = bed.name().to_owned();
+    rabbitmqctl(bed, ["add_user", &user, "secret"]).await;
+    rabbitmqctl(bed, ["set_permissions", &user, "^$", "^$", "^$"]).await;
+    bed.url().replace("guest:guest", &format!("{user}:secret"))
+}
+
+async fn rabbitmqctl<const N: usize>(bed: &Bed, arguments: [&str; N]) {
+    let broker = bed.broker().clone();
+    let arguments = arguments.map(str::to_owned);
+    off_thread(move || broker.rabbitmqctl(&arguments)).await;
+}
+
+fn arguments<const N: usize>(entries: [(&str, AMQPValue); N]) -> FieldTable {
+    let mut table = FieldTable::default();
+    for (name, value) in entries {
+        table.insert(name.into(), value);
+    }
+    table
+}
+
+fn text(value: &str) -> AMQPValue {
+    AMQPValue::LongString(value.into())
 }
 
 #[tokio::test]
@@ -84,13 +118,101 @@ async fn an_existing_queue_without_dead_letter_queue_ends_the_worker_with_a_clea
 }
 
 #[tokio::test]
-async fn a_queue_declared_otherwise_ends_the_worker_with_a_clear_error() {
+async fn a_queue_of_another_type_ends_the_worker_with_an_error_that_names_both() {
     let bed = Bed::bare().await;
-    bed.declare_foreign(bed.name(), FieldTable::default()).await;
-    let error = topology_error(&bed, bed.name()).await;
+    bed.declare(&bed.queue().classic()).await;
+    let error = topology_error(&bed, bed.queue()).await;
+    let differs = Problem::Different {
+        argument: "x-queue-type".into(),
+        existing: Some("classic".into()),
+        declared: Some("quorum".into()),
+    };
+    assert_eq!(error.problem(), &differs, "{error}");
+    assert!(error.to_string().contains("choose `.classic()`"), "{error}");
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_queue_with_another_delivery_limit_ends_the_worker_with_an_error_that_names_both() {
+    let bed = Bed::bare().await;
+    let otherwise = arguments([
+        ("x-queue-type", text("quorum")),
+        ("x-dead-letter-exchange", text("")),
+        ("x-dead-letter-routing-key", text(&dead(bed.name()))),
+        ("x-dead-letter-strategy", text("at-least-once")),
+        ("x-overflow", text("reject-publish")),
+        ("x-delivery-limit", AMQPValue::LongInt(5)),
+    ]);
+    bed.declare_foreign(bed.name(), otherwise).await;
+    let error = topology_error(&bed, bed.queue()).await;
     assert_eq!(error.name(), bed.name());
-    let differs = matches!(error.problem(), Problem::Different { .. });
-    assert!(differs, "{error}");
+    let differs = Problem::Different {
+        argument: "x-delivery-limit".into(),
+        existing: Some("5".into()),
+        declared: Some("1000".into()),
+    };
+    assert_eq!(error.problem(), &differs, "{error}");
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_user_that_may_not_declare_ends_the_worker_with_an_error_that_names_it() {
+    let bed = Bed::bare().await;
+    let url = stranger(&bed).await;
+    let worker = Worker::builder(MemoryStore::new()).state(Script::succeeding());
+    let worker = Running::start(worker.consume::<charge>(bed.queue()), &url);
+    let error = why_unusable(worker).await;
+    assert_eq!(error.name(), dead(bed.name()));
+    let Problem::Forbidden { user, .. } = error.problem() else {
+        panic!("{error}")
+    };
+    assert_eq!(user, bed.name());
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_user_that_may_not_read_ends_the_worker_with_an_error_that_names_the_permission() {
+    let bed = Bed::new().await;
+    let url = stranger(&bed).await;
+    let worker = Worker::builder(MemoryStore::new()).state(Script::succeeding());
+    let existing = Queue::existing(bed.name());
+    let error = why_unusable(Running::start(worker.consume::<charge>(existing), &url)).await;
+    assert_eq!(error.name(), bed.name());
+    let lacks = Problem::Forbidden {
+        user: bed.name().into(),
+        permission: Some(Permission::Read),
+    };
+    assert_eq!(error.problem(), &lacks, "{error}");
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn the_command_in_the_error_grants_what_a_worker_needs() {
+    let bed = Bed::bare().await;
+    let url = stranger(&bed).await;
+    let script = Script::new(async |call| match call.attempt {
+        1 => Err(Failed::retry("the gateway timed out")),
+        _ => Err(Failed::rejected("the card is expired")),
+    });
+    let start = || {
+        let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+        Running::start(worker.consume::<charge>(bed.queue()), &url)
+    };
+    let error = why_unusable(start()).await.to_string();
+    let (_, command) = error.split_once("rabbitmqctl ").expect("a command");
+    let command: Vec<_> = command
+        .split(' ')
+        .map(|word| word.trim_matches('\''))
+        .collect();
+    let command: [&str; 7] = command.try_into().expect("user, vhost and three patterns");
+    rabbitmqctl(&bed, command).await;
+
+    let worker = start();
+    bed.until_consumed(bed.name(), 1).await;
+    bed.order("a").await;
+    assert_eq!(bed.dead_letter().await.reason(), "rejected");
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Failed, 1), (Kind::Rejected, 1)]);
     bed.assert_nothing_stuck().await;
 }
 
