@@ -2,13 +2,18 @@
 
 mod debian;
 mod product;
+mod root;
 
 use std::{env, path::PathBuf};
 
 use self::product::Product;
 use crate::{
     Result,
-    services::{Installed, pgbouncer, postgres, rabbitmq, redis},
+    services::{
+        Installed, pgbouncer, postgres,
+        rabbitmq::{self, Generation, Program},
+        redis,
+    },
 };
 
 const RABBITMQ: Product = Product {
@@ -43,8 +48,8 @@ const FAKETIME: Product = Product {
 pub enum RabbitMqSource {
     /// The one that `AMQP_URL` names.
     Given(String),
-    /// A server of this machine, to be started privately.
-    Installed(Installed),
+    /// A server to be started privately.
+    Installed(Program),
 }
 
 /// Any broker: the one of `AMQP_URL`, else as [`installed_rabbitmq`].
@@ -77,13 +82,31 @@ pub fn all_for_development() -> Result<()> {
     product::ensure(&[RABBITMQ, POSTGRES, REDIS])
 }
 
-/// The RabbitMQ of this machine; on Debian and Ubuntu it is installed if need be, saying so.
+/// The RabbitMQ of this machine; on Debian and Ubuntu it is installed if need be, saying so. If
+/// [`VERSION_VARIABLE`](rabbitmq::VERSION_VARIABLE) names a version, that one instead.
 ///
 /// # Errors
 ///
 /// It is not there and cannot be installed, in words that say what to do.
-pub fn installed_rabbitmq() -> Result<Installed> {
-    RABBITMQ.installed()
+pub fn installed_rabbitmq() -> Result<Program> {
+    match rabbitmq::wanted_generation()? {
+        Some(generation) => rabbitmq_of(generation),
+        None => RABBITMQ
+            .installed()
+            .and_then(|_| Program::of_this_machine()),
+    }
+}
+
+/// A RabbitMQ of that generation: the machine's own, else one that is got once and kept.
+///
+/// # Errors
+///
+/// It is not there and cannot be got, in words that say what to do.
+pub fn rabbitmq_of(generation: Generation) -> Result<Program> {
+    Program::of(generation).or_else(|_| {
+        root::ensure(generation)?;
+        Program::of(generation)
+    })
 }
 
 /// The PostgreSQL of this machine, as [`installed_rabbitmq`].

@@ -20,15 +20,7 @@ const SCRIPT: &str = include_str!("debian.sh");
 /// [`Error::Command`] where the installation fails.
 pub(crate) fn install(products: &[&str], packages: &[&str]) -> Result<()> {
     let names = packages.join(" ");
-    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    if !is_debian_or_ubuntu(&release) || !Path::new("/usr/bin/apt-get").exists() {
-        return Err(Error::Missing(
-            "only on Debian and Ubuntu are programs installed for you".to_owned(),
-        ));
-    }
-    let mut command = as_root().ok_or_else(|| {
-        Error::Missing("this is neither root nor has `sudo` without a password".to_owned())
-    })?;
+    let mut command = as_root()?;
     eprintln!(
         "not here: {}; installing {names} with apt-get; no service is started",
         products.join(", ")
@@ -51,10 +43,20 @@ pub(crate) fn install(products: &[&str], packages: &[&str]) -> Result<()> {
     })
 }
 
-/// A command that runs its arguments as root.
-fn as_root() -> Option<Command> {
+/// A command that runs its arguments as root, where packages are Debian's.
+///
+/// # Errors
+///
+/// [`Error::Missing`] where they are not, or there is no way to become root.
+pub(super) fn as_root() -> Result<Command> {
+    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    if !is_debian_or_ubuntu(&release) || !Path::new("/usr/bin/apt-get").exists() {
+        return Err(Error::Missing(
+            "only on Debian and Ubuntu are programs installed for you".to_owned(),
+        ));
+    }
     if Uid::effective().is_root() {
-        return Some(Command::new("env"));
+        return Ok(Command::new("env"));
     }
     let allowed = Command::new("sudo")
         .args(["-n", "true"])
@@ -63,11 +65,14 @@ fn as_root() -> Option<Command> {
         .stderr(Stdio::null())
         .status()
         .is_ok_and(|status| status.success());
-    allowed.then(|| {
-        let mut sudo = Command::new("sudo");
-        sudo.arg("-n");
-        sudo
-    })
+    if !allowed {
+        return Err(Error::Missing(
+            "this is neither root nor has `sudo` without a password".to_owned(),
+        ));
+    }
+    let mut sudo = Command::new("sudo");
+    sudo.arg("-n");
+    Ok(sudo)
 }
 
 fn is_debian_or_ubuntu(os_release: &str) -> bool {

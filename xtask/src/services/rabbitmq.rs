@@ -1,18 +1,32 @@
-//! RabbitMQ: a private broker from the installed server.
+//! RabbitMQ: a private broker from the installed server, or from one of another version.
 
 mod broker;
 mod circle;
 mod cluster;
+mod launching;
 mod layout;
 mod leader;
 mod listing;
 mod port_mapper;
+mod program;
+mod root;
+mod version;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-pub(crate) use self::circle::Circle;
-pub use self::{broker::Broker, cluster::RabbitMqCluster, listing::QueueState};
-use super::{Installed, Private, Server, shared::Shared};
+pub use self::{
+    broker::Broker,
+    cluster::RabbitMqCluster,
+    listing::QueueState,
+    program::{Program, VERSION_VARIABLE},
+    version::{Generation, Version},
+};
+pub(crate) use self::{
+    circle::Circle,
+    program::{installed, wanted_generation},
+    root::place_of,
+};
+use super::{Private, Server, shared::Shared};
 use crate::Result;
 
 /// The variable with which `cargo xtask test` hands the folder of its broker to test binaries.
@@ -25,14 +39,18 @@ pub const FOLDER_VARIABLE: &str = "IDEM_TEST_RABBITMQ";
 pub type RabbitMq = Private<Broker>;
 
 impl Private<Broker> {
-    /// Starts a broker and waits until it accepts connections.
+    /// Starts a broker of the version that [`VERSION_VARIABLE`] names, by default the machine's own,
+    /// and waits until it accepts connections.
     ///
     /// # Errors
     ///
     /// RabbitMQ is not installed, or did not come up; the end of its log is in the error.
     pub fn start() -> Result<Self> {
-        let installed = installed()?;
-        Self::create(|folder| Broker::lay_out(folder, &installed, &Circle::Alone))
+        Self::start_program(&Program::wanted()?)
+    }
+
+    pub(crate) fn start_program(program: &Program) -> Result<Self> {
+        Self::create(|folder| Broker::lay_out(folder, program, &Circle::Alone))
     }
 }
 
@@ -51,12 +69,4 @@ pub fn shared() -> Result<&'static Broker> {
         |folder| Broker::attach(Path::new(folder)),
         RabbitMq::start,
     )
-}
-
-/// The plain scripts come first: what the package puts on the `PATH` insists on root and on the
-/// system's own server.
-pub(crate) fn installed() -> Result<Installed> {
-    let usual = [PathBuf::from("/usr/lib/rabbitmq/bin")];
-    let scripts = ["rabbitmq-server", "rabbitmqctl", "rabbitmq-env"];
-    Installed::find("RabbitMQ", usual, &scripts)
 }

@@ -7,10 +7,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{circle::Circle, layout::Layout};
+use super::{Program, Version, circle::Circle, layout::Layout};
 use crate::{
     Error, Result,
-    services::{Installed, Server, probe, url::percent_encoded, watchdog::Launch},
+    services::{Server, probe, url::percent_encoded, watchdog::Launch},
 };
 
 const PROTOCOL_HEADER: &[u8] = b"AMQP\x00\x00\x09\x01";
@@ -47,9 +47,14 @@ impl Server for Broker {
 }
 
 impl Broker {
-    pub(crate) fn lay_out(folder: &Path, installed: &Installed, circle: &Circle) -> Result<Self> {
-        let layout = Layout::create(folder, installed, circle)?;
+    pub(crate) fn lay_out(folder: &Path, program: &Program, circle: &Circle) -> Result<Self> {
+        let layout = Layout::create(folder, program, circle)?;
         Ok(Self { layout })
+    }
+
+    /// The version of its RabbitMQ.
+    pub fn version(&self) -> Version {
+        self.layout.version()
     }
 
     /// The port for AMQP on 127.0.0.1.
@@ -91,12 +96,11 @@ impl Broker {
             .collect();
         let output = self
             .layout
-            .launch()
-            .command(self.layout.ctl())
+            .ctl()
             .args(["--timeout", "30", "--silent"])
             .args(&arguments)
             .output()
-            .map_err(Error::io(format!("run {}", self.layout.ctl().display())))?;
+            .map_err(Error::io("run rabbitmqctl"))?;
         if !output.status.success() {
             return Err(Error::command(
                 format!("rabbitmqctl {}", arguments.join(" ")),

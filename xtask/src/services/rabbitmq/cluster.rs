@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Broker, RabbitMq, circle::Circle, installed, port_mapper::PortMapper};
+use super::{Broker, Program, RabbitMq, circle::Circle, port_mapper::PortMapper};
 use crate::{
     Error, Result,
     services::{Private, Server},
@@ -33,10 +33,10 @@ impl RabbitMqCluster {
     ///
     /// As [`RabbitMq::start`]; or they did not become one cluster within a minute.
     pub fn start() -> Result<Self> {
-        let installed = installed()?;
-        let mapper = Private::create(PortMapper::lay_out)?;
+        let program = Program::wanted()?;
+        let mapper = Private::create(|folder| PortMapper::lay_out(folder, &program))?;
         let circle = Circle::around(mapper.port());
-        let start = || RabbitMq::create(|folder| Broker::lay_out(folder, &installed, &circle));
+        let start = || RabbitMq::create(|folder| Broker::lay_out(folder, &program, &circle));
         let nodes = thread::scope(|scope| {
             let starting: Vec<_> = (0..NODES).map(|_| scope.spawn(start)).collect();
             let started = starting

@@ -4,22 +4,22 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use serde::{Deserialize, Serialize};
 
-use super::circle::Circle;
+use super::{Program, Version, circle::Circle};
 use crate::{
     Error, Result,
-    services::{Installed, ports::free_ports, watchdog::Launch},
+    services::{ports::free_ports, watchdog::Launch},
 };
 
 /// Everything one needs to know to start a broker, or to talk to one that runs.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Layout {
     folder: PathBuf,
-    server: PathBuf,
-    ctl: PathBuf,
+    program: Program,
     amqp_port: u16,
     distribution_port: u16,
     mapper_port: u16,
@@ -27,7 +27,7 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// Picks free ports and writes the configuration into `folder`.
-    pub(crate) fn create(folder: &Path, installed: &Installed, circle: &Circle) -> Result<Self> {
+    pub(crate) fn create(folder: &Path, program: &Program, circle: &Circle) -> Result<Self> {
         let [amqp_port, distribution_port, own_mapper_port] = free_ports()?;
         let mapper_port = match circle {
             Circle::Alone => own_mapper_port,
@@ -35,8 +35,7 @@ impl Layout {
         };
         let layout = Self {
             folder: folder.to_owned(),
-            server: installed.program("rabbitmq-server"),
-            ctl: installed.program("rabbitmqctl"),
+            program: program.clone(),
             amqp_port,
             distribution_port,
             mapper_port,
@@ -49,7 +48,8 @@ impl Layout {
 
     fn write_files(&self, circle: &Circle) -> std::io::Result<()> {
         let write = |name: &str, content: &str| fs::write(self.folder.join(name), content);
-        write("launch.sh", circle.launch_script())?;
+        self.program
+            .write_launch(&self.folder, circle.launch_script())?;
         write("rabbitmq.conf", &self.configuration(circle))?;
         // Empty ones of ours, so that the files below /etc/rabbitmq are not read.
         write("environment.conf", "")?;
@@ -75,8 +75,12 @@ impl Layout {
         &self.folder
     }
 
-    pub(crate) fn ctl(&self) -> &Path {
-        &self.ctl
+    pub(crate) fn version(&self) -> Version {
+        self.program.version()
+    }
+
+    pub(crate) fn ctl(&self) -> Command {
+        self.program.command(&self.launch(), "rabbitmqctl")
     }
 
     pub(crate) fn amqp_port(&self) -> u16 {
@@ -92,18 +96,14 @@ impl Layout {
     }
 
     pub(crate) fn launch(&self) -> Launch {
-        Launch {
-            folder: self.folder.clone(),
-            script: self.folder.join("launch.sh"),
-            environment: self.environment(),
-            foreign_variables: &["RABBITMQ_", "ERL_"],
-        }
+        self.program.launch(&self.folder, self.environment())
     }
 
     fn environment(&self) -> Vec<(&'static str, String)> {
         let path = |name: &str| self.folder.join(name).display().to_string();
+        let server = self.program.script("rabbitmq-server");
         vec![
-            ("IDEM_RABBITMQ_SERVER", self.server.display().to_string()),
+            ("IDEM_RABBITMQ_SERVER", server.display().to_string()),
             ("ERL_EPMD_ADDRESS", "127.0.0.1".to_owned()),
             ("ERL_EPMD_PORT", self.mapper_port.to_string()),
             // Or every Erlang machine, rabbitmqctl's too, starts a port mapper that stays for ever.

@@ -1,13 +1,13 @@
 //! The Erlang port mapper of a cluster, which outlives each of its nodes.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
 
+use super::Program;
 use crate::{
     Error, Result,
     services::{Server, ports::free_ports, probe, watchdog::Launch},
@@ -22,6 +22,7 @@ const NAMES: &[u8] = b"\x00\x01n";
 pub(super) struct PortMapper {
     folder: PathBuf,
     port: u16,
+    program: Program,
 }
 
 impl Server for PortMapper {
@@ -38,23 +39,21 @@ impl Server for PortMapper {
     }
 
     fn launch(&self) -> Launch {
-        Launch {
-            folder: self.folder.clone(),
-            script: self.folder.join("launch.sh"),
-            environment: vec![("IDEM_EPMD_PORT", self.port.to_string())],
-            foreign_variables: &["ERL_"],
-        }
+        let environment = vec![("IDEM_EPMD_PORT", self.port.to_string())];
+        self.program.launch(&self.folder, environment)
     }
 }
 
 impl PortMapper {
-    pub(super) fn lay_out(folder: &Path) -> Result<Self> {
+    pub(super) fn lay_out(folder: &Path, program: &Program) -> Result<Self> {
         let [port] = free_ports()?;
-        fs::write(folder.join("launch.sh"), LAUNCH)
+        program
+            .write_launch(folder, LAUNCH)
             .map_err(Error::io(format!("write to {}", folder.display())))?;
         Ok(Self {
             folder: folder.to_owned(),
             port,
+            program: program.clone(),
         })
     }
 

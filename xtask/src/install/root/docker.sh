@@ -1,0 +1,6 @@
+# Fills $1 with the files of the Docker image $2.
+making=$1 image=$2
+mkdir "$making"
+container=$(docker create "$image")
+docker export "$container" | tar --extract --no-same-owner --directory "$making"
+docker rm "$container" >/dev/null
