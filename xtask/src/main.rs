@@ -32,7 +32,7 @@ enum Task {
 #[derive(Debug, Subcommand)]
 enum Bench {
     /// Claims and completions per second in each store, beside the code that people write by hand
-    Stores(bench::Options),
+    Stores(bench::stores::Options),
 }
 
 #[derive(Debug, Subcommand)]
@@ -48,7 +48,7 @@ enum Services {
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Demo(options) => demo::run(&options),
-        Task::Bench(Bench::Stores(options)) => bench::stores(&options),
+        Task::Bench(Bench::Stores(options)) => bench::stores::run(&options),
         Task::Test => checks::test(),
         Task::Ci => checks::ci(),
         Task::Services(Services::Up) => development::up(),

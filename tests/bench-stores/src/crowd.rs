@@ -2,7 +2,7 @@
 
 mod table;
 
-use xtask::bench::{Kind, Measurement};
+use xtask::bench::stores::{Kind, Measurement};
 
 use self::table::Table;
 use crate::{Result, tell};

@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::task::JoinSet;
-use xtask::bench::Pace;
+use xtask::bench::stores::Pace;
 
 use crate::Result;
 

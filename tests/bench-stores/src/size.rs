@@ -7,7 +7,7 @@ use idem_core::{
     sqlx::{self, ConnectOptions, Connection, PgConnection, sqlite::SqliteConnectOptions},
 };
 use redis::Client;
-use xtask::bench::Measurement;
+use xtask::bench::stores::Measurement;
 
 use crate::{
     Result,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use idem_core::{MemoryStore, PostgresStore, RedisStore, SqliteStore};
 use redis::{aio::MultiplexedConnection, cluster_async::ClusterConnection};
-use xtask::bench::Side;
+use xtask::bench::stores::Side;
 
 use self::entrant::Entrant;
 use crate::{

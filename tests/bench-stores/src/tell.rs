@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use xtask::bench::Measurement;
+use xtask::bench::stores::Measurement;
 
 use crate::Result;
 

@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 
 use xtask::{
-    bench::Measurement,
+    bench::stores::Measurement,
     services::{Redis, RedisCluster, postgres},
 };
 

@@ -1,4 +1,4 @@
-//! The benchmark program as a process.
+//! A benchmark program as a process.
 
 use std::{
     io::{BufRead, BufReader},
@@ -6,75 +6,64 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::{Measurement, StoreKind, plan::Part};
+use serde::de::DeserializeOwned;
+
 use crate::{
     Error, Result,
     cargo::{Workspace, cargo},
 };
 
-const NAME: &str = "bench-stores";
-
 #[derive(Debug)]
-pub(crate) struct Program(PathBuf);
+pub(crate) struct Program {
+    name: &'static str,
+    path: PathBuf,
+}
 
 impl Program {
-    pub(crate) fn build(workspace: &Workspace) -> Result<Self> {
-        eprintln!("building the benchmark program");
+    /// Builds the program of the package of this name.
+    pub(crate) fn build(workspace: &Workspace, name: &'static str) -> Result<Self> {
+        eprintln!("building {name}");
         let mut build = cargo(&workspace.root);
-        build.args(["build", "--release", "--package", NAME]);
-        succeeded(&mut build, "cargo build --release -p bench-stores")?;
-        Ok(Self(workspace.release_program(NAME)))
+        build.args(["build", "--release", "--package", name]);
+        let status = build
+            .stdin(Stdio::null())
+            .status()
+            .map_err(Error::io(format!("build {name}")))?;
+        if !status.success() {
+            return Err(Error::Command {
+                command: format!("cargo build --release -p {name}"),
+                status: status.to_string(),
+                output: String::new(),
+            });
+        }
+        let path = workspace.release_program(name);
+        Ok(Self { name, path })
     }
 
-    /// Runs it, and returns what it measured.
-    pub(crate) fn run(
-        &self,
-        store: StoreKind,
-        part: &Part,
-        url: Option<&str>,
-    ) -> Result<Vec<Measurement>> {
-        let arguments = part.arguments();
-        let mut command = Command::new(&self.0);
-        command.args(&arguments).stdout(Stdio::piped());
-        if !matches!(part, Part::Crowd { .. }) {
-            command.args(["--store", store.name()]);
-        }
-        command.args(url.iter().flat_map(|url| ["--url", url]));
-        let mut program = command
+    /// Runs it, and returns what it told: one JSON object per line.
+    pub(crate) fn run<T: DeserializeOwned>(&self, arguments: &[String]) -> Result<Vec<T>> {
+        let mut program = Command::new(&self.path)
+            .args(arguments)
             .stdin(Stdio::null())
+            .stdout(Stdio::piped())
             .spawn()
-            .map_err(Error::io("start bench-stores"))?;
+            .map_err(Error::io(format!("start {}", self.name)))?;
         let output = BufReader::new(program.stdout.take().expect("stdout is piped"));
-        let measurements = output.lines().map(read).collect();
-        let status = program.wait().map_err(Error::io("wait for bench-stores"))?;
+        let told = output.lines().map(|line| self.read(line)).collect();
+        let ended = program.wait();
+        let status = ended.map_err(Error::io(format!("wait for {}", self.name)))?;
         if status.success() {
-            return measurements;
+            return told;
         }
         Err(Error::Command {
-            command: format!("{NAME} {}", arguments.join(" ")),
+            command: format!("{} {}", self.name, arguments.join(" ")),
             status: status.to_string(),
             output: String::new(),
         })
     }
-}
 
-fn read(line: std::io::Result<String>) -> Result<Measurement> {
-    let understand = Error::io("understand bench-stores");
-    line.and_then(|line| Ok(serde_json::from_str(&line)?))
-        .map_err(understand)
-}
-
-fn succeeded(command: &mut Command, name: &str) -> Result<()> {
-    let status = command
-        .stdin(Stdio::null())
-        .status()
-        .map_err(Error::io(format!("run `{name}`")))?;
-    if status.success() {
-        return Ok(());
+    fn read<T: DeserializeOwned>(&self, line: std::io::Result<String>) -> Result<T> {
+        line.and_then(|line| Ok(serde_json::from_str(&line)?))
+            .map_err(Error::io(format!("understand {}", self.name)))
     }
-    Err(Error::Command {
-        command: name.to_owned(),
-        status: status.to_string(),
-        output: String::new(),
-    })
 }

@@ -6,7 +6,7 @@ use idem_core::{
     PostgresStore,
     sqlx::{self, AssertSqlSafe, Connection, PgConnection},
 };
-use xtask::bench::{Kind, Pace};
+use xtask::bench::stores::{Kind, Pace};
 
 use crate::{
     Result,

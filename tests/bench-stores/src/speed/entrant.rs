@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use xtask::bench::{Measurement, Pace, Side};
+use xtask::bench::stores::{Measurement, Pace, Side};
 
 use crate::{
     Result,

@@ -5,9 +5,9 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{
+    super::table::{Table, grouped},
     aims,
     figures::{Crowd, Figures, Size, Speed},
-    table::{Table, grouped},
 };
 
 /// What the whole run found out.
@@ -138,7 +138,7 @@ impl fmt::Display for Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{Measurement, Pace, Side, StoreKind};
+    use crate::bench::stores::{Measurement, Pace, Side, StoreKind};
 
     #[test]
     fn the_last_lines_are_for_programs() {

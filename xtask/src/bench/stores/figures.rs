@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Kind, Measurement, Side, StoreKind, median::median};
+use super::{
+    super::{StoreKind, median::median},
+    Kind, Measurement, Side,
+};
 
 /// Everything that was measured, store by store.
 #[derive(Debug, Default)]
@@ -147,7 +150,7 @@ fn per_key(bytes: u64, keys: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::Pace;
+    use crate::bench::stores::Pace;
 
     fn pace(operations: u64) -> Pace {
         Pace {

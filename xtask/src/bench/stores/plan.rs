@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Options, StoreKind};
+use super::{super::StoreKind, Options};
 
 const STORES: [StoreKind; 5] = [
     StoreKind::Memory,

@@ -1,7 +1,7 @@
 //! What the stores should reach, compared with what they did.
 
 use super::{
-    StoreKind,
+    super::StoreKind,
     figures::{Crowd, Speed},
 };
 
@@ -48,7 +48,7 @@ fn verdict(is_met: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::Kind;
+    use crate::bench::stores::Kind;
 
     fn speed(store: StoreKind, callers: usize, ops_per_s: f64) -> Speed {
         Speed {
