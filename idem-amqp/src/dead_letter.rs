@@ -10,8 +10,6 @@ use crate::{
     settlement::Reason,
 };
 
-const LONGEST_ERROR: usize = 1024;
-
 /// What a dead letter says about its end.
 #[derive(Debug)]
 pub(crate) struct Epitaph<'a> {
@@ -30,8 +28,7 @@ pub(crate) fn dead_letter(
 ) -> Publication {
     let mut letter = Republished::of(delivery);
     letter.text(REASON, epitaph.reason.as_str());
-    let cut = epitaph.error.floor_char_boundary(LONGEST_ERROR);
-    letter.text(ERROR, &epitaph.error[..cut]);
+    letter.text(ERROR, epitaph.error);
     letter.number(ATTEMPT, epitaph.attempt);
     if let Some(key) = epitaph.key {
         letter.text(KEY, key.as_str());

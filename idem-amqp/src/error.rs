@@ -37,6 +37,15 @@ pub enum WorkerError {
         /// The queue's name.
         queue: String,
     },
+    /// The queue cannot delay messages as [`Queue::native_retries`](crate::Queue::native_retries)
+    /// asks for.
+    #[error("the queue `{queue}` cannot have native retries: {reason}")]
+    NativeRetries {
+        /// The queue's name.
+        queue: String,
+        /// Why, and what to do.
+        reason: String,
+    },
     /// The URL is not one of an AMQP broker.
     #[error("the AMQP URL is not valid: {reason}")]
     InvalidUrl {

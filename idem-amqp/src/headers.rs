@@ -17,6 +17,12 @@ pub(crate) const EXCHANGE: &str = "idem-exchange";
 pub(crate) const ROUTING_KEY: &str = "idem-routing-key";
 /// Its time to live: taken off, so that a message that is kept for later does not expire.
 pub(crate) const EXPIRATION: &str = "idem-expiration";
+/// How often it has been to the retry ladder because of a conflict, since its last attempt.
+pub(crate) const CONFLICTS: &str = "idem-conflicts";
+/// When an attempt failed first: an AMQP timestamp, in seconds since 1970.
+pub(crate) const FIRST_FAILURE: &str = "idem-first-failure";
+/// When an attempt failed last.
+pub(crate) const LAST_FAILURE: &str = "idem-last-failure";
 /// That a header of the publisher's was too large to be carried over.
 pub(crate) const HEADERS_CUT: &str = "idem-headers-cut";
 

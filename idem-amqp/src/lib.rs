@@ -45,9 +45,11 @@ mod dead_letter;
 mod delivery;
 mod error;
 mod headers;
+mod ladder;
 mod publisher;
 mod queue;
 mod republish;
+mod retry;
 mod settlement;
 mod shutdown;
 mod topology;
@@ -59,6 +61,7 @@ pub use delivery::Delivery;
 pub use error::{
     Permission, PublishError, TopologyError, TopologyObject, TopologyProblem, WorkerError,
 };
+pub use ladder::{Ladder, LadderError};
 pub use publisher::{Publication, Publisher};
 pub use queue::{Queue, QueueType};
 pub use settlement::{Reason, Settlement};

@@ -1,8 +1,24 @@
 //! A queue to consume from, and how.
 
+use std::time::Duration;
+
 use idem_core::Policy;
 
+use crate::Ladder;
+
+mod retries;
+
+pub(crate) use retries::{NativeDelay, Retries};
+
 /// A queue to consume from: whether the worker declares it, and how it consumes.
+///
+/// A message that failed, or whose key another worker holds for long, comes back later:
+///
+/// | | where it waits | default of |
+/// |---|---|---|
+/// | [`ladder`](Self::ladder) | in the broker, on a rung of the retry ladder | [`declare`](Self::declare) |
+/// | [`local_retries`](Self::local_retries) | in the worker, unsettled | [`existing`](Self::existing) |
+/// | [`native_retries`](Self::native_retries) | in the queue itself, which must be one of RabbitMQ 4.3 or later | |
 ///
 /// A `&str` is [`Queue::declare`] of that name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +28,7 @@ pub struct Queue {
     dead_letters: String,
     prefetch: u16,
     held: Option<u16>,
+    retries: Retries,
     policy: Option<Policy>,
 }
 
@@ -34,24 +51,26 @@ impl Queue {
     pub const DEFAULT_PREFETCH: u16 = 64;
 
     /// A durable quorum queue, declared by the worker together with its dead-letter queue
-    /// `<name>.dead`.
+    /// `<name>.dead` and the default retry [`Ladder`].
     pub fn declare(name: impl Into<String>) -> Self {
-        Self::new(name.into(), Some(QueueType::Quorum))
+        let ladder = Retries::Ladder(Ladder::default());
+        Self::new(name.into(), Some(QueueType::Quorum), ladder)
     }
 
     /// A queue that somebody else declares; its topology is left untouched. The dead-letter queue
     /// `<name>.dead`, or the one named by [`dead_letters`](Self::dead_letters), must exist too.
     pub fn existing(name: impl Into<String>) -> Self {
-        Self::new(name.into(), None)
+        Self::new(name.into(), None, Retries::Local)
     }
 
-    fn new(name: String, kind: Option<QueueType>) -> Self {
+    fn new(name: String, kind: Option<QueueType>, retries: Retries) -> Self {
         Self {
             dead_letters: format!("{name}.dead"),
             name,
             kind,
             prefetch: Self::DEFAULT_PREFETCH,
             held: None,
+            retries,
             policy: None,
         }
     }
@@ -71,11 +90,42 @@ impl Queue {
     /// How many further messages may wait in the worker, held because of a conflict or until
     /// their next attempt; as many as the prefetch unless set. The channel's prefetch is the sum.
     ///
-    /// When all of these are taken, a failed message waits for its next attempt among those that
-    /// are handled. So when very many fail at once (the service behind them is down, say), the
-    /// queue is consumed only as fast as their backoff allows.
+    /// When all of these are taken, a further one goes to the retry ladder. Without a ladder it
+    /// waits among those that are handled: so when very many fail at once (the service behind them
+    /// is down, say), the queue is consumed only as fast as their backoff allows, and when more
+    /// copies of a message come than may be held, those behind them wait.
     pub fn held(mut self, messages: u16) -> Self {
         self.held = Some(messages);
+        self
+    }
+
+    /// Lets messages wait for their next attempt on the rungs of this ladder: other rungs than the
+    /// default ones, or a ladder for an existing queue.
+    ///
+    /// The worker declares exchanges and queues named `idem.*` in the vhost for that, and binds
+    /// the queue to the exchange `idem.return`. Its user needs the permissions to do so.
+    pub fn ladder(mut self, ladder: Ladder) -> Self {
+        self.retries = Retries::Ladder(ladder);
+        self
+    }
+
+    /// Lets messages wait for their next attempt in the worker, and returns them with
+    /// `nack(requeue)`. Each return counts towards a quorum queue's delivery limit up to RabbitMQ
+    /// 4.2; close to it a message is kept in the worker.
+    pub fn local_retries(mut self) -> Self {
+        self.retries = Retries::Local;
+        self
+    }
+
+    /// Returns messages to the queue at once, which itself delays them before it delivers them
+    /// again: the delayed retry of quorum queues of RabbitMQ 4.3 and later.
+    ///
+    /// A declared queue gets the arguments for it. An existing one is trusted to have them, or a
+    /// policy that says the same. The queue delays what the worker returns by `min`; `max` limits
+    /// the delay that grows with the crashes of workers. What is left of a longer backoff the
+    /// message waits for in the worker.
+    pub fn native_retries(mut self, min: Duration, max: Duration) -> Self {
+        self.retries = Retries::Native(NativeDelay { min, max });
         self
     }
 
@@ -112,6 +162,22 @@ impl Queue {
 
     pub(crate) fn declared(&self) -> Option<QueueType> {
         self.kind
+    }
+
+    pub(crate) fn retries(&self) -> &Retries {
+        &self.retries
+    }
+
+    /// Why its messages cannot come back as it says, if they cannot.
+    pub(crate) fn impossible_retries(&self) -> Option<&'static str> {
+        match &self.retries {
+            Retries::Native(delay) => delay.objection(self.kind),
+            Retries::Ladder(_) | Retries::Local => None,
+        }
+    }
+
+    pub(crate) fn has_ladder(&self) -> bool {
+        matches!(self.retries, Retries::Ladder(_))
     }
 
     pub(crate) fn concurrency(&self) -> usize {

@@ -1,5 +1,7 @@
 //! A message that is published again by its worker: what is carried over, what is taken off.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use lapin::{
     BasicProperties,
     types::{AMQPValue, FieldTable, LongString, ShortString},
@@ -7,13 +9,18 @@ use lapin::{
 
 use crate::{
     delivery::Delivery,
-    headers::{self, EXCHANGE, EXPIRATION, HEADERS_CUT, QUEUE, ROUTING_KEY},
+    headers::{
+        self, EXCHANGE, EXPIRATION, FIRST_FAILURE, HEADERS_CUT, LAST_FAILURE, QUEUE, ROUTING_KEY,
+    },
     publisher::Publication,
 };
 
 /// Bytes of the publisher's headers that are carried over. All of a message's properties must fit
 /// into one frame, of 128 KiB unless the broker says otherwise, or it closes the connection.
 const MOST_HEADERS: usize = 100 * 1024;
+
+/// Bytes of a header of ours.
+const LONGEST_TEXT: usize = 1024;
 
 /// A message in the making that is another one again, with what idem has to say about it.
 #[derive(Debug)]
@@ -39,14 +46,39 @@ impl Republished {
         again
     }
 
-    /// Adds a header of ours.
+    /// Adds a header of ours, cut at 1 KiB.
     pub(crate) fn text(&mut self, name: &str, value: &str) {
-        self.set(name, AMQPValue::LongString(LongString::from(value)));
+        let cut = &value[..value.floor_char_boundary(LONGEST_TEXT)];
+        self.set(name, AMQPValue::LongString(LongString::from(cut)));
     }
 
     /// Adds a header of ours.
     pub(crate) fn number(&mut self, name: &str, value: u32) {
         self.set(name, AMQPValue::LongUInt(value));
+    }
+
+    /// Says that an attempt failed now. When the first one did is known from an earlier republish.
+    pub(crate) fn failed(&mut self, before: &Delivery, now: SystemTime) {
+        let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.set(FIRST_FAILURE, AMQPValue::Timestamp(seconds));
+        self.carry_over(before, &[FIRST_FAILURE]);
+        self.set(LAST_FAILURE, AMQPValue::Timestamp(seconds));
+    }
+
+    /// Keeps what an earlier republish said.
+    pub(crate) fn carry_over(&mut self, before: &Delivery, names: &[&str]) {
+        let Some(headers) = before.origin().properties.headers() else {
+            return;
+        };
+        for name in names {
+            match headers.inner().get(*name) {
+                Some(AMQPValue::LongString(text)) => self.text(name, &text.to_string()),
+                Some(number @ (AMQPValue::LongUInt(_) | AMQPValue::Timestamp(_))) => {
+                    self.set(name, number.clone());
+                }
+                _ => {}
+            }
+        }
     }
 
     fn set(&mut self, name: &str, value: AMQPValue) {

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use idem_core::{Backoff, ExecutionKind};
 
+use crate::queue::Retries;
+
 /// What becomes of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -12,6 +14,12 @@ pub enum Settlement {
     Ack,
     /// It goes to the dead-letter queue, for this reason, and is then acknowledged.
     DeadLetter(Reason),
+    /// It is published to the rung of the retry ladder that returns it after this delay, and is
+    /// then acknowledged.
+    Retry {
+        /// The rung's delay.
+        after: Duration,
+    },
     /// It goes back to its queue after a local delay.
     Requeue {
         /// How long it is kept before.
@@ -59,12 +67,16 @@ impl Reason {
 }
 
 /// What the settlement depends on beside the kind of the execution.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Circumstances {
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Circumstances<'a> {
+    /// How messages of this queue come back.
+    pub(crate) retries: &'a Retries,
     /// How often this delivery has been claimed.
     pub(crate) claims: u32,
     /// How long this delivery has been held because of conflicts.
     pub(crate) held: Duration,
+    /// How often the message has been to the ladder because of conflicts.
+    pub(crate) conflicts: u32,
     /// Whether the message may be returned only a few times more before the broker drops it.
     pub(crate) last_returns: bool,
     /// Whether as many deliveries are held as may be.
@@ -77,12 +89,29 @@ pub(crate) struct Circumstances {
     pub(crate) random: f64,
 }
 
-/// How long a conflicting delivery is held before it goes back to its queue. Well under the
-/// broker's consumer timeout of 30 minutes.
-pub(crate) const LONGEST_HOLD: Duration = Duration::from_mins(1);
+impl<'a> Circumstances<'a> {
+    /// Those of a delivery that has just come.
+    pub(crate) fn new(retries: &'a Retries) -> Self {
+        Self {
+            retries,
+            claims: 0,
+            held: Duration::ZERO,
+            conflicts: 0,
+            last_returns: false,
+            full: false,
+            remaining: Duration::ZERO,
+            retry_after: Duration::ZERO,
+            random: 0.0,
+        }
+    }
+}
+
+/// How long a conflicting delivery is held before it goes to the ladder, or back to its queue. Well
+/// under the broker's consumer timeout of 30 minutes.
+const LONGEST_HOLD: Duration = Duration::from_mins(1);
 
 /// How long a failed delivery is kept for its next attempt, at most: half the consumer timeout.
-pub(crate) const LONGEST_DELAY: Duration = Duration::from_mins(15);
+const LONGEST_DELAY: Duration = Duration::from_mins(15);
 
 /// Between a conflict that was held long enough, or a lost lease, and the return to the queue.
 const RETURN_DELAY: Duration = Duration::from_secs(1);
@@ -93,32 +122,16 @@ const OUTAGE: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_
 const CORRUPT: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(1));
 
 /// The settlement of a message that ended this way.
-///
-/// Close to its queue's delivery limit a message is not returned any more, because the broker would
-/// drop it or dead-letter it without a reason: it is kept here until it is done with.
-pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances) -> Settlement {
-    match settle_far_from_limit(kind, now) {
-        Settlement::Requeue { after } if now.last_returns => Settlement::Hold { recheck: after },
-        settlement => settlement,
-    }
-}
-
-fn settle_far_from_limit(kind: ExecutionKind, now: &Circumstances) -> Settlement {
+pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
     use ExecutionKind as Kind;
     match kind {
         Kind::Executed | Kind::Unprotected | Kind::Duplicate => Settlement::Ack,
-        Kind::Conflict if now.full || now.held >= LONGEST_HOLD => Settlement::Requeue {
-            after: jitter(RETURN_DELAY, now.random),
-        },
+        Kind::Conflict if now.full || now.held >= LONGEST_HOLD => step_back(now),
         Kind::Conflict => Settlement::Hold {
             recheck: recheck(now),
         },
-        Kind::Failed => Settlement::Requeue {
-            after: now.retry_after.min(LONGEST_DELAY),
-        },
-        Kind::LeaseLost => Settlement::Requeue {
-            after: jitter(RETURN_DELAY, now.random),
-        },
+        Kind::Failed => come_back(now.retry_after, now),
+        Kind::LeaseLost => come_back(jitter(RETURN_DELAY, now.random), now),
         Kind::StoreUnavailable => Settlement::Hold {
             recheck: wait(OUTAGE, now),
         },
@@ -136,15 +149,58 @@ fn settle_far_from_limit(kind: ExecutionKind, now: &Circumstances) -> Settlement
     }
 }
 
+/// A conflict that is not held, or no longer.
+fn step_back(now: &Circumstances<'_>) -> Settlement {
+    match now.retries {
+        Retries::Ladder(ladder) => Settlement::Retry {
+            after: ladder.rung_after(now.conflicts, now.remaining),
+        },
+        // Also where the queue delays what is returned: a queue that was said to, and does not,
+        // would make a hot loop of it.
+        Retries::Local | Retries::Native(_) => give_back(jitter(RETURN_DELAY, now.random), now),
+    }
+}
+
+/// For another attempt, after a while.
+fn come_back(after: Duration, now: &Circumstances<'_>) -> Settlement {
+    match now.retries {
+        Retries::Ladder(ladder) if after < ladder.first().min(LONGEST_DELAY) && has_room(now) => {
+            Settlement::Requeue { after }
+        }
+        Retries::Ladder(ladder) => Settlement::Retry {
+            after: ladder.rung_for(after),
+        },
+        Retries::Local => give_back(after.min(LONGEST_DELAY), now),
+        Retries::Native(_) => Settlement::Requeue {
+            after: Duration::ZERO,
+        },
+    }
+}
+
+/// Whether a message can wait here, and be returned: on the ladder it starts counting anew.
+fn has_room(now: &Circumstances<'_>) -> bool {
+    !now.full && !now.last_returns
+}
+
+/// Close to its queue's delivery limit a message is not returned any more, because the broker would
+/// drop it or dead-letter it without a reason: it is kept here until it is done with.
+fn give_back(after: Duration, now: &Circumstances<'_>) -> Settlement {
+    if now.last_returns {
+        Settlement::Hold { recheck: after }
+    } else {
+        Settlement::Requeue { after }
+    }
+}
+
 /// Often at first, rarely later, and just after the holder's lease would run out.
-fn recheck(now: &Circumstances) -> Duration {
+fn recheck(now: &Circumstances<'_>) -> Duration {
     let after_lease = now
         .remaining
         .saturating_add(jitter(Duration::from_millis(50), now.random));
     wait(RECHECK, now).min(after_lease.max(RECHECK.first() / 2))
 }
 
-fn wait(backoff: Backoff, now: &Circumstances) -> Duration {
+fn wait(backoff: Backoff, now: &Circumstances<'_>) -> Duration {
     let doublings = now.claims.saturating_sub(1).min(16);
     let full = backoff
         .first()

@@ -19,6 +19,8 @@ mod balance;
 mod consumer;
 mod desk;
 mod limit;
+mod mender;
+mod outgoing;
 mod settle;
 mod settled;
 mod supervisor;
@@ -29,6 +31,7 @@ pub use balance::Balance;
 use balance::Counters;
 use consumer::Consumer;
 use desk::Room;
+use mender::Mender;
 use settle::{Clerk, Observer};
 pub use settled::Settled;
 use supervisor::Supervisor;
@@ -184,6 +187,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
                 Arc::new(Consumer {
                     room: Room::new(queue.concurrency(), queue.held_cap()),
                     clerk: Arc::new(Clerk {
+                        mender: Mender::new(publisher.clone(), queue.clone()),
                         queue,
                         attendant,
                         publisher: publisher.clone(),
@@ -245,6 +249,12 @@ fn check(subscriptions: &[Subscription]) -> Result<(), WorkerError> {
         }
         if !names.insert(name) {
             return Err(WorkerError::QueueTwice { queue: name.into() });
+        }
+        if let Some(reason) = queue.impossible_retries() {
+            return Err(WorkerError::NativeRetries {
+                queue: name.into(),
+                reason: reason.into(),
+            });
         }
         if *fails_open_in_vain {
             return Err(WorkerError::AtomicFailsOpen { queue: name.into() });

@@ -3,17 +3,38 @@
 use ExecutionKind as Kind;
 
 use super::*;
+use crate::{Ladder, queue::NativeDelay};
 
 const SECOND: Duration = Duration::from_secs(1);
+const NATIVE: Retries = Retries::Native(NativeDelay {
+    min: SECOND,
+    max: SECOND,
+});
 
-fn certain() -> Circumstances {
+fn ladder() -> Retries {
+    Retries::Ladder(Ladder::default())
+}
+
+fn certain(retries: &Retries) -> Circumstances<'_> {
     Circumstances {
         claims: 1,
         random: 1.0,
         remaining: 30 * SECOND,
         retry_after: 7 * SECOND,
-        ..Circumstances::default()
+        ..Circumstances::new(retries)
     }
+}
+
+fn hold(recheck: Duration) -> Settlement {
+    Settlement::Hold { recheck }
+}
+
+fn requeue(after: Duration) -> Settlement {
+    Settlement::Requeue { after }
+}
+
+fn retry(after: Duration) -> Settlement {
+    Settlement::Retry { after }
 }
 
 #[test]
@@ -22,13 +43,8 @@ fn every_kind_has_its_settlement() {
         (Kind::Executed, Settlement::Ack),
         (Kind::Unprotected, Settlement::Ack),
         (Kind::Duplicate, Settlement::Ack),
-        (
-            Kind::Conflict,
-            Settlement::Hold {
-                recheck: SECOND / 10,
-            },
-        ),
-        (Kind::Failed, Settlement::Requeue { after: 7 * SECOND }),
+        (Kind::Conflict, hold(SECOND / 10)),
+        (Kind::Failed, requeue(7 * SECOND)),
         (Kind::Rejected, Settlement::DeadLetter(Reason::Rejected)),
         (Kind::Exhausted, Settlement::DeadLetter(Reason::Exhausted)),
         (
@@ -38,25 +54,35 @@ fn every_kind_has_its_settlement() {
         (Kind::Keyless, Settlement::DeadLetter(Reason::Keyless)),
         (Kind::KeyReused, Settlement::DeadLetter(Reason::KeyReused)),
         (Kind::InDoubt, Settlement::DeadLetter(Reason::InDoubt)),
-        (
-            Kind::StoreUnavailable,
-            Settlement::Hold {
-                recheck: SECOND / 5,
-            },
-        ),
-        (
-            Kind::RecordCorrupt,
-            Settlement::Hold {
-                recheck: 5 * SECOND,
-            },
-        ),
-        (Kind::LeaseLost, Settlement::Requeue { after: SECOND }),
+        (Kind::StoreUnavailable, hold(SECOND / 5)),
+        (Kind::RecordCorrupt, hold(5 * SECOND)),
+        (Kind::LeaseLost, requeue(SECOND)),
         (Kind::Abandoned, Settlement::Leave),
         (Kind::Interrupted, Settlement::Leave),
     ];
     assert_eq!(table.map(|(kind, _)| kind), Kind::ALL);
     for (kind, settlement) in table {
-        assert_eq!(settle(kind, &certain()), settlement, "{kind}");
+        assert_eq!(
+            settle(kind, &certain(&Retries::Local)),
+            settlement,
+            "{kind}"
+        );
+    }
+}
+
+/// What comes back later is all that a ladder, or the queue's own delay, makes a difference for.
+#[test]
+fn how_a_message_comes_back_depends_on_the_queue() {
+    let table = [
+        (Kind::Failed, retry(15 * SECOND), requeue(Duration::ZERO)),
+        (Kind::LeaseLost, retry(SECOND), requeue(Duration::ZERO)),
+    ];
+    for kind in Kind::ALL.iter().copied() {
+        let local = settle(kind, &certain(&Retries::Local));
+        let row = table.iter().copied().find(|(row, ..)| *row == kind);
+        let (_, on_ladder, native) = row.unwrap_or((kind, local, local));
+        assert_eq!(settle(kind, &certain(&ladder())), on_ladder, "{kind}");
+        assert_eq!(settle(kind, &certain(&NATIVE)), native, "{kind}");
     }
 }
 
@@ -64,52 +90,90 @@ fn every_kind_has_its_settlement() {
 fn a_failed_delivery_is_never_kept_beyond_the_consumer_timeout() {
     let now = Circumstances {
         retry_after: Duration::MAX,
-        ..certain()
+        ..certain(&Retries::Local)
     };
-    let after = LONGEST_DELAY;
-    assert_eq!(settle(Kind::Failed, &now), Settlement::Requeue { after });
+    assert_eq!(settle(Kind::Failed, &now), requeue(LONGEST_DELAY));
+}
+
+#[test]
+fn a_failed_delivery_takes_the_rung_that_is_long_enough() {
+    let retries = ladder();
+    let table = [(1001, 5), (5_000, 5), (61_000, 300), (999_999_999, 3600)];
+    for (milliseconds, rung) in table {
+        let now = Circumstances {
+            retry_after: Duration::from_millis(milliseconds),
+            ..certain(&retries)
+        };
+        assert_eq!(settle(Kind::Failed, &now), retry(rung * SECOND));
+    }
+}
+
+#[test]
+fn a_delay_below_the_first_rung_is_waited_out_here_if_there_is_room() {
+    let retries = ladder();
+    let near = Circumstances {
+        retry_after: SECOND / 3,
+        ..certain(&retries)
+    };
+    assert_eq!(settle(Kind::Failed, &near), requeue(SECOND / 3));
+    let full = Circumstances { full: true, ..near };
+    assert_eq!(settle(Kind::Failed, &full), retry(SECOND));
+    let last_returns = true;
+    let close_to_the_limit = Circumstances {
+        last_returns,
+        ..near
+    };
+    assert_eq!(settle(Kind::Failed, &close_to_the_limit), retry(SECOND));
+}
+
+#[test]
+fn a_delay_below_a_very_long_first_rung_is_not_waited_out_here() {
+    let hours = Ladder::new([12, 24].map(Duration::from_hours)).unwrap();
+    let retries = Retries::Ladder(hours);
+    let now = Circumstances {
+        retry_after: LONGEST_DELAY,
+        ..certain(&retries)
+    };
+    let rung = Duration::from_hours(12);
+    assert_eq!(settle(Kind::Failed, &now), retry(rung));
 }
 
 /// Or one that this process remembers until it is, where the policy is to fail open.
 #[test]
 fn only_a_committed_completion_is_acknowledged() {
-    let acked: Vec<_> = (Kind::ALL.iter().copied())
-        .filter(|kind| settle(*kind, &certain()) == Settlement::Ack)
-        .collect();
-    assert_eq!(acked, [Kind::Executed, Kind::Unprotected, Kind::Duplicate]);
+    for retries in [Retries::Local, ladder(), NATIVE] {
+        let acked: Vec<_> = (Kind::ALL.iter().copied())
+            .filter(|kind| settle(*kind, &certain(&retries)) == Settlement::Ack)
+            .collect();
+        assert_eq!(acked, [Kind::Executed, Kind::Unprotected, Kind::Duplicate]);
+    }
 }
 
 #[test]
 fn a_record_that_cannot_be_read_is_rechecked_once_a_minute_at_most() {
     let rechecks = [1, 2, 5, 100].map(|claims| {
-        settle(
-            Kind::RecordCorrupt,
-            &Circumstances {
-                claims,
-                ..certain()
-            },
-        )
+        let now = Circumstances {
+            claims,
+            ..certain(&Retries::Local)
+        };
+        settle(Kind::RecordCorrupt, &now)
     });
-    let expected = [5, 10, 60, 60].map(|seconds| Settlement::Hold {
-        recheck: seconds * SECOND,
-    });
-    assert_eq!(rechecks, expected);
+    assert_eq!(
+        rechecks,
+        [5, 10, 60, 60].map(|seconds| hold(seconds * SECOND))
+    );
 }
 
 #[test]
 fn a_conflict_is_rechecked_ever_more_rarely() {
     let rechecks = [1, 2, 3, 6, 7, 100].map(|claims| {
-        settle(
-            Kind::Conflict,
-            &Circumstances {
-                claims,
-                ..certain()
-            },
-        )
+        let now = Circumstances {
+            claims,
+            ..certain(&Retries::Local)
+        };
+        settle(Kind::Conflict, &now)
     });
-    let expected = [100, 200, 400, 3200, 5000, 5000].map(|ms| Settlement::Hold {
-        recheck: Duration::from_millis(ms),
-    });
+    let expected = [100, 200, 400, 3200, 5000, 5000].map(|ms| hold(Duration::from_millis(ms)));
     assert_eq!(rechecks, expected);
 }
 
@@ -118,10 +182,10 @@ fn a_conflict_is_rechecked_just_after_the_lease_ends() {
     let now = Circumstances {
         claims: 7,
         remaining: SECOND,
-        ..certain()
+        ..certain(&Retries::Local)
     };
     let recheck = Duration::from_millis(1050);
-    assert_eq!(settle(Kind::Conflict, &now), Settlement::Hold { recheck });
+    assert_eq!(settle(Kind::Conflict, &now), hold(recheck));
 }
 
 #[test]
@@ -129,7 +193,7 @@ fn a_conflict_with_an_expired_lease_is_no_hot_loop() {
     let now = Circumstances {
         remaining: Duration::ZERO,
         random: 0.0,
-        ..certain()
+        ..certain(&Retries::Local)
     };
     let Settlement::Hold { recheck } = settle(Kind::Conflict, &now) else {
         panic!("held");
@@ -138,42 +202,76 @@ fn a_conflict_with_an_expired_lease_is_no_hot_loop() {
 }
 
 #[test]
-fn a_conflict_over_the_cap_goes_back_to_the_queue_after_a_delay() {
-    let now = Circumstances {
-        full: true,
-        ..certain()
-    };
-    assert_eq!(
-        settle(Kind::Conflict, &now),
-        Settlement::Requeue { after: SECOND }
-    );
-}
-
-#[test]
-fn a_message_close_to_its_delivery_limit_is_kept_and_not_returned() {
-    for kind in Kind::ALL {
-        let far = settle(*kind, &certain());
-        let close = Circumstances {
-            last_returns: true,
+fn a_conflict_that_cannot_be_held_any_more_goes_back_after_a_delay() {
+    for retries in [Retries::Local, NATIVE] {
+        let over_the_cap = Circumstances {
             full: true,
-            ..certain()
+            ..certain(&retries)
         };
-        match (settle(*kind, &close), far) {
-            (Settlement::Requeue { .. }, _) => panic!("{kind} is returned"),
-            (Settlement::Hold { .. }, _) => {}
-            (close, far) => assert_eq!(close, far, "{kind}"),
+        let held_for_long = Circumstances {
+            held: LONGEST_HOLD,
+            ..certain(&retries)
+        };
+        for now in [over_the_cap, held_for_long] {
+            assert_eq!(settle(Kind::Conflict, &now), requeue(SECOND));
         }
     }
 }
 
 #[test]
-fn a_conflict_held_for_long_goes_back_to_the_queue_after_a_delay() {
+fn on_a_ladder_it_takes_a_longer_rung_each_time() {
+    let retries = ladder();
+    let remaining = Duration::ZERO;
+    let rungs = [0, 1, 2, 3].map(|conflicts| {
+        let over_the_cap = Circumstances {
+            full: true,
+            conflicts,
+            remaining,
+            ..certain(&retries)
+        };
+        let held_for_long = Circumstances {
+            full: false,
+            held: LONGEST_HOLD,
+            ..over_the_cap
+        };
+        let settlement = settle(Kind::Conflict, &over_the_cap);
+        assert_eq!(settle(Kind::Conflict, &held_for_long), settlement);
+        settlement
+    });
+    assert_eq!(rungs, [1, 5, 15, 60].map(|seconds| retry(seconds * SECOND)));
+}
+
+#[test]
+fn on_a_ladder_it_does_not_come_back_long_before_the_holders_lease_ends() {
+    let retries = ladder();
     let now = Circumstances {
-        held: LONGEST_HOLD,
-        ..certain()
+        full: true,
+        ..certain(&retries)
     };
-    assert_eq!(
-        settle(Kind::Conflict, &now),
-        Settlement::Requeue { after: SECOND }
-    );
+    assert_eq!(settle(Kind::Conflict, &now), retry(15 * SECOND));
+}
+
+#[test]
+fn a_message_close_to_its_delivery_limit_is_not_returned() {
+    for retries in [Retries::Local, ladder()] {
+        for kind in Kind::ALL.iter().copied() {
+            let close = Circumstances {
+                last_returns: true,
+                full: true,
+                ..certain(&retries)
+            };
+            let settlement = settle(kind, &close);
+            let returned = matches!(settlement, Settlement::Requeue { .. });
+            assert!(!returned, "{kind} is returned: {retries:?}");
+        }
+    }
+}
+
+#[test]
+fn a_queue_that_delays_by_itself_does_not_count_returns() {
+    let now = Circumstances {
+        last_returns: true,
+        ..certain(&NATIVE)
+    };
+    assert_eq!(settle(Kind::Failed, &now), requeue(Duration::ZERO));
 }

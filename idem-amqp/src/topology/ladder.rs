@@ -15,10 +15,11 @@ use lapin::{
     types::{AMQPValue, FieldTable},
 };
 
-use super::{Broken, UNLIMITED, text, typed};
+use super::{Step, UNLIMITED, explain, milliseconds, text, typed};
 use crate::{
+    error::TopologyError,
     ladder::{Ladder, rung_name},
-    queue::QueueType,
+    queue::{Queue, QueueType},
 };
 
 /// Where rungs dead-letter to. Each origin queue is bound to it by its own name, which is the
@@ -29,66 +30,91 @@ const RETURN: &str = "idem.return";
 /// dead-lettering would keep it on its rung, before the others.
 const UNROUTED: &str = "idem.unrouted";
 
-/// Declares the way back, then the rungs.
-pub(super) async fn declare(channel: &Channel, ladder: &Ladder) -> Result<(), Broken> {
-    exchange(channel, UNROUTED, ExchangeKind::Fanout, FieldTable::default()).await?;
-    queue(channel, UNROUTED, unrouted_arguments()).await?;
-    bind(channel, UNROUTED, UNROUTED, "").await?;
-    exchange(channel, RETURN, ExchangeKind::Direct, return_arguments()).await?;
+/// Declares the way back, then the rungs. What is refused is explained for the sake of `origin`.
+pub(super) async fn declare(
+    channel: &Channel,
+    ladder: &Ladder,
+    origin: &Queue,
+) -> Result<(), TopologyError> {
+    let objects = Objects { channel, origin };
+    objects
+        .exchange(UNROUTED, ExchangeKind::Fanout, FieldTable::default())
+        .await?;
+    objects.queue(UNROUTED, unrouted_arguments()).await?;
+    objects.bind(UNROUTED, UNROUTED, "").await?;
+    objects
+        .exchange(RETURN, ExchangeKind::Direct, return_arguments())
+        .await?;
     for rung in ladder.rungs() {
         let name = rung_name(*rung);
-        exchange(channel, &name, ExchangeKind::Fanout, FieldTable::default()).await?;
-        queue(channel, &name, rung_arguments(*rung)).await?;
-        bind(channel, &name, &name, "").await?;
+        objects
+            .exchange(&name, ExchangeKind::Fanout, FieldTable::default())
+            .await?;
+        objects.queue(&name, rung_arguments(*rung)).await?;
+        objects.bind(&name, &name, "").await?;
     }
     Ok(())
 }
 
 /// Lets the queue's messages find their way back.
-pub(super) async fn bind_origin(channel: &Channel, queue: &str) -> Result<(), Broken> {
-    bind(channel, queue, RETURN, queue).await
+pub(super) async fn bind_origin(channel: &Channel, origin: &Queue) -> Result<(), TopologyError> {
+    let queue = origin.name();
+    Objects { channel, origin }.bind(queue, RETURN, queue).await
 }
 
-async fn exchange(
-    channel: &Channel,
-    name: &str,
-    kind: ExchangeKind,
-    arguments: FieldTable,
-) -> Result<(), Broken> {
-    let options = ExchangeDeclareOptions {
-        durable: true,
-        ..ExchangeDeclareOptions::default()
-    };
-    let declared = channel.exchange_declare(name.into(), kind, options, arguments);
-    declared.await.map_err(|source| Broken::of(name, source))
+struct Objects<'a> {
+    channel: &'a Channel,
+    origin: &'a Queue,
 }
 
-async fn queue(channel: &Channel, name: &str, arguments: FieldTable) -> Result<(), Broken> {
-    let options = QueueDeclareOptions {
-        durable: true,
-        ..QueueDeclareOptions::default()
-    };
-    let declared = channel.queue_declare(name.into(), options, arguments).await;
-    declared.map(drop).map_err(|source| Broken::of(name, source))
-}
+impl Objects<'_> {
+    async fn exchange(
+        &self,
+        name: &str,
+        kind: ExchangeKind,
+        arguments: FieldTable,
+    ) -> Result<(), TopologyError> {
+        let options = ExchangeDeclareOptions {
+            durable: true,
+            ..ExchangeDeclareOptions::default()
+        };
+        let channel = self.channel;
+        let declared = channel.exchange_declare(name.into(), kind, options, arguments);
+        let declared = declared.await;
+        declared.map_err(|source| explain(Step::Exchange(name), self.origin, source))
+    }
 
-async fn bind(channel: &Channel, queue: &str, to: &str, key: &str) -> Result<(), Broken> {
-    let bound = channel.queue_bind(
-        queue.into(),
-        to.into(),
-        key.into(),
-        QueueBindOptions::default(),
-        FieldTable::default(),
-    );
-    bound.await.map_err(|source| Broken::of(queue, source))
+    async fn queue(&self, name: &str, arguments: FieldTable) -> Result<(), TopologyError> {
+        let options = QueueDeclareOptions {
+            durable: true,
+            ..QueueDeclareOptions::default()
+        };
+        let declared = self
+            .channel
+            .queue_declare(name.into(), options, arguments)
+            .await;
+        let declared = declared.map(drop);
+        declared.map_err(|source| explain(Step::Queue(name), self.origin, source))
+    }
+
+    async fn bind(&self, queue: &str, to: &str, key: &str) -> Result<(), TopologyError> {
+        let bound = self.channel.queue_bind(
+            queue.into(),
+            to.into(),
+            key.into(),
+            QueueBindOptions::default(),
+            FieldTable::default(),
+        );
+        let bound = bound.await;
+        bound.map_err(|source| explain(Step::Bind(queue), self.origin, source))
+    }
 }
 
 /// A quorum queue whatever the type of the queues it serves, because the broker hands nothing over
 /// without a confirm from there: at least once, unless the overflow is another one.
 fn rung_arguments(rung: Duration) -> FieldTable {
     let mut table = typed(QueueType::Quorum);
-    let delay = i64::try_from(rung.as_millis()).expect("a day at most");
-    table.insert("x-message-ttl".into(), AMQPValue::LongLongInt(delay));
+    table.insert("x-message-ttl".into(), milliseconds(rung));
     table.insert("x-dead-letter-exchange".into(), text(RETURN));
     table.insert("x-dead-letter-strategy".into(), text("at-least-once"));
     table.insert("x-overflow".into(), text("reject-publish"));
@@ -109,7 +135,7 @@ fn unrouted_arguments() -> FieldTable {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::shown, *};
+    use super::{super::tests::shown, *};
 
     #[test]
     fn the_arguments_of_the_ladder_stay_as_they_were_released() {

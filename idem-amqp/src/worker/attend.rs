@@ -13,7 +13,9 @@ use tokio::time::{Instant, sleep};
 
 use super::desk::{Desk, Seat};
 use crate::{
+    Queue,
     delivery::Delivery,
+    retry::conflicts,
     settlement::{Circumstances, Settlement, settle},
 };
 
@@ -62,6 +64,7 @@ pub(super) trait Attend: Send + Sync {
     fn attend<'a>(
         &'a self,
         arrival: &'a Arrival,
+        queue: &'a Queue,
         desk: &'a Desk,
         seat: &'a mut Seat,
     ) -> BoxFuture<'a, End>;
@@ -88,17 +91,13 @@ where
     fn attend<'a>(
         &'a self,
         arrival: &'a Arrival,
+        queue: &'a Queue,
         desk: &'a Desk,
         seat: &'a mut Seat,
     ) -> BoxFuture<'a, End> {
-        let attended = AssertUnwindSafe(self.attend_typed(arrival, desk, seat)).catch_unwind();
-        Box::pin(attended.map(|end| {
-            end.unwrap_or_else(|_| End {
-                error: Some("the code round the handler panicked".into()),
-                settlement: Settlement::Requeue { after: AFTER_PANIC },
-                ..End::bare(ExecutionKind::Failed)
-            })
-        }))
+        let attended = AssertUnwindSafe(self.attend_typed(arrival, queue, desk, seat));
+        let attended = attended.catch_unwind();
+        Box::pin(attended.map(|end| end.unwrap_or_else(|_| after_panic(arrival, queue, desk))))
     }
 }
 
@@ -109,23 +108,20 @@ where
     S: Store,
     St: Send + Sync + 'static,
 {
-    async fn attend_typed(&self, arrival: &Arrival, desk: &Desk, seat: &mut Seat) -> End {
+    async fn attend_typed(
+        &self,
+        arrival: &Arrival,
+        queue: &Queue,
+        desk: &Desk,
+        seat: &mut Seat,
+    ) -> End {
         if !seat.sit_down(desk).await {
             return End::abandoned();
         }
+        let mut now = circumstances(arrival, queue, desk);
         let mut message = match Prepared::<H>::new(arrival.envelope.clone(), &self.policy) {
             Ok(message) => message.replay(arrival.delivery.is_replay()),
-            Err(ended) => {
-                return end(
-                    &ended,
-                    None,
-                    settle(ended.kind(), &Circumstances::default()),
-                );
-            }
-        };
-        let mut now = Circumstances {
-            last_returns: arrival.delivery.is_close_to(desk.delivery_limit),
-            ..Circumstances::default()
+            Err(ended) => return end(&ended, None, settle(ended.kind(), &now)),
         };
         let mut conflict_since = None;
         loop {
@@ -135,12 +131,14 @@ where
             let conflict = matches!(execution, Execution::Conflict { .. });
             if conflict {
                 now.held = conflict_since.get_or_insert_with(Instant::now).elapsed();
-                now.full = !seat.step_aside(desk);
             }
             match execution {
                 Execution::Conflict { remaining } => now.remaining = remaining,
                 Execution::Failed { retry_after, .. } => now.retry_after = retry_after,
                 _ => {}
+            }
+            if has_to_wait(execution.kind()) {
+                now.full = !seat.step_aside(desk);
             }
             let settlement = settle(execution.kind(), &now);
             let Settlement::Hold { recheck } = settlement else {
@@ -148,7 +146,6 @@ where
             };
             if execution.attempt().is_some() {
                 message.renew_owner();
-                seat.step_aside(desk);
             }
             if waits_for_the_store(&execution, message.key(), now.claims) {
                 seat.step_aside(desk);
@@ -170,6 +167,32 @@ where
                 return end(&execution, Some(message.key()), Settlement::Leave);
             }
         }
+    }
+}
+
+fn circumstances<'a>(arrival: &Arrival, queue: &'a Queue, desk: &Desk) -> Circumstances<'a> {
+    Circumstances {
+        conflicts: conflicts(&arrival.delivery),
+        last_returns: arrival.delivery.is_close_to(desk.delivery_limit),
+        ..Circumstances::new(queue.retries())
+    }
+}
+
+/// Whether the message is not done with, and does not need its place among the running.
+fn has_to_wait(kind: ExecutionKind) -> bool {
+    use ExecutionKind as Kind;
+    matches!(kind, Kind::Conflict | Kind::Failed | Kind::LeaseLost)
+}
+
+fn after_panic(arrival: &Arrival, queue: &Queue, desk: &Desk) -> End {
+    let now = Circumstances {
+        retry_after: AFTER_PANIC,
+        ..circumstances(arrival, queue, desk)
+    };
+    End {
+        error: Some("the code round the handler panicked".into()),
+        settlement: settle(ExecutionKind::Failed, &now),
+        ..End::bare(ExecutionKind::Failed)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Carries a settlement out: verdicts, dead letters, local delays.
+//! Carries a settlement out: verdicts, dead letters, retries, local delays.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use idem_core::Backoff;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -14,15 +13,11 @@ use super::{
     attend::{Arrival, Attend, End},
     balance::Counters,
     desk::{Desk, Seat},
+    mender::Mender,
+    outgoing::Outgoing,
     settled::Settled,
 };
-use crate::{
-    Queue,
-    dead_letter::{Epitaph, dead_letter},
-    error::PublishError,
-    publisher::Publisher,
-    settlement::{Reason, Settlement},
-};
+use crate::{Queue, publisher::Publisher, settlement::Settlement};
 
 pub(super) type Observer = Arc<dyn Fn(&Settled<'_>) + Send + Sync>;
 
@@ -31,6 +26,7 @@ pub(super) struct Clerk {
     pub(super) queue: Queue,
     pub(super) attendant: Arc<dyn Attend>,
     pub(super) publisher: Publisher,
+    pub(super) mender: Mender,
     pub(super) counters: Arc<Counters>,
     pub(super) observer: Option<Observer>,
     /// Cancelled when the grace period is over: handlers that still run are dropped.
@@ -44,7 +40,7 @@ impl Clerk {
         let mut seat = Seat::default();
         let mut end = tokio::select! {
             biased;
-            end = self.attendant.attend(&arrival, desk, &mut seat) => end,
+            end = self.attendant.attend(&arrival, &self.queue, desk, &mut seat) => end,
             () = self.deadline.cancelled() => End::interrupted(),
         };
         if !self.settle(tag, &arrival, &end, desk, &mut seat).await {
@@ -93,7 +89,16 @@ impl Clerk {
             Settlement::Ack => desk.verdicts.ack(tag),
             Settlement::DeadLetter(reason) => {
                 seat.step_aside(desk);
-                if !self.bury(arrival, end, reason, desk).await {
+                let letter = Outgoing::dead_letter(arrival, end, reason, &self.queue);
+                if !self.send(&letter, desk).await {
+                    return false;
+                }
+                desk.verdicts.ack(tag);
+            }
+            Settlement::Retry { after } => {
+                seat.step_aside(desk);
+                let letter = Outgoing::retry(arrival, end, after);
+                if !self.send(&letter, desk).await {
                     return false;
                 }
                 desk.verdicts.ack(tag);
@@ -109,49 +114,6 @@ impl Clerk {
         }
         // On a channel that has ended a verdict goes nowhere: the broker has the message back.
         !desk.ended.is_cancelled()
-    }
-
-    /// Publishes the dead letter, again and again until the broker has confirmed it.
-    async fn bury(&self, arrival: &Arrival, end: &End, reason: Reason, desk: &Desk) -> bool {
-        const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
-        let epitaph = Epitaph {
-            reason,
-            error: end.error.as_deref().unwrap_or_default(),
-            attempt: end.attempt.unwrap_or_default(),
-            key: end.key.as_ref(),
-        };
-        let target = self.queue.dead_letter_queue();
-        let letter = dead_letter(&arrival.delivery, arrival.envelope.body(), &epitaph, target);
-        let mut tries = 0;
-        let published = async {
-            while let Err(error) = self.publisher.publish(&letter).await {
-                tries += 1;
-                self.complain(&error, tries);
-                self.declare_again(&error).await;
-                sleep(AGAIN.wait(tries)).await;
-            }
-        };
-        tokio::select! {
-            () = published => true,
-            () = desk.ended.cancelled() => false,
-            () = self.deadline.cancelled() => false,
-        }
-    }
-
-    /// Somebody deleted the dead-letter queue of a queue that is the worker's to declare.
-    async fn declare_again(&self, error: &PublishError) {
-        let gone = matches!(error, PublishError::Unroutable { .. });
-        if gone
-            && self.queue.declared().is_some()
-            && let Err(error) = self.publisher.declare(self.queue.clone()).await
-        {
-            tracing::warn!(%error, "the dead-letter queue could not be declared again");
-        }
-    }
-
-    fn complain(&self, error: &PublishError, tries: u32) {
-        let queue = self.queue.dead_letter_queue();
-        tracing::error!(queue, tries, %error, "the dead letter could not be published; the message is kept and tried again");
     }
 
     fn observe(&self, settled: &Settled<'_>) {

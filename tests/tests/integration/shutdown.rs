@@ -88,8 +88,12 @@ async fn a_handler_that_runs_past_the_grace_period_is_dropped_and_its_message_re
 async fn a_message_that_waits_for_its_next_attempt_is_returned_at_once() {
     let bed = Bed::new().await;
     let store = MemoryStore::new();
+    let waiting_here = |script: &Script| {
+        let worker = Worker::builder(store.clone()).state(script.clone());
+        bed.start(worker.consume::<charge>(bed.queue().local_retries()))
+    };
     let failing = Script::new(async |_| Err(Failed::retry_after(LATER, "closed for today")));
-    let worker = bed.charging(store.clone(), &failing);
+    let worker = waiting_here(&failing);
     bed.order("a").await;
     failing.calls.count("the first attempt", 1).await;
     let failed = Instant::now();
@@ -99,7 +103,7 @@ async fn a_message_that_waits_for_its_next_attempt_is_returned_at_once() {
 
     // The next worker does not run it before it is due.
     let script = Script::succeeding();
-    let worker = bed.charging(store, &script);
+    let worker = waiting_here(&script);
     worker.ended(Kind::Executed, 1).await;
     assert!(failed.elapsed() + SEEN_LATE >= LATER);
     assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);

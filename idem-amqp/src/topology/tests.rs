@@ -1,0 +1,51 @@
+//! The arguments of what is declared: frozen.
+
+use super::*;
+
+/// `name=value`, in the order of names.
+pub(super) fn shown(table: &FieldTable) -> String {
+    let entries = table.inner().iter().map(|(name, value)| match value {
+        AMQPValue::LongString(text) => format!("{name}={text}"),
+        AMQPValue::LongLongInt(number) => format!("{name}={number}"),
+        other => panic!("{other:?}"),
+    });
+    entries.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_arguments_of_declared_queues_stay_as_they_were_released() {
+    let queue = Queue::declare("q");
+    assert_eq!(
+        shown(&arguments(QueueType::Quorum, &queue)),
+        "x-dead-letter-exchange= x-dead-letter-routing-key=q.dead \
+         x-dead-letter-strategy=at-least-once x-delivery-limit=1000 x-overflow=reject-publish \
+         x-queue-type=quorum"
+    );
+    assert_eq!(
+        shown(&arguments(QueueType::Classic, &queue)),
+        "x-dead-letter-exchange= x-dead-letter-routing-key=q.dead x-queue-type=classic"
+    );
+}
+
+#[test]
+fn the_arguments_of_dead_letter_queues_stay_as_they_were_released() {
+    assert_eq!(
+        shown(&dead_letter_arguments(QueueType::Quorum)),
+        "x-delivery-limit=1000000000 x-queue-type=quorum"
+    );
+    assert_eq!(
+        shown(&dead_letter_arguments(QueueType::Classic)),
+        "x-queue-type=classic"
+    );
+}
+
+#[test]
+fn a_queue_is_told_its_own_delays_only_where_it_keeps_them() {
+    let (min, max) = (Duration::from_secs(1), Duration::from_mins(1));
+    let native = Queue::declare("q").native_retries(min, max);
+    let told = shown(&arguments(QueueType::Quorum, &native));
+    let delays = "x-delayed-retry-max=60000 x-delayed-retry-min=1000 x-delayed-retry-type=all ";
+    let others = shown(&arguments(QueueType::Quorum, &Queue::declare("q")));
+    assert_eq!(told.replace(delays, ""), others);
+    assert_ne!(told, others);
+}

@@ -1,0 +1,70 @@
+//! Declares again what somebody deleted while the worker runs.
+
+use lapin::{
+    ErrorKind,
+    protocol::{AMQPErrorKind, AMQPSoftError},
+};
+use tokio::{sync::Mutex, time::Instant};
+
+use crate::{Queue, error::PublishError, publisher::Publisher};
+
+/// The queue's dead-letter queue and ladder, as far as they are the worker's to declare.
+#[derive(Debug)]
+pub(super) struct Mender {
+    publisher: Publisher,
+    queue: Queue,
+    /// When it was last begun to declare them.
+    last: Mutex<Option<Instant>>,
+}
+
+impl Mender {
+    pub(super) fn new(publisher: Publisher, queue: Queue) -> Self {
+        Self {
+            publisher,
+            queue,
+            last: Mutex::new(None),
+        }
+    }
+
+    /// Declares them if the error says that one is missing. Messages that find out together have
+    /// it done once.
+    pub(super) async fn mend(&self, error: &PublishError) {
+        if !self.is_ours() || !tells_of_a_gap(error) {
+            return;
+        }
+        let found_out = Instant::now();
+        let mut last = self.last.lock().await;
+        if last.is_some_and(|begun| begun >= found_out) {
+            return;
+        }
+        *last = Some(Instant::now());
+        if let Err(error) = self.publisher.declare(self.queue.clone()).await {
+            let queue = self.queue.name();
+            tracing::warn!(queue, %error, "what was deleted could not be declared again");
+        }
+    }
+
+    fn is_ours(&self) -> bool {
+        self.queue.declared().is_some() || self.queue.has_ladder()
+    }
+}
+
+/// A queue is missing: the message was returned. An exchange is: the channel was closed, with all
+/// messages on it.
+fn tells_of_a_gap(error: &PublishError) -> bool {
+    match error {
+        PublishError::Unroutable { .. } => true,
+        PublishError::Unconfirmed(source) => {
+            let source = source.downcast_ref::<lapin::Error>();
+            source.is_some_and(is_not_found)
+        }
+        _ => false,
+    }
+}
+
+fn is_not_found(error: &lapin::Error) -> bool {
+    let ErrorKind::ProtocolError(error) = error.kind() else {
+        return false;
+    };
+    *error.kind() == AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND)
+}

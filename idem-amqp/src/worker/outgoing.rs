@@ -1,0 +1,106 @@
+//! A message that has to be in another queue before its delivery is acknowledged.
+
+use std::time::{Duration, SystemTime};
+
+use idem_core::Backoff;
+use tokio::time::sleep;
+
+use super::{
+    attend::{Arrival, End},
+    desk::Desk,
+    settle::Clerk,
+};
+use crate::{
+    Queue,
+    dead_letter::{Epitaph, dead_letter},
+    error::PublishError,
+    publisher::Publication,
+    retry::{Setback, retry},
+    settlement::Reason,
+};
+
+/// A message, and where it goes.
+pub(super) struct Outgoing {
+    destination: Destination,
+    letter: Publication,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Destination {
+    /// Its key is given up: if it came back instead, it would run again.
+    DeadLetters,
+    /// If it came back instead, it would only be held until it is due.
+    Ladder,
+}
+
+impl Outgoing {
+    /// To the queue's dead-letter queue.
+    pub(super) fn dead_letter(arrival: &Arrival, end: &End, reason: Reason, queue: &Queue) -> Self {
+        let epitaph = Epitaph {
+            reason,
+            error: end.error.as_deref().unwrap_or_default(),
+            attempt: end.attempt.unwrap_or_default(),
+            key: end.key.as_ref(),
+        };
+        let (delivery, body) = (&arrival.delivery, arrival.envelope.body());
+        Self {
+            destination: Destination::DeadLetters,
+            letter: dead_letter(delivery, body, &epitaph, queue.dead_letter_queue()),
+        }
+    }
+
+    /// To the rung of the retry ladder that has this delay.
+    pub(super) fn retry(arrival: &Arrival, end: &End, rung: Duration) -> Self {
+        let setback = Setback {
+            attempt: end.attempt,
+            error: end.error.as_deref(),
+            key: end.key.as_ref(),
+        };
+        let (delivery, body) = (&arrival.delivery, arrival.envelope.body());
+        Self {
+            destination: Destination::Ladder,
+            letter: retry(delivery, body, &setback, rung, SystemTime::now()),
+        }
+    }
+}
+
+const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
+
+impl Clerk {
+    /// Publishes it, again and again until the broker has confirmed it. If it does not come to
+    /// that, the delivery is to be left unsettled.
+    pub(super) async fn send(&self, outgoing: &Outgoing, desk: &Desk) -> bool {
+        tokio::select! {
+            sent = self.send_until_confirmed(outgoing, desk) => sent,
+            () = desk.ended.cancelled() => false,
+            () = self.deadline.cancelled() => false,
+        }
+    }
+
+    async fn send_until_confirmed(&self, outgoing: &Outgoing, desk: &Desk) -> bool {
+        let may_come_back = outgoing.destination == Destination::Ladder;
+        let mut tries = 0;
+        while let Err(error) = self.publisher.publish(&outgoing.letter).await {
+            tries += 1;
+            self.complain(outgoing.destination, &error, tries);
+            self.mender.mend(&error).await;
+            tokio::select! {
+                () = sleep(AGAIN.wait(tries)) => {}
+                () = desk.draining.cancelled(), if may_come_back => return false,
+            }
+        }
+        true
+    }
+
+    fn complain(&self, destination: Destination, error: &PublishError, tries: u32) {
+        let queue = self.queue.name();
+        match destination {
+            Destination::DeadLetters => {
+                tracing::error!(queue, tries, %error, "the dead letter could not be published; the message is kept and tried again");
+            }
+            Destination::Ladder => {
+                tracing::warn!(queue, tries, %error, "the retry ladder did not take the message; it is kept and tried again");
+            }
+        }
+    }
+}
