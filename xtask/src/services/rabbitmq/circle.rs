@@ -37,11 +37,12 @@ impl Circle {
         }
     }
 
-    /// Lines for `rabbitmq.conf`.
+    /// Lines for `rabbitmq.conf`. A node that was frozen for too long for Mnesia is restarted by the
+    /// others; `pause_minority` would leave it out if it saw them again at once.
     pub(super) fn configuration(&self) -> &'static str {
         match self {
             Self::Alone => "",
-            Self::Around { .. } => "cluster_partition_handling = pause_minority\n",
+            Self::Around { .. } => "cluster_partition_handling = autoheal\n",
         }
     }
 

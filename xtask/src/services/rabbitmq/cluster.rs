@@ -17,8 +17,8 @@ const LIMIT: Duration = Duration::from_mins(1);
 /// A RabbitMQ cluster of one's own: three nodes, gone when dropped.
 ///
 /// A quorum queue has a replica on each of them, and its leader where its declarer is connected.
-/// A node that is killed is missed at once, one that is frozen after some eight seconds. The
-/// smaller part of a divided cluster pauses until it sees the others again.
+/// A node that is killed is missed at once, one that is frozen after some eight seconds; when it
+/// is thawed after that, the others may have it restart, which closes its connections.
 #[derive(Debug)]
 pub struct RabbitMqCluster {
     nodes: Vec<RabbitMq>,
