@@ -242,6 +242,15 @@ impl Bed {
         eventually(&awaited, async || self.line.get(queue).await.ok_or("none")).await
     }
 
+    /// Takes all messages out of a queue.
+    pub async fn drain(&self, queue: &str) -> Vec<DeadLetter> {
+        let mut messages = Vec::new();
+        while let Some(message) = self.line.get(queue).await {
+            messages.push(message);
+        }
+        messages
+    }
+
     /// No message waits in the test's queues, dead letters included, and none is with a consumer.
     /// Then the queues are deleted.
     ///

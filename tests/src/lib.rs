@@ -9,16 +9,22 @@
 //! | [`store_at`] | where a worker's store is: a file, a database, a prefix of one test's own |
 //! | [`servers`] | private servers, from tests that must not block |
 //! | [`ledger`] | the charges that workers made |
+//! | [`chaos`] | workers under load and a seeded schedule of faults, and what became of the orders |
+//! | [`manner`] | how an order behaves when it is charged |
+//! | [`flawed`] | a store with a bug, for tests of the tests |
 //! | [`interfered`] | a store whose calls fail, or end the process, on cue |
 //! | [`proxy`] | a link to a server that can be cut and frozen, and loses answers |
 //! | [`journal`] | what happened so far, and waiting for what is to happen |
 //! | [`log`] | what was logged |
 
 pub mod bed;
+pub mod chaos;
+pub mod flawed;
 pub mod interfered;
 pub mod journal;
 pub mod ledger;
 pub mod log;
+pub mod manner;
 pub mod process;
 pub mod proxy;
 pub mod running;

@@ -32,7 +32,8 @@ pub const SETTINGS_VARIABLE: &str = "LEDGER_WORKER";
 pub struct Process {
     /// What it said.
     pub events: Journal<Event>,
-    log: Journal<String>,
+    /// What it logged.
+    pub log: Journal<String>,
     child: Child,
     pid: Pid,
 }
@@ -102,10 +103,17 @@ impl Process {
         kill(self.pid, signal).expect("the worker runs");
     }
 
+    /// Waits until the process has ended, for as long as it takes.
+    ///
+    /// # Cancel safety
+    /// May be called again.
+    pub async fn ended_by_itself(&mut self) -> ExitStatus {
+        self.child.wait().await.expect("a child process")
+    }
+
     /// Waits until the process has ended.
     pub async fn exit(&mut self) -> ExitStatus {
-        let ended = within("the worker's process ends", self.child.wait()).await;
-        ended.expect("a child process")
+        within("the worker's process ends", self.ended_by_itself()).await
     }
 
     /// Waits until the process has been killed by itself.

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use idem_amqp::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::journal::Journal;
+use crate::{journal::Journal, manner::Manner};
 
 /// The message of most tests.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -15,6 +15,9 @@ pub struct Order {
     pub id: String,
     /// Content that is not the key.
     pub amount_cents: i64,
+    /// How it behaves at workers that are processes of their own.
+    #[serde(default, skip_serializing_if = "Manner::is_ordinary")]
+    pub manner: Manner,
 }
 
 impl Order {
@@ -23,7 +26,15 @@ impl Order {
         Self {
             id: id.into(),
             amount_cents: 1299,
+            manner: Manner::Ordinary,
         }
+    }
+
+    /// The same, behaving like this.
+    #[must_use]
+    pub fn behaving(mut self, manner: Manner) -> Self {
+        self.manner = manner;
+        self
     }
 }
 

@@ -9,7 +9,7 @@ use xtask::services::{
     redis::{self, Node},
 };
 
-use crate::servers::off_thread;
+use crate::{journal::eventually, servers::off_thread};
 
 /// Where a worker's store is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -101,24 +101,27 @@ impl StoreAt {
         }
     }
 
-    /// Opens the SQLite file.
+    /// Opens the SQLite file, waiting for it.
     pub async fn open_sqlite(&self) -> SqliteStore {
-        let opened = SqliteStore::connect(&self.url).await;
-        opened.expect("a SQLite file")
+        eventually("a SQLite file", || SqliteStore::connect(&self.url)).await
     }
 
-    /// Connects to `PostgreSQL`.
+    /// Connects to `PostgreSQL`, waiting for it.
     pub async fn open_postgres(&self) -> PostgresStore {
-        let store = PostgresStore::builder(&self.url).response_timeout(self.response_timeout());
-        store.build().await.expect("a PostgreSQL that answers")
+        eventually("a PostgreSQL that answers", || {
+            let store = PostgresStore::builder(&self.url);
+            store.response_timeout(self.response_timeout()).build()
+        })
+        .await
     }
 
-    /// Connects to Redis.
+    /// Connects to Redis, waiting for it.
     pub async fn open_redis(&self) -> RedisStore {
-        let store = RedisStore::builder(&self.url)
-            .prefix(&self.prefix)
-            .response_timeout(self.response_timeout());
-        store.build().await.expect("a Redis that answers")
+        eventually("a Redis that answers", || {
+            let store = RedisStore::builder(&self.url).prefix(&self.prefix);
+            store.response_timeout(self.response_timeout()).build()
+        })
+        .await
     }
 
     fn response_timeout(&self) -> Duration {

@@ -9,6 +9,7 @@ mod plan;
 mod program;
 mod schedule;
 
+use self::program::Program;
 pub use self::{
     fault::Fault,
     options::Options,
@@ -16,7 +17,6 @@ pub use self::{
     program::PLAN_VARIABLE,
     schedule::{Injection, Place, Schedule},
 };
-use self::program::Program;
 use crate::{Result, cargo::Workspace, install};
 
 /// Builds the program, runs it, and passes its verdict on.
@@ -33,4 +33,14 @@ pub fn run(options: &Options) -> Result<()> {
     }
     install::all_for_development()?;
     Program::build(&Workspace::load()?)?.run(&plan)
+}
+
+/// What continuous integration runs, as [`run`].
+pub(crate) fn for_continuous_integration() -> Plan {
+    Plan::new(&Options::of_continuous_integration())
+}
+
+/// Runs it as one of all tests, which have been built.
+pub(crate) fn run_after_tests(workspace: &Workspace, plan: &Plan) -> Result<()> {
+    Program::build_with_all_tests(workspace)?.run(plan)
 }

@@ -11,6 +11,7 @@ use self::{servers::Servers, steps::Steps};
 use crate::{
     Result,
     cargo::{Workspace, cargo},
+    chaos,
 };
 
 /// How many tests of a binary run at a time. Most of them wait for servers, and do not compute.
@@ -29,7 +30,8 @@ pub fn test() -> Result<()> {
     steps.finish("test")
 }
 
-/// Formatting, lints and documentation with warnings denied, then [`test`](fn@test).
+/// Formatting, lints and documentation with warnings denied, then [`test`](fn@test), then half a
+/// minute of [`chaos`].
 ///
 /// # Errors
 ///
@@ -46,6 +48,10 @@ pub fn ci() -> Result<()> {
     documentation.env("RUSTDOCFLAGS", "-D warnings");
     steps.run(documentation);
     run_tests(&workspace, &mut steps)?;
+    let plan = chaos::for_continuous_integration();
+    steps.attempt(&plan.to_string(), || {
+        chaos::run_after_tests(&workspace, &plan)
+    });
     steps.finish("ci")
 }
 

@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`demo`] | orders, duplicates and a worker killed in the middle: nothing lost, nothing doubled |
+//! | [`chaos`] | faults by a seeded schedule under load: nothing lost, nothing doubled, nothing stuck |
 //! | [`mod@bench`] | how fast the stores are, beside code written by hand |
 //! | [`checks`] | all tests, and all that continuous integration looks at |
 //! | [`development`] | servers that stay until they are taken down |
@@ -11,6 +12,7 @@
 
 pub mod bench;
 mod cargo;
+pub mod chaos;
 pub mod checks;
 pub mod demo;
 pub mod development;

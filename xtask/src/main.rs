@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{bench, checks, demo, development};
+use xtask::{bench, chaos, checks, demo, development};
 
 /// The tasks of this workspace
 #[derive(Debug, Parser)]
@@ -17,6 +17,8 @@ struct Arguments {
 enum Task {
     /// Publishes orders several times each, kills a worker in the middle, and counts the charges
     Demo(demo::Options),
+    /// Kills, pauses and cuts by a seeded schedule while orders are charged, and counts the charges
+    Chaos(chaos::Options),
     /// Measures
     #[command(subcommand)]
     Bench(Bench),
@@ -48,6 +50,7 @@ enum Services {
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Demo(options) => demo::run(&options),
+        Task::Chaos(options) => chaos::run(&options),
         Task::Bench(Bench::Stores(options)) => bench::stores::run(&options),
         Task::Test => checks::test(),
         Task::Ci => checks::ci(),

@@ -21,12 +21,16 @@ pub enum Event {
     },
     /// A message ended.
     Ended {
+        /// The key, if the message had one.
+        key: Option<String>,
         /// How.
         kind: String,
         /// Which attempt ran.
         attempt: Option<u32>,
         /// What went wrong.
         error: Option<String>,
+        /// Whether the broker had delivered the message before.
+        redelivered: bool,
     },
     /// The worker has drained.
     Balance {

@@ -1,10 +1,11 @@
 //! What a worker's process is to do.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
+use idem_amqp::{Backoff, InDoubt, Policy, Queue};
 use serde::{Deserialize, Serialize};
 
-use crate::{ledger::Ledger, store_at::StoreAt};
+use crate::{flawed::Flaw, ledger::Ledger, store_at::StoreAt};
 
 /// What a worker's process is to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -25,6 +26,8 @@ pub struct Settings {
     pub mode: Mode,
     /// The lease in milliseconds.
     pub lease_ms: u64,
+    /// The wait before the second attempt, and the longest one, in milliseconds.
+    pub backoff_ms: (u64, u64),
     /// How many attempts there are.
     pub max_attempts: u32,
     /// Whether messages in doubt are quarantined.
@@ -39,6 +42,8 @@ pub struct Settings {
     pub crash: Option<Crash>,
     /// What handlers wait for.
     pub gate: Option<Gate>,
+    /// What is wrong with the worker, to see that it is found out.
+    pub flaw: Option<Flaw>,
 }
 
 /// How charges are made.
@@ -85,6 +90,7 @@ impl Settings {
             name: "worker".into(),
             mode: Mode::Atomic,
             lease_ms: 1000,
+            backoff_ms: (20, 40),
             max_attempts: 3,
             quarantine: false,
             prefetch: 8,
@@ -92,7 +98,39 @@ impl Settings {
             grace_ms: 15_000,
             crash: None,
             gate: None,
+            flaw: None,
         }
+    }
+
+    /// The queue, as the worker declares and consumes it.
+    ///
+    /// # Panics
+    /// If the policy is not one.
+    pub fn queue(&self) -> Queue {
+        let (first, longest) = self.backoff_ms;
+        let policy = Policy::builder()
+            .lease(Duration::from_millis(self.lease_ms))
+            .max_attempts(self.max_attempts)
+            .backoff(Backoff::new(
+                Duration::from_millis(first),
+                Duration::from_millis(longest),
+            ))
+            .in_doubt(if self.quarantine {
+                InDoubt::Quarantine
+            } else {
+                InDoubt::Retry
+            })
+            .build()
+            .expect("tests have policies that hold");
+        let queue = Queue::declare(&self.queue)
+            .prefetch(self.prefetch)
+            .policy(policy);
+        let queue = if self.prefetch == 1 {
+            queue.held(0)
+        } else {
+            queue
+        };
+        if self.classic { queue.classic() } else { queue }
     }
 
     /// The same with this change.

@@ -45,7 +45,7 @@ pub(super) enum Victim {
 }
 
 /// Until a broker that was started answers: about as long as it takes on an idle machine.
-const BOOT_MS: u64 = 8_000;
+const BOOT_MS: u64 = 6_000;
 
 impl Fault {
     /// Once round, each as often as it shall occur beside the others.
@@ -93,10 +93,9 @@ impl Fault {
         match self {
             Self::Kill | Self::Pause | Self::Replace => Victim::Worker,
             Self::CutLink | Self::FreezeLink => Victim::Link,
-            Self::CloseConnections
-            | Self::CrashBroker
-            | Self::RestartBroker
-            | Self::HangBroker => Victim::Broker,
+            Self::CloseConnections | Self::CrashBroker | Self::RestartBroker | Self::HangBroker => {
+                Victim::Broker
+            }
             Self::CrashStore | Self::HangStore => Victim::Store,
         }
     }
@@ -112,9 +111,8 @@ impl Fault {
             | Self::RestartBroker => 0..=0,
             Self::Kill => 0..=1_500,
             Self::Pause => 2_500..=6_000,
-            Self::CrashBroker => 0..=3_000,
+            Self::CrashBroker | Self::CrashStore => 0..=3_000,
             Self::HangBroker => 1_000..=5_000,
-            Self::CrashStore => 0..=3_000,
             Self::HangStore => 500..=6_000,
         }
     }

@@ -4,10 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use fastrand::Rng;
 
-use super::{
-    Fault, Plan,
-    fault::Victim,
-};
+use super::{Fault, Plan, fault::Victim};
 
 /// What goes wrong, in the order of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,10 +64,21 @@ impl Schedule {
     }
 }
 
+impl Injection {
+    /// What is done, without the time: `worker 2: pause for 3.100 s`.
+    pub fn deed(&self) -> String {
+        let deed = format!("{}: {}", self.place, self.fault.name());
+        match self.lasting {
+            0 => deed,
+            lasting => format!("{deed} for {} s", seconds(lasting)),
+        }
+    }
+}
+
 struct Draw<'a> {
     random: Rng,
     plan: &'a Plan,
-    /// What of this round has not occurred yet, the next one last.
+    /// What of the rounds so far has not occurred yet, the next one last.
     left: Vec<Fault>,
     /// When each place that something happened to may be hit again.
     free_at: BTreeMap<Place, u64>,
@@ -86,11 +94,18 @@ impl<'a> Draw<'a> {
         }
     }
 
-    /// The first fault of the round whose victim has recovered from the one before.
+    /// The first fault of the round whose victim has recovered from the one before. What has to
+    /// wait for its victim comes before all of the next round.
     fn next(&mut self, at: u64) -> Option<Injection> {
-        if self.left.is_empty() {
-            self.left = self.round();
+        if let Some(injection) = self.next_left(at) {
+            return Some(injection);
         }
+        let round = self.round();
+        self.left.splice(..0, round);
+        self.next_left(at)
+    }
+
+    fn next_left(&mut self, at: u64) -> Option<Injection> {
         for position in (0..self.left.len()).rev() {
             let fault = self.left[position];
             let free: Vec<_> = self.places(fault.victim(), at).collect();
@@ -112,7 +127,9 @@ impl<'a> Draw<'a> {
     fn round(&mut self) -> Vec<Fault> {
         let Plan { store, only, .. } = self.plan;
         let chosen = |fault: &Fault| only.is_empty() || only.contains(fault);
-        let possible = Fault::ROUND.into_iter().filter(|fault| fault.befalls(*store));
+        let possible = Fault::ROUND
+            .into_iter()
+            .filter(|fault| fault.befalls(*store));
         let mut round: Vec<_> = possible.filter(chosen).collect();
         self.random.shuffle(&mut round);
         round
@@ -138,26 +155,25 @@ impl fmt::Display for Schedule {
     }
 }
 
-/// `  12.345 s  pause worker 2 for 3.100 s`
+/// `  12.345 s  worker 2: pause for 3.100 s`
 impl fmt::Display for Injection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = |ms: u64| format!("{}.{:03}", ms / 1000, ms % 1000);
-        let Self { fault, place, .. } = self;
-        write!(f, "{:>8} s  {} {place}", seconds(self.at), fault.name())?;
-        if self.lasting > 0 {
-            write!(f, " for {} s", seconds(self.lasting))?;
-        }
-        Ok(())
+        write!(f, "{:>8} s  {}", seconds(self.at), self.deed())
     }
+}
+
+fn seconds(milliseconds: u64) -> String {
+    format!("{}.{:03}", milliseconds / 1000, milliseconds % 1000)
 }
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Worker(number) => write!(f, "(worker {number})"),
-            Self::Link(0) => write!(f, "(the publisher's)"),
-            Self::Link(number) => write!(f, "(worker {number}'s)"),
-            Self::Broker | Self::Store => write!(f, "(all workers)"),
+            Self::Worker(number) => write!(f, "worker {number}"),
+            Self::Link(0) => write!(f, "link of the publisher"),
+            Self::Link(number) => write!(f, "link of worker {number}"),
+            Self::Broker => write!(f, "broker"),
+            Self::Store => write!(f, "store"),
         }
     }
 }

@@ -1,6 +1,9 @@
 //! What the handlers do: say so, work, wait, charge, crash.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    fs::File,
+    time::{Duration, SystemTime},
+};
 
 use idem_amqp::{
     prelude::*,
@@ -9,6 +12,7 @@ use idem_amqp::{
 use idem_tests::{
     interfered::die,
     ledger::{Charge, in_postgres, in_sqlite},
+    manner::Manner,
     process::{Crash, Event, Settings},
     script::Order,
 };
@@ -28,9 +32,10 @@ pub(crate) async fn charge_in_sqlite(
     attempt: Attempt,
     db: &mut SqliteConnection,
 ) -> Result<(), Failed> {
-    desk.work(&order, attempt).await;
+    hear(&order, attempt)?;
+    desk.work().await;
     in_sqlite::write(db, &desk.charge(&order, attempt)).await?;
-    desk.crash();
+    desk.crash(&order);
     Ok(())
 }
 
@@ -41,9 +46,10 @@ pub(crate) async fn charge_in_postgres(
     attempt: Attempt,
     db: &mut PgConnection,
 ) -> Result<(), Failed> {
-    desk.work(&order, attempt).await;
+    hear(&order, attempt)?;
+    desk.work().await;
     in_postgres::write(db, &desk.charge(&order, attempt)).await?;
-    desk.crash();
+    desk.crash(&order);
     Ok(())
 }
 
@@ -54,9 +60,10 @@ pub(crate) async fn charge_leased(
     State(desk): State<Desk>,
     attempt: Attempt,
 ) -> Result<(), Failed> {
+    hear(&order, attempt)?;
     desk.charge_elsewhere(&order, attempt).await?;
-    desk.work(&order, attempt).await;
-    desk.crash();
+    desk.work().await;
+    desk.crash(&order);
     Ok(())
 }
 
@@ -77,13 +84,7 @@ impl Desk {
         in_sqlite::write(&mut db, &self.charge(order, attempt)).await
     }
 
-    async fn work(&self, order: &Order, attempt: Attempt) {
-        say(&Event::Started {
-            order_id: order.id.clone(),
-            attempt: attempt.number(),
-            in_doubt: attempt.is_in_doubt(),
-            at: SystemTime::now(),
-        });
+    async fn work(&self) {
         tokio::time::sleep(Duration::from_millis(self.settings.work_ms)).await;
         let Some(gate) = &self.settings.gate else {
             return;
@@ -99,10 +100,32 @@ impl Desk {
         }
     }
 
-    fn crash(&self) {
-        if self.settings.crash == Some(Crash::InHandler) {
+    fn crash(&self, order: &Order) {
+        let first_time = || {
+            let mark = format!("{}.killed", order.id);
+            File::create_new(self.settings.ledger.with_file_name(mark)).is_ok()
+        };
+        if self.settings.crash == Some(Crash::InHandler)
+            || (order.manner == Manner::Kills && first_time())
+        {
             die();
         }
+    }
+}
+
+/// Says that the handler was called, and fails if that is the order's manner.
+fn hear(order: &Order, attempt: Attempt) -> Result<(), Failed> {
+    say(&Event::Started {
+        order_id: order.id.clone(),
+        attempt: attempt.number(),
+        in_doubt: attempt.is_in_doubt(),
+        at: SystemTime::now(),
+    });
+    match order.manner {
+        Manner::Fails(times) if attempt.number() <= times => Err(Failed::retry("not yet")),
+        Manner::Hopeless => Err(Failed::retry("never")),
+        Manner::Rejected => Err(Failed::rejected("nobody wants it")),
+        _ => Ok(()),
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::{error::Error, time::Duration};
 
-use idem_amqp::{Backoff, Handler, InDoubt, Policy, RunsOn, Store, Worker, prelude::*};
+use idem_amqp::{Handler, RunsOn, Store, Worker, prelude::*};
 use idem_tests::{
+    flawed::Flawed,
     interfered::{Call, Fate, Interfered},
     process::{Crash, Event, Mode, SETTINGS_VARIABLE, Settings},
     store_at::Product,
@@ -48,20 +49,23 @@ async fn main() -> Result<(), Box<dyn Error>> {
 async fn consume<H, S>(settings: &Settings, store: S) -> Result<(), Box<dyn Error>>
 where
     H: Handler<Desk>,
-    H::Mode: RunsOn<Interfered<S>>,
-    S: Store,
+    H::Mode: RunsOn<Interfered<Flawed<S>>>,
+    S: Store + Clone,
 {
     let crash = settings.crash;
+    let store = Flawed::new(store, settings.flaw);
     let store = Interfered::new(store, move |call, number| fate(crash, call, number));
     let balance = Worker::builder(store)
         .state(Desk::new(settings))
-        .consume::<H>(queue(settings)?)
+        .consume::<H>(settings.queue())
         .grace(Duration::from_millis(settings.grace_ms))
         .on_settled(|settled| {
             say(&Event::Ended {
+                key: settled.key.map(ToString::to_string),
                 kind: settled.kind.label().into(),
                 attempt: settled.attempt,
                 error: settled.error.map(Into::into),
+                redelivered: settled.redelivered,
             });
         })
         .run_until(&settings.amqp_url, shutdown_signal())
@@ -74,33 +78,6 @@ where
             .collect(),
     });
     Ok(())
-}
-
-fn queue(settings: &Settings) -> Result<Queue, Box<dyn Error>> {
-    let quick = Backoff::new(Duration::from_millis(20), Duration::from_millis(40));
-    let policy = Policy::builder()
-        .lease(Duration::from_millis(settings.lease_ms))
-        .max_attempts(settings.max_attempts)
-        .backoff(quick)
-        .in_doubt(if settings.quarantine {
-            InDoubt::Quarantine
-        } else {
-            InDoubt::Retry
-        })
-        .build()?;
-    let queue = Queue::declare(&settings.queue)
-        .prefetch(settings.prefetch)
-        .policy(policy);
-    let queue = if settings.prefetch == 1 {
-        queue.held(0)
-    } else {
-        queue
-    };
-    Ok(if settings.classic {
-        queue.classic()
-    } else {
-        queue
-    })
 }
 
 fn fate(crash: Option<Crash>, call: Call, number: u64) -> Fate {

@@ -1,0 +1,67 @@
+//! What is done to links, broker and store; workers see to themselves.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::{join_all, join3};
+use xtask::chaos::{Fault, Injection, Place, Schedule};
+
+use super::{
+    chronicle::Chronicle,
+    site::{Site, crash, hang},
+};
+use crate::{proxy::Proxy, servers::off_thread};
+
+/// Carries out all that is planned, and is done when the last of it is healed.
+pub(super) async fn all(schedule: &Schedule, site: &Site, chronicle: &Chronicle) {
+    let links = site.links.iter().enumerate().map(async |(number, link)| {
+        each(schedule.at(Place::Link(number)), chronicle, async |what| {
+            on_link(link, what);
+        })
+        .await;
+    });
+    let broker = each(schedule.at(Place::Broker), chronicle, async |what| {
+        on_broker(site, what).await;
+    });
+    let store = each(schedule.at(Place::Store), chronicle, async |what| {
+        on_store(site, what).await;
+    });
+    join3(join_all(links), broker, store).await;
+}
+
+/// One after the other: what takes longer than planned delays the next.
+async fn each(injections: Vec<Injection>, chronicle: &Chronicle, act: impl AsyncFn(Injection)) {
+    for injection in injections {
+        chronicle.until(injection.at).await;
+        chronicle.tell(injection.deed());
+        act(injection).await;
+    }
+}
+
+fn on_link(link: &Proxy, injection: Injection) {
+    match injection.fault {
+        Fault::CutLink => link.cut(),
+        Fault::FreezeLink => link.freeze(),
+        other => unreachable!("{other:?} is nothing that befalls a link"),
+    }
+}
+
+async fn on_broker(site: &Site, injection: Injection) {
+    let lasting = Duration::from_millis(injection.lasting);
+    let broker = Arc::clone(&site.broker);
+    match injection.fault {
+        Fault::CloseConnections => off_thread(move || broker.close_all_connections()).await,
+        Fault::CrashBroker => crash(&broker, lasting).await,
+        Fault::RestartBroker => off_thread(move || broker.restart()).await,
+        Fault::HangBroker => hang(&broker, lasting).await,
+        other => unreachable!("{other:?} is nothing that befalls a broker"),
+    }
+}
+
+async fn on_store(site: &Site, injection: Injection) {
+    let lasting = Duration::from_millis(injection.lasting);
+    match injection.fault {
+        Fault::CrashStore => site.store.crash(lasting).await,
+        Fault::HangStore => site.store.hang(lasting).await,
+        other => unreachable!("{other:?} is nothing that befalls a store"),
+    }
+}

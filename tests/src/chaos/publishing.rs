@@ -1,0 +1,51 @@
+//! Publishes the orders, each again and again until the broker has confirmed it.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use idem_amqp::{Publication, Publisher};
+use tokio::time::sleep;
+
+use super::{chronicle::Chronicle, orders::Orders, site::Site};
+use crate::{manner::Manner, script::Order};
+
+/// So many wait for their confirms at a time.
+const AT_ONCE: usize = 4;
+
+const BEFORE_THE_NEXT_TRY: Duration = Duration::from_millis(100);
+
+/// Publishes all orders in their sequence, spread over this time.
+pub(super) async fn publish(orders: &Orders, site: &Site, length: Duration, chronicle: &Chronicle) {
+    let publisher = Publisher::connect(&site.url_of_link(0)).await;
+    let publisher = publisher.expect("a broker that was just started");
+    let length = u64::try_from(length.as_millis()).expect("some minutes");
+    let sequence = orders.sequence();
+    let publications = |first: usize| {
+        let mine = sequence.iter().enumerate().skip(first).step_by(AT_ONCE);
+        let publisher = &publisher;
+        async move {
+            for (place, id) in mine {
+                chronicle
+                    .until(length * place as u64 / sequence.len() as u64)
+                    .await;
+                let publication = publication(site.bed.name(), id, orders.manners()[id]);
+                // Whatever the error: it may have arrived, and the id tells the copy.
+                while publisher.publish(&publication).await.is_err() {
+                    sleep(BEFORE_THE_NEXT_TRY).await;
+                }
+            }
+        }
+    };
+    join_all((0..AT_ONCE).map(publications)).await;
+    chronicle.tell("all orders are published");
+}
+
+fn publication(queue: &str, id: &str, manner: Manner) -> Publication {
+    let publication = if manner == Manner::Garbled {
+        Publication::bytes(queue, format!("not an order: {id}"))
+    } else {
+        Publication::json(queue, &Order::new(id).behaving(manner))
+    };
+    let publication = publication.and_then(|publication| publication.message_id(id));
+    publication.expect("short names, and what JSON can express")
+}

@@ -1,0 +1,60 @@
+//! Waits until no order is on its way any more.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::{Instant, sleep};
+use xtask::services::QueueState;
+
+use super::{PATIENCE, orders::Orders, site::Site};
+use crate::{bed, manner::Manner, servers::off_thread};
+
+/// Queues that are empty for so long without all orders being accounted for will stay so.
+const QUIET: Duration = Duration::from_secs(8);
+
+/// Waits until the queue and the retry queues are empty, nothing is with a worker, and every order
+/// has its effect or its dead letter. Says what was in the way if it does not come to that.
+pub(super) async fn until_settled(site: &Site, orders: &Orders) -> Result<(), String> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut quiet_since = None;
+    loop {
+        let queues = on_the_way(site).await;
+        if queues.is_empty() {
+            let since = *quiet_since.get_or_insert_with(Instant::now);
+            if all_are_accounted_for(site, orders).await || since.elapsed() > QUIET {
+                return Ok(());
+            }
+        } else {
+            quiet_since = None;
+            if Instant::now() > deadline {
+                return Err(format!("not settled within {PATIENCE:?}: {queues:?}"));
+            }
+        }
+        sleep(Duration::from_millis(250)).await;
+    }
+}
+
+/// The queues that hold what is yet to be handled.
+pub(super) async fn on_the_way(site: &Site) -> Vec<QueueState> {
+    let mut queues = queues(site).await;
+    queues.retain(|queue| is_on_the_way(site, &queue.name) && queue.ready + queue.unacked > 0);
+    queues
+}
+
+pub(super) async fn queues(site: &Site) -> Vec<QueueState> {
+    let broker = Arc::clone(&site.broker);
+    off_thread(move || broker.list_queues("/")).await
+}
+
+/// Whether a message in this queue is yet to be handled: it is there, or on its way back.
+pub(super) fn is_on_the_way(site: &Site, queue: &str) -> bool {
+    queue == site.bed.name() || queue.starts_with("idem.retry.")
+}
+
+async fn all_are_accounted_for(site: &Site, orders: &Orders) -> bool {
+    let charged = site.ledger.charges_per_order().await;
+    let dead = site.bed.waiting(&bed::dead(site.bed.name())).await;
+    // Of copies there may be letters, too: this is a reason to stop waiting, not the verdict.
+    let dead = dead.map_or(0, |(letters, _)| letters as usize);
+    charged.len() >= orders.count(Manner::is_charged)
+        && dead >= orders.count(|manner| !manner.is_charged())
+}

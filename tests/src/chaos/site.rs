@@ -1,0 +1,174 @@
+//! Where it happens: servers and links of one run's own.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use idem_amqp::{
+    Publisher,
+    sqlx::{self, ConnectOptions as _},
+};
+use xtask::{
+    chaos::{Mode, Plan, Queues, StoreKind},
+    services::{Postgres, Private, RabbitMq, Redis, Server},
+};
+
+use crate::{
+    bed::Bed,
+    ledger::{Ledger, in_sqlite},
+    process::{self, Settings},
+    proxy::Proxy,
+    servers::off_thread,
+    store_at::StoreAt,
+};
+
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) bed: Bed,
+    pub(super) broker: Arc<RabbitMq>,
+    pub(super) store: Store,
+    pub(super) ledger: Ledger,
+    /// The first one is the publisher's, the others are the workers'.
+    pub(super) links: Vec<Proxy>,
+}
+
+/// A store that can be done something to.
+#[derive(Debug)]
+pub(super) enum Store {
+    File(PathBuf),
+    Postgres(Arc<Postgres>),
+    Redis(Arc<Redis>),
+}
+
+/// What an acknowledged write of Redis needs to survive a crash.
+const DURABLE: [(&str, &str); 2] = [("appendonly", "yes"), ("appendfsync", "always")];
+
+const LEASE_MS: u64 = 2_000;
+
+impl Site {
+    pub(super) async fn open(plan: &Plan) -> Self {
+        let broker = Arc::new(off_thread(RabbitMq::start).await);
+        let (store, ledger) = Store::start(plan.store).await;
+        let mut links = Vec::new();
+        for _ in 0..=plan.workers {
+            links.push(Proxy::open(broker.port()).await);
+        }
+        Self {
+            bed: Bed::on(&broker),
+            broker,
+            store,
+            ledger,
+            links,
+        }
+    }
+
+    /// The settings of all workers.
+    pub(super) fn settings(&self, plan: &Plan) -> Settings {
+        Settings::new(self.bed.url(), self.bed.name(), &self.ledger).with(|settings| {
+            settings.mode = match plan.mode {
+                Mode::Atomic => process::Mode::Atomic,
+                Mode::Leased => process::Mode::Leased,
+            };
+            settings.classic = plan.queues == Queues::Classic;
+            settings.store = settings.store.answering_within(LEASE_MS / 2);
+            settings.lease_ms = LEASE_MS;
+            settings.work_ms = 30;
+            settings.backoff_ms = (100, 400);
+            // So many faults do not meet one order.
+            settings.max_attempts = 12;
+            settings.grace_ms = 10_000;
+        })
+    }
+
+    /// Declares the queue. A quorum queue declared moments before a crash never elects a leader
+    /// again on RabbitMQ 3.10, unless the broker was restarted cleanly in between.
+    pub(super) async fn declare(&self, settings: &Settings) {
+        let publisher = Publisher::connect(self.bed.url()).await;
+        let publisher = publisher.expect("a broker that was just started");
+        let declared = publisher.declare(settings.queue()).await;
+        declared.expect("the queue is declared");
+        let broker = Arc::clone(&self.broker);
+        off_thread(move || broker.restart()).await;
+    }
+
+    /// The broker's URL by way of a link of its own.
+    pub(super) fn url_of_link(&self, link: usize) -> String {
+        self.bed.url_by(self.links[link].port(), "?heartbeat=2")
+    }
+}
+
+impl Store {
+    async fn start(kind: StoreKind) -> (Self, Ledger) {
+        match kind {
+            StoreKind::Sqlite => {
+                let ledger = Ledger::create().await;
+                (Self::File(ledger.path()), ledger)
+            }
+            StoreKind::Postgres => {
+                let server = Arc::new(off_thread(Postgres::start).await);
+                let ledger = Ledger::of(&StoreAt::postgres_on(&server).await).await;
+                (Self::Postgres(server), ledger)
+            }
+            StoreKind::Redis => {
+                let server = Arc::new(off_thread(|| Redis::start_with(&DURABLE)).await);
+                let ledger = Ledger::of(&StoreAt::redis_on(&server)).await;
+                (Self::Redis(server), ledger)
+            }
+        }
+    }
+
+    /// It is killed, and started again after a while.
+    pub(super) async fn crash(&self, down: Duration) {
+        match self {
+            Self::File(_) => unreachable!("nobody plans to kill a file"),
+            Self::Postgres(server) => crash(server, down).await,
+            Self::Redis(server) => crash(server, down).await,
+        }
+    }
+
+    /// It answers nobody for a while.
+    pub(super) async fn hang(&self, lasting: Duration) {
+        match self {
+            Self::File(file) => lock(file, lasting).await,
+            Self::Postgres(server) => hang(server, lasting).await,
+            Self::Redis(server) => hang(server, lasting).await,
+        }
+    }
+}
+
+/// Kills a server, and starts it again after a while.
+pub(super) async fn crash<S>(server: &Arc<Private<S>>, down: Duration)
+where
+    S: Server + Send + Sync + 'static,
+{
+    let server = Arc::clone(server);
+    off_thread(move || {
+        server.kill()?;
+        std::thread::sleep(down);
+        server.restart()
+    })
+    .await;
+}
+
+/// Freezes a server for a while.
+pub(super) async fn hang<S>(server: &Arc<Private<S>>, lasting: Duration)
+where
+    S: Server + Send + Sync + 'static,
+{
+    let server = Arc::clone(server);
+    off_thread(move || {
+        server.freeze()?;
+        std::thread::sleep(lasting);
+        server.thaw()
+    })
+    .await;
+}
+
+/// Keeps others from writing to the file for a while.
+async fn lock(file: &std::path::Path, lasting: Duration) {
+    let connection = in_sqlite::options(file).connect().await;
+    let mut connection = connection.expect("a SQLite file");
+    let begun = sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut connection);
+    begun.await.expect("the lock comes within the timeout");
+    tokio::time::sleep(lasting).await;
+    let ended = sqlx::raw_sql("ROLLBACK").execute(&mut connection).await;
+    ended.expect("the lock is let go");
+}

@@ -1,0 +1,136 @@
+//! A store with a bug, for tests of the tests: what they are to find out must be found out.
+
+use std::time::Duration;
+
+use idem_amqp::{
+    Begun, Claim, ClaimRequest, Commit, Key, Lease, Outcome, Release, Store, StoreError,
+    TransactionalStore, Write,
+};
+use serde::{Deserialize, Serialize};
+
+/// A bug.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Flaw {
+    /// Completions are answered at once and done later: the ack comes before what it vouches for.
+    AnswersEarly,
+    /// Every claim is of a key that nobody has heard of: copies are not recognised.
+    Forgets,
+}
+
+/// A store that has the bug, if there is one.
+#[derive(Debug, Clone)]
+pub struct Flawed<S> {
+    store: S,
+    flaw: Option<Flaw>,
+}
+
+/// Between the early answer and what it was about.
+const LATE: Duration = Duration::from_millis(500);
+
+impl<S> Flawed<S> {
+    /// A store with this bug.
+    pub fn new(store: S, flaw: Option<Flaw>) -> Self {
+        Self { store, flaw }
+    }
+
+    fn claimed(&self, request: &ClaimRequest) -> ClaimRequest {
+        let mut request = request.clone();
+        if self.flaw == Some(Flaw::Forgets) {
+            let number = format!("{:016x}", fastrand::u64(..));
+            request.key = Key::new("forgotten", number).expect("letters and digits");
+        }
+        request
+    }
+
+    fn answers_early(&self) -> bool {
+        self.flaw == Some(Flaw::AnswersEarly)
+    }
+}
+
+impl<S: Store + Clone> Store for Flawed<S> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.store.claim(&self.claimed(request)).await
+    }
+
+    async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        self.store.extend(lease, by).await
+    }
+
+    async fn complete(
+        &self,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Write, StoreError> {
+        if !self.answers_early() {
+            return self.store.complete(lease, outcome, retention).await;
+        }
+        let (store, lease, outcome) = (self.store.clone(), lease.clone(), outcome.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(LATE).await;
+            store.complete(&lease, &outcome, retention).await
+        });
+        Ok(Write::Applied)
+    }
+
+    async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
+        self.store.release(lease, reason).await
+    }
+}
+
+impl<Tx, S> TransactionalStore<Tx> for Flawed<S>
+where
+    S: TransactionalStore<Tx, Transaction: 'static> + Clone,
+{
+    type Transaction = S::Transaction;
+
+    fn transactions(&self) -> usize {
+        self.store.transactions()
+    }
+
+    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Self::Transaction>, StoreError> {
+        self.store.begin(&self.claimed(request)).await
+    }
+
+    fn lend(transaction: &mut Self::Transaction) -> &mut Tx {
+        S::lend(transaction)
+    }
+
+    async fn is_alive(&self, transaction: &mut Self::Transaction) -> bool {
+        self.store.is_alive(transaction).await
+    }
+
+    async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        self.store.extend_open(lease, by).await
+    }
+
+    async fn commit(
+        &self,
+        transaction: Self::Transaction,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Commit, StoreError> {
+        if !self.answers_early() {
+            return self
+                .store
+                .commit(transaction, lease, outcome, retention)
+                .await;
+        }
+        let (store, lease, outcome) = (self.store.clone(), lease.clone(), outcome.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(LATE).await;
+            store.commit(transaction, &lease, &outcome, retention).await
+        });
+        Ok(Commit::Committed)
+    }
+
+    async fn roll_back(
+        &self,
+        transaction: Self::Transaction,
+        lease: &Lease,
+        reason: &Release,
+    ) -> Result<Write, StoreError> {
+        self.store.roll_back(transaction, lease, reason).await
+    }
+}
