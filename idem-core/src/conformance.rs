@@ -56,6 +56,8 @@ pub mod purge;
 pub mod replay;
 pub mod retention;
 pub mod retries;
+#[doc(hidden)]
+pub mod rules;
 pub mod tokens;
 pub mod transactions;
 

@@ -27,6 +27,8 @@ mod tests;
 
 use fail_open::LocalMemory;
 pub use fail_open::Reports;
+#[cfg(feature = "conformance")]
+pub(crate) use grant::{Ended, ended_by, judge, objection};
 use in_flight::InFlight;
 pub use prepared::Prepared;
 

@@ -295,7 +295,7 @@ impl Release {
 }
 
 /// The remembered result of a handler, as bytes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Outcome(Bytes);
 
 impl Outcome {

@@ -32,7 +32,7 @@ impl Grant<'_> {
 
 /// An answer to a claim after which nothing runs.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(crate) enum Ended {
     Answered(Claim),
     Unavailable(StoreError),
     Exhausted(u32),
@@ -40,7 +40,7 @@ pub(super) enum Ended {
 }
 
 impl Ended {
-    pub(super) fn into_execution<T, E>(self) -> Execution<T, E> {
+    pub(crate) fn into_execution<T, E>(self) -> Execution<T, E> {
         match self {
             Self::Answered(Claim::Completed { outcome, remaining }) => {
                 Execution::Duplicate { outcome, remaining }
@@ -63,7 +63,7 @@ impl Ended {
 }
 
 /// Why a key just acquired is given back unrun.
-pub(super) fn objection(
+pub(crate) fn objection(
     lease: &Lease,
     policy: &Policy,
     closed: bool,
@@ -80,7 +80,7 @@ pub(super) fn objection(
 }
 
 /// What is reported after an objection.
-pub(super) fn ended_by(objection: &Release, lease: &Lease) -> Ended {
+pub(crate) fn ended_by(objection: &Release, lease: &Lease) -> Ended {
     match objection {
         Release::Abandoned => Ended::Abandoned,
         Release::Quarantined => Ended::Answered(Claim::Quarantined),
@@ -89,7 +89,7 @@ pub(super) fn ended_by(objection: &Release, lease: &Lease) -> Ended {
 }
 
 /// How a failed attempt ends, and what the store is told.
-pub(super) fn judge<T, E: Failure>(
+pub(crate) fn judge<T, E: Failure>(
     cause: Cause<E>,
     lease: &Lease,
     policy: &Policy,

@@ -15,7 +15,7 @@ pub(crate) use claim::claim;
 pub(crate) use writes::{complete, extend, release};
 
 /// What a store keeps for one key. Times are microseconds of the store's clock.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Record {
     /// Of the last claim; it stays when the lease ends, so that the next one is greater.
     pub(crate) token: i64,
@@ -32,7 +32,7 @@ pub(crate) struct Record {
     pub(crate) state: State,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum State {
     InProgress {
         lease_ends: i64,
@@ -49,7 +49,7 @@ pub(crate) enum State {
 }
 
 /// Why a key was given back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Reason {
     Failed,
     Abandoned,
