@@ -1,5 +1,7 @@
 //! A message that ended for good, as it is put into the dead-letter queue.
 
+use std::time::SystemTime;
+
 use idem_core::Key;
 
 use crate::{
@@ -17,6 +19,15 @@ pub(crate) struct Epitaph<'a> {
     pub(crate) error: &'a str,
     pub(crate) attempt: u32,
     pub(crate) key: Option<&'a Key>,
+    /// By the worker's clock.
+    pub(crate) at: SystemTime,
+}
+
+impl Epitaph<'_> {
+    /// Attempts before this one may have failed in other deliveries, or in processes that are gone.
+    fn may_have_failed_before(&self) -> bool {
+        self.attempt > 1 || self.reason == Reason::InDoubt
+    }
 }
 
 /// The message as it is put into the dead-letter queue.
@@ -32,6 +43,11 @@ pub(crate) fn dead_letter(
     letter.number(ATTEMPT, epitaph.attempt);
     if let Some(key) = epitaph.key {
         letter.text(KEY, key.as_str());
+    }
+    if epitaph.may_have_failed_before() {
+        letter.failed_again(delivery, epitaph.at);
+    } else {
+        letter.failed(delivery, epitaph.at);
     }
     letter.publication("", queue, body)
 }

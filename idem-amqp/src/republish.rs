@@ -57,12 +57,23 @@ impl Republished {
         self.set(name, AMQPValue::LongUInt(value));
     }
 
-    /// Says that an attempt failed now. When the first one did is known from an earlier republish.
+    /// Says that it failed now. When it failed first is known from an earlier republish, or this is
+    /// the first time.
     pub(crate) fn failed(&mut self, before: &Delivery, now: SystemTime) {
-        let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        self.set(FIRST_FAILURE, AMQPValue::Timestamp(seconds));
+        self.time(FIRST_FAILURE, now);
+        self.failed_again(before, now);
+    }
+
+    /// Says that it failed now, and perhaps before without a word of it.
+    pub(crate) fn failed_again(&mut self, before: &Delivery, now: SystemTime) {
         self.carry_over(before, &[FIRST_FAILURE]);
-        self.set(LAST_FAILURE, AMQPValue::Timestamp(seconds));
+        self.time(LAST_FAILURE, now);
+    }
+
+    /// Adds a time of ours, to the second.
+    pub(crate) fn time(&mut self, name: &str, time: SystemTime) {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.set(name, AMQPValue::Timestamp(since.as_secs()));
     }
 
     /// Keeps what an earlier republish said.

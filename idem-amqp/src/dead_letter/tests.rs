@@ -1,5 +1,7 @@
 //! What a dead letter says, keeps and leaves behind.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use lapin::{
     BasicProperties,
     types::{AMQPValue, FieldTable, ShortString},
@@ -8,7 +10,7 @@ use lapin::{
 use super::*;
 use crate::{
     delivery::Origin,
-    headers::{EXCHANGE, EXPIRATION, HEADERS_CUT, QUEUE, ROUTING_KEY},
+    headers::{EXCHANGE, EXPIRATION, FIRST_FAILURE, HEADERS_CUT, LAST_FAILURE, QUEUE, ROUTING_KEY},
 };
 
 fn delivery(properties: BasicProperties) -> Delivery {
@@ -27,6 +29,7 @@ fn letter(properties: BasicProperties, error: &str) -> BasicProperties {
         error,
         attempt: 3,
         key: None,
+        at: UNIX_EPOCH,
     };
     dead_letter(&delivery(properties), b"{}", &epitaph, "orders.dead").into_properties()
 }
@@ -157,6 +160,7 @@ fn a_dead_letter_of_a_message_that_was_sent_again_still_says_where_it_first_came
         error: "no again",
         attempt: 1,
         key: None,
+        at: UNIX_EPOCH,
     };
     let again = dead_letter(&replayed, b"{}", &epitaph, "orders.dead").into_properties();
     let expected = [
@@ -167,5 +171,47 @@ fn a_dead_letter_of_a_message_that_was_sent_again_still_says_where_it_first_came
     ];
     for (name, value) in expected {
         assert_eq!(header(&again, name).as_deref(), Some(value), "{name}");
+    }
+}
+
+/// The first and the last failure, in seconds, of a message that fails at second 70.
+fn failures(headers: FieldTable, reason: Reason, attempt: u32) -> (Option<u64>, Option<u64>) {
+    let epitaph = Epitaph {
+        reason,
+        error: "no",
+        attempt,
+        key: None,
+        at: UNIX_EPOCH + Duration::from_millis(70_900),
+    };
+    let sent = delivery(BasicProperties::default().with_headers(headers));
+    let letter = dead_letter(&sent, b"{}", &epitaph, "orders.dead").into_properties();
+    let headers = letter.headers().clone().unwrap_or_default();
+    let time = |name| headers.inner().get(name).and_then(AMQPValue::as_timestamp);
+    (time(FIRST_FAILURE), time(LAST_FAILURE))
+}
+
+#[test]
+fn the_first_failure_is_told_only_where_it_is_known() {
+    let table = [
+        (Reason::Rejected, 1, Some(70)),
+        (Reason::Rejected, 2, None),
+        (Reason::Exhausted, 3, None),
+        (Reason::Undecodable, 0, Some(70)),
+        (Reason::InDoubt, 0, None),
+    ];
+    for (reason, attempt, first) in table {
+        let told = failures(FieldTable::default(), reason, attempt);
+        assert_eq!(told, (first, Some(70)), "{reason:?}, attempt {attempt}");
+    }
+}
+
+#[test]
+fn the_first_failure_that_an_earlier_republish_told_stays_the_first() {
+    let mut headers = FieldTable::default();
+    headers.insert(FIRST_FAILURE.into(), AMQPValue::Timestamp(50));
+    headers.insert(LAST_FAILURE.into(), AMQPValue::Timestamp(60));
+    for attempt in [1, 3] {
+        let told = failures(headers.clone(), Reason::Rejected, attempt);
+        assert_eq!(told, (Some(50), Some(70)), "attempt {attempt}");
     }
 }

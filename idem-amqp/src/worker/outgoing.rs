@@ -41,6 +41,7 @@ impl Outgoing {
             error: end.error.as_deref().unwrap_or_default(),
             attempt: end.attempt.unwrap_or_default(),
             key: end.key.as_ref(),
+            at: SystemTime::now(),
         };
         let (delivery, body) = (&arrival.delivery, arrival.envelope.body());
         Self {
