@@ -57,6 +57,7 @@ mod worker;
 
 pub mod prelude;
 
+pub use connection::AmqpUrls;
 pub use delivery::Delivery;
 pub use error::{
     Permission, PublishError, TopologyError, TopologyObject, TopologyProblem, WorkerError,

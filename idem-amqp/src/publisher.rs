@@ -1,10 +1,13 @@
 //! Publishes with an id, persistent, and waits for the broker's confirm.
 
-use std::sync::Arc;
-
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{Queue, connection::Broker, error::PublishError, topology};
+use crate::{
+    Queue,
+    connection::{AmqpUrls, Brokers, Unreachable},
+    error::PublishError,
+    topology,
+};
 
 mod line;
 mod publication;
@@ -21,7 +24,7 @@ pub use publication::Publication;
 /// Clones share the connection.
 #[derive(Debug, Clone)]
 pub struct Publisher {
-    broker: Arc<Broker>,
+    brokers: Brokers,
     requests: mpsc::Sender<Request>,
 }
 
@@ -37,30 +40,28 @@ pub(crate) struct Request {
 const QUEUED: usize = 1024;
 
 impl Publisher {
-    /// Connects to the broker.
+    /// Connects to the broker, or to one node of a cluster, see [`AmqpUrls`].
     ///
     /// # Errors
-    /// If the URL is not valid or the broker cannot be reached now.
-    pub async fn connect(url: &str) -> Result<Self, PublishError> {
-        let broker = Broker::parse(url).map_err(|reason| PublishError::InvalidUrl { reason })?;
-        let mut line = Line::new(broker.clone());
+    /// If a URL is not valid or no node can be reached now.
+    pub async fn connect(urls: impl Into<AmqpUrls>) -> Result<Self, PublishError> {
+        let brokers =
+            Brokers::parse(&urls.into()).map_err(|reason| PublishError::InvalidUrl { reason })?;
+        let mut line = Line::new(brokers.clone());
         line.open().await?;
-        Ok(Self::spawn(broker, line))
+        Ok(Self::spawn(brokers, line))
     }
 
     /// A publisher that connects when it is first used.
-    pub(crate) fn lazy(broker: Broker) -> Self {
-        let line = Line::new(broker.clone());
-        Self::spawn(broker, line)
+    pub(crate) fn lazy(brokers: Brokers) -> Self {
+        let line = Line::new(brokers.clone());
+        Self::spawn(brokers, line)
     }
 
-    fn spawn(broker: Broker, line: Line) -> Self {
+    fn spawn(brokers: Brokers, line: Line) -> Self {
         let (requests, queued) = mpsc::channel(QUEUED);
         tokio::spawn(line.serve(queued));
-        Self {
-            broker: Arc::new(broker),
-            requests,
-        }
+        Self { brokers, requests }
     }
 
     /// Publishes a message and waits until the broker has confirmed that a queue has it.
@@ -88,18 +89,24 @@ impl Publisher {
     /// # Errors
     /// If the broker cannot be reached, or the queue exists with other arguments.
     pub async fn declare(&self, queue: impl Into<Queue>) -> Result<(), PublishError> {
+        let mut brokers = self.brokers.clone();
+        let (connection, broker) = brokers.connect("idem declare").await?;
         let unavailable = |source: lapin::Error| PublishError::Unavailable {
-            broker: self.broker.to_string(),
+            broker: broker.to_string(),
             source: source.into(),
         };
-        let connection = self
-            .broker
-            .connect("idem declare")
-            .await
-            .map_err(unavailable)?;
         let channel = connection.create_channel().await.map_err(unavailable)?;
         let established = topology::establish(&channel, &queue.into()).await;
         let _ = connection.close(200, "done".into()).await;
         Ok(established?)
+    }
+}
+
+impl From<Unreachable> for PublishError {
+    fn from(none: Unreachable) -> Self {
+        Self::Unavailable {
+            broker: none.brokers,
+            source: none.source,
+        }
     }
 }

@@ -10,7 +10,7 @@ use lapin::{
 use tokio::{sync::mpsc, time::sleep};
 
 use super::{Publication, Request};
-use crate::{connection::Broker, error::PublishError};
+use crate::{connection::Brokers, error::PublishError};
 
 /// Messages that are published before their confirms are awaited.
 const BATCH: usize = 256;
@@ -20,13 +20,16 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The connection, opened when needed.
 pub(super) struct Line {
-    broker: Broker,
+    brokers: Brokers,
     open: Option<(Connection, Channel)>,
 }
 
 impl Line {
-    pub(super) fn new(broker: Broker) -> Self {
-        Self { broker, open: None }
+    pub(super) fn new(brokers: Brokers) -> Self {
+        Self {
+            brokers,
+            open: None,
+        }
     }
 
     /// Serves until all publishers are gone, then closes the connection.
@@ -45,22 +48,26 @@ impl Line {
         let usable = |open: &(Connection, Channel)| open.1.status().connected();
         if !self.open.as_ref().is_some_and(usable) {
             self.open = None;
-            let opened = self.connect().await;
-            self.open = Some(opened.map_err(|source| PublishError::Unavailable {
-                broker: self.broker.to_string(),
-                source: source.into(),
-            })?);
+            self.open = Some(self.connect().await?);
         }
         Ok(self.open.as_ref().expect("opened just now"))
     }
 
-    async fn connect(&self) -> Result<(Connection, Channel), Error> {
-        let connection = self.broker.connect("idem publish").await?;
-        let channel = connection.create_channel().await?;
-        channel
-            .confirm_select(ConfirmSelectOptions::default())
-            .await?;
-        Ok((connection, channel))
+    async fn connect(&mut self) -> Result<(Connection, Channel), PublishError> {
+        let (connection, broker) = self.brokers.connect("idem publish").await?;
+        let opened = async {
+            let channel = connection.create_channel().await?;
+            let confirms = ConfirmSelectOptions::default();
+            channel.confirm_select(confirms).await?;
+            Ok(channel)
+        };
+        match opened.await {
+            Ok(channel) => Ok((connection, channel)),
+            Err(error @ Error { .. }) => Err(PublishError::Unavailable {
+                broker: broker.to_string(),
+                source: error.into(),
+            }),
+        }
     }
 
     /// Publishes all, then awaits all confirms: a return comes before its confirm, but lapin hands
@@ -68,7 +75,7 @@ impl Line {
     async fn publish(&mut self, batch: &mut Vec<Request>) {
         let (connection, channel) = match self.open().await {
             Ok(open) => open,
-            Err(error) => return refuse_all(batch, error, &self.broker),
+            Err(error) => return refuse_all(batch, error, &self.brokers),
         };
         let mut confirms: Vec<_> = batch.iter().map(|_| None).collect();
         let mut confirming: FuturesUnordered<_> = (batch.iter().enumerate())
@@ -163,12 +170,12 @@ fn judge(
     }
 }
 
-fn refuse_all(batch: &mut Vec<Request>, error: PublishError, broker: &Broker) {
+fn refuse_all(batch: &mut Vec<Request>, error: PublishError, brokers: &Brokers) {
     let text = error.to_string();
     let mut first = Some(error);
     for request in batch.drain(..) {
         let error = first.take().unwrap_or_else(|| PublishError::Unavailable {
-            broker: broker.to_string(),
+            broker: brokers.to_string(),
             source: text.clone().into(),
         });
         let _ = request.answer.send(Err(error));

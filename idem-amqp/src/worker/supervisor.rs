@@ -4,15 +4,15 @@ use std::{future::pending, sync::Arc, time::Duration};
 
 use futures_util::future::{join_all, try_join_all};
 use idem_core::Backoff;
-use lapin::{
-    Connection, ErrorKind,
-    protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError},
-};
+use lapin::Connection;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::consumer::{Consumer, Stopped, Width};
-use crate::{connection::Broker, error::WorkerError};
+use crate::{
+    connection::{Broker, Brokers, Unreachable},
+    error::WorkerError,
+};
 
 const RECONNECT: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
@@ -27,7 +27,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Consumers that share a connection.
 pub(super) struct Supervisor {
-    pub(super) broker: Broker,
+    pub(super) brokers: Brokers,
     pub(super) consumers: Vec<Arc<Consumer>>,
     pub(super) draining: CancellationToken,
 }
@@ -35,14 +35,15 @@ pub(super) struct Supervisor {
 impl Supervisor {
     /// Consumes until the worker has drained. A broker that is away is waited for, for ever.
     pub(super) async fn run(&self) -> Result<(), WorkerError> {
+        let mut brokers = self.brokers.clone();
         let mut tries = 0;
         let mut first = true;
         let mut width = Width::Full;
         while !self.draining.is_cancelled() {
-            match self.connect().await {
+            match self.connect(&mut brokers).await {
                 None => break,
-                Some(Ok(connection)) => {
-                    tracing::info!(broker = %self.broker, "connected");
+                Some(Ok((connection, broker))) => {
+                    tracing::info!(%broker, "connected");
                     let connected = Instant::now();
                     width = self.consume(&connection, first, width).await?;
                     first = false;
@@ -54,14 +55,14 @@ impl Supervisor {
                     let closed = connection.close(200, "done".into());
                     let _ = timeout(CLOSE_TIMEOUT, closed).await;
                 }
-                Some(Err(source)) if first && is_refusal(&source) => {
+                Some(Err(none)) if first && none.refused => {
                     return Err(WorkerError::Refused {
-                        broker: self.broker.to_string(),
-                        source: source.into(),
+                        broker: none.brokers,
+                        source: none.source,
                     });
                 }
-                Some(Err(error)) => {
-                    tracing::warn!(broker = %self.broker, %error, tries, "cannot connect, trying again");
+                Some(Err(none)) => {
+                    tracing::warn!(broker = none.brokers, error = %none.source, tries, "cannot connect, trying again");
                 }
             }
             tries += 1;
@@ -86,9 +87,12 @@ impl Supervisor {
         .await;
     }
 
-    async fn connect(&self) -> Option<lapin::Result<Connection>> {
+    async fn connect(
+        &self,
+        brokers: &mut Brokers,
+    ) -> Option<Result<(Connection, Broker), Unreachable>> {
         tokio::select! {
-            connected = self.broker.connect("idem consume") => Some(connected),
+            connected = brokers.connect("idem consume") => Some(connected),
             () = self.draining.cancelled() => None,
         }
     }
@@ -124,16 +128,4 @@ impl Supervisor {
             () = narrow_is_over => Ok(Width::Full),
         }
     }
-}
-
-/// Whether the broker answered, and the answer was no.
-fn is_refusal(error: &lapin::Error) -> bool {
-    let ErrorKind::ProtocolError(error) = error.kind() else {
-        return false;
-    };
-    matches!(
-        error.kind(),
-        AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED)
-            | AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED)
-    )
 }

@@ -1,0 +1,171 @@
+//! The nodes of a broker, tried in turn.
+
+use std::{error::Error as StdError, fmt, sync::Arc};
+
+use lapin::{
+    Connection, Error, ErrorKind,
+    protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError},
+};
+
+use super::{AmqpUrls, Broker};
+
+/// The nodes of a broker, and whose turn it is. Clones take turns of their own.
+#[derive(Debug, Clone)]
+pub(crate) struct Brokers {
+    nodes: Arc<[Broker]>,
+    next: usize,
+}
+
+/// No node lets us in.
+#[derive(Debug)]
+pub(crate) struct Unreachable {
+    /// Host, port and vhost of all nodes.
+    pub(crate) brokers: String,
+    /// Whether each of them answered, and the answer was no.
+    pub(crate) refused: bool,
+    /// What went wrong.
+    pub(crate) source: Box<dyn StdError + Send + Sync>,
+}
+
+impl Brokers {
+    /// Reads URLs; the error does not repeat any. The first turn is anybody's.
+    pub(crate) fn parse(urls: &AmqpUrls) -> Result<Self, String> {
+        let count = urls.iter().len();
+        let nodes = urls.iter().enumerate().map(|(at, url)| {
+            Broker::parse(url).map_err(|reason| match count {
+                1 => reason,
+                _ => format!("number {} of {count}: {reason}", at + 1),
+            })
+        });
+        let nodes: Arc<[Broker]> = nodes.collect::<Result<_, _>>()?;
+        if nodes.is_empty() {
+            return Err("none is given".into());
+        }
+        let next = fastrand::usize(..nodes.len());
+        Ok(Self { nodes, next })
+    }
+
+    /// Tries each node once, beginning with the one after the last that was connected to. Says
+    /// which one it is.
+    ///
+    /// # Cancel safety
+    /// The node that was being tried is tried again.
+    pub(crate) async fn connect(
+        &mut self,
+        name: &str,
+    ) -> Result<(Connection, Broker), Unreachable> {
+        let mut failures = Vec::new();
+        for _ in 0..self.nodes.len() {
+            let node = &self.nodes[self.next % self.nodes.len()];
+            let tried = node.connect(name).await;
+            self.next += 1;
+            match tried {
+                Ok(connection) => return Ok((connection, node.clone())),
+                Err(error) => failures.push((node.clone(), error)),
+            }
+        }
+        Err(self.unreachable(failures))
+    }
+
+    fn unreachable(&self, mut failures: Vec<(Broker, Error)>) -> Unreachable {
+        Unreachable {
+            brokers: self.to_string(),
+            refused: failures.iter().all(|(_, error)| is_refusal(error)),
+            source: match failures.len() {
+                1 => Box::new(failures.remove(0).1),
+                _ => Box::new(Each(failures)),
+            },
+        }
+    }
+}
+
+/// `one:5672 (vhost `shop`), two:5672 (vhost `shop`)`
+impl fmt::Display for Brokers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, node) in self.nodes.iter().enumerate() {
+            let separator = if at == 0 { "" } else { ", " };
+            write!(f, "{separator}{node}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What went wrong with each of several nodes.
+#[derive(Debug)]
+struct Each(Vec<(Broker, Error)>);
+
+impl fmt::Display for Each {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (node, error)) in self.0.iter().enumerate() {
+            let separator = if at == 0 { "" } else { "; " };
+            write!(f, "{separator}{node}: {error}")?;
+        }
+        Ok(())
+    }
+}
+
+impl StdError for Each {}
+
+/// Whether the broker answered, and the answer was no.
+fn is_refusal(error: &Error) -> bool {
+    let ErrorKind::ProtocolError(error) = error.kind() else {
+        return false;
+    };
+    matches!(
+        error.kind(),
+        AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED)
+            | AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn parse(urls: impl Into<AmqpUrls>) -> Result<Brokers, String> {
+        Brokers::parse(&urls.into())
+    }
+
+    #[test]
+    fn a_wrong_url_among_several_is_told_by_its_number() {
+        let error = parse("amqp://me:secret@a,amqp://me:secret@b:port").unwrap_err();
+        assert_eq!(error, "number 2 of 2: invalid port number");
+    }
+
+    #[test]
+    fn no_url_at_all_is_refused() {
+        let none: [&str; 0] = [];
+        assert_eq!(parse(none).unwrap_err(), "none is given");
+    }
+
+    #[test]
+    fn any_node_may_be_the_first() {
+        let first = || parse(["amqp://a", "amqp://b", "amqp://c"]).unwrap().next;
+        let seen: std::collections::BTreeSet<_> = (0..200).map(|_| first()).collect();
+        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [0, 1, 2]);
+    }
+
+    #[tokio::test]
+    async fn each_node_is_tried_once_and_each_is_named() {
+        let closed = || {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.local_addr().unwrap().port()
+        };
+        let ports = [closed(), closed()];
+        let urls = ports.map(|port| format!("amqp://me:secret@127.0.0.1:{port}/shop"));
+        let mut brokers = parse(urls).unwrap();
+        let first = brokers.next;
+        let error = brokers.connect("test").await.unwrap_err();
+        assert!(!error.refused);
+        assert_eq!(brokers.next, first + 2);
+        let text = error.source.to_string();
+        for port in ports {
+            let node = format!("127.0.0.1:{port} (vhost `shop`)");
+            assert!(error.brokers.contains(&node), "{}", error.brokers);
+            assert!(text.contains(&format!("{node}: IO error")), "{text}");
+        }
+        assert!(!format!("{error:?}").contains("secret"));
+    }
+}

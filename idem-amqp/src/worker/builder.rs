@@ -1,0 +1,157 @@
+//! Takes together what a worker is made of.
+
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+
+use idem_core::{Executor, Handler, Mode as _, Purge, PurgeTask, RunsOn, Store, StoreOutage};
+
+use super::{
+    Balance, Settled, StartPurge, Subscription, Worker, attend::Attendant, settle::Observer,
+    subscription,
+};
+use crate::{
+    Queue,
+    connection::{AmqpUrls, Brokers},
+    error::WorkerError,
+};
+
+/// A worker in the making: its store, its state, its handlers.
+#[must_use]
+pub struct WorkerBuilder<S, St = ()> {
+    executor: Executor<S>,
+    state: Arc<St>,
+    subscriptions: Vec<Subscription>,
+    grace: Duration,
+    observer: Option<Observer>,
+    purge: Option<StartPurge>,
+}
+
+impl<S: Store> WorkerBuilder<S> {
+    /// How long running handlers may take to finish after the shutdown signal, unless set.
+    pub const DEFAULT_GRACE: Duration = Duration::from_secs(15);
+
+    pub(super) fn new(executor: Executor<S>) -> Self {
+        Self {
+            executor,
+            state: Arc::new(()),
+            subscriptions: Vec::new(),
+            grace: Self::DEFAULT_GRACE,
+            observer: None,
+            purge: None,
+        }
+    }
+
+    /// The state from which later handlers take their `State<…>` parameters.
+    pub fn state<St: Send + Sync + 'static>(self, state: St) -> WorkerBuilder<S, St> {
+        WorkerBuilder {
+            executor: self.executor,
+            state: Arc::new(state),
+            subscriptions: self.subscriptions,
+            grace: self.grace,
+            observer: self.observer,
+            purge: self.purge,
+        }
+    }
+}
+
+impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
+    /// Consumes a queue with a handler: `.consume::<charge>("orders.charge")`.
+    ///
+    /// A `&str` is a queue that the worker declares, see [`Queue`].
+    pub fn consume<H>(mut self, queue: impl Into<Queue>) -> Self
+    where
+        H: Handler<St>,
+        H::Mode: RunsOn<S>,
+    {
+        let queue = queue.into();
+        let policy = queue.policy_or(H::POLICY);
+        let fails_open = policy.store_outage() == StoreOutage::FailOpen;
+        self.subscriptions.push(Subscription {
+            queue,
+            limit: H::Mode::limit(&self.executor),
+            fails_open_in_vain: fails_open && !H::Mode::CAN_FAIL_OPEN,
+            policy,
+            attendant: Arc::new(Attendant::<H, S, St> {
+                executor: self.executor.clone(),
+                state: Arc::clone(&self.state),
+                policy,
+                handler: PhantomData,
+            }),
+        });
+        self
+    }
+
+    /// How long running handlers may take to finish after the shutdown signal; 15 s unless set.
+    /// Then they are dropped, and other workers take over when their leases have run out.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// How many bytes may be remembered of what handlers that fail open did while the store was
+    /// away, until the store is told of it; 64 MiB unless set. When it is full, further messages
+    /// wait for the store.
+    pub fn local_memory(mut self, bytes: usize) -> Self {
+        self.executor = self.executor.local_memory(bytes);
+        self
+    }
+
+    /// Calls `observer` for every message that ended, from the task that settled it.
+    pub fn on_settled(mut self, observer: impl Fn(&Settled<'_>) + Send + Sync + 'static) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// Removes from the store what its retention has ended for, every so often.
+    pub fn purge_every(mut self, interval: Duration) -> Self
+    where
+        S: Purge + Clone,
+    {
+        let store = self.executor.store().clone();
+        self.purge = Some(Arc::new(move || PurgeTask::spawn(store.clone(), interval)));
+        self
+    }
+
+    /// Makes the worker. Nothing is connected yet; the URLs are those of a broker, or of the nodes
+    /// of a cluster, which are tried in turn: see [`AmqpUrls`].
+    ///
+    /// # Errors
+    /// If a URL is not valid, or the worker cannot have these queues and handlers together.
+    pub fn build(self, urls: impl Into<AmqpUrls>) -> Result<Worker, WorkerError> {
+        subscription::check(&self.subscriptions)?;
+        let brokers =
+            Brokers::parse(&urls.into()).map_err(|reason| WorkerError::InvalidUrl { reason })?;
+        Ok(Worker {
+            brokers,
+            subscriptions: self.subscriptions,
+            engine: Arc::new(self.executor),
+            grace: self.grace,
+            observer: self.observer,
+            purge: self.purge,
+        })
+    }
+
+    /// [Builds](Self::build) the worker and [runs](Worker::run_until) it.
+    ///
+    /// # Errors
+    /// Those of both.
+    ///
+    /// # Cancel safety
+    /// That of [`Worker::run_until`].
+    pub async fn run_until(
+        self,
+        urls: impl Into<AmqpUrls>,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<Balance, WorkerError> {
+        self.build(urls)?.run_until(shutdown).await
+    }
+}
+
+impl<S, St> fmt::Debug for WorkerBuilder<S, St> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let queues = self.subscriptions.iter().map(|one| one.queue.name());
+        f.debug_struct("WorkerBuilder")
+            .field("queues", &queues.collect::<Vec<_>>())
+            .field("grace", &self.grace)
+            .finish_non_exhaustive()
+    }
+}

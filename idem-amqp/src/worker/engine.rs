@@ -1,0 +1,25 @@
+//! What a worker asks of its executor, whatever its store.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use idem_core::{Executor, Reports, Store};
+
+/// An executor without the type of its store. The handlers have been given theirs.
+pub(super) trait Engine: Send + Sync {
+    /// From now on no handler is started.
+    fn close(&self);
+
+    /// Tells the store what was done while it was away, for at most so long.
+    fn report(&self, patience: Duration) -> BoxFuture<'_, Reports>;
+}
+
+impl<S: Store> Engine for Executor<S> {
+    fn close(&self) {
+        Executor::close(self);
+    }
+
+    fn report(&self, patience: Duration) -> BoxFuture<'_, Reports> {
+        Box::pin(Executor::report(self, patience))
+    }
+}
