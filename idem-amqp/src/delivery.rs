@@ -47,6 +47,11 @@ impl Delivery {
     pub fn is_redelivered(&self) -> bool {
         self.0.redelivered
     }
+
+    /// Whether it is a dead letter that was sent again.
+    pub fn is_replay(&self) -> bool {
+        self.get(headers::REASON).is_some()
+    }
 }
 
 impl<S> FromContext<S> for Delivery {
@@ -83,10 +88,10 @@ impl Delivery {
             .or_else(|| self.get(headers::EXPIRATION))
     }
 
-    /// Whether a person sent this dead letter again. Not so when the broker delivers it again:
-    /// that is a further attempt of a replay, and counted like any other.
-    pub(crate) fn is_replay(&self) -> bool {
-        !self.is_redelivered() && self.get(headers::REASON).is_some()
+    /// Whether its key starts over. Not so when the broker delivers a replay again: that is a
+    /// further attempt, and counted like any other.
+    pub(crate) fn starts_over(&self) -> bool {
+        self.is_replay() && !self.is_redelivered()
     }
 }
 

@@ -18,6 +18,8 @@ pub struct Ended {
     pub error: Option<String>,
     /// What the broker was told.
     pub settlement: Settlement,
+    /// Whether it was a dead letter that was sent again.
+    pub replay: bool,
 }
 
 impl From<&Settled<'_>> for Ended {
@@ -28,6 +30,7 @@ impl From<&Settled<'_>> for Ended {
             attempt: settled.attempt,
             error: settled.error.map(Into::into),
             settlement: settled.settlement,
+            replay: settled.replay,
         }
     }
 }

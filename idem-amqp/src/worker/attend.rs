@@ -120,7 +120,7 @@ where
         }
         let mut now = circumstances(arrival, queue, desk);
         let mut message = match Prepared::<H>::new(arrival.envelope.clone(), &self.policy) {
-            Ok(message) => message.replay(arrival.delivery.is_replay()),
+            Ok(message) => message.replay(arrival.delivery.starts_over()),
             Err(ended) => return end(&ended, None, settle(ended.kind(), &now)),
         };
         let mut conflict_since = None;

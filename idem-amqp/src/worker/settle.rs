@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use idem_core::ExecutionKind;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -56,6 +57,7 @@ impl Clerk {
             error: end.error.as_deref(),
             settlement: end.settlement,
             redelivered: arrival.delivery.is_redelivered(),
+            replay: arrival.delivery.is_replay(),
             elapsed: arrived.elapsed(),
         });
     }
@@ -72,6 +74,7 @@ impl Clerk {
             error: None,
             settlement: end.settlement,
             redelivered: arrival.delivery.is_redelivered(),
+            replay: arrival.delivery.is_replay(),
             elapsed: Duration::ZERO,
         });
     }
@@ -124,8 +127,16 @@ impl Clerk {
             attempt = settled.attempt,
             error = settled.error,
             settlement = ?settled.settlement,
+            replay = settled.replay,
             "settled"
         );
+        if settled.replay && settled.kind == ExecutionKind::Duplicate {
+            tracing::info!(
+                queue = settled.queue,
+                key = settled.key.map(tracing::field::display),
+                "a dead letter was sent again, and its work had been done already: a duplicate"
+            );
+        }
         let Some(observer) = &self.observer else {
             return;
         };

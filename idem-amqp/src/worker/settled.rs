@@ -14,7 +14,7 @@ pub struct Settled<'a> {
     pub queue: &'a str,
     /// Its key, if it has one.
     pub key: Option<&'a Key>,
-    /// How it ended in the engine. `Duplicate` is a replay, `Executed` an execution.
+    /// How it ended in the engine. `Duplicate` was done before, `Executed` was done now.
     pub kind: ExecutionKind,
     /// Which attempt ran, if one did.
     pub attempt: Option<u32>,
@@ -24,6 +24,9 @@ pub struct Settled<'a> {
     pub settlement: Settlement,
     /// Whether the broker had delivered it before.
     pub redelivered: bool,
+    /// Whether it is a dead letter that was sent again. If its work was done already, by another
+    /// copy of the message, it is a `Duplicate`, and the log says so.
+    pub replay: bool,
     /// From the delivery to the settlement.
     pub elapsed: Duration,
 }
