@@ -13,6 +13,7 @@ use xtask::services::{Broker, rabbitmq};
 
 use crate::{
     journal::eventually,
+    queue_type::tested,
     running::Running,
     script::{Order, Script, charge},
 };
@@ -130,9 +131,9 @@ impl Bed {
         &self.name
     }
 
-    /// The queue: quorum, declared by the worker, with short waits between attempts.
+    /// The queue: of the type under test, declared by the worker, with short waits between attempts.
     pub fn queue(&self) -> Queue {
-        Queue::declare(&self.name).prefetch(8).policy(QUICK)
+        tested(Queue::declare(&self.name)).prefetch(8).policy(QUICK)
     }
 
     /// A further name for a queue of this test's own.

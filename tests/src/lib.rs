@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`bed`] | queues of one test's own on a private broker: publish, read dead letters, nothing stuck |
+//! | [`queue_type`] | quorum or classic: the type of the queues that the suite runs with |
 //! | [`script`] | a handler that does what the test says, and writes down what it did |
 //! | [`running`] | a worker in this process, and the balance it ends with |
 //! | [`process`] | a worker as a process of its own, to be stopped, continued and killed |
@@ -27,6 +28,7 @@ pub mod log;
 pub mod manner;
 pub mod process;
 pub mod proxy;
+pub mod queue_type;
 pub mod running;
 pub mod script;
 pub mod servers;

@@ -14,6 +14,10 @@ use crate::{
     chaos,
 };
 
+/// The variable that names the type of the queues that the integration tests use: `quorum`, also
+/// if it is not set, or `classic`.
+pub const QUEUES_VARIABLE: &str = "IDEM_TEST_QUEUES";
+
 /// How many tests of a binary run at a time. Most of them wait for servers, and do not compute.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 

@@ -2,10 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use idem_amqp::{Backoff, InDoubt, Policy, Queue};
+use idem_amqp::{Backoff, InDoubt, Policy, Queue, QueueType};
 use serde::{Deserialize, Serialize};
 
-use crate::{flawed::Flaw, ledger::Ledger, store_at::StoreAt};
+use crate::{flawed::Flaw, ledger::Ledger, queue_type, store_at::StoreAt};
 
 /// What a worker's process is to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -79,12 +79,12 @@ pub struct Gate {
 }
 
 impl Settings {
-    /// An atomic worker on a quorum queue, with a lease of one second and three attempts.
+    /// An atomic worker on a queue of the type under test, with a lease of one second and three attempts.
     pub fn new(amqp_url: &str, queue: &str, ledger: &Ledger) -> Self {
         Self {
             amqp_url: amqp_url.into(),
             queue: queue.into(),
-            classic: false,
+            classic: queue_type::under_test() == QueueType::Classic,
             store: ledger.store().clone(),
             ledger: ledger.path(),
             name: "worker".into(),

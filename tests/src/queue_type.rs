@@ -1,0 +1,29 @@
+//! The type of the queues that the suite runs with.
+
+use std::env;
+
+use idem_amqp::{Queue, QueueType};
+use xtask::checks::QUEUES_VARIABLE;
+
+/// What `cargo xtask test --queues …` says; quorum by default.
+///
+/// # Panics
+/// If the variable holds anything else than `quorum` or `classic`.
+pub fn under_test() -> QueueType {
+    match env::var(QUEUES_VARIABLE).as_deref() {
+        Err(_) | Ok("quorum") => QueueType::Quorum,
+        Ok("classic") => QueueType::Classic,
+        Ok(other) => {
+            panic!("{QUEUES_VARIABLE} is {other}: set it to quorum or classic, or not at all")
+        }
+    }
+}
+
+/// Makes a declared queue one of the type under test. A test about one type declares its own.
+#[must_use]
+pub fn tested(queue: Queue) -> Queue {
+    match under_test() {
+        QueueType::Classic => queue.classic(),
+        _ => queue,
+    }
+}
