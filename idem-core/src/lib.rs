@@ -45,6 +45,7 @@ mod envelope;
 mod execution;
 mod executor;
 mod failure;
+mod finding;
 mod fingerprint;
 mod key;
 mod memory;
@@ -69,6 +70,7 @@ pub use envelope::{Envelope, EnvelopeBuilder, HeaderSource};
 pub use execution::{Cause, Execution, ExecutionKind};
 pub use executor::{Executor, Prepared, Reports, RunsOn};
 pub use failure::{Failed, Failure, Verdict};
+pub use finding::{Finding, Severity};
 pub use fingerprint::{Fingerprint, FingerprintBuilder};
 pub use key::{IdempotencyKey, Key, KeyBuilder, KeyError, KeyPart};
 pub use memory::{MemoryStore, MemoryStoreBuilder, WhenFull};
@@ -84,8 +86,8 @@ pub use sqlite::{SqliteStore, SqliteStoreBuilder};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use sqlx;
 pub use store::{
-    Begun, Claim, ClaimRequest, Commit, ConnectError, Finding, Lease, Outcome, Owner, Purge,
-    Release, Severity, Store, StoreError, TransactionalStore, Write,
+    Begun, Claim, ClaimRequest, Commit, ConnectError, Lease, Outcome, Owner, Purge, Release, Store,
+    StoreError, TransactionalStore, Write,
 };
 
 #[cfg(feature = "macros")]

@@ -8,12 +8,10 @@ use uuid::Uuid;
 use crate::{FencingToken, Fingerprint, Key, Policy};
 
 mod error;
-mod finding;
 pub(crate) mod record;
 mod transactional;
 
 pub use error::{ConnectError, StoreError};
-pub use finding::{Finding, Severity};
 pub use transactional::{Begun, Commit, TransactionalStore};
 
 /// Decides, once per key, who works, and remembers what came of it.

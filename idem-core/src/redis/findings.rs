@@ -54,8 +54,11 @@ pub(super) fn too_old(servers: &[Facts]) -> Option<Finding> {
 /// Servers that do not tell.
 pub(super) fn silent(error: RedisError) -> Finding {
     let error = fault::explained(error);
-    Finding::note(format!(
-        "redis does not tell its settings ({error}), so it is not known what it forgets; ask who \
+    Finding::note(
+        "redis-silent",
+        format!(
+            "redis does not tell its settings ({error}), so it is not known what it forgets; ask who \
          runs it about `maxmemory-policy`, `appendonly` and replicas"
-    ))
+        ),
+    )
 }

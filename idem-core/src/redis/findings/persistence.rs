@@ -15,14 +15,19 @@ fn appending(appendfsync: Option<&str>) -> Option<Finding> {
     match appendfsync {
         Some("always") => None,
         Some("everysec") => Some(Finding::note(
+            "redis-persistence",
             "`appendfsync` is `everysec`: a power loss forgets the last one or two seconds, and \
              their messages may run again; set it to `always` to forget nothing",
         )),
-        Some(other) => Some(Finding::warning(format!(
-            "`appendfsync` is `{other}`: a power loss forgets what the operating system has not \
+        Some(other) => Some(Finding::warning(
+            "redis-persistence",
+            format!(
+                "`appendfsync` is `{other}`: a power loss forgets what the operating system has not \
              written yet, and those messages may run again; set it to `everysec` or `always`"
-        ))),
+            ),
+        )),
         None => Some(Finding::note(
+            "redis-persistence",
             "redis writes an append-only file, but `CONFIG` is forbidden here, so it is not known \
              how many seconds a power loss forgets; ask who runs it for `appendfsync`",
         )),
@@ -45,5 +50,5 @@ fn not_appending(save: Option<&str>) -> Finding {
              are, and messages that come again run again; ask who runs it for `appendonly yes`"
         }
     };
-    Finding::warning(text)
+    Finding::warning("redis-persistence", text)
 }

@@ -8,6 +8,7 @@ use crate::Finding;
 pub(super) fn finding(facts: &Facts, demands: Demands) -> Option<Finding> {
     if facts.is("role", "slave") {
         return Some(Finding::error(
+            "redis-replication",
             "this redis is a replica, which takes no writes, so no key can be claimed there; \
              connect to the primary",
         ));
@@ -21,7 +22,7 @@ pub(super) fn finding(facts: &Facts, demands: Demands) -> Option<Finding> {
 
 fn too_few(asked: NonZeroUsize, connected: u64) -> Option<Finding> {
     (connected < asked.get() as u64).then(|| {
-        Finding::error(format!(
+        Finding::error("redis-replication", format!(
             "every answer waits for {asked} replicas, and {connected} are connected, so no key can \
              be claimed; add replicas or lower `min_replicas`"
         ))
@@ -41,5 +42,5 @@ fn asynchronous(facts: &Facts, demands: Demands) -> Finding {
         (true, false) => format!("set {WRITES} to bound how many"),
         (true, true) => "`min-replicas-to-write` bounds how many".to_owned(),
     };
-    Finding::warning(format!("{lost}; {cure}"))
+    Finding::warning("redis-replication", format!("{lost}; {cure}"))
 }

@@ -12,7 +12,7 @@ pub(super) fn finding(facts: &Facts) -> Option<Finding> {
     let known = (numbers.next()?, numbers.next()?);
     (known < OLDEST).then(|| {
         let (major, minor) = OLDEST;
-        Finding::error(format!(
+        Finding::error("redis-version", format!(
             "redis is version {version}, and no key can be claimed there; use {major}.{minor} or newer"
         ))
     })
