@@ -1,12 +1,16 @@
 //! All tests, and all that continuous integration looks at, each step with its time at the end.
 
+mod choice;
+mod counted;
 mod features;
+mod matrix;
 mod msrv;
 mod servers;
 mod steps;
 
 use std::{env, process::Command};
 
+pub use self::matrix::{Options, QUEUES_VARIABLE};
 use self::{servers::Servers, steps::Steps};
 use crate::{
     Result,
@@ -14,23 +18,23 @@ use crate::{
     chaos,
 };
 
-/// The variable that names the type of the queues that the integration tests use: `quorum`, also
-/// if it is not set, or `classic`.
-pub const QUEUES_VARIABLE: &str = "IDEM_TEST_QUEUES";
-
 /// How many tests of a binary run at a time. Most of them wait for servers, and do not compute.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
 /// Every test of the workspace on private servers, every feature of every crate by itself, and
-/// the oldest supported Rust.
+/// the oldest supported Rust; or that part of it which the options ask for.
 ///
 /// # Errors
 ///
 /// A step failed; the others ran nevertheless.
-pub fn test() -> Result<()> {
+pub fn test(options: &Options) -> Result<()> {
     let workspace = Workspace::load()?;
     let mut steps = Steps::default();
-    run_tests(&workspace, &mut steps)?;
+    if options.ask_for_a_part() {
+        matrix::run(&workspace, options, &mut steps);
+    } else {
+        run_tests(&workspace, &mut steps)?;
+    }
     steps.finish("test")
 }
 
@@ -60,13 +64,10 @@ pub fn ci() -> Result<()> {
 }
 
 fn run_tests(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
-    let servers = Servers::start(steps);
+    let servers = Servers::start(steps, None);
     let mut tests = cargo_with(workspace, "test --workspace --all-features --no-fail-fast");
     servers.hand_to(&mut tests);
-    if env::var_os(TEST_THREADS).is_none() {
-        tests.env(TEST_THREADS, "8");
-    }
-    steps.run(tests);
+    steps.run(with_threads(tests));
     drop(servers);
     for (package, features) in features::to_check(workspace)? {
         let check =
@@ -80,6 +81,13 @@ fn run_tests(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
         steps.run(check);
     }
     Ok(())
+}
+
+fn with_threads(mut tests: Command) -> Command {
+    if env::var_os(TEST_THREADS).is_none() {
+        tests.env(TEST_THREADS, "8");
+    }
+    tests
 }
 
 fn cargo_with(workspace: &Workspace, arguments: &str) -> Command {

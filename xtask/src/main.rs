@@ -23,7 +23,7 @@ enum Task {
     #[command(subcommand)]
     Bench(Bench),
     /// Runs every test there is, on private servers
-    Test,
+    Test(checks::Options),
     /// Runs what continuous integration runs: formatting, lints, documentation, tests
     Ci,
     /// Private servers for development
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         Task::Demo(options) => demo::run(&options),
         Task::Chaos(options) => chaos::run(&options),
         Task::Bench(Bench::Stores(options)) => bench::stores::run(&options),
-        Task::Test => checks::test(),
+        Task::Test(options) => checks::test(&options),
         Task::Ci => checks::ci(),
         Task::Services(Services::Up) => development::up(),
         Task::Services(Services::Down) => development::down(),

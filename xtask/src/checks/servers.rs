@@ -8,7 +8,11 @@ use std::{
 use super::steps::Steps;
 use crate::{
     Result, install,
-    services::{Postgres, RabbitMq, Redis, RedisCluster, Server, postgres, rabbitmq, redis},
+    services::{
+        Postgres, RabbitMq, Redis, RedisCluster, Server, postgres,
+        rabbitmq::{self, Program},
+        redis,
+    },
 };
 
 /// What could be started. Without a server the tests that need it start their own, fail like us and
@@ -22,11 +26,14 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Installs what is missing, then starts all at once.
-    pub(crate) fn start(steps: &mut Steps) -> Self {
+    /// Installs what is missing, then starts all at once: this RabbitMQ, or the one of the machine.
+    pub(crate) fn start(steps: &mut Steps, rabbitmq: Option<&Program>) -> Self {
         steps.attempt("programs of the servers", install::all_for_tests);
         thread::scope(|scope| {
-            let rabbitmq = scope.spawn(RabbitMq::start);
+            let rabbitmq = scope.spawn(|| match rabbitmq {
+                Some(program) => RabbitMq::start_program(program),
+                None => RabbitMq::start_program(&install::installed_rabbitmq()?),
+            });
             let postgres = scope.spawn(Postgres::start);
             let redis = scope.spawn(Redis::start);
             let cluster = scope.spawn(RedisCluster::start);

@@ -2,10 +2,11 @@
 
 use std::{
     iter,
-    process::{Command, Stdio},
+    process::{Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
+use super::counted;
 use crate::{Error, Result};
 
 /// The steps that ran.
@@ -30,15 +31,22 @@ impl Steps {
                 .stdin(Stdio::null())
                 .status()
                 .map_err(Error::io(format!("run `{name}`")))?;
-            if status.success() {
-                return Ok(());
-            }
-            Err(Error::Command {
-                command: name,
-                status: status.to_string(),
-                output: String::new(),
-            })
+            succeeded(name, status)
         });
+    }
+
+    /// Runs a command that runs tests; how many is said beside the name.
+    pub(crate) fn run_tests(&mut self, name: &str, tests: Command) {
+        let mut said = None;
+        self.attempt(name, || {
+            let command = as_typed(&tests);
+            let (status, count) = counted::run(tests)?;
+            said = Some(count);
+            succeeded(command, status)
+        });
+        if let (Some(step), Some(count)) = (self.done.last_mut(), said) {
+            step.name = format!("{name}: {count}");
+        }
     }
 
     /// Does something of our own.
@@ -89,6 +97,17 @@ impl Steps {
     }
 }
 
+fn succeeded(command: String, status: ExitStatus) -> Result<()> {
+    if status.success() {
+        return Ok(());
+    }
+    Err(Error::Command {
+        command,
+        status: status.to_string(),
+        output: String::new(),
+    })
+}
+
 fn as_typed(command: &Command) -> String {
     let words = iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
@@ -122,6 +141,23 @@ mod tests {
             ]
         );
         assert!(steps.finish("test").is_err());
+    }
+
+    #[test]
+    fn a_step_that_runs_tests_says_how_many() {
+        let mut steps = Steps::default();
+        let mut tests = Command::new("sh");
+        tests.args([
+            "-c",
+            "echo 'test result: FAILED. 7 passed; 1 failed;'; exit 1",
+        ]);
+        steps.run_tests("integration", tests);
+        let summary = steps.summary("test");
+        assert!(summary.starts_with("FAILED"), "{summary}");
+        assert!(
+            summary.contains("integration: 7 passed, 1 failed\n"),
+            "{summary}"
+        );
     }
 
     #[test]
