@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `orders` | what is published, drawn from the seed |
+//! | `scene` | the workers, the orders and the faults, all at once |
 //! | `site` | servers and links of one run's own |
 //! | `post` | a worker, one process after the other |
 //! | `inject` | what is done to links, broker and store |
@@ -11,14 +12,9 @@
 //! | `tally`, `excuse` | what was lost, doubled, stuck (pure) |
 //! | `report`, `history` | the verdict, in words |
 
-use std::{path::Path, time::Duration};
+use std::{fmt, path::Path, time::Duration};
 
-use futures_util::future::{join, join_all};
-use tokio::{
-    sync::{mpsc, watch},
-    time::timeout,
-};
-use xtask::chaos::{Place, Plan};
+use xtask::chaos::{Fault, Plan};
 
 use crate::process::Settings;
 
@@ -32,6 +28,7 @@ mod orders;
 mod post;
 mod publishing;
 mod report;
+mod scene;
 mod settling;
 mod site;
 mod tally;
@@ -40,55 +37,71 @@ pub use report::Report;
 
 use chronicle::Chronicle;
 use orders::Orders;
-use post::Post;
+use scene::Scene;
 use site::Site;
 
-/// How long it may take until all is published and settled, after the last fault was healed.
+/// How long it may take until all is settled, after the last fault is healed and the last order
+/// published.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Carries a plan out, with workers of this program whose settings may be changed.
-///
-/// # Panics
-/// If a server cannot be started, or a fault cannot be injected.
-pub async fn run(plan: &Plan, worker: &Path, change: impl FnOnce(&mut Settings)) -> Report {
-    let site = Site::open(plan).await;
-    let settings = site.settings(plan).with(change);
-    site.declare(&settings).await;
-    let orders = Orders::of(plan);
-    let chronicle = Chronicle::begin();
-    let schedule = plan.schedule();
+/// A plan, and the workers that it is carried out with.
+pub struct Chaos<'a> {
+    plan: &'a Plan,
+    worker: &'a Path,
+    change: Box<dyn FnOnce(&mut Settings)>,
+    patience: Duration,
+}
 
-    // Closed when every worker has been through all that is planned for it.
-    let (healing, mut healed) = mpsc::channel::<()>(1);
-    let (stop, stopped) = watch::channel(false);
-    let posts = (1..=plan.workers).map(|number| {
-        let settings = settings.with(|settings| settings.amqp_url = site.url_of_link(number));
-        let injections = schedule.at(Place::Worker(number));
-        let post = Post::man(number, worker, &settings, &chronicle);
-        post.serve(injections, healing.clone(), stopped.clone())
-    });
-    let posts = join_all(posts.collect::<Vec<_>>());
-    drop(healing);
-    let story = async {
-        let length = Duration::from_secs(plan.seconds);
-        let publishing = publishing::publish(&orders, &site, length, &chronicle);
-        let faults = async {
-            inject::all(&schedule, &site, &chronicle).await;
-            while healed.recv().await.is_some() {}
-            chronicle.tell("the last fault is over");
+impl<'a> Chaos<'a> {
+    /// With workers of this program.
+    pub fn new(plan: &'a Plan, worker: &'a Path) -> Self {
+        Self {
+            plan,
+            worker,
+            change: Box::new(|_| {}),
+            patience: PATIENCE,
+        }
+    }
+
+    /// With this change of the workers' settings.
+    pub fn with(mut self, change: impl FnOnce(&mut Settings) + 'static) -> Self {
+        self.change = Box::new(change);
+        self
+    }
+
+    /// With another patience.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Carries the plan out.
+    ///
+    /// # Panics
+    /// If a server cannot be started, or a fault cannot be injected.
+    pub async fn run(self) -> Report {
+        let plan = self.plan;
+        let schedule = plan.schedule();
+        let site = Site::open(plan).await;
+        let settings = site.settings(plan).with(self.change);
+        let crashes = schedule.includes(Fault::CrashBroker);
+        site.declare(&settings, crashes).await;
+        let scene = Scene {
+            orders: Orders::of(plan),
+            chronicle: Chronicle::begin(),
+            schedule,
+            site,
         };
-        let ((), published) = join(faults, timeout(length + PATIENCE, publishing)).await;
-        let settled = settling::until_settled(&site, &orders).await;
-        chronicle.tell("the workers are told to stop");
-        stop.send_replace(true);
-        let unpublished = published
-            .err()
-            .map(|_| "not all orders could be published".into());
-        [unpublished, settled.err()]
-    };
-    let (findings, lives) = join(story, posts).await;
-    let lives: Vec<_> = lives.into_iter().flatten().collect();
-    let evidence = inspection::inspect(plan, &site, &lives).await;
-    let findings = findings.into_iter().flatten().collect();
-    Report::new(plan, &orders, &evidence, lives, findings)
+        let (findings, lives) = scene
+            .play(plan, self.worker, &settings, self.patience)
+            .await;
+        let evidence = inspection::inspect(plan, &scene.site, &lives).await;
+        Report::new(plan, &scene.orders, &evidence, lives, findings)
+    }
+}
+
+impl fmt::Debug for Chaos<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Chaos").field(self.plan).finish()
+    }
 }

@@ -3,7 +3,7 @@
 use std::{env, panic::AssertUnwindSafe, process::ExitCode};
 
 use futures_util::FutureExt as _;
-use idem_tests::chaos;
+use idem_tests::chaos::Chaos;
 use tracing_subscriber::EnvFilter;
 use xtask::chaos::{PLAN_VARIABLE, Plan};
 
@@ -18,7 +18,7 @@ async fn main() -> ExitCode {
     let plan: Plan = serde_json::from_str(&plan).expect("a plan");
     let worker = env::current_exe().expect("this program has a path");
     let worker = worker.with_file_name("ledger-worker");
-    let run = AssertUnwindSafe(chaos::run(&plan, &worker, |_| {}));
+    let run = AssertUnwindSafe(Chaos::new(&plan, &worker).run());
     let Ok(report) = run.catch_unwind().await else {
         println!(
             "{plan}\n{}the faults could not be injected as planned",

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::{Instant, sleep};
 use xtask::services::QueueState;
 
-use super::{PATIENCE, orders::Orders, site::Site};
+use super::{orders::Orders, site::Site};
 use crate::{bed, manner::Manner, servers::off_thread};
 
 /// Queues that are empty for so long without all orders being accounted for will stay so.
@@ -13,8 +13,12 @@ const QUIET: Duration = Duration::from_secs(8);
 
 /// Waits until the queue and the retry queues are empty, nothing is with a worker, and every order
 /// has its effect or its dead letter. Says what was in the way if it does not come to that.
-pub(super) async fn until_settled(site: &Site, orders: &Orders) -> Result<(), String> {
-    let deadline = Instant::now() + PATIENCE;
+pub(super) async fn until_settled(
+    site: &Site,
+    orders: &Orders,
+    patience: Duration,
+) -> Result<(), String> {
+    let deadline = Instant::now() + patience;
     let mut quiet_since = None;
     loop {
         let queues = on_the_way(site).await;
@@ -26,7 +30,7 @@ pub(super) async fn until_settled(site: &Site, orders: &Orders) -> Result<(), St
         } else {
             quiet_since = None;
             if Instant::now() > deadline {
-                return Err(format!("not settled within {PATIENCE:?}: {queues:?}"));
+                return Err(format!("not settled within {patience:?}: {queues:?}"));
             }
         }
         sleep(Duration::from_millis(250)).await;

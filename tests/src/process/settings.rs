@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use idem_amqp::{Backoff, InDoubt, Policy, Queue, QueueType};
+use idem_amqp::{Backoff, InDoubt, Ladder, Policy, Queue, QueueType};
 use serde::{Deserialize, Serialize};
 
 use crate::{flawed::Flaw, ledger::Ledger, queue_type, store_at::StoreAt};
@@ -28,6 +28,8 @@ pub struct Settings {
     pub lease_ms: u64,
     /// The wait before the second attempt, and the longest one, in milliseconds.
     pub backoff_ms: (u64, u64),
+    /// The rungs of the retry ladder in milliseconds, if not the default ones.
+    pub rungs_ms: Option<Vec<u64>>,
     /// How many attempts there are.
     pub max_attempts: u32,
     /// Whether messages in doubt are quarantined.
@@ -91,6 +93,7 @@ impl Settings {
             mode: Mode::Atomic,
             lease_ms: 1000,
             backoff_ms: (20, 40),
+            rungs_ms: None,
             max_attempts: 3,
             quarantine: false,
             prefetch: 8,
@@ -105,32 +108,34 @@ impl Settings {
     /// The queue, as the worker declares and consumes it.
     ///
     /// # Panics
-    /// If the policy is not one.
+    /// If policy or ladder cannot be.
     pub fn queue(&self) -> Queue {
-        let (first, longest) = self.backoff_ms;
+        let mut queue = Queue::declare(&self.queue)
+            .prefetch(self.prefetch)
+            .policy(self.policy());
+        if self.prefetch == 1 {
+            queue = queue.held(0);
+        }
+        if let Some(rungs) = &self.rungs_ms {
+            let rungs = rungs.iter().copied().map(Duration::from_millis);
+            queue = queue.ladder(Ladder::new(rungs).expect("tests have ladders that hold"));
+        }
+        if self.classic { queue.classic() } else { queue }
+    }
+
+    fn policy(&self) -> Policy {
+        let [first, longest] = [self.backoff_ms.0, self.backoff_ms.1].map(Duration::from_millis);
+        let in_doubt = if self.quarantine {
+            InDoubt::Quarantine
+        } else {
+            InDoubt::Retry
+        };
         let policy = Policy::builder()
             .lease(Duration::from_millis(self.lease_ms))
             .max_attempts(self.max_attempts)
-            .backoff(Backoff::new(
-                Duration::from_millis(first),
-                Duration::from_millis(longest),
-            ))
-            .in_doubt(if self.quarantine {
-                InDoubt::Quarantine
-            } else {
-                InDoubt::Retry
-            })
-            .build()
-            .expect("tests have policies that hold");
-        let queue = Queue::declare(&self.queue)
-            .prefetch(self.prefetch)
-            .policy(policy);
-        let queue = if self.prefetch == 1 {
-            queue.held(0)
-        } else {
-            queue
-        };
-        if self.classic { queue.classic() } else { queue }
+            .backoff(Backoff::new(first, longest))
+            .in_doubt(in_doubt);
+        policy.build().expect("tests have policies that hold")
     }
 
     /// The same with this change.

@@ -57,6 +57,11 @@ impl Schedule {
         &self.0
     }
 
+    /// Whether this goes wrong at some time.
+    pub fn includes(&self, fault: Fault) -> bool {
+        self.0.iter().any(|injection| injection.fault == fault)
+    }
+
     /// What goes wrong in one place, in the order of time.
     pub fn at(&self, place: Place) -> Vec<Injection> {
         let here = self.0.iter().filter(|injection| injection.place == place);

@@ -46,9 +46,11 @@ fn forty_seconds_see_every_fault() {
             ..plan(seed)
         };
         let schedule = shorter.schedule();
-        let occurred: Vec<_> = schedule.0.iter().map(|injection| injection.fault).collect();
         for fault in Fault::value_variants() {
-            assert!(occurred.contains(fault), "{seed}: {fault:?} in\n{schedule}");
+            assert!(
+                schedule.includes(*fault),
+                "{seed}: {fault:?} in\n{schedule}"
+            );
         }
     }
 }
@@ -56,9 +58,8 @@ fn forty_seconds_see_every_fault() {
 #[test]
 fn continuous_integration_sees_every_fault() {
     let schedule = crate::chaos::for_continuous_integration().schedule();
-    let occurred: Vec<_> = schedule.0.iter().map(|injection| injection.fault).collect();
     for fault in Fault::value_variants() {
-        assert!(occurred.contains(fault), "{fault:?} in\n{schedule}");
+        assert!(schedule.includes(*fault), "{fault:?} in\n{schedule}");
     }
 }
 

@@ -1,0 +1,86 @@
+//! The harness notices: workers that are broken on purpose are found out, and sound ones are not.
+//! Sound atomic ones run in `cargo xtask chaos`.
+
+use std::{path::Path, time::Duration};
+
+use idem_tests::{
+    chaos::{Chaos, Report},
+    flawed::Flaw,
+    process::{Gate, Settings},
+};
+use xtask::chaos::{Fault, Mode, Plan, Queues, StoreKind};
+
+const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
+
+/// Less than usual: one of the tests waits for all of it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A few seconds of kills, with two workers.
+fn plan(store: StoreKind, mode: Mode) -> Plan {
+    Plan {
+        seed: 5,
+        seconds: 4,
+        store,
+        mode,
+        queues: Queues::Quorum,
+        workers: 2,
+        only: vec![Fault::Kill],
+    }
+}
+
+async fn run(plan: Plan, change: impl FnOnce(&mut Settings) + 'static) -> Report {
+    let chaos = Chaos::new(&plan, Path::new(LEDGER_WORKER));
+    chaos.with(change).patience(PATIENCE).run().await
+}
+
+async fn atomic(change: impl FnOnce(&mut Settings) + 'static) -> Report {
+    run(plan(StoreKind::Postgres, Mode::Atomic), change).await
+}
+
+async fn leased(change: impl FnOnce(&mut Settings) + 'static) -> Report {
+    run(plan(StoreKind::Redis, Mode::Leased), change).await
+}
+
+#[tokio::test]
+async fn sound_leased_workers_are_clean() {
+    let report = leased(|_| {}).await;
+    assert!(report.is_clean(), "{report}");
+}
+
+#[tokio::test]
+async fn an_ack_before_the_commit_loses() {
+    let report = atomic(|worker| worker.flaw = Some(Flaw::AnswersEarly)).await;
+    assert!(report.lost() > 0 && !report.is_clean(), "{report}");
+}
+
+#[tokio::test]
+async fn copies_that_atomic_workers_do_not_recognise_double() {
+    let report = atomic(|worker| worker.flaw = Some(Flaw::Forgets)).await;
+    assert!(report.doubled() > 0 && !report.is_clean(), "{report}");
+}
+
+#[tokio::test]
+async fn copies_that_leased_workers_do_not_recognise_double_without_an_excuse() {
+    let report = leased(|worker| worker.flaw = Some(Flaw::Forgets)).await;
+    assert!(report.doubled() > 0 && !report.is_clean(), "{report}");
+}
+
+#[tokio::test]
+async fn a_dead_letter_for_a_single_failure_loses() {
+    let report = atomic(|worker| worker.max_attempts = 1).await;
+    assert!(report.lost() > 0 && !report.is_clean(), "{report}");
+}
+
+#[tokio::test]
+async fn handlers_that_never_end_are_stuck() {
+    let report = atomic(|worker| {
+        worker.grace_ms = 500;
+        worker.gate = Some(Gate {
+            file: worker.ledger.with_file_name("never"),
+            blocking: false,
+        });
+    });
+    let report = report.await;
+    assert!(report.stuck() > 0 && !report.is_clean(), "{report}");
+    assert_eq!(report.lost(), 0, "what is on its way is not lost: {report}");
+}
