@@ -10,9 +10,11 @@ use tokio::time::timeout;
 
 mod brokers;
 mod urls;
+mod watch;
 
-pub(crate) use brokers::{Brokers, Unreachable};
+pub(crate) use brokers::{Brokers, Link, Unreachable};
 pub use urls::AmqpUrls;
+use watch::Watch;
 
 /// One RabbitMQ, perhaps one node of a cluster.
 #[derive(Clone)]

@@ -45,6 +45,8 @@ mod dead_letter;
 mod delivery;
 mod error;
 mod headers;
+mod health;
+mod incident;
 mod ladder;
 mod publisher;
 mod queue;
@@ -62,6 +64,8 @@ pub use delivery::Delivery;
 pub use error::{
     Permission, PublishError, TopologyError, TopologyObject, TopologyProblem, WorkerError,
 };
+pub use health::{Health, Problem, ProblemKind};
+pub use incident::{Incident, Incidents};
 pub use ladder::{Ladder, LadderError};
 pub use publisher::{Publication, Publisher};
 pub use queue::{Queue, QueueType};

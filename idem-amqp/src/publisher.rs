@@ -4,7 +4,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     Queue,
-    connection::{AmqpUrls, Brokers, Unreachable},
+    connection::{AmqpUrls, Brokers, Link, Unreachable},
     error::PublishError,
     topology,
 };
@@ -90,7 +90,9 @@ impl Publisher {
     /// If the broker cannot be reached, or the queue exists with other arguments.
     pub async fn declare(&self, queue: impl Into<Queue>) -> Result<(), PublishError> {
         let mut brokers = self.brokers.clone();
-        let (connection, broker) = brokers.connect("idem declare").await?;
+        let Link {
+            connection, broker, ..
+        } = brokers.connect("idem declare").await?;
         let unavailable = |source: lapin::Error| PublishError::Unavailable {
             broker: broker.to_string(),
             source: source.into(),

@@ -10,7 +10,12 @@ use idem_core::{Executor, PurgeTask, Store};
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{connection::Brokers, error::WorkerError, publisher::Publisher};
+use crate::{
+    connection::Brokers,
+    error::WorkerError,
+    health::{Health, Vitals},
+    publisher::Publisher,
+};
 
 mod acker;
 mod attend;
@@ -62,6 +67,7 @@ use supervisor::Supervisor;
 pub struct Worker {
     pub(crate) brokers: Brokers,
     pub(crate) subscriptions: Vec<Subscription>,
+    vitals: Arc<Vitals>,
     engine: Arc<dyn Engine>,
     grace: Duration,
     observer: Option<Observer>,
@@ -77,6 +83,11 @@ impl Worker {
     /// Starts a worker on this store.
     pub fn builder<S: Store>(store: S) -> WorkerBuilder<S> {
         WorkerBuilder::new(Executor::new(store))
+    }
+
+    /// A handle that tells whether the worker can do its job, for probes.
+    pub fn health(&self) -> Health {
+        Health::of(Arc::clone(&self.vitals))
     }
 
     /// Consumes until `shutdown` resolves, then drains: no handler is started, running ones may
@@ -98,6 +109,7 @@ impl Worker {
         for Subscription { queue, limit, .. } in &self.subscriptions {
             limit::tell(queue, *limit);
         }
+        let _run = self.vitals.run();
         let _purging = self.purge.as_ref().map(|start| start());
         let counters = Arc::new(Counters::default());
         let deadline = CancellationToken::new();
@@ -108,6 +120,7 @@ impl Worker {
             shutdown.await;
             tracing::info!("draining");
             told_to_stop.get_or_init(Instant::now);
+            self.vitals.drain();
             self.engine.close();
             supervisor.draining.cancel();
             std::future::pending::<()>().await;
@@ -123,7 +136,7 @@ impl Worker {
                 self.grace.saturating_sub(since.elapsed())
             });
         let reports = self.engine.report(left.max(LAST_REPORTS)).await;
-        ran.map(|()| counters.balance(reports))
+        ran.map(|()| counters.balance(reports, self.vitals.incidents()))
     }
 
     fn supervisor(&self, counters: &Arc<Counters>, deadline: &CancellationToken) -> Supervisor {
@@ -144,6 +157,7 @@ impl Worker {
                     observer: self.observer.clone(),
                     deadline: deadline.clone(),
                 }),
+                vitals: Arc::clone(&self.vitals),
                 tasks: TaskTracker::new(),
                 draining: draining.clone(),
                 grace: self.grace,
@@ -151,6 +165,7 @@ impl Worker {
         });
         Supervisor {
             brokers: self.brokers.clone(),
+            vitals: Arc::clone(&self.vitals),
             consumers: consumers.collect(),
             draining: draining.clone(),
         }

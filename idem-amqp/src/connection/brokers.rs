@@ -7,13 +7,24 @@ use lapin::{
     protocol::{AMQPErrorKind, AMQPHardError, AMQPSoftError},
 };
 
-use super::{AmqpUrls, Broker};
+use super::{AmqpUrls, Broker, Watch};
+use crate::{health::Vitals, incident::Incident};
 
 /// The nodes of a broker, and whose turn it is. Clones take turns of their own.
 #[derive(Debug, Clone)]
 pub(crate) struct Brokers {
     nodes: Arc<[Broker]>,
     next: usize,
+    /// Who is told what befalls the connections.
+    vitals: Arc<Vitals>,
+}
+
+/// An open connection.
+pub(crate) struct Link {
+    pub(crate) connection: Connection,
+    /// To whom.
+    pub(crate) broker: Broker,
+    pub(crate) watch: Watch,
 }
 
 /// No node lets us in.
@@ -42,29 +53,53 @@ impl Brokers {
             return Err("none is given".into());
         }
         let next = fastrand::usize(..nodes.len());
-        Ok(Self { nodes, next })
+        Ok(Self {
+            nodes,
+            next,
+            vitals: Arc::default(),
+        })
     }
 
-    /// Tries each node once, beginning with the one after the last that was connected to. Says
-    /// which one it is.
+    /// Tells these vitals what befalls the connections.
+    pub(crate) fn watched_by(mut self, vitals: Arc<Vitals>) -> Self {
+        self.vitals = vitals;
+        self
+    }
+
+    /// Tries each node once, beginning with the one after the last that was connected to.
     ///
     /// # Cancel safety
     /// The node that was being tried is tried again.
-    pub(crate) async fn connect(
-        &mut self,
-        name: &str,
-    ) -> Result<(Connection, Broker), Unreachable> {
+    pub(crate) async fn connect(&mut self, name: &str) -> Result<Link, Unreachable> {
         let mut failures = Vec::new();
         for _ in 0..self.nodes.len() {
             let node = &self.nodes[self.next % self.nodes.len()];
             let tried = node.connect(name).await;
             self.next += 1;
             match tried {
-                Ok(connection) => return Ok((connection, node.clone())),
-                Err(error) => failures.push((node.clone(), error)),
+                Ok(connection) => return Ok(self.link(connection, node.clone(), name)),
+                Err(error) => {
+                    let incident = if is_refusal(&error) {
+                        Incident::Refused
+                    } else {
+                        Incident::Unreachable
+                    };
+                    let on = node.to_string();
+                    self.vitals.befell(incident, &on, Some(&error));
+                    failures.push((node.clone(), error));
+                }
             }
         }
         Err(self.unreachable(failures))
+    }
+
+    fn link(&self, connection: Connection, broker: Broker, name: &str) -> Link {
+        let on = format!("{name}, {broker}");
+        Link {
+            watch: Watch::new(&connection, Arc::clone(&self.vitals), on),
+            connection,
+            broker,
+        }
     }
 
     fn unreachable(&self, mut failures: Vec<(Broker, Error)>) -> Unreachable {
@@ -157,7 +192,7 @@ mod tests {
         let urls = ports.map(|port| format!("amqp://me:secret@127.0.0.1:{port}/shop"));
         let mut brokers = parse(urls).unwrap();
         let first = brokers.next;
-        let error = brokers.connect("test").await.unwrap_err();
+        let error = brokers.connect("test").await.err().unwrap();
         assert!(!error.refused);
         assert_eq!(brokers.next, first + 2);
         let text = error.source.to_string();

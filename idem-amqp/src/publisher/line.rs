@@ -1,6 +1,6 @@
 //! The publisher's own connection: batches, confirms and returns.
 
-use std::time::Duration;
+use std::{future::pending, time::Duration};
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use lapin::{
@@ -10,7 +10,10 @@ use lapin::{
 use tokio::{sync::mpsc, time::sleep};
 
 use super::{Publication, Request};
-use crate::{connection::Brokers, error::PublishError};
+use crate::{
+    connection::{Brokers, Link},
+    error::PublishError,
+};
 
 /// Messages that are published before their confirms are awaited.
 const BATCH: usize = 256;
@@ -21,7 +24,12 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_secs(30);
 /// The connection, opened when needed.
 pub(super) struct Line {
     brokers: Brokers,
-    open: Option<(Connection, Channel)>,
+    open: Option<Open>,
+}
+
+struct Open {
+    link: Link,
+    channel: Channel,
 }
 
 impl Line {
@@ -35,51 +43,71 @@ impl Line {
     /// Serves until all publishers are gone, then closes the connection.
     pub(super) async fn serve(mut self, mut queued: mpsc::Receiver<Request>) {
         let mut batch = Vec::with_capacity(BATCH);
-        while queued.recv_many(&mut batch, BATCH).await > 0 {
+        loop {
+            let taken = tokio::select! {
+                taken = queued.recv_many(&mut batch, BATCH) => taken,
+                () = self.watch() => unreachable!("watching never ends"),
+            };
+            if taken == 0 {
+                break;
+            }
             self.publish(&mut batch).await;
         }
-        if let Some((connection, _)) = self.open {
-            let _ = connection.close(200, "done".into()).await;
+        if let Some(open) = self.open {
+            let _ = open.link.connection.close(200, "done".into()).await;
+        }
+    }
+
+    async fn watch(&mut self) {
+        match &mut self.open {
+            Some(open) => open.link.watch.keep().await,
+            None => pending().await,
         }
     }
 
     /// Makes sure that there is a channel with confirms.
-    pub(super) async fn open(&mut self) -> Result<&(Connection, Channel), PublishError> {
-        let usable = |open: &(Connection, Channel)| open.1.status().connected();
-        if !self.open.as_ref().is_some_and(usable) {
+    pub(super) async fn open(&mut self) -> Result<(), PublishError> {
+        if let Some(open) = &mut self.open
+            && !open.channel.status().connected()
+        {
+            open.link.watch.catch_up();
             self.open = None;
+        }
+        if self.open.is_none() {
             self.open = Some(self.connect().await?);
         }
-        Ok(self.open.as_ref().expect("opened just now"))
+        Ok(())
     }
 
-    async fn connect(&mut self) -> Result<(Connection, Channel), PublishError> {
-        let (connection, broker) = self.brokers.connect("idem publish").await?;
+    async fn connect(&mut self) -> Result<Open, PublishError> {
+        let link = self.brokers.connect("idem publish").await?;
         let opened = async {
-            let channel = connection.create_channel().await?;
+            let channel = link.connection.create_channel().await?;
             let confirms = ConfirmSelectOptions::default();
             channel.confirm_select(confirms).await?;
             Ok(channel)
         };
-        match opened.await {
-            Ok(channel) => Ok((connection, channel)),
-            Err(error @ Error { .. }) => Err(PublishError::Unavailable {
-                broker: broker.to_string(),
-                source: error.into(),
-            }),
-        }
+        let opened: Result<_, Error> = opened.await;
+        let channel = opened.map_err(|error| PublishError::Unavailable {
+            broker: link.broker.to_string(),
+            source: error.into(),
+        })?;
+        Ok(Open { link, channel })
     }
 
     /// Publishes all, then awaits all confirms: a return comes before its confirm, but lapin hands
     /// it to whichever confirm completes next, so only the whole batch tells what was returned.
     async fn publish(&mut self, batch: &mut Vec<Request>) {
-        let (connection, channel) = match self.open().await {
-            Ok(open) => open,
-            Err(error) => return refuse_all(batch, error, &self.brokers),
-        };
+        if let Err(error) = self.open().await {
+            return refuse_all(batch, error, &self.brokers);
+        }
+        let Open { link, channel } = self.open.as_mut().expect("opened just now");
         let mut confirms: Vec<_> = batch.iter().map(|_| None).collect();
         let mut confirming: FuturesUnordered<_> = (batch.iter().enumerate())
-            .map(|(at, request)| async move { (at, send(channel, &request.publication).await) })
+            .map(|(at, request)| {
+                let channel = &*channel;
+                async move { (at, send(channel, &request.publication).await) }
+            })
             .collect();
         let all = async {
             while let Some((at, confirm)) = confirming.next().await {
@@ -88,7 +116,8 @@ impl Line {
         };
         let silent = tokio::select! {
             () = all => false,
-            () = patience(connection) => true,
+            () = patience(&link.connection) => true,
+            () = link.watch.keep() => unreachable!("watching never ends"),
         };
         drop(confirming);
         answer_all(batch, confirms);

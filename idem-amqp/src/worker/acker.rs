@@ -10,7 +10,6 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, sleep_until},
 };
-use tokio_util::sync::CancellationToken;
 
 use super::window::{Ack, Window};
 
@@ -32,8 +31,12 @@ enum Verdict {
 }
 
 impl Verdicts {
-    /// Starts the acker of a channel; `ended` is cancelled when the channel fails.
-    pub(super) fn start(channel: Channel, prefetch: u16, ended: CancellationToken) -> Self {
+    /// Starts the acker of a channel; `failed` is called if the channel takes no settlements.
+    pub(super) fn start(
+        channel: Channel,
+        prefetch: u16,
+        failed: impl FnOnce(Error) + Send + 'static,
+    ) -> Self {
         let (verdicts, given) = mpsc::unbounded_channel();
         let acker = Acker {
             channel,
@@ -42,8 +45,7 @@ impl Verdicts {
         };
         tokio::spawn(async move {
             if let Err(error) = acker.run(given).await {
-                tracing::warn!(%error, "settling failed, the broker will deliver again");
-                ended.cancel();
+                failed(error);
             }
         });
         Self(verdicts)

@@ -126,6 +126,7 @@ where
         let mut conflict_since = None;
         loop {
             let execution = self.executor.handle(&mut message, &*self.state).await;
+            desk.vitals.saw(&execution);
             now.claims += 1;
             now.random = fastrand::f64();
             let conflict = matches!(execution, Execution::Conflict { .. });

@@ -7,12 +7,15 @@ use std::{
 
 use idem_core::{ExecutionKind, Reports};
 
+use crate::incident::Incidents;
+
 /// How the deliveries of a worker ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Balance {
     deliveries: u64,
     ended: [u64; ExecutionKind::ALL.len()],
     reports: Reports,
+    incidents: Incidents,
 }
 
 impl Balance {
@@ -35,6 +38,11 @@ impl Balance {
     /// the worker has stopped is lost: copies of these messages may run again.
     pub fn reports(&self) -> Reports {
         self.reports
+    }
+
+    /// What befell the worker's connections while it ran.
+    pub fn incidents(&self) -> Incidents {
+        self.incidents
     }
 
     /// Whether every delivery has ended in exactly one kind: so it is when a worker has stopped.
@@ -68,11 +76,12 @@ impl Counters {
         self.ended[index(kind)].fetch_add(1, Relaxed);
     }
 
-    pub(super) fn balance(&self, reports: Reports) -> Balance {
+    pub(super) fn balance(&self, reports: Reports, incidents: Incidents) -> Balance {
         Balance {
             deliveries: self.deliveries.load(Relaxed),
             ended: std::array::from_fn(|kind| self.ended[kind].load(Relaxed)),
             reports,
+            incidents,
         }
     }
 }
@@ -90,7 +99,7 @@ mod tests {
     fn a_balance_is_even_when_every_delivery_has_ended() {
         let counters = Counters::default();
         counters.delivered();
-        let balance = || counters.balance(Reports::default());
+        let balance = || counters.balance(Reports::default(), Incidents::default());
         assert!(!balance().is_even());
         counters.ended(ExecutionKind::Duplicate);
         assert!(balance().is_even());

@@ -12,6 +12,7 @@ use crate::{
     Queue,
     connection::{AmqpUrls, Brokers},
     error::WorkerError,
+    health::Vitals,
 };
 
 /// A worker in the making: its store, its state, its handlers.
@@ -120,8 +121,11 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         subscription::check(&self.subscriptions)?;
         let brokers =
             Brokers::parse(&urls.into()).map_err(|reason| WorkerError::InvalidUrl { reason })?;
+        let queues = self.subscriptions.iter().map(|one| one.queue.name());
+        let vitals = Arc::new(Vitals::of(queues));
         Ok(Worker {
-            brokers,
+            brokers: brokers.watched_by(Arc::clone(&vitals)),
+            vitals,
             subscriptions: self.subscriptions,
             engine: Arc::new(self.executor),
             grace: self.grace,

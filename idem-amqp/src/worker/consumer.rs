@@ -1,11 +1,11 @@
 //! One consumer: a channel of its own, its deliveries, and what happens when it ends.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt::Display, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use idem_core::Backoff;
 use lapin::{
-    Channel, Connection, Error, ErrorKind,
+    Channel, Connection, Error,
     message::Delivery as RawDelivery,
     options::{BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
     types::FieldTable,
@@ -22,12 +22,15 @@ use super::{
 use crate::{
     delivery::{Delivery, Origin},
     error::TopologyError,
+    health::{Vitals, in_words},
+    incident::Incident,
     topology::{self, Step},
 };
 
 /// A consumer over all connections of a worker.
 pub(super) struct Consumer {
     pub(super) clerk: Arc<Clerk>,
+    pub(super) vitals: Arc<Vitals>,
     pub(super) room: Room,
     pub(super) tasks: TaskTracker,
     pub(super) draining: CancellationToken,
@@ -48,8 +51,8 @@ pub(super) enum Width {
 pub(super) enum Stopped {
     /// The worker is draining, and this consumer has drained.
     Drained,
-    /// The connection has ended; perhaps of a frame that the client could not read.
-    Disconnected { unreadable: bool },
+    /// The connection has ended.
+    Disconnected,
     /// The queue cannot be used, and waiting will not help.
     Unusable(TopologyError),
 }
@@ -82,29 +85,13 @@ impl Consumer {
         let mut tries = 0;
         loop {
             let opened = Instant::now();
-            let queue = self.clerk.queue.name();
-            let mut unreadable = false;
             match self.consume_once(connection, width).await {
                 Ended::Drained => return Stopped::Drained,
                 Ended::Unusable(error) if first && tries == 0 && error.is_lasting() => {
                     return Stopped::Unusable(error);
                 }
-                Ended::Unusable(error) => {
-                    tracing::warn!(
-                        queue,
-                        error = &error as &dyn std::error::Error,
-                        "cannot consume now"
-                    );
-                }
-                Ended::Cancelled => tracing::warn!(queue, "the broker cancelled the consumer"),
-                Ended::Unsettled => tracing::warn!(queue, "the channel takes no settlements"),
-                Ended::Failed(error) => {
-                    unreadable = matches!(error.kind(), ErrorKind::ParsingError(_));
-                    tracing::warn!(queue, %error, "the channel has ended");
-                }
-            }
-            if !connection.status().connected() {
-                return Stopped::Disconnected { unreadable };
+                _ if !connection.status().connected() => return Stopped::Disconnected,
+                ended => self.tell(ended),
             }
             tries = if opened.elapsed() > REOPEN.longest() {
                 1
@@ -116,6 +103,27 @@ impl Consumer {
                 () = self.draining.cancelled() => return Stopped::Drained,
             }
         }
+    }
+
+    /// Of a channel that ended although its connection has not.
+    fn tell(&self, ended: Ended) {
+        let (incident, error) = match ended {
+            Ended::Unusable(error) => (Incident::QueueRefused, Some(in_words(&error))),
+            Ended::Cancelled => (Incident::ConsumerCancelled, None),
+            Ended::Failed(error) => (Incident::ChannelClosed, Some(error.to_string())),
+            // The acker has told.
+            Ended::Unsettled | Ended::Drained => {
+                return self.vitals.not_consuming(self.name(), None);
+            }
+        };
+        let queue = self.name();
+        let error = error.as_ref().map(|error| error as &dyn Display);
+        self.vitals.befell(incident, queue, error);
+        self.vitals.not_consuming(queue, error);
+    }
+
+    fn name(&self) -> &str {
+        self.clerk.queue.name()
     }
 
     async fn consume_once(&self, connection: &Connection, width: Width) -> Ended {
@@ -164,6 +172,7 @@ impl Consumer {
             }
         };
         tracing::info!(queue = queue.name(), prefetch, "consuming");
+        self.vitals.consuming(queue.name());
         Ok(Ok((channel, deliveries)))
     }
 
@@ -175,10 +184,18 @@ impl Consumer {
         let queue = &self.clerk.queue;
         let ended = CancellationToken::new();
         let _ends_with_this_call = ended.clone().drop_guard();
+        let unsettled = {
+            let (vitals, ended, queue) = (Arc::clone(&self.vitals), ended.clone(), queue.clone());
+            move |error| {
+                vitals.befell(Incident::Unsettled, queue.name(), Some(&error));
+                ended.cancel();
+            }
+        };
         let desk = Desk {
             room: self.room.clone(),
             delivery_limit: queue.delivery_limit(),
-            verdicts: Verdicts::start(channel.clone(), queue.channel_prefetch(), ended.clone()),
+            verdicts: Verdicts::start(channel.clone(), queue.channel_prefetch(), unsettled),
+            vitals: Arc::clone(&self.vitals),
             ended,
             draining: self.draining.clone(),
         };

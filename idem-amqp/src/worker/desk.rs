@@ -6,6 +6,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::acker::Verdicts;
+use crate::health::Vitals;
 
 /// One channel's deliveries, and the room for them.
 #[derive(Debug, Clone)]
@@ -19,6 +20,8 @@ pub(super) struct Desk {
     pub(super) ended: CancellationToken,
     /// Cancelled when the worker stops starting handlers.
     pub(super) draining: CancellationToken,
+    /// Told what executions show of the store.
+    pub(super) vitals: Arc<Vitals>,
 }
 
 impl Desk {

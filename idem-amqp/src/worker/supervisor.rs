@@ -4,14 +4,15 @@ use std::{future::pending, sync::Arc, time::Duration};
 
 use futures_util::future::{join_all, try_join_all};
 use idem_core::Backoff;
-use lapin::Connection;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::consumer::{Consumer, Stopped, Width};
 use crate::{
-    connection::{Broker, Brokers, Unreachable},
+    connection::{Brokers, Link, Unreachable},
     error::WorkerError,
+    health::Vitals,
+    incident::Incident,
 };
 
 const RECONNECT: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
@@ -28,6 +29,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Consumers that share a connection.
 pub(super) struct Supervisor {
     pub(super) brokers: Brokers,
+    pub(super) vitals: Arc<Vitals>,
     pub(super) consumers: Vec<Arc<Consumer>>,
     pub(super) draining: CancellationToken,
 }
@@ -42,18 +44,15 @@ impl Supervisor {
         while !self.draining.is_cancelled() {
             match self.connect(&mut brokers).await {
                 None => break,
-                Some(Ok((connection, broker))) => {
-                    tracing::info!(%broker, "connected");
+                Some(Ok(link)) => {
+                    tracing::info!(broker = %link.broker, "connected");
                     let connected = Instant::now();
-                    width = self.consume(&connection, first, width).await?;
+                    width = self.consume(link, first, width).await?;
                     first = false;
                     // A connection that soon ends is not made again at once.
                     if connected.elapsed() > RECONNECT.longest() {
                         tries = 0;
                     }
-                    // A dead connection cannot be closed, and must not be waited for.
-                    let closed = connection.close(200, "done".into());
-                    let _ = timeout(CLOSE_TIMEOUT, closed).await;
                 }
                 Some(Err(none)) if first && none.refused => {
                     return Err(WorkerError::Refused {
@@ -61,9 +60,7 @@ impl Supervisor {
                         source: none.source,
                     });
                 }
-                Some(Err(none)) => {
-                    tracing::warn!(broker = none.brokers, error = %none.source, tries, "cannot connect, trying again");
-                }
+                Some(Err(none)) => self.vitals.disconnected(Some(&none.source.to_string())),
             }
             tries += 1;
             if width == Width::One {
@@ -87,31 +84,46 @@ impl Supervisor {
         .await;
     }
 
-    async fn connect(
-        &self,
-        brokers: &mut Brokers,
-    ) -> Option<Result<(Connection, Broker), Unreachable>> {
+    async fn connect(&self, brokers: &mut Brokers) -> Option<Result<Link, Unreachable>> {
         tokio::select! {
             connected = brokers.connect("idem consume") => Some(connected),
             () = self.draining.cancelled() => None,
         }
     }
 
-    /// All consumers, until each has drained or the connection has ended. Says how wide the next
-    /// connection is to be.
+    /// Consumes on this connection to its end. Says how wide the next one is to be.
     async fn consume(
         &self,
-        connection: &Connection,
+        mut link: Link,
         first: bool,
         width: Width,
     ) -> Result<Width, WorkerError> {
+        self.vitals.connected(&link.broker);
+        let consumed = self.consume_all(&mut link, first, width).await;
+        let lost = link.watch.catch_up();
+        let next = match lost {
+            Some((Incident::Unreadable, _)) => Width::One,
+            _ => Width::Full,
+        };
+        let error = lost.map(|(_, error)| error.to_string());
+        self.vitals.disconnected(error.as_deref());
+        // A dead connection cannot be closed, and must not be waited for.
+        let closed = link.connection.close(200, "done".into());
+        let _ = timeout(CLOSE_TIMEOUT, closed).await;
+        consumed.map(|()| next)
+    }
+
+    /// All consumers, until each has drained or the connection has ended, or may be wider.
+    async fn consume_all(
+        &self,
+        link: &mut Link,
+        first: bool,
+        width: Width,
+    ) -> Result<(), WorkerError> {
+        let connection = &link.connection;
         let consuming = self.consumers.iter().map(|consumer| async move {
             match consumer.consume(connection, first, width).await {
-                Stopped::Drained | Stopped::Disconnected { unreadable: false } => Ok(Width::Full),
-                Stopped::Disconnected { unreadable: true } => {
-                    tracing::error!("a message in one of the queues cannot be read: its properties are not UTF-8");
-                    Ok(Width::One)
-                }
+                Stopped::Drained | Stopped::Disconnected => Ok(()),
                 Stopped::Unusable(error) => Err(error.into()),
             }
         });
@@ -122,10 +134,9 @@ impl Supervisor {
             }
         };
         tokio::select! {
-            consumed = try_join_all(consuming) => consumed.map(|widths| {
-                if widths.contains(&Width::One) { Width::One } else { Width::Full }
-            }),
-            () = narrow_is_over => Ok(Width::Full),
+            consumed = try_join_all(consuming) => consumed.map(drop),
+            () = narrow_is_over => Ok(()),
+            () = link.watch.keep() => unreachable!("watching never ends"),
         }
     }
 }

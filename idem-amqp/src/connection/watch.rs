@@ -1,0 +1,140 @@
+//! Notices what befalls a connection.
+
+use std::{future::pending, sync::Arc};
+
+use futures_util::{FutureExt as _, StreamExt as _, stream::BoxStream};
+use lapin::{Connection, Error, ErrorKind, Event};
+
+use crate::{
+    health::Vitals,
+    incident::Incident::{self, Blocked, ChannelClosed, Unblocked},
+};
+
+/// Tells a worker's vitals what befalls one of its connections. The end of a connection is told once.
+pub(crate) struct Watch {
+    events: BoxStream<'static, Event>,
+    vitals: Arc<Vitals>,
+    /// Which connection, for people.
+    on: String,
+    blocked: bool,
+    lost: Option<(Incident, Error)>,
+}
+
+impl Watch {
+    pub(super) fn new(connection: &Connection, vitals: Arc<Vitals>, on: String) -> Self {
+        let mut watch = Self {
+            events: connection.events_listener().boxed(),
+            vitals,
+            on,
+            blocked: false,
+            lost: None,
+        };
+        if connection.status().blocked() {
+            watch.block("from the start");
+        }
+        watch
+    }
+
+    /// Notices what happens while it is polled. Never ends.
+    ///
+    /// # Cancel safety
+    /// Nothing is missed: what happens meanwhile is noticed by the next call.
+    pub(crate) async fn keep(&mut self) {
+        while let Some(event) = self.events.next().await {
+            self.notice(event);
+        }
+        pending::<()>().await;
+    }
+
+    /// Notices what has happened since it was polled last. Why the connection has ended, if it has
+    /// not been closed by us.
+    pub(crate) fn catch_up(&mut self) -> Option<&(Incident, Error)> {
+        while let Some(Some(event)) = self.events.next().now_or_never() {
+            self.notice(event);
+        }
+        self.lost.as_ref()
+    }
+
+    fn notice(&mut self, event: Event) {
+        match event {
+            Event::ConnectionBlocked(reason) => self.block(&reason),
+            Event::ConnectionUnblocked => {
+                self.vitals.befell(Unblocked, &self.on, None);
+                self.unblock();
+            }
+            Event::Error(error) => self.fail(error),
+            _ => {}
+        }
+    }
+
+    fn block(&mut self, reason: &str) {
+        self.blocked = true;
+        self.vitals.befell(Blocked, &self.on, Some(&reason));
+        self.vitals.blocked(reason);
+    }
+
+    fn unblock(&mut self) {
+        self.blocked = false;
+        self.vitals.unblocked();
+    }
+
+    fn fail(&mut self, error: Error) {
+        match cause(&error) {
+            // The channel's user has the error, too, and knows more.
+            ChannelClosed => {}
+            incident if self.lost.is_none() => {
+                self.vitals.befell(incident, &self.on, Some(&error));
+                self.lost = Some((incident, error));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A connection that has gone blocks nobody any more.
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if self.blocked {
+            self.unblock();
+        }
+    }
+}
+
+/// What an error says about the connection or the channel that had it.
+fn cause(error: &Error) -> Incident {
+    match error.kind() {
+        ErrorKind::ParsingError(_) => Incident::Unreadable,
+        ErrorKind::MissingHeartbeatError => Incident::HeartbeatMissed,
+        ErrorKind::ProtocolError(_) if error.is_amqp_soft_error() => ChannelClosed,
+        ErrorKind::ProtocolError(_) | ErrorKind::InvalidConnectionState(_) => {
+            Incident::ConnectionClosed
+        }
+        _ => Incident::ConnectionBroken,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use lapin::protocol::{AMQPError, AMQPHardError, AMQPSoftError};
+
+    use super::*;
+
+    #[test]
+    fn an_error_tells_what_it_ended_and_why() {
+        let soft = AMQPError::new(AMQPSoftError::PRECONDITIONFAILED.into(), "".into());
+        let hard = AMQPError::new(AMQPHardError::CONNECTIONFORCED.into(), "".into());
+        for (kind, expected) in [
+            (ErrorKind::MissingHeartbeatError, Incident::HeartbeatMissed),
+            (ErrorKind::ProtocolError(soft), ChannelClosed),
+            (ErrorKind::ProtocolError(hard), Incident::ConnectionClosed),
+            (
+                ErrorKind::IOError(Arc::new(io::ErrorKind::BrokenPipe.into())),
+                Incident::ConnectionBroken,
+            ),
+        ] {
+            assert_eq!(cause(&kind.into()), expected);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Whether a worker can do its job, for probes.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use crate::incident::Incidents;
+
+mod condition;
+mod problem;
+mod state;
+mod vitals;
+
+pub use problem::{Problem, ProblemKind};
+use state::Phase;
+pub(crate) use vitals::{Vitals, in_words};
+
+/// Whether a worker can do its job: [`Worker::health`](crate::Worker::health), taken before it runs.
+///
+/// A handle on the running worker; clones look at the same one, from any thread, without waiting
+/// for anything.
+///
+/// | question | answer |
+/// |---|---|
+/// | *Does a restart help?* (liveness) | [`failing_for`](Self::failing_for) is longer than minutes |
+/// | *Does it work?* (readiness, so that a rollout goes on) | [`is_ready`](Self::is_ready) |
+/// | *What is wrong?* | [`problems`](Self::problems), or the handle's `Display` form in one line |
+/// | *What happened so far?* | [`incidents`](Self::incidents) |
+///
+/// A worker heals by itself: it connects again for ever, consumes again what was deleted or changed,
+/// and asks a store again that was away. So a restart helps only against what the worker cannot
+/// see: credentials or addresses that have changed since it started, a network that this machine
+/// alone has lost. Give it minutes, not seconds, and expect a restart to change nothing when the
+/// broker or the store is down for everybody.
+///
+/// A worker is not failing while it drains, nor because a handler takes long. While it starts,
+/// it is failing for as long as it has tried.
+///
+/// ```no_run
+/// # use idem_amqp::{Health, MemoryStore, prelude::*};
+/// use std::time::Duration;
+/// use tokio::{io::{AsyncReadExt as _, AsyncWriteExt as _}, net::TcpListener};
+///
+/// /// Answers `GET /` with 200, or with 503 when a restart is worth a try.
+/// async fn answer_probes(health: Health) -> std::io::Result<()> {
+///     let listener = TcpListener::bind("0.0.0.0:8080").await?;
+///     loop {
+///         let (mut probe, _) = listener.accept().await?;
+///         let _request = probe.read(&mut [0; 1024]).await;
+///         let status = match health.failing_for() {
+///             Some(time) if time > Duration::from_mins(5) => "503 Service Unavailable",
+///             _ => "200 OK",
+///         };
+///         let answer = format!("HTTP/1.1 {status}\r\nconnection: close\r\n\r\n{health}\n");
+///         let _ = probe.write_all(answer.as_bytes()).await;
+///     }
+/// }
+///
+/// # #[derive(serde::Deserialize)] struct OrderPlaced { order_id: String }
+/// # #[idempotent(key = "order_id")]
+/// # async fn charge(order: OrderPlaced) -> Result<(), Failed> { Ok(()) }
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let worker = Worker::builder(MemoryStore::new())
+///     .consume::<charge>("orders.charge")
+///     .build("amqp://127.0.0.1:5672/%2f")?;
+/// tokio::spawn(answer_probes(worker.health()));
+/// worker.run_until(shutdown_signal()).await?;
+/// # Ok(()) }
+/// ```
+///
+/// Whether the store answers is known from the messages that come: a worker without any does not
+/// ask it.
+#[derive(Debug, Clone)]
+pub struct Health(Arc<Vitals>);
+
+impl Health {
+    pub(crate) fn of(vitals: Arc<Vitals>) -> Self {
+        Self(vitals)
+    }
+
+    /// How long the worker has been unable to do its job; `None` if it is not. The longest of its
+    /// [`problems`](Self::problems) counts.
+    pub fn failing_for(&self) -> Option<Duration> {
+        let problems = self.problems();
+        problems.iter().map(|problem| problem.lasting).max()
+    }
+
+    /// Whether it consumes all its queues and nothing is wrong. `false` before it runs, while it
+    /// drains, and after that.
+    pub fn is_ready(&self) -> bool {
+        let state = self.0.state();
+        matches!(state.phase, Phase::Running) && state.problems(Instant::now()).is_empty()
+    }
+
+    /// What is wrong now: empty if the worker does its job, or is not meant to.
+    pub fn problems(&self) -> Vec<Problem> {
+        self.0.state().problems(Instant::now())
+    }
+
+    /// Host, port and vhost of the node that it consumes from, if it is connected.
+    pub fn broker(&self) -> Option<String> {
+        self.0.state().broker.clone()
+    }
+
+    /// Its queues, and for how long each has been consumed without a break; `None` for one that is
+    /// not.
+    pub fn queues(&self) -> Vec<(String, Option<Duration>)> {
+        let now = Instant::now();
+        let state = self.0.state();
+        let queues = state.queues.iter();
+        queues
+            .map(|(name, condition)| (name.clone(), condition.well_for(now)))
+            .collect()
+    }
+
+    /// What befell its connections so far.
+    pub fn incidents(&self) -> Incidents {
+        self.0.incidents()
+    }
+}
+
+/// `consuming orders from one:5672 (vhost `/`)`, or what is wrong, in one line.
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.0.state();
+        match state.phase {
+            Phase::Built => return f.write_str("not started"),
+            Phase::Draining => return f.write_str("draining"),
+            Phase::Drained => return f.write_str("drained"),
+            Phase::Running | Phase::Ended(_) => {}
+        }
+        let problems = state.problems(Instant::now());
+        if problems.is_empty() {
+            let queues: Vec<_> = state.queues.iter().map(|(name, _)| name.as_str()).collect();
+            let broker = state.broker.as_deref().unwrap_or_default();
+            return write!(f, "consuming {} from {broker}", queues.join(", "));
+        }
+        for (at, problem) in problems.iter().enumerate() {
+            let separator = if at == 0 { "" } else { "; " };
+            write!(f, "{separator}{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

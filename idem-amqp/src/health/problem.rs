@@ -1,0 +1,59 @@
+//! What keeps a worker from its job.
+
+use std::{fmt, time::Duration};
+
+/// Something that keeps a worker from its job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Problem {
+    /// What is wrong.
+    pub kind: ProblemKind,
+    /// For how long. What was well for a moment only, less than 10 s, counts as ill all the time.
+    pub lasting: Duration,
+    /// Why, in one line, if it is known. It never holds a password.
+    pub error: Option<String>,
+}
+
+/// What can keep a worker from its job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProblemKind {
+    /// There is no connection to the broker.
+    Disconnected,
+    /// A queue is not consumed: there is no connection, or the queue was deleted, exists with
+    /// other arguments, or may not be used.
+    NotConsuming {
+        /// The queue's name.
+        queue: String,
+    },
+    /// The store did not answer when it was asked last.
+    StoreUnavailable,
+    /// The broker takes no messages, so no retries and no dead letters either: its memory or its
+    /// disk is short.
+    Blocked,
+    /// The worker has ended although nobody told it to.
+    Ended,
+}
+
+impl fmt::Display for ProblemKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Disconnected => f.write_str("no connection to the broker"),
+            Self::NotConsuming { queue } => write!(f, "not consuming {queue}"),
+            Self::StoreUnavailable => f.write_str("the store does not answer"),
+            Self::Blocked => f.write_str("the broker takes no messages"),
+            Self::Ended => f.write_str("not running although nobody stopped it"),
+        }
+    }
+}
+
+/// `no connection to the broker for 12s: IO error: connection refused`
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} for {}s", self.kind, self.lasting.as_secs())?;
+        match &self.error {
+            Some(error) => write!(f, ": {error}"),
+            None => Ok(()),
+        }
+    }
+}

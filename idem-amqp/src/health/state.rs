@@ -1,0 +1,99 @@
+//! The state of a worker at one moment.
+
+use tokio::time::Instant;
+
+use super::{Problem, ProblemKind, condition::Condition};
+
+/// The state of a worker at one moment.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) phase: Phase,
+    /// To whom it is connected.
+    pub(super) broker: Option<String>,
+    pub(super) connection: Condition,
+    pub(super) queues: Vec<(String, Condition)>,
+    pub(super) store: Condition,
+    pub(super) publishing: Condition,
+}
+
+/// Where a worker is in its life.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) enum Phase {
+    #[default]
+    Built,
+    Running,
+    Draining,
+    /// It was told to stop, and has.
+    Drained,
+    /// It failed, or was dropped.
+    Ended(Instant),
+}
+
+impl State {
+    pub(super) fn new<'a>(queues: impl Iterator<Item = &'a str>) -> Self {
+        Self {
+            queues: queues
+                .map(|name| (name.to_owned(), Condition::default()))
+                .collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Nothing is connected yet, and nothing is known to be wrong.
+    pub(super) fn start(&mut self, now: Instant) {
+        self.phase = Phase::Running;
+        self.connection = Condition::ill(now);
+        for (_, queue) in &mut self.queues {
+            *queue = Condition::ill(now);
+        }
+        self.store = Condition::well(now);
+        self.publishing = Condition::well(now);
+    }
+
+    pub(super) fn end(&mut self, now: Instant) {
+        self.phase = match self.phase {
+            Phase::Draining => Phase::Drained,
+            _ => Phase::Ended(now),
+        };
+    }
+
+    pub(super) fn queue(&mut self, name: &str) -> Option<&mut Condition> {
+        let mut queues = self.queues.iter_mut();
+        queues.find_map(|(queue, condition)| (queue == name).then_some(condition))
+    }
+
+    /// Everything that is wrong, while it should not be. A queue that is not consumed because there
+    /// is no connection is a problem, too.
+    pub(super) fn problems(&self, now: Instant) -> Vec<Problem> {
+        match self.phase {
+            Phase::Running => {}
+            Phase::Ended(since) => {
+                return vec![Problem {
+                    kind: ProblemKind::Ended,
+                    lasting: now - since,
+                    error: None,
+                }];
+            }
+            Phase::Built | Phase::Draining | Phase::Drained => return Vec::new(),
+        }
+        let mut problems = Vec::new();
+        let mut look = |kind, condition: &Condition| {
+            if let Some(lasting) = condition.ill_for(now) {
+                let error = condition.error().map(str::to_owned);
+                problems.push(Problem {
+                    kind,
+                    lasting,
+                    error,
+                });
+            }
+        };
+        look(ProblemKind::Disconnected, &self.connection);
+        for (queue, condition) in &self.queues {
+            let queue = queue.clone();
+            look(ProblemKind::NotConsuming { queue }, condition);
+        }
+        look(ProblemKind::StoreUnavailable, &self.store);
+        look(ProblemKind::Blocked, &self.publishing);
+        problems
+    }
+}

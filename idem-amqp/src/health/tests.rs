@@ -1,0 +1,120 @@
+use std::io;
+
+use idem_core::{Execution, StoreError};
+use tokio::time::advance;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn worker(queues: &[&str]) -> (Arc<Vitals>, Health) {
+    let vitals = Arc::new(Vitals::of(queues.iter().copied()));
+    (Arc::clone(&vitals), Health::of(vitals))
+}
+
+type Ended = Execution<(), idem_core::Failed>;
+
+fn away() -> Ended {
+    let error = StoreError::unavailable(io::Error::other("gone"));
+    Execution::StoreUnavailable { error }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_is_failing_for_as_long_as_it_tries_to_start() {
+    let (vitals, health) = worker(&["orders", "mails"]);
+    assert_eq!(health.failing_for(), None);
+    assert_eq!(health.to_string(), "not started");
+    let _run = vitals.run();
+    advance(3 * SECOND).await;
+    assert_eq!(health.failing_for(), Some(3 * SECOND));
+    assert!(!health.is_ready());
+    vitals.connected(&"one:5672");
+    vitals.consuming("orders");
+    assert_eq!(health.to_string(), "not consuming mails for 3s");
+    vitals.consuming("mails");
+    assert_eq!(health.failing_for(), None);
+    assert!(health.is_ready());
+    assert_eq!(health.to_string(), "consuming orders, mails from one:5672");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_connection_is_told_with_its_reason_and_heals() {
+    let (vitals, health) = worker(&["orders"]);
+    let _run = vitals.run();
+    vitals.connected(&"one:5672");
+    vitals.consuming("orders");
+    advance(60 * SECOND).await;
+    vitals.disconnected(Some("reset"));
+    advance(2 * SECOND).await;
+    vitals.disconnected(Some("refused"));
+    assert_eq!(health.failing_for(), Some(2 * SECOND));
+    assert_eq!(health.broker(), None);
+    assert_eq!(health.queues(), [("orders".to_owned(), None)]);
+    let told = health.to_string();
+    assert_eq!(
+        told,
+        "no connection to the broker for 2s: refused; not consuming orders for 2s"
+    );
+    vitals.connected(&"two:5672");
+    vitals.consuming("orders");
+    advance(SECOND).await;
+    assert_eq!(health.queues(), [("orders".to_owned(), Some(SECOND))]);
+    assert!(health.is_ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_is_away_until_an_execution_has_its_answer() {
+    let (vitals, health) = worker(&[]);
+    let _run = vitals.run();
+    vitals.connected(&"one:5672");
+    vitals.saw(&away());
+    advance(SECOND).await;
+    vitals.saw(&away());
+    vitals.saw(&Ended::Abandoned);
+    advance(SECOND).await;
+    assert_eq!(health.failing_for(), Some(2 * SECOND));
+    let kinds: Vec<_> = health.problems().into_iter().map(|one| one.kind).collect();
+    assert_eq!(kinds, [ProblemKind::StoreUnavailable]);
+    vitals.saw(&Ended::Conflict { remaining: SECOND });
+    assert_eq!(health.failing_for(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_was_told_to_stop_is_not_failing() {
+    let (vitals, health) = worker(&["orders"]);
+    let run = vitals.run();
+    vitals.drain();
+    advance(SECOND).await;
+    assert_eq!((health.failing_for(), health.is_ready()), (None, false));
+    drop(run);
+    advance(SECOND).await;
+    assert_eq!(health.failing_for(), None);
+    assert_eq!(health.to_string(), "drained");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_ended_by_itself_is_failing() {
+    let (vitals, health) = worker(&["orders"]);
+    drop(vitals.run());
+    advance(SECOND).await;
+    assert_eq!(health.failing_for(), Some(SECOND));
+    assert_eq!(
+        health.to_string(),
+        "not running although nobody stopped it for 1s"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_takes_no_messages_is_a_problem_until_it_does() {
+    let (vitals, health) = worker(&[]);
+    let _run = vitals.run();
+    vitals.connected(&"one:5672");
+    vitals.blocked("low on memory");
+    advance(SECOND).await;
+    assert_eq!(
+        health.to_string(),
+        "the broker takes no messages for 1s: low on memory"
+    );
+    vitals.unblocked();
+    assert_eq!(health.failing_for(), None);
+}

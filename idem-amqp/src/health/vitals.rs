@@ -1,0 +1,136 @@
+//! What a worker knows of itself: written by its parts, read by [`Health`](super::Health).
+
+use std::{
+    error::Error,
+    fmt::Display,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use idem_core::{Execution, ExecutionKind as Kind, Failure};
+use tokio::time::Instant;
+
+use super::state::{Phase, State};
+use crate::incident::{Incident, Incidents, Tally};
+
+/// What a worker, or a publisher of its own, knows of itself.
+#[derive(Debug, Default)]
+pub(crate) struct Vitals {
+    tally: Tally,
+    state: Mutex<State>,
+}
+
+impl Vitals {
+    /// Of a worker with these queues.
+    pub(crate) fn of<'a>(queues: impl Iterator<Item = &'a str>) -> Self {
+        Self {
+            tally: Tally::default(),
+            state: Mutex::new(State::new(queues)),
+        }
+    }
+
+    /// Counts what happened, and says in the log what is done about it.
+    /// `on` says on which connection, or on which queue.
+    pub(crate) fn befell(&self, incident: Incident, on: &str, error: Option<&dyn Display>) {
+        self.tally.add(incident);
+        let error = error.map(tracing::field::display);
+        match incident {
+            Incident::Unblocked => tracing::info!(%incident, on, "{}", incident.story()),
+            Incident::Unreadable => tracing::error!(%incident, on, error, "{}", incident.story()),
+            _ => tracing::warn!(%incident, on, error, "{}", incident.story()),
+        }
+    }
+
+    pub(crate) fn incidents(&self) -> Incidents {
+        self.tally.incidents()
+    }
+
+    /// The worker runs until what this returns is dropped.
+    pub(crate) fn run(&self) -> impl Drop + use<'_> {
+        self.state().start(Instant::now());
+        Run(self)
+    }
+
+    pub(crate) fn drain(&self) {
+        self.state().phase = Phase::Draining;
+    }
+
+    pub(crate) fn connected(&self, broker: &impl ToString) {
+        let mut state = self.state();
+        state.broker = Some(broker.to_string());
+        state.connection.recover(Instant::now());
+    }
+
+    /// Why, if it is known; an earlier call may have told.
+    pub(crate) fn disconnected(&self, error: Option<&str>) {
+        let (now, error) = (Instant::now(), error.map(str::to_owned));
+        let mut state = self.state();
+        state.broker = None;
+        state.connection.fail(now, error);
+        for (_, queue) in &mut state.queues {
+            queue.fail(now, None);
+        }
+    }
+
+    pub(crate) fn consuming(&self, queue: &str) {
+        if let Some(queue) = self.state().queue(queue) {
+            queue.recover(Instant::now());
+        }
+    }
+
+    pub(crate) fn not_consuming(&self, queue: &str, error: Option<&dyn Display>) {
+        let error = error.map(ToString::to_string);
+        if let Some(queue) = self.state().queue(queue) {
+            queue.fail(Instant::now(), error);
+        }
+    }
+
+    pub(crate) fn blocked(&self, reason: &str) {
+        self.state()
+            .publishing
+            .fail(Instant::now(), Some(reason.into()));
+    }
+
+    pub(crate) fn unblocked(&self) {
+        self.state().publishing.recover(Instant::now());
+    }
+
+    /// What an execution tells of the store: that it answers, that it does not, or nothing.
+    pub(crate) fn saw<T, E: Failure>(&self, execution: &Execution<T, E>) {
+        match execution.kind() {
+            Kind::StoreUnavailable | Kind::Unprotected => {
+                let error = execution.error();
+                self.state().store.fail(Instant::now(), error);
+            }
+            Kind::Undecodable | Kind::Keyless | Kind::LeaseLost | Kind::Abandoned => {}
+            _ => self.state().store.recover(Instant::now()),
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        // What is written under the lock is never half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends the run of a worker that was dropped, too.
+struct Run<'a>(&'a Vitals);
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        self.0.state().end(Instant::now());
+    }
+}
+
+/// An error and its causes in one line, each once.
+pub(crate) fn in_words(error: &dyn Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !words.ends_with(&more) {
+            words = format!("{words}: {more}");
+        }
+        cause = error.source();
+    }
+    words
+}
