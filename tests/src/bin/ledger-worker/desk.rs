@@ -32,7 +32,8 @@ pub(crate) async fn charge_in_sqlite(
     attempt: Attempt,
     db: &mut SqliteConnection,
 ) -> Result<(), Failed> {
-    hear(&order, attempt)?;
+    say_started(&order, attempt);
+    obey_manner(&order, attempt)?;
     desk.work().await;
     in_sqlite::write(db, &desk.charge(&order, attempt)).await?;
     desk.crash(&order);
@@ -46,22 +47,28 @@ pub(crate) async fn charge_in_postgres(
     attempt: Attempt,
     db: &mut PgConnection,
 ) -> Result<(), Failed> {
-    hear(&order, attempt)?;
+    say_started(&order, attempt);
+    obey_manner(&order, attempt)?;
     desk.work().await;
     in_postgres::write(db, &desk.charge(&order, attempt)).await?;
     desk.crash(&order);
     Ok(())
 }
 
-/// The charge is made at once, so that it is there when the process dies in the middle of work.
+/// The charge is made at once, so that it is there when the process dies or is paused in the middle
+/// of work: tests do that as soon as they hear of the start.
 #[idempotent(key = "id", scope = "orders.charge")]
 pub(crate) async fn charge_leased(
     order: Order,
     State(desk): State<Desk>,
     attempt: Attempt,
 ) -> Result<(), Failed> {
-    hear(&order, attempt)?;
-    desk.charge_elsewhere(&order, attempt).await?;
+    let manner = obey_manner(&order, attempt);
+    if manner.is_ok() {
+        desk.charge_elsewhere(&order, attempt).await?;
+    }
+    say_started(&order, attempt);
+    manner?;
     desk.work().await;
     desk.crash(&order);
     Ok(())
@@ -113,14 +120,17 @@ impl Desk {
     }
 }
 
-/// Says that the handler was called, and fails if that is the order's manner.
-fn hear(order: &Order, attempt: Attempt) -> Result<(), Failed> {
+fn say_started(order: &Order, attempt: Attempt) {
     say(&Event::Started {
         order_id: order.id.clone(),
         attempt: attempt.number(),
         in_doubt: attempt.is_in_doubt(),
         at: SystemTime::now(),
     });
+}
+
+/// Fails if that is the order's manner.
+fn obey_manner(order: &Order, attempt: Attempt) -> Result<(), Failed> {
     match order.manner {
         Manner::Fails(times) if attempt.number() <= times => Err(Failed::retry("not yet")),
         Manner::Hopeless => Err(Failed::retry("never")),
