@@ -1,13 +1,14 @@
 //! Makes the root in which another RabbitMQ than the machine's own runs, once, and keeps it.
 
+mod making;
 mod mirror;
 
 use std::{
     fs,
-    path::Path,
     process::{Command, Stdio},
 };
 
+use self::making::make;
 use super::{debian, product};
 use crate::{
     Error, Result,
@@ -17,7 +18,6 @@ use crate::{
     },
 };
 
-const MAKE: &str = include_str!("root/make.sh");
 const DEBOOTSTRAP: &str = include_str!("root/debootstrap.sh");
 const DOCKER: &str = include_str!("root/docker.sh");
 
@@ -59,7 +59,7 @@ pub(super) fn ensure(generation: Generation) -> Result<()> {
                 "getting RabbitMQ {version} out of Debian {suite} ({mirror}), to keep it in {}",
                 place.display()
             );
-            run(make(command, &place, DEBOOTSTRAP, &[suite, &mirror]))
+            make(command, &place, DEBOOTSTRAP, &[suite, &mirror])
         }
         Err(_) if docker_answers() => {
             let image = format!("rabbitmq:{version}");
@@ -67,7 +67,7 @@ pub(super) fn ensure(generation: Generation) -> Result<()> {
                 "getting RabbitMQ {version} out of the Docker image {image}, to keep it in {}",
                 place.display()
             );
-            run(make(Command::new("env"), &place, DOCKER, &[&image]))
+            make(Command::new("env"), &place, DOCKER, &[&image])
         }
         Err(reason) => Err(Error::Missing(format!(
             "RabbitMQ {version} is not here; and {}. Either be root on Debian or Ubuntu, where it is got out of \
@@ -84,29 +84,6 @@ fn suite(generation: Generation) -> &'static str {
         Generation::V4_0 => "trixie",
         Generation::V4_3 => "testing",
     }
-}
-
-fn make(mut command: Command, place: &Path, script: &str, arguments: &[&str]) -> Command {
-    command.args(["sh", "-c", MAKE, "make"]).arg(place);
-    command.arg(script).args(arguments);
-    command
-}
-
-fn run(mut command: Command) -> Result<()> {
-    let status = command
-        .stdin(Stdio::null())
-        // What is printed on standard output belongs to the task.
-        .stdout(std::io::stderr())
-        .status()
-        .map_err(Error::io("run `sh`"))?;
-    if status.success() {
-        return Ok(());
-    }
-    Err(Error::Command {
-        command: "getting another RabbitMQ".to_owned(),
-        status: status.to_string(),
-        output: "; what it said is above".to_owned(),
-    })
 }
 
 fn docker_answers() -> bool {

@@ -2,5 +2,5 @@
 making=$1 image=$2
 mkdir "$making"
 container=$(docker create "$image")
+trap 'docker rm "$container"' EXIT
 docker export "$container" | tar --extract --no-same-owner --directory "$making"
-docker rm "$container" >/dev/null
