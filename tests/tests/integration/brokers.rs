@@ -36,7 +36,7 @@ fn steady() -> Script {
 fn worker(bed: &Bed, classic: &str, script: &Script) -> Running {
     let worker = Worker::builder(MemoryStore::new())
         .state(script.clone())
-        .consume::<charge>(bed.queue())
+        .consume::<charge>(Queue::declare(bed.name()).prefetch(8).policy(QUICK))
         .consume::<charge>(Queue::declare(classic).classic().policy(QUICK));
     bed.start(worker)
 }
@@ -77,7 +77,7 @@ async fn a_broker_that_is_killed_is_consumed_again_and_nothing_is_lost_or_double
     let bed = Bed::on(&broker);
     let classic = bed.another("classic");
     // A quorum queue declared moments before a crash never elects a leader again on RabbitMQ 3.10.
-    bed.declare(&bed.queue()).await;
+    bed.declare(&Queue::declare(bed.name())).await;
     bed.declare(&Queue::declare(&classic).classic()).await;
     with(&broker, RabbitMq::restart).await;
     let script = steady();

@@ -121,7 +121,7 @@ async fn an_existing_queue_without_dead_letter_queue_ends_the_worker_with_a_clea
 async fn a_queue_of_another_type_ends_the_worker_with_an_error_that_names_both() {
     let bed = Bed::bare().await;
     bed.declare(&bed.queue().classic()).await;
-    let error = topology_error(&bed, bed.queue()).await;
+    let error = topology_error(&bed, Queue::declare(bed.name())).await;
     let differs = Problem::Different {
         argument: "x-queue-type".into(),
         existing: Some("classic".into()),
@@ -144,7 +144,7 @@ async fn a_queue_with_another_delivery_limit_ends_the_worker_with_an_error_that_
         ("x-delivery-limit", AMQPValue::LongInt(5)),
     ]);
     bed.declare_foreign(bed.name(), otherwise).await;
-    let error = topology_error(&bed, bed.queue()).await;
+    let error = topology_error(&bed, Queue::declare(bed.name())).await;
     assert_eq!(error.name(), bed.name());
     let differs = Problem::Different {
         argument: "x-delivery-limit".into(),
@@ -160,7 +160,9 @@ async fn a_user_that_may_not_declare_ends_the_worker_with_an_error_that_names_it
     let bed = Bed::bare().await;
     let url = stranger(&bed).await;
     let worker = Worker::builder(MemoryStore::new()).state(Script::succeeding());
-    let worker = Running::start(worker.consume::<charge>(bed.queue()), &url);
+    // With a ladder, that is the first thing that it may not declare.
+    let queue = bed.queue().local_retries();
+    let worker = Running::start(worker.consume::<charge>(queue), &url);
     let error = why_unusable(worker).await;
     assert_eq!(error.name(), dead(bed.name()));
     let Problem::Forbidden { user, .. } = error.problem() else {
