@@ -26,7 +26,8 @@ pub(crate) struct Setback<'a> {
 /// finds the way back.
 ///
 /// An attempt that ran was an ordinary one from then on: the mark of a replay is taken off. Where
-/// none ran, what was said about earlier ones is kept, and so is that mark.
+/// none ran, what was said about earlier ones is kept, and so is that mark, unless the replay had
+/// been delivered before: it may have run then.
 pub(crate) fn retry(
     delivery: &Delivery,
     body: &[u8],
@@ -36,11 +37,14 @@ pub(crate) fn retry(
 ) -> Publication {
     let mut message = Republished::of(delivery);
     if let Some(attempt) = setback.attempt {
+        // One before it that waited here and not on the ladder cannot have been much earlier.
         message.failed(delivery, now);
         message.number(ATTEMPT, attempt);
     } else {
-        let said = [REASON, ERROR, ATTEMPT, FIRST_FAILURE, LAST_FAILURE];
-        message.carry_over(delivery, &said);
+        message.carry_over(delivery, &[ERROR, ATTEMPT, FIRST_FAILURE, LAST_FAILURE]);
+        if delivery.starts_over() {
+            message.carry_over(delivery, &[REASON]);
+        }
         message.number(CONFLICTS, conflicts(delivery).saturating_add(1));
     }
     if let Some(error) = setback.error {

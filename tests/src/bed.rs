@@ -19,6 +19,7 @@ use crate::{
 };
 
 mod counts;
+mod exchanges;
 mod letter;
 mod line;
 

@@ -14,11 +14,15 @@ fn at(seconds: u64) -> SystemTime {
 }
 
 fn delivery(properties: BasicProperties) -> Delivery {
+    delivered(properties, false)
+}
+
+fn delivered(properties: BasicProperties, redelivered: bool) -> Delivery {
     Delivery::new(Origin {
         queue: "orders".into(),
         exchange: "shop".into(),
         routing_key: "order.placed".into(),
-        redelivered: false,
+        redelivered,
         properties,
     })
 }
@@ -130,15 +134,22 @@ fn replayed() -> BasicProperties {
 
 #[test]
 fn a_replay_that_met_a_conflict_is_still_a_replay() {
-    assert!(delivery(replayed()).is_replay());
+    assert!(delivery(replayed()).starts_over());
     let conflict = retried(replayed(), &CONFLICT, 100);
-    assert!(delivery(conflict).is_replay());
+    assert!(delivery(conflict).starts_over());
 }
 
 #[test]
 fn a_replay_that_ran_is_none_any_more() {
     let failed = retried(replayed(), &FAILURE, 100);
     assert!(!delivery(failed).is_replay());
+}
+
+#[test]
+fn a_replay_that_may_have_run_does_not_start_over_by_a_conflict() {
+    let again = delivered(replayed(), true);
+    let conflict = retry(&again, b"{}", &CONFLICT, RUNG, at(100)).into_properties();
+    assert!(!delivery(conflict).starts_over());
 }
 
 #[test]

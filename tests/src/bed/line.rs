@@ -27,7 +27,7 @@ impl Line {
         }
     }
 
-    async fn channel(&self) -> Channel {
+    pub(super) async fn channel(&self) -> Channel {
         let mut open = self.open.lock().await;
         if let Some((connection, channel)) = open.as_mut()
             && connection.status().connected()

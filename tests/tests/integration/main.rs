@@ -20,6 +20,7 @@ mod failover;
 mod failures;
 mod guarantees;
 mod isolation;
+mod ladder;
 mod leases;
 mod load;
 mod local_memory;
