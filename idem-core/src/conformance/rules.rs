@@ -1,7 +1,7 @@
 //! The rules as values without clock or I/O, for model checkers: what a store keeps of a key, and
 //! what a worker decides about its answers. Not part of the stable interface.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     Cause, Claim, ClaimRequest, Execution, ExecutionKind, Failed, FencingToken, Lease, Outcome,
@@ -17,59 +17,62 @@ const NOW: i64 = 0;
 /// What a store keeps of one key, and the calls that change it: the state machine behind
 /// [`MemoryStore`](crate::MemoryStore). Retentions do not end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Kept(Option<Record>);
+pub struct Kept(Option<Arc<Record>>);
 
 impl Kept {
     /// [`Store::claim`](crate::Store::claim).
     pub fn claim(&mut self, request: &ClaimRequest) -> Claim {
-        let step = record::claim(self.0.as_ref(), request, NOW, 0);
+        let step = record::claim(self.record(), request, NOW, 0);
         self.take(step)
     }
 
     /// [`Store::extend`](crate::Store::extend).
     pub fn extend(&mut self, token: FencingToken, by: Duration) -> Write {
-        let step = record::extend(self.0.as_ref(), token.get(), by, NOW);
+        let step = record::extend(self.record(), token.get(), by, NOW);
         self.take(step)
     }
 
     /// [`Store::complete`](crate::Store::complete), remembered for ever.
     pub fn complete(&mut self, token: FencingToken, outcome: &Outcome) -> Write {
-        let (record, retention) = (self.0.as_ref(), Duration::MAX);
+        let (record, retention) = (self.record(), Duration::MAX);
         let step = record::complete(record, token.get(), outcome, retention, NOW);
         self.take(step)
     }
 
     /// [`Store::release`](crate::Store::release).
     pub fn release(&mut self, token: FencingToken, reason: &Release) -> Write {
-        let step = record::release(self.0.as_ref(), token.get(), reason, NOW);
+        let step = record::release(self.record(), token.get(), reason, NOW);
         self.take(step)
     }
 
     /// The clock moves on: a lease or a delay that ends meanwhile has ended just now.
     pub fn later(&mut self, by: Duration) {
         let earlier = |then: i64| then.saturating_sub(micros(by)).max(NOW);
-        match self.0.as_mut().map(|record| &mut record.state) {
-            Some(State::InProgress { lease_ends }) => *lease_ends = earlier(*lease_ends),
-            Some(State::Failed { not_before, .. }) => *not_before = not_before.map(earlier),
-            Some(State::Completed { .. }) | None => {}
+        let Some(record) = &mut self.0 else {
+            return;
+        };
+        match &mut Arc::make_mut(record).state {
+            State::InProgress { lease_ends } => *lease_ends = earlier(*lease_ends),
+            State::Failed { not_before, .. } => *not_before = not_before.map(earlier),
+            State::Completed { .. } => {}
         }
     }
 
     /// The token and the owner of the last claim.
     pub fn last_claim(&self) -> Option<(FencingToken, Owner)> {
-        let record = self.0.as_ref()?;
+        let record = self.record()?;
         Some((FencingToken::new(record.token), record.owner))
     }
 
     /// The token under which the key is claimed, be the lease over or not.
     pub fn holder(&self) -> Option<FencingToken> {
-        let record = self.0.as_ref()?;
+        let record = self.record()?;
         matches!(record.state, State::InProgress { .. }).then(|| FencingToken::new(record.token))
     }
 
     /// Whether a lease or a delay has yet to end.
     pub fn is_waiting(&self) -> bool {
-        match self.0.as_ref().map(|record| &record.state) {
+        match self.record().map(|record| &record.state) {
             Some(State::InProgress { lease_ends }) => *lease_ends > NOW,
             Some(State::Failed { not_before, .. }) => not_before.is_some_and(|due| due > NOW),
             Some(State::Completed { .. }) | None => false,
@@ -86,17 +89,25 @@ impl Kept {
     /// The same under another token and owner of the last claim. A model renames both, so that
     /// states that differ only in names are the same.
     pub fn rename(&mut self, token: FencingToken, owner: Owner) {
+        if self.last_claim().is_none_or(|last| last == (token, owner)) {
+            return;
+        }
         if let Some(record) = &mut self.0 {
+            let record = Arc::make_mut(record);
             record.token = token.get();
             record.owner = owner;
         }
     }
 
     fn take<A>(&mut self, step: Step<A>) -> A {
-        if step.write.is_some() {
-            self.0 = step.write;
+        if let Some(record) = step.write {
+            self.0 = Some(Arc::new(record));
         }
         step.answer
+    }
+
+    fn record(&self) -> Option<&Record> {
+        self.0.as_deref()
     }
 }
 
