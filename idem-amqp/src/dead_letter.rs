@@ -1,4 +1,4 @@
-//! A message that ended for good, as it is put into the dead-letter queue.
+//! A message that ended for good: as it is put into the dead-letter queue, and as it is found there.
 
 use std::time::SystemTime;
 
@@ -11,6 +11,11 @@ use crate::{
     republish::Republished,
     settlement::Reason,
 };
+
+mod death;
+mod letter;
+
+pub use letter::DeadLetter;
 
 /// What a dead letter says about its end.
 #[derive(Debug)]

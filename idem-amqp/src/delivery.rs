@@ -48,7 +48,8 @@ impl Delivery {
         self.0.redelivered
     }
 
-    /// Whether it is a dead letter that was sent again.
+    /// Whether it is a dead letter that was sent again, by a [`Replayer`](crate::Replayer) or by
+    /// hand.
     pub fn is_replay(&self) -> bool {
         self.get(headers::REASON).is_some()
     }
@@ -97,12 +98,18 @@ impl Delivery {
 
 impl Delivery {
     /// A header that idem itself wrote, as text.
-    fn own_text(&self, name: &str) -> Option<&str> {
+    pub(crate) fn own_text(&self, name: &str) -> Option<&str> {
         let headers = self.0.properties.headers().as_ref()?;
         match headers.inner().get(name)? {
             AMQPValue::LongString(text) => std::str::from_utf8(text.as_bytes()).ok(),
             _ => None,
         }
+    }
+
+    /// A header that idem itself wrote, as seconds since 1970.
+    pub(crate) fn time(&self, name: &str) -> Option<u64> {
+        let headers = self.0.properties.headers().as_ref()?;
+        headers.inner().get(name)?.as_timestamp()
     }
 
     /// Whether the broker may drop the message if it is returned a few times more.

@@ -50,6 +50,7 @@ mod incident;
 mod ladder;
 mod publisher;
 mod queue;
+mod replayer;
 mod republish;
 mod retry;
 mod settlement;
@@ -60,6 +61,7 @@ mod worker;
 pub mod prelude;
 
 pub use connection::AmqpUrls;
+pub use dead_letter::DeadLetter;
 pub use delivery::Delivery;
 pub use error::{
     Permission, PublishError, TopologyError, TopologyObject, TopologyProblem, WorkerError,
@@ -69,6 +71,7 @@ pub use incident::{Incident, Incidents};
 pub use ladder::{Ladder, LadderError};
 pub use publisher::{Publication, Publisher};
 pub use queue::{Queue, QueueType};
+pub use replayer::{Dealt, Fate, LetterError, ReplayError, Replayer, Selection, Tally};
 pub use settlement::{Reason, Settlement};
 pub use shutdown::shutdown_signal;
 pub use worker::{Balance, Settled, Worker, WorkerBuilder};

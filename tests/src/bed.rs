@@ -6,7 +6,7 @@ use std::{
 };
 
 use idem_amqp::{Backoff, Policy, Publisher, Queue, Store, Worker, WorkerBuilder};
-use lapin::{BasicProperties, types::FieldTable};
+use lapin::{BasicProperties, options::BasicRejectOptions, types::FieldTable};
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 use xtask::services::{Broker, rabbitmq};
@@ -196,6 +196,19 @@ impl Bed {
     /// Publishes any body with any properties, as a foreign client would.
     pub async fn send(&self, queue: &str, body: &[u8], properties: BasicProperties) {
         self.line.send(queue, body, properties).await;
+    }
+
+    /// Rejects a message for good, as a foreign consumer would: the broker dead-letters it.
+    pub async fn refuse(&self, queue: &str) {
+        let for_good = BasicRejectOptions { requeue: false };
+        self.line.reject(queue, for_good).await;
+    }
+
+    /// Returns a message to its queue, as a foreign consumer that fails would. This counts towards
+    /// the delivery limit of a quorum queue.
+    pub async fn give_back(&self, queue: &str) {
+        let again = BasicRejectOptions { requeue: true };
+        self.line.reject(queue, again).await;
     }
 
     /// How many messages wait in a queue, and how many consumers it has; `None` without a queue.

@@ -3,8 +3,8 @@
 use lapin::{
     BasicProperties, Channel, Connection, ConnectionProperties,
     options::{
-        BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions,
-        QueueDeleteOptions,
+        BasicGetOptions, BasicPublishOptions, BasicRejectOptions, ConfirmSelectOptions,
+        QueueDeclareOptions, QueueDeleteOptions,
     },
     types::FieldTable,
 };
@@ -90,6 +90,19 @@ impl Line {
         let found = channel.queue_declare(queue.into(), passive, FieldTable::default());
         let found = within("the broker tells about a queue", found).await.ok()?;
         Some((found.message_count(), found.consumer_count()))
+    }
+
+    /// Takes a message, waiting for it, and rejects it.
+    pub(super) async fn reject(&self, queue: &str, options: BasicRejectOptions) {
+        let channel = self.channel().await;
+        let got = eventually("a message to reject", async || {
+            let kept = BasicGetOptions { no_ack: false };
+            let got = channel.basic_get(queue.into(), kept).await;
+            got.expect("a channel").ok_or("none")
+        })
+        .await;
+        let rejected = channel.basic_reject(got.delivery_tag, options);
+        rejected.await.expect("a channel");
     }
 
     pub(super) async fn get(&self, queue: &str) -> Option<DeadLetter> {

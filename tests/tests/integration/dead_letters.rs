@@ -1,6 +1,6 @@
 //! What dead letters carry, and what happens when one is sent again.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use idem_amqp::{ExecutionKind as Kind, Failed, InDoubt, MemoryStore, Queue, Store, Worker};
 use idem_tests::{
@@ -10,7 +10,7 @@ use idem_tests::{
 };
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
-fn rejecting() -> Script {
+pub(crate) fn rejecting() -> Script {
     Script::new(async |_| Err(Failed::rejected("no such customer")))
 }
 
@@ -84,6 +84,39 @@ async fn a_dead_letter_is_persistent_whatever_the_message_was() {
     assert_eq!(letter.properties.delivery_mode(), &Some(2));
     worker.ended(Kind::Rejected, 1).await;
     assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
+    bed.assert_nothing_stuck().await;
+}
+
+/// Seconds since 1970, as the header tells.
+fn time(letter: &DeadLetter, name: &str) -> Option<u64> {
+    letter.value(name)?.as_timestamp()
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap().as_secs()
+}
+
+#[tokio::test]
+async fn a_dead_letter_tells_when_its_message_failed_first_and_last() {
+    let bed = Bed::new().await;
+    let worker = bed.charging(MemoryStore::new(), &rejecting());
+    let began = now();
+    bed.order("a").await;
+    let letter = bed.dead_letter().await;
+    let (first, last) = ("idem-first-failure", "idem-last-failure");
+    let failed = time(&letter, first).unwrap();
+    assert!((began..=now()).contains(&failed), "{failed}");
+    assert_eq!(time(&letter, last), Some(failed));
+
+    // The times are to the second.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    send_again(&bed, letter).await;
+    let again = bed.dead_letter().await;
+    assert_eq!(time(&again, first), Some(failed));
+    assert!(time(&again, last) > Some(failed));
+    worker.ended(Kind::Rejected, 2).await;
+    assert_balance(&worker.stop().await, [(Kind::Rejected, 2)]);
     bed.assert_nothing_stuck().await;
 }
 
@@ -172,7 +205,7 @@ async fn a_dead_letter_sent_again_twice_runs_once() {
 }
 
 /// A worker that ends without a word in the middle of a message, under a policy of quarantine.
-async fn quarantined(bed: &Bed, store: &(impl Store + Clone)) -> DeadLetter {
+pub(crate) async fn quarantined(bed: &Bed, store: &(impl Store + Clone)) -> DeadLetter {
     let policy = QUICK.to_builder().in_doubt(InDoubt::Quarantine);
     let policy = policy.lease(Duration::from_millis(300)).build().unwrap();
     let queue = bed.queue().policy(policy);

@@ -1,0 +1,202 @@
+//! A message in a dead-letter queue, as a person looks at it.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use idem_core::HeaderSource as _;
+use lapin::types::ShortString;
+
+use super::death::Death;
+use crate::{
+    delivery::{Delivery, Origin},
+    headers::{
+        ATTEMPT, ERROR, EXCHANGE, FIRST_FAILURE, KEY, LAST_FAILURE, QUEUE, REASON, ROUTING_KEY,
+    },
+    publisher::Publication,
+    republish::Republished,
+};
+
+/// A message in a dead-letter queue, and what is known about its end.
+///
+/// idem's own dead letters say everything in their headers. Of a message that RabbitMQ itself
+/// dead-lettered (its delivery limit was reached, it expired, a foreign consumer rejected it)
+/// only that is known which the broker's `x-death` tells: no error, no attempt, no key.
+#[derive(Clone)]
+pub struct DeadLetter {
+    delivery: Delivery,
+    body: Vec<u8>,
+    reason: String,
+    death: Option<Death>,
+}
+
+/// AMQP's names are no longer.
+const LONGEST_NAME: usize = 255;
+
+impl DeadLetter {
+    /// Why it is here: the text of a [`Reason`](crate::Reason); or what RabbitMQ gave as its
+    /// reason, as `broker-expired`, `broker-rejected`, `broker-delivery-limit` or `broker-maxlen`;
+    /// or `unknown`.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// The last error, cut at 1 KiB.
+    pub fn error(&self) -> Option<&str> {
+        self.delivery.own_text(ERROR)
+    }
+
+    /// How many attempts there were; 0 if it was never run.
+    pub fn attempt(&self) -> Option<u32> {
+        self.delivery.get(ATTEMPT)?.parse().ok()
+    }
+
+    /// The message's key, where it has one.
+    pub fn key(&self) -> Option<&str> {
+        self.delivery.own_text(KEY)
+    }
+
+    /// The queue it came from, and goes back to when it is replayed.
+    pub fn queue(&self) -> Option<&str> {
+        let told = self.death.as_ref().map(|death| death.queue.as_str());
+        let queue = self.delivery.own_text(QUEUE).or(told)?;
+        (1..=LONGEST_NAME).contains(&queue.len()).then_some(queue)
+    }
+
+    /// The exchange it was first published to; empty for the default one.
+    pub fn exchange(&self) -> Option<&str> {
+        let told = self.death.as_ref().map(|death| death.exchange.as_str());
+        self.delivery.own_text(EXCHANGE).or(told)
+    }
+
+    /// The routing key it was first published with.
+    pub fn routing_key(&self) -> Option<&str> {
+        let told = self.death.as_ref().map(|death| death.routing_key.as_str());
+        self.delivery.own_text(ROUTING_KEY).or(told)
+    }
+
+    /// When it failed first, to the second, if that is known.
+    pub fn first_failure(&self) -> Option<SystemTime> {
+        let told = self.death.as_ref().and_then(|death| death.first);
+        self.delivery.time(FIRST_FAILURE).or(told).and_then(time)
+    }
+
+    /// When it failed for good, to the second, if that is known.
+    pub fn last_failure(&self) -> Option<SystemTime> {
+        let told = self.death.as_ref().and_then(|death| death.last);
+        let own = self.delivery.time(LAST_FAILURE);
+        own.max(told).and_then(time)
+    }
+
+    /// The id that its publisher gave it.
+    pub fn message_id(&self) -> Option<&str> {
+        let id = self.delivery.origin().properties.message_id().as_ref();
+        id.map(ShortString::as_str)
+    }
+
+    /// Its content type.
+    pub fn content_type(&self) -> Option<&str> {
+        let kind = self.delivery.origin().properties.content_type().as_ref();
+        kind.map(ShortString::as_str)
+    }
+
+    /// The body, as it was published.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// A header as text, the publisher's or one of idem's; `None` if it has none that is exact.
+    pub fn header(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.delivery.get(name)
+    }
+
+    /// The names of all headers.
+    pub fn header_names(&self) -> Vec<&str> {
+        self.delivery.names()
+    }
+}
+
+impl DeadLetter {
+    pub(crate) fn new(delivery: Delivery, body: Vec<u8>) -> Self {
+        let death = Death::last(delivery.origin().properties.headers().as_ref());
+        Self {
+            reason: reason(&delivery, death.as_ref()),
+            body,
+            delivery,
+            death,
+        }
+    }
+
+    /// The message, to be published to a queue again. It keeps what is known about its end, and
+    /// that in idem's own headers: the broker's are lost on the way. The reason marks it as a
+    /// dead letter that was sent again.
+    pub(crate) fn again(&self, queue: &str) -> Publication {
+        let before = Delivery::new(Origin {
+            queue: self.queue().unwrap_or_default().into(),
+            exchange: short(self.exchange()),
+            routing_key: short(self.routing_key()),
+            redelivered: false,
+            properties: self.delivery.origin().properties.clone(),
+        });
+        let mut again = Republished::of(&before);
+        again.carry_over(&before, &[ERROR, ATTEMPT, KEY]);
+        again.text(REASON, &self.reason);
+        let failures = [
+            (FIRST_FAILURE, self.first_failure()),
+            (LAST_FAILURE, self.last_failure()),
+        ];
+        for (name, time) in failures {
+            if let Some(time) = time {
+                again.time(name, time);
+            }
+        }
+        again.publication("", queue, &self.body)
+    }
+
+    /// Whether the broker may drop it if it is returned a few times more.
+    pub(crate) fn is_close_to(&self, delivery_limit: u64) -> bool {
+        self.delivery.is_close_to(delivery_limit)
+    }
+}
+
+/// A message that idem dead-lettered, and that was sent again, may have died in its queue since, and
+/// by the broker: what idem says is older then.
+fn reason(delivery: &Delivery, death: Option<&Death>) -> String {
+    let queue = delivery.own_text(QUEUE);
+    match (delivery.own_text(REASON), death) {
+        (Some(_), Some(death)) if queue == Some(&death.queue) => death.reason(),
+        (Some(reason), _) => reason.to_owned(),
+        (None, Some(death)) => death.reason(),
+        (None, None) => "unknown".to_owned(),
+    }
+}
+
+fn time(seconds: u64) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+}
+
+/// Somebody else may have written a header that is too long for a name.
+fn short(name: Option<&str>) -> ShortString {
+    let name = name.unwrap_or_default();
+    ShortString::try_new(name).unwrap_or_default()
+}
+
+/// Without the body, which is the publisher's.
+impl fmt::Debug for DeadLetter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeadLetter")
+            .field("reason", &self.reason())
+            .field("error", &self.error())
+            .field("attempt", &self.attempt())
+            .field("key", &self.key())
+            .field("queue", &self.queue())
+            .field("message_id", &self.message_id())
+            .field("body_bytes", &self.body.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! What a dead letter tells, and what is sent again.
+
+use lapin::{
+    BasicProperties,
+    types::{AMQPValue, FieldArray, FieldTable},
+};
+
+use super::*;
+
+fn text(value: &str) -> AMQPValue {
+    AMQPValue::LongString(value.into())
+}
+
+fn table(entries: Vec<(&str, AMQPValue)>) -> FieldTable {
+    let mut table = FieldTable::default();
+    for (name, value) in entries {
+        table.insert(name.into(), value);
+    }
+    table
+}
+
+fn letter(headers: Vec<(&str, AMQPValue)>) -> DeadLetter {
+    of(BasicProperties::default().with_headers(table(headers)))
+}
+
+fn of(properties: BasicProperties) -> DeadLetter {
+    let delivery = Delivery::new(Origin {
+        queue: "orders.dead".into(),
+        exchange: "".into(),
+        routing_key: "orders.dead".into(),
+        redelivered: false,
+        properties,
+    });
+    DeadLetter::new(delivery, b"{}".to_vec())
+}
+
+/// What the broker writes when a message died in this queue.
+fn death(queue: &str) -> (&'static str, AMQPValue) {
+    let death = table(vec![
+        ("queue", text(queue)),
+        ("reason", text("delivery_limit")),
+        ("exchange", text("shop")),
+        (
+            "routing-keys",
+            AMQPValue::FieldArray(FieldArray::from(vec![text("order.placed")])),
+        ),
+        ("count", AMQPValue::LongLongInt(1)),
+        ("time", AMQPValue::Timestamp(90)),
+    ]);
+    let deaths = FieldArray::from(vec![AMQPValue::FieldTable(death)]);
+    ("x-death", AMQPValue::FieldArray(deaths))
+}
+
+fn ours() -> Vec<(&'static str, AMQPValue)> {
+    vec![
+        (REASON, text("rejected")),
+        (ERROR, text("no such customer")),
+        (ATTEMPT, AMQPValue::LongUInt(3)),
+        (KEY, text("charge:a")),
+        (QUEUE, text("orders")),
+        (EXCHANGE, text("events")),
+        (ROUTING_KEY, text("placed")),
+        (FIRST_FAILURE, AMQPValue::Timestamp(50)),
+        (LAST_FAILURE, AMQPValue::Timestamp(60)),
+    ]
+}
+
+/// Reason, error, attempt, key, queue, exchange, routing key, first and last failure.
+fn told(letter: &DeadLetter) -> String {
+    let seconds = |time: Option<SystemTime>| {
+        time.map(|time| time.duration_since(UNIX_EPOCH).unwrap().as_secs())
+    };
+    format!(
+        "{} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        letter.reason(),
+        letter.error(),
+        letter.attempt(),
+        letter.key(),
+        letter.queue(),
+        letter.exchange(),
+        letter.routing_key(),
+        seconds(letter.first_failure()),
+        seconds(letter.last_failure()),
+    )
+}
+
+const OURS: &str = r#"rejected Some("no such customer") Some(3) Some("charge:a") Some("orders") Some("events") Some("placed") Some(50) Some(60)"#;
+const THE_BROKERS: &str = r#"broker-delivery-limit None None None Some("orders") Some("shop") Some("order.placed") Some(90) Some(90)"#;
+
+#[test]
+fn a_letter_of_ours_tells_what_its_headers_say() {
+    assert_eq!(told(&letter(ours())), OURS);
+}
+
+#[test]
+fn a_letter_of_the_brokers_tells_what_its_deaths_say() {
+    assert_eq!(told(&letter(vec![death("orders")])), THE_BROKERS);
+}
+
+#[test]
+fn a_letter_that_says_nothing_tells_nothing() {
+    let expected = "unknown None None None None None None None None";
+    assert_eq!(told(&letter(vec![])), expected);
+}
+
+#[test]
+fn a_letter_of_ours_that_was_moved_on_from_its_dead_letter_queue_is_still_ours() {
+    let mut headers = ours();
+    headers.push(death("orders.dead"));
+    let moved = told(&letter(headers));
+    assert_eq!(moved, OURS.replace("Some(60)", "Some(90)"));
+}
+
+#[test]
+fn a_letter_that_was_sent_again_and_that_the_broker_then_dead_lettered_says_so() {
+    let mut headers = ours();
+    headers.push(death("orders"));
+    let letter = letter(headers);
+    assert_eq!(letter.reason(), "broker-delivery-limit");
+    assert_eq!(letter.error(), Some("no such customer"));
+}
+
+#[test]
+fn what_is_sent_again_tells_the_same_without_the_brokers_headers() {
+    for (headers, expected) in [(ours(), OURS), (vec![death("orders")], THE_BROKERS)] {
+        let again = of(letter(headers).again("orders").into_properties());
+        assert_eq!(told(&again), expected);
+        assert_eq!(again.header("x-death"), None);
+    }
+}
+
+#[test]
+fn a_copy_of_a_letter_that_says_nothing_does_not_make_an_origin_up() {
+    let again = of(letter(vec![]).again("orders.dead").into_properties());
+    assert_eq!((again.queue(), again.reason()), (None, "unknown"));
+}
+
+#[test]
+fn a_name_that_no_queue_can_have_is_no_origin() {
+    for name in [String::new(), "q".repeat(256)] {
+        assert_eq!(letter(vec![(QUEUE, text(&name))]).queue(), None);
+    }
+    let long = text(&"x".repeat(300));
+    letter(vec![(QUEUE, text("orders")), (EXCHANGE, long)]).again("orders");
+}
+
+#[test]
+fn a_body_is_not_shown() {
+    assert!(!format!("{:?}", letter(ours())).contains("{}"));
+}

@@ -1,0 +1,55 @@
+//! Why dead letters could not be dealt with.
+
+use super::Tally;
+use crate::connection::Unreachable;
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why dead letters could not be dealt with.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// The URL is not one of an AMQP broker.
+    #[error("the AMQP URL is not valid: {reason}")]
+    InvalidUrl {
+        /// What is wrong, without the URL itself, which holds a password.
+        reason: String,
+    },
+    /// The broker cannot be reached, or does not let us in.
+    #[error("the broker at {broker} cannot be reached")]
+    Unavailable {
+        /// Host, port and vhost, of all nodes.
+        broker: String,
+        /// What went wrong.
+        #[source]
+        source: Source,
+    },
+    /// The dead-letter queue is not there, or may not be read.
+    #[error("the dead-letter queue `{queue}` cannot be read")]
+    Queue {
+        /// The queue's name.
+        queue: String,
+        /// What the broker said.
+        #[source]
+        source: Source,
+    },
+    /// The connection was lost on the way, or the queue deleted. Letters that were not dealt with
+    /// are back in their queue; of those that were, a few may be there too.
+    #[error("it was interrupted; until then: {done}")]
+    Interrupted {
+        /// What was done before.
+        done: Tally,
+        /// What went wrong.
+        #[source]
+        source: Source,
+    },
+}
+
+impl From<Unreachable> for ReplayError {
+    fn from(none: Unreachable) -> Self {
+        Self::Unavailable {
+            broker: none.brokers,
+            source: none.source,
+        }
+    }
+}

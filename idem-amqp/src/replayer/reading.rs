@@ -1,0 +1,186 @@
+//! Reads a queue from front to end without taking anything: every letter is held, unacknowledged.
+
+use std::time::Duration;
+
+use futures_util::{FutureExt as _, StreamExt as _};
+use lapin::{
+    Channel, Connection, Error,
+    message::Delivery as RawDelivery,
+    options::{
+        BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions,
+        BasicQosOptions, QueueDeclareOptions,
+    },
+    types::FieldTable,
+};
+use tokio::time::timeout;
+
+use super::ReplayError;
+use crate::{
+    DeadLetter,
+    connection::{Brokers, Link},
+    delivery::{Delivery, Origin},
+};
+
+/// A letter that is held.
+pub(super) struct Held {
+    pub(super) tag: u64,
+    pub(super) letter: DeadLetter,
+}
+
+/// An open queue. Whatever was read and not acknowledged goes back when it is closed or dropped.
+pub(super) struct Reading {
+    connection: Connection,
+    channel: Channel,
+    queue: String,
+    /// Letters that were there at the start, and have not been read.
+    ahead: u32,
+    acknowledged: bool,
+}
+
+/// Letters that are in memory at once.
+const BATCH: u16 = 250;
+
+/// A broker that delivers nothing for so long has nothing to deliver to us.
+const QUIET: Duration = Duration::from_secs(5);
+
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Reading {
+    pub(super) async fn open(mut brokers: Brokers, queue: &str) -> Result<Self, ReplayError> {
+        let Link { connection, .. } = brokers.connect("idem replay").await?;
+        let unreadable = |source: Error| ReplayError::Queue {
+            queue: queue.to_owned(),
+            source: source.into(),
+        };
+        let mut reading = Self {
+            channel: connection.create_channel().await.map_err(unreadable)?,
+            connection,
+            queue: queue.to_owned(),
+            ahead: 0,
+            acknowledged: false,
+        };
+        reading.ahead = reading.ready().await.map_err(unreadable)?;
+        Ok(reading)
+    }
+
+    pub(super) fn queue(&self) -> &str {
+        &self.queue
+    }
+
+    /// The next letters; none at the end. Those that have come since the start are not read: a
+    /// replayed letter may die again, and again.
+    pub(super) async fn next(&mut self) -> Result<Vec<Held>, Error> {
+        let ready = self.ready().await?;
+        let wanted = ready.min(self.ahead).min(BATCH.into());
+        let batch = match u16::try_from(wanted) {
+            Ok(wanted @ 1..) => self.take(wanted).await?,
+            _ => Vec::new(),
+        };
+        self.ahead -= batch.len().try_into().unwrap_or(self.ahead);
+        Ok(batch)
+    }
+
+    /// A consumer of its own for every batch: it is given no more than it is to hold. While it is
+    /// there nothing is acknowledged, which would make room for more.
+    async fn take(&self, wanted: u16) -> Result<Vec<Held>, Error> {
+        (self.channel)
+            .basic_qos(wanted, BasicQosOptions::default())
+            .await?;
+        let mut letters = self.consume().await?;
+        let mut batch = Vec::with_capacity(wanted.into());
+        while batch.len() < wanted.into() {
+            match timeout(QUIET, letters.next()).await {
+                Ok(Some(letter)) => batch.push(self.held(letter?)),
+                // Somebody deleted the queue, or else was given the letters.
+                Ok(None) | Err(_) => break,
+            }
+        }
+        self.cancel(&letters).await?;
+        while let Some(Some(letter)) = letters.next().now_or_never() {
+            batch.push(self.held(letter?));
+        }
+        Ok(batch)
+    }
+
+    fn held(&self, raw: RawDelivery) -> Held {
+        let delivery = Delivery::new(Origin {
+            queue: self.queue.as_str().into(),
+            exchange: raw.exchange,
+            routing_key: raw.routing_key,
+            redelivered: raw.redelivered,
+            properties: raw.properties,
+        });
+        Held {
+            tag: raw.delivery_tag,
+            letter: DeadLetter::new(delivery, raw.data),
+        }
+    }
+
+    /// Acknowledges a letter: it is gone.
+    pub(super) async fn acknowledge(&mut self, tag: u64) -> Result<(), Error> {
+        self.acknowledged = true;
+        let one = BasicAckOptions { multiple: false };
+        self.channel.basic_ack(tag, one).await
+    }
+
+    /// Returns the letters that are held, and closes the connection.
+    pub(super) async fn close(self) {
+        let returned = timeout(CLOSE_TIMEOUT, self.put_back()).await;
+        if let Ok(Err(error)) = returned {
+            tracing::warn!(queue = self.queue, %error, "dead letters go back when their channel ends");
+        }
+        let closed = self.connection.close(200, "done".into());
+        let _ = timeout(CLOSE_TIMEOUT, closed).await;
+    }
+
+    async fn put_back(&self) -> Result<(), Error> {
+        if self.acknowledged {
+            self.until_acknowledged().await?;
+        }
+        // Tag 0 with `multiple` means all that are outstanding.
+        let all = BasicNackOptions {
+            multiple: true,
+            requeue: true,
+        };
+        self.channel.basic_nack(0, all).await?;
+        self.ready().await.map(drop)
+    }
+
+    /// A quorum queue's channel that is closed with acknowledgements in flight loses them. It has
+    /// dealt with them before it answers to a consumer that goes.
+    async fn until_acknowledged(&self) -> Result<(), Error> {
+        (self.channel)
+            .basic_qos(1, BasicQosOptions::default())
+            .await?;
+        let passing = self.consume().await?;
+        self.cancel(&passing).await
+    }
+
+    async fn consume(&self) -> Result<lapin::Consumer, Error> {
+        let consumed = self.channel.basic_consume(
+            self.queue.as_str().into(),
+            "".into(),
+            BasicConsumeOptions::default(),
+            FieldTable::default(),
+        );
+        consumed.await
+    }
+
+    async fn cancel(&self, consumer: &lapin::Consumer) -> Result<(), Error> {
+        let cancelled = (self.channel).basic_cancel(consumer.tag(), BasicCancelOptions::default());
+        cancelled.await
+    }
+
+    /// How many letters wait to be delivered.
+    async fn ready(&self) -> Result<u32, Error> {
+        let passive = QueueDeclareOptions {
+            passive: true,
+            ..QueueDeclareOptions::default()
+        };
+        let name = self.queue.as_str().into();
+        let found = self
+            .channel
+            .queue_declare(name, passive, FieldTable::default());
+        Ok(found.await?.message_count())
+    }
+}
