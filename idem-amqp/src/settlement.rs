@@ -77,6 +77,8 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) held: Duration,
     /// How often the message has been to the ladder because of conflicts.
     pub(crate) conflicts: u32,
+    /// How often it has been returned to its queue.
+    pub(crate) returns: u32,
     /// Whether the message may be returned only a few times more before the broker drops it.
     pub(crate) last_returns: bool,
     /// Whether as many deliveries are held as may be.
@@ -97,6 +99,7 @@ impl<'a> Circumstances<'a> {
             claims: 0,
             held: Duration::ZERO,
             conflicts: 0,
+            returns: 0,
             last_returns: false,
             full: false,
             remaining: Duration::ZERO,
@@ -113,8 +116,9 @@ const LONGEST_HOLD: Duration = Duration::from_mins(1);
 /// How long a failed delivery is kept for its next attempt, at most: half the consumer timeout.
 const LONGEST_DELAY: Duration = Duration::from_mins(15);
 
-/// Between a conflict that was held long enough, or a lost lease, and the return to the queue.
-const RETURN_DELAY: Duration = Duration::from_secs(1);
+/// Between a lost lease, or a conflict that is not held, and the return to the queue: ever longer,
+/// for most queues deliver what is returned at once.
+const RETURN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(8));
 
 const RECHECK: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 const OUTAGE: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
@@ -131,12 +135,12 @@ pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement
             recheck: recheck(now),
         },
         Kind::Failed => come_back(now.retry_after, now),
-        Kind::LeaseLost => come_back(jitter(RETURN_DELAY, now.random), now),
+        Kind::LeaseLost => come_back(wait(RETURN, 1, now), now),
         Kind::StoreUnavailable => Settlement::Hold {
-            recheck: wait(OUTAGE, now),
+            recheck: wait(OUTAGE, now.claims, now),
         },
         Kind::RecordCorrupt => Settlement::Hold {
-            recheck: wait(CORRUPT, now),
+            recheck: wait(CORRUPT, now.claims, now),
         },
         Kind::Rejected => Settlement::DeadLetter(Reason::Rejected),
         Kind::Exhausted => Settlement::DeadLetter(Reason::Exhausted),
@@ -157,7 +161,9 @@ fn step_back(now: &Circumstances<'_>) -> Settlement {
         },
         // Also where the queue delays what is returned: a queue that was said to, and does not,
         // would make a hot loop of it.
-        Retries::Local | Retries::Native(_) => give_back(jitter(RETURN_DELAY, now.random), now),
+        Retries::Local | Retries::Native(_) => {
+            give_back(wait(RETURN, now.returns.saturating_add(1), now), now)
+        }
     }
 }
 
@@ -197,11 +203,12 @@ fn recheck(now: &Circumstances<'_>) -> Duration {
     let after_lease = now
         .remaining
         .saturating_add(jitter(Duration::from_millis(50), now.random));
-    wait(RECHECK, now).min(after_lease.max(RECHECK.first() / 2))
+    wait(RECHECK, now.claims, now).min(after_lease.max(RECHECK.first() / 2))
 }
 
-fn wait(backoff: Backoff, now: &Circumstances<'_>) -> Duration {
-    let doublings = now.claims.saturating_sub(1).min(16);
+/// How long to wait the so many-th time.
+fn wait(backoff: Backoff, time: u32, now: &Circumstances<'_>) -> Duration {
+    let doublings = time.saturating_sub(1).min(16);
     let full = backoff
         .first()
         .saturating_mul(1 << doublings)

@@ -219,6 +219,22 @@ fn a_conflict_that_cannot_be_held_any_more_goes_back_after_a_delay() {
 }
 
 #[test]
+fn the_more_often_it_goes_back_the_longer_is_the_delay() {
+    let delays = [0, 1, 2, 3, 4, u32::MAX].map(|returns| {
+        let over_the_cap = Circumstances {
+            full: true,
+            returns,
+            ..certain(&Retries::Local)
+        };
+        settle(Kind::Conflict, &over_the_cap)
+    });
+    assert_eq!(
+        delays,
+        [1, 2, 4, 8, 8, 8].map(|seconds| requeue(seconds * SECOND))
+    );
+}
+
+#[test]
 fn on_a_ladder_it_takes_a_longer_rung_each_time() {
     let retries = ladder();
     let remaining = Duration::ZERO;

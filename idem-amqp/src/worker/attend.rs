@@ -7,7 +7,8 @@ use futures_util::{
     future::{BoxFuture, Either},
 };
 use idem_core::{
-    Envelope, Execution, ExecutionKind, Executor, Handler, Key, Policy, Prepared, RunsOn, Store,
+    Envelope, Execution, ExecutionKind, Executor, Handler, HeaderSource as _, Key, Policy,
+    Prepared, RunsOn, Store,
 };
 use tokio::time::{Instant, sleep};
 
@@ -174,8 +175,22 @@ where
 fn circumstances<'a>(arrival: &Arrival, queue: &'a Queue, desk: &Desk) -> Circumstances<'a> {
     Circumstances {
         conflicts: conflicts(&arrival.delivery),
+        returns: returns(&arrival.delivery),
         last_returns: arrival.delivery.is_close_to(desk.delivery_limit),
         ..Circumstances::new(queue.retries())
+    }
+}
+
+/// How often the message was returned. Where the broker does not count, once is taken for often.
+fn returns(delivery: &Delivery) -> u32 {
+    let counts = ["x-acquired-count", "x-delivery-count"];
+    let count = counts
+        .iter()
+        .find_map(|name| delivery.get(name)?.parse().ok());
+    match count {
+        Some(count) => count,
+        None if delivery.is_redelivered() => u32::MAX,
+        None => 0,
     }
 }
 

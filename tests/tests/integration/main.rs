@@ -11,6 +11,7 @@ mod brokers;
 mod cached;
 mod choices;
 mod clocks;
+mod conflicts;
 mod connections;
 mod crashes;
 mod dead_letters;
