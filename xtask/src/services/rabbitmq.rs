@@ -10,6 +10,7 @@ mod listing;
 mod port_mapper;
 mod program;
 mod root;
+mod tuning;
 mod version;
 
 use std::path::Path;
@@ -26,6 +27,7 @@ pub(crate) use self::{
     program::{installed, wanted_generation},
     root::place_of,
 };
+use self::tuning::Tuning;
 use super::{Private, Server, shared::Shared};
 use crate::Result;
 
@@ -47,6 +49,20 @@ impl Private<Broker> {
     /// RabbitMQ is not installed, or did not come up; the end of its log is in the error.
     pub fn start() -> Result<Self> {
         Self::start_program(&Program::wanted()?)
+    }
+
+    /// As [`start`](Self::start), with RabbitMQ's own settings throughout: it boots more slowly, and
+    /// leaves the processor to others while it waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_as_in_production() -> Result<Self> {
+        let program = Program::wanted()?;
+        Self::create(|folder| {
+            let broker = Broker::lay_out(folder, &program, &Circle::Alone)?;
+            Ok(broker.tuned(Tuning::Production))
+        })
     }
 
     pub(crate) fn start_program(program: &Program) -> Result<Self> {

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Program, Version, circle::Circle, layout::Layout};
+use super::{Program, Version, circle::Circle, layout::Layout, tuning::Tuning};
 use crate::{
     Error, Result,
     services::{Server, probe, url::percent_encoded, watchdog::Launch},
@@ -50,6 +50,11 @@ impl Broker {
     pub(crate) fn lay_out(folder: &Path, program: &Program, circle: &Circle) -> Result<Self> {
         let layout = Layout::create(folder, program, circle)?;
         Ok(Self { layout })
+    }
+
+    pub(super) fn tuned(self, tuning: Tuning) -> Self {
+        let layout = self.layout.tuned(tuning);
+        Self { layout }
     }
 
     /// The version of its RabbitMQ.

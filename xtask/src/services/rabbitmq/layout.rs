@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Program, Version, circle::Circle};
+use super::{Program, Version, circle::Circle, tuning::Tuning};
 use crate::{
     Error, Result,
     services::{ports::free_ports, watchdog::Launch},
@@ -23,6 +23,7 @@ pub(crate) struct Layout {
     amqp_port: u16,
     distribution_port: u16,
     mapper_port: u16,
+    tuning: Tuning,
 }
 
 impl Layout {
@@ -39,11 +40,16 @@ impl Layout {
             amqp_port,
             distribution_port,
             mapper_port,
+            tuning: Tuning::QuickBoot,
         };
         layout
             .write_files(circle)
             .map_err(Error::io(format!("write to {}", folder.display())))?;
         Ok(layout)
+    }
+
+    pub(crate) fn tuned(self, tuning: Tuning) -> Self {
+        Self { tuning, ..self }
     }
 
     fn write_files(&self, circle: &Circle) -> std::io::Result<()> {
@@ -102,7 +108,7 @@ impl Layout {
     fn environment(&self) -> Vec<(&'static str, String)> {
         let path = |name: &str| self.folder.join(name).display().to_string();
         let server = self.program.script("rabbitmq-server");
-        vec![
+        let mut environment = vec![
             ("IDEM_RABBITMQ_SERVER", server.display().to_string()),
             ("ERL_EPMD_ADDRESS", "127.0.0.1".to_owned()),
             ("ERL_EPMD_PORT", self.mapper_port.to_string()),
@@ -119,19 +125,12 @@ impl Layout {
             ("RABBITMQ_MNESIA_BASE", path("data")),
             ("RABBITMQ_LOG_BASE", path("log")),
             ("RABBITMQ_PID_FILE", path("server.pid")),
-            // RabbitMQ's own arguments halve the speed of a boot on a small machine: tables for
-            // a million processes, and schedulers that sleep the moment they have nothing to do.
-            ("RABBITMQ_SERVER_ERL_ARGS", "+P 65536 +t 1048576".to_owned()),
-            // Quorum queues publish their counts once per tick, every 5 s by default.
-            (
-                "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
-                "-kernel inet_dist_use_interface {127,0,0,1} -rabbit quorum_tick_interval 250"
-                    .to_owned(),
-            ),
             // Any free port; the default range has room for eleven commands at a time, machine-wide.
             ("RABBITMQ_CTL_DIST_PORT_MIN", "0".to_owned()),
             ("RABBITMQ_CTL_DIST_PORT_MAX", "0".to_owned()),
-        ]
+        ];
+        environment.extend(self.tuning.environment());
+        environment
     }
 
     pub(crate) fn log(&self) -> PathBuf {
