@@ -37,11 +37,12 @@ pub use report::Report;
 
 use chronicle::Chronicle;
 use orders::Orders;
+use publishing::Publishing;
 use scene::Scene;
 use site::Site;
 
-/// How long it may take until all is settled, after the last fault is healed and the last order
-/// published.
+/// How long it may take until all is published after the last fault is healed, and then until all is
+/// settled.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A plan, and the workers that it is carried out with.
@@ -88,6 +89,7 @@ impl<'a> Chaos<'a> {
         site.declare(&settings, crashes).await;
         let scene = Scene {
             orders: Orders::of(plan),
+            publishing: Publishing::default(),
             chronicle: Chronicle::begin(),
             schedule,
             site,
@@ -95,7 +97,7 @@ impl<'a> Chaos<'a> {
         let (findings, lives) = scene
             .play(plan, self.worker, &settings, self.patience)
             .await;
-        let evidence = inspection::inspect(plan, &scene.site, &lives).await;
+        let evidence = inspection::inspect(plan, &scene, &lives).await;
         Report::new(plan, &scene.orders, &evidence, lives, findings)
     }
 }

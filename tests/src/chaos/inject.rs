@@ -2,8 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::future::{join_all, join3};
-use xtask::chaos::{Fault, Injection, Place, Schedule};
+use futures_util::future::{join_all, join4};
+use xtask::{
+    chaos::{Fault, Injection, Place, Schedule},
+    services::RabbitMq,
+};
 
 use super::{
     chronicle::Chronicle,
@@ -13,19 +16,23 @@ use crate::{proxy::Proxy, servers::off_thread};
 
 /// Carries out all that is planned, and is done when the last of it is healed.
 pub(super) async fn all(schedule: &Schedule, site: &Site, chronicle: &Chronicle) {
-    let links = site.links.iter().enumerate().map(async |(number, link)| {
-        each(schedule.at(Place::Link(number)), chronicle, async |what| {
+    let on_link = async |place: Place, link: &Proxy| {
+        each(schedule.at(place), chronicle, async |what| {
             on_link(link, what);
         })
         .await;
-    });
+    };
+    let links = site.links.iter().enumerate();
+    let links = links.map(|(number, link)| on_link(Place::Link(number), link));
+    let store_links = (1..).zip(&site.store_links);
+    let store_links = store_links.map(|(number, link)| on_link(Place::StoreLink(number), link));
     let broker = each(schedule.at(Place::Broker), chronicle, async |what| {
         on_broker(site, what).await;
     });
     let store = each(schedule.at(Place::Store), chronicle, async |what| {
         on_store(site, what).await;
     });
-    join3(join_all(links), broker, store).await;
+    join4(join_all(links), join_all(store_links), broker, store).await;
 }
 
 /// One after the other: what takes longer than planned delays the next.
@@ -39,8 +46,8 @@ async fn each(injections: Vec<Injection>, chronicle: &Chronicle, act: impl Async
 
 fn on_link(link: &Proxy, injection: Injection) {
     match injection.fault {
-        Fault::CutLink => link.cut(),
-        Fault::FreezeLink => link.freeze(),
+        Fault::CutLink | Fault::CutStoreLink => link.cut(),
+        Fault::FreezeLink | Fault::FreezeStoreLink => link.freeze(),
         other => unreachable!("{other:?} is nothing that befalls a link"),
     }
 }
@@ -49,12 +56,25 @@ async fn on_broker(site: &Site, injection: Injection) {
     let lasting = Duration::from_millis(injection.lasting);
     let broker = Arc::clone(&site.broker);
     match injection.fault {
+        Fault::BlockPublishers => off_thread(move || block_publishers(&broker, lasting)).await,
         Fault::CloseConnections => off_thread(move || broker.close_all_connections()).await,
         Fault::CrashBroker => crash(&broker, lasting).await,
         Fault::RestartBroker => off_thread(move || broker.restart()).await,
         Fault::HangBroker => hang(&broker, lasting).await,
         other => unreachable!("{other:?} is nothing that befalls a broker"),
     }
+}
+
+/// By a memory alarm: the broker is told that it may have next to none, and then the usual again.
+fn block_publishers(broker: &RabbitMq, lasting: Duration) -> xtask::Result<()> {
+    let may_have = |part| {
+        broker
+            .rabbitmqctl(["set_vm_memory_high_watermark", part])
+            .map(drop)
+    };
+    may_have("0.0001")?;
+    std::thread::sleep(lasting);
+    may_have("0.4")
 }
 
 async fn on_store(site: &Site, injection: Injection) {

@@ -7,8 +7,8 @@ use xtask::chaos::{Mode, Plan};
 use super::{
     excuse::Completion,
     life::Life,
+    scene::Scene,
     settling,
-    site::Site,
     tally::{DeadOrder, Evidence},
 };
 use crate::{
@@ -17,7 +17,8 @@ use crate::{
 };
 
 /// Empties the queues and reads the ledger.
-pub(super) async fn inspect(plan: &Plan, site: &Site, lives: &[Life]) -> Evidence {
+pub(super) async fn inspect(plan: &Plan, scene: &Scene, lives: &[Life]) -> Evidence {
+    let site = &scene.site;
     let mut on_the_way = BTreeSet::new();
     for queue in settling::queues(site).await {
         if settling::is_on_the_way(site, &queue.name) {
@@ -31,6 +32,7 @@ pub(super) async fn inspect(plan: &Plan, site: &Site, lives: &[Life]) -> Evidenc
         charges: site.ledger.charges().await,
         completions: events.filter_map(|event| completion(&event)).collect(),
         dead: letters.iter().map(dead_order).collect(),
+        unpublished: scene.publishing.unconfirmed(&scene.orders),
         on_the_way,
         leased: plan.mode == Mode::Leased,
     }

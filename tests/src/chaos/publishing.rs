@@ -1,6 +1,10 @@
 //! Publishes the orders, each again and again until the broker has confirmed it.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use futures_util::future::join_all;
 use idem_amqp::{Publication, Publisher};
@@ -14,30 +18,50 @@ const AT_ONCE: usize = 4;
 
 const BEFORE_THE_NEXT_TRY: Duration = Duration::from_millis(100);
 
-/// Publishes all orders in their sequence, spread over this time.
-pub(super) async fn publish(orders: &Orders, site: &Site, length: Duration, chronicle: &Chronicle) {
-    let publisher = Publisher::connect(&site.url_of_link(0)).await;
-    let publisher = publisher.expect("a broker that was just started");
-    let length = u64::try_from(length.as_millis()).expect("some minutes");
-    let sequence = orders.sequence();
-    let publications = |first: usize| {
-        let mine = sequence.iter().enumerate().skip(first).step_by(AT_ONCE);
-        let publisher = &publisher;
-        async move {
+/// Which orders the broker has confirmed.
+#[derive(Debug, Default)]
+pub(super) struct Publishing(Mutex<BTreeSet<String>>);
+
+impl Publishing {
+    /// Publishes all orders in their sequence, spread over this time.
+    pub(super) async fn publish(
+        &self,
+        orders: &Orders,
+        site: &Site,
+        length: Duration,
+        chronicle: &Chronicle,
+    ) {
+        let publisher = Publisher::connect(&site.url_of_link(0)).await;
+        let publisher = publisher.expect("a broker that was just started");
+        let length = u64::try_from(length.as_millis()).expect("some minutes");
+        let sequence = orders.sequence();
+        let each = async |first: usize| {
+            let mine = sequence.iter().enumerate().skip(first).step_by(AT_ONCE);
             for (place, id) in mine {
-                chronicle
-                    .until(length * place as u64 / sequence.len() as u64)
-                    .await;
+                let due = length * place as u64 / sequence.len() as u64;
+                chronicle.until(due).await;
                 let publication = publication(site.bed.name(), id, orders.manners()[id]);
                 // Whatever the error: it may have arrived, and the id tells the copy.
                 while publisher.publish(&publication).await.is_err() {
                     sleep(BEFORE_THE_NEXT_TRY).await;
                 }
+                self.confirmed().insert(id.clone());
             }
-        }
-    };
-    join_all((0..AT_ONCE).map(publications)).await;
-    chronicle.tell("all orders are published");
+        };
+        join_all((0..AT_ONCE).map(each)).await;
+        chronicle.tell("all orders are published");
+    }
+
+    /// Those that may or may not have been published.
+    pub(super) fn unconfirmed(&self, orders: &Orders) -> BTreeSet<String> {
+        let confirmed = self.confirmed();
+        let ids = orders.manners().keys();
+        ids.filter(|id| !confirmed.contains(*id)).cloned().collect()
+    }
+
+    fn confirmed(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn publication(queue: &str, id: &str, manner: Manner) -> Publication {

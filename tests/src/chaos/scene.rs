@@ -1,6 +1,6 @@
 //! The workers, the orders and the faults, all at once.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, pin::pin, time::Duration};
 
 use futures_util::future::{join, join_all};
 use tokio::{
@@ -10,7 +10,7 @@ use tokio::{
 use xtask::chaos::{Place, Plan, Schedule};
 
 use super::{
-    PATIENCE, chronicle::Chronicle, inject, life::Life, orders::Orders, post::Post, publishing,
+    chronicle::Chronicle, inject, life::Life, orders::Orders, post::Post, publishing::Publishing,
     settling, site::Site,
 };
 use crate::process::Settings;
@@ -18,6 +18,7 @@ use crate::process::Settings;
 #[derive(Debug)]
 pub(super) struct Scene {
     pub(super) orders: Orders,
+    pub(super) publishing: Publishing,
     pub(super) chronicle: Chronicle,
     pub(super) schedule: Schedule,
     pub(super) site: Site,
@@ -37,8 +38,7 @@ impl Scene {
         let (healing, healed) = mpsc::channel(1);
         let (stop, stopped) = watch::channel(false);
         let posts = (1..=plan.workers).map(|number| {
-            let link = self.site.url_of_link(number);
-            let settings = settings.with(|settings| settings.amqp_url = link);
+            let settings = self.site.settings_of(number, settings);
             let post = Post::man(number, worker, &settings, &self.chronicle);
             let injections = self.schedule.at(Place::Worker(number));
             post.serve(injections, healing.clone(), stopped.clone())
@@ -63,16 +63,25 @@ impl Scene {
         patience: Duration,
     ) -> Vec<String> {
         let length = Duration::from_secs(plan.seconds);
-        let publishing = publishing::publish(&self.orders, &self.site, length, &self.chronicle);
+        let publishing = self
+            .publishing
+            .publish(&self.orders, &self.site, length, &self.chronicle);
         let faults = async {
             inject::all(&self.schedule, &self.site, &self.chronicle).await;
             while healed.recv().await.is_some() {}
             self.chronicle.tell("the last fault is healed");
         };
-        let ((), published) = join(faults, timeout(length + PATIENCE, publishing)).await;
-        let unpublished = published.map_err(|_| "not all orders could be published".to_owned());
+        let (mut publishing, mut faults) = (pin!(publishing), pin!(faults));
+        let published = tokio::select! {
+            () = &mut publishing => {
+                faults.await;
+                true
+            }
+            () = &mut faults => timeout(patience, publishing).await.is_ok(),
+        };
         let settled = settling::until_settled(&self.site, &self.orders, patience).await;
-        let both = [unpublished, settled].into_iter();
-        both.filter_map(Result::err).collect()
+        let unpublished =
+            (!published).then(|| format!("not all orders could be published within {patience:?}"));
+        unpublished.into_iter().chain(settled.err()).collect()
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Site {
     pub(super) ledger: Ledger,
     /// The first one is the publisher's, the others are the workers'.
     pub(super) links: Vec<Proxy>,
+    /// One for each worker, or none to a file.
+    pub(super) store_links: Vec<Proxy>,
 }
 
 /// A store that can be done something to.
@@ -47,16 +49,18 @@ impl Site {
     pub(super) async fn open(plan: &Plan) -> Self {
         let broker = Arc::new(off_thread(RabbitMq::start).await);
         let (store, ledger) = Store::start(plan.store).await;
-        let mut links = Vec::new();
-        for _ in 0..=plan.workers {
-            links.push(Proxy::open(broker.port()).await);
-        }
+        let links = links_to(broker.port(), plan.workers + 1).await;
+        let store_links = match store.port() {
+            Some(port) => links_to(port, plan.workers).await,
+            None => Vec::new(),
+        };
         Self {
             bed: Bed::on(&broker),
             broker,
             store,
             ledger,
             links,
+            store_links,
         }
     }
 
@@ -97,9 +101,35 @@ impl Site {
     pub(super) fn url_of_link(&self, link: usize) -> String {
         self.bed.url_by(self.links[link].port(), "?heartbeat=2")
     }
+
+    /// The settings of one worker, which has links of its own.
+    pub(super) fn settings_of(&self, worker: usize, all: &Settings) -> Settings {
+        all.with(|settings| {
+            settings.amqp_url = self.url_of_link(worker);
+            if let Some(link) = self.store_links.get(worker - 1) {
+                settings.store = settings.store.by(link.port());
+            }
+        })
+    }
+}
+
+async fn links_to(port: u16, count: usize) -> Vec<Proxy> {
+    let mut links = Vec::new();
+    for _ in 0..count {
+        links.push(Proxy::open(port).await);
+    }
+    links
 }
 
 impl Store {
+    fn port(&self) -> Option<u16> {
+        match self {
+            Self::File(_) => None,
+            Self::Postgres(server) => Some(server.port()),
+            Self::Redis(server) => Some(server.port()),
+        }
+    }
+
     async fn start(kind: StoreKind) -> (Self, Ledger) {
         match kind {
             StoreKind::Sqlite => {

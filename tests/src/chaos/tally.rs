@@ -13,6 +13,8 @@ pub(super) struct Evidence {
     /// What workers said that they had executed.
     pub(super) completions: Vec<Completion>,
     pub(super) dead: Vec<DeadOrder>,
+    /// The orders that no broker has confirmed.
+    pub(super) unpublished: BTreeSet<String>,
     /// The orders whose messages were on their way still.
     pub(super) on_the_way: BTreeSet<String>,
     /// Whether a charge may be made twice where a lease was lost.
@@ -52,7 +54,7 @@ impl Tally {
 
     pub(super) fn of(manners: &BTreeMap<String, Manner>, evidence: &Evidence) -> Self {
         let mut tally = Self {
-            published: manners.len(),
+            published: manners.len() - evidence.unpublished.len(),
             ..Self::default()
         };
         for (id, manner) in manners {
@@ -70,7 +72,9 @@ impl Tally {
             None => !charges.is_empty() && reasons.is_empty(),
             Some(reason) => reasons == BTreeSet::from([reason]),
         };
-        if evidence.on_the_way.contains(id) {
+        if evidence.unpublished.contains(id) {
+            // Whatever became of it is right, but for an effect too many.
+        } else if evidence.on_the_way.contains(id) {
             self.stuck.insert(id.into());
         } else if !done {
             self.lost.insert(id.into());

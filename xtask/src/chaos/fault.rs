@@ -21,8 +21,14 @@ pub enum Fault {
     CutLink,
     /// A link to the broker goes silent without being closed
     FreezeLink,
+    /// A link to the store is cut
+    CutStoreLink,
+    /// A link to the store goes silent without being closed
+    FreezeStoreLink,
     /// The broker closes all connections
     CloseConnections,
+    /// The broker takes nothing from publishers, as when it is short of memory, and then again
+    BlockPublishers,
     /// The broker is killed and started again
     CrashBroker,
     /// The broker is stopped as its operator would, and started again
@@ -40,6 +46,7 @@ pub enum Fault {
 pub(super) enum Victim {
     Worker,
     Link,
+    StoreLink,
     Broker,
     Store,
 }
@@ -49,7 +56,7 @@ const BOOT_MS: u64 = 6_000;
 
 impl Fault {
     /// Once round, each as often as it shall occur beside the others.
-    pub(super) const ROUND: [Self; 15] = [
+    pub(super) const ROUND: [Self; 18] = [
         Self::Kill,
         Self::Kill,
         Self::Pause,
@@ -59,7 +66,10 @@ impl Fault {
         Self::CutLink,
         Self::FreezeLink,
         Self::FreezeLink,
+        Self::CutStoreLink,
+        Self::FreezeStoreLink,
         Self::CloseConnections,
+        Self::BlockPublishers,
         Self::CrashBroker,
         Self::RestartBroker,
         Self::HangBroker,
@@ -75,7 +85,10 @@ impl Fault {
             Self::Replace => "replace",
             Self::CutLink => "cut-link",
             Self::FreezeLink => "freeze-link",
+            Self::CutStoreLink => "cut-store-link",
+            Self::FreezeStoreLink => "freeze-store-link",
             Self::CloseConnections => "close-connections",
+            Self::BlockPublishers => "block-publishers",
             Self::CrashBroker => "crash-broker",
             Self::RestartBroker => "restart-broker",
             Self::HangBroker => "hang-broker",
@@ -84,18 +97,23 @@ impl Fault {
         }
     }
 
-    /// Whether it can be done to this store: a file has no process to be killed.
+    /// Whether it can be done where this is the store: a file has no links, and no process to be
+    /// killed.
     pub(super) fn befalls(self, store: StoreKind) -> bool {
-        self != Self::CrashStore || store != StoreKind::Sqlite
+        let needs_a_server = self == Self::CrashStore || self.victim() == Victim::StoreLink;
+        store != StoreKind::Sqlite || !needs_a_server
     }
 
     pub(super) fn victim(self) -> Victim {
         match self {
             Self::Kill | Self::Pause | Self::Replace => Victim::Worker,
             Self::CutLink | Self::FreezeLink => Victim::Link,
-            Self::CloseConnections | Self::CrashBroker | Self::RestartBroker | Self::HangBroker => {
-                Victim::Broker
-            }
+            Self::CutStoreLink | Self::FreezeStoreLink => Victim::StoreLink,
+            Self::CloseConnections
+            | Self::BlockPublishers
+            | Self::CrashBroker
+            | Self::RestartBroker
+            | Self::HangBroker => Victim::Broker,
             Self::CrashStore | Self::HangStore => Victim::Store,
         }
     }
@@ -107,12 +125,14 @@ impl Fault {
             Self::Replace
             | Self::CutLink
             | Self::FreezeLink
+            | Self::CutStoreLink
+            | Self::FreezeStoreLink
             | Self::CloseConnections
             | Self::RestartBroker => 0..=0,
             Self::Kill => 0..=1_500,
             Self::Pause => 2_500..=6_000,
             Self::CrashBroker | Self::CrashStore => 0..=3_000,
-            Self::HangBroker => 1_000..=5_000,
+            Self::BlockPublishers | Self::HangBroker => 1_000..=5_000,
             Self::HangStore => 500..=6_000,
         }
     }

@@ -30,6 +30,8 @@ pub enum Place {
     Worker(usize),
     /// A worker's link to the broker, counted like the worker; 0 is the publisher's.
     Link(usize),
+    /// A worker's link to the store, counted like the worker.
+    StoreLink(usize),
     /// The broker.
     Broker,
     /// The store.
@@ -144,6 +146,7 @@ impl<'a> Draw<'a> {
         let all: Vec<_> = match victim {
             Victim::Worker => (1..=self.plan.workers).map(Place::Worker).collect(),
             Victim::Link => (0..=self.plan.workers).map(Place::Link).collect(),
+            Victim::StoreLink => (1..=self.plan.workers).map(Place::StoreLink).collect(),
             Victim::Broker => vec![Place::Broker],
             Victim::Store => vec![Place::Store],
         };
@@ -177,6 +180,7 @@ impl fmt::Display for Place {
             Self::Worker(number) => write!(f, "worker {number}"),
             Self::Link(0) => write!(f, "link of the publisher"),
             Self::Link(number) => write!(f, "link of worker {number}"),
+            Self::StoreLink(number) => write!(f, "store link of worker {number}"),
             Self::Broker => write!(f, "broker"),
             Self::Store => write!(f, "store"),
         }

@@ -126,3 +126,17 @@ fn an_order_on_its_way_is_stuck_and_not_lost() {
     assert_eq!(tally.stuck, ids(["a", "b"]));
     assert!(tally.lost.is_empty() && !tally.is_clean());
 }
+
+#[test]
+fn an_order_that_was_not_published_is_not_lost_and_may_be_doubled() {
+    let orders = orders([("a", Manner::Ordinary), ("b", Manner::Ordinary)]);
+    let evidence = Evidence {
+        charges: vec![charge("b", 1), charge("b", 2)],
+        unpublished: ids(["a", "b"]),
+        ..Evidence::default()
+    };
+    let tally = Tally::of(&orders, &evidence);
+    assert_eq!((tally.published, tally.effects), (0, 0));
+    assert!(tally.lost.is_empty(), "{tally:?}");
+    assert_eq!(tally.doubled, ids(["b"]));
+}
