@@ -5,6 +5,8 @@
 pub enum Flaw {
     /// The store does not compare tokens.
     NoFencing,
+    /// A key is taken over although its lease has not run out.
+    LeaseIsIgnored,
     /// A takeover is given the token of the lease that it takes over.
     TakeoverKeepsToken,
     /// A takeover is not told that the attempt before ended without a word.

@@ -57,8 +57,8 @@
 //!
 //! - Retention and purging, fingerprints, replays, failing open, the cache in front of a store: tests have them.
 //! - A store that forgets what it had answered. That ends every promise; see `docs/guarantees.md`.
-//! - `PostgresStore`'s atomic mode, where the claim is part of the transaction and a row lock takes
-//!   the place of the lease. It has fewer states: nobody takes over what is locked.
+//! - `PostgresStore`'s atomic mode, where the claim is part of the transaction and a lock takes the
+//!   place of the lease. The conformance suite and the tests on servers have it.
 //! - A conflict that is held for too long, or over the cap, and goes back to its queue. For store and
 //!   broker that is a channel that ended while the worker was claiming.
 //! - That the code is what the model says. The store's rules and the engine's decisions are the code

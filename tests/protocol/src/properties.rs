@@ -9,6 +9,8 @@ type Law = Property<Protocol>;
 
 /// At most one worker writes under the lease that is the key's current one.
 pub const ONE_HOLDER: &str = "at most one worker holds a key";
+/// Nobody takes over before a lease has run out, or tries again before the delay has passed.
+pub const IN_TIME: &str = "only a key that is free is acquired";
 /// A write under a lease that was taken over or ended has no effect.
 pub const FENCED: &str = "a write under another than the current lease changes nothing";
 /// No two workers are told that they have completed the same key.
@@ -63,6 +65,9 @@ fn safety() -> Vec<Law> {
     vec![
         Law::always(ONE_HOLDER, |_, world| {
             (0..world.messages.len()).all(|message| holders(world, message) <= 1)
+        }),
+        Law::always(IN_TIME, |_, world| {
+            !world.breaches.contains(&Breach::AcquiredTooEarly)
         }),
         Law::always(FENCED, |_, world| {
             !world.breaches.contains(&Breach::StaleWrite)

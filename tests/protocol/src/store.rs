@@ -65,6 +65,9 @@ impl Protocol {
         if self.has(Flaw::EndedOwnerAcquires) && has_ended(kept, owner) {
             forget_owner(kept);
         }
+        if self.has(Flaw::LeaseIsIgnored) {
+            kept.later(LEASE);
+        }
         match kept.claim(&request) {
             Claim::Acquired(lease) => Claim::Acquired(self.acquired_after(&before, kept, lease)),
             answer if self.has(Flaw::EndedOwnerAcquires) => {
@@ -119,9 +122,7 @@ impl Protocol {
 fn breach(ask: Ask, before: &Kept, after: &Kept, answer: &Answer) -> Option<Breach> {
     let changed = before != after;
     match (ask, answer) {
-        (Ask::Claim(owner), Answer::Claim(Claim::Acquired(_))) => {
-            has_ended(before, owner).then_some(Breach::AcquiredAgain)
-        }
+        (Ask::Claim(owner), Answer::Claim(Claim::Acquired(_))) => acquired(before, owner),
         (Ask::Claim(_), _) => None,
         (_, Answer::Write(Write::Fenced)) => changed.then_some(Breach::StaleWrite),
         (
@@ -131,10 +132,26 @@ fn breach(ask: Ask, before: &Kept, after: &Kept, answer: &Answer) -> Option<Brea
     }
 }
 
+/// What is wrong with an owner that has acquired a key.
+fn acquired(before: &Kept, owner: u8) -> Option<Breach> {
+    let is_its_own = before.holder().is_some() && is_last(before, owner);
+    if has_ended(before, owner) {
+        Some(Breach::AcquiredAgain)
+    } else if before.is_waiting() && !is_its_own {
+        Some(Breach::AcquiredTooEarly)
+    } else {
+        None
+    }
+}
+
+fn is_last(kept: &Kept, owner: u8) -> bool {
+    let last = kept.last_claim().map(|(_, owner)| owner);
+    last == Some(owner_named(owner))
+}
+
 /// Whether the key's last lease was this owner's, and has been ended without a completion.
 fn has_ended(kept: &Kept, owner: u8) -> bool {
-    let last = kept.last_claim().map(|(_, owner)| owner);
-    last == Some(owner_named(owner)) && kept.holder().is_none() && !kept.is_completed()
+    is_last(kept, owner) && kept.holder().is_none() && !kept.is_completed()
 }
 
 /// Nobody has this name.

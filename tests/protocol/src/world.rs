@@ -43,6 +43,8 @@ pub struct Message {
 /// What only a step shows, and not the world after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Breach {
+    /// A key was acquired whose lease, or whose delay after a failure, had not ended.
+    AcquiredTooEarly,
     /// A write under another than the current lease changed something.
     StaleWrite,
     /// Two workers were told that they had completed the same key.

@@ -3,8 +3,8 @@
 use idem_protocol::{
     Flaw, Protocol,
     properties::{
-        ACK_MEANS_COMMITTED, COMPLETED_ONCE, EFFECT_ONCE, ENDED_IS_ENDED, FENCED, NOTHING_LOST,
-        ONE_HOLDER, REPEATED_IN_DOUBT, SETTLED,
+        ACK_MEANS_COMMITTED, COMPLETED_ONCE, EFFECT_ONCE, ENDED_IS_ENDED, FENCED, IN_TIME,
+        NOTHING_LOST, ONE_HOLDER, REPEATED_IN_DOUBT, SETTLED,
     },
 };
 
@@ -29,6 +29,12 @@ fn without_fencing_a_key_is_completed_twice() {
 fn without_fencing_an_atomic_effect_happens_twice() {
     let protocol = Protocol::broken(small(&atomic()), Flaw::NoFencing);
     catches(&protocol, EFFECT_ONCE);
+}
+
+#[test]
+fn a_lease_that_is_ignored_is_taken_over_too_early() {
+    let protocol = Protocol::broken(small(&leased()), Flaw::LeaseIsIgnored);
+    catches(&protocol, IN_TIME);
 }
 
 #[test]
