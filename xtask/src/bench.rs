@@ -3,6 +3,7 @@
 //! The measuring itself is done by programs that know databases and RabbitMQ (`tests/bench-…`); this
 //! here starts the servers, runs the programs and reads their figures.
 
+pub mod consume;
 mod kept;
 mod median;
 mod program;

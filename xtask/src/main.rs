@@ -35,6 +35,8 @@ enum Task {
 enum Bench {
     /// Claims and completions per second in each store, beside the code that people write by hand
     Stores(bench::stores::Options),
+    /// Messages per second of a consumer that handles each once, beside consumers written by hand
+    Consume(bench::consume::Options),
 }
 
 #[derive(Debug, Subcommand)]
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Task::Demo(options) => demo::run(&options),
         Task::Chaos(options) => chaos::run(&options),
         Task::Bench(Bench::Stores(options)) => bench::stores::run(&options),
+        Task::Bench(Bench::Consume(options)) => bench::consume::run(&options),
         Task::Test(options) => checks::test(&options),
         Task::Ci => checks::ci(),
         Task::Services(Services::Up) => development::up(),

@@ -41,7 +41,7 @@ impl Program {
     }
 
     /// Runs it, and returns what it told: one JSON object per line.
-    pub(crate) fn run<T: DeserializeOwned>(&self, arguments: &[String]) -> Result<Vec<T>> {
+    pub(crate) fn run<T: DeserializeOwned>(&self, arguments: &[&str]) -> Result<Vec<T>> {
         let mut program = Command::new(&self.path)
             .args(arguments)
             .stdin(Stdio::null())

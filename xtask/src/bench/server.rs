@@ -1,9 +1,8 @@
-//! A server for one measurement, set up as one would be in production.
+//! Servers for measurements, each set up as one would be in production.
 
-use super::StoreKind;
 use crate::{
     Result, install,
-    services::{Postgres, Redis, RedisCluster},
+    services::{Postgres, RabbitMq, Redis, RedisCluster},
 };
 
 /// What is written is on disk when it is answered, as PostgreSQL has it by default.
@@ -17,41 +16,22 @@ const POSTGRES: [(&str, &str); 5] = [
 /// What is written is on disk a second or two after it is answered, as most have it.
 const REDIS: [(&str, &str); 2] = [("appendonly", "yes"), ("appendfsync", "everysec")];
 
-/// An empty server, gone when dropped.
-#[derive(Debug)]
-pub(crate) enum BenchServer {
-    /// The store needs none.
-    None,
-    Postgres(Postgres),
-    Redis(Redis),
-    RedisCluster(RedisCluster),
+pub(super) fn postgres() -> Result<Postgres> {
+    install::installed_postgres()?;
+    Postgres::start_with(&POSTGRES)
 }
 
-impl BenchServer {
-    pub(crate) fn start(store: StoreKind) -> Result<Self> {
-        Ok(match store {
-            StoreKind::Memory | StoreKind::Sqlite => Self::None,
-            StoreKind::Postgres => {
-                install::installed_postgres()?;
-                Self::Postgres(Postgres::start_with(&POSTGRES)?)
-            }
-            StoreKind::Redis => {
-                install::installed_redis()?;
-                Self::Redis(Redis::start_with(&REDIS)?)
-            }
-            StoreKind::RedisCluster => {
-                install::installed_redis()?;
-                Self::RedisCluster(RedisCluster::start_with(&REDIS)?)
-            }
-        })
-    }
+pub(super) fn redis() -> Result<Redis> {
+    install::installed_redis()?;
+    Redis::start_with(&REDIS)
+}
 
-    pub(crate) fn url(&self) -> Option<String> {
-        match self {
-            Self::None => None,
-            Self::Postgres(server) => Some(server.url()),
-            Self::Redis(server) => Some(server.url()),
-            Self::RedisCluster(cluster) => Some(cluster.url()),
-        }
-    }
+pub(super) fn redis_cluster() -> Result<RedisCluster> {
+    install::installed_redis()?;
+    RedisCluster::start_with(&REDIS)
+}
+
+pub(super) fn rabbitmq() -> Result<RabbitMq> {
+    install::installed_rabbitmq()?;
+    RabbitMq::start_as_in_production()
 }

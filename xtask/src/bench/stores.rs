@@ -6,6 +6,7 @@ mod figures;
 mod measurement;
 mod plan;
 mod report;
+mod server;
 
 use std::path::PathBuf;
 
@@ -14,8 +15,9 @@ use self::{
     figures::Figures,
     plan::{Part, Plan},
     report::Report,
+    server::BenchServer,
 };
-use super::{StoreKind, kept, program::Program, server::BenchServer};
+use super::{StoreKind, kept, program::Program};
 use crate::{Result, cargo::Workspace};
 
 /// What to measure.
@@ -55,8 +57,10 @@ pub fn run(options: &Options) -> Result<()> {
         for part in plan.parts_of(store) {
             eprintln!("measuring {}: {part}", store.name());
             let server = BenchServer::start(store)?;
-            let arguments = arguments(store, &part, server.url());
-            figures.add(store, program.run(&arguments)?);
+            figures.add(
+                store,
+                measure(&program, store, &part, server.url().as_deref())?,
+            );
         }
     }
     let report = Report::new(&figures, plan.duplicates());
@@ -67,11 +71,17 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn arguments(store: StoreKind, part: &Part, url: Option<String>) -> Vec<String> {
-    let mut arguments = part.arguments();
+fn measure(
+    program: &Program,
+    store: StoreKind,
+    part: &Part,
+    url: Option<&str>,
+) -> Result<Vec<Measurement>> {
+    let arguments = part.arguments();
+    let mut arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     if !matches!(part, Part::Crowd { .. }) {
-        arguments.extend(["--store".to_owned(), store.name().to_owned()]);
+        arguments.extend(["--store", store.name()]);
     }
-    arguments.extend(url.into_iter().flat_map(|url| ["--url".to_owned(), url]));
-    arguments
+    arguments.extend(url.iter().flat_map(|url| ["--url", url]));
+    program.run(&arguments)
 }

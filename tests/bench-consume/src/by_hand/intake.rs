@@ -1,0 +1,67 @@
+//! Deliveries through lapin.
+
+use std::time::Instant;
+
+use futures_util::StreamExt as _;
+use lapin::{
+    Channel, Connection, Consumer,
+    message::Delivery,
+    options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions},
+    types::FieldTable,
+};
+
+use crate::{Result, consume::Options};
+
+/// Who says that a message is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Acks {
+    /// The consumer, of each message.
+    Each,
+    /// Nobody: the broker takes a message that it has sent for done.
+    None,
+}
+
+/// A consumer with a connection of its own.
+#[derive(Debug)]
+pub(super) struct Intake {
+    connection: Connection,
+    channel: Channel,
+    consumer: Consumer,
+}
+
+impl Intake {
+    pub(super) async fn open(options: &Options, acks: Acks) -> Result<Self> {
+        let (connection, channel) = options.place.connect().await?;
+        let qos = BasicQosOptions::default();
+        channel.basic_qos(options.prefetch, qos).await?;
+        let consume = BasicConsumeOptions {
+            no_ack: matches!(acks, Acks::None),
+            ..BasicConsumeOptions::default()
+        };
+        let queue = options.place.queue.as_str().into();
+        let consumer = channel
+            .basic_consume(queue, "".into(), consume, FieldTable::default())
+            .await?;
+        Ok(Self {
+            connection,
+            channel,
+            consumer,
+        })
+    }
+
+    pub(super) async fn next(&mut self) -> Result<Delivery> {
+        let next = self.consumer.next().await;
+        Ok(next.ok_or("the broker has cancelled the consumer")??)
+    }
+
+    /// Says when everything that was sent has arrived.
+    pub(super) async fn close(self) -> Result<Instant> {
+        let cancel = BasicCancelOptions::default();
+        self.channel
+            .basic_cancel(self.consumer.tag(), cancel)
+            .await?;
+        self.channel.close(200, "done".into()).await?;
+        self.connection.close(200, "done".into()).await?;
+        Ok(Instant::now())
+    }
+}

@@ -1,0 +1,158 @@
+//! How often each order was executed, and since when.
+
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use crate::{Error, Result, order::Order};
+
+/// What a contestant's handler counts with; clones count together.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally(Arc<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    /// Before the first delivery.
+    began: Instant,
+    /// Nanoseconds after that.
+    first_delivery: AtomicU64,
+    /// How many copies of each order are in the queue.
+    copies: Vec<u32>,
+    executions: Vec<AtomicU32>,
+    failure: OnceLock<String>,
+}
+
+impl Tally {
+    /// For a queue with these orders.
+    pub(crate) fn new(orders: &[usize]) -> Self {
+        let distinct = orders.iter().max().map_or(0, |last| last + 1);
+        let mut copies = vec![0; distinct];
+        for &order in orders {
+            copies[order] += 1;
+        }
+        Self(Arc::new(Counts {
+            began: Instant::now(),
+            first_delivery: AtomicU64::new(u64::MAX),
+            executions: copies.iter().map(|_| AtomicU32::new(0)).collect(),
+            copies,
+            failure: OnceLock::new(),
+        }))
+    }
+
+    /// What the handler is for.
+    pub(crate) fn execute(&self, order: &Order) {
+        self.0.executions[order.number].fetch_add(1, Relaxed);
+        let delivered = order.delivered.duration_since(self.0.began);
+        let delivered = u64::try_from(delivered.as_nanos()).unwrap_or(u64::MAX);
+        self.0.first_delivery.fetch_min(delivered, Relaxed);
+    }
+
+    /// For tasks that nobody waits for: what went wrong is told in the end.
+    pub(crate) fn note(&self, outcome: Result<()>) {
+        if let Err(error) = outcome {
+            let _ = self.0.failure.set(error.to_string());
+        }
+    }
+
+    /// How many orders there are.
+    pub(crate) fn orders(&self) -> usize {
+        self.0.copies.len()
+    }
+
+    /// From the first delivery until `end`.
+    pub(crate) fn seconds_until(&self, end: Instant) -> f64 {
+        let first = std::time::Duration::from_nanos(self.0.first_delivery.load(Relaxed));
+        let total = end.duration_since(self.0.began);
+        total.saturating_sub(first).as_secs_f64()
+    }
+
+    /// How many executions there were, if each order was executed as often as it should be: once,
+    /// or once for each copy.
+    pub(crate) fn executions(&self, deduplicated: bool) -> Result<u32> {
+        if let Some(failure) = self.0.failure.get() {
+            return Err(failure.as_str().into());
+        }
+        let mut total = 0;
+        for (number, copies) in self.0.copies.iter().enumerate() {
+            let expected = if deduplicated { 1 } else { *copies };
+            let executed = self.0.executions[number].load(Relaxed);
+            if executed != expected {
+                return Err(wrong(number, executed, expected));
+            }
+            total += executed;
+        }
+        Ok(total)
+    }
+}
+
+fn wrong(number: usize, executed: u32, expected: u32) -> Error {
+    format!("order {number} was executed {executed} times instead of {expected}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::order::body;
+
+    fn order(number: usize) -> Order {
+        Order::decode(&body(number)).unwrap()
+    }
+
+    /// Two orders, of the first two copies.
+    fn executed(numbers: &[usize]) -> Tally {
+        let tally = Tally::new(&[0, 1, 0]);
+        for &number in numbers {
+            tally.execute(&order(number));
+        }
+        tally
+    }
+
+    #[test]
+    fn each_order_is_counted_by_itself() {
+        assert_eq!(executed(&[0, 1]).executions(true).unwrap(), 2);
+        assert_eq!(executed(&[0, 1, 0]).executions(false).unwrap(), 3);
+        for (numbers, deduplicated, complaint) in [
+            (
+                &[0, 1, 0][..],
+                true,
+                "order 0 was executed 2 times instead of 1",
+            ),
+            (&[0][..], true, "order 1 was executed 0 times instead of 1"),
+            (
+                &[0, 1, 1][..],
+                false,
+                "order 0 was executed 1 times instead of 2",
+            ),
+        ] {
+            let error = executed(numbers).executions(deduplicated).unwrap_err();
+            assert_eq!(error.to_string(), complaint);
+        }
+    }
+
+    #[test]
+    fn a_failed_task_fails_the_count() {
+        let tally = executed(&[0, 1]);
+        tally.note(Err("the connection is gone".into()));
+        let error = tally.executions(true).unwrap_err();
+        assert_eq!(error.to_string(), "the connection is gone");
+    }
+
+    #[test]
+    fn time_runs_from_the_first_delivery_whoever_is_executed_first() {
+        let tally = Tally::new(&[0, 1]);
+        let delivered = |number, after| Order {
+            delivered: tally.0.began + Duration::from_secs(after),
+            ..order(number)
+        };
+        tally.execute(&delivered(1, 3));
+        tally.execute(&delivered(0, 2));
+        let end = tally.0.began + Duration::from_secs(10);
+        assert!((tally.seconds_until(end) - 8.0).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,75 @@
+//! Measures a consumer that handles each message once beside the consumers that people write by hand.
+//!
+//! Each contestant is a process of its own, the program `bench-consume`; this here starts the
+//! servers, has a queue filled, lets one contestant after the other consume it, and compares.
+
+mod aims;
+mod arena;
+mod chart;
+mod contestant;
+mod figures;
+mod finish;
+mod plan;
+mod report;
+mod setting;
+
+use std::path::PathBuf;
+
+use self::{arena::Arena, chart::Chart, figures::Figures, plan::Plan, report::Report};
+pub use self::{contestant::Contestant, finish::Finish, setting::QueueKind};
+use super::{kept, program::Program};
+use crate::{Result, cargo::Workspace};
+
+/// What to measure.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// Rougher figures, in less than a minute: classic queue, prefetch 256
+    #[arg(long)]
+    quick: bool,
+    /// Only these, beside the one that all others are compared with
+    #[arg(long, value_enum, value_delimiter = ',')]
+    contestant: Vec<Contestant>,
+    /// Only these types of queue [default: classic,quorum, with --quick classic]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    queues: Vec<QueueKind>,
+    /// How many deliveries may be unacknowledged [default: 256,1000, with --quick 256]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u16).range(16..))]
+    prefetch: Vec<u16>,
+    /// How many messages are in the queue, a tenth of them copies [default: 50000, with --quick 4000]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(10..))]
+    messages: Option<u32>,
+    /// How often each contestant has its turn [default: 5, with --quick 3]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
+    /// Writes every figure to a file, too
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Draws the figures into a file
+    #[arg(long)]
+    svg: Option<PathBuf>,
+}
+
+/// Measures, prints tables and, last, one line per contestant.
+///
+/// # Errors
+///
+/// Something is missing, or a contestant left a message or ran one more often than it should.
+pub fn run(options: &Options) -> Result<()> {
+    let plan = Plan::new(options);
+    let program = Program::build(&Workspace::load()?, "bench-consume")?;
+    let arena = Arena::open(&program, &plan)?;
+    let mut figures = Figures::default();
+    for heat in plan.heats() {
+        eprintln!("{heat}");
+        figures.add(heat, arena.hold(&heat)?);
+    }
+    let report = Report::new(&figures, &plan);
+    if let Some(file) = &options.json {
+        kept::json(file, &report)?;
+    }
+    if let Some(file) = &options.svg {
+        kept::text(file, Chart::of(report.standings()).to_string())?;
+    }
+    print!("{report}");
+    Ok(())
+}

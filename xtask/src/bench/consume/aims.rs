@@ -1,0 +1,78 @@
+//! What idem's consumers should reach, compared with what they did.
+
+use super::{Contestant, figures::Standing};
+
+/// One contestant is to be so many times as fast as another.
+struct Aim {
+    who: Contestant,
+    than: Contestant,
+    times: f64,
+}
+
+const AIMS: [Aim; 5] = [
+    aim(Contestant::IdemMemory, Contestant::BASELINE, 2.5),
+    aim(Contestant::IdemRedis, Contestant::BASELINE, 2.0),
+    aim(Contestant::IdemPostgres, Contestant::BASELINE, 1.3),
+    aim(Contestant::IdemSqlite, Contestant::BASELINE, 1.2),
+    aim(
+        Contestant::IdemPostgresAtomic,
+        Contestant::HandwrittenPostgresAtomic,
+        1.5,
+    ),
+];
+
+const fn aim(who: Contestant, than: Contestant, times: f64) -> Aim {
+    Aim { who, than, times }
+}
+
+/// A sentence for each aim of contestants under one setting: whether it was met, and by how much.
+pub(crate) fn verdicts(standings: &[Standing]) -> Vec<String> {
+    let of = |contestant| {
+        let mut standings = standings.iter();
+        standings.find(|standing| standing.contestant == contestant)
+    };
+    let verdict = |Aim { who, than, times }| {
+        let (who, than) = (of(who)?, of(than)?);
+        let ratio = who.msgs_per_s / than.msgs_per_s;
+        let verdict = if ratio >= times { "met" } else { "MISSED" };
+        Some(format!(
+            "{verdict}: {}, {}: {ratio:.2} times {}, aim {times}",
+            who.contestant.name(),
+            who.setting,
+            than.contestant.name()
+        ))
+    };
+    AIMS.into_iter().filter_map(verdict).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::figures::tests::{SETTING, figures},
+        *,
+    };
+
+    #[test]
+    fn an_aim_is_met_or_missed() {
+        use Contestant::{HandwrittenPostgresAtomic, IdemMemory, IdemPostgresAtomic, LapinAckEach};
+        let contestants = [
+            LapinAckEach,
+            HandwrittenPostgresAtomic,
+            IdemMemory,
+            IdemPostgresAtomic,
+        ];
+        let figures = figures(&[
+            (LapinAckEach, 100),
+            (HandwrittenPostgresAtomic, 10),
+            (IdemMemory, 249),
+            (IdemPostgresAtomic, 15),
+        ]);
+        assert_eq!(
+            verdicts(&figures.standings(SETTING, &contestants)),
+            [
+                "MISSED: idem-memory, classic queue, prefetch 256: 2.49 times lapin-ack-each, aim 2.5",
+                "met: idem-postgres-atomic, classic queue, prefetch 256: 1.50 times handwritten-postgres-atomic, aim 1.5",
+            ]
+        );
+    }
+}

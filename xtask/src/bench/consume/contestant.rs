@@ -1,0 +1,69 @@
+//! Who takes part.
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use super::super::StoreKind;
+
+/// A consumer that is measured.
+#[derive(
+    Clone, Copy, Debug, Deserialize, Serialize, ValueEnum, PartialEq, Eq, PartialOrd, Ord, Hash,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Contestant {
+    /// By hand with lapin: one message after the other, each acknowledged by itself.
+    LapinAckEach,
+    /// By hand with lapin: a task per message, each acknowledged by itself.
+    LapinTaskEach,
+    /// By hand with lapin: the broker forgets a message when it has sent it.
+    LapinNoAck,
+    /// By hand with amqprs: one message after the other, each acknowledged by itself.
+    AmqprsAckEach,
+    /// Deduplicated by hand: `GET`, `SET NX EX`, `MULTI` with two `SET`, in a task per message.
+    NaiveRedis,
+    /// Deduplicated by hand: `SELECT`, `INSERT`, `UPDATE`, in a task per message.
+    NaivePostgres,
+    /// Deduplicated by hand: a transaction per message with the row of the key and one of business.
+    HandwrittenPostgresAtomic,
+    /// idem, keys in the process's memory.
+    IdemMemory,
+    /// idem, keys in a SQLite file.
+    IdemSqlite,
+    /// idem, keys in Redis.
+    IdemRedis,
+    /// idem, keys in PostgreSQL, leased.
+    IdemPostgres,
+    /// idem, keys in PostgreSQL, atomic: the key and one row of business are committed together.
+    IdemPostgresAtomic,
+}
+
+impl Contestant {
+    /// The one that all others are compared with: what everyone writes first.
+    pub(crate) const BASELINE: Self = Self::LapinAckEach;
+
+    /// As it is written on a command line.
+    pub(crate) fn name(self) -> String {
+        let value = self.to_possible_value().expect("none is skipped");
+        value.get_name().to_owned()
+    }
+
+    /// Whether it is to run each order once, however many copies of its message there are.
+    pub fn deduplicates(self) -> bool {
+        !matches!(
+            self,
+            Self::LapinAckEach | Self::LapinTaskEach | Self::LapinNoAck | Self::AmqprsAckEach
+        )
+    }
+
+    /// The store that it takes a server of.
+    pub(crate) fn server(self) -> Option<StoreKind> {
+        match self {
+            Self::NaiveRedis | Self::IdemRedis => Some(StoreKind::Redis),
+            Self::NaivePostgres
+            | Self::HandwrittenPostgresAtomic
+            | Self::IdemPostgres
+            | Self::IdemPostgresAtomic => Some(StoreKind::Postgres),
+            _ => None,
+        }
+    }
+}

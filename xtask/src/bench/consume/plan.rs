@@ -1,0 +1,158 @@
+//! Who consumes what, and in what order.
+
+use std::fmt;
+
+use clap::ValueEnum as _;
+
+use super::{Contestant, Options, QueueKind, setting::Setting};
+
+const PREFETCH: [u16; 2] = [256, 1000];
+
+#[derive(Debug)]
+pub(crate) struct Plan {
+    contestants: Vec<Contestant>,
+    settings: Vec<Setting>,
+    messages: u32,
+    rounds: u32,
+}
+
+/// One queue for one contestant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Heat {
+    pub(crate) setting: Setting,
+    pub(crate) round: u32,
+    pub(crate) contestant: Contestant,
+}
+
+impl Plan {
+    pub(crate) fn new(options: &Options) -> Self {
+        let quick = options.quick;
+        let queues = or(&options.queues, QueueKind::value_variants(), quick);
+        let prefetches = or(&options.prefetch, &PREFETCH, quick);
+        let settings = queues.iter().flat_map(|&queue| {
+            let with = move |&prefetch| Setting { queue, prefetch };
+            prefetches.iter().map(with)
+        });
+        let asked_for = |contestant: &Contestant| {
+            options.contestant.is_empty()
+                || *contestant == Contestant::BASELINE
+                || options.contestant.contains(contestant)
+        };
+        let contestants = Contestant::value_variants().iter().copied();
+        Self {
+            settings: settings.collect(),
+            contestants: contestants.filter(asked_for).collect(),
+            messages: options
+                .messages
+                .unwrap_or(if quick { 4_000 } else { 50_000 }),
+            rounds: options.rounds.unwrap_or(if quick { 3 } else { 5 }),
+        }
+    }
+
+    pub(crate) fn contestants(&self) -> &[Contestant] {
+        &self.contestants
+    }
+
+    pub(crate) fn messages(&self) -> u32 {
+        self.messages
+    }
+
+    pub(crate) fn rounds(&self) -> u32 {
+        self.rounds
+    }
+
+    pub(crate) fn settings(&self) -> &[Setting] {
+        &self.settings
+    }
+
+    /// All heats: in each round everyone has a turn, and each round begins with another one, so
+    /// that nobody always comes after the same.
+    pub(crate) fn heats(&self) -> impl Iterator<Item = Heat> {
+        self.settings.iter().flat_map(move |&setting| {
+            (0..self.rounds).flat_map(move |round| {
+                let first = round as usize * self.contestants.len() / self.rounds as usize;
+                let order = self.contestants.iter().cycle().skip(first);
+                order
+                    .take(self.contestants.len())
+                    .map(move |&contestant| Heat {
+                        setting,
+                        round,
+                        contestant,
+                    })
+            })
+        })
+    }
+}
+
+/// What was asked for; if nothing was, all there is, or in a hurry the first.
+fn or<T: Copy>(some: &[T], all: &[T], quick: bool) -> Vec<T> {
+    match some {
+        [] if quick => all[..1].to_vec(),
+        [] => all.to_vec(),
+        some => some.to_vec(),
+    }
+}
+
+impl fmt::Display for Heat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (contestant, round) = (self.contestant.name(), self.round + 1);
+        write!(f, "{}, round {round}: {contestant}", self.setting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn plan(line: &str) -> Plan {
+        Plan::new(&Line::parse_from(line.split(' ')).options)
+    }
+
+    #[test]
+    fn a_quick_run_has_one_setting_for_all_contestants() {
+        let quick = plan("bench --quick");
+        let [setting] = quick.settings() else {
+            panic!("{:?}", quick.settings());
+        };
+        assert_eq!(setting.to_string(), "classic queue, prefetch 256");
+        assert_eq!(quick.contestants(), Contestant::value_variants());
+        assert_eq!(plan("bench").settings().len(), 4);
+    }
+
+    #[test]
+    fn the_one_to_compare_with_is_always_there() {
+        let few = plan("bench --contestant idem-redis,naive-redis --queues quorum --prefetch 16");
+        let expected = [
+            Contestant::LapinAckEach,
+            Contestant::NaiveRedis,
+            Contestant::IdemRedis,
+        ];
+        assert_eq!(few.contestants(), expected);
+        assert_eq!(few.settings()[0].to_string(), "quorum queue, prefetch 16");
+    }
+
+    #[test]
+    fn everyone_has_a_turn_in_each_round_and_another_one_is_first() {
+        let plan = plan("bench --quick --rounds 3");
+        let heats: Vec<_> = plan.heats().collect();
+        let everyone = plan.contestants().len();
+        assert_eq!(heats.len(), 3 * everyone);
+        let mut first = HashSet::new();
+        for round in heats.chunks(everyone) {
+            first.insert(round[0].contestant);
+            let turns: HashSet<_> = round.iter().map(|heat| heat.contestant).collect();
+            assert_eq!(turns.len(), everyone);
+        }
+        assert_eq!(first.len(), 3);
+    }
+}
