@@ -17,17 +17,31 @@ pub(super) fn command(user: &str, vhost: &str, queue: &Queue) -> String {
 
 /// What to configure, write and read.
 fn patterns(queue: &Queue) -> [String; 3] {
-    let name = escaped(queue.name());
-    let dead = escaped(queue.dead_letter_queue());
-    let default = escaped(DEFAULT_EXCHANGE);
-    if queue.declared().is_none() {
-        return ["^$".into(), format!("^{default}$"), format!("^{name}$")];
+    let [name, dead] = [queue.name(), queue.dead_letter_queue()].map(escaped);
+    let mut configure = Vec::new();
+    let mut write = vec![escaped(DEFAULT_EXCHANGE)];
+    let mut read = vec![name.clone()];
+    if queue.declared().is_some() {
+        configure.extend([name.clone(), dead]);
+    } else {
+        // RabbitMQ 4.3 tells only those that a queue is there who have some permission for it.
+        read.push(dead);
     }
-    [
-        format!("^({name}|{dead}|{LADDER})$"),
-        format!("^({default}|{name}|{LADDER})$"),
-        format!("^({name}|{LADDER})$"),
-    ]
+    if queue.has_ladder() {
+        write.push(name);
+        for patterns in [&mut configure, &mut write, &mut read] {
+            patterns.push(LADDER.into());
+        }
+    }
+    [configure, write, read].map(|patterns| any_of(&patterns))
+}
+
+fn any_of(patterns: &[String]) -> String {
+    match patterns {
+        [] => "^$".into(),
+        [only] => format!("^{only}$"),
+        several => format!("^({})$", several.join("|")),
+    }
 }
 
 /// The name as a pattern that matches nothing else.
@@ -60,10 +74,32 @@ mod tests {
     }
 
     #[test]
-    fn an_existing_queue_is_read_and_its_dead_letters_are_sent_by_the_default_exchange() {
+    fn an_existing_queue_is_read_its_dead_letters_are_looked_for_and_sent_by_the_default_exchange()
+    {
         assert_eq!(
             command("it's", "/shop", &Queue::existing("a+b")),
-            r"rabbitmqctl set_permissions -p '/shop' 'it'\''s' '^$' '^amq\.default$' '^a\+b$'"
+            r"rabbitmqctl set_permissions -p '/shop' 'it'\''s' '^$' '^amq\.default$' '^(a\+b|a\+b\.dead)$'"
+        );
+    }
+
+    #[test]
+    fn a_ladder_for_an_existing_queue_is_declared_and_the_queue_bound_to_it() {
+        let queue = Queue::existing("q").dead_letters("d");
+        assert_eq!(
+            patterns(&queue.ladder(crate::Ladder::default())),
+            [
+                r"^idem\..*$",
+                r"^(amq\.default|q|idem\..*)$",
+                r"^(q|d|idem\..*)$"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_declared_queue_without_a_ladder_needs_nothing_of_one() {
+        assert_eq!(
+            patterns(&Queue::declare("q").local_retries()),
+            [r"^(q|q\.dead)$", r"^amq\.default$", "^q$"]
         );
     }
 }

@@ -11,6 +11,7 @@ use idem_tests::{
     script::{Script, charge},
 };
 use lapin::types::{AMQPValue, FieldTable};
+use xtask::services::rabbitmq::Version;
 
 fn failing_until(attempt: u32) -> Script {
     Script::new(move |call| async move {
@@ -234,6 +235,9 @@ async fn a_message_close_to_its_delivery_limit_is_kept_and_not_returned() {
     worker.ended(Kind::Executed, 1).await;
     script.assert_effects(["a"]);
     let balance = worker.stop().await;
-    assert_balance(&balance, [(Kind::Failed, 18), (Kind::Executed, 1)]);
+    // Since RabbitMQ 4.3 only crashes count, and so every attempt is a delivery of its own.
+    let counts_returns = bed.broker().version() < Version::new(4, 3);
+    let failed = if counts_returns { 18 } else { 24 };
+    assert_balance(&balance, [(Kind::Failed, failed), (Kind::Executed, 1)]);
     bed.assert_nothing_stuck().await;
 }

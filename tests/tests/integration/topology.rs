@@ -1,11 +1,11 @@
 //! Queues that are missing, different, or deleted.
 
 use idem_amqp::{
-    ExecutionKind as Kind, Failed, MemoryStore, Permission, Queue, TopologyError,
+    ExecutionKind as Kind, Failed, Ladder, MemoryStore, Permission, Queue, TopologyError,
     TopologyProblem as Problem, Worker, WorkerError,
 };
 use idem_tests::{
-    bed::{Bed, dead},
+    bed::{Bed, QUICK, dead},
     running::{Running, assert_balance},
     script::{Script, charge, notify},
     servers::off_thread,
@@ -176,6 +176,8 @@ async fn a_user_that_may_not_declare_ends_the_worker_with_an_error_that_names_it
 async fn a_user_that_may_not_read_ends_the_worker_with_an_error_that_names_the_permission() {
     let bed = Bed::new().await;
     let url = stranger(&bed).await;
+    // RabbitMQ 4.3 tells nobody that a queue is there who has no permission at all.
+    rabbitmqctl(&bed, ["set_permissions", bed.name(), "^$", ".*", "^$"]).await;
     let worker = Worker::builder(MemoryStore::new()).state(Script::succeeding());
     let existing = Queue::existing(bed.name());
     let error = why_unusable(Running::start(worker.consume::<charge>(existing), &url)).await;
@@ -188,9 +190,9 @@ async fn a_user_that_may_not_read_ends_the_worker_with_an_error_that_names_the_p
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn the_command_in_the_error_grants_what_a_worker_needs() {
-    let bed = Bed::bare().await;
+/// A worker that lacks every permission, and then has those that its error asks for, consumes the
+/// queue, retries and sends dead letters.
+async fn is_granted_what_it_needs(bed: Bed, queue: Queue) {
     let url = stranger(&bed).await;
     let script = Script::new(async |call| match call.attempt {
         1 => Err(Failed::retry("the gateway timed out")),
@@ -198,7 +200,7 @@ async fn the_command_in_the_error_grants_what_a_worker_needs() {
     });
     let start = || {
         let worker = Worker::builder(MemoryStore::new()).state(script.clone());
-        Running::start(worker.consume::<charge>(bed.queue()), &url)
+        Running::start(worker.consume::<charge>(queue.clone()), &url)
     };
     let error = why_unusable(start()).await.to_string();
     let (_, command) = error.split_once("rabbitmqctl ").expect("a command");
@@ -216,6 +218,27 @@ async fn the_command_in_the_error_grants_what_a_worker_needs() {
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Failed, 1), (Kind::Rejected, 1)]);
     bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn the_command_in_the_error_grants_what_a_worker_needs() {
+    let bed = Bed::bare().await;
+    let queue = bed.queue();
+    is_granted_what_it_needs(bed, queue).await;
+}
+
+#[tokio::test]
+async fn the_command_in_the_error_grants_what_a_worker_needs_for_an_existing_queue() {
+    let bed = Bed::new().await;
+    let queue = Queue::existing(bed.name()).policy(QUICK);
+    is_granted_what_it_needs(bed, queue).await;
+}
+
+#[tokio::test]
+async fn the_command_in_the_error_grants_what_the_ladder_of_an_existing_queue_needs() {
+    let bed = Bed::new().await;
+    let queue = Queue::existing(bed.name()).policy(QUICK);
+    is_granted_what_it_needs(bed, queue.ladder(Ladder::default())).await;
 }
 
 #[tokio::test]
