@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `orders` | what is published, drawn from the seed |
 //! | `scene` | the workers, the orders and the faults, all at once |
-//! | `site` | servers and links of one run's own |
+//! | `site`, `store` | servers and links of one run's own |
 //! | `post` | a worker, one process after the other |
 //! | `inject` | what is done to links, broker and store |
 //! | `publishing`, `settling` | the beginning and the end of every order |
@@ -31,6 +31,7 @@ mod report;
 mod scene;
 mod settling;
 mod site;
+mod store;
 mod tally;
 
 pub use report::Report;

@@ -8,11 +8,11 @@ use xtask::{
     services::RabbitMq,
 };
 
-use super::{
-    chronicle::Chronicle,
-    site::{Site, crash, hang},
+use super::{chronicle::Chronicle, site::Site};
+use crate::{
+    proxy::Proxy,
+    servers::{crash, hang, off_thread},
 };
-use crate::{proxy::Proxy, servers::off_thread};
 
 /// Carries out all that is planned, and is done when the last of it is healed.
 pub(super) async fn all(schedule: &Schedule, site: &Site, chronicle: &Chronicle) {

@@ -8,8 +8,12 @@ use xtask::services::QueueState;
 use super::{orders::Orders, site::Site};
 use crate::{bed, manner::Manner, servers::off_thread};
 
-/// Queues that are empty for so long without all orders being accounted for will stay so.
-const QUIET: Duration = Duration::from_secs(8);
+/// Queues that look empty for so long are empty. The broker's counts are a little old, each by its
+/// own age: a message that comes back from the ladder may be in none of them for a moment.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// If orders are missing after so long a quiet, nothing more will come.
+const SILENCE: Duration = Duration::from_secs(8);
 
 /// Waits until the queue and the retry queues are empty, nothing is with a worker, and every order
 /// has its effect or its dead letter. Says what was in the way if it does not come to that.
@@ -23,8 +27,8 @@ pub(super) async fn until_settled(
     loop {
         let queues = on_the_way(site).await;
         if queues.is_empty() {
-            let since = *quiet_since.get_or_insert_with(Instant::now);
-            if all_are_accounted_for(site, orders).await || since.elapsed() > QUIET {
+            let quiet = quiet_since.get_or_insert_with(Instant::now).elapsed();
+            if quiet > SILENCE || (quiet > QUIET && all_are_accounted_for(site, orders).await) {
                 return Ok(());
             }
         } else {

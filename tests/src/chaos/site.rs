@@ -1,23 +1,20 @@
 //! Where it happens: servers and links of one run's own.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use idem_amqp::{
-    Publisher,
-    sqlx::{self, ConnectOptions as _},
-};
+use idem_amqp::Publisher;
 use xtask::{
-    chaos::{Mode, Plan, Queues, StoreKind},
-    services::{Postgres, Private, RabbitMq, Redis, Server},
+    chaos::{Mode, Plan, Queues},
+    services::RabbitMq,
 };
 
+use super::store::Store;
 use crate::{
     bed::Bed,
-    ledger::{Ledger, in_sqlite},
+    ledger::Ledger,
     process::{self, Settings},
     proxy::Proxy,
     servers::off_thread,
-    store_at::StoreAt,
 };
 
 #[derive(Debug)]
@@ -31,17 +28,6 @@ pub(super) struct Site {
     /// One for each worker, or none to a file.
     pub(super) store_links: Vec<Proxy>,
 }
-
-/// A store that can be done something to.
-#[derive(Debug)]
-pub(super) enum Store {
-    File(PathBuf),
-    Postgres(Arc<Postgres>),
-    Redis(Arc<Redis>),
-}
-
-/// What an acknowledged write of Redis needs to survive a crash.
-const DURABLE: [(&str, &str); 2] = [("appendonly", "yes"), ("appendfsync", "always")];
 
 const LEASE_MS: u64 = 2_000;
 
@@ -119,90 +105,4 @@ async fn links_to(port: u16, count: usize) -> Vec<Proxy> {
         links.push(Proxy::open(port).await);
     }
     links
-}
-
-impl Store {
-    fn port(&self) -> Option<u16> {
-        match self {
-            Self::File(_) => None,
-            Self::Postgres(server) => Some(server.port()),
-            Self::Redis(server) => Some(server.port()),
-        }
-    }
-
-    async fn start(kind: StoreKind) -> (Self, Ledger) {
-        match kind {
-            StoreKind::Sqlite => {
-                let ledger = Ledger::create().await;
-                (Self::File(ledger.path()), ledger)
-            }
-            StoreKind::Postgres => {
-                let server = Arc::new(off_thread(Postgres::start).await);
-                let ledger = Ledger::of(&StoreAt::postgres_on(&server).await).await;
-                (Self::Postgres(server), ledger)
-            }
-            StoreKind::Redis => {
-                let server = Arc::new(off_thread(|| Redis::start_with(&DURABLE)).await);
-                let ledger = Ledger::of(&StoreAt::redis_on(&server)).await;
-                (Self::Redis(server), ledger)
-            }
-        }
-    }
-
-    /// It is killed, and started again after a while.
-    pub(super) async fn crash(&self, down: Duration) {
-        match self {
-            Self::File(_) => unreachable!("nobody plans to kill a file"),
-            Self::Postgres(server) => crash(server, down).await,
-            Self::Redis(server) => crash(server, down).await,
-        }
-    }
-
-    /// It answers nobody for a while.
-    pub(super) async fn hang(&self, lasting: Duration) {
-        match self {
-            Self::File(file) => lock(file, lasting).await,
-            Self::Postgres(server) => hang(server, lasting).await,
-            Self::Redis(server) => hang(server, lasting).await,
-        }
-    }
-}
-
-/// Kills a server, and starts it again after a while.
-pub(super) async fn crash<S>(server: &Arc<Private<S>>, down: Duration)
-where
-    S: Server + Send + Sync + 'static,
-{
-    let server = Arc::clone(server);
-    off_thread(move || {
-        server.kill()?;
-        std::thread::sleep(down);
-        server.restart()
-    })
-    .await;
-}
-
-/// Freezes a server for a while.
-pub(super) async fn hang<S>(server: &Arc<Private<S>>, lasting: Duration)
-where
-    S: Server + Send + Sync + 'static,
-{
-    let server = Arc::clone(server);
-    off_thread(move || {
-        server.freeze()?;
-        std::thread::sleep(lasting);
-        server.thaw()
-    })
-    .await;
-}
-
-/// Keeps others from writing to the file for a while.
-async fn lock(file: &std::path::Path, lasting: Duration) {
-    let connection = in_sqlite::options(file).connect().await;
-    let mut connection = connection.expect("a SQLite file");
-    let begun = sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut connection);
-    begun.await.expect("the lock comes within the timeout");
-    tokio::time::sleep(lasting).await;
-    let ended = sqlx::raw_sql("ROLLBACK").execute(&mut connection).await;
-    ended.expect("the lock is let go");
 }

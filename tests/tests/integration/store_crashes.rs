@@ -1,6 +1,6 @@
 //! Stores that are killed in the middle of the flow, and started again.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use idem_amqp::ExecutionKind as Kind;
 use idem_tests::{
@@ -8,7 +8,7 @@ use idem_tests::{
     process::{Mode, Process},
     running::assert_balance,
     script::Script,
-    servers::off_thread,
+    servers::{crash, off_thread},
     store_at::StoreAt,
 };
 use tokio::sync::Semaphore;
@@ -18,15 +18,6 @@ use crate::load::{Charges, Load, assert_once_each};
 
 /// What an acknowledged write of Redis needs to survive a crash.
 const DURABLE: [(&str, &str); 2] = [("appendonly", "yes"), ("appendfsync", "always")];
-
-async fn crash<S: Server + Send + Sync + 'static>(server: &Arc<Private<S>>) {
-    let server = Arc::clone(server);
-    off_thread(move || {
-        server.kill()?;
-        server.restart()
-    })
-    .await;
-}
 
 /// The server is killed twice while two workers are at work.
 async fn charges_with_crashes<S: Server + Send + Sync + 'static>(
@@ -40,7 +31,7 @@ async fn charges_with_crashes<S: Server + Send + Sync + 'static>(
     load.charges(async |[worker, _]: &mut [Process; 2], _| {
         for executed in [10, 40] {
             worker.ended("executed", executed).await;
-            crash(&server).await;
+            crash(&server, Duration::ZERO).await;
         }
     })
     .await
@@ -77,7 +68,7 @@ async fn copy_after_a_crash(settings: &'static [(&str, &str)], copy: Kind) -> Sc
     let worker = bed.charging(StoreAt::redis_on(&server).open_redis().await, &script);
     bed.order("a").await;
     worker.ended(Kind::Executed, 1).await;
-    crash(&server).await;
+    crash(&server, Duration::ZERO).await;
     bed.order("a").await;
 
     worker.settled.count("both are settled", 2).await;
@@ -116,7 +107,7 @@ async fn a_message_whose_claim_redis_forgot_is_not_acknowledged_and_runs_again()
     let worker = bed.charging(StoreAt::redis_on(&server).open_redis().await, &script);
     bed.order("a").await;
     script.calls.count("the handler runs", 1).await;
-    crash(&server).await;
+    crash(&server, Duration::ZERO).await;
     go_on.add_permits(1);
     worker.ended(Kind::LeaseLost, 1).await;
     go_on.add_permits(1);

@@ -12,7 +12,7 @@ use idem_tests::{
     process::Mode,
     running::assert_balance,
     script::{Order, Script, charge},
-    servers::off_thread,
+    servers::{hang, off_thread},
     store_at::StoreAt,
 };
 use xtask::services::{Postgres, Private, Redis, Server};
@@ -64,9 +64,7 @@ async fn charges<S: Server + Send + Sync + 'static>(
     });
     load.charges(async |[worker, _], _| {
         worker.ended("executed", 10).await;
-        freeze(server).await;
-        tokio::time::sleep(Duration::from_millis(times.hangs)).await;
-        thaw(server).await;
+        hang(server, Duration::from_millis(times.hangs)).await;
     })
     .await
 }

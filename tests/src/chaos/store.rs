@@ -1,0 +1,89 @@
+//! The workers' store, to which something can be done.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use idem_amqp::sqlx::{self, ConnectOptions as _};
+use xtask::{
+    chaos::StoreKind,
+    services::{Postgres, Redis},
+};
+
+use crate::{
+    ledger::{Ledger, in_sqlite},
+    servers::{crash, hang, off_thread},
+    store_at::StoreAt,
+};
+
+#[derive(Debug)]
+pub(super) enum Store {
+    File(PathBuf),
+    Postgres(Arc<Postgres>),
+    Redis(Arc<Redis>),
+}
+
+/// What an acknowledged write of Redis needs to survive a crash.
+const DURABLE: [(&str, &str); 2] = [("appendonly", "yes"), ("appendfsync", "always")];
+
+impl Store {
+    /// `None` without a server.
+    pub(super) fn port(&self) -> Option<u16> {
+        match self {
+            Self::File(_) => None,
+            Self::Postgres(server) => Some(server.port()),
+            Self::Redis(server) => Some(server.port()),
+        }
+    }
+
+    /// Starts it, with an empty ledger for it.
+    pub(super) async fn start(kind: StoreKind) -> (Self, Ledger) {
+        match kind {
+            StoreKind::Sqlite => {
+                let ledger = Ledger::create().await;
+                (Self::File(ledger.path()), ledger)
+            }
+            StoreKind::Postgres => {
+                let server = Arc::new(off_thread(Postgres::start).await);
+                let ledger = Ledger::of(&StoreAt::postgres_on(&server).await).await;
+                (Self::Postgres(server), ledger)
+            }
+            StoreKind::Redis => {
+                let server = Arc::new(off_thread(|| Redis::start_with(&DURABLE)).await);
+                let ledger = Ledger::of(&StoreAt::redis_on(&server)).await;
+                (Self::Redis(server), ledger)
+            }
+        }
+    }
+
+    /// It is killed, and started again after a while.
+    pub(super) async fn crash(&self, down: Duration) {
+        match self {
+            Self::File(_) => unreachable!("nobody plans to kill a file"),
+            Self::Postgres(server) => crash(server, down).await,
+            Self::Redis(server) => crash(server, down).await,
+        }
+    }
+
+    /// It answers nobody for a while.
+    pub(super) async fn hang(&self, lasting: Duration) {
+        match self {
+            Self::File(file) => lock(file, lasting).await,
+            Self::Postgres(server) => hang(server, lasting).await,
+            Self::Redis(server) => hang(server, lasting).await,
+        }
+    }
+}
+
+/// Keeps others from writing to the file for a while.
+async fn lock(file: &Path, lasting: Duration) {
+    let connection = in_sqlite::options(file).connect().await;
+    let mut connection = connection.expect("a SQLite file");
+    let begun = sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut connection);
+    begun.await.expect("the lock comes within the timeout");
+    tokio::time::sleep(lasting).await;
+    let ended = sqlx::raw_sql("ROLLBACK").execute(&mut connection).await;
+    ended.expect("the lock is let go");
+}
