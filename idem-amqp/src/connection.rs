@@ -47,6 +47,11 @@ impl Broker {
         Ok(Self { uri })
     }
 
+    /// The address, password included.
+    pub(crate) fn uri(&self) -> &AMQPUri {
+        &self.uri
+    }
+
     /// Opens a connection that shows up in the broker under this name.
     pub(crate) async fn connect(&self, name: &str) -> Result<Connection, Error> {
         let properties = ConnectionProperties::default().with_connection_name(name.into());

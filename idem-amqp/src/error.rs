@@ -2,6 +2,8 @@
 
 use std::error::Error;
 
+use idem_core::Finding;
+
 mod topology;
 
 pub(crate) use topology::Refusal;
@@ -61,6 +63,12 @@ pub enum WorkerError {
         #[source]
         source: Source,
     },
+    /// The worker could not work, or would lose messages for certain.
+    #[error("the worker is not fit to start: {}", each(findings))]
+    Unfit {
+        /// Why, and what to change.
+        findings: Vec<Finding>,
+    },
     /// A queue or an exchange is not there, is not as the worker declares it, or may not be used.
     #[error(transparent)]
     Topology(#[from] TopologyError),
@@ -109,4 +117,9 @@ pub enum PublishError {
     /// The message cannot be expressed as JSON, or one of its texts is too long for AMQP.
     #[error("the message cannot be encoded")]
     Encode(#[source] Source),
+}
+
+fn each(findings: &[Finding]) -> String {
+    let texts: Vec<_> = findings.iter().map(ToString::to_string).collect();
+    texts.join("; ")
 }

@@ -96,7 +96,7 @@ impl Ladder {
         self.rungs[0]
     }
 
-    fn longest(&self) -> Duration {
+    pub(crate) fn longest(&self) -> Duration {
         self.rungs[self.rungs.len() - 1]
     }
 

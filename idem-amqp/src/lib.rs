@@ -43,6 +43,7 @@
 mod connection;
 mod dead_letter;
 mod delivery;
+mod doctor;
 mod error;
 mod headers;
 mod health;

@@ -7,8 +7,10 @@ use idem_core::Policy;
 use crate::Ladder;
 
 mod retries;
+mod stated;
 
 pub(crate) use retries::{NativeDelay, Retries};
+use stated::Stated;
 
 /// A queue to consume from: whether the worker declares it, and how it consumes.
 ///
@@ -30,6 +32,7 @@ pub struct Queue {
     held: Option<u16>,
     retries: Retries,
     policy: Option<Policy>,
+    stated: Stated,
 }
 
 /// The type of a declared queue.
@@ -72,6 +75,7 @@ impl Queue {
             held: None,
             retries,
             policy: None,
+            stated: Stated::default(),
         }
     }
 
@@ -149,15 +153,6 @@ impl Queue {
     /// The dead-letter queue's name.
     pub fn dead_letter_queue(&self) -> &str {
         &self.dead_letters
-    }
-
-    /// How often a message may be returned before the broker drops or dead-letters it. Of an
-    /// existing queue the least is assumed that a broker sets by itself, RabbitMQ 4's.
-    pub(crate) fn delivery_limit(&self) -> u64 {
-        match self.kind {
-            Some(_) => Self::DELIVERY_LIMIT,
-            None => 20,
-        }
     }
 
     pub(crate) fn declared(&self) -> Option<QueueType> {

@@ -111,10 +111,10 @@ impl<'a> Circumstances<'a> {
 
 /// How long a conflicting delivery is held before it goes to the ladder, or back to its queue. Well
 /// under the broker's consumer timeout of 30 minutes.
-const LONGEST_HOLD: Duration = Duration::from_mins(1);
+pub(crate) const LONGEST_HOLD: Duration = Duration::from_mins(1);
 
 /// How long a failed delivery is kept for its next attempt, at most: half the consumer timeout.
-const LONGEST_DELAY: Duration = Duration::from_mins(15);
+pub(crate) const LONGEST_DELAY: Duration = Duration::from_mins(15);
 
 /// Between a lost lease, or a conflict that is not held, and the return to the queue: ever longer,
 /// for most queues deliver what is returned at once.

@@ -19,6 +19,7 @@ mod ladder;
 mod mismatch;
 mod permissions;
 
+pub(crate) use answer::{Value, difference};
 pub(crate) use mismatch::{Step, explain};
 
 /// RabbitMQ 4 drops a message that was returned 20 times, unless its queue says otherwise; one that

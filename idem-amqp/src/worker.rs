@@ -12,6 +12,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     connection::Brokers,
+    doctor::History,
     error::WorkerError,
     health::{Health, Vitals},
     publisher::Publisher,
@@ -21,10 +22,10 @@ mod acker;
 mod attend;
 mod balance;
 mod builder;
+mod checkup;
 mod consumer;
 mod desk;
 mod engine;
-mod limit;
 mod mender;
 mod outgoing;
 mod settle;
@@ -36,6 +37,7 @@ mod window;
 pub use balance::Balance;
 use balance::Counters;
 pub use builder::WorkerBuilder;
+use checkup::{Checkup, ToldLimit};
 use consumer::Consumer;
 use desk::Room;
 use engine::Engine;
@@ -67,6 +69,7 @@ use supervisor::Supervisor;
 pub struct Worker {
     pub(crate) brokers: Brokers,
     pub(crate) subscriptions: Vec<Subscription>,
+    history: Arc<History>,
     vitals: Arc<Vitals>,
     engine: Arc<dyn Engine>,
     grace: Duration,
@@ -106,9 +109,6 @@ impl Worker {
         self,
         shutdown: impl Future<Output = ()>,
     ) -> Result<Balance, WorkerError> {
-        for Subscription { queue, limit, .. } in &self.subscriptions {
-            limit::tell(queue, *limit);
-        }
         let _run = self.vitals.run();
         let _purging = self.purge.as_ref().map(|start| start());
         let counters = Arc::new(Counters::default());
@@ -158,12 +158,14 @@ impl Worker {
                     deadline: deadline.clone(),
                 }),
                 vitals: Arc::clone(&self.vitals),
+                told_limit: ToldLimit::new(),
                 tasks: TaskTracker::new(),
                 draining: draining.clone(),
                 grace: self.grace,
             })
         });
         Supervisor {
+            checkup: Checkup::new(Arc::clone(&self.history)),
             brokers: self.brokers.clone(),
             vitals: Arc::clone(&self.vitals),
             consumers: consumers.collect(),

@@ -144,8 +144,12 @@ impl fmt::Display for TopologyProblem {
                 existing,
                 declared,
             } => {
-                write!(f, "its `{argument}` is {}, ", Setting(existing.as_deref()))?;
-                write!(f, "and idem declares {}", Setting(declared.as_deref()))
+                let existing = Setting(existing.as_deref(), "not set");
+                let declared = Setting(declared.as_deref(), "none");
+                write!(
+                    f,
+                    "its `{argument}` is {existing}, and idem declares {declared}"
+                )
             }
             Self::Missing => f.write_str("it does not exist"),
             Self::Forbidden { user, permission } => match permission {
@@ -162,13 +166,13 @@ impl fmt::Display for TopologyProblem {
     }
 }
 
-/// An argument's value, for people.
-struct Setting<'a>(Option<&'a str>);
+/// An argument's value, for people, and what to say where there is none.
+struct Setting<'a>(Option<&'a str>, &'static str);
 
 impl fmt::Display for Setting<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            None => f.write_str("not set"),
+            None => f.write_str(self.1),
             Some("") => f.write_str("empty"),
             Some(value) => write!(f, "`{value}`"),
         }

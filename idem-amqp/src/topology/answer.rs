@@ -21,18 +21,42 @@ pub(super) fn read(text: &str) -> Option<Answer> {
         .or_else(|| forbidden(text))
 }
 
-/// `PRECONDITION_FAILED - inequivalent arg 'A' for queue 'Q' in vhost 'V': received R but current is C`
 fn different(text: &str) -> Option<Answer> {
+    let Difference {
+        argument,
+        object,
+        existing,
+        declared,
+    } = difference(text)?;
+    let problem = Problem::Different {
+        argument: argument.into(),
+        existing: existing.map(|value| value.text),
+        declared: declared.map(|value| value.text),
+    };
+    answer(object, problem)
+}
+
+/// One argument or property of an object that is not as it was declared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Difference<'a> {
+    pub(crate) argument: &'a str,
+    object: &'a str,
+    pub(crate) existing: Option<Value>,
+    declared: Option<Value>,
+}
+
+/// `PRECONDITION_FAILED - inequivalent arg 'A' for queue 'Q' in vhost 'V': received R but current is C`
+pub(crate) fn difference(text: &str) -> Option<Difference<'_>> {
     let rest = text.strip_prefix("PRECONDITION_FAILED - inequivalent arg '")?;
     let (argument, rest) = rest.split_once("' for ")?;
     let (object, values) = rest.split_once(": received ")?;
     let (declared, existing) = values.split_once(" but current is ")?;
-    let problem = Problem::Different {
-        argument: argument.into(),
+    Some(Difference {
+        argument,
+        object,
         existing: value(existing)?,
         declared: value(declared)?,
-    };
-    answer(object, problem)
+    })
 }
 
 /// `NOT_FOUND - no queue 'Q' in vhost 'V'`
@@ -74,21 +98,35 @@ fn answer(object: &str, problem: Problem) -> Option<Answer> {
     })
 }
 
+/// An argument as the broker's text has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Value {
+    pub(crate) text: String,
+    /// `longstr` or `signedint`, say; not told beside another value that was received.
+    pub(crate) kind: Option<String>,
+}
+
 /// `none`, `'1000'` or `the value '1000' of type 'signedint'`; nothing if the text was cut.
 #[expect(
     clippy::option_option,
     reason = "the outer one: whether it could be read"
 )]
-fn value(text: &str) -> Option<Option<String>> {
+fn value(text: &str) -> Option<Option<Value>> {
     if text == "none" {
         return Some(None);
     }
-    let text = match text.strip_prefix("the value ") {
-        Some(typed) => typed.rsplit_once(" of type '")?.0,
-        None => text,
+    let (text, kind) = match text.strip_prefix("the value ") {
+        Some(typed) => {
+            let (text, kind) = typed.rsplit_once(" of type '")?;
+            (text, Some(kind.strip_suffix('\'')?))
+        }
+        None => (text, None),
     };
-    let value = text.strip_prefix('\'')?.strip_suffix('\'')?;
-    Some(Some(value.into()))
+    let text = text.strip_prefix('\'')?.strip_suffix('\'')?;
+    Some(Some(Value {
+        text: text.into(),
+        kind: kind.map(Into::into),
+    }))
 }
 
 #[cfg(test)]

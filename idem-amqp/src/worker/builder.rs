@@ -11,6 +11,7 @@ use super::{
 use crate::{
     Queue,
     connection::{AmqpUrls, Brokers},
+    doctor::{self, History},
     error::WorkerError,
     health::Vitals,
 };
@@ -24,6 +25,7 @@ pub struct WorkerBuilder<S, St = ()> {
     grace: Duration,
     observer: Option<Observer>,
     purge: Option<StartPurge>,
+    replay_window: Duration,
 }
 
 impl<S: Store> WorkerBuilder<S> {
@@ -38,6 +40,7 @@ impl<S: Store> WorkerBuilder<S> {
             grace: Self::DEFAULT_GRACE,
             observer: None,
             purge: None,
+            replay_window: Duration::ZERO,
         }
     }
 
@@ -50,6 +53,7 @@ impl<S: Store> WorkerBuilder<S> {
             grace: self.grace,
             observer: self.observer,
             purge: self.purge,
+            replay_window: self.replay_window,
         }
     }
 }
@@ -112,6 +116,14 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         self
     }
 
+    /// For how long after a message its publisher, or whoever sends old messages again, may send a
+    /// copy of it; zero unless set. The doctor warns about handlers whose retention is too short
+    /// for that. Dead letters that are sent again do not count: they are to run.
+    pub fn replay_window(mut self, window: Duration) -> Self {
+        self.replay_window = window;
+        self
+    }
+
     /// Makes the worker. Nothing is connected yet; the URLs are those of a broker, or of the nodes
     /// of a cluster, which are tried in turn: see [`AmqpUrls`].
     ///
@@ -123,7 +135,13 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
             Brokers::parse(&urls.into()).map_err(|reason| WorkerError::InvalidUrl { reason })?;
         let queues = self.subscriptions.iter().map(|one| one.queue.name());
         let vitals = Arc::new(Vitals::of(queues));
+        let history = History {
+            forgets: doctor::store::forgets(self.executor.store()),
+            replay_window: self.replay_window,
+            queues: self.subscriptions.iter().map(Subscription::case).collect(),
+        };
         Ok(Worker {
+            history: Arc::new(history),
             brokers: brokers.watched_by(Arc::clone(&vitals)),
             vitals,
             subscriptions: self.subscriptions,

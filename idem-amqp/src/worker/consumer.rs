@@ -16,6 +16,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     acker::Verdicts,
     attend::Arrival,
+    checkup::ToldLimit,
     desk::{Desk, Room},
     settle::Clerk,
 };
@@ -31,6 +32,7 @@ use crate::{
 pub(super) struct Consumer {
     pub(super) clerk: Arc<Clerk>,
     pub(super) vitals: Arc<Vitals>,
+    pub(super) told_limit: ToldLimit,
     pub(super) room: Room,
     pub(super) tasks: TaskTracker,
     pub(super) draining: CancellationToken,
@@ -193,7 +195,7 @@ impl Consumer {
         };
         let desk = Desk {
             room: self.room.clone(),
-            delivery_limit: queue.delivery_limit(),
+            delivery_limit: queue.returns_allowed(self.told_limit.get().copied()),
             verdicts: Verdicts::start(channel.clone(), queue.channel_prefetch(), unsettled),
             vitals: Arc::clone(&self.vitals),
             ended,

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use idem_core::{Executor, Reports, Store};
+use idem_core::{Executor, Finding, Reports, Store};
+
+use crate::doctor;
 
 /// An executor without the type of its store. The handlers have been given theirs.
 pub(super) trait Engine: Send + Sync {
@@ -12,6 +14,9 @@ pub(super) trait Engine: Send + Sync {
 
     /// Tells the store what was done while it was away, for at most so long.
     fn report(&self, patience: Duration) -> BoxFuture<'_, Reports>;
+
+    /// What the store finds out about its own server.
+    fn store_findings(&self) -> BoxFuture<'_, Vec<Finding>>;
 }
 
 impl<S: Store> Engine for Executor<S> {
@@ -21,5 +26,9 @@ impl<S: Store> Engine for Executor<S> {
 
     fn report(&self, patience: Duration) -> BoxFuture<'_, Reports> {
         Box::pin(Executor::report(self, patience))
+    }
+
+    fn store_findings(&self) -> BoxFuture<'_, Vec<Finding>> {
+        doctor::store::findings(self.store())
     }
 }

@@ -5,19 +5,29 @@ use std::{collections::HashSet, sync::Arc};
 use idem_core::Policy;
 
 use super::attend::Attend;
-use crate::{Queue, error::WorkerError};
+use crate::{Queue, doctor::Case, error::WorkerError};
 
 /// A queue and what handles its messages.
 pub(crate) struct Subscription {
     pub(crate) queue: Queue,
     /// By which its messages are handled: the queue's own, or else its handler's.
-    #[expect(dead_code, reason = "for the doctor")]
     pub(crate) policy: Policy,
     /// How many of its handlers the store lets run at once.
     pub(crate) limit: Option<usize>,
     pub(super) attendant: Arc<dyn Attend>,
     /// Whether its handler is to fail open, and cannot.
     pub(super) fails_open_in_vain: bool,
+}
+
+impl Subscription {
+    /// What the doctor is to know of it.
+    pub(super) fn case(&self) -> Case {
+        Case {
+            queue: self.queue.clone(),
+            policy: self.policy,
+            at_once: self.limit,
+        }
+    }
 }
 
 /// Whether one worker can have these.

@@ -4,12 +4,16 @@ use std::{future::pending, sync::Arc, time::Duration};
 
 use futures_util::future::{join_all, try_join_all};
 use idem_core::Backoff;
+use lapin::Connection;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::consumer::{Consumer, Stopped, Width};
+use super::{
+    checkup::Checkup,
+    consumer::{Consumer, Stopped, Width},
+};
 use crate::{
-    connection::{Brokers, Link, Unreachable},
+    connection::{Broker, Brokers, Link, Unreachable},
     error::WorkerError,
     health::Vitals,
     incident::Incident,
@@ -28,6 +32,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Consumers that share a connection.
 pub(super) struct Supervisor {
+    pub(super) checkup: Checkup,
     pub(super) brokers: Brokers,
     pub(super) vitals: Arc<Vitals>,
     pub(super) consumers: Vec<Arc<Consumer>>,
@@ -99,7 +104,10 @@ impl Supervisor {
         width: Width,
     ) -> Result<Width, WorkerError> {
         self.vitals.connected(&link.broker);
-        let consumed = self.consume_all(&mut link, first, width).await;
+        let consumed = match self.check_up(&link.connection, &link.broker).await {
+            Ok(()) => self.consume_all(&mut link, first, width).await,
+            Err(unfit) => Err(unfit),
+        };
         let lost = link.watch.catch_up();
         let next = match lost {
             Some((Incident::Unreadable, _)) => Width::One,
@@ -111,6 +119,13 @@ impl Supervisor {
         let closed = link.connection.close(200, "done".into());
         let _ = timeout(CLOSE_TIMEOUT, closed).await;
         consumed.map(|()| next)
+    }
+
+    async fn check_up(&self, connection: &Connection, broker: &Broker) -> Result<(), WorkerError> {
+        tokio::select! {
+            checked = self.checkup.once(connection, broker, &self.consumers) => checked,
+            () = self.draining.cancelled() => Ok(()),
+        }
     }
 
     /// All consumers, until each has drained or the connection has ended, or may be wider.

@@ -155,20 +155,56 @@ async fn a_queue_with_another_delivery_limit_ends_the_worker_with_an_error_that_
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_user_that_may_not_declare_ends_the_worker_with_an_error_that_names_it() {
-    let bed = Bed::bare().await;
-    let url = stranger(&bed).await;
+/// Why a user that may configure only this cannot consume a declared queue.
+async fn refused(bed: &Bed, configure: &str) -> TopologyError {
+    let url = stranger(bed).await;
+    let user = bed.name();
+    rabbitmqctl(bed, ["set_permissions", user, configure, ".*", ".*"]).await;
     let worker = Worker::builder(MemoryStore::new()).state(Script::succeeding());
-    // With a ladder, that is the first thing that it may not declare.
-    let queue = bed.queue().local_retries();
-    let worker = Running::start(worker.consume::<charge>(queue), &url);
+    let worker = Running::start(worker.consume::<charge>(bed.queue()), &url);
     let error = why_unusable(worker).await;
-    assert_eq!(error.name(), dead(bed.name()));
-    let Problem::Forbidden { user, .. } = error.problem() else {
+    let Problem::Forbidden { user: named, .. } = error.problem() else {
         panic!("{error}")
     };
-    assert_eq!(user, bed.name());
+    assert_eq!(named, user);
+    error
+}
+
+#[tokio::test]
+async fn a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_that_names_one() {
+    let bed = Bed::bare().await;
+    let error = refused(&bed, "^idem\\.").await;
+    assert_eq!(error.name(), dead(bed.name()));
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_user_that_may_not_declare_the_ladder_ends_the_worker_with_an_error_that_names_it() {
+    let bed = Bed::bare().await;
+    let error = refused(&bed, "^orders").await;
+    assert!(error.name().starts_with("idem."), "{error}");
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_rung_with_another_delay_ends_the_worker_with_an_error_that_names_both() {
+    let bed = Bed::with_vhost().await;
+    let otherwise = arguments([
+        ("x-queue-type", text("quorum")),
+        ("x-dead-letter-exchange", text("idem.return")),
+        ("x-dead-letter-strategy", text("at-least-once")),
+        ("x-overflow", text("reject-publish")),
+        ("x-message-ttl", AMQPValue::LongInt(999)),
+    ]);
+    bed.declare_foreign("idem.retry.1s", otherwise).await;
+    let error = topology_error(&bed, bed.queue()).await;
+    assert_eq!(error.name(), "idem.retry.1s");
+    let differs = Problem::Different {
+        argument: "x-message-ttl".into(),
+        existing: Some("999".into()),
+        declared: Some("1000".into()),
+    };
+    assert_eq!(error.problem(), &differs, "{error}");
     bed.assert_nothing_stuck().await;
 }
 

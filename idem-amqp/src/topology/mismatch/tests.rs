@@ -87,7 +87,7 @@ fn a_missing_permission_is_named_with_the_command_that_grants_it() {
         said(Step::Consume("orders"), &queue, ACCESS_REFUSED, text),
         "the queue `orders` cannot be used: the user `shop` lacks the read permission on it; grant \
          what this queue needs, beside what else the user needs: rabbitmqctl set_permissions -p \
-         'eu' 'shop' '^$' '^amq\\.default$' '^orders$'"
+         'eu' 'shop' '^$' '^amq\\.default$' '^(orders|orders\\.dead)$'"
     );
 }
 

@@ -31,14 +31,17 @@ impl<'a> Arena<'a> {
             let mut contestants = plan.contestants().iter();
             contestants.any(|contestant| contestant.server() == Some(store))
         };
-        let postgres = is_wanted(StoreKind::Postgres).then(server::postgres);
-        let redis = is_wanted(StoreKind::Redis).then(server::redis);
+        let start = |store| is_wanted(store).then_some(());
         let arena = Self {
             program,
             messages: plan.messages(),
             broker: server::rabbitmq()?,
-            postgres: postgres.transpose()?,
-            redis: redis.transpose()?,
+            postgres: start(StoreKind::Postgres)
+                .map(|()| server::postgres())
+                .transpose()?,
+            redis: start(StoreKind::Redis)
+                .map(|()| server::redis())
+                .transpose()?,
         };
         if let Some(first) = plan.heats().next() {
             arena.hold(&first)?;

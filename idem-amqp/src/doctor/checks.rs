@@ -1,0 +1,38 @@
+//! One file for each thing that is looked at.
+
+use super::{Diagnosis, Facts, Patient};
+
+mod acceptance;
+mod broker;
+mod declaration;
+mod delivery_limit;
+mod prefetch;
+mod retention;
+mod retries;
+mod store;
+mod timeout;
+
+/// What concerns the worker as a whole.
+pub(super) fn of_all(facts: &Facts<'_>) -> impl Iterator<Item = Diagnosis> {
+    [broker::look(facts), store::look(facts)]
+        .into_iter()
+        .flatten()
+}
+
+/// What concerns one of its queues.
+pub(super) fn of_queue<'a>(
+    patient: &'a Patient<'a>,
+    facts: &'a Facts<'a>,
+) -> impl Iterator<Item = Diagnosis> {
+    let broker = facts.broker.version();
+    let several = acceptance::look(patient)
+        .chain(declaration::look(patient))
+        .chain(prefetch::look(patient));
+    let single = [
+        retries::look(patient, broker),
+        delivery_limit::look(patient, broker),
+        timeout::look(patient, broker),
+        retention::look(patient, facts.replay_window),
+    ];
+    several.chain(single.into_iter().flatten())
+}

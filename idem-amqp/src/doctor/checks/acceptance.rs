@@ -1,0 +1,36 @@
+//! What the user accepts must be something that the doctor says.
+
+use idem_core::Finding;
+
+use crate::doctor::{Diagnosis, Patient};
+
+/// All that can be accepted of a queue.
+const ACCEPTABLE: [&str; 12] = [
+    crate::doctor::facts::HIDDEN,
+    super::declaration::TRANSIENT,
+    super::declaration::AUTO_DELETE,
+    super::declaration::MESSAGE_TTL,
+    super::declaration::MAX_LENGTH,
+    super::delivery_limit::DELIVERY_LIMIT,
+    super::delivery_limit::NO_TARGET,
+    super::prefetch::PREFETCH,
+    super::prefetch::CONNECTIONS,
+    super::retention::RETENTION,
+    super::retries::NATIVE_RETRIES,
+    super::timeout::CONSUMER_TIMEOUT,
+];
+
+pub(super) fn look(patient: &Patient<'_>) -> impl Iterator<Item = Diagnosis> {
+    let accepted = patient.queue.accepted().iter();
+    let unknown = accepted.filter(|code| !ACCEPTABLE.contains(&code.as_str()));
+    unknown.map(|code| {
+        Diagnosis::told(Finding::warning(
+            "unknown-acceptance",
+            format!(
+                "`accept(\"{code}\")` accepts nothing, because no finding about a queue has that \
+                 name; use one of {}",
+                ACCEPTABLE.join(", ")
+            ),
+        ))
+    })
+}

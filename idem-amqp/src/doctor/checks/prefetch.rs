@@ -1,0 +1,56 @@
+//! How many messages are taken at once.
+
+use idem_core::Finding;
+
+use crate::doctor::{Diagnosis, Patient};
+
+pub(super) const PREFETCH: &str = "prefetch";
+pub(super) const CONNECTIONS: &str = "store-connections";
+
+/// More than a worker should hold back from others.
+const MANY: u16 = 1000;
+
+pub(super) fn look<'a>(patient: &'a Patient<'a>) -> impl Iterator<Item = Diagnosis> + 'a {
+    let found = [of_channel(patient), of_store(patient)];
+    found.into_iter().flatten().map(Diagnosis::told)
+}
+
+fn of_channel(patient: &Patient<'_>) -> Option<Finding> {
+    let name = patient.queue.name();
+    let prefetch = patient.queue.channel_prefetch();
+    if prefetch == 1 {
+        return Some(Finding::note(
+            PREFETCH,
+            format!(
+                "the broker sends one message of `{name}` at a time and waits for its \
+                 acknowledgement: a conflict or a delay stops the queue; raise `.prefetch(…)` or \
+                 `.held(…)` unless that is meant"
+            ),
+        ));
+    }
+    (prefetch > MANY).then(|| {
+        Finding::warning(
+            PREFETCH,
+            format!(
+                "a worker takes {prefetch} messages of `{name}` at once, which others cannot have \
+                 meanwhile and which all come back when it crashes; 100 to 300 are as fast: lower \
+                 `.prefetch(…)` or `.held(…)`"
+            ),
+        )
+    })
+}
+
+/// No warning: a message that waits for a connection holds no key and loses no attempt.
+fn of_store(patient: &Patient<'_>) -> Option<Finding> {
+    let name = patient.queue.name();
+    let prefetch = patient.queue.concurrency();
+    let limit = patient.at_once.filter(|limit| *limit < prefetch)?;
+    Some(Finding::note(
+        CONNECTIONS,
+        format!(
+            "{prefetch} messages of `{name}` may be handled at once, and the store runs {limit} \
+             atomic handlers at once: the others wait for a connection before they claim; for more \
+             at once raise the store's `connections`"
+        ),
+    ))
+}

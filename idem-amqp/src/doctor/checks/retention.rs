@@ -1,0 +1,72 @@
+//! How long a key is remembered, against how late a copy of its message can come.
+
+use std::time::Duration;
+
+use idem_core::{Backoff, Finding, Policy};
+
+use crate::{
+    Queue,
+    doctor::{Diagnosis, Patient, span::Span},
+    queue::Retries,
+    settlement::LONGEST_HOLD,
+};
+
+pub(super) const RETENTION: &str = "retention";
+
+pub(super) fn look(patient: &Patient<'_>, replay_window: Duration) -> Option<Diagnosis> {
+    let Patient { queue, policy, .. } = patient;
+    let latest = latest_copy(queue, policy).saturating_add(replay_window);
+    if policy.retention() >= latest {
+        return None;
+    }
+    let name = queue.name();
+    let replayed = match replay_window {
+        Duration::ZERO => String::new(),
+        window => format!(", {} of it being the replay window", Span(window)),
+    };
+    Some(Diagnosis::told(Finding::warning(
+        RETENTION,
+        format!(
+            "keys of `{name}` are remembered for {}, and a copy of a message can come {} after it{replayed}: \
+             it would run again, and attempts would start over; raise `retention`, or shorten the \
+             backoff or the ladder",
+            Span(policy.retention()),
+            Span(latest)
+        ),
+    )))
+}
+
+/// A message whose every attempt fails, and which meets a conflict last.
+fn latest_copy(queue: &Queue, policy: &Policy) -> Duration {
+    let attempts = between_attempts(policy, |wait| away(queue, wait));
+    let conflict = match queue.retries() {
+        Retries::Ladder(ladder) => ladder.longest(),
+        Retries::Local | Retries::Native(_) => LONGEST_HOLD,
+    };
+    attempts.saturating_add(conflict)
+}
+
+/// How long a message really is away for this backoff.
+fn away(queue: &Queue, wait: Duration) -> Duration {
+    match queue.retries() {
+        Retries::Local => wait,
+        Retries::Native(delay) => wait.max(delay.max),
+        Retries::Ladder(ladder) if wait < ladder.first() => wait,
+        // Beyond the longest rung it takes several, each as long as the longest at most.
+        Retries::Ladder(ladder) if wait > ladder.longest() => wait.saturating_add(ladder.longest()),
+        Retries::Ladder(ladder) => ladder.rung_for(wait),
+    }
+}
+
+fn between_attempts(policy: &Policy, away: impl Fn(Duration) -> Duration) -> Duration {
+    let mut left = policy.max_attempts().saturating_sub(1);
+    let mut sum = Duration::ZERO;
+    let mut wait = policy.backoff().first();
+    while left > 0 && wait < policy.backoff().longest() {
+        sum = sum.saturating_add(away(wait));
+        wait = wait.saturating_mul(2);
+        left -= 1;
+    }
+    let longest = away(Backoff::longest(&policy.backoff()));
+    sum.saturating_add(longest.saturating_mul(left))
+}

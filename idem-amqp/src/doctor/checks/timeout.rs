@@ -1,0 +1,69 @@
+//! How long the broker waits for a settlement, against how long a message may be with a worker.
+
+use std::time::Duration;
+
+use idem_core::Finding;
+
+use crate::{
+    doctor::{Diagnosis, Patient, Version, arguments::Kind, span::Span},
+    queue::Retries,
+    settlement::{LONGEST_DELAY, LONGEST_HOLD},
+};
+
+pub(super) const CONSUMER_TIMEOUT: &str = "consumer-timeout";
+
+/// The broker's, unless its configuration says otherwise. AMQP does not tell.
+const DEFAULT: Duration = Duration::from_mins(30);
+
+pub(super) fn look(patient: &Patient<'_>, broker: Option<Version>) -> Option<Diagnosis> {
+    let untimed = broker.is_some_and(|version| !version.times_classic_queues());
+    if untimed && patient.kind() == Some(Kind::Classic) {
+        return None;
+    }
+    let timeout = timeout(patient);
+    let (needed, why) = longest(patient);
+    if needed < timeout {
+        return None;
+    }
+    let name = patient.queue.name();
+    Some(Diagnosis::told(Finding::warning(
+        CONSUMER_TIMEOUT,
+        format!(
+            "the broker takes back what a worker has not settled for {}, and a message of `{name}` \
+             can be with one for {} because of {why}: the others with it come back, too; raise the \
+             broker's `consumer_timeout` and state it with `.consumer_timeout(…)`, or shorten {why}",
+            Span(timeout),
+            Span(needed)
+        ),
+    )))
+}
+
+fn timeout(patient: &Patient<'_>) -> Duration {
+    let told = patient.arguments();
+    let told = told.and_then(|arguments| arguments.milliseconds("x-consumer-timeout"));
+    let stated = patient.queue.stated_timeout();
+    [told, stated]
+        .into_iter()
+        .flatten()
+        .min()
+        .unwrap_or(DEFAULT)
+}
+
+/// A handler may run for longer than its lease, which is extended meanwhile; that is for its user
+/// to know. One that is dropped has run for that long.
+fn longest(patient: &Patient<'_>) -> (Duration, &'static str) {
+    let backoff = patient.policy.backoff().longest();
+    let kept = match patient.queue.retries() {
+        Retries::Ladder(ladder) => backoff.min(ladder.first()),
+        Retries::Local => backoff.min(LONGEST_DELAY),
+        Retries::Native(delay) => backoff.saturating_sub(delay.min).min(LONGEST_DELAY),
+    };
+    let each = [
+        (LONGEST_HOLD, "conflicts"),
+        (kept, "its backoff"),
+        (patient.policy.lease(), "its lease"),
+    ];
+    each.into_iter()
+        .max_by_key(|(span, _)| *span)
+        .expect("three of them")
+}

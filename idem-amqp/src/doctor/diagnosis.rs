@@ -1,0 +1,56 @@
+//! A finding, and whether a worker may start with it.
+
+use idem_core::{Finding, Severity};
+
+use crate::Queue;
+
+/// A finding, and whether a worker may start with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Diagnosis {
+    pub(crate) finding: Finding,
+    pub(crate) bars: Bars,
+}
+
+/// Whether something bars a worker from starting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bars {
+    /// No: it is no error, or rests on something that is not known.
+    No,
+    /// It loses messages for certain: only if they may be lost.
+    UnlessAccepted,
+    /// It does not work.
+    Always,
+}
+
+impl Diagnosis {
+    pub(super) fn told(finding: Finding) -> Self {
+        Self {
+            finding,
+            bars: Bars::No,
+        }
+    }
+
+    pub(super) fn losing(finding: Finding) -> Self {
+        Self {
+            finding,
+            bars: Bars::UnlessAccepted,
+        }
+    }
+
+    pub(super) fn broken(finding: Finding) -> Self {
+        Self {
+            finding,
+            bars: Bars::Always,
+        }
+    }
+
+    /// What it is to somebody who has accepted it: good to know.
+    pub(super) fn of(mut self, queue: &Queue) -> Self {
+        if self.bars != Bars::Always && queue.accepts(self.finding.code) {
+            self.finding.severity = Severity::Note;
+            self.bars = Bars::No;
+        }
+        self.finding = self.finding.about(queue.name());
+        self
+    }
+}

@@ -1,0 +1,129 @@
+//! What the doctor knows.
+
+use std::time::Duration;
+
+use idem_core::Policy;
+
+use super::{
+    arguments::{Arguments, Kind, Limit},
+    version::Version,
+};
+use crate::{Queue, QueueType};
+
+/// What a finding is called that a queue's declaration is not known. Who accepts it is not asked to
+/// look it up at every start.
+pub(super) const HIDDEN: &str = "hidden";
+
+/// What is known about a worker and its broker.
+#[derive(Debug)]
+pub(crate) struct Facts<'a> {
+    pub(crate) broker: Product,
+    /// Whether the store forgets its keys when the process ends.
+    pub(crate) forgets: bool,
+    /// For how long after a message it may be published again.
+    pub(crate) replay_window: Duration,
+    pub(crate) queues: Vec<Patient<'a>>,
+}
+
+/// What the broker is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Product {
+    RabbitMq(Version),
+    /// Something else, or it does not say.
+    Unknown,
+    /// Nothing depends on it.
+    NotAsked,
+}
+
+impl Product {
+    pub(super) fn version(self) -> Option<Version> {
+        match self {
+            Self::RabbitMq(version) => Some(version),
+            Self::Unknown | Self::NotAsked => None,
+        }
+    }
+}
+
+/// What is known about one queue and its handler.
+#[derive(Debug)]
+pub(crate) struct Patient<'a> {
+    pub(crate) queue: &'a Queue,
+    pub(crate) policy: Policy,
+    /// How many of its handlers the store lets run at once.
+    pub(crate) at_once: Option<usize>,
+    pub(crate) told: Told,
+}
+
+/// What the broker told about a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// It was not asked: the worker declares the queue itself.
+    Ours,
+    /// How it was declared. Policies are not in it: AMQP does not tell them.
+    Arguments(Arguments),
+    /// That it does not exist.
+    Missing,
+    /// Nothing, because of this.
+    Hidden(String),
+}
+
+impl Told {
+    /// How often the broker may return a message of the queue, if it told that.
+    pub(crate) fn delivery_limit(&self) -> Option<u64> {
+        match self {
+            Self::Arguments(arguments) if arguments.kind() == Kind::Quorum => {
+                match arguments.delivery_limit()? {
+                    Limit::Returns(returns) => Some(returns),
+                    Limit::None => None,
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Patient<'_> {
+    pub(super) fn arguments(&self) -> Option<&Arguments> {
+        match &self.told {
+            Told::Arguments(arguments) => Some(arguments),
+            Told::Ours | Told::Missing | Told::Hidden(_) => None,
+        }
+    }
+
+    /// The queue's type, if it is known.
+    pub(super) fn kind(&self) -> Option<Kind> {
+        match self.queue.declared() {
+            Some(QueueType::Quorum) => Some(Kind::Quorum),
+            Some(QueueType::Classic) => Some(Kind::Classic),
+            None => self.arguments().map(Arguments::kind),
+        }
+    }
+
+    /// How often the broker returns a message, if that is known and not without end. The least of
+    /// what is declared, told and stated: so it is with arguments and policies, too.
+    pub(super) fn limit(&self, broker: Option<Version>) -> Option<u64> {
+        if self.kind() != Some(Kind::Quorum) {
+            return self.queue.stated_limit();
+        }
+        let own = match self.told {
+            Told::Ours => Some(Limit::Returns(Queue::DELIVERY_LIMIT)),
+            _ => self.arguments().and_then(Arguments::delivery_limit),
+        };
+        let by_itself = || broker.and_then(Version::default_delivery_limit);
+        let of_broker = match own {
+            Some(Limit::Returns(returns)) => Some(returns),
+            Some(Limit::None) => None,
+            None => by_itself(),
+        };
+        [of_broker, self.queue.stated_limit()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Whether a message that the broker gives up has nowhere to go, unless a policy says where.
+    pub(super) fn has_no_target(&self) -> bool {
+        self.arguments()
+            .is_some_and(|arguments| !arguments.has(super::arguments::DEAD_LETTER_EXCHANGE))
+    }
+}

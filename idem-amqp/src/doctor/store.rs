@@ -1,0 +1,56 @@
+//! What is known about a store whose type is not.
+//!
+//! Stores promise nothing about this: those that we know are recognised.
+
+use std::{any::Any, future::ready};
+
+use futures_util::future::BoxFuture;
+#[cfg(feature = "redis")]
+use idem_core::RedisStore;
+use idem_core::{Cached, Finding, MemoryStore, Store};
+
+/// Whether it forgets its keys when the process ends.
+pub(crate) fn forgets(store: &impl Store) -> bool {
+    behind_cache::<MemoryStore>(store).is_some()
+}
+
+/// What it finds out about its own server.
+pub(crate) fn findings(store: &impl Store) -> BoxFuture<'_, Vec<Finding>> {
+    #[cfg(feature = "redis")]
+    if let Some(redis) = behind_cache::<RedisStore>(store) {
+        return Box::pin(of_redis(redis));
+    }
+    let _ = store;
+    Box::pin(ready(Vec::new()))
+}
+
+#[cfg(feature = "redis")]
+async fn of_redis(redis: &RedisStore) -> Vec<Finding> {
+    redis.findings().await.unwrap_or_else(|error| {
+        let text =
+            format!("redis does not tell its settings ({error}); look again when it answers");
+        vec![Finding::note("redis-silent", text)]
+    })
+}
+
+/// The store itself, or the one behind its cache.
+fn behind_cache<S: Store>(store: &impl Store) -> Option<&S> {
+    let store: &dyn Any = store;
+    let cached = || store.downcast_ref::<Cached<S>>().map(Cached::store);
+    store.downcast_ref().or_else(cached)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_forgets_behind_a_cache_too() {
+        assert!(forgets(&MemoryStore::new()));
+        assert!(forgets(&Cached::new(MemoryStore::new())));
+        assert!(
+            !forgets(&Cached::new(Cached::new(MemoryStore::new()))),
+            "nobody does that"
+        );
+    }
+}

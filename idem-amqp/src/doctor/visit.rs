@@ -1,0 +1,121 @@
+//! Collects the facts: what the broker tells about itself and about existing queues.
+
+use std::time::Duration;
+
+use idem_core::Policy;
+use lapin::Connection;
+
+use super::{Diagnosis, Facts, Patient, Product, Told, examine, facts, greeting, look};
+use crate::{Queue, connection::Broker, queue::Retries};
+
+/// What the doctor is told before it asks the broker.
+#[derive(Debug, Clone)]
+pub(crate) struct History {
+    /// Whether the store forgets its keys when the process ends.
+    pub(crate) forgets: bool,
+    /// For how long after a message it may be published again.
+    pub(crate) replay_window: Duration,
+    pub(crate) queues: Vec<Case>,
+}
+
+/// One queue with its handler.
+#[derive(Debug, Clone)]
+pub(crate) struct Case {
+    pub(crate) queue: Queue,
+    pub(crate) policy: Policy,
+    pub(crate) at_once: Option<usize>,
+}
+
+/// Of which existing queues it is looked up how they were declared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    All,
+    /// All but those of which somebody accepts that it is not known.
+    ButAccepted,
+}
+
+/// What was found, and what was told about each queue, in the order of the history.
+#[derive(Debug)]
+pub(crate) struct Visit {
+    pub(crate) diagnoses: Vec<Diagnosis>,
+    pub(crate) told: Vec<Told>,
+}
+
+impl History {
+    /// Asks the broker all that it tells, and examines that.
+    pub(crate) async fn visit(&self, connection: &Connection, broker: &Broker) -> Visit {
+        let product = product(broker).await;
+        self.examine(connection, product, Asked::All).await
+    }
+
+    /// The same, but asks only what may keep the worker from starting: the broker's log notes it.
+    pub(crate) async fn visit_at_start(&self, connection: &Connection, broker: &Broker) -> Visit {
+        let matters = |case: &Case| {
+            let native = matches!(case.queue.retries(), Retries::Native(_));
+            native || case.queue.declared().is_none()
+        };
+        let product = if self.queues.iter().any(matters) {
+            product(broker).await
+        } else {
+            Product::NotAsked
+        };
+        self.examine(connection, product, Asked::ButAccepted).await
+    }
+
+    async fn examine(&self, connection: &Connection, product: Product, asked: Asked) -> Visit {
+        let mut queues = Vec::with_capacity(self.queues.len());
+        for case in &self.queues {
+            queues.push(Patient {
+                queue: &case.queue,
+                policy: case.policy,
+                at_once: case.at_once,
+                told: told(connection, &case.queue, product, asked).await,
+            });
+        }
+        let facts = Facts {
+            broker: product,
+            forgets: self.forgets,
+            replay_window: self.replay_window,
+            queues,
+        };
+        let diagnoses = examine(&facts);
+        Visit {
+            diagnoses,
+            told: facts
+                .queues
+                .into_iter()
+                .map(|patient| patient.told)
+                .collect(),
+        }
+    }
+}
+
+async fn product(broker: &Broker) -> Product {
+    match greeting::version(broker.uri()).await {
+        Ok(Some(version)) => Product::RabbitMq(version),
+        Ok(None) => Product::Unknown,
+        Err(error) => {
+            tracing::debug!(%broker, %error, "the broker's greeting cannot be read");
+            Product::Unknown
+        }
+    }
+}
+
+/// A broker that is not known to refuse what it should may create what it is asked about.
+async fn told(connection: &Connection, queue: &Queue, product: Product, asked: Asked) -> Told {
+    if queue.declared().is_some() {
+        return Told::Ours;
+    }
+    if asked == Asked::ButAccepted && queue.accepts(facts::HIDDEN) {
+        return Told::Hidden("that is accepted".into());
+    }
+    let queue = queue.name();
+    if let Product::RabbitMq(_) = product {
+        tracing::info!(
+            queue,
+            "looking up how the queue was declared: the refusals that follow are the answers"
+        );
+        return look::look(connection, queue).await;
+    }
+    Told::Hidden("the broker does not say that it is RabbitMQ".into())
+}

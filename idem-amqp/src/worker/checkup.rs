@@ -1,0 +1,118 @@
+//! What the doctor looks at: before the first message, and whenever it is asked to.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+use idem_core::{Finding, Severity};
+use lapin::Connection;
+
+use super::{Worker, consumer::Consumer};
+use crate::{
+    connection::{Broker, Link, Unreachable},
+    doctor::{Bars, Diagnosis, History, Told, Visit},
+    error::WorkerError,
+};
+
+/// How often a queue may return a message, once the broker has told.
+pub(super) type ToldLimit = OnceLock<u64>;
+
+/// The visit at the start, on the first connection that lasts for it.
+#[derive(Debug)]
+pub(super) struct Checkup {
+    history: Arc<History>,
+    done: AtomicBool,
+}
+
+impl Checkup {
+    pub(super) fn new(history: Arc<History>) -> Self {
+        Self {
+            history,
+            done: AtomicBool::new(false),
+        }
+    }
+
+    /// Logs what is found, and lets the consumers know what was told.
+    ///
+    /// # Errors
+    /// If the worker could not work or would lose messages for certain.
+    pub(super) async fn once(
+        &self,
+        connection: &Connection,
+        broker: &Broker,
+        consumers: &[Arc<Consumer>],
+    ) -> Result<(), WorkerError> {
+        if self.done.load(Relaxed) {
+            return Ok(());
+        }
+        let Visit { diagnoses, told } = self.history.visit_at_start(connection, broker).await;
+        // Otherwise what was found is that the connection has gone.
+        if !connection.status().connected() {
+            return Ok(());
+        }
+        self.done.store(true, Relaxed);
+        for (consumer, told) in consumers.iter().zip(told) {
+            heed(&consumer.told_limit, &told);
+        }
+        for Diagnosis { finding, .. } in &diagnoses {
+            finding.log("worker");
+        }
+        let barring = diagnoses.into_iter().filter(|one| one.bars != Bars::No);
+        let findings: Vec<_> = barring.map(|one| one.finding).collect();
+        if findings.is_empty() {
+            return Ok(());
+        }
+        Err(WorkerError::Unfit { findings })
+    }
+}
+
+fn heed(limit: &ToldLimit, told: &Told) {
+    if let Some(returns) = told.delivery_limit() {
+        limit.get_or_init(|| returns);
+    }
+}
+
+impl Worker {
+    /// Looks at what can be known about the broker, the queues, their handlers and the store, and
+    /// says what can go wrong by it and what to change; the most severe first.
+    ///
+    /// What keeps a worker from starting, or loses messages, is an error; the table of all names
+    /// ([`Finding::code`]) is in `docs/rabbitmq.md`. A worker looks at most of it by itself when it
+    /// starts, and logs it.
+    ///
+    /// How an existing queue was declared is looked up by declaring it otherwise, which the broker
+    /// refuses, saying what is so: nothing is created or changed, but the broker's log notes each
+    /// refusal, and the user needs the configure permission. What policies say cannot be seen.
+    ///
+    /// # Cancel safety
+    /// Safe to drop.
+    pub async fn doctor(&self) -> Vec<Finding> {
+        let mut findings = self.engine.store_findings().await;
+        match self.brokers.clone().connect("idem doctor").await {
+            Err(unreachable) => findings.push(out_of_reach(&unreachable)),
+            Ok(Link {
+                connection, broker, ..
+            }) => {
+                let visit = self.history.visit(&connection, &broker).await;
+                let _ = connection.close(200, "done".into()).await;
+                findings.extend(visit.diagnoses.into_iter().map(|one| one.finding));
+            }
+        }
+        findings.sort_by_key(|finding| std::cmp::Reverse::<Severity>(finding.severity));
+        findings
+    }
+}
+
+fn out_of_reach(unreachable: &Unreachable) -> Finding {
+    let Unreachable {
+        brokers, source, ..
+    } = unreachable;
+    Finding::error(
+        "broker-unreachable",
+        format!(
+            "the broker at {brokers} cannot be connected to ({source}), so nothing is consumed, and \
+             nothing is known about its queues; see to the address, user, password and vhost"
+        ),
+    )
+}
