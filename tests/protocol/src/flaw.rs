@@ -13,6 +13,8 @@ pub enum Flaw {
     TakeoverWithoutDoubt,
     /// An owner whose lease was ended acquires again, as if it were new.
     EndedOwnerAcquires,
+    /// A completion that has taken effect is fenced when it is repeated.
+    RepeatIsRefused,
     /// A message is acknowledged when its handler has returned, and then completed.
     AckBeforeCompletion,
     /// A dead-lettered message is acknowledged before the dead letter is confirmed.

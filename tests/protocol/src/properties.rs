@@ -23,6 +23,8 @@ pub const ACK_MEANS_COMMITTED: &str = "what is acknowledged has its end";
 pub const NOTHING_LOST: &str = "no message is lost";
 /// An owner whose lease was ended is not taken for a new one.
 pub const ENDED_IS_ENDED: &str = "an owner whose lease was ended does not acquire again";
+/// Whoever holds a key, or has completed it, is told so when the answer was lost.
+pub const CONFIRMED: &str = "what has taken effect is confirmed when it is repeated";
 /// Atomic, or quarantined in doubt: not even a crash repeats an effect.
 pub const EFFECT_ONCE: &str = "an effect happens once";
 /// Leased: an effect is only repeated by an attempt that is told that it may have happened.
@@ -84,6 +86,9 @@ fn safety() -> Vec<Law> {
         }),
         Law::always(NOTHING_LOST, |_, world| {
             (0..world.messages.len()).all(|message| !is_lost(world, message))
+        }),
+        Law::always(CONFIRMED, |_, world| {
+            !world.breaches.contains(&Breach::Denied)
         }),
         Law::always(ENDED_IS_ENDED, |_, world| {
             !world.breaches.contains(&Breach::AcquiredAgain)

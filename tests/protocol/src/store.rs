@@ -38,6 +38,9 @@ impl Protocol {
         let answer = match call.ask {
             Ask::Claim(owner) => Answer::Claim(self.claim(kept, owner)),
             Ask::Extend(token) => Answer::Write(kept.extend(self.fence(kept, token), LEASE)),
+            Ask::Complete(_) if self.has(Flaw::RepeatIsRefused) && kept.is_completed() => {
+                Answer::Write(Write::Fenced)
+            }
             Ask::Complete(token) => Answer::Write(kept.complete(self.fence(kept, token), &OUTCOME)),
             Ask::Release(token, reason) => {
                 Answer::Write(kept.release(self.fence(kept, token), &reason.into()))
@@ -120,24 +123,36 @@ impl Protocol {
 
 /// What a call must never come to.
 fn breach(ask: Ask, before: &Kept, after: &Kept, answer: &Answer) -> Option<Breach> {
-    let changed = before != after;
     match (ask, answer) {
-        (Ask::Claim(owner), Answer::Claim(Claim::Acquired(_))) => acquired(before, owner),
-        (Ask::Claim(_), _) => None,
-        (_, Answer::Write(Write::Fenced)) => changed.then_some(Breach::StaleWrite),
-        (
-            Ask::Extend(token) | Ask::Complete(token) | Ask::Commit(token) | Ask::Release(token, _),
-            _,
-        ) => (changed && before.holder() != Some(token)).then_some(Breach::StaleWrite),
+        (Ask::Claim(owner), Answer::Claim(claim)) => breach_of_claim(before, owner, claim),
+        (_, Answer::Write(write)) => {
+            let token = ask.token()?;
+            let is_current = *write == Write::Applied && before.holder() == Some(token);
+            if before != after && !is_current {
+                return Some(Breach::StaleWrite);
+            }
+            let last = before.last_claim().map(|(token, _)| token);
+            let is_repeated = matches!(ask, Ask::Complete(_)) && before.is_completed();
+            let is_denied = is_repeated && last == Some(token) && *write == Write::Fenced;
+            is_denied.then_some(Breach::Denied)
+        }
+        (_, Answer::Claim(_)) => unreachable!("only a claim is answered so"),
     }
 }
 
-/// What is wrong with an owner that has acquired a key.
-fn acquired(before: &Kept, owner: u8) -> Option<Breach> {
-    let is_its_own = before.holder().is_some() && is_last(before, owner);
+fn breach_of_claim(before: &Kept, owner: u8, claim: &Claim) -> Option<Breach> {
+    let given = match claim {
+        Claim::Acquired(lease) => Some(lease.token),
+        _ => None,
+    };
+    let holder = before.holder();
+    if holder.is_some() && is_last(before, owner) {
+        return (given != holder).then_some(Breach::Denied);
+    }
+    given?;
     if has_ended(before, owner) {
         Some(Breach::AcquiredAgain)
-    } else if before.is_waiting() && !is_its_own {
+    } else if before.is_waiting() {
         Some(Breach::AcquiredTooEarly)
     } else {
         None

@@ -45,6 +45,8 @@ pub struct Message {
 pub enum Breach {
     /// A key was acquired whose lease, or whose delay after a failure, had not ended.
     AcquiredTooEarly,
+    /// A claim or a completion that had taken effect was repeated, and refused.
+    Denied,
     /// A write under another than the current lease changed something.
     StaleWrite,
     /// Two workers were told that they had completed the same key.

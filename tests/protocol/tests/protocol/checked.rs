@@ -12,13 +12,6 @@ pub(crate) fn exhaustively(setting: Setting) {
     let alike = protocol.clone().with_workers_alike();
     let start = Instant::now();
     let checked = alike.clone().checker().spawn_dfs().join();
-    let longest = longest_path(&alike).expect("every path ends");
-    println!(
-        "{}: {} states, the longest path has {longest} steps, {:.1?}",
-        protocol.setting,
-        checked.unique_state_count(),
-        start.elapsed(),
-    );
     for property in protocol.properties() {
         let is_found = checked.discovery(property.name).is_some();
         match property.expectation {
@@ -28,6 +21,13 @@ pub(crate) fn exhaustively(setting: Setting) {
             }
         }
     }
+    let longest = longest_path(&alike).expect("every path ends");
+    println!(
+        "{}: {} states, the longest path has {longest} steps, {:.1?}",
+        protocol.setting,
+        checked.unique_state_count(),
+        start.elapsed(),
+    );
 }
 
 /// The checker finds how the broken protocol violates a property.

@@ -3,8 +3,8 @@
 use idem_protocol::{
     Flaw, Protocol,
     properties::{
-        ACK_MEANS_COMMITTED, COMPLETED_ONCE, EFFECT_ONCE, ENDED_IS_ENDED, FENCED, IN_TIME,
-        NOTHING_LOST, ONE_HOLDER, REPEATED_IN_DOUBT, SETTLED,
+        ACK_MEANS_COMMITTED, COMPLETED_ONCE, CONFIRMED, EFFECT_ONCE, ENDED_IS_ENDED, FENCED,
+        IN_TIME, NOTHING_LOST, ONE_HOLDER, REPEATED_IN_DOUBT, SETTLED,
     },
 };
 
@@ -59,6 +59,14 @@ fn a_takeover_without_doubt_repeats_what_is_to_be_quarantined() {
 fn a_late_claim_of_an_ended_owner_must_not_acquire() {
     let protocol = Protocol::broken(small(&leased()), Flaw::EndedOwnerAcquires);
     catches(&protocol, ENDED_IS_ENDED);
+}
+
+#[test]
+fn a_repeated_completion_must_not_be_refused() {
+    for setting in [leased(), atomic()] {
+        let protocol = Protocol::broken(small(&setting), Flaw::RepeatIsRefused);
+        catches(&protocol, CONFIRMED);
+    }
 }
 
 #[test]
