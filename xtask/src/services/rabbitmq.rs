@@ -15,6 +15,7 @@ mod version;
 
 use std::path::Path;
 
+use self::tuning::Tuning;
 pub use self::{
     broker::Broker,
     cluster::RabbitMqCluster,
@@ -27,7 +28,6 @@ pub(crate) use self::{
     program::{installed, wanted_generation},
     root::place_of,
 };
-use self::tuning::Tuning;
 use super::{Private, Server, shared::Shared};
 use crate::Result;
 
