@@ -187,6 +187,12 @@ impl Bed {
         self.json(&Order::new(id)).await;
     }
 
+    /// Publishes an order to another queue.
+    pub async fn order_to(&self, queue: &str, id: &str) {
+        let body = serde_json::to_vec(&Order::new(id)).expect("JSON expresses orders");
+        self.send(queue, &body, persistent()).await;
+    }
+
     /// Publishes a value as JSON.
     pub async fn json(&self, message: &impl Serialize) {
         let body = serde_json::to_vec(message).expect("tests send what JSON can express");

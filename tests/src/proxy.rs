@@ -15,7 +15,7 @@ use tokio::{
         TcpListener, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
-    sync::watch,
+    sync::{broadcast, watch},
     task::JoinHandle,
 };
 
@@ -27,6 +27,8 @@ pub struct Proxy {
     listening: Option<JoinHandle<()>>,
     link: watch::Sender<Link>,
     losses: Losses,
+    /// What is said next.
+    words: broadcast::Sender<Words>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +37,9 @@ enum Link {
     Cut,
     Frozen,
 }
+
+/// What is said to the server in the client's name, on every connection.
+type Words = &'static [u8];
 
 impl Proxy {
     /// A port that refuses connections until it is opened.
@@ -47,6 +52,7 @@ impl Proxy {
             listening: None,
             link: watch::Sender::new(Link::Forwarding),
             losses: Losses::default(),
+            words: broadcast::Sender::new(8),
         }
     }
 
@@ -62,7 +68,7 @@ impl Proxy {
         let listener = TcpListener::bind(self.address).await;
         let listener = listener.expect("the port is still free");
         let (target, link) = (Arc::clone(&self.target), self.link.clone());
-        let losses = self.losses.clone();
+        let (losses, words) = (self.losses.clone(), self.words.clone());
         self.listening = Some(tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 // Whatever was done to earlier connections is not done to this one.
@@ -71,6 +77,7 @@ impl Proxy {
                     target.load(SeqCst),
                     link.subscribe(),
                     losses.clone(),
+                    words.subscribe(),
                 );
                 tokio::spawn(forwarded);
             }
@@ -111,6 +118,13 @@ impl Proxy {
         self.losses.wanted.fetch_add(1, SeqCst);
     }
 
+    /// Says this to the server, on every connection, in the client's name. The client must be silent
+    /// meanwhile, or it is interrupted.
+    pub fn say(&self, words: &'static [u8]) {
+        // Without a connection, there is nobody to say it to.
+        let _ = self.words.send(words);
+    }
+
     /// How many answers were lost.
     pub fn lost_answers(&self) -> u32 {
         self.losses.had.load(SeqCst)
@@ -143,7 +157,13 @@ impl Losses {
     }
 }
 
-async fn forward(client: TcpStream, target: u16, mut link: watch::Receiver<Link>, losses: Losses) {
+async fn forward(
+    client: TcpStream,
+    target: u16,
+    mut link: watch::Receiver<Link>,
+    losses: Losses,
+    words: broadcast::Receiver<Words>,
+) {
     let Ok(server) = TcpStream::connect(("127.0.0.1", target)).await else {
         return;
     };
@@ -151,8 +171,8 @@ async fn forward(client: TcpStream, target: u16, mut link: watch::Receiver<Link>
     let (from_server, to_server) = server.into_split();
     let both_ways = async {
         tokio::try_join!(
-            copy(from_client, to_server, || false),
-            copy(from_server, to_client, || losses.take()),
+            copy(from_client, to_server, || false, Some(words)),
+            copy(from_server, to_client, || losses.take(), None),
         )
     };
     let mut both_ways = std::pin::pin!(both_ways);
@@ -171,15 +191,32 @@ async fn copy(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     is_lost: impl Fn() -> bool,
+    mut words: Option<broadcast::Receiver<Words>>,
 ) -> io::Result<()> {
     let mut buffer = vec![0; 16 * 1024];
     loop {
-        match from.read(&mut buffer).await? {
+        let length = tokio::select! {
+            length = from.read(&mut buffer) => length?,
+            words = next(&mut words) => {
+                to.write_all(words).await?;
+                continue;
+            }
+        };
+        match length {
             0 => return to.shutdown().await,
             _ if is_lost() => return Err(io::ErrorKind::ConnectionReset.into()),
             length => to.write_all(&buffer[..length]).await?,
         }
     }
+}
+
+async fn next(words: &mut Option<broadcast::Receiver<Words>>) -> Words {
+    if let Some(words) = words
+        && let Ok(words) = words.recv().await
+    {
+        return words;
+    }
+    std::future::pending().await
 }
 
 async fn ended(link: &mut watch::Receiver<Link>) -> Link {

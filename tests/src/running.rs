@@ -1,9 +1,12 @@
 //! A worker in this process, and the balance it ends with.
 
-use idem_amqp::{Balance, ExecutionKind, Settled, Settlement, Store, WorkerBuilder, WorkerError};
+use idem_amqp::{
+    AmqpUrls, Balance, ExecutionKind, Health, Settled, Settlement, Store, Worker, WorkerBuilder,
+    WorkerError,
+};
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use crate::journal::{Journal, within};
+use crate::journal::{Journal, eventually, within};
 
 /// A message that the worker settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,13 +43,14 @@ impl From<&Settled<'_>> for Ended {
 pub struct Running {
     /// The messages that it settled so far.
     pub settled: Journal<Ended>,
+    health: Option<Health>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<Result<Balance, WorkerError>>,
 }
 
 impl Running {
     /// Starts a worker.
-    pub fn start<S, St>(worker: WorkerBuilder<S, St>, url: &str) -> Self
+    pub fn start<S, St>(worker: WorkerBuilder<S, St>, urls: impl Into<AmqpUrls>) -> Self
     where
         S: Store,
         St: Send + Sync + 'static,
@@ -54,17 +58,37 @@ impl Running {
         let settled = Journal::default();
         let journal = settled.clone();
         let worker = worker.on_settled(move |settled| journal.write(settled.into()));
+        let worker = worker.build(urls);
+        let health = worker.as_ref().ok().map(Worker::health);
         let (stop, stopped) = oneshot::channel();
-        let url = url.to_owned();
         let task = tokio::spawn(async move {
             let stopped = async { stopped.await.unwrap_or_default() };
-            worker.run_until(&url, stopped).await
+            worker?.run_until(stopped).await
         });
         Self {
             settled,
+            health,
             stop,
             task,
         }
+    }
+
+    /// Whether it can do its job.
+    ///
+    /// # Panics
+    /// If it could not be built.
+    pub fn health(&self) -> &Health {
+        self.health.as_ref().expect("a worker that was built")
+    }
+
+    /// Waits until its health is so.
+    pub async fn until(&self, awaited: &str, so: impl Fn(&Health) -> bool) {
+        let health = self.health();
+        eventually(awaited, async || match so(health) {
+            true => Ok(()),
+            false => Err(health.to_string()),
+        })
+        .await;
     }
 
     /// Waits until this many messages have ended in this kind.

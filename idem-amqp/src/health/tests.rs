@@ -73,8 +73,8 @@ async fn a_store_is_away_until_an_execution_has_its_answer() {
     vitals.saw(&Ended::Abandoned);
     advance(SECOND).await;
     assert_eq!(health.failing_for(), Some(2 * SECOND));
-    let kinds: Vec<_> = health.problems().into_iter().map(|one| one.kind).collect();
-    assert_eq!(kinds, [ProblemKind::StoreUnavailable]);
+    let told = "the store does not answer for 2s: the store is unavailable: gone";
+    assert_eq!(health.to_string(), told);
     vitals.saw(&Ended::Conflict { remaining: SECOND });
     assert_eq!(health.failing_for(), None);
 }

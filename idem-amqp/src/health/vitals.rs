@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use idem_core::{Execution, ExecutionKind as Kind, Failure};
+use idem_core::{Execution, Failure};
 use tokio::time::Instant;
 
 use super::state::{Phase, State};
@@ -96,13 +96,17 @@ impl Vitals {
 
     /// What an execution tells of the store: that it answers, that it does not, or nothing.
     pub(crate) fn saw<T, E: Failure>(&self, execution: &Execution<T, E>) {
-        match execution.kind() {
-            Kind::StoreUnavailable | Kind::Unprotected => {
-                let error = execution.error();
-                self.state().store.fail(Instant::now(), error);
+        let now = Instant::now();
+        match execution {
+            Execution::StoreUnavailable { error } => {
+                self.state().store.fail(now, Some(in_words(error)));
             }
-            Kind::Undecodable | Kind::Keyless | Kind::LeaseLost | Kind::Abandoned => {}
-            _ => self.state().store.recover(Instant::now()),
+            Execution::Unprotected { .. } => self.state().store.fail(now, None),
+            Execution::Undecodable { .. }
+            | Execution::Keyless { .. }
+            | Execution::LeaseLost { .. }
+            | Execution::Abandoned => {}
+            _ => self.state().store.recover(now),
         }
     }
 

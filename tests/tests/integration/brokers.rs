@@ -2,14 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use idem_amqp::{ExecutionKind as Kind, Failed, MemoryStore, Queue, Worker};
+use idem_amqp::{
+    Balance, ExecutionKind as Kind, Failed, Health, Incident, MemoryStore, ProblemKind, Queue,
+    Worker,
+};
 use idem_tests::{
     bed::{Bed, QUICK},
+    journal::eventually,
     running::Running,
     script::{Order, Script, charge},
 };
-use tokio::task::spawn_blocking;
-use xtask::services::RabbitMq;
+use tokio::{sync::Semaphore, task::spawn_blocking};
+use xtask::services::{QueueState, RabbitMq};
 
 /// Does something with a broker that blocks the thread.
 async fn with<T: Send + 'static>(
@@ -68,7 +72,9 @@ async fn a_broker_that_restarts_is_consumed_again_and_nothing_is_lost_or_doubled
     with(&broker, RabbitMq::restart).await;
     ids.extend(publish(&bed, &classic, 40..60).await);
 
-    all_are_executed_once_and_nothing_is_stuck(bed, running, &script, ids, &classic).await;
+    let balance =
+        all_are_executed_once_and_nothing_is_stuck(bed, running, &script, ids, &classic).await;
+    assert_eq!(lost_connections(&balance), 1, "{balance}");
 }
 
 #[tokio::test]
@@ -91,7 +97,16 @@ async fn a_broker_that_is_killed_is_consumed_again_and_nothing_is_lost_or_double
     .await;
     ids.extend(publish(&bed, &classic, 40..60).await);
 
-    all_are_executed_once_and_nothing_is_stuck(bed, running, &script, ids, &classic).await;
+    let balance =
+        all_are_executed_once_and_nothing_is_stuck(bed, running, &script, ids, &classic).await;
+    assert_eq!(lost_connections(&balance), 1, "{balance}");
+}
+
+/// A broker that stops says so before it closes the link; which of the two the client sees first is
+/// a matter of luck.
+fn lost_connections(balance: &Balance) -> u64 {
+    let lost = [Incident::ConnectionClosed, Incident::ConnectionBroken];
+    lost.iter().map(|one| balance.incidents().of(*one)).sum()
 }
 
 async fn all_are_executed_once_and_nothing_is_stuck(
@@ -100,11 +115,11 @@ async fn all_are_executed_once_and_nothing_is_stuck(
     script: &Script,
     ids: Vec<String>,
     classic: &str,
-) {
+) -> Balance {
     worker.ended(Kind::Executed, ids.len()).await;
     // Messages that came again are settled, too, before the worker is told to stop.
     for queue in [bed.name(), classic] {
-        idem_tests::journal::eventually("the queue is empty", async || {
+        eventually("the queue is empty", async || {
             match bed.waiting(queue).await {
                 Some((0, _)) => Ok(()),
                 seen => Err(seen),
@@ -118,6 +133,7 @@ async fn all_are_executed_once_and_nothing_is_stuck(
     assert_eq!(settled + unsettled, balance.deliveries(), "{balance}");
     script.assert_effects(ids);
     bed.assert_nothing_stuck().await;
+    balance
 }
 
 #[tokio::test]
@@ -157,4 +173,71 @@ async fn a_broker_that_hangs_for_a_while_is_waited_for() {
     assert_eq!(balance.of(Kind::Executed), 2, "{balance}");
     script.assert_effects(["a", "b"]);
     bed.assert_nothing_stuck().await;
+}
+
+/// Holds handlers until it is opened. The order `bad` is rejected then.
+fn gated() -> (Script, Arc<Semaphore>) {
+    let gate = Arc::new(Semaphore::new(0));
+    let shut = Arc::clone(&gate);
+    let script = Script::new(move |call| {
+        let gate = Arc::clone(&shut);
+        async move {
+            gate.acquire().await?.forget();
+            match call.id.as_str() {
+                "bad" => Err(Failed::rejected("no such customer")),
+                _ => Ok(()),
+            }
+        }
+    });
+    (script, gate)
+}
+
+#[tokio::test]
+async fn a_broker_that_takes_no_messages_is_waited_for_and_consumed_meanwhile() {
+    let broker = broker().await;
+    let bed = Bed::on(&broker);
+    bed.declare(&bed.queue()).await;
+    let (script, gate) = gated();
+    let worker = bed.charging(MemoryStore::new(), &script);
+    for id in ["bad", "a", "b"] {
+        bed.order(id).await;
+    }
+    script.calls.count("the handlers run", 3).await;
+    with(&broker, |broker| memory_suffices_from(broker, "0")).await;
+    gate.add_permits(3);
+
+    worker.ended(Kind::Executed, 2).await;
+    let blocked = |health: &Health| {
+        let problems = health.problems();
+        problems.iter().any(|one| one.kind == ProblemKind::Blocked)
+    };
+    worker.until("the blockade is told", blocked).await;
+    // The acks of the others are read: only the one that cannot be dead-lettered is left.
+    let queue = bed.name().to_owned();
+    eventually("the others are acknowledged", async || {
+        let mut states = with(&broker, |broker| broker.list_queues("/")).await;
+        states.retain(|state| state.name == queue);
+        match states[..] {
+            [QueueState { unacked: 1, .. }] => Ok(()),
+            _ => Err(states),
+        }
+    })
+    .await;
+    with(&broker, |broker| memory_suffices_from(broker, "0.6")).await;
+    assert_eq!(bed.dead_letter().await.reason(), "rejected");
+    worker.ended(Kind::Rejected, 1).await;
+    worker.until("it is over", Health::is_ready).await;
+    let balance = worker.stop().await;
+    assert_eq!(balance.incidents().to_string(), "blocked=1 unblocked=1");
+    bed.assert_nothing_stuck().await;
+}
+
+/// Of which part of the memory on the broker is short of it.
+fn memory_suffices_from(broker: &RabbitMq, part: &str) -> xtask::Result<()> {
+    broker.rabbitmqctl(["set_vm_memory_high_watermark", part])?;
+    let told = || broker.rabbitmqctl(["eval", "rabbit_alarm:get_alarms() =/= []."]);
+    while told()?.trim() != (part == "0").to_string() {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
 }

@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use idem_amqp::{
-    ExecutionKind as Kind, MemoryStore, Publication, PublishError, Publisher, Worker, WorkerError,
+    ExecutionKind as Kind, Health, Incident, MemoryStore, Publication, PublishError, Publisher,
+    Worker, WorkerError,
 };
 use idem_tests::{
     bed::Bed,
@@ -33,7 +34,7 @@ fn worker_by(bed: &Bed, url: &str, script: &Script) -> Running {
 }
 
 /// The link is lost in the middle of a handler. The handler goes on, the message comes again.
-async fn executed_once_although(lose: impl AsyncFnOnce(&Proxy), query: &str) {
+async fn executed_once_although(lose: impl AsyncFnOnce(&Proxy), query: &str, told: Incident) {
     let bed = Bed::new().await;
     let proxy = Proxy::open(bed.broker().port()).await;
     let (script, go_on) = waiting();
@@ -54,6 +55,9 @@ async fn executed_once_although(lose: impl AsyncFnOnce(&Proxy), query: &str) {
     worker.ended(Kind::Duplicate, 1).await;
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 2), (Kind::Duplicate, 1)]);
+    // The verdict on the first delivery came after its channel's end.
+    let expected = format!("{told}=1 unsettled=1");
+    assert_eq!(balance.incidents().to_string(), expected);
     assert_eq!(script.attempts(), [1, 1]);
     script.assert_effects(["a", "b"]);
     bed.assert_nothing_stuck().await;
@@ -61,12 +65,13 @@ async fn executed_once_although(lose: impl AsyncFnOnce(&Proxy), query: &str) {
 
 #[tokio::test]
 async fn a_link_that_is_cut_is_replaced_and_the_running_handler_is_not_repeated() {
-    executed_once_although(async |proxy| proxy.cut(), "").await;
+    executed_once_although(async |proxy| proxy.cut(), "", Incident::ConnectionBroken).await;
 }
 
 #[tokio::test]
 async fn a_link_that_goes_silent_is_noticed_by_its_heartbeat() {
-    executed_once_although(async |proxy| proxy.freeze(), "?heartbeat=1").await;
+    let freeze = async |proxy: &Proxy| proxy.freeze();
+    executed_once_although(freeze, "?heartbeat=1", Incident::HeartbeatMissed).await;
 }
 
 #[tokio::test]
@@ -93,6 +98,40 @@ async fn a_connection_that_an_operator_closes_is_replaced() {
     worker.ended(Kind::Executed, 2).await;
     worker.ended(Kind::Duplicate, 1).await;
     let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 2), (Kind::Duplicate, 1)]);
+    assert_eq!(balance.incidents().of(Incident::ConnectionClosed), 1);
+    script.assert_effects(["a", "b"]);
+    bed.assert_nothing_stuck().await;
+}
+
+/// `basic.ack` of a delivery that there never was, on the first channel.
+const ACK_OF_NOTHING: &[u8] = &[
+    1, 0, 1, 0, 0, 0, 13, 0, 60, 0, 80, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0xCE,
+];
+
+#[tokio::test]
+async fn a_channel_that_the_broker_closes_is_replaced() {
+    let bed = Bed::new().await;
+    let proxy = Proxy::open(bed.broker().port()).await;
+    let (script, go_on) = waiting();
+    let worker = worker_by(&bed, &bed.url_by(proxy.port(), ""), &script);
+    bed.order("a").await;
+    script.calls.count("the handler runs", 1).await;
+    proxy.say(ACK_OF_NOTHING);
+    let closed = |health: &Health| health.incidents().of(Incident::ChannelClosed) == 1;
+    worker
+        .until("the broker has closed the channel", closed)
+        .await;
+    worker.until("it consumes again", Health::is_ready).await;
+    go_on.add_permits(2);
+
+    worker.ended(Kind::Executed, 1).await;
+    worker.ended(Kind::Duplicate, 1).await;
+    bed.order("b").await;
+    worker.ended(Kind::Executed, 2).await;
+    let balance = worker.stop().await;
+    let told = balance.incidents().to_string();
+    assert_eq!(told, "channel_closed=1 unsettled=1");
     assert_balance(&balance, [(Kind::Executed, 2), (Kind::Duplicate, 1)]);
     script.assert_effects(["a", "b"]);
     bed.assert_nothing_stuck().await;

@@ -31,17 +31,14 @@ impl<'a> Arena<'a> {
             let mut contestants = plan.contestants().iter();
             contestants.any(|contestant| contestant.server() == Some(store))
         };
-        let start = |store| is_wanted(store).then_some(());
+        let postgres = is_wanted(StoreKind::Postgres).then(server::postgres);
+        let redis = is_wanted(StoreKind::Redis).then(server::redis);
         let arena = Self {
             program,
             messages: plan.messages(),
             broker: server::rabbitmq()?,
-            postgres: start(StoreKind::Postgres)
-                .map(|()| server::postgres())
-                .transpose()?,
-            redis: start(StoreKind::Redis)
-                .map(|()| server::redis())
-                .transpose()?,
+            postgres: postgres.transpose()?,
+            redis: redis.transpose()?,
         };
         if let Some(first) = plan.heats().next() {
             arena.hold(&first)?;

@@ -1,0 +1,140 @@
+//! A cluster of three nodes, of which one is killed.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+use idem_amqp::{
+    ExecutionKind as Kind, Health, MemoryStore, Publication, Publisher, Queue, Worker,
+};
+use idem_tests::{
+    bed::QUICK,
+    journal::eventually,
+    running::Running,
+    script::{Order, Script, charge},
+    servers::off_thread,
+};
+use tokio::task::JoinHandle;
+use xtask::services::{RabbitMq, RabbitMqCluster};
+
+/// A worker that is connected to one node and consumes a queue that another one leads.
+struct Consumer {
+    queue: &'static str,
+    script: Script,
+    worker: Running,
+    publishing: JoinHandle<usize>,
+}
+
+/// The queue is declared by way of the node that is to lead it; the worker may be on any node, of
+/// which only this one will do.
+async fn consumer(
+    cluster: &RabbitMqCluster,
+    queue: &'static str,
+    leader: &RabbitMq,
+    at: impl Fn(&str) -> bool,
+    stop: &Arc<AtomicBool>,
+) -> Consumer {
+    let declared = Queue::declare(queue).prefetch(8).policy(QUICK);
+    let declaring = Publisher::connect(leader.amqp_url()).await.unwrap();
+    declaring.declare(declared.clone()).await.unwrap();
+    let urls = cluster.amqp_urls();
+    let (script, worker) = loop {
+        let script = Script::succeeding();
+        let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+        let worker = Running::start(worker.consume::<charge>(declared.clone()), &urls);
+        worker.until("it is ready", Health::is_ready).await;
+        if at(&own_node(&worker)) {
+            break (script, worker);
+        }
+        worker.stop().await;
+    };
+    let publisher = Publisher::connect(&urls).await.unwrap();
+    Consumer {
+        queue,
+        script,
+        worker,
+        publishing: publish(publisher, queue, stop),
+    }
+}
+
+/// Publishes orders until it is told to stop, each until it is confirmed, whatever becomes of the
+/// connection meanwhile; answers how many.
+fn publish(publisher: Publisher, queue: &'static str, stop: &Arc<AtomicBool>) -> JoinHandle<usize> {
+    let stop = Arc::clone(stop);
+    tokio::spawn(async move {
+        let mut published = 0;
+        while !stop.load(SeqCst) {
+            let order = Order::new(&format!("o-{published}"));
+            let order = Publication::json(queue, &order).unwrap();
+            eventually("the order is confirmed", || publisher.publish(&order)).await;
+            published += 1;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        published
+    })
+}
+
+/// `127.0.0.1:PORT` of the node that the worker consumes from.
+fn own_node(worker: &Running) -> String {
+    let broker = worker.health().broker().expect("it is connected");
+    let (node, _) = broker.split_once(' ').expect("the vhost follows");
+    node.to_owned()
+}
+
+fn address(node: &RabbitMq) -> String {
+    format!("127.0.0.1:{}", node.port())
+}
+
+impl Consumer {
+    /// Waits until orders flow that were published after this call.
+    async fn flows(&self) -> Instant {
+        // All that the broker may hold of earlier ones, and some more.
+        let more = self.script.effects.entries().len() + 20;
+        self.script.effects.count("orders flow", more).await;
+        Instant::now()
+    }
+
+    async fn nothing_is_lost_or_doubled(self) {
+        let published = self.publishing.await.unwrap();
+        self.worker.ended(Kind::Executed, published).await;
+        let balance = self.worker.stop().await;
+        println!("{}: {balance}; {}", self.queue, balance.incidents());
+        let expected = (0..published).map(|number| format!("o-{number}"));
+        self.script.assert_effects(expected);
+    }
+}
+
+#[tokio::test]
+async fn workers_go_on_when_the_leader_of_one_and_the_own_node_of_another_is_killed() {
+    let cluster = Arc::new(off_thread(RabbitMqCluster::start).await);
+    let [lasting, killed, _] = cluster.nodes() else {
+        panic!("there are three nodes");
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let at_killed = |node: &str| node == address(killed);
+    let elsewhere = |node: &str| node != address(killed);
+    let loses_node = consumer(&cluster, "loses-its-node", lasting, at_killed, &stop).await;
+    let loses_leader = consumer(&cluster, "loses-its-leader", killed, elsewhere, &stop).await;
+    let consumers = [loses_node, loses_leader];
+    for consumer in &consumers {
+        consumer.flows().await;
+    }
+
+    let killing = Arc::clone(&cluster);
+    off_thread(move || killing.nodes()[1].kill()).await;
+    let dead = Instant::now();
+    for consumer in &consumers {
+        let back = consumer.flows().await;
+        println!("{} flows again after {:?}", consumer.queue, back - dead);
+        consumer.worker.until("it is ready", Health::is_ready).await;
+        assert!(elsewhere(&own_node(&consumer.worker)));
+    }
+    stop.store(true, SeqCst);
+    for consumer in consumers {
+        consumer.nothing_is_lost_or_doubled().await;
+    }
+}
