@@ -12,7 +12,7 @@ use lapin::{
     },
     types::FieldTable,
 };
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::ReplayError;
 use crate::{
@@ -34,6 +34,8 @@ pub(super) struct Reading {
     queue: String,
     /// Letters that were there at the start, and have not been read.
     ahead: u32,
+    /// Letters that were read, and not acknowledged.
+    held: u32,
     acknowledged: bool,
 }
 
@@ -42,6 +44,9 @@ const BATCH: u16 = 250;
 
 /// A broker that delivers nothing for so long has nothing to deliver to us.
 const QUIET: Duration = Duration::from_secs(5);
+
+/// A dead link is noticed by its heartbeat before.
+const RETURN_TIMEOUT: Duration = Duration::from_secs(30);
 
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -57,6 +62,7 @@ impl Reading {
             connection,
             queue: queue.to_owned(),
             ahead: 0,
+            held: 0,
             acknowledged: false,
         };
         reading.ahead = reading.ready().await.map_err(unreadable)?;
@@ -76,7 +82,9 @@ impl Reading {
             Ok(wanted @ 1..) => self.take(wanted).await?,
             _ => Vec::new(),
         };
-        self.ahead -= batch.len().try_into().unwrap_or(self.ahead);
+        let read = u32::try_from(batch.len()).unwrap_or(u32::MAX);
+        self.ahead = self.ahead.saturating_sub(read);
+        self.held += read;
         Ok(batch)
     }
 
@@ -119,15 +127,19 @@ impl Reading {
     /// Acknowledges a letter: it is gone.
     pub(super) async fn acknowledge(&mut self, tag: u64) -> Result<(), Error> {
         self.acknowledged = true;
+        self.held -= 1;
         let one = BasicAckOptions { multiple: false };
         self.channel.basic_ack(tag, one).await
     }
 
     /// Returns the letters that are held, and closes the connection.
     pub(super) async fn close(self) {
-        let returned = timeout(CLOSE_TIMEOUT, self.put_back()).await;
-        if let Ok(Err(error)) = returned {
-            tracing::warn!(queue = self.queue, %error, "dead letters go back when their channel ends");
+        match timeout(RETURN_TIMEOUT, self.put_back()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(queue = self.queue, %error, "dead letters go back when their channel ends");
+            }
+            Err(_) => tracing::warn!(queue = self.queue, "dead letters are still going back"),
         }
         let closed = self.connection.close(200, "done".into());
         let _ = timeout(CLOSE_TIMEOUT, closed).await;
@@ -143,7 +155,22 @@ impl Reading {
             requeue: true,
         };
         self.channel.basic_nack(0, all).await?;
-        self.ready().await.map(drop)
+        self.until_returned().await
+    }
+
+    /// Until those who look next find the letters there: a classic queue takes them back one batch
+    /// after the other. Others may take some meanwhile.
+    async fn until_returned(&self) -> Result<(), Error> {
+        const PAUSE: Duration = Duration::from_millis(200);
+        let mut back = self.ready().await?;
+        while back < self.held {
+            sleep(PAUSE).await;
+            let before = std::mem::replace(&mut back, self.ready().await?);
+            if back <= before {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// A quorum queue's channel that is closed with acknowledgements in flight loses them. It has

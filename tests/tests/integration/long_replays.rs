@@ -149,6 +149,7 @@ async fn ten_of_ten_thousand_letters_are_found_and_replayed() {
     worker.ended(Kind::Executed, 10).await;
     assert_balance(&worker.stop().await, [(Kind::Executed, 10)]);
     script.assert_effects(&ids);
+    until_dead(&bed, 9_990).await;
     let discarded = replayer(&bed).discard(&Selection::all()).await.unwrap();
     assert_eq!(tally(discarded), [9_990, 0, 9_990, 0, 0]);
     bed.assert_nothing_stuck().await;
