@@ -1,6 +1,9 @@
-use std::{fs, net::TcpStream, thread};
+use std::{env, fs, net::TcpStream, thread};
 
-use xtask::services::{QueueState, RabbitMq, Server};
+use xtask::services::{
+    QueueState, RabbitMq, Server,
+    rabbitmq::{self, VERSION_VARIABLE},
+};
 
 use crate::{
     eventually,
@@ -25,6 +28,19 @@ fn queues_of(rabbit: &RabbitMq) -> Vec<(String, u64, u64, u64)> {
     let queues = rabbit.list_queues("/").expect("an answer");
     let counts = |q: QueueState| (q.name, q.ready, q.unacked, q.consumers);
     queues.into_iter().map(counts).collect()
+}
+
+#[test]
+fn a_broker_is_of_the_version_asked_for_and_knows_it() {
+    let rabbit = rabbitmq::shared().expect("a broker");
+    let said = rabbit
+        .rabbitmqctl(["eval", "io:format(rabbit_misc:version())."])
+        .expect("an answer");
+    let version = rabbit.version().to_string();
+    assert!(said.starts_with(&format!("{version}.")), "{said}");
+    if let Ok(asked_for) = env::var(VERSION_VARIABLE) {
+        assert_eq!(version, asked_for);
+    }
 }
 
 #[test]
