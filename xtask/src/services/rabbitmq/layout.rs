@@ -125,6 +125,11 @@ impl Layout {
             ("RABBITMQ_MNESIA_BASE", path("data")),
             ("RABBITMQ_LOG_BASE", path("log")),
             ("RABBITMQ_PID_FILE", path("server.pid")),
+            // Its commands are nodes, too, which listen; and have no use for several processors.
+            (
+                "RABBITMQ_CTL_ERL_ARGS",
+                "-kernel inet_dist_use_interface {127,0,0,1} +S 1:1".to_owned(),
+            ),
             // Any free port; the default range has room for eleven commands at a time, machine-wide.
             ("RABBITMQ_CTL_DIST_PORT_MIN", "0".to_owned()),
             ("RABBITMQ_CTL_DIST_PORT_MAX", "0".to_owned()),
