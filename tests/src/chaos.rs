@@ -14,7 +14,7 @@
 
 use std::{fmt, path::Path, time::Duration};
 
-use xtask::chaos::{Fault, Plan};
+use xtask::chaos::Plan;
 
 use crate::process::Settings;
 
@@ -84,10 +84,10 @@ impl<'a> Chaos<'a> {
     pub async fn run(self) -> Report {
         let plan = self.plan;
         let schedule = plan.schedule();
-        let site = Site::open(plan).await;
+        let site = Site::open(plan, &schedule).await;
         let settings = site.settings(plan).with(self.change);
-        let crashes = schedule.includes(Fault::CrashBroker);
-        site.declare(&settings, crashes).await;
+        site.declare(&settings).await;
+        let posts = site.man(plan, self.worker, &settings).await;
         let scene = Scene {
             orders: Orders::of(plan),
             publishing: Publishing::default(),
@@ -95,9 +95,8 @@ impl<'a> Chaos<'a> {
             schedule,
             site,
         };
-        let (findings, lives) = scene
-            .play(plan, self.worker, &settings, self.patience)
-            .await;
+        let length = Duration::from_secs(plan.seconds);
+        let (findings, lives) = scene.play(posts, length, self.patience).await;
         let evidence = inspection::inspect(plan, &scene, &lives).await;
         Report::new(plan, &scene.orders, &evidence, lives, findings)
     }

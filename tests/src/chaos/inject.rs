@@ -1,6 +1,6 @@
 //! What is done to links, broker and store; workers see to themselves.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use futures_util::future::{join_all, join4};
 use xtask::{
@@ -54,7 +54,8 @@ fn on_link(link: &Proxy, injection: Injection) {
 
 async fn on_broker(site: &Site, injection: Injection) {
     let lasting = Duration::from_millis(injection.lasting);
-    let broker = Arc::clone(&site.broker);
+    let broker = site.broker.clone();
+    let broker = broker.expect("it is this run's own if something is done to it");
     match injection.fault {
         Fault::BlockPublishers => off_thread(move || block_publishers(&broker, lasting)).await,
         Fault::CloseConnections => off_thread(move || broker.close_all_connections()).await,

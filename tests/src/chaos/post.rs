@@ -26,23 +26,17 @@ use crate::{
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(super) struct Post<'a> {
+pub(super) struct Post {
     number: usize,
     program: PathBuf,
     settings: Settings,
-    chronicle: &'a Chronicle,
     process: Process,
     lives: Vec<Life>,
 }
 
-impl<'a> Post<'a> {
+impl Post {
     /// Starts the first process.
-    pub(super) fn man(
-        number: usize,
-        program: &Path,
-        settings: &Settings,
-        chronicle: &'a Chronicle,
-    ) -> Self {
+    pub(super) fn man(number: usize, program: &Path, settings: &Settings) -> Self {
         let name = name(number, 1);
         let settings = settings.with(|settings| settings.name = name);
         Self {
@@ -51,20 +45,24 @@ impl<'a> Post<'a> {
             lives: Vec::new(),
             number,
             settings,
-            chronicle,
         }
+    }
+
+    pub(super) fn number(&self) -> usize {
+        self.number
     }
 
     /// Works through all faults, dropping `healing` then, and on until it is told to stop.
     pub(super) async fn serve(
         mut self,
         injections: Vec<Injection>,
+        chronicle: &Chronicle,
         healing: mpsc::Sender<()>,
         mut stop: watch::Receiver<bool>,
     ) -> Vec<Life> {
-        let chronicle = self.chronicle;
         for injection in injections {
-            self.tend_until(chronicle.until(injection.at)).await;
+            self.tend_until(chronicle.until(injection.at), chronicle)
+                .await;
             chronicle.tell(injection.deed());
             self.suffer(injection).await;
         }
@@ -72,21 +70,21 @@ impl<'a> Post<'a> {
         let told = async {
             let _ = stop.wait_for(|stop| *stop).await;
         };
-        self.tend_until(told).await;
+        self.tend_until(told, chronicle).await;
         let end = self.drain().await;
         self.bury(end);
         self.lives
     }
 
     /// Mans the post anew whenever the process has ended by itself.
-    async fn tend_until(&mut self, over: impl Future<Output = ()>) {
+    async fn tend_until(&mut self, over: impl Future<Output = ()>, chronicle: &Chronicle) {
         let mut over = pin!(over);
         loop {
             tokio::select! {
                 () = &mut over => return,
                 status = self.process.ended_by_itself() => {
                     let end = End::unasked(status);
-                    self.chronicle.tell(format_args!("{}: {end:?}", self.settings.name));
+                    chronicle.tell(format_args!("{}: {end:?}", self.settings.name));
                     if end != End::Killed {
                         sleep(AFTER_FAILURE).await;
                     }

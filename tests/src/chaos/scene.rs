@@ -1,19 +1,18 @@
 //! The workers, the orders and the faults, all at once.
 
-use std::{path::Path, pin::pin, time::Duration};
+use std::{pin::pin, time::Duration};
 
 use futures_util::future::{join, join_all};
 use tokio::{
     sync::{mpsc, watch},
     time::timeout,
 };
-use xtask::chaos::{Place, Plan, Schedule};
+use xtask::chaos::{Place, Schedule};
 
 use super::{
     chronicle::Chronicle, inject, life::Life, orders::Orders, post::Post, publishing::Publishing,
     settling, site::Site,
 };
-use crate::process::Settings;
 
 #[derive(Debug)]
 pub(super) struct Scene {
@@ -29,24 +28,26 @@ impl Scene {
     /// did not come to its end.
     pub(super) async fn play(
         &self,
-        plan: &Plan,
-        worker: &Path,
-        settings: &Settings,
+        posts: Vec<Post>,
+        length: Duration,
         patience: Duration,
     ) -> (Vec<String>, Vec<Life>) {
         // Closed when every worker has been through all that is planned for it.
         let (healing, healed) = mpsc::channel(1);
         let (stop, stopped) = watch::channel(false);
-        let posts = (1..=plan.workers).map(|number| {
-            let settings = self.site.settings_of(number, settings);
-            let post = Post::man(number, worker, &settings, &self.chronicle);
-            let injections = self.schedule.at(Place::Worker(number));
-            post.serve(injections, healing.clone(), stopped.clone())
+        let posts = posts.into_iter().map(|post| {
+            let injections = self.schedule.at(Place::Worker(post.number()));
+            post.serve(
+                injections,
+                &self.chronicle,
+                healing.clone(),
+                stopped.clone(),
+            )
         });
         let posts = join_all(posts.collect::<Vec<_>>());
         drop(healing);
         let story = async {
-            let findings = self.until_settled(plan, healed, patience).await;
+            let findings = self.until_settled(length, healed, patience).await;
             self.chronicle.tell("the workers are told to stop");
             stop.send_replace(true);
             findings
@@ -58,11 +59,10 @@ impl Scene {
     /// Publishes and injects, and waits for the end of both and of all that follows.
     async fn until_settled(
         &self,
-        plan: &Plan,
+        length: Duration,
         mut healed: mpsc::Receiver<()>,
         patience: Duration,
     ) -> Vec<String> {
-        let length = Duration::from_secs(plan.seconds);
         let publishing = self
             .publishing
             .publish(&self.orders, &self.site, length, &self.chronicle);

@@ -1,6 +1,6 @@
 //! Waits until no order is on its way any more.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use xtask::services::QueueState;
@@ -49,8 +49,8 @@ pub(super) async fn on_the_way(site: &Site) -> Vec<QueueState> {
 }
 
 pub(super) async fn queues(site: &Site) -> Vec<QueueState> {
-    let broker = Arc::clone(&site.broker);
-    off_thread(move || broker.list_queues("/")).await
+    let (broker, vhost) = (site.bed.broker().clone(), site.bed.vhost().to_owned());
+    off_thread(move || broker.list_queues(&vhost)).await
 }
 
 /// Whether a message in this queue is yet to be handled: it is there, or on its way back.

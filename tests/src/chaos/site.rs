@@ -1,14 +1,14 @@
 //! Where it happens: servers and links of one run's own.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use idem_amqp::Publisher;
 use xtask::{
-    chaos::{Mode, Plan, Queues},
+    chaos::{Mode, Place, Plan, Queues, Schedule},
     services::RabbitMq,
 };
 
-use super::store::Store;
+use super::{post::Post, store::Store};
 use crate::{
     bed::Bed,
     ledger::Ledger,
@@ -20,7 +20,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) bed: Bed,
-    pub(super) broker: Arc<RabbitMq>,
+    /// `None` where nothing is done to it: tests share one then.
+    pub(super) broker: Option<Arc<RabbitMq>>,
     pub(super) store: Store,
     pub(super) ledger: Ledger,
     /// The first one is the publisher's, the others are the workers'.
@@ -32,16 +33,23 @@ pub(super) struct Site {
 const LEASE_MS: u64 = 2_000;
 
 impl Site {
-    pub(super) async fn open(plan: &Plan) -> Self {
-        let broker = Arc::new(off_thread(RabbitMq::start).await);
-        let (store, ledger) = Store::start(plan.store).await;
-        let links = links_to(broker.port(), plan.workers + 1).await;
+    /// With servers of its own, as far as something will be done to them.
+    pub(super) async fn open(plan: &Plan, schedule: &Schedule) -> Self {
+        let (bed, broker) = if schedule.at(Place::Broker).is_empty() {
+            (Bed::with_vhost().await, None)
+        } else {
+            let broker = Arc::new(off_thread(RabbitMq::start).await);
+            (Bed::on(&broker), Some(broker))
+        };
+        let own_store = !schedule.at(Place::Store).is_empty();
+        let (store, ledger) = Store::open(plan.store, own_store).await;
+        let links = links_to(bed.broker().port(), plan.workers + 1).await;
         let store_links = match store.port() {
             Some(port) => links_to(port, plan.workers).await,
             None => Vec::new(),
         };
         Self {
-            bed: Bed::on(&broker),
+            bed,
             broker,
             store,
             ledger,
@@ -72,13 +80,12 @@ impl Site {
 
     /// Declares the queue. Before a crash the broker is restarted cleanly once: a quorum queue that
     /// was declared moments before never elects a leader again on RabbitMQ 3.10.
-    pub(super) async fn declare(&self, settings: &Settings, crashes: bool) {
+    pub(super) async fn declare(&self, settings: &Settings) {
         let publisher = Publisher::connect(self.bed.url()).await;
         let publisher = publisher.expect("a broker that was just started");
         let declared = publisher.declare(settings.queue()).await;
         declared.expect("the queue is declared");
-        if crashes {
-            let broker = Arc::clone(&self.broker);
+        if let Some(broker) = self.broker.clone() {
             off_thread(move || broker.restart()).await;
         }
     }
@@ -88,8 +95,17 @@ impl Site {
         self.bed.url_by(self.links[link].port(), "?heartbeat=2")
     }
 
+    /// Starts the workers, and waits until all of them consume.
+    pub(super) async fn man(&self, plan: &Plan, worker: &Path, settings: &Settings) -> Vec<Post> {
+        let post = |number| Post::man(number, worker, &self.settings_of(number, settings));
+        let posts: Vec<_> = (1..=plan.workers).map(post).collect();
+        let consumers = u32::try_from(posts.len()).expect("a few");
+        self.bed.until_consumed(self.bed.name(), consumers).await;
+        posts
+    }
+
     /// The settings of one worker, which has links of its own.
-    pub(super) fn settings_of(&self, worker: usize, all: &Settings) -> Settings {
+    fn settings_of(&self, worker: usize, all: &Settings) -> Settings {
         all.with(|settings| {
             settings.amqp_url = self.url_of_link(worker);
             if let Some(link) = self.store_links.get(worker - 1) {

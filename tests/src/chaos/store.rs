@@ -9,7 +9,7 @@ use std::{
 use idem_amqp::sqlx::{self, ConnectOptions as _};
 use xtask::{
     chaos::StoreKind,
-    services::{Postgres, Redis},
+    services::{Postgres, Redis, postgres, redis},
 };
 
 use crate::{
@@ -23,6 +23,10 @@ pub(super) enum Store {
     File(PathBuf),
     Postgres(Arc<Postgres>),
     Redis(Arc<Redis>),
+    /// One that tests share, to which nothing is done.
+    Shared {
+        port: u16,
+    },
 }
 
 /// What an acknowledged write of Redis needs to survive a crash.
@@ -35,33 +39,43 @@ impl Store {
             Self::File(_) => None,
             Self::Postgres(server) => Some(server.port()),
             Self::Redis(server) => Some(server.port()),
+            Self::Shared { port } => Some(*port),
         }
     }
 
-    /// Starts it, with an empty ledger for it.
-    pub(super) async fn start(kind: StoreKind) -> (Self, Ledger) {
-        match kind {
-            StoreKind::Sqlite => {
+    /// Starts one of this run's own, or takes the one that tests share; the ledger is empty.
+    pub(super) async fn open(kind: StoreKind, own: bool) -> (Self, Ledger) {
+        let (store, at) = match (kind, own) {
+            (StoreKind::Sqlite, _) => {
                 let ledger = Ledger::create().await;
-                (Self::File(ledger.path()), ledger)
+                return (Self::File(ledger.path()), ledger);
             }
-            StoreKind::Postgres => {
+            (StoreKind::Postgres, true) => {
                 let server = Arc::new(off_thread(Postgres::start).await);
-                let ledger = Ledger::of(&StoreAt::postgres_on(&server).await).await;
-                (Self::Postgres(server), ledger)
+                let at = StoreAt::postgres_on(&server).await;
+                (Self::Postgres(server), at)
             }
-            StoreKind::Redis => {
+            (StoreKind::Redis, true) => {
                 let server = Arc::new(off_thread(|| Redis::start_with(&DURABLE)).await);
-                let ledger = Ledger::of(&StoreAt::redis_on(&server)).await;
-                (Self::Redis(server), ledger)
+                let at = StoreAt::redis_on(&server);
+                (Self::Redis(server), at)
             }
-        }
+            (StoreKind::Postgres, false) => {
+                let port = off_thread(postgres::shared).await.port();
+                (Self::Shared { port }, StoreAt::postgres().await)
+            }
+            (StoreKind::Redis, false) => {
+                let port = off_thread(redis::shared).await.port();
+                (Self::Shared { port }, StoreAt::redis().await)
+            }
+        };
+        (store, Ledger::of(&at).await)
     }
 
     /// It is killed, and started again after a while.
     pub(super) async fn crash(&self, down: Duration) {
         match self {
-            Self::File(_) => unreachable!("nobody plans to kill a file"),
+            Self::File(_) | Self::Shared { .. } => unreachable!("nobody plans to kill it"),
             Self::Postgres(server) => crash(server, down).await,
             Self::Redis(server) => crash(server, down).await,
         }
@@ -71,6 +85,7 @@ impl Store {
     pub(super) async fn hang(&self, lasting: Duration) {
         match self {
             Self::File(file) => lock(file, lasting).await,
+            Self::Shared { .. } => unreachable!("nobody plans to freeze it"),
             Self::Postgres(server) => hang(server, lasting).await,
             Self::Redis(server) => hang(server, lasting).await,
         }

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 fn plan(store: StoreKind, mode: Mode) -> Plan {
     Plan {
         seed: 5,
-        seconds: 4,
+        seconds: 5,
         store,
         mode,
         queues: Queues::Quorum,
