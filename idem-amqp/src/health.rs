@@ -68,8 +68,9 @@ pub(crate) use vitals::{Vitals, in_words};
 /// # Ok(()) }
 /// ```
 ///
-/// Whether the store answers is known from the messages that come: a worker without any does not
-/// ask it.
+/// Whether the store answers is known from the messages that are claimed: a worker without any does
+/// not ask it. Nor does one whose handlers all run, or wait for the store to take their completions;
+/// it is told by the log then, and here as soon as another message is claimed.
 #[derive(Debug, Clone)]
 pub struct Health(Arc<Vitals>);
 

@@ -10,8 +10,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use idem_amqp::{
-    Operation, Policy, PolicyError, Purge, Queue, RunsOn, Store, Worker, WorkerBuilder,
-    shutdown_signal,
+    Operation, Policy, PolicyError, Purge, Queue, RunsOn, Store, Worker, shutdown_signal,
 };
 use tracing_subscriber::EnvFilter;
 
@@ -91,15 +90,16 @@ where
         .prefetch(settings.prefetch)
         .policy(policy::<H>(&settings)?);
     let log = settings.log;
-    let worker: WorkerBuilder<S, St> = Worker::builder(store)
+    let worker = Worker::builder(store)
         .state(state)
         .consume::<H>(queue)
         .purge_every(Duration::from_hours(1))
-        .on_settled(move |settled| report::line(log, settled));
+        .on_settled(move |settled| report::line(log, settled))
+        .build(&settings.amqp_url)?;
     report::ready(log);
-    let balance = worker
-        .run_until(&settings.amqp_url, shutdown_signal())
-        .await?;
+    let complaining = tokio::spawn(report::complaints(worker.health()));
+    let balance = worker.run_until(shutdown_signal()).await?;
+    complaining.abort();
     report::summary(log, &balance);
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! What is said on standard output: one line per settled message, and a summary.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
-use idem_amqp::{Balance, Reason, Settled, Settlement};
+use idem_amqp::{Balance, Health, Reason, Settled, Settlement};
 use serde_json::{Map, json};
 
 use crate::settings::Log;
@@ -70,9 +70,21 @@ fn settlement(settlement: Settlement) -> String {
     }
 }
 
+/// Says on standard error, every now and then, what keeps the worker from its job. A service would answer
+/// its liveness probe from the same handle.
+pub(crate) async fn complaints(health: Health) {
+    const PATIENCE: Duration = Duration::from_secs(30);
+    loop {
+        tokio::time::sleep(PATIENCE).await;
+        if health.failing_for() > Some(PATIENCE) {
+            eprintln!("order-worker: {health}");
+        }
+    }
+}
+
 pub(crate) fn summary(log: Log, balance: &Balance) {
     match log {
-        Log::Text => println!("done: {balance}"),
+        Log::Text => println!("done: {balance}; connections: {}", balance.incidents()),
         Log::Json => {
             let mut summary = Map::new();
             summary.insert("deliveries".into(), balance.deliveries().into());

@@ -6,7 +6,7 @@ use crate::Error;
 
 /// | variable | default | |
 /// |---|---|---|
-/// | `AMQP_URL` | `amqp://127.0.0.1:5672/%2f` | the broker |
+/// | `AMQP_URL` | `amqp://127.0.0.1:5672/%2f` | the broker; with commas, the nodes of a cluster |
 /// | `STORE_URL` | `sqlite:orders.db` | `memory:`, `sqlite:FILE`, `postgres://…` or `redis://…` |
 /// | `ORDERS_QUEUE` | `orders` | the queue, declared by the worker |
 /// | `PREFETCH` | 64 | orders handled at once |

@@ -4,13 +4,15 @@ use std::{sync::Arc, time::Duration};
 
 use idem_amqp::{
     ExecutionKind as Kind, Health, Incident, MemoryStore, Publication, PublishError, Publisher,
-    Worker, WorkerError,
+    Worker,
 };
 use idem_tests::{
-    bed::Bed,
+    bed::{Bed, dead},
+    journal::eventually,
     proxy::Proxy,
     running::{Running, assert_balance},
     script::{Order, Script, charge},
+    servers::off_thread,
 };
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
@@ -137,6 +139,53 @@ async fn a_channel_that_the_broker_closes_is_replaced() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Tags begin at 1 on each channel: an old one means another delivery on a new channel.
+#[tokio::test]
+async fn a_verdict_that_comes_after_its_channel_has_ended_settles_no_delivery_of_the_next_one() {
+    let bed = Bed::new().await;
+    let proxy = Proxy::open(bed.broker().port()).await;
+    let (script, go_on) = waiting();
+    let worker = worker_by(&bed, &bed.url_by(proxy.port(), ""), &script);
+    bed.order("a").await;
+    go_on.add_permits(1);
+    worker.ended(Kind::Executed, 1).await;
+    bed.until_settled().await;
+    bed.order("b").await;
+    script.calls.count("the second delivery runs", 2).await;
+    proxy.cut();
+    bed.until_consumed(bed.name(), 1).await;
+    worker.until("it consumes again", Health::is_ready).await;
+    bed.until_waiting(0).await;
+    bed.order("c").await;
+    script
+        .calls
+        .count("the second of the next one, too", 3)
+        .await;
+    go_on.add_permits(1);
+    worker.ended(Kind::Executed, 2).await;
+    worker.ended(Kind::Duplicate, 1).await;
+
+    let with_consumer = async || {
+        let broker = bed.broker().clone();
+        let states = off_thread(move || broker.list_queues("/")).await;
+        let ours = states.into_iter().find(|state| state.name == bed.name());
+        ours.map(|state| state.unacked)
+    };
+    eventually(
+        "all but the third are settled",
+        async || match with_consumer().await {
+            Some(1) => Ok(()),
+            seen => Err(seen),
+        },
+    )
+    .await;
+    worker.vanish().await;
+    bed.until_waiting(1).await;
+    for queue in [bed.name().to_owned(), dead(bed.name())] {
+        bed.delete(&queue).await;
+    }
+}
+
 #[tokio::test]
 async fn a_handler_that_ends_while_there_is_no_link_is_not_repeated() {
     let bed = Bed::new().await;
@@ -208,34 +257,6 @@ async fn a_worker_whose_link_has_gone_silent_can_be_stopped() {
         told.elapsed()
     );
     script.assert_effects(["a"]);
-}
-
-async fn refused(url: &str) -> WorkerError {
-    let worker = Worker::builder(MemoryStore::new()).state(Script::succeeding());
-    Running::start(worker.consume::<charge>("orders"), url)
-        .failed()
-        .await
-}
-
-#[tokio::test]
-async fn wrong_credentials_end_the_worker_with_a_clear_error() {
-    let bed = Bed::bare().await;
-    let error = refused(&bed.url().replace("guest:guest", "guest:wrong")).await;
-    assert!(matches!(error, WorkerError::Refused { .. }), "{error:?}");
-    let text = error.to_string();
-    assert!(text.contains("check user, password and vhost"), "{text}");
-    assert!(
-        !format!("{error:?}").contains("wrong"),
-        "it shows the password"
-    );
-}
-
-#[tokio::test]
-async fn a_vhost_that_does_not_exist_ends_the_worker_with_a_clear_error() {
-    let bed = Bed::bare().await;
-    let error = refused(&bed.url().replace("%2f", "no-such-vhost")).await;
-    assert!(matches!(error, WorkerError::Refused { .. }), "{error:?}");
-    assert!(error.to_string().contains("no-such-vhost"), "{error}");
 }
 
 #[tokio::test]

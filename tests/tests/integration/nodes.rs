@@ -1,4 +1,4 @@
-//! Several URLs, for the nodes of a cluster.
+//! Which node lets a worker in: the one that there is, one of several, or none.
 
 use std::net::TcpListener;
 
@@ -83,17 +83,13 @@ async fn a_worker_goes_on_by_another_node_when_its_own_is_lost() {
         worker.ended(Kind::Executed, number + 1).await;
         bed.until_settled().await;
         let broker = worker.health().broker().unwrap();
-        for node in &mut nodes {
-            if broker.contains(&node.port().to_string()) {
-                node.close().await;
-                node.cut();
-            } else {
-                node.close().await;
-                node.listen().await;
-            }
-        }
+        let is_own = |node: &&mut Proxy| broker.contains(&node.port().to_string());
+        let own = nodes.iter_mut().find(is_own).unwrap();
+        own.close().await;
+        own.cut();
         let moved = |health: &Health| health.broker().is_some_and(|now| now != broker);
         worker.until("it has gone to the other node", moved).await;
+        own.listen().await;
     }
     let balance = worker.stop().await;
     let incidents = balance.incidents();
@@ -115,6 +111,31 @@ async fn a_worker_that_every_node_refuses_ends_with_a_clear_error() {
     let text = error.to_string();
     assert!(text.contains("(vhost `/`), "), "{text}");
     assert!(text.contains("(vhost `no-such-vhost`)"), "{text}");
+}
+
+async fn refused(bed: &Bed, url: String) -> WorkerError {
+    worker(bed, &[url], &Script::succeeding()).failed().await
+}
+
+#[tokio::test]
+async fn wrong_credentials_end_the_worker_with_a_clear_error() {
+    let bed = Bed::bare().await;
+    let error = refused(&bed, with_wrong_password(&bed)).await;
+    assert!(matches!(error, WorkerError::Refused { .. }), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains("check user, password and vhost"), "{text}");
+    assert!(
+        !format!("{error:?}").contains("wrong"),
+        "it shows the password"
+    );
+}
+
+#[tokio::test]
+async fn a_vhost_that_does_not_exist_ends_the_worker_with_a_clear_error() {
+    let bed = Bed::bare().await;
+    let error = refused(&bed, bed.url().replace("%2f", "no-such-vhost")).await;
+    assert!(matches!(error, WorkerError::Refused { .. }), "{error:?}");
+    assert!(error.to_string().contains("no-such-vhost"), "{error}");
 }
 
 #[tokio::test]
