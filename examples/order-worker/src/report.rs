@@ -70,8 +70,8 @@ fn settlement(settlement: Settlement) -> String {
     }
 }
 
-/// Says on standard error, every now and then, what keeps the worker from its job. A service would answer
-/// its liveness probe from the same handle.
+/// Says on standard error, every now and then, what keeps the worker from its job. A service would
+/// answer its liveness probe from the same handle.
 pub(crate) async fn complaints(health: Health) {
     const PATIENCE: Duration = Duration::from_secs(30);
     loop {
