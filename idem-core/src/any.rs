@@ -47,6 +47,11 @@ impl AnyStore {
         }
     }
 
+    /// The store behind it, if it is of this type.
+    pub fn downcast_ref<S: Store>(&self) -> Option<&S> {
+        self.store.as_any().downcast_ref()
+    }
+
     /// Opens the store that a URL names.
     ///
     /// | URL | store |

@@ -7,17 +7,17 @@ use std::{any::Any, future::ready};
 use futures_util::future::BoxFuture;
 #[cfg(feature = "redis")]
 use idem_core::RedisStore;
-use idem_core::{Cached, Finding, MemoryStore, Store};
+use idem_core::{AnyStore, Cached, Finding, MemoryStore, Store};
 
 /// Whether it forgets its keys when the process ends.
 pub(crate) fn forgets(store: &impl Store) -> bool {
-    behind_cache::<MemoryStore>(store).is_some()
+    recognised::<MemoryStore>(store).is_some()
 }
 
 /// What it finds out about its own server.
 pub(crate) fn findings(store: &impl Store) -> BoxFuture<'_, Vec<Finding>> {
     #[cfg(feature = "redis")]
-    if let Some(redis) = behind_cache::<RedisStore>(store) {
+    if let Some(redis) = recognised::<RedisStore>(store) {
         return Box::pin(of_redis(redis));
     }
     let _ = store;
@@ -33,11 +33,14 @@ async fn of_redis(redis: &RedisStore) -> Vec<Finding> {
     })
 }
 
-/// The store itself, or the one behind its cache.
-fn behind_cache<S: Store>(store: &impl Store) -> Option<&S> {
+/// The store itself, or the one behind its cache or in an [`AnyStore`].
+fn recognised<S: Store>(store: &impl Store) -> Option<&S> {
     let store: &dyn Any = store;
-    let cached = || store.downcast_ref::<Cached<S>>().map(Cached::store);
-    store.downcast_ref().or_else(cached)
+    let behind_cache = || store.downcast_ref().map(Cached::<S>::store);
+    let any = || store.downcast_ref::<AnyStore>();
+    let any_behind_cache = || store.downcast_ref().map(Cached::<AnyStore>::store);
+    let in_any = || any().or_else(any_behind_cache)?.downcast_ref();
+    store.downcast_ref().or_else(behind_cache).or_else(in_any)
 }
 
 #[cfg(test)]
@@ -45,7 +48,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_forgets_behind_a_cache_too() {
+    fn memory_forgets_behind_a_cache_and_a_hidden_type_too() {
+        let hidden = || AnyStore::new(MemoryStore::new());
+        assert!(forgets(&hidden()));
+        assert!(forgets(&Cached::new(hidden())));
         assert!(forgets(&MemoryStore::new()));
         assert!(forgets(&Cached::new(MemoryStore::new())));
         assert!(

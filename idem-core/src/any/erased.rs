@@ -1,6 +1,6 @@
 //! The one place where a store's type is forgotten.
 
-use std::{fmt::Debug, time::Duration};
+use std::{any::Any, fmt::Debug, time::Duration};
 
 use futures_util::future::BoxFuture;
 
@@ -19,6 +19,7 @@ pub(super) trait Erased: Debug + Send + Sync {
         retention: Duration,
     ) -> Answer<'a, Write>;
     fn boxed_release<'a>(&'a self, lease: &'a Lease, reason: &'a Release) -> Answer<'a, Write>;
+    fn as_any(&self) -> &dyn Any;
 }
 
 /// [`Purge`] likewise.
@@ -46,6 +47,10 @@ impl<S: Store> Erased for S {
 
     fn boxed_release<'a>(&'a self, lease: &'a Lease, reason: &'a Release) -> Answer<'a, Write> {
         Box::pin(S::release(self, lease, reason))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }
 
