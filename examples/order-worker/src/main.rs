@@ -3,6 +3,7 @@
 //! ```sh
 //! cargo run --release -p order-worker            # consumes until ctrl-c or SIGTERM
 //! cargo run --release -p order-worker -- ledger  # prints what was charged
+//! cargo run --release -p order-worker -- doctor  # says what can go wrong; exits with 1 if it is bad
 //! ```
 //!
 //! Everything is set by environment variables, see `settings.rs`.
@@ -25,7 +26,7 @@ mod settings;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-use settings::Settings;
+use settings::{Command, Settings};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -49,12 +50,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), Error> {
-    let settings = Settings::from_env()?;
-    let ledger = match std::env::args().nth(1).as_deref() {
-        None => false,
-        Some("ledger") => true,
-        Some(other) => return Err(format!("unknown command `{other}`: there is `ledger`").into()),
-    };
+    let command = Command::from_args()?;
+    let settings = Settings::from_env(command)?;
+    let ledger = command == Command::Ledger;
     match settings.store_url.split(':').next() {
         #[cfg(feature = "sqlite")]
         Some("sqlite") if ledger => sqlite::print_ledger(&settings.store_url).await,
@@ -96,6 +94,9 @@ where
         .purge_every(Duration::from_hours(1))
         .on_settled(move |settled| report::line(log, settled))
         .build(&settings.amqp_url)?;
+    if settings.command == Command::Doctor {
+        return report::findings(log, &worker.doctor().await);
+    }
     report::ready(log);
     let complaining = tokio::spawn(report::complaints(worker.health()));
     let balance = worker.run_until(shutdown_signal()).await?;

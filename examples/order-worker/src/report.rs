@@ -2,10 +2,10 @@
 
 use std::{fmt, time::Duration};
 
-use idem_amqp::{Balance, Health, Reason, Settled, Settlement};
+use idem_amqp::{Balance, Finding, Health, Reason, Settled, Settlement, Severity};
 use serde_json::{Map, json};
 
-use crate::settings::Log;
+use crate::{Error, settings::Log};
 
 pub(crate) fn ready(log: Log) {
     match log {
@@ -79,6 +79,38 @@ pub(crate) async fn complaints(health: Health) {
         if health.failing_for() > Some(PATIENCE) {
             eprintln!("order-worker: {health}");
         }
+    }
+}
+
+/// One line for each finding; an error if one of them is.
+pub(crate) fn findings(log: Log, findings: &[Finding]) -> Result<(), Error> {
+    for finding in findings {
+        let Finding {
+            severity,
+            code,
+            subject,
+            text,
+            ..
+        } = finding;
+        match log {
+            Log::Text => println!("{severity} {code}: {text}"),
+            Log::Json => println!(
+                "{}",
+                json!({
+                    "finding": code,
+                    "severity": severity.to_string(),
+                    "subject": subject,
+                    "text": text,
+                })
+            ),
+        }
+    }
+    let errors = findings
+        .iter()
+        .filter(|finding| finding.severity == Severity::Error);
+    match errors.count() {
+        0 => Ok(()),
+        errors => Err(format!("the doctor found errors: {errors}").into()),
     }
 }
 

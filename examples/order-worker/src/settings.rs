@@ -1,4 +1,4 @@
-//! What the environment says.
+//! What the command line and the environment say.
 
 use std::{env, str::FromStr, time::Duration};
 
@@ -16,6 +16,7 @@ use crate::Error;
 /// | `ORDERS_LOG` | | `json` for one JSON object a line |
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
+    pub(crate) command: Command,
     pub(crate) amqp_url: String,
     pub(crate) store_url: String,
     pub(crate) queue: String,
@@ -26,6 +27,30 @@ pub(crate) struct Settings {
     pub(crate) log: Log,
 }
 
+/// What the worker is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// Charge orders until it is told to stop.
+    Consume,
+    /// Print what was charged.
+    Ledger,
+    /// Say what can go wrong.
+    Doctor,
+}
+
+impl Command {
+    pub(crate) fn from_args() -> Result<Self, Error> {
+        match env::args().nth(1).as_deref() {
+            None => Ok(Self::Consume),
+            Some("ledger") => Ok(Self::Ledger),
+            Some("doctor") => Ok(Self::Doctor),
+            Some(other) => {
+                Err(format!("unknown command `{other}`: there are `ledger` and `doctor`").into())
+            }
+        }
+    }
+}
+
 /// How a settled message is reported on standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Log {
@@ -34,12 +59,13 @@ pub(crate) enum Log {
 }
 
 impl Settings {
-    pub(crate) fn from_env() -> Result<Self, Error> {
+    pub(crate) fn from_env(command: Command) -> Result<Self, Error> {
         let log = match env::var("ORDERS_LOG").as_deref() {
             Ok("json") => Log::Json,
             _ => Log::Text,
         };
         Ok(Self {
+            command,
             amqp_url: text("AMQP_URL", "amqp://127.0.0.1:5672/%2f"),
             store_url: text("STORE_URL", "sqlite:orders.db"),
             queue: text("ORDERS_QUEUE", "orders"),
