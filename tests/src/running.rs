@@ -84,9 +84,11 @@ impl Running {
     /// Waits until its health is so.
     pub async fn until(&self, awaited: &str, so: impl Fn(&Health) -> bool) {
         let health = self.health();
-        eventually(awaited, async || match so(health) {
-            true => Ok(()),
-            false => Err(health.to_string()),
+        eventually(awaited, async || {
+            if so(health) {
+                return Ok(());
+            }
+            Err(health.to_string())
         })
         .await;
     }

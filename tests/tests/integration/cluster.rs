@@ -66,15 +66,15 @@ async fn consumer(
 fn publish(publisher: Publisher, queue: &'static str, stop: &Arc<AtomicBool>) -> JoinHandle<usize> {
     let stop = Arc::clone(stop);
     tokio::spawn(async move {
-        let mut published = 0;
+        let mut count = 0;
         while !stop.load(SeqCst) {
-            let order = Order::new(&format!("o-{published}"));
+            let order = Order::new(&format!("o-{count}"));
             let order = Publication::json(queue, &order).unwrap();
             eventually("the order is confirmed", || publisher.publish(&order)).await;
-            published += 1;
+            count += 1;
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        published
+        count
     })
 }
 

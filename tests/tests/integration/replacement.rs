@@ -30,18 +30,18 @@ fn publish(bed: &Bed, stop: &Arc<AtomicBool>) -> JoinHandle<usize> {
     );
     tokio::spawn(async move {
         let publisher = Publisher::connect(url).await.unwrap();
-        let mut published = 0;
+        let mut count = 0;
         while !stop.load(SeqCst) {
             let batch = (0..20).map(|number| {
-                let order = Order::new(&format!("o-{}", published + number));
+                let order = Order::new(&format!("o-{}", count + number));
                 let order = Publication::json(&queue, &order).unwrap();
                 let publisher = publisher.clone();
                 async move { publisher.publish(&order).await.unwrap() }
             });
-            published += futures_util::future::join_all(batch).await.len();
+            count += futures_util::future::join_all(batch).await.len();
             tokio::time::sleep(Duration::from_millis(40)).await;
         }
-        published
+        count
     })
 }
 
