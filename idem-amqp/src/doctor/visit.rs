@@ -63,30 +63,38 @@ impl History {
     }
 
     async fn examine(&self, connection: &Connection, product: Product, asked: Asked) -> Visit {
-        let mut queues = Vec::with_capacity(self.queues.len());
+        let mut all = Vec::with_capacity(self.queues.len());
         for case in &self.queues {
-            queues.push(Patient {
-                queue: &case.queue,
-                policy: case.policy,
-                at_once: case.at_once,
-                told: told(connection, &case.queue, product, asked).await,
-            });
+            all.push(told(connection, &case.queue, product, asked).await);
         }
-        let facts = Facts {
+        Visit {
+            diagnoses: self.diagnoses(product, &all),
+            told: all,
+        }
+    }
+
+    /// What can be said without the broker.
+    pub(crate) fn unvisited(&self) -> Vec<Diagnosis> {
+        let told = self.queues.iter().map(|case| match case.queue.declared() {
+            Some(_) => Told::Ours,
+            None => Told::Hidden("the broker cannot be reached".into()),
+        });
+        self.diagnoses(Product::NotAsked, &told.collect::<Vec<_>>())
+    }
+
+    fn diagnoses(&self, product: Product, told: &[Told]) -> Vec<Diagnosis> {
+        let queues = self.queues.iter().zip(told).map(|(case, told)| Patient {
+            queue: &case.queue,
+            policy: case.policy,
+            at_once: case.at_once,
+            told: told.clone(),
+        });
+        examine(&Facts {
             broker: product,
             forgets: self.forgets,
             replay_window: self.replay_window,
-            queues,
-        };
-        let diagnoses = examine(&facts);
-        Visit {
-            diagnoses,
-            told: facts
-                .queues
-                .into_iter()
-                .map(|patient| patient.told)
-                .collect(),
-        }
+            queues: queues.collect(),
+        })
     }
 }
 

@@ -90,18 +90,25 @@ impl Worker {
     pub async fn doctor(&self) -> Vec<Finding> {
         let mut findings = self.engine.store_findings().await;
         match self.brokers.clone().connect("idem doctor").await {
-            Err(unreachable) => findings.push(out_of_reach(&unreachable)),
+            Err(unreachable) => {
+                findings.push(out_of_reach(&unreachable));
+                findings.extend(findings_of(self.history.unvisited()));
+            }
             Ok(Link {
                 connection, broker, ..
             }) => {
                 let visit = self.history.visit(&connection, &broker).await;
                 let _ = connection.close(200, "done".into()).await;
-                findings.extend(visit.diagnoses.into_iter().map(|one| one.finding));
+                findings.extend(findings_of(visit.diagnoses));
             }
         }
         findings.sort_by_key(|finding| std::cmp::Reverse::<Severity>(finding.severity));
         findings
     }
+}
+
+fn findings_of(diagnoses: Vec<Diagnosis>) -> impl Iterator<Item = Finding> {
+    diagnoses.into_iter().map(|one| one.finding)
 }
 
 fn out_of_reach(unreachable: &Unreachable) -> Finding {

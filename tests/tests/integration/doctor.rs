@@ -150,8 +150,12 @@ async fn a_queue_that_may_not_be_looked_at_is_said_to_be_hidden() {
 
 #[tokio::test]
 async fn a_broker_that_cannot_be_reached_is_a_finding() {
-    let found = doctor("amqp://guest:guest@127.0.0.1:1/%2f", "orders").await;
-    assert_eq!(codes(&found), [(Severity::Error, "broker-unreachable")]);
+    let nowhere = "amqp://guest:guest@127.0.0.1:1/%2f";
+    let unreachable = (Severity::Error, "broker-unreachable");
+    let found = doctor(nowhere, "orders").await;
+    assert_eq!(codes(&found), [unreachable]);
+    let found = doctor(nowhere, Queue::existing("orders")).await;
+    assert_eq!(codes(&found), [unreachable, (Severity::Note, "hidden")]);
 }
 
 #[tokio::test]
