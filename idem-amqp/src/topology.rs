@@ -1,12 +1,13 @@
 //! Declares queues, and checks those that somebody else declares.
 
-use std::time::Duration;
+use std::{future::pending, time::Duration};
 
 use lapin::{
-    Channel,
+    Channel, Connection,
     options::QueueDeclareOptions,
     types::{AMQPValue, FieldTable, LongString},
 };
+use tokio::time::sleep;
 
 use crate::{
     error::TopologyError,
@@ -55,6 +56,28 @@ async fn establish_queues(channel: &Channel, queue: &Queue) -> Result<(), Topolo
         declared.map_err(|source| explain(Step::Queue(name), queue, source))?;
     }
     Ok(())
+}
+
+/// Declares the way back from the ladder again and again, for ever. If somebody deletes a part of it
+/// while messages are on the ladder, none that is published tells.
+pub(crate) async fn keep_way_back(connection: &Connection, queue: &Queue) {
+    const EVERY: Duration = Duration::from_secs(15);
+    if !queue.has_ladder() {
+        return pending().await;
+    }
+    loop {
+        sleep(EVERY).await;
+        // A connection that has ended is its consumer's concern.
+        let Ok(channel) = connection.create_channel().await else {
+            continue;
+        };
+        match ladder::declare_way_back(&channel, queue).await {
+            Ok(()) => drop(channel.close(200, "done".into()).await),
+            Err(error) => {
+                tracing::warn!(queue = queue.name(), %error, "the way back from the retry ladder may be missing");
+            }
+        }
+    }
 }
 
 /// Frozen from the first release: other arguments would make a worker's restart fail on the

@@ -5,6 +5,7 @@
 //! | [`bed`] | queues of one test's own on a private broker: publish, read dead letters, nothing stuck |
 //! | [`queue_type`] | quorum or classic: the type of the queues that the suite runs with |
 //! | [`script`] | a handler that does what the test says, and writes down what it did |
+//! | [`laddered`] | a worker whose failed messages wait on short rungs of a ladder |
 //! | [`running`] | a worker in this process, and the balance it ends with |
 //! | [`process`] | a worker as a process of its own, to be stopped, continued and killed |
 //! | [`store_at`] | where a worker's store is: a file, a database, a prefix of one test's own |
@@ -23,6 +24,7 @@ pub mod chaos;
 pub mod flawed;
 pub mod interfered;
 pub mod journal;
+pub mod laddered;
 pub mod ledger;
 pub mod log;
 pub mod manner;

@@ -22,7 +22,13 @@ pub(super) fn of(answer: &Answer, queue: &Queue) -> String {
         Problem::Missing => missing(role).into(),
         Problem::Forbidden { user, .. } => {
             let command = permissions::command(user, &answer.vhost, queue);
-            format!("grant what this queue needs, beside what else the user needs: {command}")
+            let without = match role {
+                Role::Ladder => "do without the retry ladder with `.local_retries()`, or ",
+                _ => "",
+            };
+            format!(
+                "{without}grant what this queue needs, beside what else the user needs: {command}"
+            )
         }
         Problem::Other => String::new(),
     }

@@ -37,29 +37,30 @@ pub(super) async fn declare(
     origin: &Queue,
 ) -> Result<(), TopologyError> {
     let objects = Objects { channel, origin };
-    objects
-        .exchange(UNROUTED, ExchangeKind::Fanout, FieldTable::default())
-        .await?;
-    objects.queue(UNROUTED, unrouted_arguments()).await?;
-    objects.bind(UNROUTED, UNROUTED, "").await?;
-    objects
-        .exchange(RETURN, ExchangeKind::Direct, return_arguments())
-        .await?;
+    objects.declare_return().await?;
     for rung in ladder.rungs() {
         let name = rung_name(*rung);
-        objects
-            .exchange(&name, ExchangeKind::Fanout, FieldTable::default())
-            .await?;
+        let none = FieldTable::default();
+        objects.exchange(&name, ExchangeKind::Fanout, none).await?;
         objects.queue(&name, rung_arguments(*rung)).await?;
         objects.bind(&name, &name, "").await?;
     }
     Ok(())
 }
 
-/// Lets the queue's messages find their way back.
+/// Lets the messages of `origin`, which is there, find their way back.
 pub(super) async fn bind_origin(channel: &Channel, origin: &Queue) -> Result<(), TopologyError> {
-    let queue = origin.name();
-    Objects { channel, origin }.bind(queue, RETURN, queue).await
+    let objects = Objects { channel, origin };
+    objects.bind(origin.name(), RETURN, origin.name()).await
+}
+
+/// Declares the way back alone.
+pub(super) async fn declare_way_back(
+    channel: &Channel,
+    origin: &Queue,
+) -> Result<(), TopologyError> {
+    Objects { channel, origin }.declare_return().await?;
+    bind_origin(channel, origin).await
 }
 
 struct Objects<'a> {
@@ -68,6 +69,15 @@ struct Objects<'a> {
 }
 
 impl Objects<'_> {
+    async fn declare_return(&self) -> Result<(), TopologyError> {
+        let none = FieldTable::default();
+        self.exchange(UNROUTED, ExchangeKind::Fanout, none).await?;
+        self.queue(UNROUTED, unrouted_arguments()).await?;
+        self.bind(UNROUTED, UNROUTED, "").await?;
+        let arguments = return_arguments();
+        self.exchange(RETURN, ExchangeKind::Direct, arguments).await
+    }
+
     async fn exchange(
         &self,
         name: &str,

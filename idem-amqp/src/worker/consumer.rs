@@ -135,8 +135,14 @@ impl Consumer {
         };
         match opened {
             Ok(Ok((channel, deliveries))) => {
-                let consumed = self.consume_channel(&channel, deliveries).await;
-                consumed.unwrap_or_else(Ended::Failed)
+                tokio::select! {
+                    consumed = self.consume_channel(&channel, deliveries) => {
+                        consumed.unwrap_or_else(Ended::Failed)
+                    }
+                    () = topology::keep_way_back(connection, &self.clerk.queue) => {
+                        unreachable!("it is kept for ever")
+                    }
+                }
             }
             Ok(Err(error)) => Ended::Unusable(error),
             Err(error) => Ended::Failed(error),
