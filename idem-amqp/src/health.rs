@@ -38,22 +38,21 @@ pub(crate) use vitals::{Vitals, in_words};
 ///
 /// ```no_run
 /// # use idem_amqp::{Health, MemoryStore, prelude::*};
-/// use std::time::Duration;
-/// use tokio::{io::{AsyncReadExt as _, AsyncWriteExt as _}, net::TcpListener};
+/// use std::{io::{Read as _, Write as _}, net::TcpListener, thread, time::Duration};
 ///
 /// /// Answers `GET /` with 200, or with 503 when a restart is worth a try.
-/// async fn answer_probes(health: Health) -> std::io::Result<()> {
-///     let listener = TcpListener::bind("0.0.0.0:8080").await?;
-///     loop {
-///         let (mut probe, _) = listener.accept().await?;
-///         let _request = probe.read(&mut [0; 1024]).await;
+/// fn answer_probes(health: &Health) -> std::io::Result<()> {
+///     for probe in TcpListener::bind("0.0.0.0:8080")?.incoming() {
+///         let mut probe = probe?;
+///         probe.set_read_timeout(Some(Duration::from_secs(1)))?;
+///         let _request = probe.read(&mut [0; 1024]);
 ///         let status = match health.failing_for() {
 ///             Some(time) if time > Duration::from_mins(5) => "503 Service Unavailable",
 ///             _ => "200 OK",
 ///         };
-///         let answer = format!("HTTP/1.1 {status}\r\nconnection: close\r\n\r\n{health}\n");
-///         let _ = probe.write_all(answer.as_bytes()).await;
+///         let _ = write!(probe, "HTTP/1.1 {status}\r\nconnection: close\r\n\r\n{health}\n");
 ///     }
+///     Ok(())
 /// }
 ///
 /// # #[derive(serde::Deserialize)] struct OrderPlaced { order_id: String }
@@ -63,7 +62,8 @@ pub(crate) use vitals::{Vitals, in_words};
 /// let worker = Worker::builder(MemoryStore::new())
 ///     .consume::<charge>("orders.charge")
 ///     .build("amqp://127.0.0.1:5672/%2f")?;
-/// tokio::spawn(answer_probes(worker.health()));
+/// let health = worker.health();
+/// thread::spawn(move || answer_probes(&health));
 /// worker.run_until(shutdown_signal()).await?;
 /// # Ok(()) }
 /// ```
