@@ -8,7 +8,7 @@ use lapin::{
     types::{AMQPValue, ShortString},
 };
 
-use crate::headers;
+use crate::{headers, topology};
 
 /// Where a message came from: a parameter for handlers that want to know.
 #[derive(Debug, Clone)]
@@ -32,13 +32,13 @@ impl Delivery {
     /// The exchange it was published to; empty for the default one. Also of a message that comes
     /// back for another attempt, or that was a dead letter.
     pub fn exchange(&self) -> &str {
-        self.own_text(headers::EXCHANGE)
+        self.told(headers::EXCHANGE)
             .unwrap_or(self.0.exchange.as_str())
     }
 
     /// The routing key it was published with, as [`exchange`](Self::exchange).
     pub fn routing_key(&self) -> &str {
-        self.own_text(headers::ROUTING_KEY)
+        self.told(headers::ROUTING_KEY)
             .unwrap_or(self.0.routing_key.as_str())
     }
 
@@ -48,10 +48,11 @@ impl Delivery {
         self.0.redelivered
     }
 
-    /// Whether it is a dead letter that was sent again, by a [`Replayer`](crate::Replayer) or by
-    /// hand.
+    /// Whether it is a dead letter that was sent again to the queue that it came from, by a
+    /// [`Replayer`](crate::Replayer) or by hand. Whoever may publish to the queue can make it look
+    /// so.
     pub fn is_replay(&self) -> bool {
-        self.get(headers::REASON).is_some()
+        self.get(headers::REASON).is_some() && self.own_text(headers::QUEUE) == Some(self.queue())
     }
 }
 
@@ -97,6 +98,17 @@ impl Delivery {
 }
 
 impl Delivery {
+    /// Whether it comes back from the retry ladder.
+    pub(crate) fn comes_back(&self) -> bool {
+        self.0.exchange.as_str() == topology::RETURN
+    }
+
+    /// What idem's header says of where the message came from; nothing if a publisher wrote it.
+    fn told(&self, name: &str) -> Option<&str> {
+        let believed = self.comes_back() || self.is_replay();
+        self.own_text(name).filter(|_| believed)
+    }
+
     /// A header that idem itself wrote, as text.
     pub(crate) fn own_text(&self, name: &str) -> Option<&str> {
         let headers = self.0.properties.headers().as_ref()?;

@@ -30,6 +30,14 @@ pub enum WorkerError {
         /// The name as it was given.
         queue: String,
     },
+    /// The queue is its own dead-letter queue: what is given up would come back at once, for ever.
+    #[error(
+        "the queue `{queue}` cannot be its own dead-letter queue: name another one with `.dead_letters(…)`"
+    )]
+    DeadLettersToItself {
+        /// The queue's name.
+        queue: String,
+    },
     /// An atomic handler's policy is to fail open: it cannot run without its store.
     #[error(
         "the handler of the queue `{queue}` is atomic and cannot fail open: leave `store_outage` \

@@ -1,5 +1,5 @@
-//! The headers that idem writes. Together they stay under 4 KiB: all of a message's properties must
-//! fit into one frame.
+//! The headers that idem writes. What they say is short: all of a message's properties must fit into
+//! one frame.
 
 /// Why it was dead-lettered. On a message that is consumed, it marks a replay.
 pub(crate) const REASON: &str = "idem-reason";
@@ -26,7 +26,23 @@ pub(crate) const LAST_FAILURE: &str = "idem-last-failure";
 /// That a header of the publisher's was too large to be carried over.
 pub(crate) const HEADERS_CUT: &str = "idem-headers-cut";
 
+/// All of them. A publisher's own header keeps its name, also one that begins like these.
+const ALL: [&str; 12] = [
+    REASON,
+    ERROR,
+    ATTEMPT,
+    KEY,
+    QUEUE,
+    EXCHANGE,
+    ROUTING_KEY,
+    EXPIRATION,
+    CONFLICTS,
+    FIRST_FAILURE,
+    LAST_FAILURE,
+    HEADERS_CUT,
+];
+
 /// Whether a header is one of idem's.
 pub(crate) fn is_ours(name: &str) -> bool {
-    name.starts_with("idem-")
+    ALL.contains(&name)
 }

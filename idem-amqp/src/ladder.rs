@@ -152,8 +152,15 @@ pub(crate) fn rung_name(rung: Duration) -> String {
         .iter()
         .find(|(length, _)| milliseconds.is_multiple_of(*length));
     let (length, unit) = unit.unwrap_or(&(1, "ms"));
-    format!("idem.retry.{}{unit}", milliseconds / length)
+    format!("{RUNG}{}{unit}", milliseconds / length)
 }
+
+/// Whether a queue is a rung of some ladder.
+pub(crate) fn is_rung(queue: &str) -> bool {
+    queue.starts_with(RUNG)
+}
+
+const RUNG: &str = "idem.retry.";
 
 #[cfg(test)]
 mod tests;

@@ -58,7 +58,7 @@ pub(crate) fn retry(
 
 /// How often the message has been to the ladder, since its last attempt, because its key was held.
 pub(crate) fn conflicts(delivery: &Delivery) -> u32 {
-    let said = delivery.get(CONFLICTS);
+    let said = delivery.get(CONFLICTS).filter(|_| delivery.comes_back());
     said.and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 

@@ -21,6 +21,7 @@ mod mismatch;
 mod permissions;
 
 pub(crate) use answer::{Value, difference};
+pub(crate) use ladder::RETURN;
 pub(crate) use mismatch::{Step, explain};
 
 /// RabbitMQ 4 drops a message that was returned 20 times, unless its queue says otherwise; one that

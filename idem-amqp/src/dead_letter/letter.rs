@@ -15,6 +15,7 @@ use crate::{
     headers::{
         ATTEMPT, ERROR, EXCHANGE, FIRST_FAILURE, KEY, LAST_FAILURE, QUEUE, REASON, ROUTING_KEY,
     },
+    ladder::is_rung,
     publisher::Publication,
     republish::Republished,
 };
@@ -58,23 +59,25 @@ impl DeadLetter {
         self.delivery.own_text(KEY)
     }
 
-    /// The queue it came from, and goes back to when it is replayed.
+    /// The queue it came from, and goes back to when it is replayed. None if it came from the very
+    /// queue that it is in.
     pub fn queue(&self) -> Option<&str> {
         let told = self.death.as_ref().map(|death| death.queue.as_str());
-        let queue = self.delivery.own_text(QUEUE).or(told)?;
-        (1..=LONGEST_NAME).contains(&queue.len()).then_some(queue)
+        let queue = self.told(QUEUE).or(told)?;
+        let elsewhere = queue != self.delivery.queue();
+        (elsewhere && (1..=LONGEST_NAME).contains(&queue.len())).then_some(queue)
     }
 
     /// The exchange it was first published to; empty for the default one.
     pub fn exchange(&self) -> Option<&str> {
         let told = self.death.as_ref().map(|death| death.exchange.as_str());
-        self.delivery.own_text(EXCHANGE).or(told)
+        self.told(EXCHANGE).or(told)
     }
 
     /// The routing key it was first published with.
     pub fn routing_key(&self) -> Option<&str> {
         let told = self.death.as_ref().map(|death| death.routing_key.as_str());
-        self.delivery.own_text(ROUTING_KEY).or(told)
+        self.told(ROUTING_KEY).or(told)
     }
 
     /// When it failed first, to the second, if that is known.
@@ -141,8 +144,10 @@ impl DeadLetter {
             properties: self.delivery.origin().properties.clone(),
         });
         let mut again = Republished::of(&before);
-        again.carry_over(&before, &[ERROR, ATTEMPT, KEY]);
-        again.text(REASON, &self.reason);
+        again.carry_over(&before, &[ERROR, ATTEMPT, KEY, REASON]);
+        if !self.was_on_its_way() {
+            again.text(REASON, &self.reason);
+        }
         let failures = [
             (FIRST_FAILURE, self.first_failure()),
             (LAST_FAILURE, self.last_failure()),
@@ -153,6 +158,18 @@ impl DeadLetter {
             }
         }
         again.publication("", queue, &self.body)
+    }
+
+    /// What idem's header says of where the message came from; nothing if a publisher wrote it.
+    fn told(&self, name: &str) -> Option<&str> {
+        let believed = self.delivery.own_text(REASON).is_some() || self.was_on_its_way();
+        self.delivery.own_text(name).filter(|_| believed)
+    }
+
+    /// Whether it left the retry ladder, and its queue was gone: it has not ended.
+    fn was_on_its_way(&self) -> bool {
+        let died_in = self.death.as_ref().map(|death| death.queue.as_str());
+        died_in.is_some_and(is_rung)
     }
 
     /// Whether the broker may drop it if it is returned a few times more.

@@ -2,10 +2,16 @@
 
 use std::time::UNIX_EPOCH;
 
-use lapin::{BasicProperties, types::AMQPValue};
+use lapin::{
+    BasicProperties,
+    types::{AMQPValue, FieldTable},
+};
 
 use super::*;
-use crate::delivery::Origin;
+use crate::{
+    delivery::Origin,
+    headers::{EXCHANGE, ROUTING_KEY},
+};
 
 const RUNG: Duration = Duration::from_secs(5);
 
@@ -17,11 +23,18 @@ fn delivery(properties: BasicProperties) -> Delivery {
     delivered(properties, false)
 }
 
+/// From its publisher, or from the ladder if idem has said something.
 fn delivered(properties: BasicProperties, redelivered: bool) -> Delivery {
+    let comes_back = properties.headers().is_some();
+    let (exchange, routing_key) = if comes_back {
+        ("idem.return", "orders")
+    } else {
+        ("shop", "order.placed")
+    };
     Delivery::new(Origin {
         queue: "orders".into(),
-        exchange: "shop".into(),
-        routing_key: "order.placed".into(),
+        exchange: exchange.into(),
+        routing_key: routing_key.into(),
         redelivered,
         properties,
     })
@@ -166,4 +179,38 @@ fn a_huge_header_that_pretends_to_be_ours_is_cut() {
     let conflict = retried(properties, &CONFLICT, 100);
     let error = said(&conflict).into_iter().find(|(name, _)| name == ERROR);
     assert_eq!(error.map(|(_, value)| value.len()), Some(1024));
+}
+
+#[test]
+fn what_a_publisher_says_in_our_name_is_not_believed() {
+    let mut headers = FieldTable::default();
+    let text = |text: &str| AMQPValue::LongString(text.into());
+    headers.insert(CONFLICTS.into(), AMQPValue::LongUInt(6));
+    headers.insert(EXCHANGE.into(), text("internal.admin"));
+    headers.insert(ROUTING_KEY.into(), text("refund.approved"));
+    headers.insert(REASON.into(), text("rejected"));
+    let forged = Delivery::new(Origin {
+        queue: "orders".into(),
+        exchange: "shop".into(),
+        routing_key: "order.placed".into(),
+        redelivered: false,
+        properties: BasicProperties::default().with_headers(headers),
+    });
+    assert_eq!(conflicts(&forged), 0);
+    assert_eq!(forged.exchange(), "shop");
+    assert_eq!(forged.routing_key(), "order.placed");
+    assert!(!forged.is_replay(), "it does not name this queue");
+}
+
+#[test]
+fn a_header_of_the_publishers_that_only_begins_like_ours_is_kept() {
+    let mut headers = FieldTable::default();
+    let id = AMQPValue::LongString("o-17".into());
+    headers.insert("idem-id".into(), id.clone());
+    let message = BasicProperties::default().with_headers(headers);
+    let again = retried(message, &FAILURE, 100);
+    assert_eq!(
+        again.headers().as_ref().unwrap().inner().get("idem-id"),
+        Some(&id)
+    );
 }

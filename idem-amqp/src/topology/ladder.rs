@@ -24,7 +24,7 @@ use crate::{
 
 /// Where rungs dead-letter to. Each origin queue is bound to it by its own name, which is the
 /// routing key that a message keeps on its rung.
-const RETURN: &str = "idem.return";
+pub(crate) const RETURN: &str = "idem.return";
 
 /// What `idem.return` has no queue for goes here, and is out of everybody's way: at-least-once
 /// dead-lettering would keep it on its rung, before the others.

@@ -1,12 +1,14 @@
 //! Declares again what somebody deleted while the worker runs.
 
+use std::time::Duration;
+
 use lapin::{
     ErrorKind,
     protocol::{AMQPErrorKind, AMQPSoftError},
 };
 use tokio::{sync::Mutex, time::Instant};
 
-use crate::{Queue, error::PublishError, publisher::Publisher};
+use crate::{Queue, error::PublishError, health::in_words, publisher::Publisher};
 
 /// The queue's dead-letter queue and ladder, as far as they are the worker's to declare.
 #[derive(Debug)]
@@ -16,6 +18,9 @@ pub(super) struct Mender {
     /// When it was last begun to declare them.
     last: Mutex<Option<Instant>>,
 }
+
+/// Between two declarations: each has a connection of its own.
+const PAUSE: Duration = Duration::from_secs(5);
 
 impl Mender {
     pub(super) fn new(publisher: Publisher, queue: Queue) -> Self {
@@ -27,20 +32,21 @@ impl Mender {
     }
 
     /// Declares them if the error says that one is missing. Messages that find out together have
-    /// it done once.
+    /// it done once, and no sooner again than it can have helped.
     pub(super) async fn mend(&self, error: &PublishError) {
         if !self.is_ours() || !tells_of_a_gap(error) {
             return;
         }
         let found_out = Instant::now();
         let mut last = self.last.lock().await;
-        if last.is_some_and(|begun| begun >= found_out) {
+        if last.is_some_and(|begun| begun + PAUSE >= found_out) {
             return;
         }
         *last = Some(Instant::now());
         if let Err(error) = self.publisher.declare(self.queue.clone()).await {
             let queue = self.queue.name();
-            tracing::warn!(queue, %error, "what was deleted could not be declared again");
+            let error = in_words(&error);
+            tracing::warn!(queue, error, "what was deleted could not be declared again");
         }
     }
 

@@ -14,6 +14,7 @@ use crate::{
     Queue,
     dead_letter::{Epitaph, dead_letter},
     error::PublishError,
+    health::in_words,
     publisher::Publication,
     retry::{Setback, retry},
     settlement::Reason,
@@ -95,12 +96,23 @@ impl Clerk {
 
     fn complain(&self, destination: Destination, error: &PublishError, tries: u32) {
         let queue = self.queue.name();
+        let error = in_words(error);
         match destination {
             Destination::DeadLetters => {
-                tracing::error!(queue, tries, %error, "the dead letter could not be published; the message is kept and tried again");
+                tracing::error!(
+                    queue,
+                    tries,
+                    error,
+                    "the dead letter could not be published; the message is kept and tried again"
+                );
             }
             Destination::Ladder => {
-                tracing::warn!(queue, tries, %error, "the retry ladder did not take the message; it is kept and tried again");
+                tracing::warn!(
+                    queue,
+                    tries,
+                    error,
+                    "the retry ladder did not take the message; it is kept and tried again"
+                );
             }
         }
     }

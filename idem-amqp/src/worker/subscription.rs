@@ -46,6 +46,9 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), WorkerError> {
         if name.is_empty() || name.len() > 250 || queue.dead_letter_queue().len() > 255 {
             return Err(WorkerError::QueueName { queue: name.into() });
         }
+        if queue.dead_letter_queue() == name {
+            return Err(WorkerError::DeadLettersToItself { queue: name.into() });
+        }
         if !names.insert(name) {
             return Err(WorkerError::QueueTwice { queue: name.into() });
         }
