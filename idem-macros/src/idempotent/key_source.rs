@@ -103,6 +103,11 @@ impl Parse for KeySource {
 
 const HEADER: &str = "name the header, as in `header(\"x-idempotency-key\")`";
 
+/// Begins the headers that idem itself writes: a key made of them would change on every retry.
+const OURS: &str = "idem-";
+
+const RESERVED: &str = "headers that begin with `idem-` are idem's own and change from attempt to attempt: give the key a header of another name, as in `header(\"x-idempotency-key\")`";
+
 /// `header("…")`, `message_id()`, `content()`, `first(…)`.
 fn function(input: ParseStream<'_>) -> Result<KeySource> {
     let name: Ident = input.parse()?;
@@ -135,6 +140,9 @@ fn header(content: ParseStream<'_>, span: Span) -> Result<KeySource> {
     let name = name.map_err(|_| Error::new(span, HEADER))?;
     if name.value().trim().is_empty() {
         return Err(Error::new(name.span(), HEADER));
+    }
+    if name.value().starts_with(OURS) {
+        return Err(Error::new(name.span(), RESERVED));
     }
     if !content.is_empty() {
         return Err(content.error("one header at a time: write `first(header(\"a\"), header(\"b\"))` to take the first that is present"));

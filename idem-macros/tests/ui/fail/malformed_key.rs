@@ -89,4 +89,10 @@ async fn handler_13(order: Order) -> Result<(), Failed> {
     Ok(())
 }
 
+#[idempotent(key = header("idem-key"))]
+async fn handler_14(order: Order) -> Result<(), Failed> {
+    drop(order.order_id);
+    Ok(())
+}
+
 fn main() {}
