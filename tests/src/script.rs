@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc};
 use futures_util::future::BoxFuture;
 use idem_amqp::prelude::*;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::{journal::Journal, manner::Manner};
 
@@ -51,6 +52,8 @@ pub struct Call {
     pub redelivered: bool,
     /// Whether the attempt before ended without a word.
     pub in_doubt: bool,
+    /// When it was called.
+    pub at: Instant,
 }
 
 /// What a handler does; the worker's state. Clones share the journals.
@@ -107,6 +110,7 @@ impl Script {
             attempt: attempt.number(),
             redelivered: delivery.is_redelivered(),
             in_doubt: attempt.is_in_doubt(),
+            at: Instant::now(),
         };
         self.calls.write(call.clone());
         let mut unfinished = Unfinished {

@@ -9,11 +9,12 @@ use idem_amqp::{
 use idem_tests::{
     bed::{Bed, QUICK},
     interfered::{Call, Fate, Interfered},
+    journal::Journal,
     running::assert_balance,
     script::{Order, Script, charge, notify},
 };
 use lapin::BasicProperties;
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::Instant};
 
 /// A handler that waits, with slow orders, until the test lets it go on.
 fn waiting() -> (Script, Arc<Semaphore>) {
@@ -241,20 +242,35 @@ async fn a_copy_at_another_worker_is_held_until_the_first_has_ended() {
 
 #[tokio::test]
 async fn a_copy_at_the_same_worker_is_looked_at_as_soon_as_the_first_has_ended() {
+    /// By then the re-check backs off as far as it does: 2.5 s at least.
+    const RARELY: usize = 8;
     let bed = Bed::new().await;
     let (script, go_on) = waiting();
-    let store = Interfered::new(MemoryStore::new(), |_, _| Fate::Pass);
-    let worker = bed.charging(store.clone(), &script);
+    let asked = Journal::default();
+    let journal = asked.clone();
+    let store = Interfered::new(MemoryStore::new(), move |call, _| {
+        journal.write((call, Instant::now()));
+        Fate::Pass
+    });
+    let worker = bed.charging(store, &script);
     bed.order("slow").await;
     bed.order("slow").await;
-    script.calls.count("one of the copies runs", 1).await;
-    // By then the next re-check is seconds away.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    let claims = |asked: &[(Call, Instant)]| -> Vec<Instant> {
+        let claims = asked.iter().filter(|(call, _)| *call == Call::Claim);
+        claims.map(|(_, at)| *at).collect()
+    };
+    let rarely = |asked: &[_]| claims(asked).len() >= RARELY;
+    asked.until("the copy is looked at rarely", rarely).await;
     go_on.add_permits(1);
     worker.ended(Kind::Executed, 1).await;
-    let executed = tokio::time::Instant::now();
     worker.ended(Kind::Duplicate, 1).await;
-    assert!(executed.elapsed() < Duration::from_millis(500));
+    let asked = asked.entries();
+    let completed = asked.iter().find(|(call, _)| *call == Call::Complete);
+    let (_, completed) = completed.unwrap();
+    let claims = claims(&asked);
+    assert_eq!(claims.len(), RARELY + 1, "one more: {asked:?}");
+    let looked_at = claims[RARELY].duration_since(*completed);
+    assert!(looked_at < Duration::from_secs(2), "{looked_at:?}");
 
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 1)]);
@@ -292,15 +308,14 @@ async fn a_copy_over_the_cap_goes_back_to_its_queue_and_is_no_hot_loop() {
     let worker = bed.start(worker.consume::<charge>(queue));
     bed.order("slow").await;
     script.calls.count("the first copy runs", 1).await;
+    let sent = Instant::now();
     bed.order("slow").await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    worker.ended(Kind::Conflict, 2).await;
     let returned = worker.settled.entries();
     assert!(returned.iter().all(|ended| ended.kind == Kind::Conflict));
-    assert!(
-        (2..=6).contains(&returned.len()),
-        "{} returns in 3 s",
-        returned.len()
-    );
+    // The first waits half a second at least, those after it at least a second each.
+    let most = 1 + sent.elapsed().as_secs();
+    assert!(returned.len() as u64 <= most, "a hot loop: {returned:?}");
     go_on.add_permits(1);
 
     worker.ended(Kind::Executed, 1).await;

@@ -1,6 +1,6 @@
 //! Stopping a worker.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use idem_amqp::{ExecutionKind as Kind, Failed, MemoryStore, Queue, Worker};
 use idem_tests::{
@@ -12,26 +12,27 @@ use idem_tests::{
     running::assert_balance,
     script::{Script, charge},
 };
-
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 
 const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
 
-/// A call is seen after it was made.
-const SEEN_LATE: Duration = Duration::from_millis(200);
-
 /// Until the next attempt of a failed message: longer than a worker takes to stop.
-const LATER: Duration = Duration::from_secs(4);
+const LATER: Duration = Duration::from_secs(15);
 
 #[tokio::test]
 async fn a_worker_that_is_told_to_stop_finishes_what_runs_and_returns_the_rest() {
     let bed = Bed::new().await;
-    let script = Script::new(async |call| {
-        if call.id == "later" && call.attempt == 1 {
-            return Err(Failed::retry_after(LATER, "closed for today"));
+    let go_on = Arc::new(Semaphore::new(0));
+    let gate = Arc::clone(&go_on);
+    let script = Script::new(move |call| {
+        let gate = Arc::clone(&gate);
+        async move {
+            if call.id == "later" && call.attempt == 1 {
+                return Err(Failed::retry_after(LATER, "closed for today"));
+            }
+            gate.acquire().await?.forget();
+            Ok(())
         }
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        Ok(())
     });
     let store = MemoryStore::new();
     let worker = Worker::builder(store.clone()).state(script.clone());
@@ -41,7 +42,12 @@ async fn a_worker_that_is_told_to_stop_finishes_what_runs_and_returns_the_rest()
         bed.order(id).await;
     }
     script.calls.count("two more handlers run", 3).await;
-    let balance = worker.stop().await;
+    let health = worker.health().clone();
+    let drains = eventually("the worker drains", async || match health.to_string() {
+        draining if draining == "draining" => Ok(go_on.add_permits(6)),
+        seen => Err(seen),
+    });
+    let (balance, ()) = tokio::join!(worker.stop(), drains);
     assert_eq!(balance.of(Kind::Executed), 2, "{balance}");
     let started = script.calls.entries().len();
     assert_eq!(started, 3, "one was started while draining");
@@ -95,8 +101,8 @@ async fn a_message_that_waits_for_its_next_attempt_is_returned_at_once() {
     let failing = Script::new(async |_| Err(Failed::retry_after(LATER, "closed for today")));
     let worker = waiting_here(&failing);
     bed.order("a").await;
-    failing.calls.count("the first attempt", 1).await;
-    let failed = Instant::now();
+    let calls = failing.calls.count("the first attempt", 1).await;
+    let failed = calls[0].at;
     assert_balance(&worker.stop().await, [(Kind::Failed, 1)]);
     bed.until_waiting(1).await;
     assert!(failed.elapsed() < LATER, "it was not returned at once");
@@ -105,7 +111,7 @@ async fn a_message_that_waits_for_its_next_attempt_is_returned_at_once() {
     let script = Script::succeeding();
     let worker = waiting_here(&script);
     worker.ended(Kind::Executed, 1).await;
-    assert!(failed.elapsed() + SEEN_LATE >= LATER);
+    assert!(script.calls.entries()[0].at - failed >= LATER);
     assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
     assert_eq!(script.attempts(), [2]);
     bed.assert_nothing_stuck().await;
@@ -153,7 +159,7 @@ async fn an_idle_worker_stops_at_once() {
     bed.until_consumed(bed.name(), 1).await;
     let told = Instant::now();
     assert_balance(&worker.stop().await, []);
-    assert!(told.elapsed() < Duration::from_secs(5));
+    assert!(told.elapsed() < Duration::from_secs(15));
     bed.assert_nothing_stuck().await;
 }
 
