@@ -5,7 +5,7 @@ use std::{fmt::Debug, time::Duration};
 use tokio::{sync::watch, time::timeout};
 
 /// How long anything may take. Far above what is needed, for machines that are busy.
-pub const LIMIT: Duration = Duration::from_secs(30);
+pub const LIMIT: Duration = Duration::from_mins(1);
 
 /// Entries in the order in which they were written. Clones share them.
 #[derive(Debug, Clone)]

@@ -51,7 +51,7 @@ async fn in_a_file() -> (tempfile::TempDir, SqliteStore, SqliteConnection) {
 async fn a_key_that_an_operator_forgets_runs_again_when_the_cache_has_forgotten_it_too() {
     let bed = Bed::new().await;
     let (_folder, store, mut operator) = in_a_file().await;
-    let longest = Duration::from_millis(700);
+    let longest = Duration::from_secs(5);
     let cached = Cached::builder(store).longest(longest).build();
     let script = Script::succeeding();
     let worker = bed.charging(cached, &script);

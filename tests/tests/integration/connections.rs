@@ -235,7 +235,7 @@ async fn a_worker_that_waits_for_its_broker_can_be_stopped() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     let told = tokio::time::Instant::now();
     assert_balance(&worker.stop().await, []);
-    assert!(told.elapsed() < Duration::from_secs(2));
+    assert!(told.elapsed() < Duration::from_secs(15));
     bed.assert_nothing_stuck().await;
 }
 

@@ -38,7 +38,7 @@ async fn a_replay_that_fails_goes_over_the_ladder_and_its_attempts_are_counted_o
 /// The key is quarantined again while a replay waits on the ladder: only as one may it run then.
 #[tokio::test]
 async fn a_replay_that_meets_a_conflict_goes_over_the_ladder_and_is_one_still() {
-    const WHILE_QUARANTINED: Duration = Duration::from_secs(3);
+    const WHILE_QUARANTINED: Duration = Duration::from_secs(15);
     let bed = Bed::with_vhost().await;
     let policy = QUICK.to_builder().in_doubt(InDoubt::Quarantine);
     let policy = policy.lease(Duration::from_millis(300)).build().unwrap();

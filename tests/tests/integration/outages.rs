@@ -31,10 +31,10 @@ async fn while_the_store_is_away_nothing_runs_and_nothing_is_settled() {
     away.store(true, SeqCst);
     let script = Script::succeeding();
     let worker = bed.charging(store.clone(), &script);
+    let begun = tokio::time::Instant::now();
     for id in ["a", "b", "c"] {
         bed.order(id).await;
     }
-    let begun = tokio::time::Instant::now();
     until_claims(&store, 12).await;
     // The waits of each message double from 100 ms on, or more.
     let elapsed = begun.elapsed().as_millis() / 100;
