@@ -5,9 +5,17 @@ use std::time::Instant;
 use tokio::{sync::Mutex, task::spawn_blocking};
 use xtask::services::{Broker, QueueState};
 
-/// Where copies wait that another worker is at. They come back to their queue, perhaps when nobody
-/// consumes it any more.
-const RUNGS: [&str; 3] = ["idem.retry.1s", "idem.retry.5s", "idem.retry.15s"];
+/// Where messages wait that failed, and copies that another worker is at. They come back to their
+/// queue, perhaps when nobody consumes it any more.
+const RUNGS: [&str; 7] = [
+    "idem.retry.1s",
+    "idem.retry.5s",
+    "idem.retry.15s",
+    "idem.retry.1m",
+    "idem.retry.5m",
+    "idem.retry.15m",
+    "idem.retry.1h",
+];
 
 /// The counts of one vhost. Asking takes the broker about half a second.
 #[derive(Debug)]
