@@ -187,6 +187,10 @@ fn queues_that_lose_messages_for_certain_bar_the_start() {
         found(auto_delete),
         [(Severity::Error, "auto-delete", Bars::UnlessAccepted)]
     );
+    assert_eq!(
+        of_existing(V4_3, [("x-expires", "1800000")]),
+        [(Severity::Error, "expires", Bars::UnlessAccepted)]
+    );
 }
 
 #[test]

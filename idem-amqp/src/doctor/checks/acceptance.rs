@@ -5,10 +5,11 @@ use idem_core::Finding;
 use crate::doctor::{Diagnosis, Patient};
 
 /// All that can be accepted of a queue.
-const ACCEPTABLE: [&str; 12] = [
+const ACCEPTABLE: [&str; 13] = [
     crate::doctor::facts::HIDDEN,
     super::declaration::TRANSIENT,
     super::declaration::AUTO_DELETE,
+    super::declaration::EXPIRES,
     super::declaration::MESSAGE_TTL,
     super::declaration::MAX_LENGTH,
     super::delivery_limit::DELIVERY_LIMIT,

@@ -11,6 +11,7 @@ use crate::doctor::{
 
 pub(super) const TRANSIENT: &str = "transient";
 pub(super) const AUTO_DELETE: &str = "auto-delete";
+pub(super) const EXPIRES: &str = "expires";
 pub(super) const MESSAGE_TTL: &str = "message-ttl";
 pub(super) const MAX_LENGTH: &str = "max-length";
 
@@ -23,6 +24,7 @@ pub(super) fn look<'a>(patient: &'a Patient<'a>) -> impl Iterator<Item = Diagnos
             stream(patient, arguments),
             transient(patient, arguments),
             auto_delete(patient, arguments),
+            deleted_unused(patient, arguments),
             expiring(patient, arguments),
             bounded(patient, arguments),
         ]
@@ -94,6 +96,19 @@ fn auto_delete(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis
             ),
         ))
     })
+}
+
+fn deleted_unused(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
+    let name = patient.queue.name();
+    let unused = arguments.milliseconds("x-expires")?;
+    Some(Diagnosis::losing(Finding::error(
+        EXPIRES,
+        format!(
+            "the queue `{name}` is deleted with its messages when no worker has consumed it for {}; \
+             declare it without `x-expires`, or accept that with `.accept(\"{EXPIRES}\")`",
+            Span(unused)
+        ),
+    )))
 }
 
 fn expiring(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
