@@ -10,10 +10,12 @@ mod condition;
 mod problem;
 mod state;
 mod vitals;
+mod waiting;
 
 pub use problem::{Problem, ProblemKind};
 use state::Phase;
 pub(crate) use vitals::{Vitals, in_words};
+pub(crate) use waiting::Waiting;
 
 /// Whether a worker can do its job: [`Worker::health`](crate::Worker::health), taken before it runs.
 ///
@@ -68,8 +70,17 @@ pub(crate) use vitals::{Vitals, in_words};
 /// # Ok(()) }
 /// ```
 ///
+/// Not everything that is wrong is worth a restart, or keeps a worker from its job:
+///
+/// | [`ProblemKind`] | [`failing_for`](Self::failing_for) | [`is_ready`](Self::is_ready) |
+/// |---|---|---|
+/// | `Disconnected`, `NotConsuming`, `StoreUnavailable`, `Ended` | counts | `false` |
+/// | `Unpublished`: a restart would run messages again whose dead letters wait | does not count | `false` |
+/// | `Unprotected`: a restart would forget what the store is yet to be told | does not count | `true` |
+/// | `Blocked`: consuming and acknowledging go on, a restart ends no alarm | does not count | `true` |
+///
 /// Whether the store answers is known from the messages that are claimed: a worker without any does
-/// not ask it. Nor does one whose handlers all run, or wait for the store to take their completions;
+/// not ask it, and one of whose messages none waits for the store is not failing. Nor does one whose handlers all run, or wait for the store to take their completions;
 /// it is told by the log then, and here as soon as another message is claimed.
 #[derive(Debug, Clone)]
 pub struct Health(Arc<Vitals>);
@@ -80,20 +91,22 @@ impl Health {
     }
 
     /// How long the worker has been unable to do its job; `None` if it is not. The longest of its
-    /// [`problems`](Self::problems) counts.
+    /// [`problems`](Self::problems) counts, of those that a restart may help against.
     pub fn failing_for(&self) -> Option<Duration> {
-        let problems = self.problems();
-        problems.iter().map(|problem| problem.lasting).max()
+        let problems = self.problems().into_iter();
+        let failures = problems.filter(|problem| problem.kind.may_need_a_restart());
+        failures.map(|problem| problem.lasting).max()
     }
 
-    /// Whether it consumes all its queues and nothing is wrong. `false` before it runs, while it
-    /// drains, and after that.
+    /// Whether it consumes all its queues, and can be done with their messages. `false` before it
+    /// runs, while it drains, and after that.
     pub fn is_ready(&self) -> bool {
         let state = self.0.state();
-        matches!(state.phase, Phase::Running) && state.problems(Instant::now()).is_empty()
+        let problems = state.problems(Instant::now());
+        matches!(state.phase, Phase::Running) && !problems.iter().any(|one| one.kind.hinders())
     }
 
-    /// What is wrong now: empty if the worker does its job, or is not meant to.
+    /// What is wrong now: empty if nothing is, or the worker is not meant to do its job.
     pub fn problems(&self) -> Vec<Problem> {
         self.0.state().problems(Instant::now())
     }
@@ -110,7 +123,7 @@ impl Health {
         let state = self.0.state();
         let queues = state.queues.iter();
         queues
-            .map(|(name, condition)| (name.clone(), condition.well_for(now)))
+            .map(|queue| (queue.name.clone(), queue.consuming.well_for(now)))
             .collect()
     }
 
@@ -132,7 +145,11 @@ impl fmt::Display for Health {
         }
         let problems = state.problems(Instant::now());
         if problems.is_empty() {
-            let queues: Vec<_> = state.queues.iter().map(|(name, _)| name.as_str()).collect();
+            let queues: Vec<_> = state
+                .queues
+                .iter()
+                .map(|queue| queue.name.as_str())
+                .collect();
             let broker = state.broker.as_deref().unwrap_or_default();
             return write!(f, "consuming {} from {broker}", queues.join(", "));
         }

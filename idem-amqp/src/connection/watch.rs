@@ -6,7 +6,7 @@ use futures_util::{FutureExt as _, StreamExt as _, stream::BoxStream};
 use lapin::{Connection, Error, ErrorKind, Event};
 
 use crate::{
-    health::Vitals,
+    health::{Vitals, Waiting},
     incident::Incident::{self, Blocked, ChannelClosed, Unblocked},
 };
 
@@ -16,7 +16,8 @@ pub(crate) struct Watch {
     vitals: Arc<Vitals>,
     /// Which connection, for people.
     on: String,
-    blocked: bool,
+    /// Until it is unblocked; one that has gone waits for nothing any more.
+    blocked: Option<Waiting>,
     lost: Option<(Incident, Error)>,
 }
 
@@ -26,7 +27,7 @@ impl Watch {
             events: connection.events_listener().boxed(),
             vitals,
             on,
-            blocked: false,
+            blocked: None,
             lost: None,
         };
         if connection.status().blocked() {
@@ -60,7 +61,7 @@ impl Watch {
             Event::ConnectionBlocked(reason) => self.block(&reason),
             Event::ConnectionUnblocked => {
                 self.vitals.befell(Unblocked, &self.on, None);
-                self.unblock();
+                self.blocked = None;
             }
             Event::Error(error) => self.fail(error),
             _ => {}
@@ -68,14 +69,8 @@ impl Watch {
     }
 
     fn block(&mut self, reason: &str) {
-        self.blocked = true;
         self.vitals.befell(Blocked, &self.on, Some(&reason));
-        self.vitals.blocked(reason);
-    }
-
-    fn unblock(&mut self) {
-        self.blocked = false;
-        self.vitals.unblocked();
+        self.blocked = Some(self.vitals.blocked(reason));
     }
 
     fn fail(&mut self, error: Error) {
@@ -87,15 +82,6 @@ impl Watch {
                 self.lost = Some((incident, error));
             }
             _ => {}
-        }
-    }
-}
-
-/// A connection that has gone blocks nobody any more.
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if self.blocked {
-            self.unblock();
         }
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct Condition {
     /// Since when it is ill, or was the last time.
     ill: Option<Instant>,
     error: Option<String>,
+    /// How many wait because of it.
+    waiting: usize,
 }
 
 impl Condition {
@@ -46,6 +48,20 @@ impl Condition {
         }
         if was_well.is_some() || error.is_some() {
             self.error = error;
+        }
+    }
+
+    /// One more waits because of it.
+    pub(super) fn wait(&mut self, now: Instant, error: String) {
+        self.waiting += 1;
+        self.fail(now, Some(error));
+    }
+
+    /// One that has waited does not any more. Where nobody waits, nothing is known to be wrong.
+    pub(super) fn end_wait(&mut self, now: Instant) {
+        self.waiting = self.waiting.saturating_sub(1);
+        if self.waiting == 0 {
+            self.recover(now);
         }
     }
 

@@ -26,13 +26,35 @@ pub enum ProblemKind {
         /// The queue's name.
         queue: String,
     },
-    /// The store did not answer when it was asked last.
+    /// Messages wait for the store, which does not answer.
     StoreUnavailable,
+    /// Retries or dead letters of a queue cannot be published: their queue or exchange was deleted,
+    /// is full, or may not be used, or the broker cannot be reached. Their messages are kept.
+    Unpublished {
+        /// The name of the queue that the messages came from.
+        queue: String,
+    },
+    /// Handlers that fail open run without the store, which does not answer. Told until it has
+    /// answered again.
+    Unprotected,
     /// The broker takes no messages, so no retries and no dead letters either: its memory or its
     /// disk is short.
     Blocked,
     /// The worker has ended although nobody told it to.
     Ended,
+}
+
+impl ProblemKind {
+    /// Whether messages are not consumed, or not done with, because of it.
+    pub(super) fn hinders(&self) -> bool {
+        !matches!(self, Self::Unprotected | Self::Blocked)
+    }
+
+    /// Whether it is worth a restart when it lasts. A restart helps no queue that is gone, and a
+    /// message whose dead letter could not be published would run again.
+    pub(super) fn may_need_a_restart(&self) -> bool {
+        self.hinders() && !matches!(self, Self::Unpublished { .. })
+    }
 }
 
 impl fmt::Display for ProblemKind {
@@ -41,6 +63,10 @@ impl fmt::Display for ProblemKind {
             Self::Disconnected => f.write_str("no connection to the broker"),
             Self::NotConsuming { queue } => write!(f, "not consuming {queue}"),
             Self::StoreUnavailable => f.write_str("the store does not answer"),
+            Self::Unpublished { queue } => {
+                write!(f, "retries or dead letters of {queue} cannot be published")
+            }
+            Self::Unprotected => f.write_str("handlers run without the store"),
             Self::Blocked => f.write_str("the broker takes no messages"),
             Self::Ended => f.write_str("not running although nobody stopped it"),
         }

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 
-use super::{Problem, ProblemKind, condition::Condition};
+use super::{Problem, ProblemKind, condition::Condition, waiting::WhatFor};
 
 /// The state of a worker at one moment.
 #[derive(Debug, Default)]
@@ -11,9 +11,19 @@ pub(super) struct State {
     /// To whom it is connected.
     pub(super) broker: Option<String>,
     pub(super) connection: Condition,
-    pub(super) queues: Vec<(String, Condition)>,
+    pub(super) queues: Vec<QueueState>,
     pub(super) store: Condition,
+    /// Whether handlers run with the store.
+    pub(super) protection: Condition,
     pub(super) publishing: Condition,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct QueueState {
+    pub(super) name: String,
+    pub(super) consuming: Condition,
+    /// Of its retries and dead letters.
+    pub(super) letters: Condition,
 }
 
 /// Where a worker is in its life.
@@ -33,7 +43,10 @@ impl State {
     pub(super) fn new<'a>(queues: impl Iterator<Item = &'a str>) -> Self {
         Self {
             queues: queues
-                .map(|name| (name.to_owned(), Condition::default()))
+                .map(|name| QueueState {
+                    name: name.to_owned(),
+                    ..QueueState::default()
+                })
                 .collect(),
             ..Self::default()
         }
@@ -43,10 +56,12 @@ impl State {
     pub(super) fn start(&mut self, now: Instant) {
         self.phase = Phase::Running;
         self.connection = Condition::ill(now);
-        for (_, queue) in &mut self.queues {
-            *queue = Condition::ill(now);
+        for queue in &mut self.queues {
+            queue.consuming = Condition::ill(now);
+            queue.letters = Condition::well(now);
         }
         self.store = Condition::well(now);
+        self.protection = Condition::well(now);
         self.publishing = Condition::well(now);
     }
 
@@ -57,9 +72,17 @@ impl State {
         };
     }
 
-    pub(super) fn queue(&mut self, name: &str) -> Option<&mut Condition> {
-        let mut queues = self.queues.iter_mut();
-        queues.find_map(|(queue, condition)| (queue == name).then_some(condition))
+    pub(super) fn queue(&mut self, name: &str) -> Option<&mut QueueState> {
+        self.queues.iter_mut().find(|queue| queue.name == name)
+    }
+
+    /// The condition of what is waited for.
+    pub(super) fn condition(&mut self, what_for: &WhatFor) -> Option<&mut Condition> {
+        match what_for {
+            WhatFor::Store => Some(&mut self.store),
+            WhatFor::Alarm => Some(&mut self.publishing),
+            WhatFor::Confirm(queue) => Some(&mut self.queue(queue)?.letters),
+        }
     }
 
     /// Everything that is wrong, while it should not be. A queue that is not consumed because there
@@ -88,11 +111,19 @@ impl State {
             }
         };
         look(ProblemKind::Disconnected, &self.connection);
-        for (queue, condition) in &self.queues {
-            let queue = queue.clone();
-            look(ProblemKind::NotConsuming { queue }, condition);
+        for QueueState {
+            name, consuming, ..
+        } in &self.queues
+        {
+            let queue = name.clone();
+            look(ProblemKind::NotConsuming { queue }, consuming);
         }
         look(ProblemKind::StoreUnavailable, &self.store);
+        for QueueState { name, letters, .. } in &self.queues {
+            let queue = name.clone();
+            look(ProblemKind::Unpublished { queue }, letters);
+        }
+        look(ProblemKind::Unprotected, &self.protection);
         look(ProblemKind::Blocked, &self.publishing);
         problems
     }

@@ -19,6 +19,17 @@ fn away() -> Ended {
     Execution::StoreUnavailable { error }
 }
 
+fn unprotected() -> Ended {
+    Ended::Unprotected {
+        output: (),
+        attempt: 1,
+    }
+}
+
+fn answered() -> Ended {
+    Ended::Conflict { remaining: SECOND }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_worker_is_failing_for_as_long_as_it_tries_to_start() {
     let (vitals, health) = worker(&["orders", "mails"]);
@@ -67,15 +78,15 @@ async fn a_store_is_away_until_an_execution_has_its_answer() {
     let (vitals, health) = worker(&[]);
     let _run = vitals.run();
     vitals.connected(&"one:5672");
-    vitals.saw(&away());
+    let _first = vitals.saw(&away());
     advance(SECOND).await;
-    vitals.saw(&away());
-    vitals.saw(&Ended::Abandoned);
+    let _second = vitals.saw(&away());
+    assert!(vitals.saw(&Ended::Abandoned).is_none());
     advance(SECOND).await;
     assert_eq!(health.failing_for(), Some(2 * SECOND));
     let told = "the store does not answer for 2s: the store is unavailable: gone";
     assert_eq!(health.to_string(), told);
-    vitals.saw(&Ended::Conflict { remaining: SECOND });
+    assert!(vitals.saw(&answered()).is_none());
     assert_eq!(health.failing_for(), None);
 }
 
@@ -105,16 +116,67 @@ async fn a_worker_that_ended_by_itself_is_failing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broker_that_takes_no_messages_is_a_problem_until_it_does() {
+async fn a_broker_that_takes_no_messages_is_told_until_it_does_and_no_failure() {
     let (vitals, health) = worker(&[]);
     let _run = vitals.run();
     vitals.connected(&"one:5672");
-    vitals.blocked("low on memory");
+    let one = vitals.blocked("low on memory");
+    let other = vitals.blocked("low on memory");
     advance(SECOND).await;
     assert_eq!(
         health.to_string(),
         "the broker takes no messages for 1s: low on memory"
     );
-    vitals.unblocked();
-    assert_eq!(health.failing_for(), None);
+    assert_eq!((health.failing_for(), health.is_ready()), (None, true));
+    drop(one);
+    assert_eq!(health.problems().len(), 1, "the other is blocked");
+    drop(other);
+    assert_eq!(health.problems(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_is_not_known_to_be_away_once_no_message_waits_for_it() {
+    let (vitals, health) = worker(&[]);
+    let _run = vitals.run();
+    vitals.connected(&"one:5672");
+    let (one, other) = (vitals.saw(&away()), vitals.saw(&away()));
+    drop(one);
+    advance(SECOND).await;
+    assert_eq!(health.failing_for(), Some(SECOND));
+    drop(other);
+    assert_eq!((health.failing_for(), health.is_ready()), (None, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_that_fail_open_are_told_and_no_failure() {
+    let (vitals, health) = worker(&[]);
+    let _run = vitals.run();
+    vitals.connected(&"one:5672");
+    assert!(vitals.saw(&unprotected()).is_none());
+    advance(SECOND).await;
+    assert_eq!(health.to_string(), "handlers run without the store for 1s");
+    assert_eq!((health.failing_for(), health.is_ready()), (None, true));
+    assert!(vitals.saw(&answered()).is_none());
+    assert_eq!(health.problems(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn letters_that_cannot_be_published_are_told_until_the_last_of_their_queue_is() {
+    let (vitals, health) = worker(&["orders", "mails"]);
+    let _run = vitals.run();
+    vitals.connected(&"one:5672");
+    vitals.consuming("orders");
+    vitals.consuming("mails");
+    let one = vitals.unpublished("orders", "no queue".into());
+    let other = vitals.unpublished("orders", "no queue".into());
+    advance(SECOND).await;
+    let again = vitals.unpublished("orders", "full".into());
+    drop((one, other));
+    assert_eq!(
+        health.to_string(),
+        "retries or dead letters of orders cannot be published for 1s: full"
+    );
+    assert_eq!((health.failing_for(), health.is_ready()), (None, false));
+    drop(again);
+    assert!(health.is_ready());
 }

@@ -3,13 +3,16 @@
 use std::{
     error::Error,
     fmt::Display,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use idem_core::{Execution, Failure};
 use tokio::time::Instant;
 
-use super::state::{Phase, State};
+use super::{
+    state::{Phase, State},
+    waiting::{Waiting, WhatFor},
+};
 use crate::incident::{Incident, Incidents, Tally};
 
 /// What a worker, or a publisher of its own, knows of itself.
@@ -66,48 +69,58 @@ impl Vitals {
         let mut state = self.state();
         state.broker = None;
         state.connection.fail(now, error);
-        for (_, queue) in &mut state.queues {
-            queue.fail(now, None);
+        for queue in &mut state.queues {
+            queue.consuming.fail(now, None);
         }
     }
 
     pub(crate) fn consuming(&self, queue: &str) {
         if let Some(queue) = self.state().queue(queue) {
-            queue.recover(Instant::now());
+            queue.consuming.recover(Instant::now());
         }
     }
 
     pub(crate) fn not_consuming(&self, queue: &str, error: Option<&dyn Display>) {
         let error = error.map(ToString::to_string);
         if let Some(queue) = self.state().queue(queue) {
-            queue.fail(Instant::now(), error);
+            queue.consuming.fail(Instant::now(), error);
         }
     }
 
-    pub(crate) fn blocked(&self, reason: &str) {
-        self.state()
-            .publishing
-            .fail(Instant::now(), Some(reason.into()));
+    /// A connection is blocked, until what this returns is dropped.
+    pub(crate) fn blocked(self: &Arc<Self>, reason: &str) -> Waiting {
+        Waiting::start(self, WhatFor::Alarm, reason.into())
     }
 
-    pub(crate) fn unblocked(&self) {
-        self.state().publishing.recover(Instant::now());
+    /// A retry or a dead letter of this queue cannot be published, until what this returns is
+    /// dropped.
+    pub(crate) fn unpublished(self: &Arc<Self>, queue: &str, error: String) -> Waiting {
+        Waiting::start(self, WhatFor::Confirm(queue.into()), error)
     }
 
-    /// What an execution tells of the store: that it answers, that it does not, or nothing.
-    pub(crate) fn saw<T, E: Failure>(&self, execution: &Execution<T, E>) {
+    /// What an execution tells of the store: that it answers, that it does not, or nothing. If its
+    /// message waits for the store now, it does so until what this returns is dropped.
+    pub(crate) fn saw<T, E: Failure>(
+        self: &Arc<Self>,
+        execution: &Execution<T, E>,
+    ) -> Option<Waiting> {
         let now = Instant::now();
         match execution {
             Execution::StoreUnavailable { error } => {
-                self.state().store.fail(now, Some(in_words(error)));
+                return Some(Waiting::start(self, WhatFor::Store, in_words(error)));
             }
-            Execution::Unprotected { .. } => self.state().store.fail(now, None),
+            Execution::Unprotected { .. } => self.state().protection.fail(now, None),
             Execution::Undecodable { .. }
             | Execution::Keyless { .. }
             | Execution::LeaseLost { .. }
             | Execution::Abandoned => {}
-            _ => self.state().store.recover(now),
+            _ => {
+                let mut state = self.state();
+                state.store.recover(now);
+                state.protection.recover(now);
+            }
         }
+        None
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {

@@ -125,9 +125,10 @@ where
             Err(ended) => return end(&ended, None, settle(ended.kind(), &now)),
         };
         let mut conflict_since = None;
+        let mut _waits_for_store;
         loop {
             let execution = self.executor.handle(&mut message, &*self.state).await;
-            desk.vitals.saw(&execution);
+            _waits_for_store = desk.vitals.saw(&execution);
             now.claims += 1;
             now.random = fastrand::f64();
             let conflict = matches!(execution, Execution::Conflict { .. });

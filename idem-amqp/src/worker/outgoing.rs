@@ -82,9 +82,13 @@ impl Clerk {
     async fn send_until_confirmed(&self, outgoing: &Outgoing, desk: &Desk) -> bool {
         let may_come_back = outgoing.destination == Destination::Ladder;
         let mut tries = 0;
+        let mut _waits;
         while let Err(error) = self.publisher.publish(&outgoing.letter).await {
             tries += 1;
             self.complain(outgoing.destination, &error, tries);
+            if tries > 1 {
+                _waits = desk.vitals.unpublished(self.queue.name(), in_words(&error));
+            }
             self.mender.mend(&error).await;
             tokio::select! {
                 () = sleep(AGAIN.wait(tries)) => {}

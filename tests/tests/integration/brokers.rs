@@ -226,7 +226,8 @@ async fn a_broker_that_takes_no_messages_is_waited_for_and_consumed_meanwhile() 
     with(&broker, |broker| memory_suffices_from(broker, "0.6")).await;
     assert_eq!(bed.dead_letter().await.reason(), "rejected");
     worker.ended(Kind::Rejected, 1).await;
-    worker.until("it is over", Health::is_ready).await;
+    let well = |health: &Health| health.problems().is_empty();
+    worker.until("it is over", well).await;
     let balance = worker.stop().await;
     assert_eq!(balance.incidents().to_string(), "blocked=1 unblocked=1");
     bed.assert_nothing_stuck().await;

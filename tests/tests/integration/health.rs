@@ -2,7 +2,9 @@
 
 use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
-use idem_amqp::{ExecutionKind as Kind, Health, Incident, MemoryStore, ProblemKind, Queue, Worker};
+use idem_amqp::{
+    ExecutionKind as Kind, Failed, Health, Incident, MemoryStore, ProblemKind, Queue, Worker,
+};
 use idem_tests::{
     bed::{Bed, QUICK, dead},
     interfered::Interfered,
@@ -199,6 +201,36 @@ async fn a_store_that_is_away_is_told_until_it_answers() {
     worker.until("it is over", Health::is_ready).await;
     worker.ended(Kind::Executed, 1).await;
     assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_dead_letter_that_cannot_be_published_is_told_until_its_queue_is_back() {
+    let bed = Bed::bare().await;
+    for queue in [bed.name().to_owned(), dead(bed.name())] {
+        declare_plainly(&bed, &queue).await;
+    }
+    let script = Script::new(async |_| Err(Failed::rejected("no such order")));
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    let worker = worker.consume::<charge>(Queue::existing(bed.name()).policy(QUICK));
+    let worker = bed.start(worker);
+    worker.until("it is ready", Health::is_ready).await;
+    bed.delete(&dead(bed.name())).await;
+    bed.order("a").await;
+    let queue = bed.name().to_owned();
+    let unpublished = ProblemKind::Unpublished { queue };
+    let told = |health: &Health| has(health, &unpublished);
+    worker.until("the message waits", told).await;
+    let health = worker.health();
+    assert_eq!((health.failing_for(), health.is_ready()), (None, false));
+    let told = health.to_string();
+    assert!(told.contains(&dead(bed.name())), "{told}");
+
+    declare_plainly(&bed, &dead(bed.name())).await;
+    worker.until("it is ready again", Health::is_ready).await;
+    assert_eq!(bed.dead_letter().await.reason(), "rejected");
+    assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
+    assert_eq!(script.attempts(), [1]);
     bed.assert_nothing_stuck().await;
 }
 
