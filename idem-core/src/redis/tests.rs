@@ -26,7 +26,7 @@ async fn store() -> (RedisStore, &'static Node) {
 
 /// A store on a server of the test's own that does not wait long for answers.
 async fn impatient(server: &Redis) -> RedisStore {
-    let timeout = Duration::from_millis(500);
+    let timeout = Duration::from_secs(2);
     let store = RedisStore::builder(&server.url())
         .connect_timeout(timeout)
         .response_timeout(timeout);

@@ -70,7 +70,7 @@ async fn a_server_that_is_read_only_is_unavailable_until_it_is_not() {
 async fn a_frozen_server_is_unavailable_and_heals() {
     let server = Postgres::start().unwrap();
     let store = PostgresStore::builder(&server.url())
-        .response_timeout(Duration::from_millis(300))
+        .response_timeout(Duration::from_secs(2))
         .build()
         .await
         .unwrap();
@@ -127,12 +127,14 @@ async fn until_available<T>(mut ask: impl AsyncFnMut() -> Result<T, StoreError>)
 #[tokio::test]
 async fn a_server_that_leaves_statements_unanswered_is_asked_less_and_less() {
     let database = Database::new();
+    // Creates the table, which may take longer than the other one waits.
+    database.store().await;
     let impatient = PostgresStore::builder(&database.url);
-    let impatient = impatient.response_timeout(Duration::from_millis(200));
+    let impatient = impatient.response_timeout(Duration::from_secs(1));
     let store = impatient.build().await.unwrap();
     let mut bystander = database.bystander().await;
     run(&mut bystander, "BEGIN; LOCK TABLE idem_records").await;
-    let end = tokio::time::Instant::now() + Duration::from_secs(3);
+    let end = tokio::time::Instant::now() + Duration::from_secs(8);
     while tokio::time::Instant::now() < end {
         store.claim(&request("a")).await.unwrap_err();
         tokio::task::yield_now().await;

