@@ -1,6 +1,9 @@
 //! Stopping a worker.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, mpsc},
+    time::Duration,
+};
 
 use idem_amqp::{ExecutionKind as Kind, Failed, MemoryStore, Queue, Worker};
 use idem_tests::{
@@ -44,9 +47,13 @@ async fn a_worker_that_is_told_to_stop_finishes_what_runs_and_returns_the_rest()
     script.calls.count("two more handlers run", 3).await;
     let health = worker.health().clone();
     let drains = eventually("the worker drains", async || match health.to_string() {
-        draining if draining == "draining" => Ok(go_on.add_permits(6)),
+        draining if draining == "draining" => Ok(()),
         seen => Err(seen),
     });
+    let drains = async {
+        drains.await;
+        go_on.add_permits(6);
+    };
     let (balance, ()) = tokio::join!(worker.stop(), drains);
     assert_eq!(balance.of(Kind::Executed), 2, "{balance}");
     let started = script.calls.entries().len();
@@ -87,6 +94,35 @@ async fn a_handler_that_runs_past_the_grace_period_is_dropped_and_its_message_re
     assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
     assert_eq!(script.attempts(), [2]);
     assert!(script.calls.entries()[0].in_doubt);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_handler_that_blocks_its_thread_is_left_behind_after_one_grace_period() {
+    const GRACE: Duration = Duration::from_secs(4);
+    let bed = Bed::new().await;
+    let (release, released) = mpsc::channel::<()>();
+    let blocked = Arc::new(Mutex::new(released));
+    let script = Script::new(move |_| {
+        let blocked = Arc::clone(&blocked);
+        async move {
+            let _ = blocked.lock().unwrap().recv();
+            Ok(())
+        }
+    });
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    let worker = worker.grace(GRACE).consume::<charge>(bed.queue());
+    let worker = bed.start(worker);
+    bed.order("a").await;
+    script.calls.count("the handler runs", 1).await;
+    let told = Instant::now();
+    assert_balance(&worker.stop().await, [(Kind::Interrupted, 1)]);
+    let took = told.elapsed();
+    // As documented at `WorkerBuilder::grace`.
+    assert!(took < GRACE + Duration::from_secs(7), "{took:?}");
+    bed.until_waiting(1).await;
+    drop(release);
+    bed.delete(bed.name()).await;
     bed.assert_nothing_stuck().await;
 }
 
