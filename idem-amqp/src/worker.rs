@@ -2,12 +2,11 @@
 
 use std::{
     fmt,
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::Duration,
 };
 
 use idem_core::{Executor, PurgeTask, Store};
-use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -26,6 +25,7 @@ mod checkup;
 mod consumer;
 mod desk;
 mod engine;
+mod grace;
 mod mender;
 mod outgoing;
 mod settle;
@@ -41,6 +41,7 @@ use checkup::{Checkup, ToldLimit};
 use consumer::Consumer;
 use desk::Room;
 use engine::Engine;
+use grace::Grace;
 use mender::Mender;
 use settle::{Clerk, Observer};
 pub use settled::Settled;
@@ -114,12 +115,12 @@ impl Worker {
         let counters = Arc::new(Counters::default());
         let deadline = CancellationToken::new();
         let _dropped_tasks_stop = deadline.clone().drop_guard();
-        let supervisor = self.supervisor(&counters, &deadline);
-        let told_to_stop = OnceLock::new();
+        let grace = Arc::new(Grace::new(self.grace));
+        let supervisor = self.supervisor(&counters, &deadline, &grace);
         let stop = async {
             shutdown.await;
             tracing::info!("draining");
-            told_to_stop.get_or_init(Instant::now);
+            grace.end();
             self.vitals.drain();
             self.engine.close();
             supervisor.draining.cancel();
@@ -130,16 +131,17 @@ impl Worker {
             () = stop => unreachable!("the stop never ends"),
         };
         supervisor.finish().await;
-        let left = told_to_stop
-            .get()
-            .map_or(Duration::ZERO, |since: &Instant| {
-                self.grace.saturating_sub(since.elapsed())
-            });
-        let reports = self.engine.report(left.max(LAST_REPORTS)).await;
+        let reports = self.engine.report(grace.left().max(LAST_REPORTS)).await;
+        counters.interrupted(supervisor.running());
         ran.map(|()| counters.balance(reports, self.vitals.incidents()))
     }
 
-    fn supervisor(&self, counters: &Arc<Counters>, deadline: &CancellationToken) -> Supervisor {
+    fn supervisor(
+        &self,
+        counters: &Arc<Counters>,
+        deadline: &CancellationToken,
+        grace: &Arc<Grace>,
+    ) -> Supervisor {
         let draining = CancellationToken::new();
         let publisher = Publisher::lazy(self.brokers.clone());
         let consumers = self.subscriptions.iter().map(|subscription| {
@@ -161,7 +163,7 @@ impl Worker {
                 told_limit: ToldLimit::new(),
                 tasks: TaskTracker::new(),
                 draining: draining.clone(),
-                grace: self.grace,
+                grace: Arc::clone(grace),
             })
         });
         Supervisor {

@@ -76,6 +76,14 @@ impl Counters {
         self.ended[index(kind)].fetch_add(1, Relaxed);
     }
 
+    /// Counts deliveries whose handlers block their threads, and so cannot be dropped: of those that
+    /// have not ended, no more than this many.
+    pub(super) fn interrupted(&self, running: usize) {
+        let ended: u64 = self.ended.iter().map(|count| count.load(Relaxed)).sum();
+        let open = self.deliveries.load(Relaxed).saturating_sub(ended);
+        self.ended[index(ExecutionKind::Interrupted)].fetch_add(open.min(running as u64), Relaxed);
+    }
+
     pub(super) fn balance(&self, reports: Reports, incidents: Incidents) -> Balance {
         Balance {
             deliveries: self.deliveries.load(Relaxed),
@@ -104,5 +112,18 @@ mod tests {
         counters.ended(ExecutionKind::Duplicate);
         assert!(balance().is_even());
         assert_eq!(balance().to_string(), "deliveries=1 duplicate=1");
+    }
+
+    #[test]
+    fn what_still_runs_is_interrupted_and_nothing_that_ended_or_was_lost_is() {
+        let counters = Counters::default();
+        (0..3).for_each(|_| counters.delivered());
+        counters.ended(ExecutionKind::Executed);
+        counters.interrupted(1);
+        let balance = || counters.balance(Reports::default(), Incidents::default());
+        let text = "deliveries=3 executed=1 interrupted=1";
+        assert_eq!(balance().to_string(), text);
+        counters.interrupted(2);
+        assert!(balance().is_even());
     }
 }

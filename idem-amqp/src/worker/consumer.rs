@@ -18,6 +18,7 @@ use super::{
     attend::Arrival,
     checkup::ToldLimit,
     desk::{Desk, Room},
+    grace::Grace,
     settle::Clerk,
 };
 use crate::{
@@ -36,7 +37,7 @@ pub(super) struct Consumer {
     pub(super) room: Room,
     pub(super) tasks: TaskTracker,
     pub(super) draining: CancellationToken,
-    pub(super) grace: Duration,
+    pub(super) grace: Arc<Grace>,
 }
 
 /// How many deliveries a channel is given at once.
@@ -277,28 +278,5 @@ impl Consumer {
             channel.basic_nack(0, rest).await?;
         }
         channel.close(200, "done".into()).await
-    }
-
-    /// Waits for the running handlers; past the grace period they are dropped, and their leases
-    /// run out.
-    pub(super) async fn finish_running(&self) {
-        self.tasks.close();
-        tokio::select! {
-            () = self.tasks.wait() => return,
-            () = sleep(self.grace) => {}
-        }
-        tracing::warn!(
-            queue = self.clerk.queue.name(),
-            running = self.tasks.len(),
-            "the grace period is over, handlers that still run are dropped"
-        );
-        self.clerk.deadline.cancel();
-        if timeout(DRAIN_TIMEOUT, self.tasks.wait()).await.is_err() {
-            let running = self.tasks.len();
-            tracing::error!(
-                running,
-                "handlers block their threads and cannot be dropped"
-            );
-        }
     }
 }

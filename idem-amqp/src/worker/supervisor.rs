@@ -89,6 +89,12 @@ impl Supervisor {
         .await;
     }
 
+    /// How many deliveries have not ended.
+    pub(super) fn running(&self) -> usize {
+        let consumers = self.consumers.iter();
+        consumers.map(|consumer| consumer.tasks.len()).sum()
+    }
+
     async fn connect(&self, brokers: &mut Brokers) -> Option<Result<Link, Unreachable>> {
         tokio::select! {
             connected = brokers.connect("idem consume") => Some(connected),
