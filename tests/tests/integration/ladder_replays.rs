@@ -56,10 +56,9 @@ async fn a_replay_that_meets_a_conflict_goes_over_the_ladder_and_is_one_still() 
     hanging.calls.count("the first attempt", 1).await;
     let mut replay = persistent();
     let mut headers = FieldTable::default();
-    headers.insert(
-        "idem-reason".into(),
-        AMQPValue::LongString("in-doubt".into()),
-    );
+    for (name, value) in [("idem-reason", "in-doubt"), ("idem-queue", bed.name())] {
+        headers.insert(name.into(), AMQPValue::LongString(value.into()));
+    }
     replay = replay.with_headers(headers);
     let script = Script::succeeding();
     let worker = start(&bed, &store, &script, queue);
