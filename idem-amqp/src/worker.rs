@@ -1,10 +1,6 @@
 //! Consumes queues with idempotent handlers, until told to stop.
 
-use std::{
-    fmt,
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use idem_core::{Executor, PurgeTask, Store};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
