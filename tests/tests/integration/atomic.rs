@@ -9,6 +9,7 @@ use idem_amqp::{
 use idem_tests::{
     bed::{Bed, QUICK},
     interfered::{Call, Fate, Interfered},
+    journal::eventually,
     ledger::{Charge, Ledger, in_sqlite},
     log::Log,
     running::{Running, assert_balance},
@@ -186,26 +187,37 @@ async fn many_copies_at_two_atomic_workers_are_charged_once_each() {
 /// Stops before it has looked for its broker.
 #[tokio::test]
 async fn more_messages_at_once_than_connections_are_told_of_at_the_start() {
+    let bed = Bed::bare().await;
     let ledger = Ledger::create().await;
     let store = SqliteStore::builder(ledger.path()).connections(3);
+    let (wide, fits) = (bed.another("wide"), bed.another("fits"));
     let log = Log::default();
     let _logging = log.capture();
     let worker = Worker::builder(store.build().await.unwrap())
         .state(Script::new(|_| async { Ok(()) }))
-        .consume::<charge_atomically>(Queue::declare("too.wide").prefetch(4))
-        .consume::<charge_atomically>(Queue::declare("fits").prefetch(3));
-    let ran = worker.run_until("amqp://127.0.0.1:1", async {}).await;
-    ran.unwrap();
+        .consume::<charge_atomically>(Queue::declare(&wide).prefetch(4))
+        .consume::<charge_atomically>(Queue::declare(&fits).prefetch(3))
+        .build(bed.url())
+        .unwrap();
+    let health = worker.health();
+    let ready = eventually("consuming", async || {
+        let ready = health.is_ready();
+        if ready {
+            Ok(())
+        } else {
+            Err(health.to_string())
+        }
+    });
+    worker.run_until(ready).await.unwrap();
 
     let text = log.text();
     let told: Vec<_> = text
         .lines()
-        .filter(|line| line.contains("connections="))
+        .filter(|line| line.contains("store-connections"))
         .collect();
     assert_eq!(told.len(), 1, "{text}");
-    // There is no broker either, which may well be a warning.
-    assert!(!told[0].contains("WARN"), "{text}");
-    for words in ["too.wide", "prefetch=4", "connections=3", "raise"] {
+    assert!(told[0].contains("INFO"), "{text}");
+    for words in [&*wide, "4 messages", "runs 3 atomic", "raise"] {
         assert!(told[0].contains(words), "{words}: {text}");
     }
 }
