@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use idem_amqp::{ExecutionKind as Kind, Failed, InDoubt, MemoryStore, Queue, Store, Worker};
+use idem_amqp::{
+    ExecutionKind as Kind, Failed, InDoubt, MemoryStore, Queue, Store, Worker, WorkerError,
+};
 use idem_tests::{
     bed::{Bed, DeadLetter, QUICK, dead, persistent},
     running::assert_balance,
@@ -312,4 +314,17 @@ async fn dead_letters_go_where_the_queue_says() {
     worker.ended(Kind::Rejected, 1).await;
     assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
     bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_queue_cannot_be_its_own_dead_letter_queue() {
+    let queue = Queue::existing("orders").dead_letters("orders");
+    let worker = Worker::builder(MemoryStore::new())
+        .state(Script::succeeding())
+        .consume::<charge>(queue);
+    let error = worker.build("amqp://127.0.0.1:1").unwrap_err();
+    assert!(
+        matches!(&error, WorkerError::DeadLettersToItself { queue } if queue == "orders"),
+        "{error}"
+    );
 }

@@ -148,3 +148,22 @@ fn a_name_that_no_queue_can_have_is_no_origin() {
 fn a_body_is_not_shown() {
     assert!(!format!("{:?}", letter(ours())).contains("{}"));
 }
+
+#[test]
+fn a_publishers_word_for_the_origin_does_not_count_beside_the_brokers() {
+    let forged = letter(vec![(QUEUE, text("victim")), death("orders")]);
+    assert_eq!(forged.queue(), Some("orders"));
+}
+
+#[test]
+fn a_letter_that_died_in_the_queue_that_it_is_in_has_no_origin() {
+    assert_eq!(letter(vec![death("orders.dead")]).queue(), None);
+}
+
+#[test]
+fn a_retry_whose_queue_was_gone_goes_on_as_no_replay() {
+    let stranded = letter(vec![(QUEUE, text("orders")), death("idem.retry.5s")]);
+    assert_eq!(stranded.queue(), Some("orders"));
+    let again = of(stranded.again("orders").into_properties());
+    assert_eq!(again.header(REASON), None);
+}
