@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    Claim, ClaimRequest, ConnectError, Lease, MemoryStore, Outcome, Purge, Release, Store,
-    StoreError, Write,
+    Claim, ClaimRequest, ConnectError, Lease, MemoryStore, OpenSession, Opened, Outcome, Purge,
+    Release, SequenceStore, SessionKey, SessionStore, Store, StoreError, Touched, Write,
 };
 
 mod erased;
@@ -12,7 +12,7 @@ mod erased;
 mod tests;
 mod traced;
 
-use erased::{Erased, ErasedPurge};
+use erased::{Erased, ErasedPurge, ErasedSessions};
 use traced::traced;
 
 /// Any store, behind one type: what an application takes whose store is named by its
@@ -27,6 +27,8 @@ pub struct AnyStore {
     store: Arc<dyn Erased>,
     /// The same store; `None` if it forgets by itself.
     purge: Option<Arc<dyn ErasedPurge>>,
+    /// The same store; `None` if it keeps none.
+    sessions: Option<Arc<dyn ErasedSessions>>,
 }
 
 impl AnyStore {
@@ -35,6 +37,17 @@ impl AnyStore {
         let store = Arc::new(store);
         Self {
             purge: Some(Arc::clone(&store) as _),
+            sessions: None,
+            store,
+        }
+    }
+
+    /// Hides the type of a store that keeps sessions.
+    pub fn with_sessions(store: impl Purge + SessionStore) -> Self {
+        let store = Arc::new(store);
+        Self {
+            purge: Some(Arc::clone(&store) as _),
+            sessions: Some(Arc::clone(&store) as _),
             store,
         }
     }
@@ -44,6 +57,17 @@ impl AnyStore {
         Self {
             store: Arc::new(store),
             purge: None,
+            sessions: None,
+        }
+    }
+
+    /// Hides the type of a store that keeps sessions and forgets by itself.
+    pub fn expiring_with_sessions(store: impl SessionStore) -> Self {
+        let store = Arc::new(store);
+        Self {
+            purge: None,
+            sessions: Some(Arc::clone(&store) as _),
+            store,
         }
     }
 
@@ -128,28 +152,28 @@ async fn redis(_: &str) -> Result<AnyStore, ConnectError> {
 
 impl From<MemoryStore> for AnyStore {
     fn from(store: MemoryStore) -> Self {
-        Self::new(store)
+        Self::with_sessions(store)
     }
 }
 
 #[cfg(feature = "postgres")]
 impl From<crate::PostgresStore> for AnyStore {
     fn from(store: crate::PostgresStore) -> Self {
-        Self::new(store)
+        Self::with_sessions(store)
     }
 }
 
 #[cfg(feature = "sqlite")]
 impl From<crate::SqliteStore> for AnyStore {
     fn from(store: crate::SqliteStore) -> Self {
-        Self::new(store)
+        Self::with_sessions(store)
     }
 }
 
 #[cfg(feature = "redis")]
 impl From<crate::RedisStore> for AnyStore {
     fn from(store: crate::RedisStore) -> Self {
-        Self::expiring(store)
+        Self::expiring_with_sessions(store)
     }
 }
 
@@ -177,7 +201,14 @@ impl Store for AnyStore {
         let call = self.store.boxed_release(lease, reason);
         traced("release", Some(&lease.key), call).await
     }
+
+    fn keeps_sequences(&self) -> bool {
+        self.store.boxed_keeps_sequences()
+    }
 }
+
+/// On a store that keeps no sequences, a numbered claim is [`StoreError::Refused`].
+impl SequenceStore for AnyStore {}
 
 impl Purge for AnyStore {
     async fn purge(&self, batch: u32) -> Result<u32, StoreError> {
@@ -185,5 +216,37 @@ impl Purge for AnyStore {
             Some(store) => traced("purge", None, store.boxed_purge(batch)).await,
             None => Ok(0),
         }
+    }
+}
+
+/// On a store that keeps no sessions, all of these are [`StoreError::Refused`].
+impl SessionStore for AnyStore {
+    async fn open(&self, request: &OpenSession) -> Result<Opened, StoreError> {
+        let call = self.sessions()?.boxed_open(request);
+        traced("open", Some(request.session.as_key()), call).await
+    }
+
+    async fn touch(&self, session: &SessionKey) -> Result<Touched, StoreError> {
+        let call = self.sessions()?.boxed_touch(session);
+        traced("touch", Some(session.as_key()), call).await
+    }
+
+    async fn close(&self, session: &SessionKey) -> Result<(), StoreError> {
+        let call = self.sessions()?.boxed_close(session);
+        traced("close", Some(session.as_key()), call).await
+    }
+
+    async fn expire(&self, batch: u32) -> Result<u32, StoreError> {
+        traced("expire", None, self.sessions()?.boxed_expire(batch)).await
+    }
+}
+
+impl AnyStore {
+    fn sessions(&self) -> Result<&dyn ErasedSessions, StoreError> {
+        let refused = "this store keeps no sessions: hide one that does by \
+                       `AnyStore::with_sessions`, or name it by its URL";
+        self.sessions
+            .as_deref()
+            .ok_or_else(|| StoreError::Refused(refused.into()))
     }
 }

@@ -11,6 +11,7 @@ use std::{
 
 use crate::Store;
 
+mod entity;
 mod known;
 mod store;
 #[cfg(test)]

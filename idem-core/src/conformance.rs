@@ -38,6 +38,14 @@
 //! | always | [`Harness`] | [`Store`](crate::Store) |
 //! | `Purge` | a store with [`Purge`](crate::Purge), and data that no other case shares | purging |
 //! | `TransactionalStore` | [`TransactionalHarness`] | [`TransactionalStore`](crate::TransactionalStore) |
+//! | `SessionStore` | a store with [`SessionStore`](crate::SessionStore) | keeping sessions |
+//! | `SessionExpiry` | the same, one that has to be told to remove them, and data that no other case shares | removing sessions |
+//! | `DurableSessions` | the same, and [`DurableHarness`] | remembering sessions over a restart |
+//! | `TransactionalSessions` | the same, and [`TransactionalHarness`] | atomic handlers in sessions |
+//! | `SequenceStore` | a store with [`SequenceStore`](crate::SequenceStore) | keeping sequences |
+//! | `SequencePurge` | the same, with [`Purge`](crate::Purge), and data that no other case shares | purging sequences |
+//! | `DurableSequences` | the same, and [`DurableHarness`] | remembering sequences over a restart |
+//! | `TransactionalSequences` | the same, and [`TransactionalHarness`] | atomic handlers in sequences |
 //! | `Durable` | [`DurableHarness`] | remembering what it answered over a restart |
 //!
 //! A case that fails names the rule it holds the store to. No case sleeps.
@@ -58,15 +66,34 @@ pub mod retention;
 pub mod retries;
 #[doc(hidden)]
 pub mod rules;
+pub mod sequence_gaps;
+pub mod sequence_lives;
+pub mod sequence_marks;
+pub mod sequence_purge;
+pub mod sequence_races;
+pub mod sequence_restarts;
+pub mod sequence_transactions;
+pub mod sequences;
+pub mod session_expiry;
+pub mod session_lives;
+pub mod session_marks;
+pub mod session_races;
+pub mod session_restarts;
+pub mod session_transactions;
+pub mod sessions;
 pub mod tokens;
 pub mod transactions;
+pub mod without_sequences;
+pub mod without_sessions;
 
 mod case;
 mod claimant;
+mod client;
 mod harness;
 mod holder;
 mod list;
 mod open;
+mod producer;
 mod race;
 mod rule;
 mod scene;
@@ -74,5 +101,7 @@ mod scene;
 pub use case::{Case, run};
 pub use harness::{Clock, DurableHarness, Harness, TransactionalHarness};
 
+use client::{Client, LIFE, WINDOW};
+use producer::Producer;
 use rule::Rule;
 use scene::{LEASE, RETENTION, Scene};

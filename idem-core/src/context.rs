@@ -128,6 +128,17 @@ impl Attempt {
         }
     }
 
+    /// The first of several, which no record counts.
+    pub(crate) const fn unrecorded(max: u32) -> Self {
+        Self {
+            number: 1,
+            max,
+            token: FencingToken::new(0),
+            in_doubt: false,
+            protected: true,
+        }
+    }
+
     /// Nobody gave it a token: a downstream system that has seen any refuses it.
     pub(crate) fn unprotected(mut self) -> Self {
         self.token = FencingToken::new(0);
@@ -151,7 +162,9 @@ impl Attempt {
         self.number >= self.max
     }
 
-    /// The number to pass to a downstream system that refuses older ones.
+    /// The number to pass to a downstream system that refuses older ones. 0 if nobody gave one: see
+    /// [`is_protected`](Self::is_protected); and in the first attempt of a handler that is
+    /// [recorded in its own table](crate::InEntity).
     pub fn token(&self) -> FencingToken {
         self.token
     }

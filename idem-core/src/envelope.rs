@@ -31,6 +31,18 @@ impl HeaderSource for BTreeMap<String, String> {
     }
 }
 
+/// Where a message stands in the session of its client, as the client says. With the handler's scope
+/// it makes a [`SessionPlace`](crate::SessionPlace).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionNumber {
+    /// The session's id, as its client was given it.
+    pub id: String,
+    /// Which of the session's requests it is.
+    pub number: u64,
+    /// The lowest number whose answer the client still awaits, this message's at most.
+    pub awaited: u64,
+}
+
 /// One message as its transport delivered it: body, id, headers and extensions.
 #[derive(Clone)]
 pub struct Envelope {
@@ -38,6 +50,8 @@ pub struct Envelope {
     id: Option<String>,
     headers: Arc<dyn HeaderSource>,
     extensions: Extensions,
+    expects_reply: bool,
+    session: Option<SessionNumber>,
 }
 
 type Extensions = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
@@ -56,6 +70,8 @@ impl Envelope {
             headers: BTreeMap::new(),
             source: None,
             extensions: Extensions::new(),
+            expects_reply: false,
+            session: None,
         }
     }
 
@@ -79,6 +95,17 @@ impl Envelope {
         self.extensions.get(&TypeId::of::<T>())?.downcast_ref()
     }
 
+    /// Whether somebody waits for an answer: then a rejection for good is remembered and answered,
+    /// instead of given up.
+    pub fn expects_reply(&self) -> bool {
+        self.expects_reply
+    }
+
+    /// Where the message stands in the session of its client, if it is in one: then that is its key.
+    pub fn session(&self) -> Option<&SessionNumber> {
+        self.session.as_ref()
+    }
+
     /// A digest of the body, for messages that carry no id of their own.
     pub fn content(&self) -> String {
         Fingerprint::of(&self.body).to_string()
@@ -95,6 +122,8 @@ impl fmt::Debug for Envelope {
             .field("bytes", &self.body.len())
             .field("id", &self.id)
             .field("headers", &self.headers.names())
+            .field("expects_reply", &self.expects_reply)
+            .field("session", &self.session)
             .finish_non_exhaustive()
     }
 }
@@ -107,6 +136,8 @@ pub struct EnvelopeBuilder {
     headers: BTreeMap<String, String>,
     source: Option<Arc<dyn HeaderSource>>,
     extensions: Extensions,
+    expects_reply: bool,
+    session: Option<SessionNumber>,
 }
 
 impl EnvelopeBuilder {
@@ -134,6 +165,18 @@ impl EnvelopeBuilder {
         self
     }
 
+    /// Says whether somebody waits for an answer; nobody does unless it is said.
+    pub fn expects_reply(mut self, expects_reply: bool) -> Self {
+        self.expects_reply = expects_reply;
+        self
+    }
+
+    /// Says where the message stands in the session of its client.
+    pub fn session(mut self, session: impl Into<Option<SessionNumber>>) -> Self {
+        self.session = session.into();
+        self
+    }
+
     /// Ends the envelope.
     pub fn build(self) -> Envelope {
         Envelope {
@@ -141,6 +184,8 @@ impl EnvelopeBuilder {
             id: self.id,
             headers: self.source.unwrap_or_else(|| Arc::new(self.headers)),
             extensions: self.extensions,
+            expects_reply: self.expects_reply,
+            session: self.session,
         }
     }
 }

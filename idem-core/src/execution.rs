@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{Failure, KeyError, Outcome, StoreError, Verdict};
+use crate::{Failure, KeyError, Outcome, Refusal, StoreError, Verdict};
 
 /// How one message ended in the engine. A replay of a remembered outcome is
 /// [`Duplicate`](Self::Duplicate), an execution is [`Executed`](Self::Executed).
@@ -13,6 +13,8 @@ pub enum Execution<T, E> {
     Executed {
         /// What the handler returned.
         output: T,
+        /// What is remembered of it: the output, or why that could not be.
+        outcome: Outcome,
         /// Which attempt it was, from 1.
         attempt: u32,
     },
@@ -22,12 +24,14 @@ pub enum Execution<T, E> {
     Unprotected {
         /// What the handler returned.
         output: T,
+        /// What is remembered of it: the output, or why that could not be.
+        outcome: Outcome,
         /// Which attempt it was, as far as this process knows.
         attempt: u32,
     },
     /// The work was done before; the handler did not run.
     Duplicate {
-        /// What the handler returned then.
+        /// What is remembered of it: see [`Outcome::answer`].
         outcome: Outcome,
         /// How long it is still remembered.
         remaining: Duration,
@@ -47,7 +51,18 @@ pub enum Execution<T, E> {
         /// How long to wait before the next one.
         retry_after: Duration,
     },
-    /// The handler rejected the message for good; the key is given up.
+    /// The handler rejected for good a message that [expects a reply](crate::Envelope::expects_reply),
+    /// and that is remembered like an output: its completion is committed, or in this process's
+    /// memory as that of [`Unprotected`](Self::Unprotected) is.
+    Refused {
+        /// What is remembered, and the requester told.
+        refusal: Refusal,
+        /// Which attempt it was.
+        attempt: u32,
+    },
+    /// The handler rejected the message for good; the key is given up. Or it did so before, when a
+    /// reply was expected, and this copy expects none: then it did not run, the attempt is 0 and the
+    /// cause [`Cause::Remembered`].
     Rejected {
         /// Why.
         cause: Cause<E>,
@@ -76,6 +91,29 @@ pub enum Execution<T, E> {
     /// An earlier attempt ended without a word and the policy is to quarantine; the handler did
     /// not run.
     InDoubt,
+    /// The client of the session no longer awaits the answer to this number, and it is gone; the
+    /// handler did not run now, whether it did before or not.
+    Stale,
+    /// The session is unknown or has ended; the handler did not run now, whether it did before or
+    /// not.
+    SessionExpired,
+    /// The number is too far above the lowest one whose answer the session's client awaits; the
+    /// handler did not run.
+    BeyondWindow {
+        /// How many numbers may be in use.
+        window: u32,
+    },
+    /// The number's turn in its sequence has passed without it; the handler did not run, and does
+    /// only for a replay.
+    Late,
+    /// The number is too far above the lowest one of its sequence that is not done; the handler did
+    /// not run.
+    Ahead {
+        /// The lowest number that is not done.
+        mark: u64,
+        /// How many numbers may be in use.
+        window: u32,
+    },
     /// The store could not be asked; the handler did not run.
     StoreUnavailable {
         /// What the store said.
@@ -105,11 +143,16 @@ pub enum Cause<E> {
     Error(E),
     /// The handler panicked, with this message.
     Panicked(String),
-    /// The database refused the handler's transaction, or the handler had ended it by itself.
+    /// The database refused the handler's transaction, the handler had ended it by itself, or it was
+    /// open for longer than the store's limit.
     Refused(String),
     /// The attempts before this one used up the maximum, the last of them without a word: the
     /// worker may have died of the message.
     Vanished,
+    /// The message was rejected for good before, with this message, and that is remembered.
+    Remembered(String),
+    /// The numbered message was withdrawn by its publisher: nothing is to be done under its number.
+    Withdrawn,
 }
 
 impl<E: Failure> Cause<E> {
@@ -128,6 +171,8 @@ impl<E: Failure> fmt::Display for Cause<E> {
             Self::Vanished => {
                 f.write_str("no attempt is left, and the last one ended without a word")
             }
+            Self::Remembered(message) => write!(f, "rejected before: {message}"),
+            Self::Withdrawn => f.write_str("its publisher has withdrawn it"),
         }
     }
 }
@@ -142,12 +187,18 @@ pub enum ExecutionKind {
     Duplicate,
     Conflict,
     Failed,
+    Refused,
     Rejected,
     Exhausted,
     Undecodable,
     Keyless,
     KeyReused,
     InDoubt,
+    Stale,
+    SessionExpired,
+    BeyondWindow,
+    Late,
+    Ahead,
     StoreUnavailable,
     RecordCorrupt,
     LeaseLost,
@@ -164,12 +215,18 @@ impl ExecutionKind {
         Self::Duplicate,
         Self::Conflict,
         Self::Failed,
+        Self::Refused,
         Self::Rejected,
         Self::Exhausted,
         Self::Undecodable,
         Self::Keyless,
         Self::KeyReused,
         Self::InDoubt,
+        Self::Stale,
+        Self::SessionExpired,
+        Self::BeyondWindow,
+        Self::Late,
+        Self::Ahead,
         Self::StoreUnavailable,
         Self::RecordCorrupt,
         Self::LeaseLost,
@@ -185,12 +242,18 @@ impl ExecutionKind {
             Self::Duplicate => "duplicate",
             Self::Conflict => "conflict",
             Self::Failed => "failed",
+            Self::Refused => "refused",
             Self::Rejected => "rejected",
             Self::Exhausted => "exhausted",
             Self::Undecodable => "undecodable",
             Self::Keyless => "keyless",
             Self::KeyReused => "key_reused",
             Self::InDoubt => "in_doubt",
+            Self::Stale => "stale",
+            Self::SessionExpired => "session_expired",
+            Self::BeyondWindow => "beyond_window",
+            Self::Late => "late",
+            Self::Ahead => "ahead",
             Self::StoreUnavailable => "store_unavailable",
             Self::RecordCorrupt => "record_corrupt",
             Self::LeaseLost => "lease_lost",
@@ -215,12 +278,18 @@ impl<T, E> Execution<T, E> {
             Self::Duplicate { .. } => ExecutionKind::Duplicate,
             Self::Conflict { .. } => ExecutionKind::Conflict,
             Self::Failed { .. } => ExecutionKind::Failed,
+            Self::Refused { .. } => ExecutionKind::Refused,
             Self::Rejected { .. } => ExecutionKind::Rejected,
             Self::Exhausted { .. } => ExecutionKind::Exhausted,
             Self::Undecodable { .. } => ExecutionKind::Undecodable,
             Self::Keyless { .. } => ExecutionKind::Keyless,
             Self::KeyReused => ExecutionKind::KeyReused,
             Self::InDoubt => ExecutionKind::InDoubt,
+            Self::Stale => ExecutionKind::Stale,
+            Self::SessionExpired => ExecutionKind::SessionExpired,
+            Self::BeyondWindow { .. } => ExecutionKind::BeyondWindow,
+            Self::Late => ExecutionKind::Late,
+            Self::Ahead { .. } => ExecutionKind::Ahead,
             Self::StoreUnavailable { .. } => ExecutionKind::StoreUnavailable,
             Self::RecordCorrupt { .. } => ExecutionKind::RecordCorrupt,
             Self::LeaseLost { .. } => ExecutionKind::LeaseLost,
@@ -231,9 +300,11 @@ impl<T, E> Execution<T, E> {
     /// Which attempt ran, if one did.
     pub const fn attempt(&self) -> Option<u32> {
         match self {
+            Self::Rejected { attempt: 0, .. } => None,
             Self::Executed { attempt, .. }
             | Self::Unprotected { attempt, .. }
             | Self::Failed { attempt, .. }
+            | Self::Refused { attempt, .. }
             | Self::Rejected { attempt, .. }
             | Self::Exhausted { attempt, .. }
             | Self::LeaseLost { attempt } => Some(*attempt),
@@ -251,6 +322,7 @@ impl<T, E: Failure> Execution<T, E> {
             | Self::Duplicate { .. }
             | Self::Conflict { .. }
             | Self::Abandoned => None,
+            Self::Refused { refusal, .. } => Some(refusal.to_string()),
             Self::Failed { cause, .. }
             | Self::Rejected { cause, .. }
             | Self::Exhausted { cause, .. } => Some(cause.to_string()),
@@ -260,6 +332,15 @@ impl<T, E: Failure> Execution<T, E> {
             Self::InDoubt => Some(
                 "an earlier attempt ended without a word: its effects may have happened".into(),
             ),
+            Self::Stale => Some("its client no longer awaits the answer to this number".into()),
+            Self::SessionExpired => Some("the session is unknown or has ended".into()),
+            Self::BeyondWindow { window } => Some(format!(
+                "the number is beyond the window of {window} from the lowest awaited one"
+            )),
+            Self::Late => Some("its turn in the sequence has passed without it".into()),
+            Self::Ahead { mark, window } => Some(format!(
+                "the number is beyond the window of {window} from {mark}, which is not done"
+            )),
             Self::StoreUnavailable { error } | Self::RecordCorrupt { error } => {
                 Some(error.to_string())
             }

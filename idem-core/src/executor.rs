@@ -1,6 +1,7 @@
 //! Claim, run under a heartbeat, complete or release: one message from first to last.
 
 use std::{
+    future::ready,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -10,9 +11,13 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{ClaimRequest, Execution, Failure, Handler, Key, Policy, Store};
+use crate::{
+    ClaimRequest, EntityError, Execution, Failure, Handler, Key, Operation, Policy, SequencePlace,
+    Store,
+};
 
 mod atomic;
+mod entity;
 mod fail_open;
 mod grant;
 mod guarded;
@@ -20,6 +25,9 @@ mod heartbeat;
 mod in_flight;
 mod leased;
 mod prepared;
+mod remembered;
+mod turns;
+mod unread;
 mod until_known;
 
 #[cfg(test)]
@@ -29,8 +37,11 @@ use fail_open::LocalMemory;
 pub use fail_open::Reports;
 #[cfg(feature = "conformance")]
 pub(crate) use grant::{Ended, ended_by, judge, objection};
-use in_flight::InFlight;
+use in_flight::{InFlight, Working};
 pub use prepared::Prepared;
+pub(crate) use remembered::Requester;
+pub use turns::Turn;
+use turns::Turns;
 
 /// Runs work once per key.
 ///
@@ -46,6 +57,8 @@ pub use prepared::Prepared;
 pub struct Executor<S> {
     store: Arc<S>,
     in_flight: InFlight,
+    /// Where the sequences stand that this process works on.
+    turns: Turns,
     closed: Arc<AtomicBool>,
     /// What was done while the store was away, where the policy is to fail open.
     local: Arc<LocalMemory>,
@@ -56,6 +69,7 @@ impl<S> Clone for Executor<S> {
         Self {
             store: Arc::clone(&self.store),
             in_flight: self.in_flight.clone(),
+            turns: self.turns.clone(),
             closed: Arc::clone(&self.closed),
             local: Arc::clone(&self.local),
         }
@@ -68,6 +82,7 @@ impl<S: Store> Executor<S> {
         Self {
             store: Arc::new(store),
             in_flight: InFlight::default(),
+            turns: Turns::default(),
             closed: Arc::default(),
             local: Arc::new(LocalMemory::new(Self::DEFAULT_LOCAL_MEMORY)),
         }
@@ -109,12 +124,13 @@ impl<S: Store> Executor<S> {
         F: FnOnce(crate::Attempt) -> Fut,
         Fut: Future<Output = Result<T, E>> + Send,
     {
+        let policy = &request.heeded_by(policy);
         match self.claim(request, policy).await {
             Ok(grant) => {
                 let work = work(grant.attempt());
-                self.run_leased(grant, work).await
+                self.run_leased(grant, work, Requester::Nobody).await
             }
-            Err(ended) => ended.into_execution(),
+            Err(ended) => ended.into_execution(Requester::Nobody),
         }
     }
 
@@ -129,7 +145,25 @@ impl<S: Store> Executor<S> {
         H::Mode: RunsOn<S>,
         St: Send + Sync + 'static,
     {
+        if let Some(unread) = message.unread.clone() {
+            let (request, policy) = (&message.request, &message.policy);
+            return self.give_up(request, policy, unread).await;
+        }
         <H::Mode as RunsOn<S>>::run(self, message, state).await
+    }
+
+    /// Looks whether the store can run this handler: for one that is
+    /// [recorded in its own table](crate::InEntity), whether the constraint will do. Worth doing
+    /// before the first message; a worker does it by itself.
+    ///
+    /// # Errors
+    /// See [`EntityError`].
+    pub async fn check<H>(&self) -> Result<(), EntityError>
+    where
+        H: Operation,
+        H::Mode: RunsOn<S>,
+    {
+        <H::Mode as RunsOn<S>>::check::<H>(self).await
     }
 
     /// From now on no handler is started: what is claimed is released again as abandoned.
@@ -143,6 +177,24 @@ impl<S: Store> Executor<S> {
         self.in_flight.ended(key).await;
     }
 
+    /// Waits for the turn of a numbered message that is [ahead](Execution::Ahead) of this mark.
+    pub fn turn(&self, place: &SequencePlace, mark: u64) -> Turn {
+        self.turns.wait(place, mark)
+    }
+
+    /// The mark that a lower number of the sequence was found ahead of, if one waits for its
+    /// [turn](Self::turn) here: then there is no use in asking the store for this one.
+    pub fn is_behind(&self, place: &SequencePlace) -> Option<u64> {
+        self.turns.behind(place)
+    }
+
+    /// Marks what was claimed as worked on here, until what this returns is dropped.
+    fn working(&self, request: &ClaimRequest) -> Working {
+        let turn = request.sequence.as_ref();
+        let turn = turn.map(|place| self.turns.enter(place));
+        self.in_flight.enter(&request.key).in_turn(turn)
+    }
+
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -153,6 +205,15 @@ impl<S: Store> Executor<S> {
 pub trait RunsOn<S: Store>: crate::Mode {
     /// How many handlers of this mode the store lets run at once, if it sets a limit.
     fn limit(executor: &Executor<S>) -> Option<usize>;
+
+    /// Looks whether the store can do what handlers of this mode need.
+    #[doc(hidden)]
+    fn check<H: Operation<Mode = Self>>(
+        executor: &Executor<S>,
+    ) -> impl Future<Output = Result<(), EntityError>> + Send {
+        let _ = executor;
+        ready(Ok(()))
+    }
 
     /// Claims, runs and settles one message.
     #[doc(hidden)]

@@ -2,6 +2,8 @@
 
 use std::{error::Error, fmt, time::Duration};
 
+use crate::Refusal;
+
 /// What is to become of a message whose handler failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -51,6 +53,12 @@ pub trait Failure: fmt::Display + fmt::Debug + Send + 'static {
     /// The error in one line, for the store, the log and the dead letter.
     fn describe(&self) -> String {
         self.to_string()
+    }
+
+    /// What a requester is answered with, and a copy of its request again, if the error is
+    /// [for good](Verdict::Reject).
+    fn refusal(&self) -> Refusal {
+        Refusal::rejected(self.describe())
     }
 }
 

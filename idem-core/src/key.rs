@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc};
 
 mod builder;
 mod encoding;
+mod numbered;
 mod part;
 
 pub use builder::{IdempotencyKey, KeyBuilder};
@@ -91,6 +92,16 @@ pub enum KeyError {
     Missing {
         /// The field or source.
         part: String,
+    },
+    /// What numbers the message is no number, or too great a one.
+    #[error(
+        "`{part}` numbers the messages, and is `{found}`: send a whole number from 0 to 9007199254740991"
+    )]
+    Number {
+        /// The field or source.
+        part: String,
+        /// What stands there, its first 40 characters.
+        found: String,
     },
     /// A key without any part would be the same for all messages.
     #[error("a key needs at least one part")]

@@ -41,14 +41,17 @@ mod cached;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod context;
+mod entity;
 mod envelope;
 mod execution;
 mod executor;
 mod failure;
 mod finding;
 mod fingerprint;
+mod keeper;
 mod key;
 mod memory;
+mod numbered;
 mod operation;
 mod policy;
 #[cfg(feature = "postgres")]
@@ -56,6 +59,9 @@ mod postgres;
 mod purge;
 #[cfg(feature = "redis")]
 mod redis;
+mod reply;
+mod sequence;
+mod session;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
@@ -66,14 +72,21 @@ pub use cached::{CacheStats, Cached, CachedBuilder};
 pub use context::{
     Attempt, Context, FencingToken, FromContext, FromRef, Headers, Rejection, State,
 };
-pub use envelope::{Envelope, EnvelopeBuilder, HeaderSource};
+pub use entity::{Entity, InEntity, RecordedBy};
+pub use envelope::{Envelope, EnvelopeBuilder, HeaderSource, SessionNumber};
 pub use execution::{Cause, Execution, ExecutionKind};
-pub use executor::{Executor, Prepared, Reports, RunsOn};
+pub use executor::{Executor, Prepared, Reports, RunsOn, Turn};
 pub use failure::{Failed, Failure, Verdict};
 pub use finding::{Finding, Severity};
 pub use fingerprint::{Fingerprint, FingerprintBuilder};
+#[cfg(feature = "sqlite")]
+pub use keeper::SqliteKeeper;
+pub use keeper::{
+    FileKeeper, KeeperError, KeepingPlace, KeptRequest, KeptSession, SessionKeeper, TakenPlace,
+};
 pub use key::{IdempotencyKey, Key, KeyBuilder, KeyError, KeyPart};
 pub use memory::{MemoryStore, MemoryStoreBuilder, WhenFull};
+pub use numbered::{MessageNumber, Numbered};
 pub use operation::{Atomic, DecodeError, Handler, Leased, Mode, Operation};
 pub use policy::{InDoubt, Policy, PolicyBuilder, PolicyError, StoreOutage};
 #[cfg(feature = "postgres")]
@@ -81,13 +94,16 @@ pub use postgres::{Migrate, PostgresStore, PostgresStoreBuilder};
 pub use purge::PurgeTask;
 #[cfg(feature = "redis")]
 pub use redis::{RedisStore, RedisStoreBuilder};
+pub use reply::{Answer, Refusal, Refused, Request};
+pub use sequence::{SequenceKey, SequencePlace, SequenceStore};
+pub use session::{OpenSession, Opened, SessionKey, SessionPlace, SessionStore, Touched};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteStore, SqliteStoreBuilder};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use sqlx;
 pub use store::{
-    Begun, Claim, ClaimRequest, Commit, ConnectError, Lease, Outcome, Owner, Purge, Release, Store,
-    StoreError, TransactionalStore, Write,
+    Begun, Claim, ClaimRequest, Commit, ConnectError, EntityError, EntityStore, Lease, Outcome,
+    Owner, Purge, Recording, Release, Store, StoreError, TransactionalStore, Write,
 };
 
 #[cfg(feature = "macros")]
@@ -97,6 +113,9 @@ pub use idem_macros::{IdempotencyKeyCore as IdempotencyKey, idempotent_core as i
 #[doc(hidden)]
 pub mod __private {
     // The trait alone: the derive of the same name is each facade's own.
+    pub use crate::entity::{Caused, Parts};
     pub use crate::key::IdempotencyKey as IdempotencyKeyTrait;
+    pub use crate::numbered::{LONGEST_WAIT, SHORTEST_WAIT, number, numbered, numbered_key};
     pub use crate::operation::{Content, Returned};
+    pub use crate::reply::asked::{Answers, Anything, Asked, IsNone, IsRequest};
 }

@@ -7,17 +7,24 @@ use std::{
 };
 
 use crate::{
-    Claim, ClaimRequest, Lease, Outcome, Purge, Release, Store, StoreError, Write,
-    store::record::{self, Record, Step},
+    Claim, ClaimRequest, Lease, OpenSession, Opened, Outcome, Purge, Release, SequenceStore,
+    SessionKey, SessionStore, Store, StoreError, Touched, Write,
+    store::{
+        record::{self, Record, Step},
+        session::{self, Placed},
+    },
 };
 
 mod clock;
+mod kept;
 mod records;
+mod sequences;
+mod sessions;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use clock::Clock;
-use records::Records;
+use kept::Kept;
 
 /// Remembers keys as long as the process lives. Clones share what they remember.
 ///
@@ -30,9 +37,7 @@ pub struct MemoryStore(Arc<Shared>);
 
 struct Shared {
     // Held for one look-up and one write, never over an await.
-    records: Mutex<Records>,
-    capacity: usize,
-    when_full: WhenFull,
+    kept: Mutex<Kept>,
     clock: Clock,
 }
 
@@ -43,7 +48,8 @@ pub enum WhenFull {
     /// Claims of new keys answer [`StoreError::Full`] until retentions end: nothing runs twice.
     Refuse,
     /// Forgets the completed key whose retention ends first, and refuses only if none is
-    /// completed. A copy of a forgotten key runs again.
+    /// completed. A copy of a forgotten key runs again, also one whose session lives. Such a store
+    /// keeps no [sequences](crate::SequenceStore): they would stand still.
     ForgetOldestCompleted,
 }
 
@@ -72,7 +78,7 @@ impl MemoryStore {
     /// As an operator does who deletes a record.
     #[cfg(test)]
     pub(crate) fn forget(&self, key: &crate::Key) {
-        self.records().remove(key);
+        self.kept().records.remove(key);
     }
 
     fn write(
@@ -80,7 +86,7 @@ impl MemoryStore {
         lease: &Lease,
         step: impl FnOnce(Option<&Record>, i64) -> Step<Write>,
     ) -> Write {
-        let mut records = self.records();
+        let records = &mut self.kept().records;
         let step = step(records.get(&lease.key), self.0.clock.now());
         if let Some(record) = step.write {
             records.put(lease.key.clone(), record);
@@ -88,19 +94,16 @@ impl MemoryStore {
         step.answer
     }
 
-    fn records(&self) -> MutexGuard<'_, Records> {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
         // Every change is whole once `put` or `remove` has begun, so a panic elsewhere is no harm.
-        self.0
-            .records
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryStore")
-            .field("keys", &self.records().len())
+            .field("keys", &self.kept().records.len())
             .finish_non_exhaustive()
     }
 }
@@ -122,9 +125,7 @@ impl MemoryStoreBuilder {
     /// Ends the store.
     pub fn build(self) -> MemoryStore {
         MemoryStore(Arc::new(Shared {
-            records: Mutex::default(),
-            capacity: self.capacity,
-            when_full: self.when_full,
+            kept: Mutex::new(Kept::new(self.capacity, self.when_full)),
             clock: Clock::start(),
         }))
     }
@@ -132,18 +133,28 @@ impl MemoryStoreBuilder {
 
 impl Store for MemoryStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        let mut records = self.records();
+        let mut kept = self.kept();
         let now = self.0.clock.now();
-        let known = records.get(&request.key);
-        let is_new = known.is_none();
-        let step = record::claim(known, request, now, records.floor());
-        if is_new {
-            records.make_room(self.0.capacity, self.0.when_full, now)?;
+        if let Some(place) = request.sequence_place()? {
+            if kept.when_full != WhenFull::Refuse {
+                request.without_sequence()?;
+            }
+            return kept.claim_numbered(request, place, now);
         }
-        if let Some(record) = step.write {
-            records.put(request.key.clone(), record);
+        let Some(place) = request.place()? else {
+            return kept.claim(request, now);
+        };
+        let session = &place.session;
+        match session::place(kept.sessions.get(session), place, now) {
+            Placed::Outside(answer, written) => {
+                kept.put_session(session, written, now);
+                Ok(answer)
+            }
+            Placed::Inside(written) => {
+                kept.put_session(session, Some(written), now);
+                kept.claim(request, now)
+            }
         }
-        Ok(step.answer)
     }
 
     async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
@@ -169,11 +180,63 @@ impl Store for MemoryStore {
             record::release(record, token, reason, now)
         }))
     }
+
+    /// Not if it forgets completed keys when it is full.
+    fn keeps_sequences(&self) -> bool {
+        self.kept().when_full == WhenFull::Refuse
+    }
 }
 
 impl Purge for MemoryStore {
     async fn purge(&self, batch: u32) -> Result<u32, StoreError> {
         let now = self.0.clock.now();
-        Ok(self.records().purge(batch, now))
+        let mut kept = self.kept();
+        let records = kept.records.purge(batch, now);
+        Ok(records + kept.sequences.purge(batch - records, now))
+    }
+}
+
+impl SequenceStore for MemoryStore {}
+
+impl SessionStore for MemoryStore {
+    async fn open(&self, request: &OpenSession) -> Result<Opened, StoreError> {
+        let sessions = &mut self.kept().sessions;
+        let known = sessions.get(&request.session);
+        match session::open(known, request, self.0.clock.now()) {
+            Some(session) => {
+                sessions.put(request.session.clone(), session);
+                Ok(Opened::New)
+            }
+            None => Ok(Opened::Known),
+        }
+    }
+
+    async fn touch(&self, session: &SessionKey) -> Result<Touched, StoreError> {
+        let mut kept = self.kept();
+        let now = self.0.clock.now();
+        match session::touch(kept.sessions.get(session), now) {
+            Some(touched) => {
+                kept.put_session(session, Some(touched), now);
+                Ok(Touched::Living)
+            }
+            None => Ok(Touched::Expired),
+        }
+    }
+
+    async fn close(&self, session: &SessionKey) -> Result<(), StoreError> {
+        let mut kept = self.kept();
+        let now = self.0.clock.now();
+        let closed = session::close(kept.sessions.get(session), now);
+        kept.put_session(session, closed, now);
+        Ok(())
+    }
+
+    async fn expire(&self, batch: u32) -> Result<u32, StoreError> {
+        let mut kept = self.kept();
+        let ended = kept.sessions.take_removable(batch, self.0.clock.now());
+        for (key, session) in &ended {
+            kept.remove_answers(key, session.answers());
+        }
+        Ok(u32::try_from(ended.len()).expect("at most `batch`, which is a u32"))
     }
 }

@@ -4,7 +4,10 @@ use std::{borrow::Cow, error::Error, marker::PhantomData};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Context, Envelope, Failure, Fingerprint, Key, KeyError, KeyPart, Policy, Rejection};
+use crate::{
+    Context, Envelope, Failure, Fingerprint, Key, KeyError, KeyPart, Numbered, Policy, RecordedBy,
+    Refusal, Rejection,
+};
 
 /// What a handler is, apart from state and store: its message, its key, its policy.
 ///
@@ -21,7 +24,7 @@ pub trait Operation: Send + Sync + 'static {
     type Output: Serialize + Send + 'static;
     /// What the handler fails with.
     type Error: Failure;
-    /// [`Leased`] or [`Atomic`].
+    /// [`Leased`], [`Atomic`] or [`InEntity`](crate::InEntity).
     type Mode: Mode;
 
     /// The handler's durable name inside its keys. Changing it forgets all history.
@@ -29,6 +32,15 @@ pub trait Operation: Send + Sync + 'static {
 
     /// How its messages are claimed, retried and remembered.
     const POLICY: Policy = Policy::DEFAULT;
+
+    /// By which constraint of the handler's own table it is recorded what was handled, if the mode
+    /// is [`InEntity`](crate::InEntity).
+    const RECORDED_BY: Option<RecordedBy<Self>> = None;
+
+    /// How its messages are numbered, if they are: then a [`SequenceStore`](crate::SequenceStore)
+    /// keeps a mark for each producer instead of a record for each message, and the
+    /// [key](Self::key) is that of the [place](crate::SequencePlace::key).
+    const NUMBERED: Option<Numbered<Self>> = None;
 
     /// Turns the body into the message.
     ///
@@ -46,6 +58,15 @@ pub trait Operation: Send + Sync + 'static {
     fn fingerprint(message: &Self::Message, envelope: &Envelope) -> Option<Fingerprint> {
         let _ = message;
         Some(Fingerprint::of(envelope.body()))
+    }
+
+    /// Makes the reply to a copy of the message from the remembered output: it may have been written
+    /// by an older version of [`Output`](Self::Output). As it is, unless this says otherwise.
+    ///
+    /// # Errors
+    /// What the requester is told if nobody can read it any more.
+    fn recall(output: &[u8]) -> Result<Cow<'_, [u8]>, Refusal> {
+        Ok(Cow::Borrowed(output))
     }
 }
 

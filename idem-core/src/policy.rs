@@ -48,6 +48,7 @@ pub enum StoreOutage {
 /// | backoff | 1 s, doubling to 5 min | between attempts |
 /// | in doubt | retry | after an attempt that ended without a word |
 /// | store outage | fail closed | nothing runs unprotected |
+/// | largest outcome | 64 KiB | of an output, as JSON, that is remembered |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     lease: Duration,
@@ -56,6 +57,7 @@ pub struct Policy {
     backoff: Backoff,
     in_doubt: InDoubt,
     store_outage: StoreOutage,
+    max_outcome: usize,
 }
 
 impl Policy {
@@ -67,6 +69,7 @@ impl Policy {
         backoff: Backoff::new(Duration::from_secs(1), Duration::from_mins(5)),
         in_doubt: InDoubt::Retry,
         store_outage: StoreOutage::FailClosed,
+        max_outcome: 64 * 1024,
     };
 
     /// The shortest lease: a heartbeat must fit into it several times.
@@ -74,6 +77,9 @@ impl Policy {
 
     /// The longest lease and the longest retention.
     pub const MAX_RETENTION: Duration = Duration::from_hours(10 * 366 * 24);
+
+    /// The largest limit of an outcome, in bytes: every store keeps it, every broker carries it.
+    pub const LARGEST_OUTCOME: usize = 8 * 1024 * 1024;
 
     /// Starts from the defaults.
     pub const fn builder() -> PolicyBuilder {
@@ -113,6 +119,21 @@ impl Policy {
     /// What happens while the store cannot be reached.
     pub const fn store_outage(&self) -> StoreOutage {
         self.store_outage
+    }
+
+    pub(crate) const fn failing_closed(mut self) -> Self {
+        self.store_outage = StoreOutage::FailClosed;
+        self
+    }
+
+    /// How many bytes an output may have, as JSON, to be remembered.
+    ///
+    /// A larger one fails an atomic handler for good, whose writes are rolled back. A leased
+    /// handler's effect has happened: it is not run again, and its copies are told
+    /// [`Refusal::OUTCOME_TOO_LARGE`](crate::Refusal::OUTCOME_TOO_LARGE) instead of the output. Of a
+    /// rejection that is larger, the typed error is left out.
+    pub const fn max_outcome(&self) -> usize {
+        self.max_outcome
     }
 }
 
@@ -164,6 +185,13 @@ impl PolicyBuilder {
         self
     }
 
+    /// How many bytes an output may have, as JSON, to be remembered: from 1 to
+    /// [`Policy::LARGEST_OUTCOME`].
+    pub const fn max_outcome(mut self, bytes: usize) -> Self {
+        self.0.max_outcome = bytes;
+        self
+    }
+
     /// Checks the policy.
     ///
     /// # Errors
@@ -176,6 +204,7 @@ impl PolicyBuilder {
             backoff,
             in_doubt,
             store_outage,
+            max_outcome,
         } = self.0;
         if lease.as_nanos() < Policy::MIN_LEASE.as_nanos() {
             return Err(PolicyError::LeaseTooShort);
@@ -194,6 +223,12 @@ impl PolicyBuilder {
         }
         if let (InDoubt::Quarantine, StoreOutage::FailOpen) = (in_doubt, store_outage) {
             return Err(PolicyError::FailsOpenInDoubt);
+        }
+        if max_outcome == 0 {
+            return Err(PolicyError::NoOutcome);
+        }
+        if max_outcome > Policy::LARGEST_OUTCOME {
+            return Err(PolicyError::OutcomeTooLarge);
         }
         Ok(self.0)
     }
@@ -227,6 +262,10 @@ pub enum PolicyError {
     Backoff,
     /// Effects that must not happen twice are to be run without the store.
     FailsOpenInDoubt,
+    /// No output could be remembered.
+    NoOutcome,
+    /// Outcomes may be larger than [`Policy::LARGEST_OUTCOME`].
+    OutcomeTooLarge,
 }
 
 impl PolicyError {
@@ -243,6 +282,10 @@ impl PolicyError {
             }
             Self::FailsOpenInDoubt => {
                 "a handler that fails open may run twice: it cannot quarantine what is in doubt"
+            }
+            Self::NoOutcome => "max_outcome must be at least 1 byte",
+            Self::OutcomeTooLarge => {
+                "max_outcome must be at most 8 MiB: keep what is larger elsewhere, and return where"
             }
         }
     }
@@ -271,6 +314,13 @@ mod tests {
             Err(PolicyError::RetentionTooLong)
         );
         assert_eq!(build(|p| p.max_attempts(0)), Err(PolicyError::NoAttempts));
+        assert_eq!(build(|p| p.max_outcome(0)), Err(PolicyError::NoOutcome));
+        let largest = build(|p| p.max_outcome(Policy::LARGEST_OUTCOME));
+        assert!(largest.is_ok());
+        assert_eq!(
+            build(|p| p.max_outcome(Policy::LARGEST_OUTCOME + 1)),
+            Err(PolicyError::OutcomeTooLarge)
+        );
         assert_eq!(
             build(|p| p.backoff(Backoff::new(2 * SECOND, SECOND))),
             Err(PolicyError::Backoff)

@@ -14,6 +14,7 @@ mod batch;
 mod builder;
 mod claims;
 mod clock;
+mod entity;
 mod fault;
 mod instant;
 mod lane;
@@ -24,7 +25,9 @@ mod migration;
 mod names;
 mod pooler;
 mod row;
+mod sequences;
 mod session;
+mod sessions;
 mod sql;
 #[cfg(test)]
 mod tests;
@@ -33,11 +36,14 @@ mod writes;
 pub use builder::PostgresStoreBuilder;
 use claims::{Answered, ClaimCall};
 use clock::Clock;
+use entity::Entities;
 use lane::Lane;
 use lending::Lending;
 pub use migration::Migrate;
 use names::Names;
+use sequences::Sequences;
 use session::{Address, Session};
+use sessions::Sessions;
 use sql::Sql;
 use writes::{Change, WriteCall};
 
@@ -49,7 +55,7 @@ use writes::{Change, WriteCall};
 /// | processes | any number, on any hosts |
 /// | time | the server's clock |
 /// | speed | one round trip per call; calls that wait while a statement is under way share the next one, and its commit |
-/// | connections | one for claims, one for writes, one for purging and one for the leases of atomic handlers once there are any |
+/// | connections | one for claims, one for writes, one for purging, one for the leases of atomic handlers and one to look into tables of their own, once there are any; up to four for sessions and sequences |
 /// | isolation | whatever the server's default is |
 /// | atomic handlers | take `&mut PgConnection` or `&mut PgTransaction<'_>`, on connections of their own |
 /// | poolers | in session mode, or such as bring prepared statements along; others are refused at the start |
@@ -111,8 +117,12 @@ pub struct PostgresStore {
     purging: Arc<Mutex<Session>>,
     address: Address,
     lending: Lending,
+    transaction_timeout: Duration,
     /// Extends the leases of open transactions, which hold their own connections.
     heartbeats: Arc<Mutex<Session>>,
+    sessions: Sessions,
+    sequences: Sequences,
+    entities: Entities,
     names: Names,
     sql: Arc<Sql>,
     clock: Clock,
@@ -160,6 +170,12 @@ impl PostgresStore {
         request: &ClaimRequest,
         answered: Answered,
     ) -> Result<Claim, StoreError> {
+        if let Some(place) = request.sequence_place()? {
+            return self.claim_numbered(request, place, answered).await;
+        }
+        if let Some(place) = request.place()? {
+            return self.claim_place(request, place).await;
+        }
         let request = request.clone();
         self.claims.call(ClaimCall { request, answered }).await
     }
@@ -208,6 +224,10 @@ impl Store for PostgresStore {
         let reason = reason.clone();
         self.write(lease, Change::Release { reason }).await
     }
+
+    fn keeps_sequences(&self) -> bool {
+        true
+    }
 }
 
 impl Purge for PostgresStore {
@@ -225,6 +245,10 @@ impl Purge for PostgresStore {
             .map(|row| row.try_get::<i64, _>(0))
             .sum::<Result<_, _>>()
             .map_err(StoreError::unavailable)?;
-        Ok(u32::try_from(removed).unwrap_or(batch))
+        let removed = u32::try_from(removed).unwrap_or(batch).min(batch);
+        if removed == batch {
+            return Ok(batch);
+        }
+        Ok(removed + self.purge_sequences(batch - removed).await?)
     }
 }

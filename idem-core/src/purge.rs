@@ -7,7 +7,7 @@ use tokio::{
     time::sleep,
 };
 
-use crate::Purge;
+use crate::{Purge, SessionStore, StoreError};
 
 #[cfg(test)]
 mod tests;
@@ -34,7 +34,45 @@ impl PurgeTask {
     /// Outside a tokio runtime.
     pub fn spawn(store: impl Purge, every: Duration) -> Self {
         let every = every.max(Self::MIN_INTERVAL);
-        Self(tokio::spawn(run(store, every)))
+        Self(tokio::spawn(run(Records(store), every)))
+    }
+
+    /// Starts a task that removes sessions that have ended, and their answers, likewise: every
+    /// minute, say. It and a task that purges are not in each other's way.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn spawn_for_sessions(store: impl SessionStore, every: Duration) -> Self {
+        let every = every.max(Self::MIN_INTERVAL);
+        Self(tokio::spawn(run(Sessions(store), every)))
+    }
+}
+
+/// What is removed, and how much of it in one call.
+trait Forget: Send + Sync + 'static {
+    const BATCH: u32;
+
+    fn forget(&self) -> impl Future<Output = Result<u32, StoreError>> + Send;
+}
+
+struct Records<S>(S);
+
+impl<S: Purge> Forget for Records<S> {
+    const BATCH: u32 = PurgeTask::BATCH;
+
+    async fn forget(&self) -> Result<u32, StoreError> {
+        self.0.purge(Self::BATCH).await
+    }
+}
+
+struct Sessions<S>(S);
+
+impl<S: SessionStore> Forget for Sessions<S> {
+    /// Each has a few answers.
+    const BATCH: u32 = 100;
+
+    async fn forget(&self) -> Result<u32, StoreError> {
+        self.0.expire(Self::BATCH).await
     }
 }
 
@@ -44,7 +82,7 @@ impl Drop for PurgeTask {
     }
 }
 
-async fn run(store: impl Purge, every: Duration) {
+async fn run(store: impl Forget, every: Duration) {
     sleep(every.mul_f64(fastrand::f64())).await;
     loop {
         purge_all(&store).await;
@@ -53,10 +91,10 @@ async fn run(store: impl Purge, every: Duration) {
 }
 
 /// Batch after batch, until one finds too little to fill it.
-async fn purge_all(store: &impl Purge) {
+async fn purge_all<F: Forget>(store: &F) {
     loop {
-        match store.purge(PurgeTask::BATCH).await {
-            Ok(removed) if removed < PurgeTask::BATCH => return,
+        match store.forget().await {
+            Ok(removed) if removed < F::BATCH => return,
             Ok(_) => yield_now().await,
             Err(error) => {
                 let error: &(dyn Error + 'static) = &error;

@@ -7,6 +7,7 @@ use crate::{
     Write,
 };
 
+mod alone;
 mod answer;
 mod batch;
 mod builder;
@@ -21,7 +22,9 @@ mod location;
 mod naming;
 mod replicas;
 mod script;
+mod sequences;
 mod server;
+mod sessions;
 #[cfg(test)]
 mod tests;
 
@@ -73,7 +76,10 @@ use server::Server;
 /// clients' name or address follow the primary.
 ///
 /// # Records
-/// A record is the string `prefix:{scope:part}`; `SCAN 0 MATCH idem:*` lists them. One that
+/// A record is the string `prefix:{scope:part}`; `SCAN 0 MATCH idem:*` lists them. A session is the
+/// string `prefix:{session}~`, its answers are the records `prefix:{session}~NUMBER` beside it, in
+/// one slot of a cluster; so are the numbered messages of a sequence, the string
+/// `prefix:{sequence}~mark` and the set `prefix:{sequence}~exceptions`. A record that
 /// another program has put there answers [`StoreError::Corrupt`] and is left alone.
 #[derive(Clone)]
 pub struct RedisStore {
@@ -154,6 +160,12 @@ impl fmt::Debug for RedisStore {
 
 impl Store for RedisStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        if let Some(place) = request.sequence_place()? {
+            return self.claim_numbered(request, place).await;
+        }
+        if let Some(place) = request.place()? {
+            return self.claim_place(request, place).await;
+        }
         let key = &request.key;
         self.run(key, self.calls.claim(request), |value| {
             answer::claim(value, key)
@@ -182,5 +194,9 @@ impl Store for RedisStore {
         let call = self.calls.release(lease, reason);
         self.run(&lease.key, call, |value| answer::write(&value))
             .await
+    }
+
+    fn keeps_sequences(&self) -> bool {
+        true
     }
 }

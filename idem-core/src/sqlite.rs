@@ -16,6 +16,8 @@ mod lending;
 mod location;
 mod row;
 mod schema;
+mod sequences;
+mod sessions;
 mod sql;
 #[cfg(test)]
 mod tests;
@@ -125,6 +127,8 @@ impl fmt::Debug for SqliteStore {
 
 impl Store for SqliteStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        request.place()?;
+        request.sequence_place()?;
         let request = request.clone();
         self.writer
             .call(|reply| Call::Claim { request, reply })
@@ -149,6 +153,10 @@ impl Store for SqliteStore {
     async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
         let reason = reason.clone();
         self.write(lease, Change::Release { reason }).await
+    }
+
+    fn keeps_sequences(&self) -> bool {
+        true
     }
 }
 

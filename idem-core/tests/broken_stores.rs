@@ -16,10 +16,18 @@ mod forgets;
 mod harness;
 #[path = "broken_stores/noticed.rs"]
 mod noticed;
+#[path = "broken_stores/noticed_sequences.rs"]
+mod noticed_sequences;
+#[path = "broken_stores/noticed_sessions.rs"]
+mod noticed_sessions;
 #[path = "model/oracle.rs"]
 mod oracle;
 #[path = "broken_stores/record.rs"]
 mod record;
+#[path = "broken_stores/sequence.rs"]
+mod sequence;
+#[path = "broken_stores/session.rs"]
+mod session;
 #[path = "broken_stores/store.rs"]
 mod store;
 #[path = "broken_stores/transaction.rs"]
@@ -30,4 +38,4 @@ mod write;
 use harness::PlainHarness;
 
 // The store that the broken ones are made of passes every case.
-idem_core::conformance!(without_a_flaw; PlainHarness; Purge, Durable, TransactionalStore);
+idem_core::conformance!(without_a_flaw; PlainHarness; Purge, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);

@@ -41,33 +41,33 @@ use {
 #[cfg(feature = "sqlite")]
 use {sqlite_harness::SqliteHarness, sqlite_transaction_harness::SqliteTransactionHarness};
 
-idem_core::conformance!(memory; MemoryHarness; Purge);
-idem_core::conformance!(cached_memory; CachedMemoryHarness; Purge);
+idem_core::conformance!(memory; MemoryHarness; Purge, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
+idem_core::conformance!(cached_memory; CachedMemoryHarness; Purge, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
 #[cfg(feature = "sqlite")]
-idem_core::conformance!(cached_sqlite; CachedSqliteHarness; Purge, Durable, TransactionalStore);
+idem_core::conformance!(cached_sqlite; CachedSqliteHarness; Purge, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
 #[cfg(feature = "sqlite")]
-idem_core::conformance!(sqlite; SqliteHarness; Purge, Durable, TransactionalStore);
+idem_core::conformance!(sqlite; SqliteHarness; Purge, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
 #[cfg(feature = "sqlite")]
 idem_core::conformance!(sqlite_transaction; SqliteTransactionHarness; TransactionalStore);
 #[cfg(feature = "postgres")]
-idem_core::conformance!(postgres; PostgresHarness<ReadCommitted>; Purge, Durable);
+idem_core::conformance!(postgres; PostgresHarness<ReadCommitted>; Purge, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "postgres")]
-idem_core::conformance!(postgres_repeatable_read; PostgresHarness<RepeatableRead>; Purge, Durable);
+idem_core::conformance!(postgres_repeatable_read; PostgresHarness<RepeatableRead>; Purge, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "postgres")]
-idem_core::conformance!(postgres_serializable; PostgresHarness<Serializable>; Purge, Durable);
+idem_core::conformance!(postgres_serializable; PostgresHarness<Serializable>; Purge, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 /// What the default of the database is must not matter.
 #[cfg(feature = "postgres")]
 mod postgres_atomic {
     use super::*;
 
-    idem_core::conformance!(read_committed_connection; ConnectionHarness<ReadCommitted>; only TransactionalStore);
-    idem_core::conformance!(read_committed_transaction; TransactionHarness<ReadCommitted>; only TransactionalStore);
-    idem_core::conformance!(repeatable_read_connection; ConnectionHarness<RepeatableRead>; only TransactionalStore);
-    idem_core::conformance!(repeatable_read_transaction; TransactionHarness<RepeatableRead>; only TransactionalStore);
-    idem_core::conformance!(serializable_connection; ConnectionHarness<Serializable>; only TransactionalStore);
-    idem_core::conformance!(serializable_transaction; TransactionHarness<Serializable>; only TransactionalStore);
+    idem_core::conformance!(read_committed_connection; ConnectionHarness<ReadCommitted>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
+    idem_core::conformance!(read_committed_transaction; TransactionHarness<ReadCommitted>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
+    idem_core::conformance!(repeatable_read_connection; ConnectionHarness<RepeatableRead>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
+    idem_core::conformance!(repeatable_read_transaction; TransactionHarness<RepeatableRead>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
+    idem_core::conformance!(serializable_connection; ConnectionHarness<Serializable>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
+    idem_core::conformance!(serializable_transaction; TransactionHarness<Serializable>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
 }
 #[cfg(feature = "redis")]
-idem_core::conformance!(redis; RedisHarness; Durable);
+idem_core::conformance!(redis; RedisHarness; Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
 #[cfg(feature = "redis")]
-idem_core::conformance!(redis_cluster; RedisClusterHarness; Durable);
+idem_core::conformance!(redis_cluster; RedisClusterHarness; Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);

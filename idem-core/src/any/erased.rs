@@ -4,7 +4,10 @@ use std::{any::Any, fmt::Debug, time::Duration};
 
 use futures_util::future::BoxFuture;
 
-use crate::{Claim, ClaimRequest, Lease, Outcome, Purge, Release, Store, StoreError, Write};
+use crate::{
+    Claim, ClaimRequest, Lease, OpenSession, Opened, Outcome, Purge, Release, SessionKey,
+    SessionStore, Store, StoreError, Touched, Write,
+};
 
 type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
@@ -19,12 +22,21 @@ pub(super) trait Erased: Debug + Send + Sync {
         retention: Duration,
     ) -> Answer<'a, Write>;
     fn boxed_release<'a>(&'a self, lease: &'a Lease, reason: &'a Release) -> Answer<'a, Write>;
+    fn boxed_keeps_sequences(&self) -> bool;
     fn as_any(&self) -> &dyn Any;
 }
 
 /// [`Purge`] likewise.
 pub(super) trait ErasedPurge: Debug + Send + Sync {
     fn boxed_purge(&self, batch: u32) -> Answer<'_, u32>;
+}
+
+/// [`SessionStore`] likewise.
+pub(super) trait ErasedSessions: Debug + Send + Sync {
+    fn boxed_open<'a>(&'a self, request: &'a OpenSession) -> Answer<'a, Opened>;
+    fn boxed_touch<'a>(&'a self, session: &'a SessionKey) -> Answer<'a, Touched>;
+    fn boxed_close<'a>(&'a self, session: &'a SessionKey) -> Answer<'a, ()>;
+    fn boxed_expire(&self, batch: u32) -> Answer<'_, u32>;
 }
 
 impl<S: Store> Erased for S {
@@ -49,6 +61,10 @@ impl<S: Store> Erased for S {
         Box::pin(S::release(self, lease, reason))
     }
 
+    fn boxed_keeps_sequences(&self) -> bool {
+        S::keeps_sequences(self)
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -57,5 +73,23 @@ impl<S: Store> Erased for S {
 impl<S: Purge> ErasedPurge for S {
     fn boxed_purge(&self, batch: u32) -> Answer<'_, u32> {
         Box::pin(S::purge(self, batch))
+    }
+}
+
+impl<S: SessionStore> ErasedSessions for S {
+    fn boxed_open<'a>(&'a self, request: &'a OpenSession) -> Answer<'a, Opened> {
+        Box::pin(S::open(self, request))
+    }
+
+    fn boxed_touch<'a>(&'a self, session: &'a SessionKey) -> Answer<'a, Touched> {
+        Box::pin(S::touch(self, session))
+    }
+
+    fn boxed_close<'a>(&'a self, session: &'a SessionKey) -> Answer<'a, ()> {
+        Box::pin(S::close(self, session))
+    }
+
+    fn boxed_expire(&self, batch: u32) -> Answer<'_, u32> {
+        Box::pin(S::expire(self, batch))
     }
 }

@@ -94,3 +94,38 @@ async fn a_url_that_names_no_store_says_what_would() {
         assert!(error.contains(hint), "{error}");
     }
 }
+
+fn first(session: &SessionKey) -> ClaimRequest {
+    let place = crate::SessionPlace::new(session.clone(), 0, 0);
+    ClaimRequest::in_session(place, &Policy::DEFAULT)
+}
+
+#[tokio::test]
+async fn a_store_that_a_url_names_keeps_sessions() {
+    let store = AnyStore::connect("memory:").await.unwrap();
+    let session = SessionKey::from(Key::new("leases", "c-1").unwrap());
+    let expired = store.claim(&first(&session)).await.unwrap();
+    assert_eq!(expired, Claim::SessionExpired);
+    let opening = OpenSession::new(Key::new("leases", "c-1").unwrap());
+    assert_eq!(store.open(&opening).await.unwrap(), Opened::New);
+    assert_eq!(store.touch(&session).await.unwrap(), Touched::Living);
+    let claim = store.claim(&first(&session)).await.unwrap();
+    assert!(matches!(claim, Claim::Acquired(_)), "{claim:?}");
+    store.close(&session).await.unwrap();
+    assert_eq!(store.touch(&session).await.unwrap(), Touched::Expired);
+    assert_eq!(store.expire(10).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_store_that_is_not_known_to_keep_sessions_refuses_them() {
+    let store = AnyStore::new(MemoryStore::new());
+    let opening = OpenSession::new(Key::new("leases", "c-1").unwrap());
+    let refused = store.open(&opening).await.unwrap_err();
+    let StoreError::Refused(why) = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(
+        why.to_string().contains("`AnyStore::with_sessions`"),
+        "{why}"
+    );
+}

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use tracing::{debug, field::display, warn};
 
-use crate::{Claim, Key, StoreError, Write};
+use crate::{Claim, Key, Opened, StoreError, Touched, Write};
 
 /// Awaits a call and tells its answer, in words: an outcome is nobody's business but its owner's.
 pub(super) async fn traced<T: InWords>(
@@ -36,6 +36,11 @@ impl InWords for Claim {
             Self::Completed { .. } => "completed".into(),
             Self::KeyReused => "key reused".into(),
             Self::Quarantined => "quarantined".into(),
+            Self::Stale => "stale".into(),
+            Self::SessionExpired => "session expired".into(),
+            Self::BeyondWindow { window } => format!("beyond the window of {window}"),
+            Self::Late => "late".into(),
+            Self::Ahead { mark, window } => format!("beyond the window of {window} from {mark}"),
         }
     }
 }
@@ -52,5 +57,29 @@ impl InWords for Write {
 impl InWords for u32 {
     fn in_words(&self) -> String {
         format!("{self} removed")
+    }
+}
+
+impl InWords for Opened {
+    fn in_words(&self) -> String {
+        match self {
+            Self::New => "new".into(),
+            Self::Known => "known".into(),
+        }
+    }
+}
+
+impl InWords for Touched {
+    fn in_words(&self) -> String {
+        match self {
+            Self::Living => "living".into(),
+            Self::Expired => "expired".into(),
+        }
+    }
+}
+
+impl InWords for () {
+    fn in_words(&self) -> String {
+        "done".into()
     }
 }

@@ -83,8 +83,12 @@ impl Known {
         })
     }
 
-    /// Learns from the store's answer to a claim that was asked for at this time.
+    /// Learns from the store's answer to a claim that was asked for at this time, unless it is one in
+    /// a session or a sequence, which is never answered from here.
     pub(super) fn learn(&self, request: &ClaimRequest, answer: &Claim, asked: Instant) {
+        if request.session.is_some() || request.sequence.is_some() {
+            return;
+        }
         match answer {
             Claim::Acquired(lease) => self.claimed(request, lease),
             Claim::Completed { outcome, remaining } => {
@@ -97,7 +101,12 @@ impl Known {
                 self.put(&request.key, Entry::Completed(completed));
             }
             Claim::Held { .. } | Claim::Quarantined => self.not_completed(&request.key),
-            Claim::KeyReused => {}
+            Claim::KeyReused
+            | Claim::Stale
+            | Claim::SessionExpired
+            | Claim::BeyondWindow { .. }
+            | Claim::Late
+            | Claim::Ahead { .. } => {}
         }
     }
 

@@ -4,14 +4,16 @@ use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 use super::Cached;
 use crate::{
-    Begun, Claim, ClaimRequest, Commit, Lease, Outcome, Purge, Release, Store, StoreError,
-    TransactionalStore, Write,
+    Begun, Claim, ClaimRequest, Commit, Lease, OpenSession, Opened, Outcome, Purge, Release,
+    SequenceStore, SessionKey, SessionStore, Store, StoreError, Touched, TransactionalStore, Write,
 };
 
 impl<S> Cached<S> {
-    /// A replay is never answered from memory: a person has just looked at the store.
+    /// A replay is never answered from memory: a person has just looked at the store. Nor is a
+    /// session's request: only the store knows whether the session lives, and hears its sign of life.
+    /// Nor is a numbered message, which keeps its sequence going.
     fn look_up(&self, request: &ClaimRequest) -> Option<Claim> {
-        if request.replay {
+        if request.replay || request.session.is_some() || request.sequence.is_some() {
             return None;
         }
         self.0.lookups.fetch_add(1, Relaxed);
@@ -55,11 +57,35 @@ impl<S: Store> Store for Cached<S> {
     async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
         self.0.store.release(lease, reason).await
     }
+
+    fn keeps_sequences(&self) -> bool {
+        self.0.store.keeps_sequences()
+    }
 }
 
 impl<S: Purge> Purge for Cached<S> {
     async fn purge(&self, batch: u32) -> Result<u32, StoreError> {
         self.0.store.purge(batch).await
+    }
+}
+
+impl<S: SequenceStore> SequenceStore for Cached<S> {}
+
+impl<S: SessionStore> SessionStore for Cached<S> {
+    async fn open(&self, request: &OpenSession) -> Result<Opened, StoreError> {
+        self.0.store.open(request).await
+    }
+
+    async fn touch(&self, session: &SessionKey) -> Result<Touched, StoreError> {
+        self.0.store.touch(session).await
+    }
+
+    async fn close(&self, session: &SessionKey) -> Result<(), StoreError> {
+        self.0.store.close(session).await
+    }
+
+    async fn expire(&self, batch: u32) -> Result<u32, StoreError> {
+        self.0.store.expire(batch).await
     }
 }
 
@@ -70,6 +96,10 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Cached<S> {
 
     fn transactions(&self) -> usize {
         self.0.store.transactions()
+    }
+
+    fn time_limit(&self) -> Option<Duration> {
+        self.0.store.time_limit()
     }
 
     async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Self::Transaction>, StoreError> {
@@ -118,12 +148,7 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Cached<S> {
         Ok(commit)
     }
 
-    async fn roll_back(
-        &self,
-        transaction: Self::Transaction,
-        lease: &Lease,
-        reason: &Release,
-    ) -> Result<Write, StoreError> {
-        self.0.store.roll_back(transaction, lease, reason).await
+    async fn roll_back(&self, transaction: Self::Transaction) {
+        self.0.store.roll_back(transaction).await;
     }
 }

@@ -279,3 +279,29 @@ async fn memory_is_bounded_and_what_was_used_last_stays() {
     assert!(known(999).await);
     assert!(!known(0).await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_session_says_is_never_answered_from_memory() {
+    use crate::{OpenSession, SessionPlace, SessionStore};
+
+    let here = cache();
+    let elsewhere = here.store().clone();
+    let session = Key::new("leases", "c-1").unwrap();
+    let opening = OpenSession::new(session.clone());
+    here.open(&opening).await.unwrap();
+    let request = |number, awaited| {
+        let place = SessionPlace::new(session.clone(), number, awaited);
+        ClaimRequest::in_session(place, &Policy::DEFAULT)
+    };
+    let lease = acquire(&here, &request(0, 0)).await;
+    complete(&here, &lease, "done", SECOND).await;
+    let answer = here.claim(&request(0, 0)).await.unwrap();
+    assert!(matches!(answer, Claim::Completed { .. }), "{answer:?}");
+    // Another process hears that the client awaits no more.
+    elsewhere.claim(&request(1, 1)).await.unwrap();
+    assert_eq!(here.claim(&request(0, 0)).await.unwrap(), Claim::Stale);
+    elsewhere.close(&session.clone().into()).await.unwrap();
+    let answer = here.claim(&request(1, 1)).await.unwrap();
+    assert_eq!(answer, Claim::SessionExpired);
+    assert_eq!(here.stats().lookups, 0);
+}

@@ -109,26 +109,35 @@ impl<S: Store> Answer<S> {
         ))
     }
 
+    /// As it was answered.
+    pub(super) fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
     pub(super) fn says_completed(&self) -> bool {
         matches!(self.claim, Claim::Completed { .. })
     }
 
     #[track_caller]
     pub(super) fn is_key_reused(&self, why: &str) {
-        if self.claim != Claim::KeyReused {
-            self.is_not("KeyReused", why);
-        }
+        self.is(&Claim::KeyReused, why);
     }
 
     #[track_caller]
     pub(super) fn is_quarantined(&self, why: &str) {
-        if self.claim != Claim::Quarantined {
-            self.is_not("Quarantined", why);
+        self.is(&Claim::Quarantined, why);
+    }
+
+    /// An answer that says no more than its name.
+    #[track_caller]
+    pub(super) fn is(&self, expected: &Claim, why: &str) {
+        if self.claim != *expected {
+            self.is_not(&format!("{expected:?}"), why);
         }
     }
 
     #[track_caller]
-    fn is_not(&self, expected: &str, why: &str) -> ! {
+    pub(super) fn is_not(&self, expected: &str, why: &str) -> ! {
         let (rule, answer) = (self.rule, format!("{:?}", self.claim));
         panic!("{rule}\n  here: {why}\n  expected {expected}, the store answered {answer:.200}")
     }

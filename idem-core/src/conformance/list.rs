@@ -1,7 +1,7 @@
 //! The lists of cases, and the macro that makes a test of each.
 
 use super::{Case, DurableHarness, Harness, TransactionalHarness};
-use crate::Purge;
+use crate::{Purge, SequenceStore, SessionStore};
 
 /// Writes one test per case of the conformance suite, in a module of the given name.
 ///
@@ -74,6 +74,70 @@ impl<H: Harness> Case<H> {
         H: Harness<Store: Purge>,
     {
         crate::__conformance_list!(Purge[cases]())
+    }
+
+    /// The cases of stores that keep sessions.
+    pub fn of_sessions() -> Vec<Self>
+    where
+        H: Harness<Store: SessionStore>,
+    {
+        crate::__conformance_list!(SessionStore[cases]())
+    }
+
+    /// The cases of stores that are told when to remove sessions.
+    pub fn of_session_expiry() -> Vec<Self>
+    where
+        H: Harness<Store: SessionStore>,
+    {
+        crate::__conformance_list!(SessionExpiry[cases]())
+    }
+
+    /// The cases of stores that keep sessions and outlive their process.
+    pub fn of_durable_sessions() -> Vec<Self>
+    where
+        H: DurableHarness + Harness<Store: SessionStore>,
+    {
+        crate::__conformance_list!(DurableSessions[cases]())
+    }
+
+    /// The cases of stores that keep sessions and lend their transaction.
+    pub fn of_transactional_sessions() -> Vec<Self>
+    where
+        H: TransactionalHarness<Store: SessionStore>,
+    {
+        crate::__conformance_list!(TransactionalSessions[cases]())
+    }
+
+    /// The cases of stores that keep sequences.
+    pub fn of_sequences() -> Vec<Self>
+    where
+        H: Harness<Store: SequenceStore>,
+    {
+        crate::__conformance_list!(SequenceStore[cases]())
+    }
+
+    /// The cases of stores that are told when to remove sequences.
+    pub fn of_sequence_purge() -> Vec<Self>
+    where
+        H: Harness<Store: SequenceStore + Purge>,
+    {
+        crate::__conformance_list!(SequencePurge[cases]())
+    }
+
+    /// The cases of stores that keep sequences and outlive their process.
+    pub fn of_durable_sequences() -> Vec<Self>
+    where
+        H: DurableHarness + Harness<Store: SequenceStore>,
+    {
+        crate::__conformance_list!(DurableSequences[cases]())
+    }
+
+    /// The cases of stores that keep sequences and lend their transaction.
+    pub fn of_transactional_sequences() -> Vec<Self>
+    where
+        H: TransactionalHarness<Store: SequenceStore>,
+    {
+        crate::__conformance_list!(TransactionalSequences[cases]())
     }
 
     /// The cases of stores that outlive their process.
@@ -249,6 +313,12 @@ macro_rules! __conformance_list {
                 many_keys_at_once_go_to_one_worker_each
                 a_crowd_gets_its_work_done_once
             }
+            without_sessions {
+                a_sessions_request_never_runs_without_its_session
+            }
+            without_sequences {
+                a_numbered_message_never_runs_without_its_sequence
+            }
         }
     };
     (Purge [$($emit:tt)+] $arguments:tt) => {
@@ -310,6 +380,196 @@ macro_rules! __conformance_list {
                 transactions_of_different_keys_are_independent
                 of_many_transactions_that_race_one_opens
                 many_transactions_at_once_all_commit
+            }
+        }
+    };
+    (SessionStore [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            sessions {
+                a_request_of_a_living_session_is_acquired
+                a_request_of_an_unknown_session_never_runs
+                an_answer_is_repeated
+                sessions_are_independent
+                sessions_that_look_alike_are_kept_apart
+                a_repeated_request_gets_the_same_lease
+                a_request_is_held_while_another_works_on_it
+                a_request_is_taken_over_when_its_lease_has_run_out
+                other_content_under_the_same_number_is_key_reuse
+                a_session_is_opened_once
+                a_second_opening_changes_neither_window_nor_life
+                a_window_may_be_narrow_or_wide
+                a_request_under_another_key_is_refused
+            }
+            session_marks {
+                numbers_inside_the_window_run_in_any_order
+                a_number_beyond_the_window_does_not_run
+                a_number_beyond_the_window_does_not_move_the_mark
+                a_number_below_the_mark_is_stale
+                the_mark_never_moves_back
+                answers_that_the_mark_passes_are_removed
+                a_mark_that_leaps_removes_all_answers_below
+                answers_from_the_mark_on_stay
+                a_request_that_the_mark_passes_completes
+                a_request_that_the_mark_has_passed_is_not_taken_over
+                a_failure_that_the_mark_passes_is_not_retried
+                a_number_below_what_it_awaits_itself_is_stale
+                the_greatest_number_is_the_last
+                no_record_is_forgotten_while_its_session_lives
+            }
+            session_lives {
+                a_session_ends_with_its_life
+                a_session_lives_until_its_end
+                a_touch_prolongs_a_session
+                every_claim_prolongs_a_session
+                a_session_that_has_ended_never_lives_again
+                a_closed_session_has_ended
+                closing_an_unknown_session_does_nothing
+                a_late_opening_does_not_revive_a_closed_session
+                a_late_opening_does_not_revive_a_short_session
+                a_request_completes_after_its_session_was_closed
+                a_request_completes_after_its_session_is_gone
+                a_session_that_is_gone_runs_nothing
+            }
+            session_races {
+                of_many_that_race_for_a_number_one_acquires_it
+                an_owner_that_races_with_itself_gets_one_lease
+                marks_that_race_leave_the_greatest
+                a_session_that_is_closed_in_a_race_has_ended
+                a_completion_that_races_with_the_mark_counts
+                claims_that_race_with_the_removal_never_run
+                touches_that_race_with_the_removal_keep_a_session
+                openings_that_race_open_one_session
+            }
+        }
+    };
+    (SessionExpiry [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            session_expiry {
+                a_session_is_removed_a_life_after_its_end
+                living_sessions_are_not_removed
+                a_request_in_progress_is_not_removed
+                at_most_a_batch_of_sessions_is_removed
+                nothing_else_is_removed
+                several_that_remove_share_the_work
+            }
+        }
+    };
+    (DurableSessions [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            session_restarts {
+                a_session_survives_a_restart
+                the_end_of_a_session_survives_a_restart
+            }
+        }
+    };
+    (TransactionalSessions [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            session_transactions {
+                a_transaction_in_a_session_commits_its_answer
+                a_transaction_in_a_session_is_tried_again
+                no_transaction_is_opened_outside_of_the_session
+                a_transaction_that_the_mark_passes_commits
+                a_transaction_that_was_taken_over_in_a_session_commits_nothing
+            }
+        }
+    };
+    (SequenceStore [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            sequences {
+                a_number_inside_the_window_is_acquired
+                numbers_of_a_window_run_in_any_order
+                an_outcome_inside_the_window_is_repeated
+                a_number_is_held_and_taken_over
+                an_owner_may_repeat_a_numbered_claim
+                a_failed_number_is_tried_again
+                other_content_under_a_number_is_key_reuse
+                sequences_are_independent
+                sequences_that_look_alike_are_kept_apart
+                a_number_beyond_the_window_is_ahead
+                a_number_that_was_ahead_runs_when_it_is_its_turn
+                the_greatest_number_of_a_sequence_is_the_last
+                a_window_of_a_sequence_may_be_narrow_or_wide
+                a_message_under_another_key_is_refused
+                what_came_before_the_beginning_goes_by_the_ordinary_rules
+                what_may_not_begin_a_sequence_does_not
+                a_replay_begins_no_sequence
+            }
+            sequence_marks {
+                the_mark_passes_what_is_done
+                what_the_mark_has_passed_never_runs_again
+                the_mark_stops_at_a_number_in_progress
+                the_mark_stops_at_a_number_that_failed
+                the_mark_stops_at_a_number_that_never_came
+                the_mark_never_passes_the_number_that_is_claimed
+                one_number_is_delayed_while_others_pass
+                a_completion_that_the_mark_has_passed_is_found_done
+                a_lease_that_the_mark_has_passed_is_fenced
+                the_mark_moves_before_what_is_done_is_forgotten
+            }
+            sequence_gaps {
+                what_was_given_up_is_late
+                a_replay_of_what_was_given_up_runs_once
+                a_replay_below_the_mark_has_its_attempts
+                what_was_quarantined_stays_quarantined
+                what_was_refused_is_not_done
+                what_was_given_up_stays_late
+                a_gap_is_skipped_when_it_is_asked_for
+                all_gaps_of_a_window_are_skipped_at_once
+                when_the_mark_moves_the_next_gap_is_waited_for
+                after_a_pause_a_gap_is_waited_for_anew
+                a_gap_that_keeps_nobody_waiting_is_not_skipped
+                what_is_tried_again_is_never_skipped
+                what_is_tried_again_is_missing_when_its_retention_ends
+                a_wide_gap_is_skipped_window_by_window
+                what_waits_for_a_gap_is_kept
+            }
+            sequence_lives {
+                a_sequence_is_known_while_messages_come
+                a_message_that_is_ahead_keeps_its_sequence_known
+                an_expired_sequence_begins_anew
+                the_exceptions_of_an_expired_sequence_are_gone
+                what_the_mark_has_passed_is_known_for_most_of_the_retention
+                a_copy_below_the_mark_keeps_no_sequence_known
+                a_window_may_be_narrowed
+                a_retention_may_be_shortened
+                what_is_done_is_told_with_the_rest_of_its_time
+                a_number_in_progress_outlives_its_sequence
+            }
+            sequence_races {
+                of_copies_that_race_to_begin_a_sequence_one_is_acquired
+                an_owner_that_races_with_itself_gets_one_lease
+                numbers_that_race_to_begin_a_sequence_all_run_once
+                completions_that_race_with_the_mark_count
+                copies_that_race_with_the_mark_never_run
+            }
+        }
+    };
+    (SequencePurge [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            sequence_purge {
+                an_expired_sequence_is_purged_with_its_exceptions
+                a_known_sequence_is_not_purged
+                at_most_a_batch_of_sequences_is_purged
+                a_sequence_that_is_purged_in_part_begins_anew
+                purges_of_sequences_that_race_share_the_work
+                claims_that_race_with_the_purge_begin_one_sequence
+            }
+        }
+    };
+    (DurableSequences [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            sequence_restarts {
+                a_sequence_survives_a_restart
+            }
+        }
+    };
+    (TransactionalSequences [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            sequence_transactions {
+                a_numbered_transaction_commits_once
+                a_numbered_transaction_is_tried_again
+                no_transaction_is_opened_for_what_does_not_run
+                a_transaction_that_the_mark_has_passed_commits_nothing
             }
         }
     };

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{RETENTION, Rule, Scene, TransactionalHarness, claimant::Claimant};
-use crate::{Begun, Claim, Commit, Lease, Outcome, Release, TransactionalStore, Write};
+use crate::{Begun, Claim, Commit, Lease, Outcome, Release, Store as _, TransactionalStore, Write};
 
 /// The transaction that a harness' store opens.
 type Transaction<H> = <<H as super::Harness>::Store as TransactionalStore<
@@ -108,13 +108,8 @@ impl<H: TransactionalHarness> Open<H> {
     }
 
     pub(super) async fn roll_back(self, reason: &Release) -> Write {
-        let rolled_back = TransactionalStore::<H::Tx>::roll_back(
-            &*self.store,
-            self.transaction,
-            &self.lease,
-            reason,
-        );
-        Rule::Atomic.answer(rolled_back.await)
+        TransactionalStore::<H::Tx>::roll_back(&*self.store, self.transaction).await;
+        Rule::Atomic.answer(self.store.release(&self.lease, reason).await)
     }
 }
 

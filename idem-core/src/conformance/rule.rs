@@ -19,6 +19,22 @@ pub(super) enum Rule {
     Isolation,
     Purge,
     Atomic,
+    Placed,
+    SessionEnds,
+    Mark,
+    Answers,
+    SignOfLife,
+    OpenedOnce,
+    Expiry,
+    NeverAgain,
+    InSequence,
+    Begins,
+    Window,
+    MarkMoves,
+    Gaps,
+    Done,
+    Exceptions,
+    StaysKnown,
 }
 
 impl Rule {
@@ -62,6 +78,54 @@ impl fmt::Display for Rule {
             Self::Purge => "Purge: removes what the retention has ended for, and nothing else",
             Self::Atomic => {
                 "TransactionalStore: the handler's writes and the completion commit together or not at all"
+            }
+            Self::Placed => {
+                "SessionStore, rule 1: session and key are decided about in one step, by the ordinary rules inside the window"
+            }
+            Self::SessionEnds => {
+                "SessionStore, rule 2: a session that is unknown or has ended runs nothing, and never lives again"
+            }
+            Self::Mark => {
+                "SessionStore, rule 3: the mark moves to the awaited number and never back; nothing runs below it, nor from its window's end on"
+            }
+            Self::Answers => {
+                "SessionStore, rule 4: answers that the mark passes are removed, what is in progress is left alone"
+            }
+            Self::SignOfLife => {
+                "SessionStore, rule 5: every claim and touch that finds the session living prolongs it"
+            }
+            Self::OpenedOnce => {
+                "SessionStore, rule 6: opening a session that is known changes nothing"
+            }
+            Self::Expiry => {
+                "SessionStore, rule 7: expire removes what ended a life ago, with its answers, and nothing else"
+            }
+            Self::NeverAgain => {
+                "SessionStore, rule 8: no number of a session that has ended is acquired again"
+            }
+            Self::InSequence => {
+                "SequenceStore, rule 1: sequence and key are decided about in one step, by the ordinary rules inside the window"
+            }
+            Self::Begins => {
+                "SequenceStore, rule 2: a sequence begins where it is first seen, and of what came before nobody knows"
+            }
+            Self::Window => {
+                "SequenceStore, rule 3: nothing runs from the window's end on, not even a replay"
+            }
+            Self::MarkMoves => {
+                "SequenceStore, rule 4: the mark passes what is done and what was given up, and stops at everything else"
+            }
+            Self::Gaps => {
+                "SequenceStore, rule 5: the mark passes missing numbers only if it is asked to, and after claims have been ahead for so long"
+            }
+            Self::Done => {
+                "SequenceStore, rule 6: what is done below the mark never runs again, not even for a replay"
+            }
+            Self::Exceptions => {
+                "SequenceStore, rule 7: what is not done below the mark is late, and runs for a replay"
+            }
+            Self::StaysKnown => {
+                "SequenceStore, rule 8: a sequence, and what is in its window, is kept while its producer goes on, and begins anew when it has expired"
             }
         })
     }

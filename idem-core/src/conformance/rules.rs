@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     Cause, Claim, ClaimRequest, Execution, ExecutionKind, Failed, FencingToken, Lease, Outcome,
     Owner, Policy, Release, Write,
-    executor::{Ended, ended_by, judge, objection},
+    executor::{Ended, Requester, ended_by, judge, objection},
     store::record::{self, Record, State, Step, micros},
 };
 
@@ -114,7 +114,7 @@ impl Kept {
 /// How a claim that acquired nothing ends a message.
 pub fn answered(answer: Claim) -> ExecutionKind {
     Ended::Answered(answer)
-        .into_execution::<(), Failed>()
+        .into_execution::<(), Failed>(Requester::Nobody)
         .kind()
 }
 
@@ -127,7 +127,7 @@ pub fn unrun(
     in_doubt: bool,
 ) -> Option<(Release, ExecutionKind)> {
     let reason = objection(lease, policy, closed, in_doubt)?;
-    let ended: Execution<(), Failed> = ended_by(&reason, lease).into_execution();
+    let ended: Execution<(), Failed> = ended_by(&reason, lease).into_execution(Requester::Nobody);
     Some((reason, ended.kind()))
 }
 

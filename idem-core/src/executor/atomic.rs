@@ -1,19 +1,21 @@
 //! Atomic execution: the handler's writes and the completion commit together.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::{
-    Executor, Prepared, RunsOn,
+    Executor, Prepared, Requester, RunsOn,
     grant::{Ended, ended_by, judge, objection},
     guarded,
     heartbeat::{Ran, Untold, run_under_heartbeat},
+    remembered,
     until_known::until_known,
 };
 use crate::{
     Atomic, Attempt, Begun, Cause, Claim, ClaimRequest, Commit, Context, Execution, Failure,
-    Handler, Lease, Outcome, Policy, Release, Store, StoreError, TransactionalStore, Write,
+    Handler, Lease, Outcome, Policy, Refusal, Release, Store, StoreError, TransactionalStore,
+    Write,
 };
 
 impl<S, Tx> RunsOn<S> for Atomic<Tx>
@@ -38,13 +40,14 @@ where
             Ok(body) => body,
             Err(error) => return Execution::Undecodable { error },
         };
+        let requester = Requester::of(&message.envelope);
         let claimed = Instant::now();
         let (lease, mut transaction) = match executor.begin(&message.request, &message.policy).await
         {
             Ok(begun) => begun,
             Err(ended) => {
                 message.put_back(body);
-                return ended.into_execution();
+                return ended.into_execution(requester);
             }
         };
         let open = Open {
@@ -52,8 +55,9 @@ where
             request: &message.request,
             policy: &message.policy,
             lease,
+            requester,
         };
-        let _working = executor.in_flight.enter(&open.lease.key);
+        let _working = executor.working(open.request);
         let context = Context {
             state,
             envelope: &message.envelope,
@@ -64,6 +68,7 @@ where
             Ok(work) => {
                 let store = Arc::clone(&executor.store);
                 let (extended, by) = (open.lease.clone(), open.request.lease);
+                let work = within(store.time_limit(), work);
                 let extend = move || {
                     let (store, lease) = (Arc::clone(&store), extended.clone());
                     async move { store.extend_open(&lease, by).await }
@@ -92,13 +97,14 @@ struct Open<'a, S> {
     request: &'a ClaimRequest,
     policy: &'a Policy,
     lease: Lease,
+    requester: Requester,
 }
 
 impl<S: Store> Open<'_, S> {
     async fn settle<Tx, T, E>(
         &self,
         transaction: S::Transaction,
-        ran: Ran<Result<T, E>>,
+        ran: Ran<Result<Result<T, E>, Overdue>>,
     ) -> Execution<T, E>
     where
         S: TransactionalStore<Tx>,
@@ -106,11 +112,15 @@ impl<S: Store> Open<'_, S> {
         E: Failure,
     {
         match ran {
-            Ran::Returned(Ok(output)) => match guarded::outcome(&output) {
-                Ok(outcome) => self.commit(transaction, output, &outcome).await,
-                Err(error) => self.forget(transaction, &error).await,
+            Ran::Returned(Err(overdue)) => {
+                let cause = Cause::Refused(overdue.to_string());
+                self.end(transaction, cause).await
+            }
+            Ran::Returned(Ok(Ok(output))) => match remembered::output(&output, self.policy) {
+                Ok(outcome) => self.commit(transaction, output, outcome).await,
+                Err(refusal) => self.forget(transaction, refusal).await,
             },
-            Ran::Returned(Err(error)) => self.fail(transaction, guarded::cause(error)).await,
+            Ran::Returned(Ok(Err(error))) => self.fail(transaction, guarded::cause(error)).await,
             Ran::Panicked(message) => self.fail(transaction, Cause::Panicked(message)).await,
             Ran::LeaseLost => self.lost(),
         }
@@ -120,7 +130,7 @@ impl<S: Store> Open<'_, S> {
         &self,
         transaction: S::Transaction,
         output: T,
-        outcome: &Outcome,
+        outcome: Outcome,
     ) -> Execution<T, E>
     where
         S: TransactionalStore<Tx>,
@@ -130,10 +140,14 @@ impl<S: Store> Open<'_, S> {
         let retention = self.request.retention;
         let attempt = self.lease.attempt;
         match store
-            .commit(transaction, &self.lease, outcome, retention)
+            .commit(transaction, &self.lease, &outcome, retention)
             .await
         {
-            Ok(Commit::Committed) => Execution::Executed { output, attempt },
+            Ok(Commit::Committed) => Execution::Executed {
+                output,
+                outcome,
+                attempt,
+            },
             Ok(Commit::Fenced) => self.lost(),
             Ok(Commit::Refused { error }) => self.refused(error).await,
             Err(error) => self.ask_again(output, outcome, error).await,
@@ -144,13 +158,15 @@ impl<S: Store> Open<'_, S> {
     async fn ask_again<T, E: Failure>(
         &self,
         output: T,
-        outcome: &Outcome,
+        outcome: Outcome,
         error: StoreError,
     ) -> Execution<T, E> {
         let store = &self.executor.store;
         let claim = until_known("claim", &self.lease.key, || store.claim(self.request)).await;
         match claim {
-            Claim::Completed { .. } => self.whose(output, outcome).await,
+            Claim::Completed { outcome: kept, .. } if kept == outcome => {
+                self.whose(output, outcome).await
+            }
             // It was rolled back by nobody's fault. The claim stays, for the same attempt.
             Claim::Acquired(_) => Execution::StoreUnavailable { error },
             _ => self.lost(),
@@ -159,14 +175,15 @@ impl<S: Store> Open<'_, S> {
 
     /// The key is completed: by this commit, or by a worker that took over after it had failed.
     /// Repeating the completion changes nothing, and is answered by the token.
-    async fn whose<T, E>(&self, output: T, outcome: &Outcome) -> Execution<T, E> {
+    async fn whose<T, E>(&self, output: T, outcome: Outcome) -> Execution<T, E> {
         let (store, lease) = (&self.executor.store, &self.lease);
         let retention = self.request.retention;
-        let complete = || store.complete(lease, outcome, retention);
+        let complete = || store.complete(lease, &outcome, retention);
         match until_known("complete", &lease.key, complete).await {
             Write::Applied => Execution::Executed {
-                output,
                 attempt: lease.attempt,
+                output,
+                outcome,
             },
             Write::Fenced => self.lost(),
         }
@@ -189,11 +206,23 @@ impl<S: Store> Open<'_, S> {
         S: TransactionalStore<Tx>,
         E: Failure,
     {
+        if self.requester == Requester::Waits && cause.is_for_good() {
+            return self.refuse(transaction, guarded::refusal(&cause)).await;
+        }
         // The claim stays: the same owner has it back, as the same attempt, when the store is back.
         if !cause.is_for_good() && !self.executor.store.is_alive(&mut transaction).await {
             let error = StoreError::unavailable(cause.to_string());
             return Execution::StoreUnavailable { error };
         }
+        self.end(transaction, cause).await
+    }
+
+    /// The attempt has failed of this.
+    async fn end<Tx, T, E>(&self, transaction: S::Transaction, cause: Cause<E>) -> Execution<T, E>
+    where
+        S: TransactionalStore<Tx>,
+        E: Failure,
+    {
         let (release, ended) = judge(cause, &self.lease, self.policy);
         match self.roll_back(transaction, &release).await {
             Write::Applied => ended,
@@ -202,12 +231,19 @@ impl<S: Store> Open<'_, S> {
     }
 
     /// The output cannot be remembered, and no further attempt would change that.
-    async fn forget<Tx, T, E>(&self, transaction: S::Transaction, error: &str) -> Execution<T, E>
+    async fn forget<Tx, T, E>(
+        &self,
+        transaction: S::Transaction,
+        refusal: Refusal,
+    ) -> Execution<T, E>
     where
         S: TransactionalStore<Tx>,
         E: Failure,
     {
-        let cause = Cause::Refused(format!("the output is not expressible as JSON: {error}"));
+        if self.requester == Requester::Waits {
+            return self.refuse(transaction, refusal).await;
+        }
+        let cause = Cause::Refused(refusal.to_string());
         let release = Release::gave_up(cause.to_string());
         let attempt = self.lease.attempt;
         match self.roll_back(transaction, &release).await {
@@ -216,22 +252,65 @@ impl<S: Store> Open<'_, S> {
         }
     }
 
+    /// Rolls the handler's writes back, and then remembers that they were refused. If nothing comes
+    /// after the rollback, nothing was done, and the attempt runs again.
+    async fn refuse<Tx, T, E>(
+        &self,
+        transaction: S::Transaction,
+        refusal: Refusal,
+    ) -> Execution<T, E>
+    where
+        S: TransactionalStore<Tx>,
+    {
+        let (store, lease) = (&self.executor.store, &self.lease);
+        let (refusal, outcome) = remembered::rejection(refusal, self.policy, &lease.key);
+        store.roll_back(transaction).await;
+        let complete = || store.complete(lease, &outcome, self.request.retention);
+        match until_known("complete", &lease.key, complete).await {
+            Write::Applied if self.remembers(&outcome).await => Execution::Refused {
+                refusal,
+                attempt: lease.attempt,
+            },
+            Write::Applied | Write::Fenced => self.lost(),
+        }
+    }
+
+    /// Whether this is what copies are told. A commit of the same lease whose answer never came may
+    /// have been carried out late, and the first completion is the one that counts.
+    async fn remembers(&self, outcome: &Outcome) -> bool {
+        let store = &self.executor.store;
+        let claim = until_known("claim", &self.lease.key, || store.claim(self.request)).await;
+        matches!(claim, Claim::Completed { outcome: kept, .. } if kept == *outcome)
+    }
+
     /// Rolls the handler's writes back, and waits out a store that is away to record why.
     async fn roll_back<Tx>(&self, transaction: S::Transaction, reason: &Release) -> Write
     where
         S: TransactionalStore<Tx>,
     {
-        let store = &self.executor.store;
-        match store.roll_back(transaction, &self.lease, reason).await {
-            Ok(write) => write,
-            Err(_) => self.executor.release(&self.lease, reason).await,
-        }
+        self.executor.store.roll_back(transaction).await;
+        self.executor.release(&self.lease, reason).await
     }
 
     fn lost<T, E>(&self) -> Execution<T, E> {
         Execution::LeaseLost {
             attempt: self.lease.attempt,
         }
+    }
+}
+
+/// A handler kept its transaction open for this long, and was dropped.
+#[derive(Debug, thiserror::Error)]
+#[error("it was still open after {0:?}, which is the store's limit")]
+pub(super) struct Overdue(Duration);
+
+pub(super) async fn within<T>(
+    limit: Option<Duration>,
+    work: impl Future<Output = T>,
+) -> Result<T, Overdue> {
+    match limit {
+        Some(limit) => timeout(limit, work).await.map_err(|_| Overdue(limit)),
+        None => Ok(work.await),
     }
 }
 
@@ -254,15 +333,9 @@ impl<S: Store> Executor<S> {
             return Ok((lease, transaction));
         };
         let ended = ended_by(&objection, &lease);
-        if self
-            .store
-            .roll_back(transaction, &lease, &objection)
-            .await
-            .is_err()
-        {
-            // Nothing ran: a lost lease changes nothing.
-            let _ = self.release(&lease, &objection).await;
-        }
+        self.store.roll_back(transaction).await;
+        // Nothing ran: a lost lease changes nothing.
+        let _ = self.release(&lease, &objection).await;
         Err(ended)
     }
 }

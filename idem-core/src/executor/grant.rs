@@ -1,11 +1,13 @@
 //! From the store's answer to leave to run, and from a failure back to the store.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
-use super::{Executor, fail_open::Watch, in_flight::Working, retry_after};
+use super::{Executor, Requester, fail_open::Watch, in_flight::Working, retry_after};
 use crate::{
-    Attempt, Cause, Claim, ClaimRequest, Execution, Failure, InDoubt, Lease, Policy, Release,
-    Store, StoreError, StoreOutage, Verdict,
+    Attempt, Cause, Claim, ClaimRequest, Execution, Failure, InDoubt, Lease, Outcome, Policy,
+    Release, Store, StoreError, StoreOutage, Verdict,
 };
 
 /// Leave to run: a claim that was acquired and that nothing speaks against.
@@ -40,14 +42,19 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
-    pub(crate) fn into_execution<T, E>(self) -> Execution<T, E> {
+    pub(crate) fn into_execution<T, E>(self, requester: Requester) -> Execution<T, E> {
         match self {
             Self::Answered(Claim::Completed { outcome, remaining }) => {
-                Execution::Duplicate { outcome, remaining }
+                duplicate(outcome, remaining, requester)
             }
             Self::Answered(Claim::Held { remaining }) => Execution::Conflict { remaining },
             Self::Answered(Claim::KeyReused) => Execution::KeyReused,
             Self::Answered(Claim::Quarantined) => Execution::InDoubt,
+            Self::Answered(Claim::Stale) => Execution::Stale,
+            Self::Answered(Claim::SessionExpired) => Execution::SessionExpired,
+            Self::Answered(Claim::BeyondWindow { window }) => Execution::BeyondWindow { window },
+            Self::Answered(Claim::Late) => Execution::Late,
+            Self::Answered(Claim::Ahead { mark, window }) => Execution::Ahead { mark, window },
             Self::Answered(Claim::Acquired(_)) => unreachable!("an acquired claim is a grant"),
             Self::Unavailable(error @ StoreError::Corrupt { .. }) => {
                 Execution::RecordCorrupt { error }
@@ -59,6 +66,18 @@ impl Ended {
             },
             Self::Abandoned => Execution::Abandoned,
         }
+    }
+}
+
+/// A copy of what is done. A rejection is repeated to whoever waits for an answer; otherwise it must
+/// not be taken for something that was done.
+fn duplicate<T, E>(outcome: Outcome, remaining: Duration, requester: Requester) -> Execution<T, E> {
+    match outcome.rejection() {
+        Some(refusal) if requester == Requester::Nobody => Execution::Rejected {
+            cause: Cause::Remembered(refusal.to_string()),
+            attempt: 0,
+        },
+        _ => Execution::Duplicate { outcome, remaining },
     }
 }
 
@@ -99,6 +118,7 @@ pub(crate) fn judge<T, E: Failure>(
     let verdict = match &cause {
         Cause::Error(error) => error.verdict(),
         Cause::Panicked(_) | Cause::Refused(_) | Cause::Vanished => Verdict::Retry,
+        Cause::Remembered(_) | Cause::Withdrawn => Verdict::Reject,
     };
     let asked = match verdict {
         Verdict::Reject => {
@@ -157,7 +177,7 @@ impl<S: Store> Executor<S> {
         lease: Lease,
         claimed: Instant,
     ) -> Result<Grant<'a>, Ended> {
-        let working = self.in_flight.enter(&lease.key);
+        let working = self.working(request);
         let (objection, ended) = if self.local.remembers(&lease.key) {
             // While the store was asked, another copy began without it.
             let remaining = request.lease;

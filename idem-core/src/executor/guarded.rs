@@ -2,12 +2,13 @@
 
 use std::{
     any::Any,
+    borrow::Cow,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
 use serde::Serialize;
 
-use crate::{Cause, Failure, Handler, Mode, Outcome, Rejection};
+use crate::{Cause, Failure, Handler, Mode, Operation, Outcome, Refusal, Rejection};
 
 /// Runs it; a panic is its message.
 pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
@@ -31,6 +32,14 @@ pub(super) fn outcome(output: &impl Serialize) -> Result<Outcome, String> {
     json.unwrap_or_else(|panic| Err(format!("serialising it panicked: {panic}")))
 }
 
+/// A remembered output, as the operation reads it now.
+pub(super) fn recall<H: Operation>(output: &[u8]) -> Result<Cow<'_, [u8]>, Refusal> {
+    caught(|| H::recall(output)).unwrap_or_else(|panic| {
+        let message = format!("reading the remembered output panicked: {panic}");
+        Err(Refusal::new(Refusal::OUTCOME_OUTDATED, message))
+    })
+}
+
 /// A handler's error, if it can say what it is.
 pub(super) fn cause<E: Failure>(error: E) -> Cause<E> {
     let said = caught(|| {
@@ -41,6 +50,17 @@ pub(super) fn cause<E: Failure>(error: E) -> Cause<E> {
         Ok(()) => Cause::Error(error),
         Err(panic) => Cause::Panicked(format!("describing its error: {panic}")),
     }
+}
+
+/// What a requester is told of this, which is for good.
+pub(super) fn refusal<E: Failure>(cause: &Cause<E>) -> Refusal {
+    let Cause::Error(error) = cause else {
+        return Refusal::rejected(cause.to_string());
+    };
+    caught(|| error.refusal()).unwrap_or_else(|panic| {
+        tracing::error!(%cause, panic, "the handler's error cannot be told as a refusal: it panicked");
+        Refusal::rejected(cause.to_string())
+    })
 }
 
 pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {

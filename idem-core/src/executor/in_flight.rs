@@ -1,13 +1,14 @@
 //! Which keys this process is working on, so that a conflict at home is noticed at once.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     future,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use tokio::sync::Notify;
 
+use super::turns::Running;
 use crate::Key;
 
 #[derive(Debug, Clone, Default)]
@@ -28,7 +29,22 @@ impl InFlight {
         Working {
             in_flight: self.clone(),
             key: key.clone(),
+            turn: None,
         }
+    }
+
+    /// Marks the key as worked on until the guard is dropped, if nobody else in this process works
+    /// on it.
+    pub(super) fn enter_alone(&self, key: &Key) -> Option<Working> {
+        match self.lock().entry(key.clone()) {
+            Entry::Occupied(_) => return None,
+            Entry::Vacant(free) => free.insert(Workers::default()).count = 1,
+        }
+        Some(Working {
+            in_flight: self.clone(),
+            key: key.clone(),
+            turn: None,
+        })
     }
 
     /// Whether somebody in this process works on the key.
@@ -57,6 +73,16 @@ impl InFlight {
 pub(super) struct Working {
     in_flight: InFlight,
     key: Key,
+    /// Ends with it: a number that is worked on.
+    turn: Option<Running>,
+}
+
+impl Working {
+    /// On a numbered message: what waits for its end is woken.
+    pub(super) fn in_turn(mut self, turn: Option<Running>) -> Self {
+        self.turn = turn;
+        self
+    }
 }
 
 impl Drop for Working {
@@ -72,5 +98,6 @@ impl Drop for Working {
         }
         drop(in_flight);
         ended.notify_waiters();
+        drop(self.turn.take());
     }
 }

@@ -5,16 +5,17 @@ use std::{sync::Arc, time::Duration};
 use serde::Serialize;
 
 use super::{
-    Executor, Prepared, RunsOn,
+    Executor, Prepared, Requester, RunsOn,
     fail_open::OrLocal,
     grant::{Grant, judge},
     guarded,
     heartbeat::{Ran, Untold, run_under_heartbeat},
     in_flight::Working,
+    remembered,
     until_known::{error_chain, until_known},
 };
 use crate::{
-    Cause, Context, Execution, Failure, Handler, Lease, Leased, Outcome, Release, Store,
+    Cause, Context, Execution, Failure, Handler, Lease, Leased, Outcome, Policy, Release, Store,
     StoreOutage, Write,
 };
 
@@ -36,11 +37,12 @@ impl<S: Store> RunsOn<S> for Leased {
             Ok(body) => body,
             Err(error) => return Execution::Undecodable { error },
         };
+        let requester = Requester::of(&message.envelope);
         let grant = match executor.claim(&message.request, &message.policy).await {
             Ok(grant) => grant,
             Err(ended) => {
                 message.put_back(body);
-                return ended.into_execution();
+                return ended.into_execution(requester);
             }
         };
         let context = Context {
@@ -50,7 +52,7 @@ impl<S: Store> RunsOn<S> for Leased {
             attempt: grant.attempt(),
         };
         match guarded::call::<H, St>(body, &context, ()) {
-            Ok(work) => executor.run_leased(grant, work).await,
+            Ok(work) => executor.run_leased(grant, work, requester).await,
             Err(error) => {
                 // Nothing ran: if the key was lost meanwhile, that changes nothing for this message.
                 let _ = executor.give_back(&grant, &Release::gave_up(&error)).await;
@@ -66,19 +68,21 @@ impl<S: Store> Executor<S> {
         &self,
         mut grant: Grant<'_>,
         work: impl Future<Output = Result<T, E>> + Send,
+        requester: Requester,
     ) -> Execution<T, E>
     where
         T: Serialize + Send,
         E: Failure,
     {
         if let Some(watch) = grant.unprotected.take() {
-            return unprotected(run_on(watch.local(), grant, work, Untold::Rest).await);
+            let ended = run_on(watch.local(), grant, work, Untold::Rest, requester).await;
+            return unprotected(ended);
         }
         if grant.policy.store_outage() == StoreOutage::FailClosed {
-            return run_on(&self.store, grant, work, Untold::Rest).await;
+            return run_on(&self.store, grant, work, Untold::Rest, requester).await;
         }
         let or_local = Arc::new(OrLocal::new(&self.store, &self.local, grant.request));
-        let ended = run_on(&or_local, grant, work, Untold::GoOn).await;
+        let ended = run_on(&or_local, grant, work, Untold::GoOn, requester).await;
         if or_local.has_handed_over() {
             return unprotected(ended);
         }
@@ -102,7 +106,15 @@ impl<S: Store> Executor<S> {
 /// What this process alone knows to be done.
 fn unprotected<T, E>(ended: Execution<T, E>) -> Execution<T, E> {
     match ended {
-        Execution::Executed { output, attempt } => Execution::Unprotected { output, attempt },
+        Execution::Executed {
+            output,
+            outcome,
+            attempt,
+        } => Execution::Unprotected {
+            output,
+            outcome,
+            attempt,
+        },
         ended => ended,
     }
 }
@@ -112,6 +124,7 @@ async fn run_on<S: Store, T, E>(
     grant: Grant<'_>,
     work: impl Future<Output = Result<T, E>> + Send,
     untold: Untold,
+    requester: Requester,
 ) -> Execution<T, E>
 where
     T: Serialize + Send,
@@ -135,13 +148,30 @@ where
     };
     let cause = match run_under_heartbeat(work, extend, claimed, request.lease, untold).await {
         Ran::Returned(Ok(output)) => {
-            let retention = request.retention;
-            return complete_leased(store, output, &lease, retention, working).await;
+            let outcome = remember(&output, &lease, policy);
+            let completed = complete(store, &lease, outcome.clone(), request.retention, working);
+            return match completed.await {
+                Write::Applied => Execution::Executed {
+                    output,
+                    outcome,
+                    attempt: lease.attempt,
+                },
+                Write::Fenced => lost,
+            };
         }
         Ran::Returned(Err(error)) => guarded::cause(error),
         Ran::Panicked(message) => Cause::Panicked(message),
         Ran::LeaseLost => return lost,
     };
+    if requester == Requester::Waits && cause.is_for_good() {
+        let (refusal, outcome) =
+            remembered::rejection(guarded::refusal(&cause), policy, &lease.key);
+        let attempt = lease.attempt;
+        return match complete(store, &lease, outcome, request.retention, working).await {
+            Write::Applied => Execution::Refused { refusal, attempt },
+            Write::Fenced => lost,
+        };
+    }
     let (reason, ended) = judge(cause, &lease, policy);
     match release(&**store, &lease, &reason).await {
         Write::Applied => ended,
@@ -149,23 +179,13 @@ where
     }
 }
 
-async fn complete_leased<S: Store, T: Serialize, E>(
-    store: &Arc<S>,
-    output: T,
-    lease: &Lease,
-    retention: Duration,
-    working: Working,
-) -> Execution<T, E> {
-    let attempt = lease.attempt;
-    // The effect has happened: an output that JSON cannot express is no reason to repeat it.
-    let outcome = guarded::outcome(&output).unwrap_or_else(|error| {
-        tracing::error!(key = %lease.key, %error, "the output cannot be remembered: it is not expressible as JSON");
-        Outcome::default()
-    });
-    match complete(store, lease, outcome, retention, working).await {
-        Write::Applied => Execution::Executed { output, attempt },
-        Write::Fenced => Execution::LeaseLost { attempt },
-    }
+/// What is remembered of an output. The effect has happened: that it cannot be remembered is no
+/// reason to repeat it.
+fn remember(output: &impl Serialize, lease: &Lease, policy: &Policy) -> Outcome {
+    remembered::output(output, policy).unwrap_or_else(|refusal| {
+        tracing::error!(key = %lease.key, code = refusal.code(), error = %refusal, "done, but its output cannot be remembered: copies are told so");
+        Outcome::forgotten(&refusal)
+    })
 }
 
 /// Completes, and keeps at it in the background if the answer is lost, even when the caller goes

@@ -1,9 +1,15 @@
 //! A message made ready: decoded, named, fingerprinted.
 
-use std::{error::Error as _, fmt};
+use std::{borrow::Cow, error::Error as _, fmt};
 
-use super::guarded::caught;
-use crate::{ClaimRequest, DecodeError, Envelope, Execution, Fingerprint, Key, Operation, Policy};
+use super::{
+    guarded::{self, caught},
+    unread::Unread,
+};
+use crate::{
+    Answer, ClaimRequest, DecodeError, Envelope, Execution, Key, KeyError, Operation, Outcome,
+    Policy, Refusal, SequencePlace, SessionKey, SessionPlace,
+};
 
 /// A message that has a key and a body that its handler understands.
 ///
@@ -13,36 +19,118 @@ pub struct Prepared<H: Operation> {
     pub(super) envelope: Envelope,
     pub(super) request: ClaimRequest,
     pub(super) policy: Policy,
+    /// Whether an attempt may have been made before.
+    pub(super) attempted: bool,
+    /// Why its number is given up instead of being handled.
+    pub(super) unread: Option<Unread>,
     body: Option<H::Message>,
 }
 
 impl<H: Operation> Prepared<H> {
     /// Decodes the message and finds its key.
     ///
+    /// A numbered message that cannot be decoded is a message all the same if its envelope tells its
+    /// [place](crate::Numbered::in_envelope): handled, its number is given up, so that none of its
+    /// sequence waits for it.
+    ///
     /// # Errors
     /// How the message ended, if it cannot be decoded or has no usable key.
     pub fn new(envelope: Envelope, policy: &Policy) -> Result<Self, Ended<H>> {
-        let (body, key, fingerprint) = caught(|| name::<H>(&envelope)).unwrap_or_else(|panic| {
+        let named = caught(|| name::<H>(&envelope, policy)).unwrap_or_else(|panic| {
             let error = format!("decoding panicked: {panic}");
             Err(Execution::Undecodable { error })
-        })?;
-        Ok(Self {
-            request: ClaimRequest::new(key, policy).fingerprint(fingerprint),
-            policy: *policy,
-            body: Some(body),
-            envelope,
+        });
+        match named {
+            Ok((body, request)) => Ok(Self {
+                body: Some(body),
+                ..Self::of(envelope, request, policy)
+            }),
+            Err(Execution::Undecodable { error }) => {
+                let unread = Unread::Undecodable(error.clone());
+                let unread = Self::unread(envelope, policy, unread);
+                unread.ok_or(Execution::Undecodable { error })
+            }
+            Err(ended) => Err(ended),
+        }
+    }
+
+    /// A numbered message that its publisher has withdrawn: handled, its number is given up, and the
+    /// handler does not run. `None` if its envelope does not tell its
+    /// [place](crate::Numbered::in_envelope).
+    pub fn withdrawn(envelope: Envelope, policy: &Policy) -> Option<Self> {
+        Self::unread(envelope, policy, Unread::Withdrawn)
+    }
+
+    fn unread(envelope: Envelope, policy: &Policy, why: Unread) -> Option<Self> {
+        if envelope.session().is_some() {
+            return None;
+        }
+        let place = caught(|| H::NUMBERED?.place_in(&envelope)).ok().flatten()?;
+        let request = ClaimRequest::in_sequence(place, policy);
+        Some(Self {
+            unread: Some(why),
+            ..Self::of(envelope, request, policy)
         })
+    }
+
+    fn of(envelope: Envelope, request: ClaimRequest, policy: &Policy) -> Self {
+        Self {
+            policy: request.heeded_by(policy),
+            request,
+            attempted: false,
+            unread: None,
+            body: None,
+            envelope,
+        }
     }
 
     /// Says whether this is a dead letter that a person sent again.
     pub fn replay(mut self, replay: bool) -> Self {
         self.request = self.request.replay(replay);
+        self.begins_unless(replay)
+    }
+
+    /// Says whether it may have been attempted before: the transport delivers it again, or it comes
+    /// back for another attempt. A handler that is [recorded in its own table](crate::InEntity)
+    /// then counts the attempt before it runs, and a [sequence](SequencePlace::begins) does not begin with
+    /// it; to others this is nothing.
+    pub fn redelivered(mut self, redelivered: bool) -> Self {
+        self.attempted = redelivered;
+        self.begins_unless(redelivered)
+    }
+
+    fn begins_unless(mut self, came_before: bool) -> Self {
+        if let Some(place) = &mut self.request.sequence {
+            place.begins &= !came_before;
+        }
         self
+    }
+
+    /// What a copy of the message is answered with, by what is remembered of it: the output, for the
+    /// handler as it is [now](Operation::recall).
+    ///
+    /// # Errors
+    /// The refusal that is the answer instead.
+    pub fn recall(outcome: &Outcome) -> Result<Cow<'_, [u8]>, Refusal> {
+        match outcome.answer() {
+            Answer::Output(output) => guarded::recall::<H>(output),
+            Answer::Rejected(refusal) | Answer::Forgotten(refusal) => Err(refusal),
+        }
     }
 
     /// The message's key.
     pub fn key(&self) -> &Key {
         &self.request.key
+    }
+
+    /// Where it stands in its producer's sequence, if it is a numbered message.
+    pub fn place_in_sequence(&self) -> Option<&SequencePlace> {
+        self.request.sequence.as_ref()
+    }
+
+    /// The next claim is a replay's: it starts over, though the message was late.
+    pub fn start_over(&mut self) {
+        self.request.replay = true;
     }
 
     /// The next claim is a new owner's, and a further attempt: an owner whose lease was ended never
@@ -74,17 +162,39 @@ impl<H: Operation> fmt::Debug for Prepared<H> {
     }
 }
 
-type Named<H> = (<H as Operation>::Message, Key, Option<Fingerprint>);
+type Named<H> = (<H as Operation>::Message, ClaimRequest);
 type Ended<H> = Execution<<H as Operation>::Output, <H as Operation>::Error>;
 
 /// Runs the operation's own code, which may panic.
-fn name<H: Operation>(envelope: &Envelope) -> Result<Named<H>, Ended<H>> {
+fn name<H: Operation>(envelope: &Envelope, policy: &Policy) -> Result<Named<H>, Ended<H>> {
     let body = H::decode(envelope).map_err(|error| Execution::Undecodable {
         error: describe(&error),
     })?;
-    let key = H::key(&body, envelope).map_err(|error| Execution::Keyless { error })?;
+    let request = request::<H>(&body, envelope, policy);
+    let request = request.map_err(|error| Execution::Keyless { error })?;
     let fingerprint = H::fingerprint(&body, envelope);
-    Ok((body, key, fingerprint))
+    Ok((body, request.fingerprint(fingerprint)))
+}
+
+/// What is claimed: the place in the client's session, if there is one, or else the handler's key,
+/// which may be a place in a producer's sequence.
+fn request<H: Operation>(
+    body: &H::Message,
+    envelope: &Envelope,
+    policy: &Policy,
+) -> Result<ClaimRequest, KeyError> {
+    if let Some(session) = envelope.session() {
+        let key = SessionKey::new(H::SCOPE, &session.id)?;
+        let place = SessionPlace::new(key, session.number, session.awaited);
+        return Ok(ClaimRequest::in_session(place, policy));
+    }
+    match &H::NUMBERED {
+        Some(numbered) => {
+            let place = numbered.place(body, envelope)?;
+            Ok(ClaimRequest::in_sequence(place, policy))
+        }
+        None => Ok(ClaimRequest::new(H::key(body, envelope)?, policy)),
+    }
 }
 
 /// What the decoder said is what the sender needs to know.

@@ -25,6 +25,9 @@ mod leases;
 mod lost_answers;
 mod lost_commits;
 mod panics;
+mod replies;
+mod sequences;
+mod sessions;
 
 use faulty::{Call, Fault, Faulty};
 
@@ -76,7 +79,8 @@ async fn a_handler_that_failed_runs_again() {
             again,
             Execution::Executed {
                 output: 2,
-                attempt: 2
+                attempt: 2,
+                ..
             }
         ),
         "{again:?}"

@@ -79,7 +79,7 @@ impl KeyBuilder {
         match self.error {
             Some(error) => Err(error),
             None if self.parts == 0 => Err(KeyError::NoParts),
-            None => Ok(Key(encoding::bound(self.text).into())),
+            None => Ok(Key(encoding::bound(self.text, Key::MAX_LEN).into())),
         }
     }
 

@@ -9,7 +9,7 @@ use super::Key;
 /// Between scope and parts.
 pub(super) const SEPARATOR: char = ':';
 /// Between the head and the digest of a key that was too long.
-const DIGEST_MARK: char = '~';
+pub(super) const DIGEST_MARK: char = '~';
 /// Hexadecimal SHA-256.
 const DIGEST_LEN: usize = 64;
 
@@ -46,13 +46,13 @@ pub(super) fn push_escaped(text: &mut String, part: &str) {
     }
 }
 
-/// Shortens a text that is longer than a key may be to a readable head and a digest of it all.
-pub(super) fn bound(mut text: String) -> String {
-    if text.len() <= Key::MAX_LEN {
+/// Shortens a text that is longer than it may be to a readable head and a digest of it all.
+pub(super) fn bound(mut text: String, longest: usize) -> String {
+    if text.len() <= longest {
         return text;
     }
     let digest = Sha256::digest(text.as_bytes());
-    let head = text.floor_char_boundary(Key::MAX_LEN - DIGEST_LEN - DIGEST_MARK.len_utf8());
+    let head = text.floor_char_boundary(longest - DIGEST_LEN - DIGEST_MARK.len_utf8());
     text.truncate(head);
     text.push(DIGEST_MARK);
     for byte in digest {

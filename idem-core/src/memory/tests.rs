@@ -63,6 +63,18 @@ async fn a_full_store_refuses_new_keys_until_a_retention_ends() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_forgetful_store_keeps_no_sequences() {
+    let store = MemoryStore::builder()
+        .capacity(3, WhenFull::ForgetOldestCompleted)
+        .build();
+    assert!(!store.keeps_sequences());
+    let place = crate::SequencePlace::new(Key::new("readings", "d-1").unwrap(), 0);
+    let numbered = ClaimRequest::in_sequence(place, &Policy::DEFAULT);
+    let claim = store.claim(&numbered).await;
+    assert!(matches!(claim, Err(StoreError::Refused(_))), "{claim:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_forgetful_store_drops_the_oldest_completed_key_only() {
     let store = MemoryStore::builder()
         .capacity(3, WhenFull::ForgetOldestCompleted)
@@ -125,6 +137,6 @@ async fn a_purged_key_gets_a_greater_token_even_at_the_same_moment() {
         assert_eq!(released.unwrap(), Write::Applied);
         first = acquire(&store, 1).await;
     }
-    store.records().remove(&first.key);
+    store.forget(&first.key);
     assert!(acquire(&store, 1).await.token > first.token);
 }

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use sqlx::{Connection as _, PgConnection, PgTransaction};
+use sqlx::{Connection as _, PgConnection, PgTransaction, SqlStr};
 
 use super::{PostgresStore, claims::Answered, lending::Turn};
 use crate::{
-    Begun, Claim, ClaimRequest, Commit, Lease, Outcome, Release, Store, StoreError,
-    TransactionalStore, Write,
+    Begun, Claim, ClaimRequest, Commit, Lease, Outcome, StoreError, TransactionalStore, Write,
 };
 
 mod check;
@@ -15,7 +14,8 @@ mod ending;
 mod statement;
 
 pub(super) use check::check;
-pub(super) use statement::{begin, extension};
+pub(super) use ending::judge;
+pub(super) use statement::{begin, begin_waiting, extension, hex};
 
 /// A handler's open transaction. Dropping it closes its connection, which rolls back.
 pub struct OpenTransaction {
@@ -28,6 +28,11 @@ impl OpenTransaction {
     /// Gives the connection back, to be lent again.
     fn give_back(self) {
         self.turn.is_clean();
+    }
+
+    /// Leaves a connection alone that does not answer.
+    fn give_up(mut self) {
+        self.turn.change_connection();
     }
 
     fn connection(&mut self) -> &mut PgConnection {
@@ -65,41 +70,62 @@ impl PostgresStore {
         }
     }
 
+    /// Begins a transaction without a claim, whose statements wait for a lock for at most so long.
+    pub(super) async fn open_unclaimed(
+        &self,
+        wait: Duration,
+    ) -> Result<OpenTransaction, StoreError> {
+        let mut turn = self.lending.turn().await;
+        let begun = turn.begin_waiting(wait).await;
+        let transaction = begun.map_err(|fault| fault.unavailable())?;
+        Ok(OpenTransaction { transaction, turn })
+    }
+
     async fn commit_open(
         &self,
-        mut open: OpenTransaction,
+        open: OpenTransaction,
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
     ) -> Result<Commit, StoreError> {
         let skew = self.clock.skew();
         let statement = statement::commit(&self.sql.commit, lease, outcome, retention, skew);
-        let ended = ending::commit(open.connection(), statement);
-        match self.address.within_patience(ended).await {
-            Ok((commit, ending::Connection::Clean)) => {
-                open.give_back();
-                commit
-            }
-            Ok((commit, ending::Connection::Unknown)) => commit,
-            Err(fault) => Err(fault.unavailable()),
+        match self.end_open(open, statement).await? {
+            Ok(()) => Ok(Commit::Committed),
+            Err(error) => judge(error),
         }
     }
 
-    async fn roll_back_open(
+    /// Sends what ends a transaction with a commit. An error inside is one that came before the
+    /// commit was answered.
+    pub(super) async fn end_open(
         &self,
         mut open: OpenTransaction,
-        lease: &Lease,
-        reason: &Release,
-    ) -> Result<Write, StoreError> {
+        statements: SqlStr,
+    ) -> Result<Result<(), sqlx::Error>, StoreError> {
+        let ended = async { Ok(ending::commit(open.connection(), statements).await) };
+        match self.address.within_patience(ended).await {
+            Ok((ended, ending::Connection::Clean)) => {
+                open.give_back();
+                Ok(ended)
+            }
+            Ok((ended, ending::Connection::Unknown)) => Ok(ended),
+            Err(fault) => {
+                open.give_up();
+                Err(fault.unavailable())
+            }
+        }
+    }
+
+    async fn roll_back_open(&self, mut open: OpenTransaction) {
         let rolled_back = ending::roll_back(open.connection());
         match self.address.within_patience(rolled_back).await {
             Ok(()) => open.give_back(),
             Err(error) => {
                 tracing::debug!(%error, "a handler's transaction is rolled back with its connection");
-                drop(open);
+                open.give_up();
             }
         }
-        self.release(lease, reason).await
     }
 
     async fn extend_transaction(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
@@ -121,6 +147,10 @@ macro_rules! lend {
 
             fn transactions(&self) -> usize {
                 self.lending.connections()
+            }
+
+            fn time_limit(&self) -> Option<Duration> {
+                Some(self.transaction_timeout)
             }
 
             async fn begin(
@@ -154,13 +184,8 @@ macro_rules! lend {
                 self.commit_open(open, lease, outcome, retention).await
             }
 
-            async fn roll_back(
-                &self,
-                open: OpenTransaction,
-                lease: &Lease,
-                reason: &Release,
-            ) -> Result<Write, StoreError> {
-                self.roll_back_open(open, lease, reason).await
+            async fn roll_back(&self, open: OpenTransaction) {
+                self.roll_back_open(open).await;
             }
         }
     };
@@ -170,4 +195,4 @@ lend!(PgConnection, |transaction| &mut *transaction);
 lend!(PgTransaction<'static>, |transaction| transaction);
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -2,15 +2,18 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use tokio::sync::Mutex;
+use sqlx::PgConnection;
+use tokio::{sync::Mutex, time};
 
 use super::{
-    Clock, Lane, Lending, Migrate, PostgresStore, Sql, atomic,
+    Clock, Entities, Lane, Lending, Migrate, PostgresStore, Sql, atomic,
     fault::Fault,
     location, migration,
     names::{DEFAULT_TABLE, Names},
     pooler,
+    sequences::Sequences,
     session::{Address, Session},
+    sessions::Sessions,
 };
 use crate::ConnectError;
 
@@ -22,6 +25,7 @@ use crate::ConnectError;
 /// | table | `idem_records` | also the beginning of its index's, sequence's, function's and further tables' names |
 /// | migrate | [`Migrate::AtStart`] | whether missing tables are created |
 /// | response timeout | 10 s | how long the server may take to answer a statement |
+/// | transaction timeout | 10 min | how long an atomic handler may run |
 /// | connections | 16 | how many atomic handlers run at the same time; the store's own are not among them |
 #[derive(Clone)]
 #[must_use]
@@ -32,6 +36,7 @@ pub struct PostgresStoreBuilder {
     migrate: Migrate,
     response_timeout: Duration,
     connections: u32,
+    transaction_timeout: Duration,
     idle_in_transaction_timeout: Option<Duration>,
 }
 
@@ -44,6 +49,7 @@ impl PostgresStoreBuilder {
             migrate: Migrate::AtStart,
             response_timeout: Duration::from_secs(10),
             connections: 16,
+            transaction_timeout: Duration::from_mins(10),
             idle_in_transaction_timeout: None,
         }
     }
@@ -87,9 +93,18 @@ impl PostgresStoreBuilder {
         self
     }
 
+    /// How long an atomic handler may run. When that is over it is dropped, its transaction is
+    /// rolled back, and the attempt has failed. Without a limit, a statement whose answer is lost
+    /// on a link that has fallen silent would be waited for until the worker is restarted.
+    pub fn transaction_timeout(mut self, timeout: Duration) -> Self {
+        self.transaction_timeout = timeout;
+        self
+    }
+
     /// How long an atomic handler may send no statement before the server ends its transaction,
-    /// rounded to milliseconds; as the server is set unless set here. A handler that waits for
-    /// another service sends none.
+    /// rounded to milliseconds. A handler that waits for another service sends none. Unless set
+    /// here it is the [transaction timeout](Self::transaction_timeout), or what the server is set
+    /// to where that is shorter.
     pub fn idle_in_transaction_timeout(mut self, timeout: Duration) -> Self {
         self.idle_in_transaction_timeout = Some(timeout);
         self
@@ -108,18 +123,31 @@ impl PostgresStoreBuilder {
             response_timeout: self.response_timeout,
         };
         let mut connection = address.connect().await.map_err(refused)?;
-        migration::check_encoding(&mut connection).await?;
-        let names = migration::locate(&mut connection, &names).await?;
-        migration::migrate(&mut connection, &names, self.migrate).await?;
+        self.within_patience(migration::check_encoding(&mut connection))
+            .await?;
+        let names = migration::locate(&mut connection, &names);
+        let names = self.within_patience(names).await?;
+        self.within_patience(migration::migrate(&mut connection, &names, self.migrate))
+            .await?;
         let sql = Arc::new(Sql::new(&names, self.response_timeout));
         let mut second = address.connect().await.map_err(refused)?;
         let pooled = pooler::check(&mut connection, &mut second);
         address.within_patience(pooled).await.map_err(refused)?;
-        migration::check(&mut connection, &names, &sql).await?;
-        let begin = atomic::begin(self.idle_in_transaction_timeout);
-        atomic::check(&mut connection, &names, &sql, &begin).await?;
-
+        self.within_patience(migration::check(&mut connection, &names, &sql))
+            .await?;
+        let sessions = Sessions::new(&address, &names);
+        let usable = sessions.check(&mut connection, &names);
+        self.within_patience(usable).await?;
         let clock = Clock::default();
+        let timeout = self.response_timeout;
+        let sequences = Sequences::spawn(&sessions, &names, timeout, (&sql, &clock));
+        let usable = sequences.check(&mut connection, &names);
+        self.within_patience(usable).await?;
+        let idle = address.within_patience(self.idle_limit(&mut connection));
+        let begin = atomic::begin(idle.await.map_err(refused)?);
+        self.within_patience(atomic::check(&mut connection, &names, &sql, &begin))
+            .await?;
+
         Ok(PostgresStore {
             claims: Lane::spawn(
                 Session::on(connection, address.clone()),
@@ -133,12 +161,46 @@ impl PostgresStoreBuilder {
             ),
             purging: Arc::new(Mutex::new(Session::new(address.clone()))),
             heartbeats: Arc::new(Mutex::new(Session::new(address.clone()))),
+            entities: Entities::new(address.clone()),
             lending: Lending::new(address.clone(), self.connections, begin),
+            sessions,
+            sequences,
+            transaction_timeout: self.transaction_timeout,
             address,
             names,
             sql,
             clock,
         })
+    }
+
+    async fn within_patience<T, E: Into<ConnectError>>(
+        &self,
+        step: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, ConnectError> {
+        match time::timeout(self.response_timeout, step).await {
+            Ok(done) => done.map_err(Into::into),
+            Err(_) => Err(refused(Fault::Silent(self.response_timeout))),
+        }
+    }
+
+    /// What a transaction has to set; nothing where the server is stricter.
+    async fn idle_limit(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<Option<Duration>, sqlx::Error> {
+        if self.idle_in_transaction_timeout.is_some() {
+            return Ok(self.idle_in_transaction_timeout);
+        }
+        let of_server: i64 = sqlx::query_scalar(
+            "SELECT setting::bigint FROM pg_settings
+             WHERE name = 'idle_in_transaction_session_timeout'",
+        )
+        .fetch_one(connection)
+        .await?;
+        let ours = self.transaction_timeout;
+        let is_stricter =
+            u128::try_from(of_server).is_ok_and(|millis| (1..=ours.as_millis()).contains(&millis));
+        Ok((!is_stricter).then_some(ours))
     }
 }
 

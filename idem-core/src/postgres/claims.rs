@@ -1,10 +1,21 @@
 //! A batch of claims.
 
-use super::{lane::Call, length::micros, row::Told, session::Statement, sql::Sql};
+use sqlx::{PgConnection, postgres::PgRow};
+
+use super::{
+    lane::Call,
+    length::micros,
+    row::{self, Told},
+    session::Statement,
+    sql::Sql,
+};
 use crate::{
-    Claim, ClaimRequest, FencingToken, Key, Lease,
+    Claim, ClaimRequest, FencingToken, Key, Lease, StoreError,
     store::record::{self, Record},
 };
+
+/// How often a claim is asked again because others were in its way, before it is given up.
+const ASKED_AT_MOST: u8 = 20;
 
 /// A claim, and what its answer waits for.
 #[derive(Debug)]
@@ -81,6 +92,39 @@ impl Call for ClaimCall {
         let step = record::claim(record, &self.request, told.now, 0);
         step.write.is_none().then_some(step.answer)
     }
+}
+
+/// The ordinary statement, as a batch of one, inside a transaction; or an error of the claim's own.
+pub(super) async fn claim_alone(
+    connection: &mut PgConnection,
+    (request, answered): (&ClaimRequest, Answered),
+    sql: &Sql,
+    skew: i64,
+) -> Result<Result<Claim, StoreError>, sqlx::Error> {
+    let call = ClaimCall {
+        request: request.clone(),
+        answered,
+    };
+    for _ in 0..ASKED_AT_MOST {
+        let statement = ClaimCall::statement(&[&call], sql, skew);
+        let rows: Vec<PgRow> = statement.fetch_all(&mut *connection).await?;
+        let told = match rows.first() {
+            Some(row) => row::told(row)?.1,
+            None => Told::NOTHING,
+        };
+        if let Err(source) = told.record {
+            let key = request.key.to_string();
+            return Ok(Err(StoreError::Corrupt { key, source }));
+        }
+        if let Some(claim) = call.answer(&told) {
+            return Ok(Ok(claim));
+        }
+    }
+    let crowded = format!(
+        "others were in the way at every try to reach `{}`",
+        request.key
+    );
+    Ok(Err(StoreError::unavailable(crowded)))
 }
 
 fn lease(key: &Key, record: &Record) -> Lease {

@@ -17,6 +17,9 @@ pub(super) enum Fault {
 /// `lock_not_available`: somebody has kept a row locked for longer than a statement waits.
 const LOCKED: &str = "55P03";
 
+/// With which the schema's functions refuse a transaction that the handler has ended by itself.
+const OWN_END: &str = "IDEM1";
+
 /// What to do about a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Remedy {
@@ -49,6 +52,20 @@ impl Fault {
     /// Whether a pool could not connect for so long that it gave up.
     pub(super) fn is_of_the_pool(&self) -> bool {
         matches!(self, Self::Said(error) if matches!(**error, sqlx::Error::PoolTimedOut))
+    }
+
+    /// Whether a transaction was to be ended that was not the handler's any more.
+    pub(super) fn is_own_end(&self) -> bool {
+        self.code().as_deref() == Some(OWN_END)
+    }
+
+    /// Whether the server cannot read a value as one of its type, or the type does not have it.
+    pub(super) fn is_about_the_value(&self) -> bool {
+        let code = self.code();
+        matches!(
+            code.as_deref().and_then(|code| code.get(..2)),
+            Some("22" | "23")
+        )
     }
 
     /// The SQLSTATE, if the server has answered.

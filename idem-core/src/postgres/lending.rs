@@ -15,6 +15,7 @@ use sqlx::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
+    atomic::begin_waiting,
     fault::{Fault, Remedy},
     session::Address,
 };
@@ -89,10 +90,26 @@ impl Turn {
     /// # Cancel safety
     /// A connection on which nobody knows what has begun is closed.
     pub(super) async fn begin(&mut self) -> Result<PgTransaction<'static>, Fault> {
-        let begun = match self.try_begin().await {
+        self.begin_with(self.lending.begin.clone()).await
+    }
+
+    /// Begins a transaction whose statements wait for a lock for at most so long.
+    ///
+    /// # Cancel safety
+    /// As of [`begin`](Self::begin).
+    pub(super) async fn begin_waiting(
+        &mut self,
+        wait: Duration,
+    ) -> Result<PgTransaction<'static>, Fault> {
+        self.begin_with(begin_waiting(&self.lending.begin, wait))
+            .await
+    }
+
+    async fn begin_with(&mut self, text: SqlStr) -> Result<PgTransaction<'static>, Fault> {
+        let begun = match self.try_begin(text.clone()).await {
             // One that has lain idle may be dead; this is how it is noticed.
             Err(fault @ Fault::Said(_)) if fault.remedy() == Remedy::Reconnect => {
-                self.try_begin().await
+                self.try_begin(text).await
             }
             begun => begun,
         };
@@ -110,15 +127,20 @@ impl Turn {
         }
     }
 
-    async fn try_begin(&mut self) -> Result<PgTransaction<'static>, Fault> {
-        let begun = self.slot.pool.begin_with(self.lending.begin.clone());
+    async fn try_begin(&mut self, text: SqlStr) -> Result<PgTransaction<'static>, Fault> {
+        let begun = self.slot.pool.begin_with(text);
         let begun = self.lending.address.within_patience(begun).await;
         if begun.is_err() {
-            self.slot = Slot::new(&self.lending.address);
+            self.change_connection();
         }
         // One that the driver closed by itself has not taken its mark along.
         self.slot.clean.store(false, Ordering::Release);
         begun
+    }
+
+    /// Has the next user connect anew, without waiting for this connection to be closed.
+    pub(super) fn change_connection(&mut self) {
+        self.slot = Slot::new(&self.lending.address);
     }
 
     /// Vouches for the connection: nothing of its last use is left on it but an empty

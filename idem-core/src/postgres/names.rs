@@ -17,7 +17,7 @@ const FRAGMENTS: [(&str, &str); 3] = [
 ];
 
 /// What follows the table's name in names that cannot be qualified.
-const UNQUALIFIED: [&str; 1] = ["_purge_after"];
+const UNQUALIFIED: [&str; 3] = ["_purge_after", "_remove_at", "_expires_at"];
 
 /// A schema and a table in it.
 #[derive(Debug, Clone)]

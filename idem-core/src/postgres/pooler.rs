@@ -1,6 +1,6 @@
 //! Whether there is a pooler in between that lends each transaction another server process.
 
-use sqlx::PgConnection;
+use sqlx::{PgConnection, postgres::PgDatabaseError};
 
 const WHO: &str = "SELECT pg_backend_pid()";
 
@@ -21,8 +21,14 @@ pub(super) async fn check(
 /// Whether an error is that of a prepared statement that is not there, or that somebody else has
 /// left there.
 pub(super) fn forgets(error: &sqlx::Error) -> bool {
-    error
+    let error = error
         .as_database_error()
-        .and_then(sqlx::error::DatabaseError::code)
-        .is_some_and(|code| matches!(&*code, "26000" | "42P05"))
+        .and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
+    error.is_some_and(|error| match error.code() {
+        "26000" | "42P05" => true,
+        // One of the same name that takes other parameters. PgBouncer's own errors have this code, too,
+        // and no routine.
+        "08P01" => error.routine() == Some("exec_bind_message"),
+        _ => false,
+    })
 }

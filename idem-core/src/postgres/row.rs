@@ -40,7 +40,8 @@ pub(super) fn told(row: &PgRow) -> Result<(&str, Told), sqlx::Error> {
     Ok((row.try_get("key")?, told))
 }
 
-fn read(row: &PgRow) -> Result<Record, Unreadable> {
+/// Reads what a row says of a record.
+pub(super) fn read(row: &PgRow) -> Result<Record, Unreadable> {
     Ok(Record {
         token: row.try_get("token")?,
         attempts: row.try_get::<i32, _>("attempts")?.try_into()?,

@@ -35,6 +35,41 @@ CREATE TABLE IF NOT EXISTS idem_records_open (
     lease_ends timestamptz NOT NULL
 );
 
+-- Sessions of clients that number their requests; the answers are records, SESSION~NUMBER.
+CREATE TABLE IF NOT EXISTS idem_records_sessions (
+    key       text COLLATE "C" PRIMARY KEY,
+    mark      bigint      NOT NULL,     -- the lowest number whose answer is kept
+    "window"  bigint      NOT NULL,     -- how many numbers from the mark on may be in use
+    life      bigint      NOT NULL,     -- microseconds without a sign of life
+    ends_at   timestamptz NOT NULL,     -- unless there is one
+    remove_at timestamptz NOT NULL      -- a life after that, or a minute
+);
+
+CREATE INDEX IF NOT EXISTS idem_records_remove_at ON idem_records_sessions (remove_at);
+
+-- Sequences of producers that number their messages; from the mark on these have records,
+-- SEQUENCE~NUMBER.
+CREATE TABLE IF NOT EXISTS idem_records_sequences (
+    key         text COLLATE "C" PRIMARY KEY,
+    joined      bigint      NOT NULL,   -- of what came before nobody knows
+    mark        bigint      NOT NULL,   -- the lowest number that is not done
+    "window"    bigint      NOT NULL,   -- how many numbers from the mark on may be in use
+    ahead_since timestamptz NOT NULL,   -- since when others wait for what is missing, or 2000
+    ahead_at    timestamptz NOT NULL,   -- when the last of them came
+    look_by     timestamptz NOT NULL,   -- when the mark is to move, if it can
+    expires_at  timestamptz NOT NULL
+)
+WITH (fillfactor = 50);
+
+CREATE INDEX IF NOT EXISTS idem_records_expires_at ON idem_records_sequences (expires_at);
+
+-- What is below the mark of a sequence and not done: it was given up, or never came.
+CREATE TABLE IF NOT EXISTS idem_records_exceptions (
+    sequence text COLLATE "C" NOT NULL,
+    number   bigint           NOT NULL,
+    PRIMARY KEY (sequence, number)
+);
+
 CREATE SEQUENCE IF NOT EXISTS idem_records_token AS bigint;
 
 CREATE TABLE IF NOT EXISTS idem_records_meta (
@@ -72,6 +107,54 @@ BEGIN
             THEN record.purge_after
             ELSE forget
         END
+    WHERE record.key = of_key
+        AND record.token = under_token
+        AND record.state = 'in_progress';
+    IF NOT FOUND THEN
+        RAISE 'the lease is no longer the current one' USING ERRCODE = 'IDEM2';
+    END IF;
+END
+$$;
+
+-- Ends an attempt in its handler's transaction whose handler's own table records what was handled:
+-- nothing of the attempt stays here. The rows with the message's key come as the transactions that
+-- have written them; NULL if nobody has looked.
+CREATE OR REPLACE FUNCTION idem_records_recorded(
+    written_by xid[], of_key text, under_token bigint
+) RETURNS void
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+SET enable_seqscan = off
+AS $$
+DECLARE
+    own    bigint := pg_current_xact_id_if_assigned()::text::bigint;
+    unseen bigint := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
+BEGIN
+    IF current_setting('idem.transaction', true) IS DISTINCT FROM 'open' THEN
+        RAISE 'the handler has ended its transaction by itself' USING ERRCODE = 'IDEM1';
+    END IF;
+    IF cardinality(written_by) = 0 THEN
+        RAISE 'the handler has left no row with the message''s key' USING ERRCODE = 'IDEM3';
+    END IF;
+    -- A row that is seen and whose writer has not committed is this transaction's own. A savepoint
+    -- writes under a number of its own, which is greater than the transaction's.
+    IF NOT EXISTS (
+        SELECT FROM unnest(written_by) AS writer
+        CROSS JOIN LATERAL (
+            SELECT own + ((writer::text::bigint - own) & 4294967295) AS number
+        ) AS in_full
+        WHERE CASE
+            WHEN number - own > 2147483647 THEN false
+            WHEN number >= unseen THEN true
+            ELSE pg_xact_status(number::text::xid8) = 'in progress'
+        END
+    ) AND written_by IS NOT NULL THEN
+        RAISE 'the row with the message''s key was there before' USING ERRCODE = 'IDEM4';
+    END IF;
+    IF under_token IS NULL THEN
+        RETURN;
+    END IF;
+    DELETE FROM idem_records AS record
     WHERE record.key = of_key
         AND record.token = under_token
         AND record.state = 'in_progress';

@@ -27,6 +27,11 @@ const LONGEST_REST: Duration = Duration::from_mins(5);
 /// server does not notice that it has grown before its next `ANALYZE`, perhaps minutes later.
 const PLANS_LAST: Duration = Duration::from_secs(10);
 
+/// The server ends a connection whose other end has been gone for 25 s; by default after two hours,
+/// and until then it counts towards `max_connections`. Over a Unix socket this does nothing.
+const NOTICE_THE_DEAD: &str = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5;
+                               SET tcp_keepalives_count = 3";
+
 /// A statement ready to be sent.
 pub(super) type Statement = Query<'static, Postgres, PgArguments>;
 
@@ -35,6 +40,17 @@ pub(super) type Statement = Query<'static, Postgres, PgArguments>;
 pub(super) struct Address {
     pub(super) options: PgConnectOptions,
     pub(super) response_timeout: Duration,
+}
+
+/// What is done on a connection. It may be done more than once, so it must do no harm when repeated;
+/// whatever transaction it begins, it ends.
+pub(super) trait Work {
+    type Done;
+
+    fn on(
+        &self,
+        connection: &mut PgConnection,
+    ) -> impl Future<Output = Result<Self::Done, sqlx::Error>> + Send;
 }
 
 pub(super) struct Session {
@@ -49,9 +65,30 @@ pub(super) struct Session {
     rests_until: Instant,
 }
 
+/// How often something was done over.
+#[derive(Default)]
+struct Tries {
+    repeats: u32,
+    reconnects: u32,
+}
+
 impl Address {
     pub(super) async fn connect(&self) -> Result<PgConnection, Fault> {
-        self.within_patience(self.options.connect()).await
+        let mut reconnects = 0;
+        loop {
+            let mut connection = self.within_patience(self.options.connect()).await?;
+            let set = sqlx::raw_sql(NOTICE_THE_DEAD).execute(&mut connection);
+            match self.within_patience(set).await {
+                Ok(_) => return Ok(connection),
+                // It was there, and was ended at once.
+                Err(fault @ Fault::Said(_))
+                    if fault.remedy() == Remedy::Reconnect && reconnects < RECONNECTS =>
+                {
+                    reconnects += 1;
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
     }
 
     pub(super) async fn within_patience<T>(
@@ -95,33 +132,66 @@ impl Session {
         &mut self,
         statement: impl Fn() -> Statement,
     ) -> Result<Vec<PgRow>, Fault> {
-        let (mut repeats, mut reconnects) = (0, 0);
+        let mut tries = Tries::default();
         loop {
             let mut connection = self.take().await?;
             let answer = statement().fetch_all(&mut connection);
-            let fault = match self.address.within_patience(answer).await {
-                Ok(rows) => {
-                    self.unanswered = 0;
-                    self.connection = Some(connection);
-                    return Ok(rows);
-                }
-                Err(fault) => fault,
-            };
-            self.note(&fault);
-            let remedy = fault.remedy();
-            if remedy != Remedy::Reconnect {
-                self.connection = Some(connection);
-            }
-            match (remedy, &fault) {
-                (Remedy::Repeat, _) if repeats < REPEATS => {
-                    repeats += 1;
-                    time::sleep(BETWEEN_REPEATS.wait(repeats)).await;
-                }
-                // Whoever waited in vain has waited long enough.
-                (Remedy::Reconnect, Fault::Said(_)) if reconnects < RECONNECTS => reconnects += 1,
-                _ => return Err(fault),
+            let answer = self.address.within_patience(answer).await;
+            if let Some(answer) = self.settle(connection, answer, &mut tries).await {
+                return answer;
             }
         }
+    }
+
+    /// Does some work, all of it within the response timeout.
+    ///
+    /// # Cancel safety
+    /// A connection whose answer nobody waited for is closed.
+    pub(super) async fn carry_out<W: Work>(&mut self, work: &W) -> Result<W::Done, Fault> {
+        let mut tries = Tries::default();
+        loop {
+            let mut connection = self.take().await?;
+            let answer = work.on(&mut connection);
+            let answer = self.address.within_patience(answer).await;
+            if let Some(answer) = self.settle(connection, answer, &mut tries).await {
+                return answer;
+            }
+        }
+    }
+
+    /// What comes of an answer, and of the connection that it came over; `None` if it is to be asked
+    /// for once more.
+    async fn settle<T>(
+        &mut self,
+        connection: PgConnection,
+        answer: Result<T, Fault>,
+        tries: &mut Tries,
+    ) -> Option<Result<T, Fault>> {
+        let fault = match answer {
+            Ok(done) => {
+                self.unanswered = 0;
+                self.connection = Some(connection);
+                return Some(Ok(done));
+            }
+            Err(fault) => fault,
+        };
+        self.note(&fault);
+        let remedy = fault.remedy();
+        if remedy != Remedy::Reconnect {
+            self.connection = Some(connection);
+        }
+        match (remedy, &fault) {
+            (Remedy::Repeat, _) if tries.repeats < REPEATS => {
+                tries.repeats += 1;
+                time::sleep(BETWEEN_REPEATS.wait(tries.repeats)).await;
+            }
+            // Whoever waited in vain has waited long enough.
+            (Remedy::Reconnect, Fault::Said(_)) if tries.reconnects < RECONNECTS => {
+                tries.reconnects += 1;
+            }
+            _ => return Some(Err(fault)),
+        }
+        None
     }
 
     /// The server goes on with a statement that nobody waits for any more, and its process stays

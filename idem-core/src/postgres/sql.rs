@@ -13,6 +13,12 @@ pub(super) struct Sql {
     pub(super) extend_open: SqlStr,
     /// With placeholders for one completion.
     pub(super) commit: SqlStr,
+    /// With placeholders for one entity, and the end of one attempt.
+    pub(super) commit_entity: SqlStr,
+    /// With a placeholder for an entity.
+    pub(super) look_up: SqlStr,
+    /// Ends an attempt at an entity in a transaction that nobody has begun.
+    pub(super) recorded: SqlStr,
 }
 
 impl Sql {
@@ -31,6 +37,12 @@ impl Sql {
                 include_str!("atomic/commit.sql"),
                 include_str!("atomic/reset.sql")
             )),
+            commit_entity: names.put_into(concat!(
+                include_str!("entity/commit.sql"),
+                include_str!("atomic/reset.sql")
+            )),
+            look_up: names.put_into(include_str!("entity/look_up.sql")),
+            recorded: names.put_into("SELECT idem_records_recorded(NULL, NULL, NULL)"),
         }
     }
 }
@@ -54,6 +66,22 @@ mod tests {
                     assert!(text.contains(placeholder), "{placeholder}");
                     text.replace(placeholder, "")
                 });
+        assert!(!commit.contains(['{', '}']), "{commit}");
+    }
+
+    #[test]
+    fn no_placeholder_is_left_but_those_of_an_entity() {
+        let names = Names::new(Some("shop"), "dedup").unwrap();
+        let sql = Sql::new(&names, Duration::from_secs(10));
+        let look_up = sql.look_up.as_str().replace("{found}", "");
+        assert!(!look_up.contains(['{', '}']), "{look_up}");
+        let text = sql.commit_entity.as_str();
+        let commit = ["{writers}", "{key}", "{token}"]
+            .iter()
+            .fold(text.to_owned(), |text, it| {
+                assert!(text.contains(it), "{it}");
+                text.replace(it, "")
+            });
         assert!(!commit.contains(['{', '}']), "{commit}");
     }
 }

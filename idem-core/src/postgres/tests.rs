@@ -13,6 +13,8 @@ mod poolers;
 mod races;
 mod rights;
 mod schema;
+mod sequences;
+mod sessions;
 
 const MINUTE: Duration = Duration::from_mins(1);
 

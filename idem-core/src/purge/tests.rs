@@ -92,3 +92,23 @@ async fn an_interval_of_zero_does_not_spin() {
     sleep(Duration::from_millis(2_500)).await;
     assert!(store.calls.load(Ordering::SeqCst) <= 3);
 }
+
+#[tokio::test(start_paused = true)]
+async fn sessions_that_have_ended_are_removed_batch_after_batch() {
+    use crate::{OpenSession, Opened};
+
+    const LIFE: Duration = Duration::from_mins(5);
+    let store = MemoryStore::new();
+    let opening = |id: u32| OpenSession::new(Key::new("leases", id).unwrap()).life(LIFE);
+    for id in 0..250 {
+        assert_eq!(store.open(&opening(id)).await.unwrap(), Opened::New);
+    }
+    let task = PurgeTask::spawn_for_sessions(store.clone(), Duration::from_mins(1));
+    sleep(LIFE).await;
+    assert_eq!(store.open(&opening(0)).await.unwrap(), Opened::Known);
+    sleep(LIFE + Duration::from_mins(2)).await;
+    for id in 0..250 {
+        assert_eq!(store.open(&opening(id)).await.unwrap(), Opened::New, "{id}");
+    }
+    drop(task);
+}

@@ -5,9 +5,9 @@ use std::time::Duration;
 use redis::{RedisResult, Value, from_redis_value};
 
 use super::fault::not_understood;
-use crate::{Claim, FencingToken, Key, Lease, Outcome, Write};
+use crate::{Claim, FencingToken, Key, Lease, Outcome, Write, store::sequence};
 
-/// What `claim.lua` answers.
+/// What `claim.lua` answers, or `session.lua` or `sequence.lua` in its place.
 pub(super) fn claim(answer: Value, key: &Key) -> RedisResult<Claim> {
     let mut fields = match answer {
         Value::Int(token) => {
@@ -35,6 +35,17 @@ pub(super) fn claim(answer: Value, key: &Key) -> RedisResult<Claim> {
         }),
         "reused" => Ok(Claim::KeyReused),
         "quarantined" => Ok(Claim::Quarantined),
+        "late" => Ok(Claim::Late),
+        "ahead" => Ok(Claim::Ahead {
+            mark: next(&mut fields)?,
+            window: next(&mut fields)?,
+        }),
+        "done" => Ok(sequence::done(remaining(&mut fields)?)),
+        "stale" => Ok(Claim::Stale),
+        "expired" => Ok(Claim::SessionExpired),
+        "beyond" => Ok(Claim::BeyondWindow {
+            window: next(&mut fields)?,
+        }),
         _ => Err(not_understood()),
     }
 }

@@ -89,6 +89,6 @@ fn token(lease: &Lease) -> [u8; 8] {
 }
 
 /// Microseconds, at most as many that sums of them with a time are exact in a double.
-fn micros(duration: Duration) -> [u8; 8] {
+pub(super) fn micros(duration: Duration) -> [u8; 8] {
     record::micros(duration.min(10 * Policy::MAX_RETENTION)).to_be_bytes()
 }

@@ -10,6 +10,7 @@ use redis::{Cmd, Value};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
+    alone::Alone,
     batch::{Answer, Batch, Waiting},
     calls::Call,
     clock::Clock,
@@ -44,6 +45,13 @@ impl Lane {
             queue: sender,
             present: Arc::default(),
         }
+    }
+
+    /// Sends a call that shares its command with none.
+    pub(super) async fn run_apart(&self, call: &Alone) -> Answer {
+        let courier = &self.courier;
+        let ask = |command| courier.ask(command);
+        call.run(courier.clock.skew(), ask).await
     }
 
     pub(super) async fn run(&self, call: Call) -> Answer {

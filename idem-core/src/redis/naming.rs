@@ -1,6 +1,6 @@
 //! What a key's record is called in Redis.
 
-use crate::{ConnectError, Key};
+use crate::{ConnectError, Key, SessionKey};
 
 /// The prefix of all names of a store.
 #[derive(Debug, Clone)]
@@ -30,12 +30,35 @@ impl Naming {
 
     /// `prefix:{key}`. The braces make the key alone decide the slot of a cluster, so it must not
     /// have any itself; percent signs are escaped to keep escaped and unescaped keys apart.
+    ///
+    /// A session's answer is `prefix:{session}~number`, so that the session alone decides.
     pub(super) fn record(&self, key: &Key) -> Vec<u8> {
-        let key = key.as_str().as_bytes();
-        let mut name = Vec::with_capacity(self.prefix.len() + key.len() + 3);
+        let Some((session, number)) = key.as_numbered() else {
+            return self.braced(key.as_str());
+        };
+        let mut name = self.braced(session);
+        name.push(b'~');
+        name.extend_from_slice(number.as_bytes());
+        name
+    }
+
+    /// `prefix:{session}~`: what the names of its answers begin with.
+    pub(super) fn session(&self, session: &SessionKey) -> Vec<u8> {
+        self.beside(session.as_str())
+    }
+
+    /// `prefix:{key}~`: what the names begin with of all that belongs to this key.
+    pub(super) fn beside(&self, key: &str) -> Vec<u8> {
+        let mut name = self.braced(key);
+        name.push(b'~');
+        name
+    }
+
+    fn braced(&self, key: &str) -> Vec<u8> {
+        let mut name = Vec::with_capacity(self.prefix.len() + key.len() + 24);
         name.extend_from_slice(self.prefix.as_bytes());
         name.extend_from_slice(b":{");
-        for byte in key {
+        for byte in key.as_bytes() {
             match byte {
                 b'{' => name.extend_from_slice(b"%7B"),
                 b'}' => name.extend_from_slice(b"%7D"),
@@ -67,6 +90,21 @@ mod tests {
             ("a:b", "idem:{orders:a%253Ab}"),
         ] {
             assert_eq!(name(part), expected);
+        }
+    }
+
+    #[test]
+    fn a_session_and_its_answers_share_their_braces() {
+        let naming = Naming::new("idem").unwrap();
+        let text = |name: Vec<u8>| String::from_utf8(name).unwrap();
+        for (part, expected) in [
+            ("c-1", "idem:{leases:c-1}~"),
+            ("{c}", "idem:{leases:%7Bc%7D}~"),
+        ] {
+            let session = SessionKey::from(Key::new("leases", part).unwrap());
+            assert_eq!(text(naming.session(&session)), expected);
+            let answer = naming.record(&session.request(17));
+            assert_eq!(text(answer), format!("{expected}17"));
         }
     }
 

@@ -13,6 +13,8 @@ mod limits;
 mod records;
 mod replication;
 mod restarts;
+mod sequences;
+mod sessions;
 
 const MINUTE: Duration = Duration::from_mins(1);
 

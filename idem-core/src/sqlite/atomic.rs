@@ -7,8 +7,8 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::{SqliteStore, fault, row};
 use crate::{
-    Begun, Claim, ClaimRequest, Commit, Lease, Outcome, Release, Store, StoreError,
-    TransactionalStore, Write, store::record::micros,
+    Begun, Claim, ClaimRequest, Commit, Lease, Outcome, Store, StoreError, TransactionalStore,
+    Write, store::record::micros,
 };
 
 /// Takes no lock. The savepoint is there to be missed if the handler ends the transaction.
@@ -98,17 +98,6 @@ impl SqliteStore {
             .await?;
         Ok(done.rows_affected())
     }
-
-    async fn roll_back_open(
-        &self,
-        open: OpenTransaction,
-        lease: &Lease,
-        reason: &Release,
-    ) -> Result<Write, StoreError> {
-        // Before the release, which would wait for the handler's write lock.
-        roll_back(open.transaction).await;
-        self.release(lease, reason).await
-    }
 }
 
 /// Ends the transaction. If that fails, there is none, or it dies with its connection: one that
@@ -137,6 +126,10 @@ macro_rules! lend {
 
             fn transactions(&self) -> usize {
                 self.lending.connections()
+            }
+
+            fn time_limit(&self) -> Option<Duration> {
+                None
             }
 
             async fn begin(
@@ -170,13 +163,8 @@ macro_rules! lend {
                 self.commit_open(open, lease, outcome, retention).await
             }
 
-            async fn roll_back(
-                &self,
-                open: OpenTransaction,
-                lease: &Lease,
-                reason: &Release,
-            ) -> Result<Write, StoreError> {
-                self.roll_back_open(open, lease, reason).await
+            async fn roll_back(&self, open: OpenTransaction) {
+                roll_back(open.transaction).await;
             }
         }
     };

@@ -43,10 +43,10 @@ pub(super) async fn commit(
     Ok(())
 }
 
-struct Batch<'a> {
-    connection: &'a mut SqliteConnection,
-    sql: &'a Sql,
-    now: i64,
+pub(super) struct Batch<'a> {
+    pub(super) connection: &'a mut SqliteConnection,
+    pub(super) sql: &'a Sql,
+    pub(super) now: i64,
 }
 
 impl Batch<'_> {
@@ -71,12 +71,22 @@ impl Batch<'_> {
                     reply.hold(alone(answer)?);
                 }
                 Call::Purge { batch, reply } => reply.hold(Ok(self.purge(*batch).await?)),
+                Call::Session(call) => self.carry_out_session(call).await?,
             }
         }
         Ok(())
     }
 
     async fn claim(&mut self, request: &ClaimRequest) -> Result<Claim, CallError> {
+        match (&request.sequence, &request.session) {
+            (Some(place), _) => self.claim_numbered(request, place).await,
+            (None, Some(place)) => self.claim_place(request, place).await,
+            (None, None) => self.claim_key(request).await,
+        }
+    }
+
+    /// Decides about a key, wherever it stands.
+    pub(super) async fn claim_key(&mut self, request: &ClaimRequest) -> Result<Claim, CallError> {
         let record = self.load(&request.key).await?;
         let floor = match record {
             // Its own token is greater than any that was purged before.
@@ -96,7 +106,7 @@ impl Batch<'_> {
         self.save(key, step(record.as_ref())).await
     }
 
-    async fn load(&mut self, key: &Key) -> Result<Option<Record>, CallError> {
+    pub(super) async fn load(&mut self, key: &Key) -> Result<Option<Record>, CallError> {
         let row: Option<SqliteRow> = sqlx::query(self.sql.load.clone())
             .bind(row::text(key))
             .fetch_optional(&mut *self.connection)
@@ -128,13 +138,20 @@ impl Batch<'_> {
             .bind(batch)
             .fetch_all(&mut *self.connection)
             .await?;
+        self.raise_floor(&tokens).await?;
+        let removed = u32::try_from(tokens.len()).unwrap_or(batch).min(batch);
+        Ok(removed + self.purge_sequences(batch - removed).await?)
+    }
+
+    /// Takes note of the tokens of records that are gone.
+    pub(super) async fn raise_floor(&mut self, tokens: &[i64]) -> Result<(), sqlx::Error> {
         if let Some(highest) = tokens.iter().max() {
             sqlx::query(self.sql.raise_floor.clone())
                 .bind(highest)
                 .execute(&mut *self.connection)
                 .await?;
         }
-        Ok(u32::try_from(tokens.len()).unwrap_or(batch))
+        Ok(())
     }
 
     async fn floor(&mut self) -> Result<i64, CallError> {
@@ -146,7 +163,7 @@ impl Batch<'_> {
 }
 
 /// Why a call was not carried out.
-enum CallError {
+pub(super) enum CallError {
     /// It fails; its neighbours do not notice.
     One(StoreError),
     /// The whole batch fails.
@@ -160,7 +177,7 @@ impl From<sqlx::Error> for CallError {
 }
 
 /// An answer, the caller's own error included; `Err` for what concerns all callers.
-fn alone<T>(answer: Result<T, CallError>) -> Result<Result<T, StoreError>, Fault> {
+pub(super) fn alone<T>(answer: Result<T, CallError>) -> Result<Result<T, StoreError>, Fault> {
     match answer {
         Ok(answer) => Ok(Ok(answer)),
         Err(CallError::One(error)) => Ok(Err(error)),

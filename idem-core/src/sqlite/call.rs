@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::fault::Fault;
+use super::{fault::Fault, sessions::SessionCall};
 use crate::{
     Claim, ClaimRequest, Key, Outcome, Release, StoreError, Write,
     store::record::{self, Record, Step},
@@ -26,6 +26,7 @@ pub(super) enum Call {
         batch: u32,
         reply: Reply<u32>,
     },
+    Session(SessionCall),
 }
 
 /// A write under a lease.
@@ -57,6 +58,7 @@ impl Call {
             Self::Claim { reply, .. } => reply.send(committed),
             Self::Write { reply, .. } => reply.send(committed),
             Self::Purge { reply, .. } => reply.send(committed),
+            Self::Session(call) => call.answer(committed),
         }
     }
 }
@@ -90,7 +92,7 @@ impl<T> Reply<T> {
         self.caller.is_closed()
     }
 
-    fn send(self, committed: &Result<(), Fault>) {
+    pub(super) fn send(self, committed: &Result<(), Fault>) {
         let answer = match (committed, self.answer) {
             (Ok(()), Some(answer)) => answer,
             (Ok(()), None) => Err(StoreError::unavailable("the call was not carried out")),

@@ -27,13 +27,15 @@ pub(super) async fn migrate(
     Ok(())
 }
 
-/// Fails unless the table answers as this version's does.
+/// Fails unless the tables answer as this version's do.
 pub(super) async fn check(connection: &mut SqliteConnection, sql: &Sql) -> Result<(), sqlx::Error> {
-    sqlx::query(sql.load.clone())
-        .bind("")
-        .fetch_optional(connection)
-        .await
-        .map(drop)
+    for load in [&sql.load, &sql.load_session, &sql.sequences.load] {
+        sqlx::query(load.clone())
+            .bind("")
+            .fetch_optional(&mut *connection)
+            .await?;
+    }
+    Ok(())
 }
 
 /// Creates the tables under the write lock, where no other process does.

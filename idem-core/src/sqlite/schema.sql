@@ -19,6 +19,42 @@ CREATE TABLE IF NOT EXISTS "idem_records" (
 
 CREATE INDEX IF NOT EXISTS "idem_records_forget_at" ON "idem_records" (forget_at);
 
+-- Sessions of clients that number their requests; the answers are records, SESSION~NUMBER.
+CREATE TABLE IF NOT EXISTS "idem_records_sessions" (
+    key       TEXT    NOT NULL PRIMARY KEY,
+    mark      INTEGER NOT NULL,             -- the lowest number whose answer is kept
+    "window"  INTEGER NOT NULL,             -- how many numbers from the mark on may be in use
+    life      INTEGER NOT NULL,             -- how long without a sign of life
+    ends_at   INTEGER NOT NULL,             -- unless there is one
+    remove_at INTEGER NOT NULL              -- a life after that, or a minute
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX IF NOT EXISTS "idem_records_sessions_remove_at"
+ON "idem_records_sessions" (remove_at);
+
+-- Sequences of producers that number their messages; from the mark on these have records,
+-- SEQUENCE~NUMBER.
+CREATE TABLE IF NOT EXISTS "idem_records_sequences" (
+    key         TEXT    NOT NULL PRIMARY KEY,
+    joined      INTEGER NOT NULL,           -- of what came before nobody knows
+    mark        INTEGER NOT NULL,           -- the lowest number that is not done
+    "window"    INTEGER NOT NULL,           -- how many numbers from the mark on may be in use
+    ahead_since INTEGER NOT NULL,           -- since when others wait for what is missing, or 0
+    ahead_at    INTEGER NOT NULL,           -- when the last of them came
+    look_by     INTEGER NOT NULL,           -- when the mark is to move, if it can
+    expires_at  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX IF NOT EXISTS "idem_records_sequences_expires_at"
+ON "idem_records_sequences" (expires_at);
+
+-- What is below the mark of a sequence and not done: it was given up, or never came.
+CREATE TABLE IF NOT EXISTS "idem_records_exceptions" (
+    sequence TEXT    NOT NULL,
+    number   INTEGER NOT NULL,
+    PRIMARY KEY (sequence, number)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE IF NOT EXISTS "idem_records_meta" (
     name  TEXT    NOT NULL PRIMARY KEY,
     value INTEGER NOT NULL

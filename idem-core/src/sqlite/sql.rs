@@ -2,6 +2,7 @@
 
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
+use super::sequences;
 use crate::ConnectError;
 
 /// The name that the files beside this one are written with.
@@ -17,6 +18,12 @@ pub(super) struct Sql {
     pub(super) purge: SqlStr,
     pub(super) floor: SqlStr,
     pub(super) raise_floor: SqlStr,
+    pub(super) load_session: SqlStr,
+    pub(super) save_session: SqlStr,
+    pub(super) remove_answers: SqlStr,
+    pub(super) keep_records: SqlStr,
+    pub(super) expire: SqlStr,
+    pub(super) sequences: sequences::Statements,
 }
 
 impl Sql {
@@ -42,6 +49,12 @@ impl Sql {
             purge: sql(include_str!("purge.sql")),
             floor: sql(include_str!("floor.sql")),
             raise_floor: sql(include_str!("raise_floor.sql")),
+            load_session: sql(include_str!("load_session.sql")),
+            save_session: sql(include_str!("save_session.sql")),
+            remove_answers: sql(include_str!("remove_answers.sql")),
+            keep_records: sql(include_str!("keep_records.sql")),
+            expire: sql(include_str!("expire.sql")),
+            sequences: sequences::Statements::new(sql),
         })
     }
 }

@@ -7,6 +7,8 @@ mod atomic;
 mod batching;
 mod durability;
 mod schema;
+mod sequences;
+mod sessions;
 mod sharing;
 
 const MINUTE: Duration = Duration::from_mins(1);

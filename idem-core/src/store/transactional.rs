@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Claim, ClaimRequest, Lease, Outcome, Release, Store, StoreError, Write};
+use super::{Claim, ClaimRequest, Lease, Outcome, Store, StoreError, Write};
 
 /// A store in whose transaction a handler can write, through a `&mut Tx`: the handler's writes
 /// and the completion commit together or not at all.
@@ -18,6 +18,12 @@ pub trait TransactionalStore<Tx>: Store {
 
     /// How many can be open at once; whoever begins a further one waits, before it claims.
     fn transactions(&self) -> usize;
+
+    /// How long a handler may keep its transaction open before it is dropped and its attempt has
+    /// failed; `None` is for ever. A store that is reached by a network sets a limit: a link that
+    /// falls silent leaves a statement waiting for an answer that never comes, while heartbeats on
+    /// other links keep the key.
+    fn time_limit(&self) -> Option<Duration>;
 
     /// Claims the key and, if it was acquired, opens the transaction.
     ///
@@ -57,16 +63,10 @@ pub trait TransactionalStore<Tx>: Store {
         retention: Duration,
     ) -> impl Future<Output = Result<Commit, StoreError>> + Send;
 
-    /// Rolls the handler's writes back, then records the release on its own.
-    ///
-    /// # Errors
-    /// If the store cannot tell whether the release was recorded; the writes are gone in any case.
-    fn roll_back(
-        &self,
-        transaction: Self::Transaction,
-        lease: &Lease,
-        reason: &Release,
-    ) -> impl Future<Output = Result<Write, StoreError>> + Send;
+    /// Rolls the handler's writes back, and returns when they are in nobody's way any more: what
+    /// becomes of the key is written after that, by [`Store::release`] or [`Store::complete`]. The
+    /// claim stays. A transaction that cannot be reached is gone with its connection.
+    fn roll_back(&self, transaction: Self::Transaction) -> impl Future<Output = ()> + Send;
 }
 
 /// The answer to [`TransactionalStore::begin`].

@@ -190,4 +190,193 @@ pub(crate) enum Flaw {
     CallsOpenWorkDone,
     /// Lends a transaction to duplicates.
     LendsToDuplicates,
+    // Sessions
+    /// Takes no notice of sessions.
+    IgnoresSessions,
+    /// Runs nothing in sessions.
+    RefusesSessions,
+    /// Takes a session that it does not know for one that has just begun.
+    RunsWithoutASession,
+    /// Keeps answers by their number alone.
+    OneSessionForAll,
+    /// Claims the request's key, whatever its place.
+    BelievesTheKey,
+    /// A second opening starts the session over.
+    OpensAgain,
+    /// A second opening changes window and life.
+    ReopeningChanges,
+    /// Has no room for wide windows.
+    CapsWindows,
+    /// Looks at a session first and writes it later, with a gap between.
+    SessionsInTwoSteps,
+    // Marks
+    /// Expects numbers in order.
+    OrdersNumbers,
+    /// Runs any number above the mark.
+    HasNoWindow,
+    /// A number beyond the window moves the mark.
+    MovesTheMarkBeyond,
+    /// A stale number moves the mark.
+    MovesTheMarkOfTheStale,
+    /// Never moves the mark.
+    KeepsTheMark,
+    /// Runs what is below the mark by the ordinary rules.
+    RunsTheStale,
+    /// Believes the last request, however late it comes.
+    MarkMovesBack,
+    /// Keeps numbers in 32 bits.
+    CutsNumbers,
+    /// Keeps the answers that nobody awaits.
+    KeepsPassedAnswers,
+    /// Removes the answer at the mark, too.
+    RemovesOneTooMany,
+    /// Removes a window of answers below the mark, and not those that the mark has leapt over.
+    RemovesBelowTheMarkOnly,
+    /// Removes what is in progress with the answers.
+    RemovesWhatIsInProgress,
+    /// Forgets the records of a session that lives when their retention ends.
+    ForgetsInSessions,
+    // Lives
+    /// Lets sessions live for ever.
+    NeverEndsSessions,
+    /// Ends sessions at half of their life.
+    EndsSessionsEarly,
+    /// A touch prolongs nothing.
+    TouchIsNoSign,
+    /// A claim prolongs nothing.
+    ClaimIsNoSign,
+    /// Only a claim inside of the window prolongs the session.
+    OnlyWorkIsASign,
+    /// A touch brings an ended session back.
+    TouchRevives,
+    /// Closing removes answers only.
+    CloseIsForgotten,
+    /// Closing leaves the answers to the next removal.
+    CloseKeepsAnswers,
+    /// Closing deletes the session, so that its opening may come again.
+    CloseForgetsTheSession,
+    /// Closing makes a session of an unknown one.
+    ClosesTheUnknown,
+    // Removal of sessions
+    /// Removes nothing.
+    ExpiresNothing,
+    /// Counts the life from the opening.
+    ExpiresTheLiving,
+    /// Removes what has ended at once.
+    ExpiresAtOnce,
+    /// Keeps sessions for no longer than their life, however short it is.
+    KeepsShortSessionsShort,
+    /// Removes all at once.
+    ExpiresTooMany,
+    /// Removes records that belong to no session.
+    ExpiresEverything,
+    /// Removes sessions and forgets their answers.
+    ExpiryLeavesAnswers,
+    // Sequences
+    /// Takes no notice of sequences.
+    IgnoresSequences,
+    /// Keeps all sequences under one name.
+    OneSequenceForAll,
+    /// Looks at a sequence first and writes it later, with a gap between.
+    SequencesInTwoSteps,
+    /// Runs messages in their order only.
+    OrdersMessages,
+    /// Runs whatever is above the mark.
+    RunsAhead,
+    /// Has numbers without an end.
+    HasNoGreatestNumber,
+    /// Remembers that a number is done, and not what came of it.
+    ForgetsOutcomesAtOnce,
+    /// Lets every sequence begin with 0.
+    BeginsAtZero,
+    /// Takes what came before the number that a sequence began with for done.
+    BelievesWhatCameBefore,
+    /// Takes it for late.
+    RefusesWhatCameBefore,
+    /// Lets a message that was delivered before begin a sequence.
+    BeginsWithAny,
+    /// Lets a replay begin a sequence.
+    ReplaysBegin,
+    /// Never moves the mark of a sequence.
+    NeverMovesTheMark,
+    /// Moves the mark only when half a window has come.
+    WaitsForHalfAWindow,
+    /// Keeps the records that the mark has passed.
+    KeepsPassedRecords,
+    /// Passes the number that is claimed, if it is done.
+    PassesTheClaimed,
+    /// Passes what a worker has in hand.
+    PassesWhatIsInProgress,
+    /// Passes what is to be tried again.
+    PassesWhatFailed,
+    /// Passes what never came.
+    PassesGaps,
+    /// Waits for dead letters.
+    StopsAtTheGivenUp,
+    /// Waits for what is quarantined.
+    StopsAtTheQuarantined,
+    /// Skips no gap.
+    NeverSkips,
+    /// Skips a gap as soon as it keeps somebody waiting.
+    SkipsAtOnce,
+    /// Skips a gap that keeps nobody waiting.
+    SkipsInsideTheWindow,
+    /// Skips one gap at a time.
+    SkipsOneGap,
+    /// Skips what may yet come, above all that has come.
+    SkipsWhatMayCome,
+    /// Skips nothing of a window of which nothing came.
+    SkipsNoWideGap,
+    /// Skips all of a wide gap, also what is beyond the window.
+    SkipsBeyondTheWindow,
+    /// Counts how long the mark has stood still, whoever waited meanwhile.
+    SkipsAfterAPause,
+    /// Counts from the first gap on, wherever the mark is now.
+    SkipsTheNextGapAtOnce,
+    /// Takes what was refused for done.
+    BelievesRefusals,
+    /// Skips what is to be tried again.
+    SkipsWhatFailed,
+    /// Runs what is below the mark by the ordinary rules.
+    RunsWhatIsBelow,
+    /// Runs a replay of what is done and passed.
+    ReplaysWhatIsDone,
+    /// Forgets which numbers below the mark are not done.
+    ForgetsExceptions,
+    /// Remembers them for as long as they have records.
+    ExceptionsFollowRecords,
+    /// Takes what is below the mark for late, though a replay of it is under way.
+    ExceptionsAreAlwaysLate,
+    /// Runs no replay of what is below the mark.
+    RefusesReplaysBelow,
+    /// Runs any copy of a dead letter below the mark.
+    RunsTheGivenUpBelow,
+    /// Counts the retention from the beginning of the sequence.
+    CountsFromTheBeginning,
+    /// Takes no notice of a producer whose numbers are ahead.
+    AheadIsNoSign,
+    /// Forgets a sequence before the retention ends.
+    ExpiresEarly,
+    /// Never forgets a sequence.
+    NeverExpiresSequences,
+    /// Forgets what is in the window of a sequence that is known.
+    KeepsNoWindow,
+    /// Keeps what is to be tried again for ever.
+    KeepsWhatFailed,
+    /// Forgets what is above the window that was narrowed.
+    KeepsTheNarrowWindow,
+    /// Takes a copy of what is done for a sign that its producer goes on.
+    CopiesAreASign,
+    /// Looks at a sequence when the retention of the last look says so.
+    LooksTooLate,
+    /// Does not say for how long it knows that a number is done.
+    TellsNoTime,
+    /// Leaves the exceptions of an earlier sequence to the one that begins.
+    KeepsOldExceptions,
+    /// Clears up when a sequence begins.
+    BeginsWithoutRecords,
+    /// Leaves sequences for ever.
+    PurgesNoSequences,
+    /// Purges sequences of which it has heard just now.
+    PurgesKnownSequences,
 }

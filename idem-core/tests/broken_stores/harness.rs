@@ -71,6 +71,14 @@ pub(crate) fn cases() -> Vec<Case<PlainHarness>> {
     cases.extend(Case::of_purge());
     cases.extend(Case::of_durability());
     cases.extend(Case::of_transactions());
+    cases.extend(Case::of_sessions());
+    cases.extend(Case::of_session_expiry());
+    cases.extend(Case::of_durable_sessions());
+    cases.extend(Case::of_transactional_sessions());
+    cases.extend(Case::of_sequences());
+    cases.extend(Case::of_sequence_purge());
+    cases.extend(Case::of_durable_sequences());
+    cases.extend(Case::of_transactional_sequences());
     cases
 }
 

@@ -1,6 +1,11 @@
 //! The property test under test: which flaws it notices, without being told where to look.
 
-use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
+use std::fmt::Debug;
+
+use proptest::{
+    strategy::Strategy,
+    test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner},
+};
 
 use crate::{
     call::calls,
@@ -10,8 +15,14 @@ use crate::{
     harness::{PlainHarness, paused_runtime},
 };
 
+/// One test for each flaw, with the module's own `differs`.
 macro_rules! noticed {
     ($($name:ident ($flaw:ident))+) => {
+        #[test]
+        fn the_property_test_finds_nothing_wrong_with_the_plain_store() {
+            assert!(!differs(None, 500));
+        }
+
         mod the_property_test_notices_a_store_that {
             use super::*;
             $(
@@ -23,31 +34,33 @@ macro_rules! noticed {
         }
     };
 }
+pub(crate) use noticed;
 
-#[test]
-fn the_property_test_finds_nothing_wrong_with_the_plain_store() {
-    assert!(!differs(None, 500));
-}
-
-/// Whether some interleaving shows a difference between the model and a store with this flaw.
-fn differs(flaw: Option<Flaw>, cases: u32) -> bool {
-    // The same interleavings each time, and the first that shows it will do.
+/// Whether some interleaving shows a difference: the same interleavings each time, and the first that
+/// shows it will do.
+pub(crate) fn shows_a_difference<C: Debug>(
+    config: Config,
+    interleavings: &impl Strategy<Value = Vec<C>>,
+    run: impl Fn(&[C]) -> Result<(), TestCaseError>,
+) -> bool {
     let mut runner = TestRunner::new_with_rng(
         Config {
             max_shrink_iters: 0,
-            ..config(cases)
+            ..config
         },
         TestRng::deterministic_rng(RngAlgorithm::ChaCha),
     );
-    let outcome = runner.run(&calls(), |calls| {
-        paused_runtime()
-            .block_on(async { run(&PlainHarness::new(flaw), &WhenPurged, &calls).await })
-    });
-    match outcome {
+    match runner.run(interleavings, |calls| run(&calls)) {
         Ok(()) => false,
         Err(TestError::Fail(_, calls)) => !calls.is_empty(),
         Err(TestError::Abort(reason)) => panic!("the test was given up: {reason}"),
     }
+}
+
+fn differs(flaw: Option<Flaw>, cases: u32) -> bool {
+    shows_a_difference(config(cases), &calls(), |calls| {
+        paused_runtime().block_on(run(&PlainHarness::new(flaw), &WhenPurged, calls))
+    })
 }
 
 noticed! {

@@ -11,7 +11,7 @@ use idem_core::{
 };
 use tokio::time::Instant;
 
-use crate::{flaw::Flaw, record::Record};
+use crate::{flaw::Flaw, record::Record, sequence::Sequence, session::Session};
 
 /// All in one map behind one lock, on tokio's clock.
 #[derive(Debug, Clone)]
@@ -19,13 +19,25 @@ pub(crate) struct PlainStore {
     flaw: Option<Flaw>,
     start: Instant,
     shared: Arc<Mutex<Shared>>,
+    /// Held by claims of numbered messages, which take it and then the other.
+    pub(crate) turn: Arc<Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    records: HashMap<String, Record>,
+pub(crate) struct Shared {
+    pub(crate) records: HashMap<String, Record>,
+    pub(crate) sessions: HashMap<String, Session>,
+    pub(crate) sequences: HashMap<String, Sequence>,
     floor: i64,
     effects: Vec<String>,
+}
+
+impl Shared {
+    pub(crate) fn remove(&mut self, name: &str) {
+        if let Some(record) = self.records.remove(name) {
+            self.floor = self.floor.max(record.token);
+        }
+    }
 }
 
 impl PlainStore {
@@ -35,6 +47,7 @@ impl PlainStore {
             flaw,
             start: Instant::now(),
             shared: Arc::default(),
+            turn: Arc::default(),
         }
     }
 
@@ -48,19 +61,23 @@ impl PlainStore {
     }
 
     /// How the key is stored.
-    fn name(&self, key: &Key) -> String {
+    pub(crate) fn name(&self, key: &Key) -> String {
         let name = key.as_str();
         match self.flaw {
             Some(Flaw::FoldsCase) => name.to_lowercase(),
             Some(Flaw::CutsKeys) => name.chars().take(110).collect(),
             Some(Flaw::OneRecordPerScope) => key.scope().to_owned(),
+            Some(Flaw::OneSessionForAll) => match name.rsplit_once('~') {
+                Some((_, number)) => number.to_owned(),
+                None => name.to_owned(),
+            },
             Some(Flaw::KeysInAscii) => name.chars().filter(char::is_ascii).collect(),
             Some(Flaw::KeysAsFileNames) => name.replace(|c: char| c.is_ascii_punctuation(), "_"),
             _ => name.to_owned(),
         }
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
+    pub(crate) fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().expect("nothing panics under the lock")
     }
 
@@ -77,7 +94,20 @@ impl PlainStore {
         }
     }
 
-    pub(crate) fn claim_now(&self, request: &ClaimRequest) -> Claim {
+    pub(crate) fn claim_now(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        let numbered = request.sequence.as_ref();
+        if let Some(place) = numbered.filter(|_| !self.has(Flaw::IgnoresSequences)) {
+            return self.claim_numbered(request, place);
+        }
+        match &request.session {
+            Some(_) if self.has(Flaw::IgnoresSessions) => Ok(self.claim_key(request)),
+            Some(place) => self.claim_placed(request, place),
+            None => Ok(self.claim_key(request)),
+        }
+    }
+
+    /// Decides about a key, whether there is a session or not.
+    pub(crate) fn claim_key(&self, request: &ClaimRequest) -> Claim {
         let mut shared = self.shared();
         let name = self.name(&request.key);
         if self.has(Flaw::ClaimsInTwoSteps) {
@@ -127,6 +157,8 @@ impl PlainStore {
         let mut shared = self.shared();
         if self.has(Flaw::LosesItsRecords) {
             shared.records.clear();
+            shared.sessions.clear();
+            shared.sequences.clear();
         }
         if self.has(Flaw::LosesItsTokens) {
             shared.floor = 0;
@@ -149,7 +181,7 @@ impl PlainStore {
 
 impl Store for PlainStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        Ok(self.claim_now(request))
+        self.claim_now(request)
     }
 
     async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
@@ -174,6 +206,10 @@ impl Store for PlainStore {
             store.release_record(record, current, reason)
         }))
     }
+
+    fn keeps_sequences(&self) -> bool {
+        true
+    }
 }
 
 impl Purge for PlainStore {
@@ -193,10 +229,10 @@ impl Purge for PlainStore {
             .take(batch)
             .collect();
         for name in &names {
-            if let Some(record) = shared.records.remove(name) {
-                shared.floor = shared.floor.max(record.token);
-            }
+            shared.remove(name);
         }
-        Ok(u32::try_from(names.len()).expect("so many fit no test"))
+        let left = batch.saturating_sub(names.len());
+        let removed = names.len() + self.purge_sequences(&mut shared, left);
+        Ok(u32::try_from(removed).expect("so many fit no test"))
     }
 }

@@ -13,6 +13,8 @@ use crate::{flaw::Flaw, store::PlainStore};
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) store: PlainStore,
+    /// The claim, which is no part of it.
+    pub(crate) lease: Option<Lease>,
     pub(crate) written: Vec<String>,
     pub(crate) ended: bool,
 }
@@ -42,14 +44,22 @@ impl TransactionalStore<Ledger> for PlainStore {
         usize::MAX
     }
 
+    fn time_limit(&self) -> Option<Duration> {
+        None
+    }
+
     async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Ledger>, StoreError> {
-        let ledger = Ledger {
+        let mut ledger = Ledger {
             store: self.clone(),
+            lease: None,
             written: Vec::new(),
             ended: false,
         };
-        Ok(match self.claim_now(request) {
-            Claim::Acquired(lease) => Begun::Acquired(lease, ledger),
+        Ok(match self.claim_now(request)? {
+            Claim::Acquired(lease) => {
+                ledger.lease = Some(lease.clone());
+                Begun::Acquired(lease, ledger)
+            }
             Claim::Completed { .. } if self.has(Flaw::LendsToDuplicates) => {
                 let token = idem_core::FencingToken::new(i64::MAX);
                 Begun::Acquired(Lease::new(request.key.clone(), token, 2, false), ledger)
@@ -95,16 +105,12 @@ impl TransactionalStore<Ledger> for PlainStore {
         Ok(Commit::Committed)
     }
 
-    async fn roll_back(
-        &self,
-        _transaction: Ledger,
-        lease: &Lease,
-        reason: &Release,
-    ) -> Result<Write, StoreError> {
-        if self.has(Flaw::RollsBackItsRecord) {
-            return self.release(lease, &Release::Abandoned).await;
+    async fn roll_back(&self, transaction: Ledger) {
+        if self.has(Flaw::RollsBackItsRecord)
+            && let Some(lease) = &transaction.lease
+        {
+            let _ = self.release(lease, &Release::Abandoned).await;
         }
-        self.release(lease, reason).await
     }
 }
 

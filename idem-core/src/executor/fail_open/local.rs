@@ -66,6 +66,9 @@ impl LocalMemory {
 
     /// Claims because the store is away.
     pub(super) fn try_claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        // It knows of no session whether it lives, and of no sequence where its mark is.
+        request.without_session()?;
+        request.without_sequence()?;
         let mut entries = self.entries();
         entries.is_away = true;
         let step = record::claim(entries.record(&request.key), request, self.clock.now(), 0);

@@ -22,7 +22,8 @@ async fn an_attempt_in_doubt_runs_again_by_default_and_knows_it() {
             ended,
             Execution::Executed {
                 output: true,
-                attempt: 2
+                attempt: 2,
+                ..
             }
         ),
         "{ended:?}"

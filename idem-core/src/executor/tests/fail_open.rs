@@ -53,7 +53,10 @@ async fn work_runs_without_the_store_and_knows_it() {
     let work =
         async |attempt: Attempt| Ok::<_, Failed>((attempt.is_protected(), attempt.token().get()));
     let ended = executor.execute(key(), &fail_open(), work).await;
-    let Execution::Unprotected { output, attempt } = ended else {
+    let Execution::Unprotected {
+        output, attempt, ..
+    } = ended
+    else {
         panic!("{ended:?}");
     };
     assert_eq!((output, attempt), ((false, 0), 1));

@@ -1,5 +1,9 @@
 //! Atomic handlers whose connection breaks, at the commit or before.
 
+use std::future::pending;
+
+use tokio::time::Instant;
+
 use super::*;
 use crate::{
     Atomic, Begun, Commit, Context, DecodeError, Envelope, KeyError, Lease, Operation, Outcome,
@@ -15,7 +19,15 @@ enum Fate {
     Overtaken,
     /// The connection broke while the handler ran.
     NeverSent,
+    /// The link fell silent while the handler waits for an answer.
+    Silent,
+    /// An earlier run's commit, which nobody waits for any more, is carried out after this run has
+    /// seen its writes and rejected the message.
+    Late,
 }
+
+/// How long a transaction may be open: many leases.
+const LIMIT: Duration = Duration::from_mins(10);
 
 /// A store whose transactions hold nothing.
 #[derive(Debug, Clone)]
@@ -27,7 +39,8 @@ struct Lender {
 /// What it lends.
 #[derive(Debug)]
 struct Blank {
-    is_alive: bool,
+    fate: Fate,
+    lease: Lease,
 }
 
 impl Lender {
@@ -73,11 +86,15 @@ impl TransactionalStore<Blank> for Lender {
         1
     }
 
+    fn time_limit(&self) -> Option<Duration> {
+        Some(LIMIT)
+    }
+
     async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Blank>, StoreError> {
         Ok(match self.claim(request).await? {
             Claim::Acquired(lease) => {
-                let is_alive = !matches!(self.fate, Fate::NeverSent);
-                Begun::Acquired(lease, Blank { is_alive })
+                let (fate, held) = (self.fate, lease.clone());
+                Begun::Acquired(lease, Blank { fate, lease: held })
             }
             other => Begun::Not(other),
         })
@@ -88,7 +105,7 @@ impl TransactionalStore<Blank> for Lender {
     }
 
     async fn is_alive(&self, blank: &mut Blank) -> bool {
-        blank.is_alive
+        !matches!(blank.fate, Fate::NeverSent | Fate::Silent)
     }
 
     async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
@@ -107,19 +124,17 @@ impl TransactionalStore<Blank> for Lender {
                 let write = self.complete(lease, outcome, retention).await?;
                 assert_eq!(write, Write::Applied);
             }
-            Fate::NotApplied | Fate::NeverSent => {}
+            Fate::NotApplied | Fate::NeverSent | Fate::Silent | Fate::Late => {}
             Fate::Overtaken => self.take_over_and_complete().await,
         }
         Err(StoreError::unavailable("the connection was lost"))
     }
 
-    async fn roll_back(
-        &self,
-        _: Blank,
-        lease: &Lease,
-        reason: &Release,
-    ) -> Result<Write, StoreError> {
-        self.release(lease, reason).await
+    async fn roll_back(&self, blank: Blank) {
+        if matches!(blank.fate, Fate::Late) {
+            let write = self.complete(&blank.lease, &Outcome::new("1"), LEASE).await;
+            assert_eq!(write.unwrap(), Write::Applied);
+        }
     }
 }
 
@@ -150,10 +165,13 @@ impl Handler<()> for Charge {
     ) -> Result<impl Future<Output = Result<u32, Failed>> + Send + 'a, Rejection> {
         let number = context.attempt.number();
         Ok(async move {
-            if blank.is_alive {
-                Ok(number)
-            } else {
-                Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into())
+            match blank.fate {
+                Fate::NeverSent => {
+                    Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into())
+                }
+                Fate::Silent => pending().await,
+                Fate::Late => Err(Failed::rejected("somebody has paid already")),
+                _ => Ok(number),
             }
         })
     }
@@ -188,7 +206,8 @@ async fn a_commit_that_was_applied_but_not_answered_is_an_execution() {
             ended,
             Execution::Executed {
                 output: 1,
-                attempt: 1
+                attempt: 1,
+                ..
             }
         ),
         "{ended:?}"
@@ -222,6 +241,20 @@ async fn a_connection_that_breaks_is_no_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_handler_that_waits_on_a_silent_link_fails_when_its_time_is_up() {
+    let began = Instant::now();
+    let (ended, store) = commit(Fate::Silent).await;
+    assert!(
+        matches!(&ended, Execution::Exhausted { cause, attempt: 1 }
+            if cause.to_string().contains("still open after 600s")),
+        "{ended:?}"
+    );
+    assert!((LIMIT..LIMIT + LEASE).contains(&began.elapsed()));
+    let claim = remembered(&store).await;
+    assert!(matches!(claim, Claim::Acquired(_)), "{claim:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_completion_by_the_successor_is_not_taken_for_ones_own() {
     let (ended, store) = commit(Fate::Overtaken).await;
     assert!(
@@ -232,4 +265,17 @@ async fn a_completion_by_the_successor_is_not_taken_for_ones_own() {
     assert!(
         matches!(claim, Claim::Completed { outcome, .. } if outcome.as_bytes() == b"the successor's")
     );
+}
+
+/// Copies are told what was committed, so this requester must not be told otherwise.
+#[tokio::test(start_paused = true)]
+async fn a_rejection_after_an_earlier_commit_that_came_late_is_told_to_nobody() {
+    let (store, fate) = (Faulty::default(), Fate::Late);
+    let lender = Lender { store, fate };
+    let request = Envelope::builder("").expects_reply(true).build();
+    let mut message = Prepared::new(request, &Policy::DEFAULT).unwrap();
+    let ended = handle(&lender, &mut message).await;
+    assert!(matches!(ended, Execution::LeaseLost { .. }), "{ended:?}");
+    let claim = remembered(&lender).await;
+    assert!(matches!(claim, Claim::Completed { outcome, .. } if outcome.as_bytes() == b"1"));
 }

@@ -19,28 +19,29 @@ pub(super) enum Connection {
     Unknown,
 }
 
-/// How many statements of `commit.sql` are done when the transaction is committed.
+/// How many statements of either `commit.sql` are done when the transaction is committed.
 const COMMITTED: usize = 3;
 
 /// The SQLSTATE with which `idem_records_complete` refuses a lease that is not the current one.
 const FENCED: &str = "IDEM2";
 
-/// Completes, commits and cleans up, in one round trip.
+/// Completes, commits and cleans up, in one round trip. An error is one that came before the commit
+/// was answered.
 pub(super) async fn commit(
     connection: &mut PgConnection,
     statements: SqlStr,
-) -> Result<(Result<Commit, StoreError>, Connection), sqlx::Error> {
+) -> (Result<(), sqlx::Error>, Connection) {
     let mut answers = sqlx::raw_sql(statements).execute_many(connection);
     let mut done = 0;
     loop {
         match answers.try_next().await {
             Ok(Some(_)) => done += 1,
-            Ok(None) => return Ok((Ok(Commit::Committed), Connection::Clean)),
+            Ok(None) => return (Ok(()), Connection::Clean),
             Err(error) if done >= COMMITTED => {
                 tracing::debug!(%error, "a handler's connection could not be cleaned up");
-                return Ok((Ok(Commit::Committed), Connection::Unknown));
+                return (Ok(()), Connection::Unknown);
             }
-            Err(error) => return Ok((judge(error), Connection::Unknown)),
+            Err(error) => return (Err(error), Connection::Unknown),
         }
     }
 }
@@ -54,7 +55,7 @@ pub(super) async fn roll_back(connection: &mut PgConnection) -> Result<(), sqlx:
 }
 
 /// What an error means that came before the commit was answered.
-fn judge(error: sqlx::Error) -> Result<Commit, StoreError> {
+pub(in crate::postgres) fn judge(error: sqlx::Error) -> Result<Commit, StoreError> {
     let said = error
         .as_database_error()
         .and_then(|error| error.try_downcast_ref::<PgDatabaseError>());

@@ -13,7 +13,7 @@ use crate::{
 pub(in crate::postgres) fn begin(idle: Option<Duration>) -> String {
     let mut text = include_str!("begin.sql").to_owned();
     if let Some(idle) = idle {
-        let millis = idle.as_millis().clamp(1, i32::MAX.unsigned_abs().into());
+        let millis = millis(idle);
         write!(
             text,
             "; SET LOCAL idle_in_transaction_session_timeout = {millis}"
@@ -21,6 +21,24 @@ pub(in crate::postgres) fn begin(idle: Option<Duration>) -> String {
         .expect("a string takes what is written");
     }
     text
+}
+
+/// The same, with statements that wait for a lock for at most so long. There are as many texts as
+/// there are leases among the handlers.
+pub(in crate::postgres) fn begin_waiting(begin: &SqlStr, wait: Duration) -> SqlStr {
+    let text = format!(
+        "{}; SET LOCAL lock_timeout = {}",
+        begin.as_str(),
+        millis(wait)
+    );
+    AssertSqlSafe(text).into_sql_str()
+}
+
+/// As a setting takes it; zero would be for ever.
+fn millis(duration: Duration) -> u128 {
+    duration
+        .as_millis()
+        .clamp(1, i32::MAX.unsigned_abs().into())
 }
 
 /// What completes and commits. Nothing of key or outcome is put in but its hexadecimal digits.
@@ -55,7 +73,7 @@ pub(in crate::postgres) fn extension(
         .bind(micros(by))
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(in crate::postgres) fn hex(bytes: &[u8]) -> String {
     const DIGITS: [char; 16] = [
         '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
     ];

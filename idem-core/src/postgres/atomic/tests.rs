@@ -4,16 +4,22 @@ use sqlx::{Connection as _, Executor as _};
 use xtask::services::postgres;
 
 use super::*;
-use crate::{Key, Owner, Policy};
+use crate::{Key, Owner, Policy, Release, Store as _};
 
 mod connections;
 mod endings;
 mod flushing;
 mod function;
 mod isolation;
-mod link;
+pub(in crate::postgres) mod link;
 mod lost;
 mod pooler;
+#[allow(
+    clippy::duplicate_mod,
+    reason = "the same of every store that lends a transaction"
+)]
+#[path = "../../store/transactional/replies.rs"]
+mod replies;
 mod values;
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -90,8 +96,8 @@ impl Shop {
     }
 
     async fn rolls_back(&self, open: OpenTransaction, lease: &Lease) {
-        let reason = Release::failed("no");
-        let write = TransactionalStore::<Lent>::roll_back(&self.store, open, lease, &reason).await;
+        TransactionalStore::<Lent>::roll_back(&self.store, open).await;
+        let write = self.store.release(lease, &Release::failed("no")).await;
         assert_eq!(write.unwrap(), Write::Applied);
     }
 

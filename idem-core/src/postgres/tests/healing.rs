@@ -149,3 +149,23 @@ async fn a_server_that_leaves_statements_unanswered_is_asked_less_and_less() {
     drop(bystander);
     until_available(async || store.claim(&request("a")).await).await;
 }
+
+#[tokio::test]
+async fn the_server_is_to_notice_within_seconds_that_the_host_of_a_worker_has_vanished() {
+    let database = Database::new();
+    let address = session::Address {
+        options: database.url.parse().unwrap(),
+        response_timeout: MINUTE,
+    };
+    let mut connection = address.connect().await.unwrap();
+    let settings = ["idle", "interval", "count"].map(|of| format!("SHOW tcp_keepalives_{of}"));
+    let mut told = Vec::new();
+    for setting in settings {
+        let value: String = sqlx::query_scalar(AssertSqlSafe(setting))
+            .fetch_one(&mut connection)
+            .await
+            .unwrap();
+        told.push(value);
+    }
+    assert_eq!(told, ["10", "5", "3"]);
+}

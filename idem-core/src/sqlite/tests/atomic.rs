@@ -5,6 +5,12 @@ use crate::{Begun, Commit, TransactionalStore};
 
 mod connections;
 mod refusals;
+#[allow(
+    clippy::duplicate_mod,
+    reason = "the same of every store that lends a transaction"
+)]
+#[path = "../../store/transactional/replies.rs"]
+mod replies;
 
 type Lent = SqliteConnection;
 
@@ -130,8 +136,8 @@ async fn rolling_back_undoes_the_writes_and_frees_the_key() {
     let shop = Shop::open().await;
     let (lease, mut open) = shop.begin("o-1").await;
     charge(lend(&mut open)).await;
-    let reason = Release::failed("no");
-    let released = TransactionalStore::<Lent>::roll_back(&shop.store, open, &lease, &reason).await;
+    TransactionalStore::<Lent>::roll_back(&shop.store, open).await;
+    let released = shop.store.release(&lease, &Release::failed("no")).await;
     assert_eq!(released.unwrap(), Write::Applied);
     assert_eq!(shop.charges().await, 0);
     assert_eq!(acquire(&shop.store, "o-1").await.attempt, 2);

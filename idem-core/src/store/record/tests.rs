@@ -98,6 +98,7 @@ fn answer(record: Option<&Record>, request: &ClaimRequest) -> String {
         Claim::Completed { remaining, .. } => format!("completed {}s", remaining.as_secs()),
         Claim::KeyReused => "reused".into(),
         Claim::Quarantined => "quarantined".into(),
+        other => panic!("a record alone says nothing of sessions, but {other:?}"),
     }
 }
 

@@ -121,7 +121,8 @@ async fn an_attempt_that_vanished_without_the_store_leaves_its_key_in_doubt() {
             next,
             Execution::Executed {
                 output: true,
-                attempt: 2
+                attempt: 2,
+                ..
             }
         ),
         "{next:?}"

@@ -170,3 +170,23 @@ async fn a_transaction_that_idles_too_long_ends_if_the_user_wants_that() {
     assert!(unknown.is_err(), "{unknown:?}");
     assert!(!shop.is_completed("o-1").await);
 }
+
+#[tokio::test]
+async fn a_server_that_ends_idle_transactions_earlier_is_left_to_do_so() {
+    for (of_server, limit, is_ours) in [("0", 9, true), ("20s", 9, true), ("5s", 9, false)] {
+        let server = postgres::shared().unwrap();
+        let parameter = format!("options[idle_in_transaction_session_timeout]={of_server}");
+        let url = format!("{}?{parameter}", server.url());
+        let limit = Duration::from_secs(limit);
+        let store = PostgresStore::builder(&url).schema(unique());
+        let store = store.transaction_timeout(limit).build().await.unwrap();
+        let Ok(Begun::Acquired(_, mut open)) = begin(&store, &request("o-1")).await else {
+            panic!("nobody has claimed it");
+        };
+        let now: String = sqlx::query_scalar("SHOW idle_in_transaction_session_timeout")
+            .fetch_one(lend(&mut open))
+            .await
+            .unwrap();
+        assert_eq!(now, if is_ours { "9s" } else { of_server });
+    }
+}

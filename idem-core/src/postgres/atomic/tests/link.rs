@@ -13,7 +13,7 @@ use tokio::{
 
 /// What happens to the next bytes, on all connections that there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Weather {
+pub(in crate::postgres) enum Weather {
     Fine,
     /// What the client sends arrives; the answer does not, and the connection is cut.
     AnswersLost,
@@ -24,14 +24,14 @@ pub(super) enum Weather {
 }
 
 /// Forwards connections to a port of this machine.
-pub(super) struct Link {
-    pub(super) port: u16,
+pub(in crate::postgres) struct Link {
+    pub(in crate::postgres) port: u16,
     weather: watch::Sender<Weather>,
     answer_lost: Arc<Notify>,
 }
 
 impl Link {
-    pub(super) async fn to(target: u16) -> Self {
+    pub(in crate::postgres) async fn to(target: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let weather = watch::Sender::new(Weather::Fine);
@@ -58,12 +58,12 @@ impl Link {
         }
     }
 
-    pub(super) fn turn(&self, weather: Weather) {
+    pub(in crate::postgres) fn turn(&self, weather: Weather) {
         self.weather.send_replace(weather);
     }
 
     /// Until the server has answered in vain.
-    pub(super) async fn answer_lost(&self) {
+    pub(in crate::postgres) async fn answer_lost(&self) {
         self.answer_lost.notified().await;
     }
 }

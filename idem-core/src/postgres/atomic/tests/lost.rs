@@ -156,3 +156,26 @@ async fn a_key_whose_transaction_could_not_begin_is_had_back_by_its_owner() {
     charge(lend(&mut open)).await;
     shop.commits(open, &lease).await;
 }
+
+/// At whatever statement.
+#[tokio::test]
+async fn a_store_whose_link_falls_silent_while_it_is_opened_is_not_waited_for() {
+    let server = postgres::shared().expect("PostgreSQL can be started");
+    let schema = unique();
+    for after in (0..40).map(Duration::from_millis) {
+        let link = Link::to(server.port()).await;
+        let url = server
+            .url()
+            .replace(&format!(":{}/", server.port()), &format!(":{}/", link.port));
+        let store = PostgresStore::builder(&url).schema(&schema);
+        let opened = store.response_timeout(Duration::from_millis(200)).build();
+        let silence = async {
+            tokio::time::sleep(after).await;
+            link.turn(Weather::Frozen);
+        };
+        let both = async { tokio::join!(opened, silence).0 };
+        let opened = tokio::time::timeout(Duration::from_secs(20), both).await;
+        // Opened before, or refused.
+        let _ = opened.expect("it does not wait for ever");
+    }
+}

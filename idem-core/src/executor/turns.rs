@@ -1,0 +1,266 @@
+//! Numbered messages that wait for their turn: woken when others of their sequence begin or end here.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{sync::Notify, time::Instant};
+
+use crate::{SequenceKey, SequencePlace};
+
+/// For so long a sequence on which nothing begins or ends here is taken for one that flows.
+const FLOWS_FOR: Duration = Duration::from_secs(2);
+
+/// The sequences that this process works on, or waits for. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Turns(Arc<Mutex<Flows>>);
+
+type Flows = HashMap<SequenceKey, Flow>;
+
+/// When there are so many sequences, those are forgotten on which nothing has begun or ended of late.
+const MANY: usize = 1024;
+
+/// What is known here of one sequence.
+#[derive(Debug, Default)]
+struct Flow {
+    /// How many of its numbers are worked on.
+    running: usize,
+    /// When one of them began or ended.
+    moved: Option<Instant>,
+    /// The numbers that wait.
+    waiting: BTreeMap<u64, Arc<Notify>>,
+    /// The mark, as it was when one of them was found ahead.
+    mark: u64,
+}
+
+/// The wait of a numbered message for its turn, until it is dropped: [`Executor::turn`](super::Executor::turn).
+///
+/// Only the lowest number that waits is woken, and the next one when that waits no longer: whatever else
+/// waits would find itself ahead again.
+#[derive(Debug)]
+pub struct Turn {
+    turns: Turns,
+    sequence: SequenceKey,
+    number: u64,
+    woken: Arc<Notify>,
+}
+
+/// A number that is worked on, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Running {
+    turns: Turns,
+    sequence: SequenceKey,
+}
+
+impl Turn {
+    /// Whether numbers of its sequence have begun or ended of late in this process: then its turn may
+    /// come soon.
+    pub fn is_near(&self) -> bool {
+        let flows = self.turns.lock();
+        flows.get(&self.sequence).is_some_and(Flow::flows)
+    }
+
+    /// Waits until its turn may have come: a hint for when to claim again, no more.
+    ///
+    /// # Cancel safety
+    /// A dropped call loses no hint.
+    pub async fn comes(&self) {
+        self.woken.notified().await;
+    }
+}
+
+impl Turns {
+    /// A number is worked on until the guard is dropped.
+    pub(super) fn enter(&self, place: &SequencePlace) -> Running {
+        let mut flows = self.lock();
+        // Not with each of very many that all flow.
+        let is_time = flows.len() >= MANY && flows.len().is_power_of_two();
+        if is_time && !flows.contains_key(&place.sequence) {
+            flows.retain(|_, flow| !flow.is_idle() || flow.flows());
+        }
+        let flow = flows.entry(place.sequence.clone()).or_default();
+        flow.running += 1;
+        flow.moved = Some(Instant::now());
+        // A copy of it that waits finds it held.
+        if let Some(copies) = flow.waiting.remove(&place.number) {
+            copies.notify_waiters();
+        }
+        flow.wake_lowest();
+        Running {
+            turns: self.clone(),
+            sequence: place.sequence.clone(),
+        }
+    }
+
+    /// The mark that a lower number was found to be ahead of, if one waits.
+    pub(super) fn behind(&self, place: &SequencePlace) -> Option<u64> {
+        let flows = self.lock();
+        let flow = flows.get(&place.sequence)?;
+        let lowest = flow.waiting.keys().next()?;
+        (*lowest < place.number).then_some(flow.mark)
+    }
+
+    /// A number that is ahead of this mark waits until the guard is dropped.
+    pub(super) fn wait(&self, place: &SequencePlace, mark: u64) -> Turn {
+        let mut flows = self.lock();
+        let flow = flows.entry(place.sequence.clone()).or_default();
+        flow.mark = flow.mark.max(mark);
+        let woken = flow.waiting.entry(place.number).or_default();
+        Turn {
+            woken: Arc::clone(woken),
+            turns: self.clone(),
+            sequence: place.sequence.clone(),
+            number: place.number,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Flows> {
+        // What is written under the lock is never half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, sequence: &SequenceKey, change: impl FnOnce(&mut Flow)) {
+        let mut flows = self.lock();
+        let Some(flow) = flows.get_mut(sequence) else {
+            return;
+        };
+        change(flow);
+        flow.wake_lowest();
+        if flow.is_idle() && !flow.flows() {
+            flows.remove(sequence);
+        }
+    }
+}
+
+impl Flow {
+    fn is_idle(&self) -> bool {
+        self.running == 0 && self.waiting.is_empty()
+    }
+
+    fn flows(&self) -> bool {
+        self.moved.is_some_and(|moved| moved.elapsed() < FLOWS_FOR)
+    }
+
+    fn wake_lowest(&self) {
+        if let Some(lowest) = self.waiting.values().next() {
+            lowest.notify_one();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.turns.change(&self.sequence, |flow| {
+            flow.running -= 1;
+            flow.moved = Some(Instant::now());
+        });
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.turns.change(&self.sequence, |flow| {
+            let is_mine = |woken: &Arc<Notify>| Arc::ptr_eq(woken, &self.woken);
+            // Two are the registry's and its own: no copy waits.
+            let alone = Arc::strong_count(&self.woken) == 2;
+            if alone && flow.waiting.get(&self.number).is_some_and(is_mine) {
+                flow.waiting.remove(&self.number);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{advance, timeout};
+
+    use super::*;
+    use crate::Key;
+
+    fn place(number: u64) -> SequencePlace {
+        SequencePlace::new(Key::new("readings", "d-7").unwrap(), number)
+    }
+
+    async fn is_woken(turn: &Turn) -> bool {
+        timeout(Duration::from_millis(1), turn.comes())
+            .await
+            .is_ok()
+    }
+
+    fn waiting<const N: usize>(turns: &Turns, numbers: [u64; N]) -> [Turn; N] {
+        numbers.map(|number| turns.wait(&place(number), 1))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_lowest_that_waits_is_woken_when_a_number_ends() {
+        let turns = Turns::default();
+        let running = turns.enter(&place(1));
+        let [high, low] = waiting(&turns, [9, 8]);
+        assert!(!is_woken(&low).await);
+        drop(running);
+        assert!(is_woken(&low).await);
+        assert!(!is_woken(&high).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_is_woken_when_the_lowest_was_claimed_or_waits_no_longer() {
+        let turns = Turns::default();
+        let [_claimed, gone, next] = waiting(&turns, [8, 9, 10]);
+        let _running = turns.enter(&place(8));
+        assert_eq!(
+            [is_woken(&gone).await, is_woken(&next).await],
+            [true, false]
+        );
+        drop(gone);
+        assert!(is_woken(&next).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_the_lowest_that_waits_has_to_ask() {
+        let turns = Turns::default();
+        let [lowest] = waiting(&turns, [8]);
+        let behind = |number| turns.behind(&place(number));
+        assert_eq!([7, 8, 9].map(behind), [None, None, Some(1)]);
+        drop(lowest);
+        assert_eq!(behind(9), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_is_near_while_its_sequence_flows() {
+        let turns = Turns::default();
+        let [turn] = waiting(&turns, [9]);
+        assert!(!turn.is_near());
+        let stuck = turns.enter(&place(1));
+        assert!(turn.is_near());
+        advance(FLOWS_FOR).await;
+        assert!(!turn.is_near());
+        drop(turns.enter(&place(2)));
+        assert!(turn.is_near());
+        drop(stuck);
+        advance(FLOWS_FOR).await;
+        assert!(!turn.is_near());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_kept_for_long_of_what_has_ended() {
+        let turns = Turns::default();
+        let [one, other] = waiting(&turns, [9, 9]);
+        drop(turns.enter(&place(1)));
+        drop(one);
+        assert!(is_woken(&other).await);
+        advance(FLOWS_FOR).await;
+        drop(other);
+        assert!(turns.lock().is_empty());
+
+        let of = |device: usize| {
+            let key = Key::new("readings", device.to_string()).unwrap();
+            SequencePlace::new(key, 0)
+        };
+        (0..MANY).for_each(|device| drop(turns.enter(&of(device))));
+        advance(FLOWS_FOR).await;
+        let _running = turns.enter(&of(MANY));
+        assert_eq!(turns.lock().len(), 1);
+    }
+}

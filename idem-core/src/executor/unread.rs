@@ -1,0 +1,70 @@
+//! Numbered messages that are not handed to their handler: their numbers are given up, so that none of
+//! their sequences waits for them.
+
+use std::fmt;
+
+use super::{Executor, Requester, grant::Ended};
+use crate::{Cause, Claim, ClaimRequest, Execution, Policy, Release, Store};
+
+/// Why a message's number is given up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// Its body cannot be made out.
+    Undecodable(String),
+    /// Its publisher has withdrawn it.
+    Withdrawn,
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Undecodable(error) => f.write_str(error),
+            Self::Withdrawn => f.write_str("its publisher has withdrawn it"),
+        }
+    }
+}
+
+impl Unread {
+    fn execution<T, E>(self) -> Execution<T, E> {
+        match self {
+            Self::Undecodable(error) => Execution::Undecodable { error },
+            Self::Withdrawn => Execution::Rejected {
+                cause: Cause::Withdrawn,
+                attempt: 0,
+            },
+        }
+    }
+
+    /// What comes of a number that could not be claimed. If nobody works on it, and it is not to be
+    /// waited for, it is no gap.
+    fn instead_of<T, E>(self, ended: Ended) -> Execution<T, E> {
+        let is_undecodable = matches!(self, Self::Undecodable(_));
+        match ended {
+            Ended::Answered(Claim::Completed { .. }) if is_undecodable => self.execution(),
+            Ended::Answered(Claim::Late | Claim::KeyReused | Claim::Quarantined)
+            | Ended::Exhausted(_) => self.execution(),
+            ended => ended.into_execution(Requester::Nobody),
+        }
+    }
+}
+
+impl<S: Store> Executor<S> {
+    /// Claims the message's number and gives it up.
+    pub(super) async fn give_up<T, E>(
+        &self,
+        request: &ClaimRequest,
+        policy: &Policy,
+        why: Unread,
+    ) -> Execution<T, E> {
+        match self.claim(request, policy).await {
+            Ok(grant) => {
+                let reason = Release::gave_up(why.to_string());
+                // Nothing ran: if the number was lost meanwhile, somebody else sees to it.
+                let _ = self.release(&grant.lease, &reason).await;
+                drop(grant);
+                why.execution()
+            }
+            Err(ended) => why.instead_of(ended),
+        }
+    }
+}

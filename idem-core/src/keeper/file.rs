@@ -1,0 +1,162 @@
+//! A session in a file.
+
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use tokio::task::spawn_blocking;
+
+use super::{KeeperError, KeepingPlace, KeptSession, SessionKeeper, file};
+
+/// Keeps a client's session in a file of its own, as JSON. Clones share it.
+///
+/// The file is written anew each time, beside the old one, and then takes its place, so that a
+/// crash leaves one of the two. It is on the disk before a save has ended: that takes a few
+/// milliseconds, and calls that wait for it at the same time share one.
+///
+/// While a clone lives the file `FILE.lock` is locked against other processes of this host. On a network
+/// file system such locks may not hold: use a local one.
+///
+/// The file holds the requests that were not answered; only its owner may read it.
+#[derive(Debug, Clone)]
+pub struct FileKeeper {
+    file: Arc<Locked>,
+    place: KeepingPlace,
+}
+
+#[derive(Debug)]
+struct Locked {
+    path: PathBuf,
+    /// Locked until it is dropped.
+    _lock: File,
+}
+
+impl FileKeeper {
+    /// Takes this file; it need not exist, its folder must.
+    ///
+    /// # Errors
+    /// If another process, or another keeper of this one, has the file, or it cannot be locked.
+    pub async fn open(path: impl Into<PathBuf>) -> Result<Self, KeeperError> {
+        let path = path.into();
+        let place = KeepingPlace::new(file(&path));
+        let locked = blocking(file(&path), move || Locked::lock(path)).await?;
+        Ok(Self {
+            file: Arc::new(locked),
+            place,
+        })
+    }
+
+    async fn with_file<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Locked) -> Result<T, KeeperError> + Send + 'static,
+    ) -> Result<T, KeeperError> {
+        let locked = Arc::clone(&self.file);
+        blocking(self.file.name(), move || work(&locked)).await
+    }
+}
+
+impl SessionKeeper for FileKeeper {
+    fn place(&self) -> &KeepingPlace {
+        &self.place
+    }
+
+    async fn load(&self) -> Result<Option<KeptSession>, KeeperError> {
+        self.with_file(Locked::load).await
+    }
+
+    async fn save(&self, session: &KeptSession) -> Result<(), KeeperError> {
+        let session = serde_json::to_vec_pretty(session)
+            .map_err(|error| KeeperError::failed(self.file.name(), error))?;
+        self.with_file(move |file| file.done(file.replace(&session)))
+            .await
+    }
+
+    async fn remove(&self) -> Result<(), KeeperError> {
+        self.with_file(|file| file.done(file.remove())).await
+    }
+}
+
+impl Locked {
+    fn lock(path: PathBuf) -> Result<Self, KeeperError> {
+        let beside = suffixed(&path, ".lock");
+        let failed = |error: io::Error| KeeperError::failed(file(&beside), error);
+        let lock = private().open(&beside).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path, _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err(KeeperError::InUse { place: file(&path) }),
+            Err(TryLockError::Error(error)) => Err(failed(error)),
+        }
+    }
+
+    fn load(&self) -> Result<Option<KeptSession>, KeeperError> {
+        let saved = match fs::read(&self.path) {
+            Ok(saved) => saved,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return self.done(Err(error)),
+        };
+        let session = serde_json::from_slice(&saved);
+        session.map_err(|error| KeeperError::unreadable(self.name(), error))
+    }
+
+    fn replace(&self, session: &[u8]) -> io::Result<()> {
+        let beside = suffixed(&self.path, ".new");
+        let mut new = private().truncate(true).open(&beside)?;
+        new.write_all(session)?;
+        new.sync_all()?;
+        fs::rename(&beside, &self.path)?;
+        self.sync_folder()
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => self.sync_folder(),
+        }
+    }
+
+    /// What a file is named is on the disk when its folder is.
+    fn sync_folder(&self) -> io::Result<()> {
+        if !cfg!(unix) {
+            return Ok(());
+        }
+        let folder = self.path.parent().filter(|path| path != &Path::new(""));
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    }
+
+    fn done<T>(&self, done: io::Result<T>) -> Result<T, KeeperError> {
+        done.map_err(|error| KeeperError::failed(self.name(), error))
+    }
+
+    fn name(&self) -> String {
+        file(&self.path)
+    }
+}
+
+/// How a file is opened that only its owner may read.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// # Cancel safety
+/// What was begun is ended all the same.
+async fn blocking<T: Send + 'static>(
+    place: String,
+    work: impl FnOnce() -> Result<T, KeeperError> + Send + 'static,
+) -> Result<T, KeeperError> {
+    let done = spawn_blocking(work).await;
+    done.unwrap_or_else(|ended| Err(KeeperError::failed(place, ended)))
+}

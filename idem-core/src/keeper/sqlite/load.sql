@@ -1,0 +1,1 @@
+SELECT taken, session FROM idem_kept_sessions WHERE name = ?1

@@ -1,0 +1,159 @@
+//! Sequences: producers that number their messages, of which a store keeps a mark and a window.
+
+use std::{fmt, time::Duration};
+
+use crate::{Key, Store};
+
+/// A store that keeps sequences: for each producer one mark, below which all is done, and records
+/// of the numbers above it only.
+///
+/// A producer numbers its messages without a gap; producer and epoch name the sequence. The store
+/// keeps the sequence's mark, a window of records from there on, and as *exceptions* those numbers
+/// below the mark that were not done.
+///
+/// An implementation keeps these rules beside those of [`Store`], and answers `true` to
+/// [`keeps_sequences`](Store::keeps_sequences); the conformance suite (list `SequenceStore`) holds
+/// it to them.
+///
+/// 1. [`Store::claim`] with a [sequence](crate::ClaimRequest::sequence) looks at the sequence and
+///    claims the key in one atomic step, serialised with all other claims of that sequence.
+/// 2. A sequence begins with the number of its first claim that [may begin](SequencePlace::begins) it
+///    and is no replay: the mark is that number. Of what came before nobody knows: exactly the ordinary
+///    rules of [`Store::claim`] decide about a number below the one that the sequence began with, and
+///    about all while there is no sequence.
+/// 3. From the mark on and inside the window the ordinary rules decide, too.
+///    A number from mark and window on, or one that is too great, is
+///    [`Claim::Ahead`](crate::Claim::Ahead), for a replay too.
+/// 4. Once the sequence has begun, the mark moves when a number is claimed that is half a window above
+///    it, or when a number from the mark on is claimed and an eighth of the retention has passed since
+///    that last happened; at most over a window or 1,024 numbers at once, and never over the number
+///    that is claimed. It passes numbers that are completed, whose records it removes, and numbers
+///    that were given up, quarantined, or completed with a rejection, which become exceptions. It stops at one that is in
+///    progress, or failed and to be tried again, or whose record the store cannot read, and at one
+///    that has no record.
+/// 5. Missing numbers it passes only if it is asked to: if claims with a
+///    [`skip_after`](SequencePlace::skip_after) have been ahead for so long, while the mark did not
+///    move, and without a pause of half that time, or of 2 min if that is shorter. Then it passes all
+///    of the window that are missing below the highest one that has a record, or all of the window if none
+///    has, up to one that is waited for. They become exceptions.
+/// 6. Below the mark nothing is acquired that is done, not even by a replay: with its record, it is
+///    answered by the ordinary rules, and without one it is
+///    [`Claim::Completed`](crate::Claim::Completed) with an outcome that is
+///    [forgotten](crate::Answer::Forgotten).
+/// 7. An exception is [`Claim::Late`](crate::Claim) unless it has a record by which the ordinary rules
+///    decide: completed, quarantined, in progress, or failed and to be tried again. A replay is
+///    always decided by the ordinary rules. What may be an exception, because the store does not know
+///    all of them any more, is taken for one.
+/// 8. Each eighth of the retention, the sequence is kept for the retention from then on, and so are the
+///    records from the mark on at least, but for those that are in progress or to be tried again; then
+///    it begins anew. So what the mark has passed
+///    stays known for seven eighths of the retention after it was done, and nothing that is done is forgotten in
+///    the window of a producer that goes on, also of a wider window of before. A claim below the mark keeps nothing. Exceptions stay as
+///    long as the sequence. [`purge`](crate::Purge::purge) removes both and counts them, or the
+///    store removes them by itself.
+/// 9. `Err` means *unknown*; every call may be repeated without harm. A completion that is repeated
+///    after the mark has passed its number is [fenced](crate::Write::Fenced); the claim that follows
+///    is told that it is done.
+///
+/// # Cancel safety
+/// A dropped future leaves the write unknown, as an `Err` does.
+pub trait SequenceStore: Store {}
+
+/// Names a sequence: the producer and its epoch, in a scope. A key, of at most 234 bytes; a longer one
+/// is shortened to its head and a digest.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SequenceKey(Key);
+
+impl SequenceKey {
+    /// The text that a store keeps.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// The key of the message with this number: `SEQUENCE~NUMBER`, which no other key is like.
+    pub fn message(&self, number: u64) -> Key {
+        self.0.numbered(number)
+    }
+}
+
+impl From<Key> for SequenceKey {
+    fn from(key: Key) -> Self {
+        Self(key.with_room())
+    }
+}
+
+impl fmt::Display for SequenceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for SequenceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SequenceKey({})", self.0)
+    }
+}
+
+/// Where a message stands in its sequence, and how the sequence is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SequencePlace {
+    /// Whose message it is.
+    pub sequence: SequenceKey,
+    /// Which of the sequence's messages it is.
+    pub number: u64,
+    /// Whether the sequence may begin with this number: yes, unless set.
+    pub begins: bool,
+    /// How many numbers from the mark on may be in use: 1,000, unless set.
+    pub window: u32,
+    /// For how long a claim is ahead before the mark passes what never came; for ever, unless set.
+    pub skip_after: Option<Duration>,
+}
+
+impl SequencePlace {
+    /// The greatest number that a message can have; a greater one is ahead of every window.
+    pub const MAX_NUMBER: u64 = (1 << 53) - 1;
+
+    /// The window, unless set.
+    pub const DEFAULT_WINDOW: u32 = 1000;
+
+    /// The widest window; a wider one is cut to it, and one of zero is one of 1.
+    pub const MAX_WINDOW: u32 = 100_000;
+
+    /// The place of a message in a sequence with a window of 1,000, which waits for every number.
+    pub fn new(sequence: impl Into<SequenceKey>, number: u64) -> Self {
+        Self {
+            sequence: sequence.into(),
+            number,
+            begins: true,
+            window: Self::DEFAULT_WINDOW,
+            skip_after: None,
+        }
+    }
+
+    /// The key to claim: `SEQUENCE~NUMBER`.
+    pub fn key(&self) -> Key {
+        self.sequence.message(self.number)
+    }
+
+    /// Says whether the sequence may begin with this number. Not with a message that was delivered
+    /// before: it may be a copy of one that was done long ago, like those after it, for which the mark
+    /// would wait.
+    pub fn begins(mut self, begins: bool) -> Self {
+        self.begins = begins;
+        self
+    }
+
+    /// Lets this many numbers from the mark on be in use, at least 1 and at most
+    /// [`MAX_WINDOW`](Self::MAX_WINDOW).
+    pub fn window(mut self, window: u32) -> Self {
+        self.window = window.clamp(1, Self::MAX_WINDOW);
+        self
+    }
+
+    /// Lets the mark pass what never came once claims have been ahead for so long.
+    pub fn skip_after(mut self, ahead_for: impl Into<Option<Duration>>) -> Self {
+        self.skip_after = ahead_for.into();
+        self
+    }
+}

@@ -1,0 +1,1 @@
+DELETE FROM "idem_records_exceptions" WHERE sequence = ?1

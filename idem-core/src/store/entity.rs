@@ -1,0 +1,107 @@
+//! Stores that can tell by a constraint of the handler's own table what was handled.
+
+use std::{error::Error, time::Duration};
+
+use super::{Lease, StoreError, TransactionalStore};
+use crate::Entity;
+
+/// A store in whose database a unique constraint of the handler's own table can record what was
+/// handled: its errors name the constraint that was violated.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot tell by a constraint what was handled, as `recorded_by` asks for",
+    label = "this store's database does not name the constraint that was violated",
+    note = "`recorded_by` needs `PostgresStore`, with `&mut PgConnection` or `&mut PgTransaction<'_>`; SQLite names no constraint in its errors",
+    note = "without `recorded_by`, the handler runs on any store that can lend a `&mut {Tx}`"
+)]
+pub trait EntityStore<Tx>: TransactionalStore<Tx> {
+    /// Looks whether the constraint can record what was handled, by a key of so many parts.
+    ///
+    /// # Errors
+    /// If it cannot, or the store cannot tell.
+    fn check(
+        &self,
+        constraint: &'static str,
+        columns: usize,
+    ) -> impl Future<Output = Result<(), EntityError>> + Send;
+
+    /// Opens a transaction without a claim. In it, a statement waits for at most `wait` for a lock,
+    /// and so for a transaction that has written the same key.
+    ///
+    /// # Errors
+    /// If the store cannot be reached, or the constraint cannot record what was handled.
+    fn open(
+        &self,
+        entity: &Entity,
+        wait: Duration,
+    ) -> impl Future<Output = Result<Self::Transaction, StoreError>> + Send;
+
+    /// Whether this error, or what caused it, is the violation of exactly this constraint.
+    fn violates(&self, error: &(dyn Error + 'static), entity: &Entity) -> bool;
+
+    /// Commits, if the transaction is the one that was opened, nothing in it has failed, and it has
+    /// written the entity itself. If there is a lease, its record is removed with the same commit, fenced.
+    ///
+    /// # Errors
+    /// If the store cannot tell whether the transaction was committed.
+    fn commit_entity(
+        &self,
+        transaction: Self::Transaction,
+        entity: &Entity,
+        lease: Option<&Lease>,
+    ) -> impl Future<Output = Result<Recording, StoreError>> + Send;
+
+    /// Whether the entity is there, committed. If so, and there is a lease, its record is removed.
+    ///
+    /// # Errors
+    /// If the store cannot tell.
+    fn is_recorded(
+        &self,
+        entity: &Entity,
+        lease: Option<&Lease>,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
+}
+
+/// What became of a transaction that was to leave an entity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Recording {
+    /// The handler's writes are durable, the entity among them.
+    Committed,
+    /// The lease was no longer the current one; everything was rolled back.
+    Fenced,
+    /// The constraint, which is deferred, was violated, or the entity was there before and is not
+    /// this transaction's; everything was rolled back.
+    Violated {
+        /// Why, in one line.
+        error: String,
+    },
+    /// The database refused, or the handler had ended the transaction by itself, or left no entity;
+    /// the attempt has failed.
+    Refused {
+        /// Why, in one line.
+        error: String,
+    },
+}
+
+/// Why a constraint cannot record what was handled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EntityError {
+    /// It is not there, or not of the kind.
+    #[error("`{constraint}` cannot record what was handled: {reason}")]
+    Unfit {
+        /// The constraint's name.
+        constraint: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The store could not be asked.
+    #[error("the store could not be asked about `{constraint}`")]
+    Store {
+        /// The constraint's name.
+        constraint: String,
+        /// What the store said.
+        #[source]
+        source: StoreError,
+    },
+}

@@ -1,0 +1,198 @@
+//! One try at a claim: whose it is, and what of.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::StoreError;
+use crate::{Fingerprint, Key, Policy, SequencePlace, SessionPlace};
+
+/// One try at a claim.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ClaimRequest {
+    /// What is to be worked on.
+    pub key: Key,
+    /// Whose try this is; the same owner may repeat it without harm.
+    pub owner: Owner,
+    /// The digest of the content, if it is to be compared.
+    pub fingerprint: Option<Fingerprint>,
+    /// How long the claim holds without being extended.
+    pub lease: Duration,
+    /// How long the record lives after its last write, and after its lease has ended.
+    pub retention: Duration,
+    /// Whether a person sent a dead letter again: it starts over, with attempts counted from 1,
+    /// and is the only one that acquires a quarantined key.
+    pub replay: bool,
+    /// Where it stands in its session, if it is a session's request; its key is then
+    /// [`SessionPlace::key`].
+    pub session: Option<SessionPlace>,
+    /// Where it stands in its sequence, if it is a numbered message; its key is then
+    /// [`SequencePlace::key`].
+    pub sequence: Option<SequencePlace>,
+}
+
+impl ClaimRequest {
+    /// A try by a new owner, with the policy's lease and retention.
+    pub fn new(key: Key, policy: &Policy) -> Self {
+        Self {
+            key,
+            owner: Owner::new(),
+            fingerprint: None,
+            lease: policy.lease(),
+            retention: policy.retention(),
+            replay: false,
+            session: None,
+            sequence: None,
+        }
+    }
+
+    /// A try by a new owner for the key of this place, with the policy's lease, and its retention
+    /// unless that is shorter than [`SessionPlace::MIN_RETENTION`].
+    pub fn in_session(place: SessionPlace, policy: &Policy) -> Self {
+        let request = Self::new(place.key(), policy);
+        Self {
+            session: Some(place),
+            retention: request.retention.max(SessionPlace::MIN_RETENTION),
+            ..request
+        }
+    }
+
+    /// A try by a new owner for the key of this place, with the policy's lease. The retention is eight
+    /// sevenths of the policy's, so that what the mark has passed stays known for as long as the policy
+    /// says: see [`SequenceStore`](crate::SequenceStore).
+    pub fn in_sequence(place: SequencePlace, policy: &Policy) -> Self {
+        let request = Self::new(place.key(), policy);
+        Self {
+            sequence: Some(place),
+            retention: request.retention.saturating_mul(8) / 7,
+            ..request
+        }
+    }
+
+    /// For stores that keep no sessions: an error if this is a session's request.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`], which says so.
+    pub fn without_session(&self) -> Result<(), StoreError> {
+        match &self.session {
+            None => Ok(()),
+            Some(place) => Err(StoreError::Refused(
+                format!(
+                    "this store keeps no sessions, and `{}` is a request of session `{}`: use a \
+                     store that does, `PostgresStore` say",
+                    self.key, place.session
+                )
+                .into(),
+            )),
+        }
+    }
+
+    /// For stores that keep no sequences: an error if this is a numbered message.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`], which says so.
+    pub fn without_sequence(&self) -> Result<(), StoreError> {
+        match &self.sequence {
+            None => Ok(()),
+            Some(place) => Err(StoreError::Refused(
+                format!(
+                    "this store keeps no sequences, and `{}` is a message of sequence `{}`: use a \
+                     store that does, `PostgresStore` say",
+                    self.key, place.sequence
+                )
+                .into(),
+            )),
+        }
+    }
+
+    /// For stores that keep sessions: the place, if this is a session's request.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`], if the key is not that of the place.
+    pub fn place(&self) -> Result<Option<&SessionPlace>, StoreError> {
+        match &self.session {
+            Some(place) if place.key() != self.key => Err(StoreError::Refused(
+                format!(
+                    "the key `{}` is not that of its place in the session, `{}`: make the request \
+                     with `ClaimRequest::in_session`",
+                    self.key,
+                    place.key()
+                )
+                .into(),
+            )),
+            place => Ok(place.as_ref()),
+        }
+    }
+
+    /// For stores that keep sequences: the place, if this is a numbered message.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`], if the key is not that of the place, or there is a session, too.
+    pub fn sequence_place(&self) -> Result<Option<&SequencePlace>, StoreError> {
+        let refused = |why: String| Err(StoreError::Refused(why.into()));
+        match (&self.sequence, &self.session) {
+            (Some(place), _) if place.key() != self.key => refused(format!(
+                "the key `{}` is not that of its place in the sequence, `{}`: make the request \
+                 with `ClaimRequest::in_sequence`",
+                self.key,
+                place.key()
+            )),
+            (Some(_), Some(_)) => refused(format!(
+                "`{}` cannot be in a session and in a sequence: make the request with one of \
+                 `ClaimRequest::in_session` and `ClaimRequest::in_sequence`",
+                self.key
+            )),
+            (place, _) => Ok(place.as_ref()),
+        }
+    }
+
+    /// The policy as it is heeded for this: what has a place among others never runs without the
+    /// store, which alone knows of them.
+    pub(crate) fn heeded_by(&self, policy: &Policy) -> Policy {
+        if self.session.is_none() && self.sequence.is_none() {
+            return *policy;
+        }
+        policy.failing_closed()
+    }
+
+    /// Compares the content by this digest.
+    pub fn fingerprint(mut self, fingerprint: impl Into<Option<Fingerprint>>) -> Self {
+        self.fingerprint = fingerprint.into();
+        self
+    }
+
+    /// On behalf of an owner that has tried before.
+    pub fn owner(mut self, owner: Owner) -> Self {
+        self.owner = owner;
+        self
+    }
+
+    /// Says whether this is a dead letter that a person sent again.
+    pub fn replay(mut self, replay: bool) -> Self {
+        self.replay = replay;
+        self
+    }
+}
+
+/// One delivery's try at a claim: 128 random bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Owner(Uuid);
+
+impl Owner {
+    /// An owner that nobody else is.
+    #[expect(clippy::new_without_default, reason = "two new owners are never equal")]
+    pub fn new() -> Self {
+        Self(Uuid::new_v4())
+    }
+
+    /// An owner as a store has kept it.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(Uuid::from_bytes(bytes))
+    }
+
+    /// The bytes to keep in a store.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
+    }
+}

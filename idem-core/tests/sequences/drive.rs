@@ -1,0 +1,247 @@
+//! Runs an interleaving on a store and on the model side by side, and compares every answer. What
+//! nobody may ever be told is checked beside that, without the model.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use idem_core::{
+    Answer, Claim, ClaimRequest, Key, Lease, Outcome, Owner, Policy, Release, SequenceKey,
+    SequencePlace, SequenceStore, Store, StoreError, Write, conformance::Harness,
+};
+use proptest::{
+    prelude::prop_assert,
+    test_runner::{Config, TestCaseError},
+};
+
+use super::{
+    call::{Ask, Call, FIRST, Given, LEASE, PATIENCE, REFUSED, RETENTION, WINDOW},
+    oracle::{Expected, Message, Oracle},
+};
+
+const UNIT: Duration = Duration::from_mins(1);
+
+/// How a store is told to forget. One that forgets by itself does so on its server's clock, which no
+/// test can move.
+pub(crate) type Purges<S> = Option<for<'a> fn(&'a S) -> BoxFuture<'a, Result<u32, StoreError>>>;
+
+/// How many interleavings are tried; `PROPTEST_CASES` asks for another number.
+pub(crate) fn config(cases: u32) -> Config {
+    let asked = std::env::var("PROPTEST_CASES").ok();
+    Config {
+        cases: asked.and_then(|asked| asked.parse().ok()).unwrap_or(cases),
+        failure_persistence: None,
+        max_shrink_iters: 20_000,
+        ..Config::default()
+    }
+}
+
+/// Runs the calls, in sequences of their own.
+pub(crate) async fn run<H>(
+    harness: &H,
+    purges: Purges<H::Store>,
+    calls: &[Call],
+) -> Result<(), TestCaseError>
+where
+    H: Harness<Store: SequenceStore>,
+{
+    let mut run = Run::new(harness, purges);
+    for (step, call) in calls.iter().enumerate() {
+        let compared = run.step(call).await;
+        compared.map_err(|error| TestCaseError::fail(format!("call {step}, {call:?}: {error}")))?;
+    }
+    Ok(())
+}
+
+struct Run<'a, H: Harness> {
+    harness: &'a H,
+    purges: Purges<H::Store>,
+    sequences: [SequenceKey; 2],
+    owners: [Owner; 3],
+    given: Vec<(Message, Lease)>,
+    now: u32,
+    /// When a number was done last.
+    done: BTreeMap<Message, u32>,
+    /// Which claims have ended with an outcome.
+    ended: BTreeSet<(Message, i64)>,
+    oracle: Oracle,
+}
+
+impl<'a, H: Harness<Store: SequenceStore>> Run<'a, H> {
+    fn new(harness: &'a H, purges: Purges<H::Store>) -> Self {
+        let sequence = || {
+            let unique = u128::from_be_bytes(*Owner::new().as_bytes());
+            SequenceKey::from(Key::new("model", unique).expect("it is short"))
+        };
+        Self {
+            harness,
+            purges,
+            sequences: [sequence(), sequence()],
+            owners: [Owner::new(), Owner::new(), Owner::new()],
+            given: Vec::new(),
+            now: 0,
+            done: BTreeMap::new(),
+            ended: BTreeSet::new(),
+            oracle: Oracle::default(),
+        }
+    }
+
+    async fn step(&mut self, call: &Call) -> Result<(), TestCaseError> {
+        match *call {
+            Call::Claim(ask) => self.claim(ask).await,
+            Call::Complete { lease, outcome } => self.complete(lease, outcome).await,
+            Call::Fail { lease } => self.release(lease, &Release::failed("no")).await,
+            Call::GiveUp { lease } => self.release(lease, &Release::gave_up("no")).await,
+            Call::Quarantine { lease } => self.release(lease, &Release::Quarantined).await,
+            Call::Purge => {
+                if let Some(purge) = self.purges {
+                    while known(purge(&self.harness.store()).await)? == 100 {}
+                    self.oracle.forget();
+                }
+                Ok(())
+            }
+            Call::Advance { by } => {
+                self.harness.advance(by * UNIT).await;
+                self.oracle.advance(by);
+                self.now += by;
+                Ok(())
+            }
+        }
+    }
+
+    async fn claim(&mut self, ask: Ask) -> Result<(), TestCaseError> {
+        let number = self.number(ask);
+        let message = (ask.producer, number);
+        let sequence = self.sequences[usize::from(ask.producer)].clone();
+        let place = SequencePlace::new(sequence, number)
+            .window(WINDOW)
+            .skip_after(ask.skips.then_some(PATIENCE * UNIT));
+        let mut request = ClaimRequest::in_sequence(place, &Policy::DEFAULT)
+            .owner(self.owners[usize::from(ask.owner)])
+            .replay(ask.replay);
+        request.lease = LEASE * UNIT;
+        request.retention = RETENTION * UNIT;
+        let answer = known(self.harness.store().claim(&request).await)?;
+        self.check(message, &answer)?;
+        let expected = self.oracle.claim(ask, number);
+        prop_assert!(
+            agrees(&expected, &answer),
+            "number {number}: expected {expected:?}, the store answered {answer:?}"
+        );
+        self.oracle.note(ask, message, &answer);
+        if let Claim::Acquired(lease) = answer {
+            self.given.push((message, lease));
+        }
+        Ok(())
+    }
+
+    /// What was not done is never said to be, and what is done does not run again while it is
+    /// remembered.
+    fn check(&self, message: Message, answer: &Claim) -> Result<(), TestCaseError> {
+        let done = self.done.get(&message);
+        match answer {
+            // It was told that nothing was done.
+            Claim::Completed { outcome, .. } if outcome.as_bytes() == [REFUSED] => {}
+            Claim::Completed { .. } => {
+                prop_assert!(done.is_some(), "{message:?} was lost: {answer:?}");
+            }
+            Claim::Acquired(_) => prop_assert!(
+                done.is_none_or(|done| done + RETENTION * 7 / 8 <= self.now),
+                "{message:?} was done at {done:?}, and runs again at {}: {answer:?}",
+                self.now
+            ),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn complete(&mut self, lease: Given, outcome: u8) -> Result<(), TestCaseError> {
+        let Some((of, lease)) = self.lease(lease) else {
+            return Ok(());
+        };
+        let bytes = Outcome::new(vec![outcome]);
+        let store = self.harness.store();
+        let answer = known(store.complete(&lease, &bytes, RETENTION * UNIT).await)?;
+        let first = answer == Write::Applied && self.ended.insert((of, lease.token.get()));
+        if first && outcome != REFUSED {
+            self.done.entry(of).or_insert(self.now);
+        }
+        same(self.oracle.complete(of, &lease, outcome), answer)
+    }
+
+    async fn release(&mut self, lease: Given, reason: &Release) -> Result<(), TestCaseError> {
+        let Some((of, lease)) = self.lease(lease) else {
+            return Ok(());
+        };
+        let answer = known(self.harness.store().release(&lease, reason).await)?;
+        let expected = match reason {
+            Release::Quarantined => self.oracle.quarantine(of, &lease),
+            Release::GaveUp { .. } => self.oracle.give_up(of, &lease),
+            _ => self.oracle.fail(of, &lease),
+        };
+        same(expected, answer)
+    }
+
+    /// Counted from the lowest number that is not done, so that producers get ahead.
+    fn number(&self, ask: Ask) -> u64 {
+        let mut lowest = u64::from(FIRST);
+        while self.done.contains_key(&(ask.producer, lowest)) {
+            lowest += 1;
+        }
+        lowest.saturating_add_signed(ask.ahead.into())
+    }
+
+    /// The lease that a write is tried with, if there has been any.
+    fn lease(&self, given: Given) -> Option<(Message, Lease)> {
+        let last = self.given.len().checked_sub(1)?;
+        self.given.get(last - given.min(last)).cloned()
+    }
+}
+
+fn agrees(expected: &Expected, answer: &Claim) -> bool {
+    match (expected, answer) {
+        (
+            Expected::Acquired {
+                token,
+                attempt,
+                in_doubt,
+            },
+            Claim::Acquired(lease),
+        ) => {
+            token.is_none_or(|token| token == lease.token.get())
+                && (lease.attempt, lease.in_doubt) == (*attempt, *in_doubt)
+        }
+        (Expected::Completed(expected), Claim::Completed { outcome, .. }) => {
+            outcome.as_bytes() == [*expected]
+        }
+        (Expected::Done, Claim::Completed { outcome, .. }) => {
+            matches!(outcome.answer(), Answer::Forgotten(_))
+        }
+        (Expected::Ahead { mark }, Claim::Ahead { mark: told, window }) => {
+            (mark, WINDOW) == (told, *window)
+        }
+        (Expected::Held, Claim::Held { .. })
+        | (Expected::Quarantined, Claim::Quarantined)
+        | (Expected::Late, Claim::Late) => true,
+        _ => false,
+    }
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "both are made for the comparison"
+)]
+fn same<T: Debug + PartialEq>(expected: T, answer: T) -> Result<(), TestCaseError> {
+    prop_assert!(
+        expected == answer,
+        "expected {expected:?}, the store answered {answer:?}"
+    );
+    Ok(())
+}
+
+fn known<T>(answer: Result<T, StoreError>) -> Result<T, TestCaseError> {
+    answer.map_err(|error| TestCaseError::fail(format!("the store answered an error: {error:?}")))
+}

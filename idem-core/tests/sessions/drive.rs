@@ -1,0 +1,206 @@
+//! Runs an interleaving on a store and on the model side by side, and compares every answer.
+
+use std::{fmt::Debug, time::Duration};
+
+use idem_core::{
+    Claim, ClaimRequest, Key, Lease, OpenSession, Outcome, Owner, Policy, Release, SessionKey,
+    SessionPlace, SessionStore, Store, StoreError, conformance::Harness,
+};
+use proptest::{
+    prelude::prop_assert,
+    test_runner::{Config, TestCaseError},
+};
+
+use super::{
+    call::{Ask, Call, Given, LEASE, LIFE, WINDOW},
+    oracle::{Expected, Oracle},
+};
+
+const UNIT: Duration = Duration::from_mins(1);
+
+/// How a store forgets sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Forgets {
+    WhenTold,
+    ByItself,
+}
+
+/// How many interleavings are tried; `PROPTEST_CASES` asks for another number.
+pub(crate) fn config(cases: u32) -> Config {
+    let asked = std::env::var("PROPTEST_CASES").ok();
+    Config {
+        cases: asked.and_then(|asked| asked.parse().ok()).unwrap_or(cases),
+        failure_persistence: None,
+        max_shrink_iters: 20_000,
+        ..Config::default()
+    }
+}
+
+/// Runs the calls, in sessions of their own.
+pub(crate) async fn run<H>(
+    harness: &H,
+    forgets: Forgets,
+    calls: &[Call],
+) -> Result<(), TestCaseError>
+where
+    H: Harness<Store: SessionStore>,
+{
+    // Removals are compared by number, so nothing may be left of runs before.
+    harness.advance(1000 * UNIT).await;
+    while known(harness.store().expire(1000).await)? > 0 {}
+    let mut run = Run::new(harness, forgets);
+    for (step, call) in calls.iter().enumerate() {
+        let compared = run.step(call).await;
+        compared.map_err(|error| TestCaseError::fail(format!("call {step}, {call:?}: {error}")))?;
+    }
+    Ok(())
+}
+
+struct Run<'a, H> {
+    harness: &'a H,
+    forgets: Forgets,
+    sessions: [SessionKey; 2],
+    owners: [Owner; 3],
+    given: Vec<((u8, u8), Lease)>,
+    oracle: Oracle,
+}
+
+impl<'a, H: Harness<Store: SessionStore>> Run<'a, H> {
+    fn new(harness: &'a H, forgets: Forgets) -> Self {
+        let session = || {
+            let unique = u128::from_be_bytes(*Owner::new().as_bytes());
+            SessionKey::from(Key::new("model", unique).expect("it is short"))
+        };
+        Self {
+            harness,
+            forgets,
+            sessions: [session(), session()],
+            owners: [Owner::new(), Owner::new(), Owner::new()],
+            given: Vec::new(),
+            oracle: Oracle::new(forgets == Forgets::ByItself),
+        }
+    }
+
+    async fn step(&mut self, call: &Call) -> Result<(), TestCaseError> {
+        let store = self.harness.store();
+        match *call {
+            Call::Open { client } => {
+                let opening = OpenSession::new(Key::new("model", "any").expect("it is short"));
+                let mut opening = opening.window(WINDOW).life(LIFE * UNIT);
+                opening.session = self.session(client);
+                let answer = known(store.open(&opening).await)?;
+                same(self.oracle.open(client), answer)
+            }
+            Call::Touch { client } => {
+                let answer = known(store.touch(&self.session(client)).await)?;
+                same(self.oracle.touch(client), answer)
+            }
+            Call::Close { client } => {
+                known(store.close(&self.session(client)).await)?;
+                self.oracle.close(client);
+                Ok(())
+            }
+            Call::Claim(ask) => self.claim(&store, &ask).await,
+            Call::Complete { lease, outcome } => {
+                let Some((of, lease)) = self.lease(lease) else {
+                    return Ok(());
+                };
+                let bytes = Outcome::new(vec![outcome]);
+                let answer = store.complete(&lease, &bytes, Policy::DEFAULT.retention());
+                let answer = known(answer.await)?;
+                same(self.oracle.complete(of, &lease, outcome), answer)
+            }
+            Call::Fail { lease } => {
+                let Some((of, lease)) = self.lease(lease) else {
+                    return Ok(());
+                };
+                let answer = known(store.release(&lease, &Release::failed("no")).await)?;
+                same(self.oracle.fail(of, &lease), answer)
+            }
+            Call::Expire => match self.forgets {
+                Forgets::ByItself => same(0, known(store.expire(100).await)?),
+                Forgets::WhenTold => {
+                    let removed = known(store.expire(100).await)?;
+                    same(self.oracle.expire(), removed)
+                }
+            },
+            Call::Advance { by } => {
+                self.harness.advance(by * UNIT).await;
+                self.oracle.advance(by);
+                Ok(())
+            }
+        }
+    }
+
+    async fn claim(&mut self, store: &H::Store, ask: &Ask) -> Result<(), TestCaseError> {
+        let place = SessionPlace::new(
+            self.session(ask.client),
+            ask.number.into(),
+            ask.awaited.into(),
+        );
+        let mut request = ClaimRequest::in_session(place, &Policy::DEFAULT)
+            .owner(self.owners[usize::from(ask.owner)]);
+        request.lease = LEASE * UNIT;
+        let answer = known(store.claim(&request).await)?;
+        let expected = self.oracle.claim(*ask);
+        prop_assert!(
+            agrees(&expected, &answer),
+            "expected {expected:?}, the store answered {answer:?}"
+        );
+        self.oracle.note(*ask, &answer);
+        if let Claim::Acquired(lease) = answer {
+            self.given.push(((ask.client, ask.number), lease));
+        }
+        Ok(())
+    }
+
+    fn session(&self, client: u8) -> SessionKey {
+        self.sessions[usize::from(client)].clone()
+    }
+
+    /// The lease that a write is tried with, if there has been any.
+    fn lease(&self, given: Given) -> Option<((u8, u8), Lease)> {
+        let last = self.given.len().checked_sub(1)?;
+        self.given.get(last - given.min(last)).cloned()
+    }
+}
+
+fn agrees(expected: &Expected, answer: &Claim) -> bool {
+    match (expected, answer) {
+        (
+            Expected::Acquired {
+                token,
+                attempt,
+                in_doubt,
+            },
+            Claim::Acquired(lease),
+        ) => {
+            token.is_none_or(|token| token == lease.token.get())
+                && (lease.attempt, lease.in_doubt) == (*attempt, *in_doubt)
+        }
+        (Expected::Completed(expected), Claim::Completed { outcome, .. }) => {
+            outcome.as_bytes() == [*expected]
+        }
+        (Expected::Beyond, Claim::BeyondWindow { window }) => *window == WINDOW,
+        (Expected::Held, Claim::Held { .. })
+        | (Expected::Stale, Claim::Stale)
+        | (Expected::Expired, Claim::SessionExpired) => true,
+        _ => false,
+    }
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "both are made for the comparison"
+)]
+fn same<T: Debug + PartialEq>(expected: T, answer: T) -> Result<(), TestCaseError> {
+    prop_assert!(
+        expected == answer,
+        "expected {expected:?}, the store answered {answer:?}"
+    );
+    Ok(())
+}
+
+fn known<T>(answer: Result<T, StoreError>) -> Result<T, TestCaseError> {
+    answer.map_err(|error| TestCaseError::fail(format!("the store answered an error: {error:?}")))
+}
