@@ -14,6 +14,7 @@ mod function;
 mod key_source;
 mod list;
 mod scope;
+mod sequence;
 mod signature;
 mod stand_in;
 mod suggestion;

@@ -8,6 +8,10 @@ mod fingerprints;
 mod keys;
 #[path = "expansion/policies.rs"]
 mod policies;
+#[path = "expansion/requests.rs"]
+mod requests;
+#[path = "expansion/sequences.rs"]
+mod sequences;
 
 use idem_core::{Envelope, EnvelopeBuilder, Key, KeyError, Operation};
 use serde::Deserialize;

@@ -12,28 +12,34 @@ use syn::{
 use super::{
     duration::{self, Written},
     key_source::{self, KeySource},
-    list, suggestion,
+    list,
+    sequence::{self, Sequence},
+    suggestion,
 };
 use crate::mistakes::Mistakes;
 
 mod check;
+mod recorded_by;
 mod times;
 mod value;
 
 pub(super) use value::{Fingerprint, InDoubt, StoreOutage};
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 15] = [
     "key",
     "key_with",
     "scope",
     "lease",
     "retention",
     "max_attempts",
+    "max_outcome",
     "backoff",
     "in_doubt",
     "store_outage",
     "fingerprint",
+    "recorded_by",
     "decode",
+    "outdated",
     "crate",
 ];
 
@@ -41,16 +47,21 @@ const NAMES: [&str; 12] = [
 #[derive(Default)]
 pub(super) struct Arguments {
     pub(super) key: Option<Vec<KeySource>>,
+    /// Instead of the key's parts.
+    pub(super) sequence: Option<Sequence>,
     pub(super) key_with: Option<Path>,
     pub(super) scope: Option<LitStr>,
     pub(super) lease: Option<Written>,
     pub(super) retention: Option<Written>,
     pub(super) max_attempts: Option<LitInt>,
+    pub(super) max_outcome: Option<LitInt>,
     pub(super) backoff: Option<(Written, Written)>,
     pub(super) in_doubt: Option<InDoubt>,
     pub(super) store_outage: Option<StoreOutage>,
     pub(super) fingerprint: Option<Fingerprint>,
+    pub(super) recorded_by: Option<LitStr>,
     pub(super) decode: Option<Path>,
+    pub(super) outdated: Option<Path>,
     pub(super) renamed: Option<Path>,
     names: Vec<Ident>,
 }
@@ -73,17 +84,21 @@ impl Arguments {
     fn one(&mut self, input: ParseStream<'_>) -> Result<()> {
         let name = self.name(input)?;
         match name.to_string().as_str() {
+            "key" if sequence::is_next(input) => self.sequence = Some(sequence::parse(input)?),
             "key" => self.key = Some(key_source::parse(input)?),
             "key_with" => self.key_with = Some(value::path(input, &name, "path::to::function")?),
             "scope" => self.scope = Some(value::scope(input)?),
             "lease" => self.lease = Some(duration::parse(input, "lease", "30s")?),
             "retention" => self.retention = Some(duration::parse(input, "retention", "72h")?),
             "max_attempts" => self.max_attempts = Some(value::max_attempts(input)?),
+            "max_outcome" => self.max_outcome = Some(value::max_outcome(input)?),
             "backoff" => self.backoff = Some(duration::parse_range(input)?),
             "in_doubt" => self.in_doubt = Some(value::in_doubt(input)?),
             "store_outage" => self.store_outage = Some(value::store_outage(input)?),
             "fingerprint" => self.fingerprint = Some(value::fingerprint(input)?),
+            "recorded_by" => self.recorded_by = Some(recorded_by::parse(input)?),
             "decode" => self.decode = Some(value::path(input, &name, "path::to::function")?),
+            "outdated" => self.outdated = Some(value::path(input, &name, "path::to::function")?),
             _ => self.renamed = Some(value::path(input, &name, "path::to::idem")?),
         }
         Ok(())

@@ -14,6 +14,9 @@ mod fingerprint;
 mod key;
 mod output;
 mod policy;
+mod recall;
+mod recorded_by;
+mod sequence;
 
 /// The type and its two impls. Names of locals have `mixed_site` hygiene, so that a handler may
 /// have any name.
@@ -66,8 +69,7 @@ fn operation(
     let message = &signature.message;
     let message = quote_spanned!(message.span()=> type Message = #message;);
     let output = output::types(root, &signature.output);
-    let atomic = signature.connection().map(|tx| quote!(#root::Atomic<#tx>));
-    let mode = atomic.unwrap_or_else(|| quote!(#root::Leased));
+    let mode = mode(root, arguments, signature);
     let scope = match &arguments.scope {
         Some(scope) => scope.value(),
         None => name.unraw().to_string(),
@@ -76,6 +78,9 @@ fn operation(
     let decode = decode(root, arguments, signature);
     let key = key::method(root, arguments, signature);
     let fingerprint = fingerprint::method(root, arguments);
+    let recall = recall::method(root, arguments, signature);
+    let recorded_by = recorded_by::constant(root, arguments, signature);
+    let numbered = sequence::constant(root, arguments, signature);
     quote! {
         #(#conditions)*
         #[automatically_derived]
@@ -85,10 +90,21 @@ fn operation(
             type Mode = #mode;
             const SCOPE: &'static str = #scope;
             #policy
+            #recorded_by
+            #numbered
             #decode
             #key
             #fingerprint
+            #recall
         }
+    }
+}
+
+fn mode(root: &TokenStream, arguments: &Arguments, signature: &Signature) -> TokenStream {
+    match (signature.connection(), &arguments.recorded_by) {
+        (None, _) => quote!(#root::Leased),
+        (Some(tx), None) => quote!(#root::Atomic<#tx>),
+        (Some(tx), Some(_)) => quote!(#root::InEntity<#tx>),
     }
 }
 

@@ -9,10 +9,10 @@ use syn::{
     token::{Bracket, Paren},
 };
 
-use super::{field_path::FieldPath, list, suggestion};
+use super::{field_path::FieldPath, list, sequence, suggestion};
 use crate::mistakes::Mistakes;
 
-const FUNCTIONS: [&str; 4] = ["header", "message_id", "content", "first"];
+const FUNCTIONS: [&str; 5] = ["header", "message_id", "content", "first", "sequence"];
 
 /// One source.
 pub(super) enum KeySource {
@@ -36,6 +36,15 @@ impl KeySource {
                 let names: Vec<_> = sources.iter().map(Self::name).collect();
                 format!("first({})", names.join(", "))
             }
+        }
+    }
+
+    /// Whether it can be told without the body's fields.
+    pub(super) fn is_in_envelope(&self) -> bool {
+        match self {
+            Self::Field(_) => false,
+            Self::Header(_) | Self::MessageId(_) | Self::Content(_) => true,
+            Self::First(sources, _) => sources.iter().all(Self::is_in_envelope),
         }
     }
 
@@ -127,6 +136,7 @@ fn function(input: ParseStream<'_>) -> Result<KeySource> {
             no_first_inside(&sources)?;
             Ok(KeySource::First(sources, name.span()))
         }
+        "sequence" => Err(sequence::inside(&name, &content)),
         other => {
             content.parse::<TokenStream>()?;
             let message = suggestion::unknown(other, "a source of keys", &FUNCTIONS);

@@ -18,6 +18,7 @@ async fn by_default(order: OrderPlaced) -> Result<(), Failed> {
     lease = "1m 30s",
     retention = "7d",
     max_attempts = 5,
+    max_outcome = 1_000_000,
     backoff = "250ms..1h",
     in_doubt = "quarantine",
     store_outage = "fail_closed"
@@ -45,6 +46,7 @@ fn arguments_are_the_policy() {
         .lease(Duration::from_secs(90))
         .retention(Duration::from_hours(7 * 24))
         .max_attempts(5)
+        .max_outcome(1_000_000)
         .backoff(Backoff::new(
             Duration::from_millis(250),
             Duration::from_hours(1),

@@ -2,7 +2,7 @@
 
 use syn::ext::IdentExt;
 
-use super::{Arguments, times};
+use super::{Arguments, StoreOutage, recorded_by, times};
 use crate::{
     idempotent::{function::Function, scope, signature::Signature},
     mistakes::Mistakes,
@@ -19,9 +19,24 @@ impl Arguments {
         self.one_key(mistakes);
         self.a_scope(function, mistakes);
         times::check(self, mistakes);
+        recorded_by::check(self, signature, mistakes);
         if signature.is_some_and(Signature::is_atomic) {
             self.no_doubt(mistakes);
             self.no_store_outage(mistakes);
+        }
+        self.no_numbers_without_the_store(mistakes);
+    }
+
+    /// Which numbers are done, the store alone knows.
+    fn no_numbers_without_the_store(&self, mistakes: &mut Mistakes) {
+        if self.sequence.is_some()
+            && let Some(StoreOutage(outage)) = &self.store_outage
+            && outage == "FailOpen"
+        {
+            mistakes.at(
+                outage,
+                "only the store knows which numbers of a sequence are done, so nothing numbered runs without it: remove `store_outage`",
+            );
         }
     }
 

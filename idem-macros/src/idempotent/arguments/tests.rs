@@ -27,11 +27,20 @@ fn every_argument_is_known() {
     let all = quote! {
         key = [a, "b.c", header("x"), message_id(), content(), first(d, header("y"))],
         key_with = keys::order, scope = "orders", lease = "1s", retention = "1h",
-        max_attempts = 3, backoff = "1s..1m", in_doubt = quarantine,
+        max_attempts = 3, max_outcome = 65536, backoff = "1s..1m", in_doubt = quarantine,
         store_outage = fail_open, fingerprint = [a, "b"],
-        decode = decode, crate = idem
+        recorded_by = "orders_key",
+        decode = decode, outdated = older::lease, crate = idem
     };
     assert_eq!(mistakes(all), [""; 0]);
+}
+
+#[test]
+fn a_sequence_is_a_key_and_a_field_of_that_name_is_one() {
+    assert_eq!(mistakes(quote!(key = sequence(), lease = "1s")), [""; 0]);
+    let mut none = Mistakes::default();
+    let read = Arguments::parse(quote!(key = sequence), &mut none);
+    assert!(none.is_empty() && read.sequence.is_none() && read.key.is_some());
 }
 
 #[test]

@@ -57,6 +57,28 @@ pub(super) fn max_attempts(input: ParseStream<'_>) -> Result<LitInt> {
     }
 }
 
+/// In bytes. The limit is `idem_core::Policy`'s, which checks it again when it is built.
+pub(super) fn max_outcome(input: ParseStream<'_>) -> Result<LitInt> {
+    const CURE: &str = "write a number of bytes from 1 to 8388608, such as `max_outcome = 65536`";
+    let span = input.span();
+    let number = input.parse::<LitInt>();
+    let number = number.map_err(|_| Error::new(span, CURE))?;
+    match number.base10_parse::<usize>() {
+        Ok(0) => Err(Error::new(
+            span,
+            "no output could be remembered: write at least 1",
+        )),
+        Ok(LARGER_OUTCOME..) => Err(Error::new(
+            span,
+            "an outcome has at most 8388608 bytes: keep what is larger elsewhere, and return where",
+        )),
+        Ok(_) => Ok(number),
+        Err(_) => Err(Error::new(span, CURE)),
+    }
+}
+
+const LARGER_OUTCOME: usize = 8 * 1024 * 1024 + 1;
+
 /// A word, bare or in quotes.
 fn word(input: ParseStream<'_>) -> Result<Ident> {
     if input.peek(LitStr) {
@@ -111,5 +133,17 @@ pub(super) fn fingerprint(input: ParseStream<'_>) -> Result<Fingerprint> {
         Ok(word) if word == "off" => Ok(Fingerprint::Off),
         Ok(word) => Err(Error::new_spanned(word.to_token_stream(), CURE)),
         Err(error) => Err(Error::new(error.span(), CURE)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use idem_core::Policy;
+
+    use super::*;
+
+    #[test]
+    fn the_largest_outcome_is_that_of_the_core() {
+        assert_eq!(LARGER_OUTCOME, Policy::LARGEST_OUTCOME + 1);
     }
 }

@@ -10,7 +10,9 @@ use crate::idempotent::arguments::{Arguments, Fingerprint};
 pub(super) fn method(root: &TokenStream, arguments: &Arguments) -> Option<TokenStream> {
     let message = local("message", Span::call_site());
     let envelope = local("envelope", Span::call_site());
-    let fingerprint = match arguments.fingerprint.as_ref()? {
+    // What the handler's own table records has none.
+    let off = arguments.recorded_by.as_ref().map(|_| &Fingerprint::Off);
+    let fingerprint = match off.or(arguments.fingerprint.as_ref())? {
         Fingerprint::Off => quote!(::core::option::Option::None),
         Fingerprint::Fields(fields) => {
             let fields = fields.iter().map(|field| {

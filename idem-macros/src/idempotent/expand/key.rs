@@ -4,7 +4,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 
-use super::local;
+use super::{local, sequence};
 use crate::idempotent::{
     arguments::Arguments, field_path::FieldPath, key_source::KeySource, signature::Signature,
 };
@@ -20,6 +20,8 @@ pub(super) fn method(
     let builder = quote!(#root::Key::builder(<Self as #root::Operation>::SCOPE));
     let key = if let Some(path) = &arguments.key_with {
         quote_spanned!(path.span()=> #path(#message, #envelope, #builder))
+    } else if arguments.sequence.is_some() {
+        sequence::key(root)
     } else if let Some(sources) = &arguments.key {
         let parts = sources.iter().map(|source| part(root, source));
         quote!(#builder #(#parts)* .build())
@@ -40,7 +42,8 @@ pub(super) fn method(
     }
 }
 
-fn part(root: &TokenStream, source: &KeySource) -> TokenStream {
+/// A call of `.part(…)` on the key in the making, or of `.first(…)`.
+pub(super) fn part(root: &TokenStream, source: &KeySource) -> TokenStream {
     let span = source.span();
     if let KeySource::First(sources, _) = source {
         let sources = sources.iter().map(|source| {
@@ -55,8 +58,8 @@ fn part(root: &TokenStream, source: &KeySource) -> TokenStream {
     quote_spanned!(span=> .part(#name, #value))
 }
 
-/// A reference to something that is a `KeyPart`.
-fn value(root: &TokenStream, source: &KeySource) -> TokenStream {
+/// A reference to something that is a `KeyPart`, or a number.
+pub(super) fn value(root: &TokenStream, source: &KeySource) -> TokenStream {
     let span = source.span();
     let envelope = local("envelope", span);
     match source {

@@ -21,6 +21,10 @@ pub(super) fn constant(root: &TokenStream, arguments: &Arguments) -> Option<Toke
         .max_attempts
         .as_ref()
         .map(|number| quote!(.max_attempts(#number)));
+    let max_outcome = arguments
+        .max_outcome
+        .as_ref()
+        .map(|bytes| quote!(.max_outcome(#bytes)));
     let backoff = arguments.backoff.map(|(first, longest)| {
         let (first, longest) = (duration(first.duration), duration(longest.duration));
         quote!(.backoff(#root::Backoff::new(#first, #longest)))
@@ -43,6 +47,7 @@ pub(super) fn constant(root: &TokenStream, arguments: &Arguments) -> Option<Toke
         backoff,
         in_doubt,
         store_outage,
+        max_outcome,
     ];
     let set: Vec<_> = set.into_iter().flatten().collect();
     if set.is_empty() {
@@ -51,7 +56,7 @@ pub(super) fn constant(root: &TokenStream, arguments: &Arguments) -> Option<Toke
     Some(quote!(const POLICY: #root::Policy = #root::Policy::builder() #(#set)* .build_const();))
 }
 
-fn duration(duration: Duration) -> TokenStream {
+pub(super) fn duration(duration: Duration) -> TokenStream {
     let seconds = duration.as_secs();
     let nanos = duration.subsec_nanos();
     quote!(::core::time::Duration::new(#seconds, #nanos))

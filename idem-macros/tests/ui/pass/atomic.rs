@@ -58,6 +58,10 @@ impl<Tx: Send + 'static> TransactionalStore<Tx> for Ledger {
     fn transactions(&self) -> usize {
         1
     }
+
+    fn time_limit(&self) -> Option<Duration> {
+        None
+    }
     async fn begin(&self, _: &ClaimRequest) -> Result<Begun<Tx>, StoreError> {
         unreachable!()
     }
@@ -80,7 +84,7 @@ impl<Tx: Send + 'static> TransactionalStore<Tx> for Ledger {
     ) -> Result<Commit, StoreError> {
         unreachable!()
     }
-    async fn roll_back(&self, _: Tx, _: &Lease, _: &Release) -> Result<Write, StoreError> {
+    async fn roll_back(&self, _: Tx) {
         unreachable!()
     }
 }
