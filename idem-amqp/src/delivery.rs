@@ -8,7 +8,7 @@ use lapin::{
     types::{AMQPValue, ShortString},
 };
 
-use crate::{headers, topology};
+use crate::{headers, reply, sessions, topology};
 
 /// Where a message came from: a parameter for handlers that want to know.
 #[derive(Debug, Clone)]
@@ -48,6 +48,15 @@ impl Delivery {
         self.0.redelivered
     }
 
+    /// Where its publisher waits for a reply: the property `reply_to`, unless it is empty, names the
+    /// consumed queue itself, where nobody could tell replies from requests, or asks for a direct
+    /// reply without saying of whom.
+    pub fn reply_to(&self) -> Option<&str> {
+        let to = self.0.properties.reply_to().as_ref()?.as_str();
+        let nobody = ["", self.queue(), reply::UNADDRESSED];
+        (!nobody.contains(&to)).then_some(to)
+    }
+
     /// Whether it is a dead letter that was sent again to the queue that it came from, by a
     /// [`Replayer`](crate::Replayer) or by hand. Whoever may publish to the queue can make it look
     /// so.
@@ -76,6 +85,8 @@ impl Delivery {
     pub(crate) fn envelope(&self, body: Vec<u8>) -> Envelope {
         let mut envelope = Envelope::builder(body)
             .headers(self.clone())
+            .expects_reply(self.reply_to().is_some())
+            .session(sessions::place(self).ok().flatten())
             .extension(self.clone());
         if let Some(id) = self.0.properties.message_id() {
             envelope = envelope.id(id.as_str());
@@ -98,6 +109,19 @@ impl Delivery {
 }
 
 impl Delivery {
+    /// Whether a handler may have begun with it before, as far as the broker can tell.
+    pub(crate) fn may_have_run(&self) -> bool {
+        self.is_redelivered() || self.comes_back()
+    }
+
+    /// Whether its publisher has withdrawn what had its number.
+    pub(crate) fn is_withdrawn(&self) -> bool {
+        matches!(
+            self.value(headers::WITHDRAWN),
+            Some(AMQPValue::Boolean(true))
+        )
+    }
+
     /// Whether it comes back from the retry ladder.
     pub(crate) fn comes_back(&self) -> bool {
         self.0.exchange.as_str() == topology::RETURN
@@ -109,10 +133,15 @@ impl Delivery {
         self.own_text(name).filter(|_| believed)
     }
 
-    /// A header that idem itself wrote, as text.
-    pub(crate) fn own_text(&self, name: &str) -> Option<&str> {
+    /// A header's value.
+    pub(crate) fn value(&self, name: &str) -> Option<&AMQPValue> {
         let headers = self.0.properties.headers().as_ref()?;
-        match headers.inner().get(name)? {
+        headers.inner().get(name)
+    }
+
+    /// A header that is written as text.
+    pub(crate) fn own_text(&self, name: &str) -> Option<&str> {
+        match self.value(name)? {
             AMQPValue::LongString(text) => std::str::from_utf8(text.as_bytes()).ok(),
             _ => None,
         }

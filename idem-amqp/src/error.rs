@@ -47,10 +47,26 @@ pub enum WorkerError {
         /// The queue's name.
         queue: String,
     },
+    /// The handler's messages are numbered, and cannot be kept so.
+    #[error("the numbered messages of the queue `{queue}` cannot be handled: {reason}")]
+    Numbered {
+        /// The queue's name.
+        queue: String,
+        /// Why, and what to do.
+        reason: String,
+    },
     /// The queue cannot delay messages as [`Queue::native_retries`](crate::Queue::native_retries)
     /// asks for.
     #[error("the queue `{queue}` cannot have native retries: {reason}")]
     NativeRetries {
+        /// The queue's name.
+        queue: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The queue cannot be consumed in sessions as it is asked for.
+    #[error("the queue `{queue}` cannot serve sessions: {reason}")]
+    Sessions {
         /// The queue's name.
         queue: String,
         /// Why, and what to do.
@@ -118,6 +134,47 @@ pub enum PublishError {
     InvalidUrl {
         /// What is wrong, without the URL itself, which holds a password.
         reason: String,
+    },
+    /// What numbers the messages has no usable name.
+    #[error("a producer's name of {bytes} bytes is not possible: use 1 to 255")]
+    ProducerName {
+        /// How long it is.
+        bytes: usize,
+    },
+    /// The message goes elsewhere than the numbered ones before it: those who are given only some of
+    /// them would wait for the others. Nothing was sent.
+    #[error(
+        "the messages numbered before go to {first}, this one to {other}: make a numbered publisher \
+         for each with `Publisher::numbered`"
+    )]
+    OtherDestination {
+        /// Where the first message went.
+        first: String,
+        /// Where this one is to go.
+        other: String,
+    },
+    /// The message's headers do not fit into one frame of the broker's. Nothing was sent.
+    #[error(
+        "the message's headers need a frame of {bytes} bytes, and the broker takes {most}: shorten them, \
+         or move them into the body"
+    )]
+    TooLarge {
+        /// What they need.
+        bytes: usize,
+        /// What the broker takes.
+        most: usize,
+    },
+    /// A numbered message cannot be confirmed as it is. It keeps its number, and goes before all that
+    /// its stream is given later: so this is told until it was dealt with, as the text says.
+    #[error("the message with number {number} cannot be published: {cure}")]
+    Stuck {
+        /// The number that it keeps.
+        number: u64,
+        /// What to do.
+        cure: &'static str,
+        /// What the broker said.
+        #[source]
+        source: Source,
     },
     /// A queue or an exchange is not as it is declared here, or may not be declared.
     #[error(transparent)]

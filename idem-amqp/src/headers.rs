@@ -26,7 +26,32 @@ pub(crate) const LAST_FAILURE: &str = "idem-last-failure";
 /// That a header of the publisher's was too large to be carried over.
 pub(crate) const HEADERS_CUT: &str = "idem-headers-cut";
 
-/// All of them. A publisher's own header keeps its name, also one that begins like these.
+/// On a reply: whether it is repeated from memory. A boolean.
+pub(crate) const REPLAYED: &str = "idem-replayed";
+/// On a reply that is an error: its code.
+pub(crate) const REFUSAL: &str = "idem-refusal";
+
+/// On a refusal: that the request was delivered before, and may have been handled then. A boolean.
+pub(crate) const REDELIVERED: &str = "idem-redelivered";
+
+/// On a request of a session: the session's id. Its publisher's own, as the next two are.
+pub(crate) const SESSION: &str = "idem-session";
+/// Which of the session's requests it is.
+pub(crate) const NUMBER: &str = "idem-number";
+/// The lowest number whose answer the client still awaits.
+pub(crate) const AWAITED: &str = "idem-awaited";
+
+/// On a numbered message: in whose name it was published. Its publisher's own, as the next two are.
+pub(crate) const PRODUCER: &str = "idem-producer";
+/// What tells the publisher's streams apart.
+pub(crate) const EPOCH: &str = "idem-epoch";
+/// Which message of the stream it is.
+pub(crate) const SEQUENCE: &str = "idem-sequence";
+
+/// On a numbered message without a body: that its publisher has withdrawn what had the number. A boolean.
+pub(crate) const WITHDRAWN: &str = "idem-withdrawn";
+
+/// Those of messages that are consumed. A publisher's own header keeps its name, also one that begins like these.
 const ALL: [&str; 12] = [
     REASON,
     ERROR,
@@ -41,6 +66,14 @@ const ALL: [&str; 12] = [
     LAST_FAILURE,
     HEADERS_CUT,
 ];
+
+/// Whether a header says where its message stands, in a session or in a sequence, or that it is withdrawn.
+pub(crate) fn is_place(name: &str) -> bool {
+    [
+        SESSION, NUMBER, AWAITED, PRODUCER, EPOCH, SEQUENCE, WITHDRAWN,
+    ]
+    .contains(&name)
+}
 
 /// Whether a header is one of idem's.
 pub(crate) fn is_ours(name: &str) -> bool {

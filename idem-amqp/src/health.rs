@@ -7,7 +7,10 @@ use tokio::time::Instant;
 use crate::incident::Incidents;
 
 mod condition;
+mod gaps;
+mod pause;
 mod problem;
+mod registrations;
 mod state;
 mod vitals;
 mod waiting;
@@ -78,9 +81,12 @@ pub(crate) use waiting::Waiting;
 /// | `Unpublished`: a restart would run messages again whose dead letters wait | does not count | `false` |
 /// | `Unprotected`: a restart would forget what the store is yet to be told | does not count | `true` |
 /// | `Blocked`: consuming and acknowledging go on, a restart ends no alarm | does not count | `true` |
+/// | `Gap`: other messages are handled, a restart brings no number | does not count | `true` |
 ///
-/// Whether the store answers is known from the messages that are claimed: a worker without any does
-/// not ask it, and one of whose messages none waits for the store is not failing. Nor does one whose handlers all run, or wait for the store to take their completions;
+/// Whether the store answers is known from the messages that are claimed, and from what clients of sessions
+/// ask beside their requests: a worker without any does not ask it, and one of whose messages none waits
+/// for the store is not failing. What clients ask does not wait, but comes again; if the store failed
+/// them and none has come for five minutes, that is forgotten. Nor does one whose handlers all run, or wait for the store to take their completions;
 /// it is told by the log then, and here as soon as another message is claimed.
 #[derive(Debug, Clone)]
 pub struct Health(Arc<Vitals>);

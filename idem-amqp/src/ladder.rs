@@ -117,6 +117,17 @@ impl Ladder {
     }
 }
 
+impl Ladder {
+    /// The rung for a message that has been here so many times: a longer one each time, but none
+    /// that is longer than this, unless the first is.
+    pub(crate) fn rung_within(&self, times: u32, longest: Duration) -> Duration {
+        let number = usize::try_from(times).unwrap_or(usize::MAX);
+        let mut fitting = self.rungs.iter().take_while(|rung| **rung <= longest);
+        let last = fitting.clone().last();
+        *fitting.nth(number).or(last).unwrap_or(&self.rungs[0])
+    }
+}
+
 impl Default for Ladder {
     fn default() -> Self {
         let rungs = [

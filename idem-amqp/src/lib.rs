@@ -40,6 +40,7 @@
 //! | `uuid` | `uuid::Uuid` as a part of a key |
 //! | `rustls` | `amqps://`, with the system's certificates |
 
+mod client;
 mod connection;
 mod dead_letter;
 mod delivery;
@@ -52,8 +53,10 @@ mod ladder;
 mod publisher;
 mod queue;
 mod replayer;
+mod reply;
 mod republish;
 mod retry;
+mod sessions;
 mod settlement;
 mod shutdown;
 mod topology;
@@ -61,6 +64,10 @@ mod worker;
 
 pub mod prelude;
 
+pub use client::{
+    Again, Call, CallError, Client, ClientBuilder, ClientCounts, ClientError, Replied, ReplyTo,
+    RequestNumber, Session, SessionBuilder, SessionCall, SessionError, Unanswered,
+};
 pub use connection::AmqpUrls;
 pub use dead_letter::DeadLetter;
 pub use delivery::Delivery;
@@ -70,13 +77,16 @@ pub use error::{
 pub use health::{Health, Problem, ProblemKind};
 pub use incident::{Incident, Incidents};
 pub use ladder::{Ladder, LadderError};
-pub use publisher::{Publication, Publisher};
+pub use publisher::{NumberedPublisher, Publication, Publisher, Withdrawn};
 pub use queue::{Queue, QueueType};
 pub use replayer::{Dealt, Fate, LetterError, ReplayError, Replayer, Selection, Tally};
+pub use reply::{Replies, ReplyFate};
+pub use sessions::{SessionCounts, Sessions};
 pub use settlement::{Reason, Settlement};
 pub use shutdown::shutdown_signal;
 pub use worker::{Balance, Settled, Worker, WorkerBuilder};
 
+pub use idem_core::{Answer, Refusal, Refused, Request};
 pub use idem_core::{
     AnyStore, Atomic, Attempt, Backoff, Begun, Cause, Claim, ClaimRequest, Commit, ConnectError,
     Context, DecodeError, Envelope, EnvelopeBuilder, Execution, ExecutionKind, Executor, Failed,
@@ -87,7 +97,17 @@ pub use idem_core::{
     StoreOutage, TransactionalStore, Verdict, WhenFull, Write,
 };
 pub use idem_core::{CacheStats, Cached, CachedBuilder, Reports};
+pub use idem_core::{Entity, EntityError, EntityStore, InEntity, RecordedBy, Recording};
+pub use idem_core::{
+    FileKeeper, KeeperError, KeepingPlace, KeptRequest, KeptSession, SessionKeeper, TakenPlace,
+};
+pub use idem_core::{MessageNumber, Numbered, SequenceKey, SequencePlace, SequenceStore, Turn};
+pub use idem_core::{
+    OpenSession, Opened, SessionKey, SessionNumber, SessionPlace, SessionStore, Touched,
+};
 
+#[cfg(feature = "sqlite")]
+pub use idem_core::SqliteKeeper;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use idem_core::sqlx;
 #[cfg(feature = "postgres")]

@@ -5,7 +5,7 @@
 
 pub use crate::{
     Attempt, Delivery, Failed, Failure, FencingToken, FromContext, Headers, Key, Policy, Publisher,
-    Queue, State, Verdict, Worker, shutdown_signal,
+    Queue, Refused, Request, State, Verdict, Worker, shutdown_signal,
 };
 
 #[cfg(feature = "macros")]

@@ -9,10 +9,14 @@ use crate::{
     topology,
 };
 
+mod frame;
 mod line;
+mod numbered;
 mod publication;
 
+use frame::LargestFrame;
 use line::Line;
+pub use numbered::{NumberedPublisher, Withdrawn};
 pub use publication::Publication;
 
 /// Publishes messages that an idempotent consumer can recognise.
@@ -26,6 +30,7 @@ pub use publication::Publication;
 pub struct Publisher {
     brokers: Brokers,
     requests: mpsc::Sender<Request>,
+    frame: LargestFrame,
 }
 
 type Answer = oneshot::Sender<Result<(), PublishError>>;
@@ -33,7 +38,17 @@ type Answer = oneshot::Sender<Result<(), PublishError>>;
 #[derive(Debug)]
 pub(crate) struct Request {
     publication: Publication,
+    company: Company,
     answer: Answer,
+}
+
+/// With what a message is published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Company {
+    /// In one batch with others.
+    Others,
+    /// By itself: if the broker closes the channel, it is because of this message.
+    Nobody,
 }
 
 /// Messages that wait for the batch before them.
@@ -60,22 +75,36 @@ impl Publisher {
 
     fn spawn(brokers: Brokers, line: Line) -> Self {
         let (requests, queued) = mpsc::channel(QUEUED);
+        let frame = line.frame();
         tokio::spawn(line.serve(queued));
-        Self { brokers, requests }
+        Self {
+            brokers,
+            requests,
+            frame,
+        }
     }
 
     /// Publishes a message and waits until the broker has confirmed that a queue has it.
     ///
     /// # Errors
     /// After [`PublishError::Unconfirmed`] the message may have arrived: publish it again, with
-    /// the same id.
+    /// the same id. [`PublishError::TooLarge`] comes before anything is sent.
     ///
     /// # Cancel safety
     /// A dropped call may or may not have published.
     pub async fn publish(&self, publication: &Publication) -> Result<(), PublishError> {
+        self.publish_in(publication, Company::Others).await
+    }
+
+    async fn publish_in(
+        &self,
+        publication: &Publication,
+        company: Company,
+    ) -> Result<(), PublishError> {
         let (answer, answered) = oneshot::channel();
         let request = Request {
             publication: publication.clone(),
+            company,
             answer,
         };
         let gone = || PublishError::Unconfirmed("the publisher's task has ended".into());

@@ -33,6 +33,7 @@ pub struct Queue {
     retries: Retries,
     policy: Option<Policy>,
     stated: Stated,
+    in_sessions: bool,
 }
 
 /// The type of a declared queue.
@@ -76,6 +77,7 @@ impl Queue {
             retries,
             policy: None,
             stated: Stated::default(),
+            in_sessions: false,
         }
     }
 
@@ -153,6 +155,18 @@ impl Queue {
     /// The dead-letter queue's name.
     pub fn dead_letter_queue(&self) -> &str {
         &self.dead_letters
+    }
+
+    /// Lets clients open sessions for it.
+    pub(crate) fn in_sessions(mut self) -> Self {
+        self.in_sessions = true;
+        self
+    }
+
+    /// The queue of its clients' registrations and heartbeats, if it serves sessions. Apart, so that
+    /// no backlog of requests makes a session end.
+    pub(crate) fn control_queue(&self) -> Option<String> {
+        self.in_sessions.then(|| format!("{}.sessions", self.name))
     }
 
     pub(crate) fn declared(&self) -> Option<QueueType> {

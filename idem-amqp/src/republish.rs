@@ -13,6 +13,7 @@ use crate::{
         self, EXCHANGE, EXPIRATION, FIRST_FAILURE, HEADERS_CUT, LAST_FAILURE, QUEUE, ROUTING_KEY,
     },
     publisher::Publication,
+    reply::UNADDRESSED,
 };
 
 /// Bytes of the publisher's headers that are carried over. All of a message's properties must fit
@@ -107,7 +108,10 @@ impl Republished {
 fn publishers_own(headers: Option<&FieldTable>) -> FieldTable {
     let mut own = FieldTable::default();
     let mut room = MOST_HEADERS;
-    for (name, value) in headers.into_iter().flat_map(FieldTable::inner) {
+    let mut headers: Vec<_> = headers.into_iter().flat_map(FieldTable::inner).collect();
+    // Without its place in a session or a sequence it would be another message.
+    headers.sort_by_key(|(name, _)| !headers::is_place(name.as_str()));
+    for (name, value) in headers {
         let was_cut = name.as_str() == HEADERS_CUT;
         let ours = headers::is_ours(name.as_str()) && !was_cut;
         if ours || is_the_brokers_own(name.as_str()) {
@@ -143,7 +147,9 @@ fn carried_over(from: &BasicProperties) -> BasicProperties {
     ];
     let mut to = BasicProperties::default().with_delivery_mode(PERSISTENT);
     for (value, set) in texts {
-        if let Some(value) = value {
+        if let Some(value) = value
+            && value.as_str() != UNADDRESSED
+        {
             to = set(to, value.clone());
         }
     }
@@ -157,7 +163,7 @@ fn carried_over(from: &BasicProperties) -> BasicProperties {
 }
 
 /// The bytes that a value takes in a frame, or a little more.
-fn size_of(value: &AMQPValue) -> usize {
+pub(crate) fn size_of(value: &AMQPValue) -> usize {
     const LARGEST_NUMBER: usize = 9;
     match value {
         AMQPValue::ShortString(text) => 2 + text.as_str().len(),

@@ -50,6 +50,14 @@ pub enum Reason {
     KeyReused,
     /// An earlier attempt ended without a word.
     InDoubt,
+    /// Its session's client no longer awaits its answer, and a person has sent it again.
+    Stale,
+    /// Its session is unknown or has ended, and nobody waits to be told.
+    SessionExpired,
+    /// Its number is beyond the window of its session, and nobody waits to be told.
+    BeyondWindow,
+    /// Its turn in its sequence has passed without it.
+    Late,
 }
 
 impl Reason {
@@ -62,8 +70,30 @@ impl Reason {
             Self::Keyless => "keyless",
             Self::KeyReused => "key-reused",
             Self::InDoubt => "in-doubt",
+            Self::Stale => "stale",
+            Self::SessionExpired => "session-expired",
+            Self::BeyondWindow => "beyond-window",
+            Self::Late => "late",
         }
     }
+}
+
+/// Who wants to know what becomes of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asker {
+    Nobody,
+    /// Whoever waits for a reply.
+    Requester,
+    /// The person who has sent a dead letter again: it must not vanish unrun.
+    Operator,
+}
+
+/// Whether there is something to keep of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    Published,
+    /// Its publisher has withdrawn it, and published its number alone.
+    Withdrawn,
 }
 
 /// What the settlement depends on beside the kind of the execution.
@@ -83,10 +113,16 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) last_returns: bool,
     /// Whether as many deliveries are held as may be.
     pub(crate) full: bool,
+    /// Ahead: whether the numbers before it are being handled here.
+    pub(crate) near: bool,
+    /// Whether there is something to keep.
+    pub(crate) content: Content,
     /// Conflict: how long the holder's lease still lasts.
     pub(crate) remaining: Duration,
     /// Failure: how long to wait before the next attempt.
     pub(crate) retry_after: Duration,
+    /// Who wants to know what becomes of it.
+    pub(crate) asker: Asker,
     /// From 0 to 1.
     pub(crate) random: f64,
 }
@@ -102,8 +138,11 @@ impl<'a> Circumstances<'a> {
             returns: 0,
             last_returns: false,
             full: false,
+            near: false,
+            content: Content::Published,
             remaining: Duration::ZERO,
             retry_after: Duration::ZERO,
+            asker: Asker::Nobody,
             random: 0.0,
         }
     }
@@ -116,9 +155,16 @@ pub(crate) const LONGEST_HOLD: Duration = Duration::from_mins(1);
 /// How long a failed delivery is kept for its next attempt, at most: half the consumer timeout.
 pub(crate) const LONGEST_DELAY: Duration = Duration::from_mins(15);
 
+/// How long a number that is ahead waits on the ladder at a time, where there is such a rung: nobody
+/// knows when the one that it waits for is done, and very many may come right after that.
+const LONGEST_AHEAD: Duration = Duration::from_mins(1);
+
 /// Between a lost lease, or a conflict that is not held, and the return to the queue: ever longer,
 /// for most queues deliver what is returned at once.
 const RETURN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(8));
+
+/// A number whose turn is near is woken; this is for numbers that end elsewhere.
+const RECHECK_NEAR: Duration = Duration::from_secs(1);
 
 const RECHECK: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 const OUTAGE: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
@@ -129,10 +175,23 @@ const CORRUPT: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_min
 pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
     use ExecutionKind as Kind;
     match kind {
-        Kind::Executed | Kind::Unprotected | Kind::Duplicate => Settlement::Ack,
-        Kind::Conflict if now.full || now.held >= LONGEST_HOLD => step_back(now),
+        Kind::Executed | Kind::Unprotected | Kind::Duplicate | Kind::Refused => Settlement::Ack,
+        Kind::Stale if now.asker != Asker::Operator => Settlement::Ack,
+        Kind::SessionExpired | Kind::BeyondWindow if now.asker == Asker::Requester => {
+            Settlement::Ack
+        }
+        Kind::Stale => Settlement::DeadLetter(Reason::Stale),
+        Kind::Ahead if now.near && now.held < LONGEST_HOLD => Settlement::Hold {
+            recheck: jitter(RECHECK_NEAR, now.random),
+        },
+        Kind::Conflict | Kind::Ahead if now.full || now.held >= LONGEST_HOLD => {
+            step_back(kind, now)
+        }
         Kind::Conflict => Settlement::Hold {
             recheck: recheck(now),
+        },
+        Kind::Ahead => Settlement::Hold {
+            recheck: wait(RECHECK, now.claims, now),
         },
         Kind::Failed => come_back(now.retry_after, now),
         Kind::LeaseLost => come_back(wait(RETURN, 1, now), now),
@@ -142,20 +201,28 @@ pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement
         Kind::RecordCorrupt => Settlement::Hold {
             recheck: wait(CORRUPT, now.claims, now),
         },
+        // There is nothing to keep.
+        Kind::Rejected if now.content == Content::Withdrawn => Settlement::Ack,
         Kind::Rejected => Settlement::DeadLetter(Reason::Rejected),
         Kind::Exhausted => Settlement::DeadLetter(Reason::Exhausted),
         Kind::Undecodable => Settlement::DeadLetter(Reason::Undecodable),
         Kind::Keyless => Settlement::DeadLetter(Reason::Keyless),
         Kind::KeyReused => Settlement::DeadLetter(Reason::KeyReused),
         Kind::InDoubt => Settlement::DeadLetter(Reason::InDoubt),
+        Kind::SessionExpired => Settlement::DeadLetter(Reason::SessionExpired),
+        Kind::BeyondWindow => Settlement::DeadLetter(Reason::BeyondWindow),
+        Kind::Late => Settlement::DeadLetter(Reason::Late),
         // Also any kind that a later version of the engine adds: nothing is lost by leaving it.
         _ => Settlement::Leave,
     }
 }
 
 /// A conflict that is not held, or no longer.
-fn step_back(now: &Circumstances<'_>) -> Settlement {
+fn step_back(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
     match now.retries {
+        Retries::Ladder(ladder) if kind == ExecutionKind::Ahead => Settlement::Retry {
+            after: ladder.rung_within(now.conflicts, LONGEST_AHEAD),
+        },
         Retries::Ladder(ladder) => Settlement::Retry {
             after: ladder.rung_after(now.conflicts, now.remaining),
         },

@@ -33,6 +33,7 @@ pub(crate) async fn establish(channel: &Channel, queue: &Queue) -> Result<(), To
     if let Retries::Ladder(ladder) = queue.retries() {
         ladder::declare(channel, ladder, queue).await?;
     }
+    establish_control(channel, queue).await?;
     establish_queues(channel, queue).await?;
     if queue.has_ladder() {
         ladder::bind_origin(channel, queue).await?;
@@ -40,22 +41,43 @@ pub(crate) async fn establish(channel: &Channel, queue: &Queue) -> Result<(), To
     Ok(())
 }
 
-async fn establish_queues(channel: &Channel, queue: &Queue) -> Result<(), TopologyError> {
-    let dead = queue.dead_letter_queue();
-    let (passive, dead_arguments, arguments) = match queue.declared() {
-        None => (true, FieldTable::default(), FieldTable::default()),
-        Some(kind) => (false, dead_letter_arguments(kind), arguments(kind, queue)),
+/// Declares the queue of registrations and heartbeats, or checks that it exists, if the queue serves
+/// sessions.
+pub(crate) async fn establish_control(
+    channel: &Channel,
+    queue: &Queue,
+) -> Result<(), TopologyError> {
+    let Some(control) = queue.control_queue() else {
+        return Ok(());
     };
+    let arguments = queue.declared().map(control_arguments);
+    establish_one(channel, &control, arguments, queue).await
+}
+
+async fn establish_queues(channel: &Channel, queue: &Queue) -> Result<(), TopologyError> {
+    let kind = queue.declared();
     // The dead-letter queue first: a message must have somewhere to go from the first one on.
-    for (name, arguments) in [(dead, dead_arguments), (queue.name(), arguments)] {
-        let options = QueueDeclareOptions {
-            passive,
-            durable: true,
-            ..QueueDeclareOptions::default()
-        };
-        let declared = channel.queue_declare(name.into(), options, arguments).await;
-        declared.map_err(|source| explain(Step::Queue(name), queue, source))?;
-    }
+    let dead = kind.map(dead_letter_arguments);
+    establish_one(channel, queue.dead_letter_queue(), dead, queue).await?;
+    let own = kind.map(|kind| arguments(kind, queue));
+    establish_one(channel, queue.name(), own, queue).await
+}
+
+/// Declares a queue with these arguments, or checks that it exists, for the sake of `origin`.
+async fn establish_one(
+    channel: &Channel,
+    name: &str,
+    arguments: Option<FieldTable>,
+    origin: &Queue,
+) -> Result<(), TopologyError> {
+    let options = QueueDeclareOptions {
+        passive: arguments.is_none(),
+        durable: true,
+        ..QueueDeclareOptions::default()
+    };
+    let arguments = arguments.unwrap_or_default();
+    let declared = channel.queue_declare(name.into(), options, arguments).await;
+    declared.map_err(|source| explain(Step::Queue(name), origin, source))?;
     Ok(())
 }
 
@@ -112,6 +134,11 @@ fn dead_letter_arguments(kind: QueueType) -> FieldTable {
         table.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(UNLIMITED));
     }
     table
+}
+
+/// Frozen, too. What the broker returns too often is gone: its client asks again.
+fn control_arguments(kind: QueueType) -> FieldTable {
+    typed(kind)
 }
 
 fn typed(kind: QueueType) -> FieldTable {

@@ -17,13 +17,20 @@ mod acker;
 mod attend;
 mod balance;
 mod builder;
+mod channels;
 mod checkup;
+mod circumstances;
 mod consumer;
 mod desk;
 mod engine;
+mod fitness;
 mod grace;
 mod mender;
+mod numbered;
 mod outgoing;
+mod reception;
+mod registrar;
+mod replying;
 mod settle;
 mod settled;
 mod subscription;
@@ -39,6 +46,7 @@ use desk::Room;
 use engine::Engine;
 use grace::Grace;
 use mender::Mender;
+use reception::{Reception, Receptionist};
 use settle::{Clerk, Observer};
 pub use settled::Settled;
 use subscription::Subscription;
@@ -72,6 +80,7 @@ pub struct Worker {
     grace: Duration,
     observer: Option<Observer>,
     purge: Option<StartPurge>,
+    expire: Option<StartPurge>,
 }
 
 type StartPurge = Arc<dyn Fn() -> PurgeTask + Send + Sync>;
@@ -108,6 +117,7 @@ impl Worker {
     ) -> Result<Balance, WorkerError> {
         let _run = self.vitals.run();
         let _purging = self.purge.as_ref().map(|start| start());
+        let _expiring = self.expire.as_ref().map(|start| start());
         let counters = Arc::new(Counters::default());
         let deadline = CancellationToken::new();
         let _dropped_tasks_stop = deadline.clone().drop_guard();
@@ -122,8 +132,12 @@ impl Worker {
             supervisor.draining.cancel();
             std::future::pending::<()>().await;
         };
+        let run = async {
+            fitness::check(&self.subscriptions, &supervisor.draining).await?;
+            supervisor.run().await
+        };
         let ran = tokio::select! {
-            ran = supervisor.run() => ran,
+            ran = run => ran,
             () = stop => unreachable!("the stop never ends"),
         };
         supervisor.finish().await;
@@ -140,6 +154,7 @@ impl Worker {
     ) -> Supervisor {
         let draining = CancellationToken::new();
         let publisher = Publisher::lazy(self.brokers.clone());
+        let replier = Publisher::lazy(self.brokers.clone());
         let consumers = self.subscriptions.iter().map(|subscription| {
             let Subscription {
                 queue, attendant, ..
@@ -151,6 +166,7 @@ impl Worker {
                     queue: queue.clone(),
                     attendant: Arc::clone(attendant),
                     publisher: publisher.clone(),
+                    replier: replier.clone(),
                     counters: Arc::clone(counters),
                     observer: self.observer.clone(),
                     deadline: deadline.clone(),
@@ -162,7 +178,25 @@ impl Worker {
                 grace: Arc::clone(grace),
             })
         });
+        let receptions = self.subscriptions.iter().filter_map(|subscription| {
+            let served = subscription.served.as_ref()?;
+            Some(Reception {
+                name: subscription.queue.control_queue()?,
+                queue: subscription.queue.clone(),
+                clerk: Arc::new(Receptionist {
+                    register: Arc::clone(&served.register),
+                    replier: replier.clone(),
+                    counters: Arc::clone(counters),
+                    vitals: Arc::clone(&self.vitals),
+                    deadline: deadline.clone(),
+                }),
+                vitals: Arc::clone(&self.vitals),
+                tasks: TaskTracker::new(),
+                draining: draining.clone(),
+            })
+        });
         Supervisor {
+            receptions: receptions.collect(),
             checkup: Checkup::new(Arc::clone(&self.history)),
             brokers: self.brokers.clone(),
             vitals: Arc::clone(&self.vitals),

@@ -10,7 +10,10 @@ use lapin::{
 use super::*;
 use crate::{
     delivery::Origin,
-    headers::{EXCHANGE, EXPIRATION, FIRST_FAILURE, HEADERS_CUT, LAST_FAILURE, QUEUE, ROUTING_KEY},
+    headers::{
+        AWAITED, EPOCH, EXCHANGE, EXPIRATION, FIRST_FAILURE, HEADERS_CUT, LAST_FAILURE, NUMBER,
+        PRODUCER, QUEUE, ROUTING_KEY, SEQUENCE, SESSION,
+    },
 };
 
 fn delivery(properties: BasicProperties) -> Delivery {
@@ -134,6 +137,23 @@ fn headers_that_would_outgrow_a_frame_are_left_behind_and_that_is_said() {
         header(&letter, HEADERS_CUT).as_deref(),
         Some("Boolean(true)")
     );
+}
+
+#[test]
+fn where_a_message_stands_is_carried_over_before_all_that_is_large() {
+    let mut headers = FieldTable::default();
+    let large = AMQPValue::LongString("x".repeat(102_300).into());
+    headers.insert("a-large".into(), large);
+    let names = [SESSION, NUMBER, AWAITED, PRODUCER, EPOCH, SEQUENCE];
+    for name in names {
+        headers.insert(name.into(), AMQPValue::LongLongInt(7));
+    }
+    let letter = letter(BasicProperties::default().with_headers(headers), "no");
+    for name in names {
+        let seven = Some("LongLongInt(7)".to_owned());
+        assert_eq!(header(&letter, name), seven, "{name}");
+    }
+    assert_eq!(header(&letter, "a-large"), None);
 }
 
 #[test]

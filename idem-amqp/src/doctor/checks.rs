@@ -7,8 +7,11 @@ mod broker;
 mod declaration;
 mod delivery_limit;
 mod prefetch;
+mod registrations;
 mod retention;
 mod retries;
+mod sequences;
+mod sessions;
 mod store;
 mod timeout;
 
@@ -27,12 +30,16 @@ pub(super) fn of_queue<'a>(
     let broker = facts.broker.version();
     let several = acceptance::look(patient)
         .chain(declaration::look(patient))
+        .chain(registrations::look(patient))
         .chain(prefetch::look(patient));
     let single = [
         retries::look(patient, broker),
         delivery_limit::look(patient, broker),
         timeout::look(patient, broker),
         retention::look(patient, facts.replay_window),
+        sequences::ladder(patient),
+        sequences::gaps(patient),
+        sessions::look(patient),
     ];
     several.chain(single.into_iter().flatten())
 }

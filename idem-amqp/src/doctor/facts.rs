@@ -51,7 +51,22 @@ pub(crate) struct Patient<'a> {
     pub(crate) policy: Policy,
     /// How many of its handlers the store lets run at once.
     pub(crate) at_once: Option<usize>,
+    /// How long the sessions of its clients live without a sign of life, if it serves any.
+    pub(crate) life: Option<Duration>,
+    /// If its handler's key is a place in a sequence.
+    pub(crate) numbered: Option<Gaps>,
+    /// Whether a table of its handler's own says what was handled.
+    pub(crate) recorded: bool,
     pub(crate) told: Told,
+    /// The same of its queue of registrations, if it has one.
+    pub(crate) registrations: Option<Told>,
+}
+
+/// What becomes of the numbers of a sequence that never come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Gaps {
+    WaitedFor,
+    SkippedAfter(Duration),
 }
 
 /// What the broker told about a queue.

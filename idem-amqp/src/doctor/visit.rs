@@ -5,7 +5,7 @@ use std::time::Duration;
 use idem_core::Policy;
 use lapin::Connection;
 
-use super::{Diagnosis, Facts, Patient, Product, Told, examine, facts, greeting, look};
+use super::{Diagnosis, Facts, Gaps, Patient, Product, Told, examine, facts, greeting, look};
 use crate::{Queue, connection::Broker, queue::Retries};
 
 /// What the doctor is told before it asks the broker.
@@ -24,6 +24,12 @@ pub(crate) struct Case {
     pub(crate) queue: Queue,
     pub(crate) policy: Policy,
     pub(crate) at_once: Option<usize>,
+    /// How long the sessions of its clients live without a sign of life, if it serves any.
+    pub(crate) life: Option<Duration>,
+    /// If its handler's key is a place in a sequence.
+    pub(crate) numbered: Option<Gaps>,
+    /// Whether a table of its handler's own says what was handled.
+    pub(crate) recorded: bool,
 }
 
 /// Of which existing queues it is looked up how they were declared.
@@ -64,11 +70,16 @@ impl History {
 
     async fn examine(&self, connection: &Connection, product: Product, asked: Asked) -> Visit {
         let mut all = Vec::with_capacity(self.queues.len());
-        for case in &self.queues {
-            all.push(told(connection, &case.queue, product, asked).await);
+        let mut registrations = Vec::with_capacity(self.queues.len());
+        for Case { queue, .. } in &self.queues {
+            all.push(told(connection, queue, queue.name(), product, asked).await);
+            registrations.push(match queue.control_queue() {
+                Some(name) => Some(told(connection, queue, &name, product, asked).await),
+                None => None,
+            });
         }
         Visit {
-            diagnoses: self.diagnoses(product, &all),
+            diagnoses: self.diagnoses(product, &all, &registrations),
             told: all,
         }
     }
@@ -79,15 +90,28 @@ impl History {
             Some(_) => Told::Ours,
             None => Told::Hidden("the broker cannot be reached".into()),
         });
-        self.diagnoses(Product::NotAsked, &told.collect::<Vec<_>>())
+        // That the one cannot be looked at says the same of the other.
+        let registrations = vec![None; self.queues.len()];
+        self.diagnoses(Product::NotAsked, &told.collect::<Vec<_>>(), &registrations)
     }
 
-    fn diagnoses(&self, product: Product, told: &[Told]) -> Vec<Diagnosis> {
-        let queues = self.queues.iter().zip(told).map(|(case, told)| Patient {
+    fn diagnoses(
+        &self,
+        product: Product,
+        told: &[Told],
+        registrations: &[Option<Told>],
+    ) -> Vec<Diagnosis> {
+        let told = told.iter().zip(registrations);
+        let queues = self.queues.iter().zip(told);
+        let queues = queues.map(|(case, (told, registrations))| Patient {
             queue: &case.queue,
             policy: case.policy,
+            life: case.life,
             at_once: case.at_once,
+            numbered: case.numbered,
+            recorded: case.recorded,
             told: told.clone(),
+            registrations: registrations.clone(),
         });
         examine(&Facts {
             broker: product,
@@ -109,21 +133,27 @@ async fn product(broker: &Broker) -> Product {
     }
 }
 
-/// A broker that is not known to refuse what it should may create what it is asked about.
-async fn told(connection: &Connection, queue: &Queue, product: Product, asked: Asked) -> Told {
+/// What is told of this queue, or of its queue of registrations. A broker that is not known to refuse
+/// what it should may create what it is asked about.
+async fn told(
+    connection: &Connection,
+    queue: &Queue,
+    name: &str,
+    product: Product,
+    asked: Asked,
+) -> Told {
     if queue.declared().is_some() {
         return Told::Ours;
     }
     if asked == Asked::ButAccepted && queue.accepts(facts::HIDDEN) {
         return Told::Hidden("that is accepted".into());
     }
-    let queue = queue.name();
     if let Product::RabbitMq(_) = product {
         tracing::info!(
-            queue,
+            queue = name,
             "looking up how the queue was declared: the refusals that follow are the answers"
         );
-        return look::look(connection, queue).await;
+        return look::look(connection, name).await;
     }
     Told::Hidden("the broker does not say that it is RabbitMQ".into())
 }

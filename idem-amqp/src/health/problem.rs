@@ -26,7 +26,7 @@ pub enum ProblemKind {
         /// The queue's name.
         queue: String,
     },
-    /// Messages wait for the store, which does not answer.
+    /// Messages, or clients of sessions, wait for the store, which does not answer.
     StoreUnavailable,
     /// Retries or dead letters of a queue cannot be published: their queue or exchange was deleted,
     /// is full, or may not be used, or the broker cannot be reached. Their messages are kept.
@@ -40,6 +40,11 @@ pub enum ProblemKind {
     /// The broker takes no messages, so no retries and no dead letters either: its memory or its
     /// disk is short.
     Blocked,
+    /// Numbered messages of a queue wait for an earlier number, which has not come or is not done.
+    Gap {
+        /// The queue's name.
+        queue: String,
+    },
     /// The worker has ended although nobody told it to.
     Ended,
 }
@@ -47,7 +52,7 @@ pub enum ProblemKind {
 impl ProblemKind {
     /// Whether messages are not consumed, or not done with, because of it.
     pub(super) fn hinders(&self) -> bool {
-        !matches!(self, Self::Unprotected | Self::Blocked)
+        !matches!(self, Self::Unprotected | Self::Blocked | Self::Gap { .. })
     }
 
     /// Whether it is worth a restart when it lasts. A restart helps no queue that is gone, and a
@@ -68,6 +73,9 @@ impl fmt::Display for ProblemKind {
             }
             Self::Unprotected => f.write_str("handlers run without the store"),
             Self::Blocked => f.write_str("the broker takes no messages"),
+            Self::Gap { queue } => {
+                write!(f, "numbered messages of {queue} wait for an earlier one")
+            }
             Self::Ended => f.write_str("not running although nobody stopped it"),
         }
     }

@@ -2,7 +2,10 @@
 
 use tokio::time::Instant;
 
-use super::{Problem, ProblemKind, condition::Condition, waiting::WhatFor};
+use super::{
+    Problem, ProblemKind, condition::Condition, gaps::Gaps, pause::Pause,
+    registrations::Registrations, waiting::WhatFor,
+};
 
 /// The state of a worker at one moment.
 #[derive(Debug, Default)]
@@ -13,6 +16,8 @@ pub(super) struct State {
     pub(super) connection: Condition,
     pub(super) queues: Vec<QueueState>,
     pub(super) store: Condition,
+    /// Whether the store answers clients of sessions.
+    pub(super) registrations: Registrations,
     /// Whether handlers run with the store.
     pub(super) protection: Condition,
     pub(super) publishing: Condition,
@@ -24,6 +29,10 @@ pub(super) struct QueueState {
     pub(super) consuming: Condition,
     /// Of its retries and dead letters.
     pub(super) letters: Condition,
+    /// In its sequences.
+    pub(super) gaps: Gaps,
+    /// When the log was told of numbers that were done long ago.
+    pub(super) stale: Pause,
 }
 
 /// Where a worker is in its life.
@@ -61,6 +70,7 @@ impl State {
             queue.letters = Condition::well(now);
         }
         self.store = Condition::well(now);
+        self.registrations = Registrations::default();
         self.protection = Condition::well(now);
         self.publishing = Condition::well(now);
     }
@@ -82,6 +92,14 @@ impl State {
             WhatFor::Store => Some(&mut self.store),
             WhatFor::Alarm => Some(&mut self.publishing),
             WhatFor::Confirm(queue) => Some(&mut self.queue(queue)?.letters),
+        }
+    }
+
+    /// Whether the store answers: whoever has waited for it the longest tells.
+    fn longest_outage(&self, now: Instant) -> &Condition {
+        match self.registrations.told(now) {
+            Some(told) if told.ill_for(now) > self.store.ill_for(now) => told,
+            _ => &self.store,
         }
     }
 
@@ -118,13 +136,24 @@ impl State {
             let queue = name.clone();
             look(ProblemKind::NotConsuming { queue }, consuming);
         }
-        look(ProblemKind::StoreUnavailable, &self.store);
+        look(ProblemKind::StoreUnavailable, self.longest_outage(now));
         for QueueState { name, letters, .. } in &self.queues {
             let queue = name.clone();
             look(ProblemKind::Unpublished { queue }, letters);
         }
         look(ProblemKind::Unprotected, &self.protection);
         look(ProblemKind::Blocked, &self.publishing);
+        let gaps = self.queues.iter().filter_map(|queue| {
+            let (lasting, error) = queue.gaps.longest(now)?;
+            Some(Problem {
+                kind: ProblemKind::Gap {
+                    queue: queue.name.clone(),
+                },
+                lasting,
+                error: Some(error),
+            })
+        });
+        problems.extend(gaps);
         problems
     }
 }

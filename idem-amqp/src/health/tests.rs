@@ -22,6 +22,7 @@ fn away() -> Ended {
 fn unprotected() -> Ended {
     Ended::Unprotected {
         output: (),
+        outcome: idem_core::Outcome::default(),
         attempt: 1,
     }
 }
@@ -88,6 +89,43 @@ async fn a_store_is_away_until_an_execution_has_its_answer() {
     assert_eq!(health.to_string(), told);
     assert!(vitals.saw(&answered()).is_none());
     assert_eq!(health.failing_for(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_clients_alone_is_away_until_it_answers_anybody_or_nobody_asks() {
+    let (vitals, health) = worker(&[]);
+    let _run = vitals.run();
+    vitals.connected(&"one:5672");
+    assert_eq!(health.failing_for(), None);
+    vitals.failed_client("gone".into());
+    advance(SECOND).await;
+    vitals.failed_client("still gone".into());
+    let told = "the store does not answer for 1s: still gone";
+    assert_eq!(health.to_string(), told);
+    assert!(!health.is_ready());
+    vitals.answered_client();
+    assert_eq!(health.problems(), []);
+
+    advance(60 * SECOND).await;
+    vitals.failed_client("gone".into());
+    advance(SECOND).await;
+    // A message that waits as well is the same problem.
+    let waiting = vitals.saw(&away());
+    advance(SECOND).await;
+    assert_eq!(health.problems().len(), 1);
+    assert_eq!(health.failing_for(), Some(2 * SECOND));
+    assert!(vitals.saw(&answered()).is_none());
+    assert_eq!(health.problems(), []);
+    drop(waiting);
+
+    advance(60 * SECOND).await;
+    vitals.failed_client("gone".into());
+    advance(299 * SECOND).await;
+    assert_eq!(health.failing_for(), Some(299 * SECOND));
+    advance(SECOND).await;
+    assert_eq!(health.failing_for(), None);
+    vitals.failed_client("gone".into());
+    assert_eq!(health.failing_for(), Some(Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]

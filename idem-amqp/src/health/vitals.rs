@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use idem_core::{Execution, Failure};
+use idem_core::{Execution, Failure, SequencePlace};
 use tokio::time::Instant;
 
 use super::{
@@ -117,10 +117,61 @@ impl Vitals {
             _ => {
                 let mut state = self.state();
                 state.store.recover(now);
+                state.registrations.answered(now);
                 state.protection.recover(now);
             }
         }
         None
+    }
+
+    /// The store has answered a client's registration or sign of life.
+    pub(crate) fn answered_client(&self) {
+        self.state().registrations.answered(Instant::now());
+    }
+
+    /// The store has not answered a client, who asks again.
+    pub(crate) fn failed_client(&self, error: String) {
+        self.state().registrations.failed(Instant::now(), error);
+    }
+
+    /// A numbered message of this queue was claimed, in its turn or not: then the mark is told.
+    pub(crate) fn numbered(&self, queue: &str, place: &SequencePlace, ahead_of: Option<u64>) {
+        let mut state = self.state();
+        let Some(gaps) = state.queue(queue).map(|queue| &mut queue.gaps) else {
+            return;
+        };
+        let Some(mark) = ahead_of else {
+            return gaps.in_turn(place);
+        };
+        if gaps.ahead(place, mark, Instant::now()) {
+            let SequencePlace {
+                sequence, number, ..
+            } = place;
+            tracing::warn!(
+                queue, %sequence, number, mark,
+                "numbered messages wait: the number at the mark has not come, or is not done"
+            );
+        }
+    }
+
+    /// A message of this queue came for the first time, long after its number was done.
+    pub(crate) fn stale_number(&self, queue: &str, place: &SequencePlace) {
+        let mut state = self.state();
+        let due = state
+            .queue(queue)
+            .is_some_and(|queue| queue.stale.is_due(Instant::now()));
+        drop(state);
+        if due {
+            let SequencePlace {
+                sequence, number, ..
+            } = place;
+            tracing::warn!(
+                queue, %sequence, number,
+                "a message came under a number that was done long ago, and is taken for a copy of that: \
+                 if its producer has begun its numbers anew, give it another `epoch`, for its messages \
+                 are lost"
+            );
+        }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {

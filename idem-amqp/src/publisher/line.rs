@@ -1,6 +1,9 @@
 //! The publisher's own connection: batches, confirms and returns.
 
-use std::{future::pending, time::Duration};
+use std::{
+    future::pending,
+    time::{Duration, Instant},
+};
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use lapin::{
@@ -9,7 +12,7 @@ use lapin::{
 };
 use tokio::{sync::mpsc, time::sleep};
 
-use super::{Publication, Request};
+use super::{Company, LargestFrame, Publication, Request};
 use crate::{
     connection::{Brokers, Link},
     error::PublishError,
@@ -21,15 +24,22 @@ const BATCH: usize = 256;
 /// A broker that does not confirm for so long is taken for lost.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long a channel is used at least, though the broker refuses what is published on it.
+const BETWEEN_CHANNELS: Duration = Duration::from_secs(1);
+
 /// The connection, opened when needed.
 pub(super) struct Line {
     brokers: Brokers,
     open: Option<Open>,
+    frame: LargestFrame,
 }
 
 struct Open {
     link: Link,
     channel: Channel,
+    since: Instant,
+    /// Whether the broker refused something that was published on the channel.
+    refused: bool,
 }
 
 impl Line {
@@ -37,7 +47,13 @@ impl Line {
         Self {
             brokers,
             open: None,
+            frame: LargestFrame::default(),
         }
+    }
+
+    /// What the broker takes.
+    pub(super) fn frame(&self) -> LargestFrame {
+        self.frame.clone()
     }
 
     /// Serves until all publishers are gone, then closes the connection.
@@ -51,7 +67,12 @@ impl Line {
             if taken == 0 {
                 break;
             }
+            let alone = |request: &mut Request| request.company == Company::Nobody;
+            let alone: Vec<_> = batch.extract_if(.., alone).collect();
             self.publish(&mut batch).await;
+            for request in alone {
+                self.publish(&mut vec![request]).await;
+            }
         }
         if let Some(open) = self.open {
             let _ = open.link.connection.close(200, "done".into()).await;
@@ -73,35 +94,38 @@ impl Line {
             open.link.watch.catch_up();
             self.open = None;
         }
-        if self.open.is_none() {
-            self.open = Some(self.connect().await?);
+        if let Some(open) = &mut self.open {
+            return open.renew().await;
         }
+        self.open = Some(self.connect().await?);
         Ok(())
     }
 
     async fn connect(&mut self) -> Result<Open, PublishError> {
         let link = self.brokers.connect("idem publish").await?;
-        let opened = async {
-            let channel = link.connection.create_channel().await?;
-            let confirms = ConfirmSelectOptions::default();
-            channel.confirm_select(confirms).await?;
-            Ok(channel)
-        };
-        let opened: Result<_, Error> = opened.await;
-        let channel = opened.map_err(|error| PublishError::Unavailable {
-            broker: link.broker.to_string(),
-            source: error.into(),
-        })?;
-        Ok(Open { link, channel })
+        let channel = channel(&link.connection).await;
+        let channel = channel.map_err(|error| unavailable(&link, error))?;
+        self.frame
+            .learn(link.connection.configuration().frame_max());
+        Ok(Open {
+            link,
+            channel,
+            since: Instant::now(),
+            refused: false,
+        })
     }
 
     /// Publishes all, then awaits all confirms: a return comes before its confirm, but lapin hands
     /// it to whichever confirm completes next, so only the whole batch tells what was returned.
     async fn publish(&mut self, batch: &mut Vec<Request>) {
+        if batch.is_empty() {
+            return;
+        }
         if let Err(error) = self.open().await {
             return refuse_all(batch, error, &self.brokers);
         }
-        let Open { link, channel } = self.open.as_mut().expect("opened just now");
+        refuse_too_large(batch, &self.frame);
+        let Open { link, channel, .. } = self.open.as_mut().expect("opened just now");
         let mut confirms: Vec<_> = batch.iter().map(|_| None).collect();
         let mut confirming: FuturesUnordered<_> = (batch.iter().enumerate())
             .map(|(at, request)| {
@@ -120,10 +144,44 @@ impl Line {
             () = link.watch.keep() => unreachable!("watching never ends"),
         };
         drop(confirming);
-        answer_all(batch, confirms);
-        if silent {
-            self.open = None;
+        let refused = answer_all(batch, confirms);
+        match &mut self.open {
+            _ if silent => self.open = None,
+            Some(open) => open.refused |= refused,
+            None => {}
         }
+    }
+}
+
+impl Open {
+    /// Takes another channel if the broker has refused something on this one. What a quorum queue
+    /// without a leader refuses, it refuses on this channel for ever (RabbitMQ 3.10,
+    /// `rabbit_fifo_client`), whatever becomes of the queue.
+    async fn renew(&mut self) -> Result<(), PublishError> {
+        if !self.refused || self.since.elapsed() < BETWEEN_CHANNELS {
+            return Ok(());
+        }
+        let fresh = channel(&self.link.connection).await;
+        let fresh = fresh.map_err(|error| unavailable(&self.link, error))?;
+        let old = std::mem::replace(&mut self.channel, fresh);
+        (self.since, self.refused) = (Instant::now(), false);
+        let _ = old.close(200, "replaced".into()).await;
+        Ok(())
+    }
+}
+
+/// A channel with confirms.
+async fn channel(connection: &Connection) -> Result<Channel, Error> {
+    let channel = connection.create_channel().await?;
+    let confirms = ConfirmSelectOptions::default();
+    channel.confirm_select(confirms).await?;
+    Ok(channel)
+}
+
+fn unavailable(link: &Link, error: Error) -> PublishError {
+    PublishError::Unavailable {
+        broker: link.broker.to_string(),
+        source: error.into(),
     }
 }
 
@@ -139,8 +197,13 @@ async fn patience(connection: &Connection) {
     }
 }
 
-/// Answers each by its own confirm; one that has none yet may have arrived.
-fn answer_all(batch: &mut Vec<Request>, confirms: Vec<Option<Result<Confirmation, Error>>>) {
+/// Answers each by its own confirm; one that has none yet may have arrived. Says whether the broker
+/// refused any.
+fn answer_all(
+    batch: &mut Vec<Request>,
+    confirms: Vec<Option<Result<Confirmation, Error>>>,
+) -> bool {
+    let mut refused = false;
     let mut returned = Vec::new();
     let mut answers = Vec::new();
     for confirm in confirms {
@@ -161,13 +224,15 @@ fn answer_all(batch: &mut Vec<Request>, confirms: Vec<Option<Result<Confirmation
                 "the broker did not confirm within 30 s".into(),
             )),
         };
+        refused |= matches!(answer, Err(PublishError::Refused { .. }));
         let _ = request.answer.send(answer);
     }
+    refused
 }
 
 async fn send(channel: &Channel, publication: &Publication) -> Result<Confirmation, Error> {
     let options = BasicPublishOptions {
-        mandatory: true,
+        mandatory: publication.mandatory,
         ..BasicPublishOptions::default()
     };
     let sent = channel.basic_publish(
@@ -196,6 +261,15 @@ fn judge(
         Ok(false) => Err(PublishError::Refused {
             routing_key: routing_key(),
         }),
+    }
+}
+
+/// One of these would end the connection.
+fn refuse_too_large(batch: &mut Vec<Request>, frame: &LargestFrame) {
+    let is_too_large = |request: &mut Request| frame.check(&request.publication, 0).is_err();
+    for request in batch.extract_if(.., is_too_large) {
+        let refused = frame.check(&request.publication, 0);
+        let _ = request.answer.send(refused);
     }
 }
 

@@ -1,5 +1,7 @@
 //! A message to publish: where to, with which id, what.
 
+use std::fmt;
+
 use lapin::{
     BasicProperties,
     types::{AMQPValue, LongString, ShortString},
@@ -19,6 +21,8 @@ pub struct Publication {
     pub(super) routing_key: ShortString,
     pub(super) body: Vec<u8>,
     pub(super) properties: BasicProperties,
+    /// Whether the broker returns it if no queue takes it.
+    pub(super) mandatory: bool,
 }
 
 const PERSISTENT: u8 = 2;
@@ -50,6 +54,7 @@ impl Publication {
             routing_key: short(queue)?,
             body: body.into(),
             properties,
+            mandatory: true,
         })
     }
 
@@ -64,7 +69,14 @@ impl Publication {
             routing_key: routing_key.into(),
             body,
             properties,
+            mandatory: true,
         }
+    }
+
+    /// Counts as published also if no queue takes it.
+    pub(crate) fn optional(mut self) -> Self {
+        self.mandatory = false;
+        self
     }
 
     /// Publishes to an exchange instead of straight to a queue.
@@ -103,6 +115,54 @@ impl Publication {
         id.map_or("", ShortString::as_str)
     }
 
+    /// A message of the same id that says nothing, to another place or the same.
+    pub(super) fn without_content(&self, way: Option<Destination>) -> Self {
+        let Destination {
+            exchange,
+            routing_key,
+        } = way.unwrap_or_else(|| self.destination());
+        let id = self.properties.message_id().clone().unwrap_or_default();
+        let properties = BasicProperties::default()
+            .with_delivery_mode(PERSISTENT)
+            .with_message_id(id);
+        Self {
+            exchange,
+            routing_key,
+            body: Vec::new(),
+            properties,
+            mandatory: self.mandatory,
+        }
+    }
+
+    /// Sets a header of idem's own.
+    pub(super) fn own_header(mut self, name: &'static str, value: AMQPValue) -> Self {
+        let mut headers = self.properties.headers().clone().unwrap_or_default();
+        headers.insert(name.into(), value);
+        self.properties = self.properties.with_headers(headers);
+        self
+    }
+
+    pub(super) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// Where it goes.
+    pub(super) fn destination(&self) -> Destination {
+        Destination {
+            exchange: self.exchange.clone(),
+            routing_key: self.routing_key.clone(),
+        }
+    }
+
+    /// Whether another one is the same message: it has the same id, and nothing about it differs.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        !self.id().is_empty()
+            && self.id() == other.id()
+            && self.body == other.body
+            && self.properties == other.properties
+            && self.destination() == other.destination()
+    }
+
     /// Whether a returned message is this one, as far as its envelope tells.
     pub(super) fn is_like(&self, returned: &lapin::message::Delivery) -> bool {
         self.exchange == returned.exchange
@@ -111,8 +171,37 @@ impl Publication {
     }
 
     #[cfg(test)]
+    pub(crate) fn is_mandatory(&self) -> bool {
+        self.mandatory
+    }
+
+    #[cfg(test)]
     pub(crate) fn into_properties(self) -> BasicProperties {
         self.properties
+    }
+}
+
+/// Where a message goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Destination {
+    exchange: ShortString,
+    routing_key: ShortString,
+}
+
+impl Destination {
+    /// Whether one stream can go to both: through an exchange the queues are not known.
+    pub(super) fn takes(&self, other: &Self) -> bool {
+        let same_key = self.routing_key == other.routing_key;
+        self.exchange == other.exchange && (same_key || !self.exchange.as_str().is_empty())
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.exchange.as_str() {
+            "" => write!(f, "the queue `{}`", self.routing_key),
+            exchange => write!(f, "the exchange `{exchange}`"),
+        }
     }
 }
 

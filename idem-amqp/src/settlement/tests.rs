@@ -45,6 +45,7 @@ fn every_kind_has_its_settlement() {
         (Kind::Duplicate, Settlement::Ack),
         (Kind::Conflict, hold(SECOND / 10)),
         (Kind::Failed, requeue(7 * SECOND)),
+        (Kind::Refused, Settlement::Ack),
         (Kind::Rejected, Settlement::DeadLetter(Reason::Rejected)),
         (Kind::Exhausted, Settlement::DeadLetter(Reason::Exhausted)),
         (
@@ -54,6 +55,17 @@ fn every_kind_has_its_settlement() {
         (Kind::Keyless, Settlement::DeadLetter(Reason::Keyless)),
         (Kind::KeyReused, Settlement::DeadLetter(Reason::KeyReused)),
         (Kind::InDoubt, Settlement::DeadLetter(Reason::InDoubt)),
+        (Kind::Stale, Settlement::Ack),
+        (
+            Kind::SessionExpired,
+            Settlement::DeadLetter(Reason::SessionExpired),
+        ),
+        (
+            Kind::BeyondWindow,
+            Settlement::DeadLetter(Reason::BeyondWindow),
+        ),
+        (Kind::Late, Settlement::DeadLetter(Reason::Late)),
+        (Kind::Ahead, hold(SECOND / 10)),
         (Kind::StoreUnavailable, hold(SECOND / 5)),
         (Kind::RecordCorrupt, hold(5 * SECOND)),
         (Kind::LeaseLost, requeue(SECOND)),
@@ -67,6 +79,33 @@ fn every_kind_has_its_settlement() {
             settlement,
             "{kind}"
         );
+    }
+}
+
+#[test]
+fn whoever_waits_is_told_that_a_request_is_outside_of_its_session() {
+    let now = Circumstances {
+        asker: Asker::Requester,
+        ..certain(&Retries::Local)
+    };
+    for kind in [Kind::SessionExpired, Kind::BeyondWindow] {
+        assert_eq!(settle(kind, &now), Settlement::Ack, "{kind}");
+    }
+}
+
+/// It never runs, so that it has to be there still.
+#[test]
+fn a_replay_outside_of_its_session_is_dead_lettered_again() {
+    let now = Circumstances {
+        asker: Asker::Operator,
+        ..certain(&Retries::Local)
+    };
+    for (kind, reason) in [
+        (Kind::Stale, Reason::Stale),
+        (Kind::SessionExpired, Reason::SessionExpired),
+        (Kind::BeyondWindow, Reason::BeyondWindow),
+    ] {
+        assert_eq!(settle(kind, &now), Settlement::DeadLetter(reason));
     }
 }
 
@@ -138,14 +177,22 @@ fn a_delay_below_a_very_long_first_rung_is_not_waited_out_here() {
     assert_eq!(settle(Kind::Failed, &now), retry(rung));
 }
 
-/// Or one that this process remembers until it is, where the policy is to fail open.
+/// Or one that this process remembers until it is, where the policy is to fail open; or a request that
+/// its own client has said to await no longer.
 #[test]
 fn only_a_committed_completion_is_acknowledged() {
     for retries in [Retries::Local, ladder(), NATIVE] {
         let acked: Vec<_> = (Kind::ALL.iter().copied())
             .filter(|kind| settle(*kind, &certain(&retries)) == Settlement::Ack)
             .collect();
-        assert_eq!(acked, [Kind::Executed, Kind::Unprotected, Kind::Duplicate]);
+        let committed = [
+            Kind::Executed,
+            Kind::Unprotected,
+            Kind::Duplicate,
+            Kind::Refused,
+            Kind::Stale,
+        ];
+        assert_eq!(acked, committed);
     }
 }
 
@@ -255,6 +302,71 @@ fn on_a_ladder_it_takes_a_longer_rung_each_time() {
         settlement
     });
     assert_eq!(rungs, [1, 5, 15, 60].map(|seconds| retry(seconds * SECOND)));
+}
+
+#[test]
+fn a_number_that_is_ahead_is_rechecked_ever_more_rarely_and_no_hot_loop() {
+    let rechecks = [1, 2, 3, 10].map(|claims| {
+        let now = Circumstances {
+            claims,
+            remaining: Duration::ZERO,
+            ..certain(&Retries::Local)
+        };
+        settle(Kind::Ahead, &now)
+    });
+    let expected = [SECOND / 10, SECOND / 5, SECOND * 2 / 5, 5 * SECOND].map(hold);
+    assert_eq!(rechecks, expected);
+}
+
+#[test]
+fn a_number_whose_turn_is_near_waits_for_it_here_though_no_more_may_be_held_but_not_for_long() {
+    let ladder = ladder();
+    for (full, held, expected) in [
+        (false, SECOND, hold(SECOND)),
+        (true, SECOND, hold(SECOND)),
+        (true, 59 * SECOND, hold(SECOND)),
+        (true, LONGEST_HOLD, retry(SECOND)),
+        (false, LONGEST_HOLD, retry(SECOND)),
+    ] {
+        let now = Circumstances {
+            near: true,
+            full,
+            held,
+            ..certain(&ladder)
+        };
+        assert_eq!(settle(Kind::Ahead, &now), expected, "{full} {held:?}");
+    }
+}
+
+#[test]
+fn nothing_is_kept_of_a_number_that_its_publisher_has_withdrawn() {
+    let now = Circumstances {
+        content: Content::Withdrawn,
+        ..certain(&Retries::Local)
+    };
+    assert_eq!(settle(Kind::Rejected, &now), Settlement::Ack);
+    assert_eq!(settle(Kind::Ahead, &now), hold(SECOND / 10));
+}
+
+#[test]
+fn a_number_that_is_ahead_goes_to_the_ladder_for_a_minute_at_most() {
+    let ladder = ladder();
+    let rungs = [0, 1, 2, 3, 4, u32::MAX].map(|conflicts| {
+        let now = Circumstances {
+            conflicts,
+            full: true,
+            ..certain(&ladder)
+        };
+        settle(Kind::Ahead, &now)
+    });
+    let expected = [1, 5, 15, 60, 60, 60].map(|seconds| retry(seconds * SECOND));
+    assert_eq!(rungs, expected);
+    let long = Retries::Ladder(Ladder::new([600 * SECOND, 700 * SECOND]).unwrap());
+    let now = Circumstances {
+        full: true,
+        ..certain(&long)
+    };
+    assert_eq!(settle(Kind::Ahead, &now), retry(600 * SECOND));
 }
 
 #[test]

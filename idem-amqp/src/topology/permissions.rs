@@ -18,6 +18,7 @@ pub(super) fn command(user: &str, vhost: &str, queue: &Queue) -> String {
 /// What to configure, write and read.
 fn patterns(queue: &Queue) -> [String; 3] {
     let [name, dead] = [queue.name(), queue.dead_letter_queue()].map(escaped);
+    let control = queue.control_queue().map(|control| escaped(&control));
     let mut configure = Vec::new();
     let mut write = vec![escaped(DEFAULT_EXCHANGE)];
     let mut read = vec![name.clone()];
@@ -26,6 +27,12 @@ fn patterns(queue: &Queue) -> [String; 3] {
     } else {
         // RabbitMQ 4.3 tells only those that a queue is there who have some permission for it.
         read.push(dead);
+    }
+    if let Some(control) = control {
+        if queue.declared().is_some() {
+            configure.push(control.clone());
+        }
+        read.push(control);
     }
     if queue.has_ladder() {
         write.push(name);
@@ -92,6 +99,23 @@ mod tests {
                 r"^(amq\.default|q|idem\..*)$",
                 r"^(q|d|idem\..*)$"
             ]
+        );
+    }
+
+    #[test]
+    fn a_queue_that_serves_sessions_needs_its_queue_of_registrations_too() {
+        let declared = Queue::declare("q").local_retries().in_sessions();
+        assert_eq!(
+            patterns(&declared),
+            [
+                r"^(q|q\.dead|q\.sessions)$",
+                r"^amq\.default$",
+                r"^(q|q\.sessions)$"
+            ]
+        );
+        assert_eq!(
+            patterns(&Queue::existing("q").in_sessions()),
+            ["^$", r"^amq\.default$", r"^(q|q\.dead|q\.sessions)$"]
         );
     }
 

@@ -40,6 +40,18 @@ fn the_arguments_of_dead_letter_queues_stay_as_they_were_released() {
 }
 
 #[test]
+fn the_arguments_of_queues_of_registrations_stay_as_they_were_released() {
+    assert_eq!(
+        shown(&control_arguments(QueueType::Quorum)),
+        "x-queue-type=quorum"
+    );
+    assert_eq!(
+        shown(&control_arguments(QueueType::Classic)),
+        "x-queue-type=classic"
+    );
+}
+
+#[test]
 fn a_queue_is_told_its_own_delays_only_where_it_keeps_them() {
     let (min, max) = (Duration::from_secs(1), Duration::from_mins(1));
     let native = Queue::declare("q").native_retries(min, max);

@@ -1,22 +1,26 @@
 //! One delivery from arrival to verdict, by a handler whose types are known.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures_util::{
-    FutureExt as _,
-    future::{BoxFuture, Either},
-};
+use futures_util::{FutureExt as _, future::BoxFuture};
 use idem_core::{
-    Envelope, Execution, ExecutionKind, Executor, Handler, HeaderSource as _, Key, Policy,
-    Prepared, RunsOn, Store,
+    Envelope, Execution, ExecutionKind, Executor, Handler, Key, Operation, Policy, RunsOn, Store,
+    Turn,
 };
 use tokio::time::{Instant, sleep};
 
-use super::desk::{Desk, Seat};
+use super::{
+    circumstances::circumstances,
+    desk::{Desk, Seat},
+    numbered,
+    replying::reply,
+};
 use crate::{
     Queue,
     delivery::Delivery,
-    retry::conflicts,
+    headers,
+    reply::Reply,
+    sessions,
     settlement::{Circumstances, Settlement, settle},
 };
 
@@ -35,6 +39,10 @@ pub(super) struct End {
     pub(super) attempt: Option<u32>,
     pub(super) error: Option<String>,
     pub(super) settlement: Settlement,
+    /// What the requester is told, if there is one.
+    pub(super) reply: Option<Reply>,
+    /// Whether its number was done long ago.
+    pub(super) stale_number: bool,
 }
 
 impl End {
@@ -55,6 +63,8 @@ impl End {
             attempt: None,
             error: None,
             settlement: Settlement::Leave,
+            reply: None,
+            stale_number: false,
         }
     }
 }
@@ -116,22 +126,45 @@ where
         desk: &Desk,
         seat: &mut Seat,
     ) -> End {
+        use ExecutionKind as Kind;
         if !seat.sit_down(desk).await {
             return End::abandoned();
         }
         let mut now = circumstances(arrival, queue, desk);
-        let mut message = match Prepared::<H>::new(arrival.envelope.clone(), &self.policy) {
-            Ok(message) => message.replay(arrival.delivery.starts_over()),
-            Err(ended) => return end(&ended, None, settle(ended.kind(), &now)),
+        if let Some(error) = out_of_place(&arrival.delivery, queue) {
+            let ended = Execution::Undecodable { error };
+            return end::<H>(arrival, &ended, None, settle(ended.kind(), &now));
+        }
+        let mut message = match self.prepare(arrival, &mut now) {
+            Ok(message) => message
+                .replay(arrival.delivery.starts_over())
+                .redelivered(arrival.delivery.may_have_run()),
+            Err(ended) => return end::<H>(arrival, &ended, None, settle(ended.kind(), &now)),
         };
+        let mut starts_over = arrival.delivery.starts_over();
         let mut conflict_since = None;
+        let mut turn = None;
         let mut _waits_for_store;
         loop {
-            let execution = self.executor.handle(&mut message, &*self.state).await;
-            _waits_for_store = desk.vitals.saw(&execution);
+            let execution = if let Some(ahead) = self.ahead_with_others(&message) {
+                ahead
+            } else {
+                let handled = self.executor.handle(&mut message, &*self.state).await;
+                _waits_for_store = desk.vitals.saw(&handled);
+                if let Some(place) = message.place_in_sequence() {
+                    numbered::report(&handled, &arrival.delivery, place, desk);
+                }
+                handled
+            };
             now.claims += 1;
+            // A replay that was delivered before: had it been claimed then, it would not be late.
+            if execution.kind() == Kind::Late && arrival.delivery.is_replay() && !starts_over {
+                starts_over = true;
+                message.start_over();
+                continue;
+            }
             now.random = fastrand::f64();
-            let conflict = matches!(execution, Execution::Conflict { .. });
+            let conflict = matches!(execution.kind(), Kind::Conflict | Kind::Ahead);
             if conflict {
                 now.held = conflict_since.get_or_insert_with(Instant::now).elapsed();
             }
@@ -143,10 +176,17 @@ where
             if has_to_wait(execution.kind()) {
                 now.full = !seat.step_aside(desk);
             }
+            let found = self.wait_for_turn(&message, &execution, &mut turn);
+            now.near = turn.as_ref().is_some_and(Turn::is_near);
+            if found && now.full && !now.near {
+                // What it waits for may have ended before it was known to wait.
+                continue;
+            }
             let settlement = settle(execution.kind(), &now);
             let Settlement::Hold { recheck } = settlement else {
-                return end(&execution, Some(message.key()), settlement);
+                return end::<H>(arrival, &execution, Some(message.key()), settlement);
             };
+            let recheck = recheck.min(numbered::longest_pause(&message));
             if execution.attempt().is_some() {
                 message.renew_owner();
             }
@@ -154,51 +194,54 @@ where
                 seat.step_aside(desk);
             }
             tracing::debug!(key = %message.key(), kind = %execution.kind(), ?recheck, "held");
-            let holder_ended = if conflict {
-                Either::Left(self.executor.holder_ended(message.key()))
-            } else {
-                Either::Right(std::future::pending())
+            if turn.is_some() {
+                // Those that it waits for need the places among the running.
+                seat.stand_up();
+            }
+            let (turn, key) = (turn.as_ref(), message.key());
+            let over = async move {
+                match turn {
+                    Some(turn) => turn.comes().await,
+                    None if conflict => self.executor.holder_ended(key).await,
+                    None => pending().await,
+                }
             };
             tokio::select! {
                 () = sleep(recheck) => {}
-                () = holder_ended => {}
+                () = over => {}
                 () = desk.stopping() => {
-                    return end(&execution, Some(message.key()), Settlement::Leave);
+                    return end::<H>(arrival, &execution, Some(message.key()), Settlement::Leave);
                 }
             }
             if !seat.sit_down(desk).await {
-                return end(&execution, Some(message.key()), Settlement::Leave);
+                return end::<H>(arrival, &execution, Some(message.key()), Settlement::Leave);
             }
         }
     }
 }
 
-fn circumstances<'a>(arrival: &Arrival, queue: &'a Queue, desk: &Desk) -> Circumstances<'a> {
-    Circumstances {
-        conflicts: conflicts(&arrival.delivery),
-        returns: returns(&arrival.delivery),
-        last_returns: arrival.delivery.is_close_to(desk.delivery_limit),
-        ..Circumstances::new(queue.retries())
-    }
-}
-
-/// How often the message was returned. Where the broker does not count, once is taken for often.
-fn returns(delivery: &Delivery) -> u32 {
-    let counts = ["x-acquired-count", "x-delivery-count"];
-    let count = counts
-        .iter()
-        .find_map(|name| delivery.get(name)?.parse().ok());
-    match count {
-        Some(count) => count,
-        None if delivery.is_redelivered() => u32::MAX,
-        None => 0,
+/// What is wrong with the place in a session that the message says it has.
+fn out_of_place(delivery: &Delivery, queue: &Queue) -> Option<String> {
+    match sessions::place(delivery) {
+        Ok(None) => None,
+        Ok(Some(_)) if queue.control_queue().is_some() => None,
+        Ok(Some(_)) => Some(format!(
+            "the queue `{}` serves no sessions: consume it with `consume_in_sessions`, or send the \
+             message without the header `{}`",
+            queue.name(),
+            headers::SESSION,
+        )),
+        Err(error) => Some(error),
     }
 }
 
 /// Whether the message is not done with, and does not need its place among the running.
 fn has_to_wait(kind: ExecutionKind) -> bool {
     use ExecutionKind as Kind;
-    matches!(kind, Kind::Conflict | Kind::Failed | Kind::LeaseLost)
+    matches!(
+        kind,
+        Kind::Conflict | Kind::Ahead | Kind::Failed | Kind::LeaseLost
+    )
 }
 
 fn after_panic(arrival: &Arrival, queue: &Queue, desk: &Desk) -> End {
@@ -229,8 +272,9 @@ fn waits_for_the_store<T, E>(execution: &Execution<T, E>, key: &Key, claims: u32
     true
 }
 
-fn end<T, E: idem_core::Failure>(
-    execution: &Execution<T, E>,
+fn end<H: Operation>(
+    arrival: &Arrival,
+    execution: &Execution<H::Output, H::Error>,
     key: Option<&Key>,
     settlement: Settlement,
 ) -> End {
@@ -240,5 +284,9 @@ fn end<T, E: idem_core::Failure>(
         attempt: execution.attempt(),
         error: execution.error(),
         settlement,
+        stale_number: numbered::is_stale(execution, &arrival.delivery),
+        reply: (arrival.envelope.expects_reply())
+            .then(|| reply::<H>(execution, settlement))
+            .flatten(),
     }
 }

@@ -7,7 +7,11 @@ use std::{
 
 use idem_core::{ExecutionKind, Reports};
 
-use crate::incident::Incidents;
+use crate::{
+    incident::Incidents,
+    reply::{Replies, ReplyCounters},
+    sessions::{SessionCounters, SessionCounts},
+};
 
 /// How the deliveries of a worker ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -16,6 +20,9 @@ pub struct Balance {
     ended: [u64; ExecutionKind::ALL.len()],
     reports: Reports,
     incidents: Incidents,
+    replies: Replies,
+    sessions: SessionCounts,
+    stale_numbers: u64,
 }
 
 impl Balance {
@@ -45,18 +52,48 @@ impl Balance {
         self.incidents
     }
 
+    /// What became of the replies to messages that asked for one.
+    pub fn replies(&self) -> Replies {
+        self.replies
+    }
+
+    /// What was done for sessions, beside their requests, which are deliveries like any other.
+    pub fn sessions(&self) -> SessionCounts {
+        self.sessions
+    }
+
+    /// How many of the [duplicates](ExecutionKind::Duplicate) came for the first time under a number that
+    /// was done so long ago that nothing but its sequence's mark is kept of it. A late copy is such a
+    /// duplicate; so is every message of a producer that began its numbers anew in the same epoch, and
+    /// that message is **lost**. The log names the sequences.
+    pub fn stale_numbers(&self) -> u64 {
+        self.stale_numbers
+    }
+
     /// Whether every delivery has ended in exactly one kind: so it is when a worker has stopped.
     pub fn is_even(&self) -> bool {
         self.deliveries == self.ended.iter().sum::<u64>()
     }
 }
 
-/// `deliveries=12 executed=10 duplicate=2`: kinds that did not occur are left out.
+/// `deliveries=12 executed=10 duplicate=2`: kinds that did not occur are left out. If there were
+/// replies, they follow: `replies=3 replayed=1`; so do sessions: `sessions: opened=1`, and
+/// `stale_numbers=2`.
 impl fmt::Display for Balance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "deliveries={}", self.deliveries)?;
         let mut occurred = self.iter().filter(|(_, count)| *count > 0);
-        occurred.try_for_each(|(kind, count)| write!(f, " {kind}={count}"))
+        occurred.try_for_each(|(kind, count)| write!(f, " {kind}={count}"))?;
+        if self.replies != Replies::default() {
+            write!(f, " {}", self.replies)?;
+        }
+        if self.sessions != SessionCounts::default() {
+            write!(f, " {}", self.sessions)?;
+        }
+        if self.stale_numbers > 0 {
+            write!(f, " stale_numbers={}", self.stale_numbers)?;
+        }
+        Ok(())
     }
 }
 
@@ -65,6 +102,9 @@ impl fmt::Display for Balance {
 pub(super) struct Counters {
     deliveries: AtomicU64,
     ended: [AtomicU64; ExecutionKind::ALL.len()],
+    pub(super) replies: ReplyCounters,
+    pub(super) sessions: SessionCounters,
+    stale_numbers: AtomicU64,
 }
 
 impl Counters {
@@ -74,6 +114,10 @@ impl Counters {
 
     pub(super) fn ended(&self, kind: ExecutionKind) {
         self.ended[index(kind)].fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn stale_number(&self) {
+        self.stale_numbers.fetch_add(1, Relaxed);
     }
 
     /// Counts deliveries whose handlers block their threads, and so cannot be dropped: of those that
@@ -90,6 +134,9 @@ impl Counters {
             ended: std::array::from_fn(|kind| self.ended[kind].load(Relaxed)),
             reports,
             incidents,
+            replies: self.replies.replies(),
+            sessions: self.sessions.counts(),
+            stale_numbers: self.stale_numbers.load(Relaxed),
         }
     }
 }

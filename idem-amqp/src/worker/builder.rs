@@ -2,14 +2,16 @@
 
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
-use idem_core::{Executor, Handler, Mode as _, Purge, PurgeTask, RunsOn, Store, StoreOutage};
+use idem_core::{
+    Executor, Handler, Mode as _, Purge, PurgeTask, RunsOn, SessionStore, Store, StoreOutage,
+};
 
 use super::{
-    Balance, Settled, StartPurge, Subscription, Worker, attend::Attendant, settle::Observer,
-    subscription,
+    Balance, Settled, StartPurge, Subscription, Worker, attend::Attendant, fitness,
+    registrar::Registrar, settle::Observer, subscription, subscription::Served,
 };
 use crate::{
-    Queue,
+    Queue, Sessions,
     connection::{AmqpUrls, Brokers},
     doctor::{self, History},
     error::WorkerError,
@@ -25,6 +27,7 @@ pub struct WorkerBuilder<S, St = ()> {
     grace: Duration,
     observer: Option<Observer>,
     purge: Option<StartPurge>,
+    expire: Option<StartPurge>,
     replay_window: Duration,
 }
 
@@ -40,6 +43,7 @@ impl<S: Store> WorkerBuilder<S> {
             grace: Self::DEFAULT_GRACE,
             observer: None,
             purge: None,
+            expire: None,
             replay_window: Duration::ZERO,
         }
     }
@@ -53,6 +57,7 @@ impl<S: Store> WorkerBuilder<S> {
             grace: self.grace,
             observer: self.observer,
             purge: self.purge,
+            expire: self.expire,
             replay_window: self.replay_window,
         }
     }
@@ -62,18 +67,88 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
     /// Consumes a queue with a handler: `.consume::<charge>("orders.charge")`.
     ///
     /// A `&str` is a queue that the worker declares, see [`Queue`].
-    pub fn consume<H>(mut self, queue: impl Into<Queue>) -> Self
+    pub fn consume<H>(self, queue: impl Into<Queue>) -> Self
     where
         H: Handler<St>,
         H::Mode: RunsOn<S>,
     {
-        let queue = queue.into();
+        self.subscribe::<H>(queue.into(), None)
+    }
+
+    /// Consumes a queue with a handler, whose clients may open sessions:
+    /// `.consume_in_sessions::<grant>("leases", Sessions::default())`.
+    ///
+    /// A request of a session is handled once for its number, not for the handler's key, and its
+    /// answer is kept until its client awaits it no longer or the session ends. Requests without a
+    /// session, and messages that expect no reply, are handled as ever.
+    ///
+    /// Clients register and give signs of life on a queue of its own, `<queue>.sessions`, which the
+    /// worker declares with the queue. That of a [`Queue::existing`] must exist too, durable, without
+    /// a dead-letter target. While the worker runs it removes sessions that have ended from the
+    /// store.
+    ///
+    /// The handler cannot be one that its own table records (`recorded_by`), nor one whose key is a
+    /// `sequence(…)`, nor one that fails open: [`build`](Self::build) says so.
+    pub fn consume_in_sessions<H>(mut self, queue: impl Into<Queue>, sessions: Sessions) -> Self
+    where
+        H: Handler<St>,
+        H::Mode: RunsOn<S>,
+        S: SessionStore + Clone,
+    {
+        let queue = queue.into().in_sessions();
+        let policy = queue.policy_or(H::POLICY);
+        let hindrance = if H::NUMBERED.is_some() {
+            Some(
+                "its handler's key is a place in a sequence, and its requests have theirs in sessions: consume it with `consume`, or make a handler with another key for the sessions",
+            )
+        } else if H::RECORDED_BY.is_some() {
+            Some("its handler is recorded by its own table: leave `recorded_by` out")
+        } else if policy.store_outage() == StoreOutage::FailOpen {
+            Some(
+                "its handler is to fail open, and sessions are known to the store alone: leave `store_outage` out of its policy",
+            )
+        } else {
+            None
+        };
+        let served = Served {
+            sessions,
+            register: Arc::new(Registrar {
+                executor: self.executor.clone(),
+                scope: H::SCOPE,
+                granted: sessions.granted(),
+            }),
+            hindrance,
+        };
+        let store = self.executor.store().clone();
+        let others = self.served().map(|served| served.sessions);
+        let intervals = others.chain([sessions]).map(|one| one.expires_every());
+        let every = intervals.min().unwrap_or_default();
+        self.expire = Some(Arc::new(move || {
+            PurgeTask::spawn_for_sessions(store.clone(), every)
+        }));
+        self.subscribe::<H>(queue, Some(served))
+    }
+
+    fn served(&self) -> impl Iterator<Item = &Served> {
+        let all = self.subscriptions.iter();
+        all.filter_map(|one| one.served.as_ref())
+    }
+
+    fn subscribe<H>(mut self, queue: Queue, served: Option<Served>) -> Self
+    where
+        H: Handler<St>,
+        H::Mode: RunsOn<S>,
+    {
         let policy = queue.policy_or(H::POLICY);
         let fails_open = policy.store_outage() == StoreOutage::FailOpen;
         self.subscriptions.push(Subscription {
             queue,
             limit: H::Mode::limit(&self.executor),
+            fit: fitness::of::<H, S>(&self.executor),
             fails_open_in_vain: fails_open && !H::Mode::CAN_FAIL_OPEN,
+            numbered: subscription::sequence_of::<H>(self.executor.store(), &policy),
+            recorded: H::RECORDED_BY.is_some(),
+            served,
             policy,
             attendant: Arc::new(Attendant::<H, S, St> {
                 executor: self.executor.clone(),
@@ -139,8 +214,10 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         subscription::check(&self.subscriptions)?;
         let brokers =
             Brokers::parse(&urls.into()).map_err(|reason| WorkerError::InvalidUrl { reason })?;
-        let queues = self.subscriptions.iter().map(|one| one.queue.name());
-        let vitals = Arc::new(Vitals::of(queues));
+        let queues = self.subscriptions.iter().map(|one| &one.queue);
+        let controls: Vec<_> = queues.clone().filter_map(Queue::control_queue).collect();
+        let controls = controls.iter().map(String::as_str);
+        let vitals = Arc::new(Vitals::of(queues.map(Queue::name).chain(controls)));
         let history = History {
             forgets: doctor::store::forgets(self.executor.store()),
             replay_window: self.replay_window,
@@ -155,6 +232,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
             grace: self.grace,
             observer: self.observer,
             purge: self.purge,
+            expire: self.expire,
         })
     }
 

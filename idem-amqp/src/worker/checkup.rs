@@ -8,7 +8,7 @@ use std::sync::{
 use idem_core::{Finding, Severity};
 use lapin::Connection;
 
-use super::{Worker, consumer::Consumer};
+use super::{Worker, consumer::Consumer, fitness};
 use crate::{
     connection::{Broker, Link, Unreachable},
     doctor::{Bars, Diagnosis, History, Told, Visit},
@@ -89,6 +89,7 @@ impl Worker {
     /// Safe to drop.
     pub async fn doctor(&self) -> Vec<Finding> {
         let mut findings = self.engine.store_findings().await;
+        findings.extend(fitness::look(&self.subscriptions).await);
         match self.brokers.clone().connect("idem doctor").await {
             Err(unreachable) => {
                 findings.push(out_of_reach(&unreachable));

@@ -1,21 +1,21 @@
 //! One consumer: a channel of its own, its deliveries, and what happens when it ends.
 
-use std::{fmt::Display, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, StreamExt as _};
-use idem_core::Backoff;
 use lapin::{
     Channel, Connection, Error,
     message::Delivery as RawDelivery,
     options::{BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
     types::FieldTable,
 };
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     acker::Verdicts,
     attend::Arrival,
+    channels::{Channels, Ended, Stopped},
     checkup::ToldLimit,
     desk::{Desk, Room},
     grace::Grace,
@@ -24,7 +24,7 @@ use super::{
 use crate::{
     delivery::{Delivery, Origin},
     error::TopologyError,
-    health::{Vitals, in_words},
+    health::Vitals,
     incident::Incident,
     topology::{self, Step},
 };
@@ -50,29 +50,6 @@ pub(super) enum Width {
     One,
 }
 
-/// Why a consumer no longer consumes.
-pub(super) enum Stopped {
-    /// The worker is draining, and this consumer has drained.
-    Drained,
-    /// The connection has ended.
-    Disconnected,
-    /// The queue cannot be used, and waiting will not help.
-    Unusable(TopologyError),
-}
-
-/// Why one channel of a consumer ended.
-enum Ended {
-    Drained,
-    /// The broker cancelled the consumer: its queue was deleted, or its node went away.
-    Cancelled,
-    /// A settlement could not be sent.
-    Unsettled,
-    Failed(Error),
-    Unusable(TopologyError),
-}
-
-const REOPEN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
-
 /// For the acks, the cancel, the nack and the close, once no handler runs any more.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -85,44 +62,13 @@ impl Consumer {
         first: bool,
         width: Width,
     ) -> Stopped {
-        let mut tries = 0;
-        loop {
-            let opened = Instant::now();
-            match self.consume_once(connection, width).await {
-                Ended::Drained => return Stopped::Drained,
-                Ended::Unusable(error) if first && tries == 0 && error.is_lasting() => {
-                    return Stopped::Unusable(error);
-                }
-                _ if !connection.status().connected() => return Stopped::Disconnected,
-                ended => self.tell(ended),
-            }
-            tries = if opened.elapsed() > REOPEN.longest() {
-                1
-            } else {
-                tries + 1
-            };
-            tokio::select! {
-                () = sleep(REOPEN.wait(tries)) => {}
-                () = self.draining.cancelled() => return Stopped::Drained,
-            }
-        }
-    }
-
-    /// Of a channel that ended although its connection has not.
-    fn tell(&self, ended: Ended) {
-        let (incident, error) = match ended {
-            Ended::Unusable(error) => (Incident::QueueRefused, Some(in_words(&error))),
-            Ended::Cancelled => (Incident::ConsumerCancelled, None),
-            Ended::Failed(error) => (Incident::ChannelClosed, Some(error.to_string())),
-            // The acker has told.
-            Ended::Unsettled | Ended::Drained => {
-                return self.vitals.not_consuming(self.name(), None);
-            }
+        let channels = Channels {
+            queue: self.name(),
+            vitals: &self.vitals,
+            draining: &self.draining,
         };
-        let queue = self.name();
-        let error = error.as_ref().map(|error| error as &dyn Display);
-        self.vitals.befell(incident, queue, error);
-        self.vitals.not_consuming(queue, error);
+        let once = || self.consume_once(connection, width);
+        channels.consume(connection, first, once).await
     }
 
     fn name(&self) -> &str {

@@ -72,6 +72,11 @@ impl Seat {
         self.running.is_some()
     }
 
+    /// Gives the place among the running to another delivery, and has none.
+    pub(super) fn stand_up(&mut self) {
+        self.running = None;
+    }
+
     /// Gives the place among the running to another delivery, if there is room among the held.
     pub(super) fn step_aside(&mut self, desk: &Desk) -> bool {
         if self.held.is_none() {

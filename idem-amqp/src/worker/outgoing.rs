@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::{
     attend::{Arrival, End},
     desk::Desk,
-    settle::Clerk,
+    settle::{Clerk, Unsettled},
 };
 use crate::{
     Queue,
@@ -37,9 +37,25 @@ enum Destination {
 impl Outgoing {
     /// To the queue's dead-letter queue.
     pub(super) fn dead_letter(arrival: &Arrival, end: &End, reason: Reason, queue: &Queue) -> Self {
+        let error = end.error.as_deref().unwrap_or_default();
+        Self::letter(arrival, end, reason, error, queue)
+    }
+
+    /// To the queue's dead-letter queue, because its requester could not be told.
+    pub(super) fn untold(
+        arrival: &Arrival,
+        end: &End,
+        reason: Reason,
+        error: &str,
+        queue: &Queue,
+    ) -> Self {
+        Self::letter(arrival, end, reason, error, queue)
+    }
+
+    fn letter(arrival: &Arrival, end: &End, reason: Reason, error: &str, queue: &Queue) -> Self {
         let epitaph = Epitaph {
             reason,
-            error: end.error.as_deref().unwrap_or_default(),
+            error,
             attempt: end.attempt.unwrap_or_default(),
             key: end.key.as_ref(),
             at: SystemTime::now(),
@@ -71,15 +87,19 @@ const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_s
 impl Clerk {
     /// Publishes it, again and again until the broker has confirmed it. If it does not come to
     /// that, the delivery is to be left unsettled.
-    pub(super) async fn send(&self, outgoing: &Outgoing, desk: &Desk) -> bool {
+    pub(super) async fn send(&self, outgoing: &Outgoing, desk: &Desk) -> Result<(), Unsettled> {
         tokio::select! {
             sent = self.send_until_confirmed(outgoing, desk) => sent,
-            () = desk.ended.cancelled() => false,
-            () = self.deadline.cancelled() => false,
+            () = desk.ended.cancelled() => Err(Unsettled),
+            () = self.deadline.cancelled() => Err(Unsettled),
         }
     }
 
-    async fn send_until_confirmed(&self, outgoing: &Outgoing, desk: &Desk) -> bool {
+    async fn send_until_confirmed(
+        &self,
+        outgoing: &Outgoing,
+        desk: &Desk,
+    ) -> Result<(), Unsettled> {
         let may_come_back = outgoing.destination == Destination::Ladder;
         let mut tries = 0;
         let mut _waits;
@@ -92,10 +112,10 @@ impl Clerk {
             self.mender.mend(&error).await;
             tokio::select! {
                 () = sleep(AGAIN.wait(tries)) => {}
-                () = desk.draining.cancelled(), if may_come_back => return false,
+                () = desk.draining.cancelled(), if may_come_back => return Err(Unsettled),
             }
         }
-        true
+        Ok(())
     }
 
     fn complain(&self, destination: Destination, error: &PublishError, tries: u32) {

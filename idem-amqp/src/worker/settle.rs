@@ -16,17 +16,24 @@ use super::{
     desk::{Desk, Seat},
     mender::Mender,
     outgoing::Outgoing,
+    replying::Tries,
     settled::Settled,
 };
-use crate::{Queue, publisher::Publisher, settlement::Settlement};
+use crate::{Queue, publisher::Publisher, reply::ReplyFate, settlement::Settlement};
 
 pub(super) type Observer = Arc<dyn Fn(&Settled<'_>) + Send + Sync>;
+
+/// The settlement was not carried out: the broker delivers again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unsettled;
 
 /// What all deliveries of a consumer need.
 pub(super) struct Clerk {
     pub(super) queue: Queue,
     pub(super) attendant: Arc<dyn Attend>,
     pub(super) publisher: Publisher,
+    /// Apart: a queue of a requester's choice that never confirms must not keep dead letters waiting.
+    pub(super) replier: Publisher,
     pub(super) mender: Mender,
     pub(super) counters: Arc<Counters>,
     pub(super) observer: Option<Observer>,
@@ -44,11 +51,16 @@ impl Clerk {
             end = self.attendant.attend(&arrival, &self.queue, desk, &mut seat) => end,
             () = self.deadline.cancelled() => End::interrupted(),
         };
-        if !self.settle(tag, &arrival, &end, desk, &mut seat).await {
+        let settled = self.settle(tag, &arrival, &mut end, desk, &mut seat).await;
+        let reply = settled.unwrap_or_else(|Unsettled| {
             end.settlement = Settlement::Leave;
-        }
+            None
+        });
         drop(seat);
         self.counters.ended(end.kind);
+        if end.stale_number {
+            self.counters.stale_number();
+        }
         self.observe(&Settled {
             queue: self.queue.name(),
             key: end.key.as_ref(),
@@ -58,6 +70,7 @@ impl Clerk {
             settlement: end.settlement,
             redelivered: arrival.delivery.is_redelivered(),
             replay: arrival.delivery.is_replay(),
+            reply,
             elapsed: arrived.elapsed(),
         });
     }
@@ -75,48 +88,62 @@ impl Clerk {
             settlement: end.settlement,
             redelivered: arrival.delivery.is_redelivered(),
             replay: arrival.delivery.is_replay(),
+            reply: None,
             elapsed: Duration::ZERO,
         });
     }
 
-    /// Whether the settlement was carried out; if not, the broker delivers again.
+    /// Carries the settlement out.
     async fn settle(
         &self,
         tag: u64,
         arrival: &Arrival,
-        end: &End,
+        end: &mut End,
         desk: &Desk,
         seat: &mut Seat,
-    ) -> bool {
-        match end.settlement {
-            Settlement::Ack => desk.verdicts.ack(tag),
-            Settlement::DeadLetter(reason) => {
-                seat.step_aside(desk);
-                let letter = Outgoing::dead_letter(arrival, end, reason, &self.queue);
-                if !self.send(&letter, desk).await {
-                    return false;
-                }
-                desk.verdicts.ack(tag);
+    ) -> Result<Option<ReplyFate>, Unsettled> {
+        let mut reply = None;
+        if let Settlement::Requeue { after } = end.settlement {
+            seat.step_aside(desk);
+            tokio::select! {
+                () = sleep(after) => desk.verdicts.give_back(tag),
+                () = desk.stopping() => return Err(Unsettled),
             }
-            Settlement::Retry { after } => {
+        } else {
+            if let Some(letter) = self.letter(arrival, end)? {
                 seat.step_aside(desk);
-                let letter = Outgoing::retry(arrival, end, after);
-                if !self.send(&letter, desk).await {
-                    return false;
-                }
-                desk.verdicts.ack(tag);
+                self.send(&letter, desk).await?;
             }
-            Settlement::Requeue { after } => {
+            if let Some(answer) = &end.reply {
                 seat.step_aside(desk);
-                tokio::select! {
-                    () = sleep(after) => desk.verdicts.give_back(tag),
-                    () = desk.stopping() => return false,
+                let tries = Tries::of(end.settlement);
+                reply = self.reply(answer, tries, arrival, desk).await?;
+                let untold = reply != Some(ReplyFate::Sent);
+                if let Some((reason, error)) = answer.otherwise().filter(|_| untold) {
+                    let letter = Outgoing::untold(arrival, end, reason, error, &self.queue);
+                    self.send(&letter, desk).await?;
+                    end.settlement = Settlement::DeadLetter(reason);
                 }
             }
-            Settlement::Hold { .. } | Settlement::Leave => return false,
+            desk.verdicts.ack(tag);
         }
         // On a channel that has ended a verdict goes nowhere: the broker has the message back.
-        !desk.ended.is_cancelled()
+        if desk.ended.is_cancelled() {
+            return Err(Unsettled);
+        }
+        Ok(reply)
+    }
+
+    /// What has to be in another queue before the ack.
+    fn letter(&self, arrival: &Arrival, end: &End) -> Result<Option<Outgoing>, Unsettled> {
+        Ok(match end.settlement {
+            Settlement::DeadLetter(reason) => {
+                Some(Outgoing::dead_letter(arrival, end, reason, &self.queue))
+            }
+            Settlement::Retry { after } => Some(Outgoing::retry(arrival, end, after)),
+            Settlement::Hold { .. } | Settlement::Leave => return Err(Unsettled),
+            Settlement::Ack | Settlement::Requeue { .. } => None,
+        })
     }
 
     fn observe(&self, settled: &Settled<'_>) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::{ExecutionKind, Key};
 
-use crate::settlement::Settlement;
+use crate::{reply::ReplyFate, settlement::Settlement};
 
 /// A message that ended, as told to [`WorkerBuilder::on_settled`](super::WorkerBuilder::on_settled).
 #[derive(Debug)]
@@ -27,6 +27,9 @@ pub struct Settled<'a> {
     /// Whether it is a dead letter that was sent again. If its work was done already, by another
     /// copy of the message, it is a `Duplicate`, and the log says so.
     pub replay: bool,
+    /// What became of the reply, if one was asked for and there was one to send. It was repeated from
+    /// memory if this is a `Duplicate`.
+    pub reply: Option<ReplyFate>,
     /// From the delivery to the settlement.
     pub elapsed: Duration,
 }

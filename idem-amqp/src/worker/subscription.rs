@@ -2,10 +2,14 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use idem_core::Policy;
+use idem_core::{Operation, Policy, Store, StoreOutage};
 
-use super::attend::Attend;
-use crate::{Queue, doctor::Case, error::WorkerError};
+use super::{attend::Attend, fitness::Fit, registrar::Register};
+use crate::{
+    Queue, Sessions,
+    doctor::{Case, Gaps},
+    error::WorkerError,
+};
 
 /// A queue and what handles its messages.
 pub(crate) struct Subscription {
@@ -15,8 +19,52 @@ pub(crate) struct Subscription {
     /// How many of its handlers the store lets run at once.
     pub(crate) limit: Option<usize>,
     pub(super) attendant: Arc<dyn Attend>,
+    /// Asks whether the store can do what its handler needs.
+    pub(super) fit: Fit,
     /// Whether its handler is to fail open, and cannot.
     pub(super) fails_open_in_vain: bool,
+    /// If its handler's key is a place in a sequence.
+    pub(super) numbered: Option<SequenceKept>,
+    /// Whether a table of its handler's own says what was handled.
+    pub(super) recorded: bool,
+    /// If its clients may open sessions.
+    pub(super) served: Option<Served>,
+}
+
+/// What serves the sessions of a queue.
+pub(crate) struct Served {
+    pub(super) sessions: Sessions,
+    pub(super) register: Arc<dyn Register>,
+    /// What its handler cannot do in sessions, and what to change.
+    pub(super) hindrance: Option<&'static str>,
+}
+
+/// Whether a sequence can be kept for a handler: or why not, and what to change.
+pub(crate) type SequenceKept = Result<Gaps, &'static str>;
+
+/// What hinders a store from keeping the sequences of a handler's messages, if they have any.
+pub(super) fn sequence_of<H: Operation>(
+    store: &impl Store,
+    policy: &Policy,
+) -> Option<SequenceKept> {
+    let numbered = H::NUMBERED?;
+    Some(if H::RECORDED_BY.is_some() {
+        Err(
+            "its handler is recorded by its own table, which knows no mark: leave `RECORDED_BY` out",
+        )
+    } else if !store.keeps_sequences() {
+        Err(
+            "the store keeps no sequences, or not as it is set (a `MemoryStore` that forgets when it is full): use one that does, `PostgresStore` say, or a key of parts",
+        )
+    } else if policy.store_outage() == StoreOutage::FailOpen {
+        Err(
+            "its handler is to fail open, and the store alone knows which numbers are done: leave `store_outage` out of its policy",
+        )
+    } else {
+        Ok(numbered
+            .patience()
+            .map_or(Gaps::WaitedFor, Gaps::SkippedAfter))
+    })
 }
 
 impl Subscription {
@@ -26,6 +74,9 @@ impl Subscription {
             queue: self.queue.clone(),
             policy: self.policy,
             at_once: self.limit,
+            life: self.served.as_ref().map(|served| served.sessions.lives()),
+            numbered: self.numbered.and_then(Result::ok),
+            recorded: self.recorded,
         }
     }
 }
@@ -39,6 +90,7 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), WorkerError> {
     for Subscription {
         queue,
         fails_open_in_vain,
+        numbered,
         ..
     } in subscriptions
     {
@@ -58,9 +110,38 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), WorkerError> {
                 reason: reason.into(),
             });
         }
+        if let Some(Err(reason)) = numbered {
+            return Err(WorkerError::Numbered {
+                queue: name.into(),
+                reason: (*reason).into(),
+            });
+        }
         if *fails_open_in_vain {
             return Err(WorkerError::AtomicFailsOpen { queue: name.into() });
         }
     }
-    Ok(())
+    let served = subscriptions.iter();
+    served
+        .filter_map(|one| objection(one, &names))
+        .try_for_each(Err)
+}
+
+/// Why a queue cannot serve sessions, if it is to and cannot.
+fn objection(subscription: &Subscription, names: &HashSet<&str>) -> Option<WorkerError> {
+    let Subscription { queue, served, .. } = subscription;
+    let (served, control) = (served.as_ref()?, queue.control_queue()?);
+    let taken = names.contains(&*control) || control == queue.dead_letter_queue();
+    let reason = if taken {
+        Some(
+            "its queue of registrations is the queue of that name with `.sessions` at its end, which is in use",
+        )
+    } else if control.len() > 255 {
+        Some("its name is too long: use at most 246 bytes")
+    } else {
+        served.sessions.objection().or(served.hindrance)
+    };
+    reason.map(|reason| WorkerError::Sessions {
+        queue: queue.name().into(),
+        reason: reason.into(),
+    })
 }

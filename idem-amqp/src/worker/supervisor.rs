@@ -2,15 +2,17 @@
 
 use std::{future::pending, sync::Arc, time::Duration};
 
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::{join_all, try_join, try_join_all};
 use idem_core::Backoff;
 use lapin::Connection;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    channels::Stopped,
     checkup::Checkup,
-    consumer::{Consumer, Stopped, Width},
+    consumer::{Consumer, Width},
+    reception::Reception,
 };
 use crate::{
     connection::{Broker, Brokers, Link, Unreachable},
@@ -36,6 +38,7 @@ pub(super) struct Supervisor {
     pub(super) brokers: Brokers,
     pub(super) vitals: Arc<Vitals>,
     pub(super) consumers: Vec<Arc<Consumer>>,
+    pub(super) receptions: Vec<Reception>,
     pub(super) draining: CancellationToken,
 }
 
@@ -142,12 +145,15 @@ impl Supervisor {
         width: Width,
     ) -> Result<(), WorkerError> {
         let connection = &link.connection;
-        let consuming = self.consumers.iter().map(|consumer| async move {
-            match consumer.consume(connection, first, width).await {
-                Stopped::Drained | Stopped::Disconnected => Ok(()),
-                Stopped::Unusable(error) => Err(error.into()),
-            }
-        });
+        let consuming = self
+            .consumers
+            .iter()
+            .map(|consumer| async move { end(consumer.consume(connection, first, width).await) });
+        let receiving = self
+            .receptions
+            .iter()
+            .map(|reception| async move { end(reception.consume(connection, first, width).await) });
+        let consuming = try_join(try_join_all(consuming), try_join_all(receiving));
         let narrow_is_over = async {
             match width {
                 Width::Full => pending().await,
@@ -155,9 +161,16 @@ impl Supervisor {
             }
         };
         tokio::select! {
-            consumed = try_join_all(consuming) => consumed.map(drop),
+            consumed = consuming => consumed.map(drop),
             () = narrow_is_over => Ok(()),
             () = link.watch.keep() => unreachable!("watching never ends"),
         }
+    }
+}
+
+fn end(stopped: Stopped) -> Result<(), WorkerError> {
+    match stopped {
+        Stopped::Drained | Stopped::Disconnected => Ok(()),
+        Stopped::Unusable(error) => Err(error.into()),
     }
 }

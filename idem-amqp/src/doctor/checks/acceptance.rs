@@ -5,7 +5,7 @@ use idem_core::Finding;
 use crate::doctor::{Diagnosis, Patient};
 
 /// All that can be accepted of a queue.
-const ACCEPTABLE: [&str; 13] = [
+const ACCEPTABLE: [&str; 16] = [
     crate::doctor::facts::HIDDEN,
     super::declaration::TRANSIENT,
     super::declaration::AUTO_DELETE,
@@ -18,6 +18,9 @@ const ACCEPTABLE: [&str; 13] = [
     super::prefetch::CONNECTIONS,
     super::retention::RETENTION,
     super::retries::NATIVE_RETRIES,
+    super::sequences::SEQUENCE_WITHOUT_LADDER,
+    super::sequences::SEQUENCE_SKIPS_SOON,
+    super::sessions::SESSION_LIFE,
     super::timeout::CONSUMER_TIMEOUT,
 ];
 

@@ -15,6 +15,9 @@ pub(super) const RETENTION: &str = "retention";
 
 pub(super) fn look(patient: &Patient<'_>, replay_window: Duration) -> Option<Diagnosis> {
     let Patient { queue, policy, .. } = patient;
+    if patient.recorded {
+        return look_at_failures(queue, policy);
+    }
     let latest = latest_copy(queue, policy).saturating_add(replay_window);
     if policy.retention() >= latest {
         return None;
@@ -36,14 +39,39 @@ pub(super) fn look(patient: &Patient<'_>, replay_window: Duration) -> Option<Dia
     )))
 }
 
+/// What was handled is in the handler's own table; the store remembers failures, each from its own
+/// attempt on.
+fn look_at_failures(queue: &Queue, policy: &Policy) -> Option<Diagnosis> {
+    let longest = away(queue, policy.backoff().longest());
+    let latest = longest.saturating_add(conflict(queue));
+    if policy.retention() >= latest {
+        return None;
+    }
+    let name = queue.name();
+    Some(Diagnosis::told(Finding::warning(
+        RETENTION,
+        format!(
+            "a failed attempt of `{name}` is remembered for {}, and the next can come {} after it: \
+             attempts would start over, without end; raise `retention`, or shorten the backoff or \
+             the ladder",
+            Span(policy.retention()),
+            Span(latest)
+        ),
+    )))
+}
+
 /// A message whose every attempt fails, and which meets a conflict last.
 fn latest_copy(queue: &Queue, policy: &Policy) -> Duration {
     let attempts = between_attempts(policy, |wait| away(queue, wait));
-    let conflict = match queue.retries() {
+    attempts.saturating_add(conflict(queue))
+}
+
+/// How long a message is away because its key is held.
+fn conflict(queue: &Queue) -> Duration {
+    match queue.retries() {
         Retries::Ladder(ladder) => ladder.longest(),
         Retries::Local | Retries::Native(_) => LONGEST_HOLD,
-    };
-    attempts.saturating_add(conflict)
+    }
 }
 
 /// How long a message really is away for this backoff.

@@ -1,0 +1,232 @@
+//! One call: its request is sent, and sent again, until there is a reply.
+
+use std::{ops::ControlFlow, pin::pin, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    fate::{Fate, Fault, Setback},
+    line::Order,
+    message::Message,
+    patience::Patience,
+    reply::RawReply,
+    switchboard::{Switchboard, Waiting},
+};
+
+/// One call. Dropping it leaves nothing behind.
+pub(super) struct Conversation {
+    message: Arc<Message>,
+    patience: Patience,
+    orders: mpsc::Sender<Order>,
+    waiting: Waiting,
+    fate: Fate,
+    /// Answered when the line is about to send the next try.
+    ordered: Option<oneshot::Receiver<CancellationToken>>,
+}
+
+/// A reply, and how many tries it took: it may be to any of them.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) reply: RawReply,
+    pub(super) tries: u32,
+}
+
+/// The reply; nothing, if none is to be expected any more.
+pub(super) type Answered = ControlFlow<Option<RawReply>>;
+
+impl Conversation {
+    pub(super) fn new(
+        message: Message,
+        patience: Patience,
+        orders: mpsc::Sender<Order>,
+        switchboard: &Arc<Switchboard>,
+    ) -> Self {
+        Self {
+            message: Arc::new(message),
+            patience,
+            orders,
+            waiting: switchboard.register(),
+            fate: Fate::default(),
+            ordered: None,
+        }
+    }
+
+    /// Sends the request again and again until there is a reply, or the deadline has passed.
+    pub(super) async fn hold(
+        mut self,
+        deadline: Duration,
+        switchboard: &Switchboard,
+    ) -> Result<Told, Fault> {
+        let answered = async {
+            loop {
+                if let ControlFlow::Break(answered) = self.try_once().await {
+                    return answered;
+                }
+            }
+        };
+        match timeout(deadline, answered).await {
+            Ok(Some(reply)) => Ok(Told {
+                reply,
+                tries: self.fate.tries(),
+            }),
+            Ok(None) => {
+                self.waiting.lose_hope();
+                Err(self.end(switchboard.outage()))
+            }
+            Err(_) => Err(self.end(switchboard.outage())),
+        }
+    }
+
+    async fn try_once(&mut self) -> Answered {
+        let connection_ended = self.send().await?;
+        self.listen(connection_ended).await
+    }
+
+    /// Waits until the request can be sent, and sends it. An earlier try may be answered before.
+    async fn send(&mut self) -> ControlFlow<Option<RawReply>, CancellationToken> {
+        let (let_go, ordered) = oneshot::channel();
+        let order = Order {
+            message: Arc::clone(&self.message),
+            correlation_id: self.waiting.correlation_id().to_owned(),
+            let_go,
+        };
+        let ordered = self.ordered.insert(ordered);
+        let sent = async {
+            self.orders.send(order).await.ok()?;
+            ordered.await.ok()
+        };
+        let connection_ended = {
+            let mut sent = pin!(sent);
+            loop {
+                tokio::select! {
+                    biased;
+                    event = self.waiting.event() => self.fate.heed(event)?,
+                    sent = &mut sent => break sent,
+                }
+            }
+        };
+        match connection_ended {
+            Some(connection_ended) => {
+                self.ordered = None;
+                self.fate.sent();
+                ControlFlow::Continue(connection_ended)
+            }
+            // The client's task has ended, with its runtime.
+            None => ControlFlow::Break(None),
+        }
+    }
+
+    /// Waits for the reply, until it is time to try again.
+    async fn listen(&mut self, connection_ended: CancellationToken) -> Answered {
+        let patience = self.patience.after(self.fate.silent());
+        let mut silence = pin!(sleep(patience));
+        loop {
+            let setback = tokio::select! {
+                biased;
+                event = self.waiting.event() => {
+                    self.fate.heed(event)?;
+                    if self.fate.all_came_back() {
+                        return ControlFlow::Break(None);
+                    }
+                    continue;
+                }
+                () = connection_ended.cancelled() => Setback::Lost,
+                () = &mut silence => Setback::Silent(patience),
+            };
+            self.fate.note(setback);
+            return ControlFlow::Continue(());
+        }
+    }
+
+    /// What is known when no reply is waited for any more.
+    fn end(mut self, outage: Option<String>) -> Fault {
+        if self.is_on_its_way() {
+            self.fate.sent();
+        }
+        self.fate.end(outage)
+    }
+
+    /// Whether a try was let go in this very moment. After this, none is any more.
+    fn is_on_its_way(&mut self) -> bool {
+        self.ordered.as_mut().is_some_and(|ordered| {
+            ordered.close();
+            ordered.try_recv().is_ok()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_mins(1);
+
+    fn call(orders: mpsc::Sender<Order>, switchboard: &Arc<Switchboard>) -> Conversation {
+        let message = Message::json("leases", &"a").unwrap();
+        Conversation::new(message, Patience::new(LONG), orders, switchboard)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_was_not_sent_by_the_deadline_is_not_sent_after_it() {
+        let switchboard = Switchboard::new();
+        let (orders, mut ordered) = mpsc::channel(1);
+        let held = call(orders, &switchboard).hold(LONG, &switchboard).await;
+        assert!(matches!(held, Err(Fault::Unsent(_))), "{held:?}");
+        let order = ordered.recv().await.unwrap();
+        assert!(order.let_go.send(CancellationToken::new()).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_let_go_at_the_deadline_may_run() {
+        let switchboard = Switchboard::new();
+        let (orders, mut ordered) = mpsc::channel(1);
+        let mut call = call(orders, &switchboard);
+        tokio::select! {
+            biased;
+            _ = call.send() => unreachable!("nobody lets it go"),
+            () = sleep(LONG) => {}
+        }
+        let order = ordered.recv().await.unwrap();
+        order.let_go.send(CancellationToken::new()).unwrap();
+        assert!(matches!(call.end(None), Fault::Unknown(_)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_is_sent_again_when_there_is_silence_and_at_once_when_the_connection_ends() {
+        let switchboard = Switchboard::new();
+        let (orders, mut ordered) = mpsc::channel(1);
+        let call = call(orders, &switchboard);
+        let begun = tokio::time::Instant::now();
+        let held = tokio::spawn(async move { call.hold(10 * LONG, &Switchboard::new()).await });
+
+        let connection = CancellationToken::new();
+        let first = ordered.recv().await.unwrap();
+        first.let_go.send(connection.clone()).unwrap();
+        let second = ordered.recv().await.unwrap();
+        assert!(begun.elapsed() >= LONG, "{:?}", begun.elapsed());
+        second.let_go.send(connection.clone()).unwrap();
+        let tried_again = begun.elapsed();
+        connection.cancel();
+        let third = ordered.recv().await.unwrap();
+        assert_eq!(begun.elapsed(), tried_again, "without another wait");
+        assert_eq!(first.correlation_id, third.correlation_id);
+        assert!(Arc::ptr_eq(&first.message, &third.message));
+
+        let reply = RawReply::new(b"1".to_vec(), None);
+        switchboard.reply(Some(&third.correlation_id), reply);
+        assert!(held.await.unwrap().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_whose_client_has_ended_ends() {
+        let switchboard = Switchboard::new();
+        let (orders, ordered) = mpsc::channel(1);
+        drop(ordered);
+        let held = call(orders, &switchboard).hold(LONG, &switchboard).await;
+        assert!(matches!(held, Err(Fault::Unsent(_))), "{held:?}");
+    }
+}

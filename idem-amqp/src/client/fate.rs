@@ -1,0 +1,141 @@
+//! What is known of a request's tries (pure).
+
+use std::{ops::ControlFlow, time::Duration};
+
+use super::{conversation::Answered, switchboard::Event};
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// What is known of a request's tries.
+#[derive(Debug, Default)]
+pub(super) struct Fate {
+    sent: u32,
+    returned: u32,
+    silent: u32,
+    /// What went wrong last.
+    last: Option<Setback>,
+}
+
+/// Why a try brought no reply.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Setback {
+    #[error("no reply came within {0:?}")]
+    Silent(Duration),
+    #[error("the connection was lost before a reply came")]
+    Lost,
+    #[error("the last try came back: its queue does not exist any more")]
+    Returned,
+    #[error("the broker did not take the last try: {0}")]
+    Refused(String),
+    #[error("{0}")]
+    Outage(String),
+    #[error("the deadline has passed")]
+    Deadline,
+}
+
+/// Why a call ended without a reply.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// Every try came back.
+    Unroutable,
+    /// Nothing was sent.
+    Unsent(Source),
+    /// It may have run.
+    Unknown(Source),
+}
+
+impl Fate {
+    pub(super) fn sent(&mut self) {
+        self.sent += 1;
+    }
+
+    /// How many tries there were.
+    pub(super) fn tries(&self) -> u32 {
+        self.sent
+    }
+
+    /// How many tries were met with silence.
+    pub(super) fn silent(&self) -> u32 {
+        self.silent
+    }
+
+    /// A reply ends the call, anything else is noted.
+    pub(super) fn heed(&mut self, event: Event) -> Answered {
+        match event {
+            Event::Replied(reply) => return ControlFlow::Break(Some(reply)),
+            Event::Returned => self.note(Setback::Returned),
+            Event::Refused(reason) => self.note(Setback::Refused(reason)),
+        }
+        ControlFlow::Continue(())
+    }
+
+    pub(super) fn note(&mut self, setback: Setback) {
+        match setback {
+            Setback::Silent(_) => self.silent += 1,
+            Setback::Returned => self.returned += 1,
+            _ => {}
+        }
+        self.last = Some(setback);
+    }
+
+    /// Whether no try was taken by a queue.
+    pub(super) fn all_came_back(&self) -> bool {
+        self.sent > 0 && self.returned == self.sent
+    }
+
+    /// What is known when no reply is waited for any more.
+    pub(super) fn end(self, outage: Option<String>) -> Fault {
+        if self.all_came_back() {
+            return Fault::Unroutable;
+        }
+        let outage = outage.map(Setback::Outage);
+        let last = outage.or(self.last).unwrap_or(Setback::Deadline);
+        match self.sent {
+            0 => Fault::Unsent(last.into()),
+            _ => Fault::Unknown(last.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn last(fault: Fault) -> String {
+        match fault {
+            Fault::Unroutable => panic!("it has no cause"),
+            Fault::Unsent(last) | Fault::Unknown(last) => last.to_string(),
+        }
+    }
+
+    #[test]
+    fn only_a_request_whose_every_try_came_back_was_taken_by_no_queue() {
+        let mut fate = Fate::default();
+        assert!(!fate.all_came_back());
+        fate.sent();
+        fate.note(Setback::Returned);
+        assert!(fate.all_came_back());
+        fate.sent();
+        assert!(!fate.all_came_back());
+        fate.note(Setback::Silent(Duration::ZERO));
+        assert!(!fate.all_came_back());
+        assert!(matches!(fate.end(None), Fault::Unknown(_)));
+    }
+
+    #[test]
+    fn a_request_that_was_never_sent_has_not_run() {
+        let fault = Fate::default().end(Some("the broker is away".to_owned()));
+        assert!(matches!(fault, Fault::Unsent(_)));
+        assert_eq!(last(fault), "the broker is away");
+    }
+
+    #[test]
+    fn what_went_wrong_last_is_told() {
+        let mut fate = Fate::default();
+        fate.sent();
+        fate.note(Setback::Silent(Duration::from_secs(5)));
+        fate.sent();
+        fate.note(Setback::Lost);
+        assert_eq!(last(fate.end(None)), Setback::Lost.to_string());
+    }
+}

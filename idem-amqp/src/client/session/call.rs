@@ -1,0 +1,292 @@
+//! A call of a session in the making.
+
+use std::{fmt, future::IntoFuture, marker::PhantomData, pin::Pin, sync::Arc, time::Duration};
+
+use idem_core::Request;
+use tokio::time::{Instant, timeout_at};
+
+use super::{
+    super::{
+        Again, CallError, Replied,
+        conversation::Conversation,
+        message::{Message, Unsendable},
+        patience::Patience,
+    },
+    RequestNumber, Session,
+    book::Taken,
+    desk::Seat,
+    ending::End,
+    moment::Moment,
+    verdict::{Known, Verdict, judge},
+};
+
+/// A call of a session in the making, by [`Session::call`] or [`Session::resume`]: awaiting it gives
+/// the request its number, sends it and waits for the reply.
+///
+/// It waits while the window is full, and is saved if the session is kept anywhere. Then it is sent,
+/// and sent again, as any [`Call`](crate::Call) is.
+///
+/// # Errors
+/// See [`CallError`]. [`CallError::Unknown`] says how to ask again: usually with
+/// [`Session::resume`] and the number.
+///
+/// # Cancel safety
+/// A dropped call that was sent is among [`Session::unanswered`], as one is that has ended as
+/// `Unknown`. Until it is resumed its number is in use: it is given up when a later call needs its
+/// place in the window. From then on no copy of it is handled any more.
+#[must_use = "nothing is sent until the call is awaited"]
+pub struct SessionCall<R> {
+    session: Session,
+    asked: Asked,
+    deadline: Duration,
+    timeout: Duration,
+    request: PhantomData<fn() -> R>,
+}
+
+enum Asked {
+    New(Result<Message, Unsendable>),
+    /// This number once more.
+    Again(RequestNumber),
+}
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+#[derive(Debug, thiserror::Error)]
+enum Why {
+    #[error("all places of the session's window ({0}) are taken by calls that wait for replies")]
+    WindowFull(u32),
+    #[error("the request was not saved before the deadline")]
+    NotSaved,
+    #[error("the session has ended")]
+    Ended,
+    #[error("another call of the session asks for number {0} now")]
+    Asked(u64),
+    #[error("number {0} was answered or given up: the session has its request no more")]
+    Settled(u64),
+    #[error("the session has given no request the number {0} yet")]
+    Unused(u64),
+}
+
+/// A deadline that never comes.
+const NEVER: Duration = Duration::from_hours(24 * 365 * 30);
+
+impl<R> SessionCall<R> {
+    pub(super) fn new(session: Session, message: Result<Message, Unsendable>) -> Self {
+        Self::of(session, Asked::New(message))
+    }
+
+    pub(super) fn again(session: Session, number: RequestNumber) -> Self {
+        Self::of(session, Asked::Again(number))
+    }
+
+    fn of(session: Session, asked: Asked) -> Self {
+        let client = &session.desk().client;
+        Self {
+            deadline: client.deadline,
+            timeout: client.timeout,
+            session,
+            asked,
+            request: PhantomData,
+        }
+    }
+
+    /// How long the call may take, all of it: waiting for a place in the window, saving, all tries.
+    /// 30 s unless set for the call or its client.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// How long the first try may take before the request is sent again. As
+    /// [`Call::timeout`](crate::Call::timeout).
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Adds a header to a new request; one that is resumed has the headers that it had. As
+    /// [`Call::header`](crate::Call::header).
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        if let Asked::New(message) = self.asked {
+            let message = message.and_then(|message| message.with_header(name, value));
+            self.asked = Asked::New(message);
+        }
+        self
+    }
+}
+
+impl<R: Request> SessionCall<R> {
+    async fn make(self) -> Result<Replied<R::Reply>, CallError<R::Error>> {
+        let begun = Instant::now();
+        let deadline = begun.checked_add(self.deadline).unwrap_or(begun + NEVER);
+        let (seat, message) = self.seat(deadline).await?;
+        let (desk, place) = (self.session.desk(), seat.place);
+        let message = message.in_session(&desk.id, place.number, place.awaited);
+        let message = message.map_err(|error| CallError::Request(error.into()))?;
+        let seat = self.save(seat, deadline).await?;
+        let (verdict, seat) = self.converse(seat, message, deadline).await;
+        self.conclude(verdict, seat, deadline).await
+    }
+
+    /// Saves the request before it is sent.
+    async fn save(&self, seat: Seat, deadline: Instant) -> Result<Seat, CallError<R::Error>> {
+        let (place, desk) = (seat.place, self.session.desk());
+        let (source, unsent): (Source, fn(Source) -> _) =
+            match timeout_at(deadline, desk.save()).await {
+                Ok(Ok(())) => return Ok(seat),
+                Ok(Err(error)) => (error.into(), CallError::Unsaved),
+                Err(_) => (Why::NotSaved.into(), CallError::Unsent),
+            };
+        if place.doubtful {
+            return Err(self.open(place.number, source));
+        }
+        seat.settle();
+        // What failed may have been saved all the same, and what takes long will be.
+        drop(desk.correct());
+        Err(unsent(source))
+    }
+
+    /// Sends the request until there is a reply, and judges what became of it.
+    async fn converse(
+        &self,
+        mut seat: Seat,
+        message: Message,
+        deadline: Instant,
+    ) -> (Verdict, Seat) {
+        let (place, desk) = (seat.place, self.session.desk());
+        seat.may_be_sent();
+        let shared = &desk.client.shared;
+        let conversation = Conversation::new(
+            message,
+            Patience::new(self.timeout),
+            shared.orders.clone(),
+            &shared.switchboard,
+        );
+        let since = Moment::now();
+        let left = deadline.saturating_duration_since(Instant::now());
+        let told = conversation.hold(left, &shared.switchboard).await;
+        let known = Known {
+            doubtful: place.doubtful,
+            since: since.elapsed(),
+            life: desk.life,
+            closed: desk.ending.ended() == Some(End::Closed),
+        };
+        (judge(told, known), seat)
+    }
+
+    /// The number to ask with, and the request.
+    async fn seat(&self, deadline: Instant) -> Result<(Seat, Message), CallError<R::Error>> {
+        let desk = self.session.desk();
+        let message = match &self.asked {
+            Asked::New(message) => message.clone(),
+            Asked::Again(request) => return self.seat_again(request),
+        };
+        let message = message.map_err(|error| CallError::Request(error.into()))?;
+        let message = Arc::new(message);
+        match timeout_at(deadline, desk.begin(&message)).await {
+            Ok(Ok(seat)) => Ok((seat, Message::clone(&message))),
+            Ok(Err(End::Closed | End::Expired)) => Err(CallError::SessionExpired),
+            Err(_) => Err(CallError::Unsent(Why::WindowFull(desk.window).into())),
+        }
+    }
+
+    fn seat_again(&self, request: &RequestNumber) -> Result<(Seat, Message), CallError<R::Error>> {
+        let (desk, number) = (self.session.desk(), request.number);
+        if request.session != desk.id {
+            return Err(CallError::OtherSession {
+                request: request.clone(),
+                session: desk.id.clone(),
+            });
+        }
+        let (seat, message) = desk.again(number).map_err(|taken| match taken {
+            Taken::Asked => self.open(number, Why::Asked(number).into()),
+            Taken::Settled => self.unknown(number, Again::Never, Why::Settled(number).into()),
+            Taken::Unused => CallError::Request(Why::Unused(number).into()),
+        })?;
+        if desk.ending.ended().is_some() {
+            return Err(self.unknown(number, Again::Never, Why::Ended.into()));
+        }
+        Ok((seat, Message::clone(&message)))
+    }
+
+    async fn conclude(
+        &self,
+        verdict: Verdict,
+        seat: Seat,
+        deadline: Instant,
+    ) -> Result<Replied<R::Reply>, CallError<R::Error>> {
+        let (desk, number) = (self.session.desk(), seat.place.number);
+        match verdict {
+            Verdict::Answered(reply) => {
+                seat.settle();
+                reply.read::<R>()
+            }
+            Verdict::Expired => {
+                desk.ending.end(End::Expired);
+                self.never_ran(seat, deadline).await;
+                Err(CallError::SessionExpired)
+            }
+            Verdict::Ended(why) => {
+                desk.ending.end(End::Expired);
+                Err(self.unknown(number, Again::Never, why))
+            }
+            Verdict::Stale(why) => {
+                seat.settle();
+                Err(self.unknown(number, Again::Never, why))
+            }
+            Verdict::Unroutable => {
+                self.never_ran(seat, deadline).await;
+                let queue = desk.client.queue.to_string();
+                Err(CallError::Unroutable { queue })
+            }
+            Verdict::Unsent(why) => {
+                self.never_ran(seat, deadline).await;
+                Err(CallError::Unsent(why))
+            }
+            Verdict::Open(last) => Err(self.open(number, last)),
+        }
+    }
+
+    /// It is told that the request did not run. So it must not be among those that may have after a
+    /// restart, where it is now: that is saved before it is told, if there is time.
+    async fn never_ran(&self, seat: Seat, deadline: Instant) {
+        seat.settle();
+        let _ = timeout_at(deadline, self.session.desk().correct()).await;
+    }
+
+    /// Nobody knows yet: the session can ask again.
+    fn open(&self, number: u64, last: Source) -> CallError<R::Error> {
+        let again = Again::Number(RequestNumber::new(self.session.id(), number));
+        self.unknown(number, again, last)
+    }
+
+    fn unknown(&self, number: u64, again: Again, last: Source) -> CallError<R::Error> {
+        let over = self.session.desk().ending.ended().is_some();
+        let again = if over { Again::Never } else { again };
+        CallError::Unknown {
+            key: RequestNumber::new(self.session.id(), number).to_string(),
+            again,
+            last,
+        }
+    }
+}
+
+impl<R: Request> IntoFuture for SessionCall<R> {
+    type Output = Result<Replied<R::Reply>, CallError<R::Error>>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.make())
+    }
+}
+
+/// Without the request, which may hold what is nobody's business.
+impl<R> fmt::Debug for SessionCall<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionCall")
+            .field("session", &self.session.id())
+            .field("deadline", &self.deadline)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}

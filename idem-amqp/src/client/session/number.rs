@@ -1,0 +1,60 @@
+//! Names a request of a session.
+
+use std::fmt;
+
+use idem_core::KeptRequest;
+
+/// Names a request of a session: it can be asked again there, and nowhere else.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RequestNumber {
+    /// The id of its session.
+    pub session: String,
+    /// Which of the session's requests it is, from 0 on.
+    pub number: u64,
+}
+
+/// A request of a session that may have been handled, and whose reply the client has not seen.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Unanswered {
+    /// Its name, for [`Session::resume`](super::Session::resume).
+    pub number: RequestNumber,
+    /// The request, as JSON.
+    pub body: String,
+    /// Its headers, but for those that are idem's.
+    pub headers: Vec<(String, String)>,
+}
+
+impl RequestNumber {
+    pub(super) fn new(session: &str, number: u64) -> Self {
+        Self {
+            session: session.to_owned(),
+            number,
+        }
+    }
+}
+
+impl Unanswered {
+    pub(super) fn of(session: &str, request: KeptRequest) -> Self {
+        Self {
+            number: RequestNumber::new(session, request.number),
+            body: request.body,
+            headers: request.headers,
+        }
+    }
+}
+
+/// `SESSION/NUMBER`, the key of [`CallError::Unknown`](crate::CallError::Unknown).
+impl fmt::Display for RequestNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.session, self.number)
+    }
+}
+
+/// Without the request, which may hold what is nobody's business.
+impl fmt::Debug for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unanswered")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,27 @@
+//! How long sessions live, against how long clients may be cut off.
+
+use std::time::Duration;
+
+use idem_core::Finding;
+
+use crate::doctor::{Diagnosis, Patient, span::Span};
+
+pub(super) const SESSION_LIFE: &str = "session-life";
+
+/// A client notices a dead link within 20 s, and has a new one within 10 s; a broker that is started
+/// again takes its time, too.
+const RECONNECTED: Duration = Duration::from_mins(1);
+
+pub(super) fn look(patient: &Patient<'_>) -> Option<Diagnosis> {
+    let life = patient.life.filter(|life| *life < RECONNECTED)?;
+    let name = patient.queue.name();
+    Some(Diagnosis::told(Finding::warning(
+        SESSION_LIFE,
+        format!(
+            "sessions of `{name}` end after {} without a sign of life, sooner than a client may be back \
+             whose connection was lost: it would not know what became of its requests; let them live \
+             for a minute or more with `Sessions::life`",
+            Span(life)
+        ),
+    )))
+}

@@ -1,0 +1,221 @@
+//! Which number a message gets, keeps, and gives up.
+
+use super::*;
+
+fn message(body: &str) -> Publication {
+    Publication::bytes("readings", body).unwrap()
+}
+
+/// What a call that publishes this attends to.
+fn enter(book: &mut Book, publication: &Publication) -> Open {
+    match book.enter(publication) {
+        Entered::Attend(open) => open,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn confirm(book: &mut Book, open: &Open, by: Caller) {
+    book.confirm(open, by);
+    book.leave(open.number);
+}
+
+#[test]
+fn numbers_follow_one_another_from_zero() {
+    let mut book = Book::default();
+    for number in 0..3 {
+        let open = enter(&mut book, &message("same"));
+        assert_eq!(open.number, number);
+    }
+    assert_eq!(book.unconfirmed(), 3);
+}
+
+#[test]
+fn a_message_left_behind_goes_before_the_next_one() {
+    let mut book = Book::default();
+    let (lost, next) = (message("lost"), message("next"));
+    let open = enter(&mut book, &lost);
+    book.leave(open.number);
+    let first = enter(&mut book, &next);
+    assert!(first.number == 0 && first.publication.is_same(&lost));
+    confirm(&mut book, &first, Caller::Another);
+    assert_eq!(enter(&mut book, &next).number, 1);
+}
+
+#[test]
+fn a_message_published_again_has_the_number_it_had() {
+    let mut book = Book::default();
+    let lost = message("lost");
+    let open = enter(&mut book, &lost);
+    book.leave(open.number);
+    let again = enter(&mut book, &lost);
+    assert_eq!(again.number, 0);
+    confirm(&mut book, &again, Caller::Own);
+    assert_eq!(book.unconfirmed(), 0);
+    let anew = enter(&mut book, &lost);
+    assert_eq!(anew.number, 1, "what is confirmed is done with");
+}
+
+#[test]
+fn what_another_call_saw_through_is_confirmed_for_its_own_once() {
+    let mut book = Book::default();
+    let lost = message("lost");
+    let open = enter(&mut book, &lost);
+    book.leave(open.number);
+    let open = enter(&mut book, &message("next"));
+    confirm(&mut book, &open, Caller::Another);
+    assert!(matches!(book.enter(&lost), Entered::Confirmed));
+    assert_eq!(enter(&mut book, &lost).number, 1);
+}
+
+#[test]
+fn what_both_saw_through_is_not_taken_for_the_next_message_like_it() {
+    let mut book = Book::default();
+    let lost = message("lost");
+    let open = enter(&mut book, &lost);
+    book.leave(open.number);
+    let other = book.left_behind().unwrap();
+    let own = enter(&mut book, &lost);
+    assert_eq!(own.number, other.number);
+    confirm(&mut book, &other, Caller::Another);
+    confirm(&mut book, &own, Caller::Own);
+    assert_eq!(enter(&mut book, &lost).number, 1);
+}
+
+#[test]
+fn the_same_id_with_another_body_is_another_message() {
+    let mut book = Book::default();
+    let [one, other] = ["one", "other"].map(|body| message(body).message_id("outbox-1").unwrap());
+    let open = enter(&mut book, &one);
+    book.leave(open.number);
+    let open = enter(&mut book, &other);
+    confirm(&mut book, &open, Caller::Another);
+    assert_eq!(enter(&mut book, &other).number, 1);
+}
+
+#[test]
+fn a_message_without_an_id_is_like_no_other() {
+    let mut book = Book::default();
+    let nameless = message("x").message_id("").unwrap();
+    let numbers = [(); 2].map(|()| enter(&mut book, &nameless).number);
+    assert_eq!(numbers, [0, 1]);
+}
+
+#[test]
+fn no_number_is_given_too_far_above_the_lowest_that_is_not_confirmed() {
+    let mut book = Book::default();
+    book.room(2);
+    let first = enter(&mut book, &message("a"));
+    let second = enter(&mut book, &message("b"));
+    confirm(&mut book, &second, Caller::Own);
+    assert!(matches!(book.enter(&message("c")), Entered::Full));
+    confirm(&mut book, &first, Caller::Own);
+    assert_eq!(enter(&mut book, &message("c")).number, 2);
+}
+
+#[test]
+fn all_messages_go_to_one_queue_or_one_exchange() {
+    let mut book = Book::default();
+    book.bound_for(&message("a")).unwrap();
+    book.bound_for(&message("b")).unwrap();
+    let elsewhere = Publication::bytes("others", "c").unwrap();
+    assert_eq!(
+        book.bound_for(&elsewhere).unwrap_err().to_string(),
+        "the messages numbered before go to the queue `readings`, this one to the queue `others`: \
+         make a numbered publisher for each with `Publisher::numbered`"
+    );
+
+    let mut book = Book::default();
+    let by = |key| message("a").exchange("readings", key).unwrap();
+    book.bound_for(&by("one")).unwrap();
+    book.bound_for(&by("other")).unwrap();
+    assert!(book.bound_for(&message("a")).is_err());
+}
+
+/// As after an outage that was longer than their patience: each sees another one's message through.
+#[test]
+fn all_callers_of_a_full_book_may_come_back_for_messages_that_others_saw_through() {
+    let mut book = Book::default();
+    book.room(1000);
+    let messages: Vec<_> = (0..1000)
+        .map(|number| message(&number.to_string()))
+        .collect();
+    let opens: Vec<_> = (messages.iter())
+        .map(|message| enter(&mut book, message))
+        .collect();
+    for open in opens {
+        book.leave(open.number);
+    }
+    while let Some(open) = book.left_behind() {
+        confirm(&mut book, &open, Caller::Another);
+    }
+    for message in &messages {
+        assert!(matches!(book.enter(message), Entered::Confirmed));
+    }
+}
+
+#[test]
+fn a_number_is_withdrawn_when_no_call_sees_to_it_and_its_message_gets_another() {
+    let mut book = Book::default();
+    let stuck = message("stuck");
+    let open = enter(&mut book, &stuck);
+    assert!(matches!(book.withdraw(0), Withdrawing::Attended));
+    book.leave(open.number);
+    let Withdrawing::Attend(given_up) = book.withdraw(0) else {
+        panic!("nobody sees to it");
+    };
+    assert!(given_up.withdrawn && given_up.publication.is_same(&stuck));
+    assert_eq!(enter(&mut book, &stuck).number, 1);
+
+    // Its call went away: the next one sends the number, without the message.
+    book.leave(0);
+    let left_behind = enter(&mut book, &message("next"));
+    assert!(left_behind.withdrawn && left_behind.number == 0);
+    confirm(&mut book, &left_behind, Caller::Another);
+
+    // Its own comes back for the message, once.
+    let Withdrawing::Done(taken) = book.withdraw(0) else {
+        panic!("another call gave it up");
+    };
+    assert!(taken.publication.is_same(&stuck));
+    assert!(matches!(book.withdraw(0), Withdrawing::Unknown));
+    assert_eq!(book.unconfirmed(), 1);
+}
+
+#[test]
+fn while_a_call_waits_to_withdraw_a_number_no_other_begins_to_publish_it() {
+    let mut book = Book::default();
+    let stuck = message("stuck");
+    let open = enter(&mut book, &stuck);
+    assert!(!book.want(1), "no message has that number");
+    assert!(book.want(0));
+    assert!(matches!(book.withdraw(0), Withdrawing::Attended));
+    book.leave(open.number);
+    assert!(matches!(book.enter(&stuck), Entered::Full));
+    assert_eq!(enter(&mut book, &message("next")).number, 1);
+    assert!(matches!(book.withdraw(0), Withdrawing::Attend(_)));
+
+    let mut book = Book::default();
+    let open = enter(&mut book, &stuck);
+    book.leave(open.number);
+    book.want(0);
+    book.want_no_longer(0);
+    assert_eq!(enter(&mut book, &message("next")).number, 0);
+}
+
+#[test]
+fn whether_a_message_may_have_arrived_is_told_when_it_is_withdrawn() {
+    for (answered, it_may) in [(true, false), (false, true)] {
+        let mut book = Book::default();
+        let open = enter(&mut book, &message("stuck"));
+        assert!(!book.may_have_arrived(0, true));
+        if answered {
+            book.may_have_arrived(0, false);
+        }
+        book.leave(open.number);
+        let Withdrawing::Attend(given_up) = book.withdraw(0) else {
+            panic!("nobody sees to it");
+        };
+        book.may_have_arrived(0, true);
+        assert_eq!(given_up.taken().may_have_arrived, it_may);
+    }
+}

@@ -1,0 +1,97 @@
+//! One channel after the other on a connection, and why each ended.
+
+use std::{fmt::Display, time::Duration};
+
+use idem_core::Backoff;
+use lapin::{Connection, Error};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    error::TopologyError,
+    health::{Vitals, in_words},
+    incident::Incident,
+};
+
+/// Why a consumer no longer consumes.
+pub(super) enum Stopped {
+    /// The worker is draining, and this consumer has drained.
+    Drained,
+    /// The connection has ended.
+    Disconnected,
+    /// The queue cannot be used, and waiting will not help.
+    Unusable(TopologyError),
+}
+
+/// Why one channel of a consumer ended.
+pub(super) enum Ended {
+    Drained,
+    /// The broker cancelled the consumer: its queue was deleted, or its node went away.
+    Cancelled,
+    /// A settlement could not be sent.
+    Unsettled,
+    Failed(Error),
+    Unusable(TopologyError),
+}
+
+const REOPEN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
+
+/// The channels of one queue's consumer.
+pub(super) struct Channels<'a> {
+    /// The queue's name.
+    pub(super) queue: &'a str,
+    pub(super) vitals: &'a Vitals,
+    pub(super) draining: &'a CancellationToken,
+}
+
+impl Channels<'_> {
+    /// Consumes on this connection, with a new channel whenever one has ended, until the worker
+    /// drains or the connection ends.
+    pub(super) async fn consume<Fut>(
+        &self,
+        connection: &Connection,
+        first: bool,
+        consume_once: impl Fn() -> Fut,
+    ) -> Stopped
+    where
+        Fut: Future<Output = Ended>,
+    {
+        let mut tries = 0;
+        loop {
+            let opened = Instant::now();
+            match consume_once().await {
+                Ended::Drained => return Stopped::Drained,
+                Ended::Unusable(error) if first && tries == 0 && error.is_lasting() => {
+                    return Stopped::Unusable(error);
+                }
+                _ if !connection.status().connected() => return Stopped::Disconnected,
+                ended => self.tell(ended),
+            }
+            tries = if opened.elapsed() > REOPEN.longest() {
+                1
+            } else {
+                tries + 1
+            };
+            tokio::select! {
+                () = sleep(REOPEN.wait(tries)) => {}
+                () = self.draining.cancelled() => return Stopped::Drained,
+            }
+        }
+    }
+
+    /// Of a channel that ended although its connection has not.
+    fn tell(&self, ended: Ended) {
+        let (incident, error) = match ended {
+            Ended::Unusable(error) => (Incident::QueueRefused, Some(in_words(&error))),
+            Ended::Cancelled => (Incident::ConsumerCancelled, None),
+            Ended::Failed(error) => (Incident::ChannelClosed, Some(error.to_string())),
+            // The acker has told.
+            Ended::Unsettled | Ended::Drained => {
+                return self.vitals.not_consuming(self.queue, None);
+            }
+        };
+        let error = error.as_ref().map(|error| error as &dyn Display);
+        self.vitals.befell(incident, self.queue, error);
+        self.vitals.not_consuming(self.queue, error);
+    }
+}

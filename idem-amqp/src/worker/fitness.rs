@@ -1,0 +1,111 @@
+//! Whether the store can do what the handlers need of it: asked before the first message.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::{FutureExt as _, future::BoxFuture};
+use idem_core::{Backoff, EntityError, Executor, Finding, Operation, RunsOn, Store};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::Subscription;
+use crate::error::WorkerError;
+
+/// Asks about one handler, whose type is forgotten.
+pub(super) type Fit = Arc<dyn Fn() -> BoxFuture<'static, Result<(), EntityError>> + Send + Sync>;
+
+const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
+
+const CODE: &str = "constraint";
+
+/// How to ask about this handler.
+pub(super) fn of<H, S>(executor: &Executor<S>) -> Fit
+where
+    H: Operation,
+    H::Mode: RunsOn<S>,
+    S: Store,
+{
+    let executor = executor.clone();
+    Arc::new(move || {
+        let executor = executor.clone();
+        async move { executor.check::<H>().await }.boxed()
+    })
+}
+
+/// Asks about all handlers. A store that is away is waited for, until the worker is to stop.
+///
+/// # Errors
+/// If the store cannot do what one of them needs.
+pub(super) async fn check(
+    subscriptions: &[Subscription],
+    draining: &CancellationToken,
+) -> Result<(), WorkerError> {
+    let mut findings = Vec::new();
+    for subscription in subscriptions {
+        let told = tokio::select! {
+            told = until_told(subscription) => told,
+            () = draining.cancelled() => return Ok(()),
+        };
+        findings.extend(told);
+    }
+    if findings.is_empty() {
+        return Ok(());
+    }
+    for finding in &findings {
+        finding.log("worker");
+    }
+    Err(WorkerError::Unfit { findings })
+}
+
+/// What is wrong, also if that is that the store does not tell.
+pub(super) async fn look(subscriptions: &[Subscription]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for subscription in subscriptions {
+        match (subscription.fit)().await {
+            Ok(()) => {}
+            Err(error @ EntityError::Store { .. }) => {
+                let text = format!("{}: look again when it answers", chain(&error));
+                findings.push(about(subscription, Finding::note(CODE, text)));
+            }
+            Err(error) => {
+                findings.push(about(subscription, Finding::error(CODE, error.to_string())));
+            }
+        }
+    }
+    findings
+}
+
+async fn until_told(subscription: &Subscription) -> Option<Finding> {
+    let mut tries = 0;
+    loop {
+        match (subscription.fit)().await {
+            Ok(()) => return None,
+            Err(error @ EntityError::Store { .. }) => {
+                let queue = subscription.queue.name();
+                let error = chain(&error);
+                tracing::warn!(
+                    queue,
+                    error,
+                    "nothing is consumed before the store has told"
+                );
+            }
+            Err(error) => {
+                let finding = Finding::error(CODE, error.to_string());
+                return Some(about(subscription, finding));
+            }
+        }
+        tries += 1;
+        sleep(AGAIN.wait(tries)).await;
+    }
+}
+
+fn about(subscription: &Subscription, finding: Finding) -> Finding {
+    finding.about(subscription.queue.name())
+}
+
+/// The error and what caused it, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", chain(source)),
+        None => error.to_string(),
+    }
+}

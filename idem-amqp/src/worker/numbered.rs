@@ -1,0 +1,103 @@
+//! What is particular to numbered messages: withdrawals, turns, and what they tell of their sequences.
+
+use std::time::Duration;
+
+use idem_core::{Answer, Execution, Operation, Prepared, Refusal, SequencePlace, Store, Turn};
+
+use super::{
+    attend::{Arrival, Attendant},
+    desk::Desk,
+};
+use crate::{
+    delivery::Delivery,
+    settlement::{Circumstances, Content},
+};
+
+impl<H: Operation, S, St> Attendant<H, S, St> {
+    /// The message, ready to be handled; or, if its publisher has withdrawn it, to be given up.
+    pub(super) fn prepare(
+        &self,
+        arrival: &Arrival,
+        now: &mut Circumstances<'_>,
+    ) -> Result<Prepared<H>, Execution<H::Output, H::Error>> {
+        let envelope = || arrival.envelope.clone();
+        // Who copies headers may have copied this one: what has a body is a message.
+        if arrival.delivery.is_withdrawn()
+            && arrival.envelope.body().is_empty()
+            && let Some(message) = Prepared::withdrawn(envelope(), &self.policy)
+        {
+            now.content = Content::Withdrawn;
+            return Ok(message);
+        }
+        Prepared::new(envelope(), &self.policy)
+    }
+}
+
+/// How long what waits for a missing number may be silent, so that it is skipped in time: half of that
+/// would be too long for the store.
+pub(super) fn longest_pause<H: Operation>(message: &Prepared<H>) -> Duration {
+    let place = message.place_in_sequence();
+    let patience = place.and_then(|place| place.skip_after);
+    patience.map_or(Duration::MAX, |patience| patience / 4)
+}
+
+impl<H: Operation, S: Store, St> Attendant<H, S, St> {
+    /// A message that is ahead waits for its turn. Says whether it begins to.
+    pub(super) fn wait_for_turn<T, E>(
+        &self,
+        message: &Prepared<H>,
+        execution: &Execution<T, E>,
+        turn: &mut Option<Turn>,
+    ) -> bool {
+        let waited = turn.is_some();
+        match (execution, message.place_in_sequence()) {
+            (Execution::Ahead { mark, .. }, Some(place)) if !waited => {
+                *turn = Some(self.executor.turn(place, *mark));
+            }
+            (Execution::Ahead { .. }, Some(_)) => {}
+            _ => *turn = None,
+        }
+        turn.is_some() && !waited
+    }
+
+    /// If a lower number of its sequence is known to be ahead, so is this one.
+    pub(super) fn ahead_with_others<T, E>(&self, message: &Prepared<H>) -> Option<Execution<T, E>> {
+        let place = message.place_in_sequence()?;
+        let mark = self.executor.is_behind(place)?;
+        let window = place.window;
+        Some(Execution::Ahead { mark, window })
+    }
+}
+
+/// Tells whether it has to wait for an earlier one, or comes long after its number was done.
+pub(super) fn report<T, E>(
+    execution: &Execution<T, E>,
+    delivery: &Delivery,
+    place: &SequencePlace,
+    desk: &Desk,
+) {
+    let queue = delivery.queue();
+    if is_stale(execution, delivery) {
+        desk.vitals.stale_number(queue, place);
+    }
+    let ahead_of = match execution {
+        Execution::Ahead { mark, .. } => Some(*mark),
+        // Nothing was learned.
+        Execution::StoreUnavailable { .. } | Execution::Undecodable { .. } => return,
+        _ => None,
+    };
+    desk.vitals.numbered(queue, place, ahead_of);
+}
+
+/// Whether it comes for the first time, and its number was done so long ago that nothing is kept of it:
+/// its producer may have used the number twice.
+pub(super) fn is_stale<T, E>(execution: &Execution<T, E>, delivery: &Delivery) -> bool {
+    let Execution::Duplicate { outcome, .. } = execution else {
+        return false;
+    };
+    let forgotten = matches!(
+        outcome.answer(),
+        Answer::Forgotten(refusal) if refusal.code() == Refusal::STALE
+    );
+    forgotten && !delivery.may_have_run() && !delivery.is_replay()
+}

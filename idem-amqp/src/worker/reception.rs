@@ -1,0 +1,273 @@
+//! Consumes the queue of registrations and heartbeats: apart from requests, whatever their backlog.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::{FutureExt as _, StreamExt as _};
+use idem_core::{Refusal, StoreError};
+use lapin::{
+    Channel, Connection, Error,
+    message::Delivery as RawDelivery,
+    options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions},
+    types::{FieldTable, ShortString},
+};
+use tokio::time::timeout;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    balance::Counters,
+    channels::{Channels, Ended, Stopped},
+    consumer::Width,
+    registrar::{Register, Told},
+};
+use crate::{
+    Queue,
+    delivery::{Delivery, Origin},
+    error::TopologyError,
+    health::{Vitals, in_words},
+    publisher::Publisher,
+    reply::Reply,
+    sessions::Control,
+    settlement::Reason,
+    topology::{self, Step},
+};
+
+/// The consumer of one queue of registrations and heartbeats.
+pub(super) struct Reception {
+    /// The queue of the requests.
+    pub(super) queue: Queue,
+    /// The queue of registrations' name.
+    pub(super) name: String,
+    pub(super) clerk: Arc<Receptionist>,
+    pub(super) vitals: Arc<Vitals>,
+    pub(super) tasks: TaskTracker,
+    pub(super) draining: CancellationToken,
+}
+
+/// What all its deliveries need.
+pub(super) struct Receptionist {
+    pub(super) register: Arc<dyn Register>,
+    pub(super) replier: Publisher,
+    pub(super) counters: Arc<Counters>,
+    pub(super) vitals: Arc<Vitals>,
+    /// Cancelled when the worker's grace period is over.
+    pub(super) deadline: CancellationToken,
+}
+
+/// Each is a call to the store and a small message.
+const PREFETCH: u16 = 64;
+
+/// How long a reply is worth a try: its client asks again.
+const AT_MOST: Duration = Duration::from_secs(5);
+
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Reception {
+    /// Consumes on this connection until the worker drains or the connection ends.
+    pub(super) async fn consume(
+        &self,
+        connection: &Connection,
+        first: bool,
+        width: Width,
+    ) -> Stopped {
+        let channels = Channels {
+            queue: &self.name,
+            vitals: &self.vitals,
+            draining: &self.draining,
+        };
+        let once = || self.consume_once(connection, width);
+        channels.consume(connection, first, once).await
+    }
+
+    async fn consume_once(&self, connection: &Connection, width: Width) -> Ended {
+        let opened = tokio::select! {
+            opened = self.open(connection, width) => opened,
+            () = self.draining.cancelled() => return Ended::Drained,
+        };
+        match opened {
+            Ok(Ok((channel, deliveries))) => {
+                let consumed = self.consume_channel(&channel, deliveries).await;
+                consumed.unwrap_or_else(Ended::Failed)
+            }
+            Ok(Err(error)) => Ended::Unusable(error),
+            Err(error) => Ended::Failed(error),
+        }
+    }
+
+    async fn open(
+        &self,
+        connection: &Connection,
+        width: Width,
+    ) -> Result<Result<(Channel, lapin::Consumer), TopologyError>, Error> {
+        let channel = connection.create_channel().await?;
+        if let Err(error) = topology::establish_control(&channel, &self.queue).await {
+            return Ok(Err(error));
+        }
+        let prefetch = match width {
+            Width::Full => PREFETCH,
+            Width::One => 1,
+        };
+        channel
+            .basic_qos(prefetch, BasicQosOptions::default())
+            .await?;
+        let consuming = channel.basic_consume(
+            self.name.as_str().into(),
+            "".into(),
+            BasicConsumeOptions::default(),
+            FieldTable::default(),
+        );
+        let deliveries = match consuming.await {
+            Ok(deliveries) => deliveries,
+            Err(refused) => {
+                let step = Step::Consume(&self.name);
+                return Ok(Err(topology::explain(step, &self.queue, refused)));
+            }
+        };
+        tracing::info!(queue = self.name, prefetch, "consuming");
+        self.vitals.consuming(&self.name);
+        Ok(Ok((channel, deliveries)))
+    }
+
+    async fn consume_channel(
+        &self,
+        channel: &Channel,
+        mut deliveries: lapin::Consumer,
+    ) -> Result<Ended, Error> {
+        loop {
+            tokio::select! {
+                biased;
+                () = self.draining.cancelled() => break,
+                next = deliveries.next() => match next {
+                    Some(delivery) => self.start(delivery?, channel),
+                    None => return Ok(Ended::Cancelled),
+                },
+            }
+        }
+        let drained = timeout(DRAIN_TIMEOUT, self.drain(channel, &deliveries)).await;
+        drained.unwrap_or(Ok(()))?;
+        Ok(Ended::Drained)
+    }
+
+    fn start(&self, raw: RawDelivery, channel: &Channel) {
+        let (clerk, channel) = (Arc::clone(&self.clerk), channel.clone());
+        let (tag, delivery) = (raw.delivery_tag, self.receive(&raw));
+        self.tasks.spawn(async move {
+            let served = AssertUnwindSafe(clerk.serve(&delivery, &raw.data));
+            tokio::select! {
+                // If it panicked, that was told, and its client asks again.
+                _ = served.catch_unwind() => {}
+                () = clerk.deadline.cancelled() => return,
+            }
+            // Where the channel has ended it comes again, and is harmless.
+            let _ = channel.basic_ack(tag, BasicAckOptions::default()).await;
+        });
+    }
+
+    fn receive(&self, raw: &RawDelivery) -> Delivery {
+        Delivery::new(Origin {
+            queue: self.name.as_str().into(),
+            exchange: raw.exchange.clone(),
+            routing_key: raw.routing_key.clone(),
+            redelivered: raw.redelivered,
+            properties: raw.properties.clone(),
+        })
+    }
+
+    /// What was begun is done with; the rest goes back with the channel.
+    async fn drain(&self, channel: &Channel, deliveries: &lapin::Consumer) -> Result<(), Error> {
+        channel
+            .basic_cancel(deliveries.tag(), BasicCancelOptions::default())
+            .await?;
+        self.tasks.close();
+        self.tasks.wait().await;
+        channel.close(200, "done".into()).await
+    }
+}
+
+impl Receptionist {
+    /// Sees to one message, and to its being answered if that is possible.
+    async fn serve(&self, delivery: &Delivery, body: &[u8]) {
+        let counters = &self.counters.sessions;
+        match self.attend(delivery, body).await {
+            Some(told) => {
+                if !self.tell(told, delivery).await {
+                    counters.untold.add();
+                }
+            }
+            None => counters.unanswered.add(),
+        }
+    }
+
+    /// Nothing if the store does not tell.
+    async fn attend(&self, delivery: &Delivery, body: &[u8]) -> Option<Told> {
+        let kind = delivery.origin().properties.kind().as_ref();
+        let kind = kind.map_or("", ShortString::as_str);
+        let control = match Control::read(kind, body) {
+            Ok(control) => control,
+            Err(error) => {
+                self.counters.sessions.undecodable.add();
+                let refusal = Refusal::new(Reason::Undecodable.as_str(), error);
+                return Some(Err(refusal));
+            }
+        };
+        let hears = delivery.reply_to().is_some();
+        if !hears && matches!(control, Control::Open | Control::Reserve) {
+            let refusal = Refusal::new(Reason::Undecodable.as_str(), "it has no `reply_to`");
+            return Some(Err(refusal));
+        }
+        let counters = &self.counters.sessions;
+        let attended = self.register.attend(&control, counters).await;
+        match attended {
+            Ok(told) => {
+                if is_from_the_store(&control, &told) {
+                    self.vitals.answered_client();
+                }
+                Some(told)
+            }
+            Err(error) => {
+                let answered = matches!(error, StoreError::Corrupt { .. });
+                let error = in_words(&error);
+                if !answered {
+                    self.vitals.failed_client(error.clone());
+                }
+                tracing::warn!(
+                    queue = delivery.queue(),
+                    kind,
+                    error,
+                    "the store cannot be asked about sessions, clients have to ask again"
+                );
+                None
+            }
+        }
+    }
+
+    /// Whether the broker took the reply.
+    async fn tell(&self, told: Told, delivery: &Delivery) -> bool {
+        let Some(to) = delivery.reply_to() else {
+            return false;
+        };
+        let reply = match told {
+            Ok(value) => Reply::output(value.to_string().into_bytes()),
+            Err(refusal) => Reply::refusal(&refusal),
+        };
+        let publication = reply.publication(to, delivery);
+        let published = timeout(AT_MOST, self.replier.publish(&publication)).await;
+        let error = match published {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => in_words(&error),
+            Err(_) => "the broker did not confirm it".into(),
+        };
+        tracing::debug!(
+            queue = delivery.queue(),
+            reply_to = to,
+            error,
+            "a client could not be told"
+        );
+        false
+    }
+}
+
+/// Whether the store was asked for it.
+fn is_from_the_store(control: &Control, told: &Told) -> bool {
+    let unnamed = |refusal: &Refusal| refusal.code() == Reason::Undecodable.as_str();
+    !matches!(control, Control::Reserve) && !told.as_ref().is_err_and(unnamed)
+}

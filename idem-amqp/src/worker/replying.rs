@@ -1,0 +1,160 @@
+//! A reply that has to be with the broker before its request is acknowledged.
+
+use std::time::Duration;
+
+use idem_core::{Backoff, Execution, Failure, Operation, Refusal};
+use tokio::time::{sleep, timeout};
+
+use super::{
+    attend::Arrival,
+    desk::Desk,
+    settle::{Clerk, Unsettled},
+};
+use crate::{
+    error::PublishError,
+    health::in_words,
+    publisher::Publication,
+    reply::{Reply, ReplyFate},
+    settlement::{Reason, Settlement},
+};
+
+/// What the requester is told about a message that ended like this; nothing while it will be tried
+/// again.
+pub(super) fn reply<H: Operation>(
+    execution: &Execution<H::Output, H::Error>,
+    settlement: Settlement,
+) -> Option<Reply> {
+    match (execution, settlement) {
+        (Execution::Executed { outcome, .. } | Execution::Unprotected { outcome, .. }, _) => {
+            Some(Reply::new(outcome))
+        }
+        (Execution::Refused { refusal, .. }, _) => Some(Reply::rejection(refusal)),
+        (Execution::Duplicate { outcome, .. }, _) => Some(Reply::recalled::<H>(outcome)),
+        (ended, Settlement::DeadLetter(reason)) => {
+            Some(Reply::refusal(&refusal(reason.as_str(), ended)))
+        }
+        (ended @ Execution::Stale, _) => Some(Reply::refusal(&refusal(Refusal::STALE, ended))),
+        (ended @ Execution::SessionExpired, _) => Some(Reply::or_dead_letter(
+            &refusal(Refusal::SESSION_EXPIRED, ended),
+            Reason::SessionExpired,
+        )),
+        (ended @ Execution::BeyondWindow { .. }, _) => Some(Reply::or_dead_letter(
+            &refusal(Refusal::BEYOND_WINDOW, ended),
+            Reason::BeyondWindow,
+        )),
+        _ => None,
+    }
+}
+
+/// It is not remembered: the same request may be sent again.
+fn refusal<T, E: Failure>(code: &'static str, ended: &Execution<T, E>) -> Refusal {
+    Refusal::new(code, ended.error().unwrap_or_default())
+}
+
+const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
+
+/// How often a broker that is there is asked to take a reply.
+const REFUSALS: u32 = 5;
+/// How often a reply may go unconfirmed: links break, and so do channels, by others' doing.
+const UNCONFIRMED: u32 = 10;
+
+/// How long a refusal is worth waiting for that is not remembered: meanwhile the key is free, and a
+/// message that came back would run again.
+const AT_MOST: Duration = Duration::from_secs(5);
+
+/// How much is done for a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tries {
+    /// It is remembered: what matters is that it is sent.
+    Many,
+    /// The message is dead-lettered already: what matters is its ack.
+    One,
+}
+
+impl Tries {
+    pub(super) fn of(settlement: Settlement) -> Self {
+        match settlement {
+            Settlement::DeadLetter(_) => Self::One,
+            _ => Self::Many,
+        }
+    }
+}
+
+impl Clerk {
+    /// Publishes the reply until it has a fate. If it does not come to that, the delivery is left
+    /// unsettled: when it comes again, it is answered from memory.
+    pub(super) async fn reply(
+        &self,
+        reply: &Reply,
+        tries: Tries,
+        arrival: &Arrival,
+        desk: &Desk,
+    ) -> Result<Option<ReplyFate>, Unsettled> {
+        let Some(to) = arrival.delivery.reply_to() else {
+            return Ok(None);
+        };
+        let publication = reply.publication(to, &arrival.delivery);
+        let published = async {
+            match tries {
+                Tries::Many => self.publish_reply(&publication).await,
+                Tries::One => {
+                    let published = timeout(AT_MOST, self.replier.publish(&publication)).await;
+                    let fate = published.map(|published| fate(&published));
+                    fate.ok().flatten().unwrap_or(ReplyFate::Lost)
+                }
+            }
+        };
+        let fate = tokio::select! {
+            fate = published => fate,
+            () = desk.ended.cancelled() => return Err(Unsettled),
+            () = self.deadline.cancelled() => return Err(Unsettled),
+        };
+        tracing::debug!(queue = self.queue.name(), reply_to = to, ?fate, "replied");
+        self.counters.replies.count(reply, fate);
+        Ok(Some(fate))
+    }
+
+    async fn publish_reply(&self, reply: &Publication) -> ReplyFate {
+        let (mut tries, mut refusals, mut unconfirmed) = (0, 0, 0);
+        loop {
+            let published = self.replier.publish(reply).await;
+            if let Some(fate) = fate(&published) {
+                return fate;
+            }
+            let Err(error) = published else { continue };
+            tries += 1;
+            // A broker that is away is no reason to give up.
+            match error {
+                PublishError::Unavailable { .. } => {}
+                PublishError::Unconfirmed(_) => unconfirmed += 1,
+                _ => refusals += 1,
+            }
+            let queue = self.queue.name();
+            let error = in_words(&error);
+            if refusals >= REFUSALS || unconfirmed >= UNCONFIRMED {
+                tracing::error!(
+                    queue,
+                    error,
+                    "the reply could not be published; its requester has to ask again"
+                );
+                return ReplyFate::Lost;
+            }
+            tracing::warn!(
+                queue,
+                tries,
+                error,
+                "the reply was not taken; it is tried again"
+            );
+            sleep(AGAIN.wait(tries)).await;
+        }
+    }
+}
+
+/// What became of a reply, if that is decided.
+fn fate(published: &Result<(), PublishError>) -> Option<ReplyFate> {
+    match published {
+        Ok(()) => Some(ReplyFate::Sent),
+        Err(PublishError::Unroutable { .. }) => Some(ReplyFate::RequesterGone),
+        Err(_) => None,
+    }
+}
