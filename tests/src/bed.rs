@@ -145,16 +145,25 @@ impl Bed {
         name
     }
 
+    /// A queue that somebody else declares, and that is the test's own all the same.
+    pub fn also(&self, queue: &str) {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.push(queue.to_owned());
+    }
+
     fn names(&self) -> Vec<String> {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         queues.clone()
     }
 
-    /// Declares a queue and its dead-letter queue, as a worker would.
+    /// Declares a queue and its dead-letter queue, as a worker would. A busy RabbitMQ 3.10 answers that
+    /// with an internal error now and then.
+    ///
+    /// # Panics
+    /// If it is not declared: says why not.
     pub async fn declare(&self, queue: &Queue) {
         let publisher = Publisher::connect(&self.url).await.expect("a broker");
-        let declared = publisher.declare(queue.clone()).await;
-        declared.expect("the queue is declared");
+        eventually("the queue is declared", || publisher.declare(queue.clone())).await;
     }
 
     /// Declares a queue that is not as a worker would declare it.

@@ -8,6 +8,9 @@ use idem_amqp::{
 };
 use serde::{Deserialize, Serialize};
 
+mod entity;
+mod sessions;
+
 /// A bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Flaw {
@@ -76,6 +79,10 @@ impl<S: Store + Clone> Store for Flawed<S> {
     async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
         self.store.release(lease, reason).await
     }
+
+    fn keeps_sequences(&self) -> bool {
+        self.store.keeps_sequences()
+    }
 }
 
 impl<Tx, S> TransactionalStore<Tx> for Flawed<S>
@@ -86,6 +93,10 @@ where
 
     fn transactions(&self) -> usize {
         self.store.transactions()
+    }
+
+    fn time_limit(&self) -> Option<Duration> {
+        self.store.time_limit()
     }
 
     async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Self::Transaction>, StoreError> {
@@ -125,12 +136,7 @@ where
         Ok(Commit::Committed)
     }
 
-    async fn roll_back(
-        &self,
-        transaction: Self::Transaction,
-        lease: &Lease,
-        reason: &Release,
-    ) -> Result<Write, StoreError> {
-        self.store.roll_back(transaction, lease, reason).await
+    async fn roll_back(&self, transaction: Self::Transaction) {
+        self.store.roll_back(transaction).await;
     }
 }

@@ -15,6 +15,9 @@ use idem_amqp::{
 };
 use nix::sys::signal::{Signal, raise};
 
+mod entity;
+mod sessions;
+
 /// A call of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
@@ -26,6 +29,10 @@ pub enum Call {
     Complete,
     /// Also the rollback of a transaction.
     Release,
+    /// A session is opened, touched or closed.
+    Session,
+    /// Sessions that have ended are removed.
+    Expire,
 }
 
 /// What becomes of a call.
@@ -48,7 +55,7 @@ pub enum Fate {
 pub struct Interfered<S> {
     store: S,
     plan: Arc<Plan>,
-    counts: Arc<[AtomicU64; 4]>,
+    counts: Arc<[AtomicU64; 6]>,
 }
 
 type Plan = dyn Fn(Call, u64) -> Fate + Send + Sync;
@@ -142,6 +149,10 @@ impl<S: Store> Store for Interfered<S> {
         let done = self.store.release(lease, reason);
         self.interfere(Call::Release, done).await
     }
+
+    fn keeps_sequences(&self) -> bool {
+        self.store.keeps_sequences()
+    }
 }
 
 impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Interfered<S> {
@@ -149,6 +160,10 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Interfered<S> {
 
     fn transactions(&self) -> usize {
         self.store.transactions()
+    }
+
+    fn time_limit(&self) -> Option<Duration> {
+        self.store.time_limit()
     }
 
     async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Self::Transaction>, StoreError> {
@@ -179,13 +194,7 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Interfered<S> {
         self.interfere(Call::Complete, done).await
     }
 
-    async fn roll_back(
-        &self,
-        transaction: Self::Transaction,
-        lease: &Lease,
-        reason: &Release,
-    ) -> Result<Write, StoreError> {
-        let done = self.store.roll_back(transaction, lease, reason);
-        self.interfere(Call::Release, done).await
+    async fn roll_back(&self, transaction: Self::Transaction) {
+        self.store.roll_back(transaction).await;
     }
 }

@@ -22,7 +22,7 @@ mod settings;
 
 pub use clock::Clock;
 pub use event::Event;
-pub use settings::{Crash, Gate, Mode, Settings};
+pub use settings::{Crash, Gate, Keys, Mode, Settings};
 
 /// The worker's settings, as JSON.
 pub const SETTINGS_VARIABLE: &str = "LEDGER_WORKER";

@@ -1,8 +1,8 @@
 //! A worker in this process, and the balance it ends with.
 
 use idem_amqp::{
-    AmqpUrls, Balance, ExecutionKind, Health, Settled, Settlement, Store, Worker, WorkerBuilder,
-    WorkerError,
+    AmqpUrls, Balance, ExecutionKind, Health, ReplyFate, Settled, Settlement, Store, Worker,
+    WorkerBuilder, WorkerError,
 };
 use tokio::{sync::oneshot, task::JoinHandle};
 
@@ -23,6 +23,8 @@ pub struct Ended {
     pub settlement: Settlement,
     /// Whether it was a dead letter that was sent again.
     pub replay: bool,
+    /// What became of its reply.
+    pub reply: Option<ReplyFate>,
 }
 
 impl From<&Settled<'_>> for Ended {
@@ -34,6 +36,7 @@ impl From<&Settled<'_>> for Ended {
             error: settled.error.map(Into::into),
             settlement: settled.settlement,
             replay: settled.replay,
+            reply: settled.reply,
         }
     }
 }

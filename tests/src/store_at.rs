@@ -20,6 +20,8 @@ pub struct StoreAt {
     pub prefix: String,
     /// How long the server may take to answer, in milliseconds.
     pub response_ms: u64,
+    /// How long an atomic handler may run on `PostgreSQL`, in milliseconds.
+    pub transaction_ms: u64,
 }
 
 /// What a store is made of.
@@ -39,6 +41,7 @@ impl StoreAt {
             url,
             prefix: format!("test-{:016x}", fastrand::u64(..)),
             response_ms: 5000,
+            transaction_ms: 600_000,
         }
     }
 
@@ -92,6 +95,15 @@ impl StoreAt {
         }
     }
 
+    /// The same with this limit for atomic handlers.
+    #[must_use]
+    pub fn keeping_transactions_open_for(&self, milliseconds: u64) -> Self {
+        Self {
+            transaction_ms: milliseconds,
+            ..self.clone()
+        }
+    }
+
     /// What it is made of.
     pub fn product(&self) -> Product {
         match self.url.split(':').next() {
@@ -109,8 +121,10 @@ impl StoreAt {
     /// Connects to `PostgreSQL`, waiting for it.
     pub async fn open_postgres(&self) -> PostgresStore {
         eventually("a PostgreSQL that answers", || {
-            let store = PostgresStore::builder(&self.url);
-            store.response_timeout(self.response_timeout()).build()
+            PostgresStore::builder(&self.url)
+                .response_timeout(self.response_timeout())
+                .transaction_timeout(Duration::from_millis(self.transaction_ms))
+                .build()
         })
         .await
     }

@@ -54,5 +54,6 @@ async fn handle(delivery: &Delivery, handler: &impl Handle, tally: &Tally) -> Re
     let order = Order::decode(&delivery.data)?;
     handler.handle(&order, tally).await?;
     delivery.ack(BasicAckOptions::default()).await?;
+    tally.done(&order.id);
     Ok(())
 }

@@ -29,7 +29,7 @@ pub(crate) struct Options {
     pub(crate) prefetch: u16,
     /// Who consumes
     #[arg(long, value_enum)]
-    contestant: Contestant,
+    pub(crate) contestant: Contestant,
     /// Where it keeps its keys, if that is a server
     #[arg(long)]
     store_url: Option<String>,
@@ -51,7 +51,7 @@ pub(crate) async fn measure(options: &Options) -> Result<()> {
 }
 
 /// Returns when its connection was closed.
-async fn consume(options: &Options, tally: &Tally) -> Result<Instant> {
+pub(crate) async fn consume(options: &Options, tally: &Tally) -> Result<Instant> {
     match options.contestant {
         Contestant::LapinAckEach => by_hand::one_by_one(options, Acks::Each, tally).await,
         Contestant::LapinNoAck => by_hand::one_by_one(options, Acks::None, tally).await,
@@ -86,7 +86,7 @@ async fn consume(options: &Options, tally: &Tally) -> Result<Instant> {
 }
 
 /// A message that was not acknowledged is back in its queue by now: its channel is closed.
-async fn nothing_is_left(place: &Place) -> Result<()> {
+pub(crate) async fn nothing_is_left(place: &Place) -> Result<()> {
     let (connection, channel) = place.connect().await?;
     let waiting = place.waiting(&channel).await?;
     place.delete(&channel).await?;

@@ -10,12 +10,14 @@ use clap::{Parser, Subcommand};
 mod by_hand;
 mod charges;
 mod consume;
+mod latency;
 mod load;
 mod naive;
 mod order;
 mod ours;
 mod place;
 mod sequence;
+mod stopwatch;
 mod tally;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -34,6 +36,10 @@ enum What {
     Load(load::Options),
     /// Consumes it, until it is empty and everything is acknowledged
     Consume(consume::Options),
+    /// Publishes messages one by one or at a rate, and measures how long each takes
+    Latency(latency::Options),
+    /// Measures how long the store takes for what a message asks of it
+    Store(consume::Options),
 }
 
 #[tokio::main]
@@ -41,6 +47,8 @@ async fn main() -> ExitCode {
     let done = match Arguments::parse().what {
         What::Load(options) => load::fill(&options).await,
         What::Consume(options) => consume::measure(&options).await,
+        What::Latency(options) => latency::measure(&options).await,
+        What::Store(options) => latency::measure_store(&options).await,
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

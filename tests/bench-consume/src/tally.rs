@@ -8,11 +8,11 @@ use std::{
     time::Instant,
 };
 
-use crate::{Error, Result, order::Order};
+use crate::{Error, Result, order::Order, stopwatch::Stopwatch};
 
 /// What a contestant's handler counts with; clones count together.
 #[derive(Clone, Debug)]
-pub(crate) struct Tally(Arc<Counts>);
+pub(crate) struct Tally(Arc<Counts>, Option<Arc<Stopwatch>>);
 
 #[derive(Debug)]
 struct Counts {
@@ -34,13 +34,28 @@ impl Tally {
         for &order in orders {
             copies[order] += 1;
         }
-        Self(Arc::new(Counts {
-            began: Instant::now(),
-            first_delivery: AtomicU64::new(u64::MAX),
-            executions: copies.iter().map(|_| AtomicU32::new(0)).collect(),
-            copies,
-            failure: OnceLock::new(),
-        }))
+        Self(
+            Arc::new(Counts {
+                began: Instant::now(),
+                first_delivery: AtomicU64::new(u64::MAX),
+                executions: copies.iter().map(|_| AtomicU32::new(0)).collect(),
+                copies,
+                failure: OnceLock::new(),
+            }),
+            None,
+        )
+    }
+
+    /// One that times each order, too.
+    pub(crate) fn timed_by(self, stopwatch: Arc<Stopwatch>) -> Self {
+        Self(self.0, Some(stopwatch))
+    }
+
+    /// The order of this id is acknowledged, or about to be.
+    pub(crate) fn done(&self, id: &str) {
+        if let Some(stopwatch) = &self.1 {
+            stopwatch.stop(id);
+        }
     }
 
     /// What the handler is for.

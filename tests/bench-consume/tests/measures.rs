@@ -3,7 +3,10 @@
 use std::process::{Command, Output};
 
 use xtask::{
-    bench::consume::{Contestant, Finish, QueueKind},
+    bench::{
+        consume::{Contestant, Finish, QueueKind},
+        latency::Delays,
+    },
     services::{Redis, postgres, rabbitmq},
 };
 
@@ -136,4 +139,36 @@ fn an_order_that_is_not_executed_is_noticed() {
         complaint.contains("was executed 0 times instead of 1"),
         "{complaint}"
     );
+}
+
+/// What it tells of messages of which each takes some time.
+fn delays(what: &str, contestant: &str, more: &[&str]) -> Delays {
+    let queue = format!("bench-{what}-{contestant}");
+    let arguments = ["--prefetch", "32", "--contestant", contestant];
+    let output = run(what, &queue, &[&arguments, more].concat());
+    assert!(
+        output.status.success(),
+        "{contestant}: {}",
+        complaint(&output)
+    );
+    serde_json::from_slice(&output.stdout).expect("delays")
+}
+
+#[test]
+fn each_message_takes_its_time_alone_and_under_load() {
+    for contestant in ["lapin-task-each", "idem-memory", "idem-sqlite"] {
+        for more in [
+            &["--messages", "20"][..],
+            &["--messages", "200", "--rate", "400"],
+        ] {
+            let Delays { p50, p99 } = delays("latency", contestant, more);
+            assert!(0.0 < p50 && p50 <= p99, "{contestant}: {p50} {p99}");
+        }
+    }
+}
+
+#[test]
+fn a_store_takes_its_time_by_itself() {
+    let Delays { p50, p99 } = delays("store", "idem-sqlite", &["--messages", "20"]);
+    assert!(0.0 < p50 && p50 <= p99, "{p50} {p99}");
 }

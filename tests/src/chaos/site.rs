@@ -66,7 +66,9 @@ impl Site {
                 Mode::Leased => process::Mode::Leased,
             };
             settings.classic = plan.queues == Queues::Classic;
-            settings.store = settings.store.answering_within(LEASE_MS / 2);
+            // Longer than any fault lasts but a link that stays silent.
+            let store = settings.store.keeping_transactions_open_for(4 * LEASE_MS);
+            settings.store = store.answering_within(LEASE_MS / 2);
             settings.lease_ms = LEASE_MS;
             settings.work_ms = 30;
             // Some waits are in the worker, most on the ladder.

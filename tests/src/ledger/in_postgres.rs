@@ -6,8 +6,10 @@ use super::Charge;
 
 pub(super) async fn create(url: &str) {
     let mut connection = open(url).await;
-    let table = "CREATE TABLE charges (number serial, order_id text, attempt bigint, worker text)";
-    sqlx::raw_sql(table)
+    let tables = "
+        CREATE TABLE charges (number serial, order_id text, attempt bigint, worker text);
+        CREATE TABLE charged (order_id text CONSTRAINT charged_order_id_key UNIQUE)";
+    sqlx::raw_sql(tables)
         .execute(&mut connection)
         .await
         .expect("a new table");
@@ -31,6 +33,25 @@ pub(super) async fn charges(url: &str) -> Vec<Charge> {
 async fn open(url: &str) -> PgConnection {
     let connection = PgConnection::connect(url).await;
     connection.expect("a PostgreSQL that answers")
+}
+
+/// Writes a charge, and that the order is charged, which can be written once.
+///
+/// # Errors
+/// If `PostgreSQL` does.
+pub async fn write_once(db: &mut PgConnection, charge: &Charge) -> Result<(), sqlx::Error> {
+    sqlx::query("INSERT INTO charged VALUES ($1)")
+        .bind(&charge.order_id)
+        .execute(&mut *db)
+        .await?;
+    write(db, charge).await
+}
+
+/// How many records the store keeps.
+pub async fn records(url: &str) -> i64 {
+    let count = sqlx::query_scalar("SELECT count(*) FROM idem_records");
+    let count = count.fetch_one(&mut open(url).await).await;
+    count.expect("the records can be counted")
 }
 
 /// Writes a charge.

@@ -46,6 +46,19 @@ pub struct Settings {
     pub gate: Option<Gate>,
     /// What is wrong with the worker, to see that it is found out.
     pub flaw: Option<Flaw>,
+    /// Whether clients may open sessions.
+    pub sessions: bool,
+    /// By what the orders are told apart.
+    pub keys: Keys,
+}
+
+/// By what orders are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Keys {
+    /// Their ids.
+    Ids,
+    /// The numbers that their publisher gave them.
+    Numbers,
 }
 
 /// How charges are made.
@@ -53,6 +66,8 @@ pub struct Settings {
 pub enum Mode {
     /// In the transaction that records them.
     Atomic,
+    /// In a transaction that leaves a row which records them.
+    Entity,
     /// On a connection of the handler's own.
     Leased,
 }
@@ -102,6 +117,8 @@ impl Settings {
             crash: None,
             gate: None,
             flaw: None,
+            sessions: false,
+            keys: Keys::Ids,
         }
     }
 

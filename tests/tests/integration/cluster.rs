@@ -9,15 +9,18 @@ use std::{
 };
 
 use idem_amqp::{
-    ExecutionKind as Kind, Health, MemoryStore, Publication, Publisher, Queue, Worker,
+    Client, ExecutionKind as Kind, Health, MemoryStore, Publication, PublishError, Publisher,
+    Queue, Worker,
 };
 use idem_tests::{
     bed::QUICK,
-    journal::eventually,
+    journal::{LIMIT, eventually},
+    leases::CreateLease,
     running::Running,
     script::{Order, Script, charge},
     servers::off_thread,
 };
+use lapin::{Connection, ConnectionProperties, options::BasicGetOptions};
 use tokio::task::JoinHandle;
 use xtask::services::{RabbitMq, RabbitMqCluster};
 
@@ -137,4 +140,54 @@ async fn workers_go_on_when_the_leader_of_one_and_the_own_node_of_another_is_kil
     for consumer in consumers {
         consumer.nothing_is_lost_or_doubled().await;
     }
+}
+
+/// What a channel first publishes to a quorum queue while that has no leader is refused, and on
+/// RabbitMQ 3.10 so is all that it publishes after that, even when the queue has a leader again.
+#[tokio::test]
+async fn a_queue_that_had_no_leader_takes_messages_again_when_it_has_one() {
+    let cluster = Arc::new(off_thread(RabbitMqCluster::start).await);
+    let [leader, lasting, _] = cluster.nodes() else {
+        panic!("there are three nodes");
+    };
+    let declaring = Publisher::connect(leader.amqp_url()).await.unwrap();
+    declaring.declare("orders").await.unwrap();
+    let publisher = Publisher::connect(lasting.amqp_url()).await.unwrap();
+    let client = Client::builder().queue("orders").deadline(10 * LIMIT);
+    let client = client.connect(lasting.amqp_url()).await.unwrap();
+    let others = Arc::clone(&cluster);
+    off_thread(move || {
+        others.nodes()[0].kill()?;
+        others.nodes()[2].kill()
+    })
+    .await;
+
+    let order = Publication::json("orders", &Order::new("o-0")).unwrap();
+    let refused = publisher.publish(&order).await;
+    let is_refusal = matches!(refused, Err(PublishError::Refused { .. }));
+    assert!(is_refusal, "{refused:?}");
+    let calling = client.clone();
+    let calling = tokio::spawn(async move { calling.call(&CreateLease::of("printer")).await });
+    eventually("the client tries again", || async {
+        let tries = client.counts().tries;
+        if tries > 1 { Ok(()) } else { Err(tries) }
+    })
+    .await;
+
+    let others = Arc::clone(&cluster);
+    off_thread(move || others.nodes()[2].restart()).await;
+    eventually("the order is confirmed", || publisher.publish(&order)).await;
+    let raw = Connection::connect(&lasting.amqp_url(), ConnectionProperties::default()).await;
+    let reading = raw.unwrap().create_channel().await.unwrap();
+    eventually("the client's request arrives", || async {
+        let acked = BasicGetOptions { no_ack: true };
+        let got = reading.basic_get("orders".into(), acked).await.unwrap();
+        let got = got.map(|message| message.delivery.properties);
+        let asks = got
+            .as_ref()
+            .is_some_and(|properties| properties.reply_to().is_some());
+        if asks { Ok(()) } else { Err(got) }
+    })
+    .await;
+    calling.abort();
 }

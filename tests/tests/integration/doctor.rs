@@ -214,8 +214,9 @@ async fn a_queue_that_ends_with_its_worker_keeps_it_from_starting_unless_that_is
 #[tokio::test]
 async fn delays_that_the_broker_does_not_know_keep_a_worker_from_starting() {
     let bed = Bed::bare().await;
-    let queue = bed.queue();
     let delays = Duration::from_millis(100);
+    // Of the one type that has them.
+    let queue = Queue::declare(bed.name()).policy(QUICK);
     let queue = queue.native_retries(delays, delays);
     if bed.broker().version() < Version::new(4, 3) {
         let found = why_unfit(&bed, queue).await;

@@ -1,21 +1,23 @@
 //! Stores that hang (SIGSTOP) for less and for more than a lease, and then go on.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::ready, sync::Arc, time::Duration};
 
 use idem_amqp::{
     ExecutionKind as Kind, Failed, Handler, PostgresStore, RedisStore, RunsOn, Store, Worker,
-    prelude::*, sqlx::PgConnection,
+    prelude::*,
+    sqlx::{self, PgConnection},
 };
 use idem_tests::{
     bed::{Bed, QUICK},
     journal::Journal,
     process::Mode,
+    proxy::Proxy,
     running::assert_balance,
     script::{Order, Script, charge},
     servers::{hang, off_thread},
     store_at::StoreAt,
 };
-use xtask::services::{Postgres, Private, Redis, Server};
+use xtask::services::{Postgres, Private, Redis, Server, postgres};
 
 use crate::load::{Charges, Load, assert_none_lost, assert_once_each};
 
@@ -201,4 +203,43 @@ async fn an_atomic_handler_goes_on_while_postgres_hangs_for_longer_than_its_leas
     let store = StoreAt::postgres_on(&server).await.open_postgres().await;
     let meanwhile = steps_while_frozen::<charge_atomically, _, PostgresStore>(server, store).await;
     assert!(meanwhile > 0, "its commit would have told");
+}
+
+/// Its statement goes out on a link that has fallen silent.
+#[idempotent(key = "id", scope = "orders.charge")]
+async fn ask(
+    order: Order,
+    State(script): State<Script>,
+    attempt: Attempt,
+    delivery: Delivery,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    script.play(order, attempt, delivery).await?;
+    sqlx::query("SELECT 1").execute(db).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_atomic_handler_whose_link_to_postgres_falls_silent_fails_and_is_run_again() {
+    let server = off_thread(postgres::shared).await;
+    let link = Arc::new(Proxy::open(server.port()).await);
+    let store = StoreAt::postgres().await;
+    let store = store.by(link.port()).answering_within(1000);
+    let store = store.keeping_transactions_open_for(3000);
+    let silent = Arc::clone(&link);
+    let script = Script::new(move |call| {
+        if call.attempt == 1 {
+            silent.freeze();
+        }
+        ready(Ok(()))
+    });
+    let bed = Bed::new().await;
+    let worker = Worker::builder(store.open_postgres().await).state(script.clone());
+    let worker = bed.start(worker.consume::<ask>(bed.queue()));
+    bed.order("a").await;
+    worker.ended(Kind::Executed, 1).await;
+    let ends = [(Kind::Failed, 1), (Kind::Executed, 1)];
+    assert_balance(&worker.stop().await, ends);
+    assert_eq!(script.attempts(), [1, 2]);
+    bed.assert_nothing_stuck().await;
 }

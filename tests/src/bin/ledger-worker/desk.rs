@@ -55,6 +55,25 @@ pub(crate) async fn charge_in_postgres(
     Ok(())
 }
 
+#[idempotent(
+    key = "id",
+    scope = "orders.charge",
+    recorded_by = "charged_order_id_key"
+)]
+pub(crate) async fn charge_in_entity(
+    order: Order,
+    State(desk): State<Desk>,
+    attempt: Attempt,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    say_started(&order, attempt);
+    obey_manner(&order, attempt)?;
+    desk.work().await;
+    in_postgres::write_once(db, &desk.charge(&order, attempt)).await?;
+    desk.crash(&order);
+    Ok(())
+}
+
 /// The charge is made at once, so that it is there when the process dies or is paused in the middle
 /// of work: tests do that as soon as they hear of the start.
 #[idempotent(key = "id", scope = "orders.charge")]
@@ -82,16 +101,20 @@ impl Desk {
         }
     }
 
-    fn charge(&self, order: &Order, attempt: Attempt) -> Charge {
+    pub(crate) fn charge(&self, order: &Order, attempt: Attempt) -> Charge {
         Charge::new(&order.id, attempt.number(), &self.settings.name)
     }
 
-    async fn charge_elsewhere(&self, order: &Order, attempt: Attempt) -> Result<(), sqlx::Error> {
+    pub(crate) async fn charge_elsewhere(
+        &self,
+        order: &Order,
+        attempt: Attempt,
+    ) -> Result<(), sqlx::Error> {
         let mut db = self.pool.acquire().await?;
         in_sqlite::write(&mut db, &self.charge(order, attempt)).await
     }
 
-    async fn work(&self) {
+    pub(crate) async fn work(&self) {
         tokio::time::sleep(Duration::from_millis(self.settings.work_ms)).await;
         let Some(gate) = &self.settings.gate else {
             return;
@@ -120,7 +143,7 @@ impl Desk {
     }
 }
 
-fn say_started(order: &Order, attempt: Attempt) {
+pub(crate) fn say_started(order: &Order, attempt: Attempt) {
     say(&Event::Started {
         order_id: order.id.clone(),
         attempt: attempt.number(),

@@ -2,18 +2,20 @@
 
 use std::{error::Error, time::Duration};
 
-use idem_amqp::{Handler, RunsOn, Store, Worker, prelude::*};
+use idem_amqp::{Handler, RunsOn, SessionStore, Sessions, Worker, prelude::*};
 use idem_tests::{
     flawed::Flawed,
     interfered::{Call, Fate, Interfered},
-    process::{Crash, Event, Mode, SETTINGS_VARIABLE, Settings},
+    process::{Crash, Event, Keys, Mode, SETTINGS_VARIABLE, Settings},
     store_at::Product,
 };
 use tracing_subscriber::EnvFilter;
 
 mod desk;
+mod numbered;
 
-use desk::{Desk, charge_in_postgres, charge_in_sqlite, charge_leased, say};
+use desk::{Desk, charge_in_entity, charge_in_postgres, charge_in_sqlite, charge_leased, say};
+use numbered::{charge_next_in_postgres, charge_next_in_sqlite, charge_next_leased};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -25,6 +27,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .with_ansi(false)
         .init();
     let settings: Settings = serde_json::from_str(&std::env::var(SETTINGS_VARIABLE)?)?;
+    if settings.keys == Keys::Numbers {
+        return consume_numbered(&settings).await;
+    }
     let at = &settings.store;
     match (at.product(), settings.mode) {
         (Product::Sqlite, Mode::Atomic) => {
@@ -39,10 +44,30 @@ async fn main() -> Result<(), Box<dyn Error>> {
         (Product::Postgres, Mode::Leased) => {
             consume::<charge_leased, _>(&settings, at.open_postgres().await).await
         }
+        (Product::Postgres, Mode::Entity) => {
+            consume::<charge_in_entity, _>(&settings, at.open_postgres().await).await
+        }
         (Product::Redis, Mode::Leased) => {
             consume::<charge_leased, _>(&settings, at.open_redis().await).await
         }
-        (Product::Redis, Mode::Atomic) => Err("Redis lends no transaction".into()),
+        (Product::Redis, Mode::Atomic | Mode::Entity) => Err("Redis lends no transaction".into()),
+        (Product::Sqlite, Mode::Entity) => Err("SQLite names no constraint".into()),
+    }
+}
+
+async fn consume_numbered(settings: &Settings) -> Result<(), Box<dyn Error>> {
+    let at = &settings.store;
+    match (at.product(), settings.mode) {
+        (Product::Sqlite, Mode::Atomic) => {
+            consume::<charge_next_in_sqlite, _>(settings, at.open_sqlite().await).await
+        }
+        (Product::Postgres, Mode::Atomic) => {
+            consume::<charge_next_in_postgres, _>(settings, at.open_postgres().await).await
+        }
+        (Product::Redis, Mode::Leased) => {
+            consume::<charge_next_leased, _>(settings, at.open_redis().await).await
+        }
+        other => Err(format!("no handler of numbered orders for {other:?}").into()),
     }
 }
 
@@ -50,14 +75,18 @@ async fn consume<H, S>(settings: &Settings, store: S) -> Result<(), Box<dyn Erro
 where
     H: Handler<Desk>,
     H::Mode: RunsOn<Interfered<Flawed<S>>>,
-    S: Store + Clone,
+    S: SessionStore + Clone,
 {
     let crash = settings.crash;
     let store = Flawed::new(store, settings.flaw);
     let store = Interfered::new(store, move |call, number| fate(crash, call, number));
-    let balance = Worker::builder(store)
-        .state(Desk::new(settings))
-        .consume::<H>(settings.queue())
+    let worker = Worker::builder(store).state(Desk::new(settings));
+    let worker = if settings.sessions {
+        worker.consume_in_sessions::<H>(settings.queue(), Sessions::default())
+    } else {
+        worker.consume::<H>(settings.queue())
+    };
+    let balance = worker
         .grace(Duration::from_millis(settings.grace_ms))
         .on_settled(|settled| {
             say(&Event::Ended {
