@@ -3,8 +3,10 @@
 //! The measuring itself is done by programs that know databases and RabbitMQ (`tests/bench-…`); this
 //! here starts the servers, runs the programs and reads their figures.
 
+mod arena;
 pub mod consume;
 mod kept;
+pub mod latency;
 mod median;
 mod program;
 mod server;

@@ -65,9 +65,11 @@ pub fn ci() -> Result<()> {
 
 fn run_tests(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     let servers = Servers::start(steps, None);
-    let mut tests = cargo_with(workspace, "test --workspace --all-features --no-fail-fast");
-    servers.hand_to(&mut tests);
-    steps.run(with_threads(tests));
+    steps.run_tests("cargo test --workspace --all-features", || {
+        let mut tests = cargo_with(workspace, "test --workspace --all-features --no-fail-fast");
+        servers.hand_to(&mut tests);
+        with_threads(tests)
+    });
     drop(servers);
     for (package, features) in features::to_check(workspace)? {
         let check =

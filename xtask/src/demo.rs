@@ -1,7 +1,8 @@
-//! The demonstration: orders published several times each, two workers, one of them killed in the
-//! middle, and a ledger that shows every order charged once.
+//! The demonstrations: orders published several times each, two workers, one of them killed in the
+//! middle, and a ledger that shows every order charged once; and leases, whose replies are dropped.
 
 mod backlog;
+mod leases;
 mod ledger;
 mod programs;
 mod progress;
@@ -30,7 +31,10 @@ use crate::{
 
 /// What to demonstrate.
 #[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Options {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// How many orders
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     orders: u32,
@@ -42,16 +46,35 @@ pub struct Options {
     store: StoreKind,
 }
 
+/// What else there is to show.
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Other {
+    /// Asks for leases while replies are dropped and programs are killed, and counts the leases
+    Leases(leases::Options),
+}
+
 /// Runs the demonstration, prints what happened and, last, one line of figures.
 ///
 /// # Errors
 ///
 /// Something is missing, got stuck, was lost or doubled.
 pub fn run(options: &Options) -> Result<()> {
+    match &options.other {
+        Some(Other::Leases(options)) => leases::run(options),
+        None => orders(options),
+    }
+}
+
+fn orders(options: &Options) -> Result<()> {
     let workspace = Workspace::load()?;
     let source = install::rabbitmq()?;
     let store = Store::open(options.store)?;
-    build(&workspace, options.store)?;
+    println!("building the order worker and the publisher");
+    build(
+        &workspace,
+        ["order-worker", "publish-orders"],
+        options.store,
+    )?;
     let (amqp_url, private) = broker(source)?;
     let programs = Programs::new(&workspace, amqp_url, store.url())?;
     let published = u64::from(options.orders) * u64::from(options.copies);
@@ -94,16 +117,16 @@ fn broker(source: RabbitMqSource) -> Result<(String, Option<RabbitMq>)> {
     }
 }
 
-fn build(workspace: &Workspace, store: StoreKind) -> Result<()> {
-    println!("building the order worker and the publisher");
-    let feature = format!("order-worker/{}", store.feature());
+/// Two programs; the first has the feature of the store.
+fn build(workspace: &Workspace, programs: [&str; 2], store: StoreKind) -> Result<()> {
+    let feature = format!("{}/{}", programs[0], store.feature());
     let arguments = [
         "build",
         "--release",
         "--package",
-        "order-worker",
+        programs[0],
         "--package",
-        "publish-orders",
+        programs[1],
         "--features",
         &feature,
     ];

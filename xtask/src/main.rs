@@ -37,6 +37,8 @@ enum Bench {
     Stores(bench::stores::Options),
     /// Messages per second of a consumer that handles each once, beside consumers written by hand
     Consume(bench::consume::Options),
+    /// How long one message takes with such a consumer, beside a plain one
+    Latency(bench::latency::Options),
 }
 
 #[derive(Debug, Subcommand)]
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Task::Chaos(options) => chaos::run(&options),
         Task::Bench(Bench::Stores(options)) => bench::stores::run(&options),
         Task::Bench(Bench::Consume(options)) => bench::consume::run(&options),
+        Task::Bench(Bench::Latency(options)) => bench::latency::run(&options),
         Task::Test(options) => checks::test(&options),
         Task::Ci => checks::ci(),
         Task::Services(Services::Up) => development::up(),

@@ -4,7 +4,6 @@
 //! servers, has a queue filled, lets one contestant after the other consume it, and compares.
 
 mod aims;
-mod arena;
 mod chart;
 mod contestant;
 mod figures;
@@ -15,9 +14,14 @@ mod setting;
 
 use std::path::PathBuf;
 
-use self::{arena::Arena, chart::Chart, figures::Figures, plan::Plan, report::Report};
+use self::{
+    chart::Chart,
+    figures::Figures,
+    plan::{Heat, Plan},
+    report::Report,
+};
 pub use self::{contestant::Contestant, finish::Finish, setting::QueueKind};
-use super::{kept, program::Program};
+use super::{arena::Arena, kept, program::Program};
 use crate::{Result, cargo::Workspace};
 
 /// What to measure.
@@ -57,11 +61,15 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<()> {
     let plan = Plan::new(options);
     let program = Program::build(&Workspace::load()?, "bench-consume")?;
-    let arena = Arena::open(&program, &plan)?;
+    let arena = Arena::open(&program, plan.contestants())?;
+    // A broker's first messages are slow.
+    if let Some(first) = plan.heats().next() {
+        hold(&arena, &first, plan.messages())?;
+    }
     let mut figures = Figures::default();
     for heat in plan.heats() {
         eprintln!("{heat}");
-        figures.add(heat, arena.hold(&heat)?);
+        figures.add(heat, hold(&arena, &heat, plan.messages())?);
     }
     let report = Report::new(&figures, &plan);
     if let Some(file) = &options.json {
@@ -72,4 +80,13 @@ pub fn run(options: &Options) -> Result<()> {
     }
     print!("{report}");
     Ok(())
+}
+
+/// Fills a queue and lets the contestant consume it.
+fn hold(arena: &Arena<'_>, heat: &Heat, messages: u32) -> Result<Finish> {
+    let kind = ["--kind", heat.setting.queue.name()];
+    arena.bench::<Finish>("load", messages, &kind)?;
+    let prefetch = heat.setting.prefetch.to_string();
+    let options = ["--prefetch", &prefetch];
+    arena.let_act(heat.contestant, "consume", messages, &options)
 }

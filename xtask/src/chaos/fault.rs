@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Mode, StoreKind};
+use super::StoreKind;
 
 /// Something that goes wrong, or is done by an operator, while orders are charged.
 #[derive(Clone, Copy, Debug, clap::ValueEnum, Deserialize, Serialize, PartialEq, Eq)]
@@ -102,12 +102,6 @@ impl Fault {
     pub(super) fn befalls(self, store: StoreKind) -> bool {
         let needs_a_server = self == Self::CrashStore || self.victim() == Victim::StoreLink;
         store != StoreKind::Sqlite || !needs_a_server
-    }
-
-    /// Whether it occurs without being asked for. An atomic handler in the middle of a statement waits
-    /// for as long as its silent link does, which the guarantees leave open.
-    pub(super) fn is_usual(self, mode: Mode) -> bool {
-        self != Self::FreezeStoreLink || mode == Mode::Leased
     }
 
     pub(super) fn victim(self) -> Victim {

@@ -132,13 +132,8 @@ impl<'a> Draw<'a> {
     }
 
     fn round(&mut self) -> Vec<Fault> {
-        let Plan {
-            store, mode, only, ..
-        } = self.plan;
-        let chosen = |fault: &Fault| match only.as_slice() {
-            [] => fault.is_usual(*mode),
-            only => only.contains(fault),
-        };
+        let Plan { store, only, .. } = self.plan;
+        let chosen = |fault: &Fault| only.is_empty() || only.contains(fault);
         let possible = Fault::ROUND
             .into_iter()
             .filter(|fault| fault.befalls(*store));

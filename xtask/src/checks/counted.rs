@@ -13,6 +13,7 @@ use crate::{Error, Result};
 pub(crate) struct Count {
     passed: u32,
     failed: u32,
+    failures: Vec<String>,
 }
 
 /// Runs a command that runs tests; what it prints goes where our output goes.
@@ -35,9 +36,18 @@ pub(crate) fn run(mut tests: Command) -> Result<(ExitStatus, Count)> {
 }
 
 impl Count {
-    /// Reads `test result: ok. 2 passed; 0 failed; …`.
+    /// The names of the tests that failed.
+    pub(crate) fn failures(&self) -> &[String] {
+        &self.failures
+    }
+
+    /// Reads `test result: ok. 2 passed; 0 failed; …` and `test some::name ... FAILED`.
     fn add(&mut self, line: &str) {
         let Some(result) = line.strip_prefix("test result: ") else {
+            let name = line
+                .strip_prefix("test ")
+                .and_then(|rest| rest.strip_suffix(" ... FAILED"));
+            self.failures.extend(name.map(str::to_owned));
             return;
         };
         let words: Vec<_> = result.split_ascii_whitespace().collect();
@@ -54,7 +64,11 @@ impl Count {
 
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} passed, {} failed", self.passed, self.failed)
+        write!(f, "{} passed, {} failed", self.passed, self.failed)?;
+        if self.failures.is_empty() {
+            return Ok(());
+        }
+        write!(f, ": {}", self.failures.join(", "))
     }
 }
 
@@ -68,12 +82,17 @@ mod tests {
         let lines = [
             "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 7 filtered out; finished in 0.01s",
             "test a_test_about_40 passed; ... ok",
+            "test queues::returned ... FAILED",
+            "test queues::returned_late ... FAILED",
             "test result: FAILED. 40 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 9s",
         ];
         for line in lines {
             count.add(line);
         }
-        assert_eq!(count.to_string(), "43 passed, 2 failed");
+        assert_eq!(
+            count.to_string(),
+            "43 passed, 2 failed: queues::returned, queues::returned_late"
+        );
     }
 
     #[test]
@@ -89,7 +108,8 @@ mod tests {
             count,
             Count {
                 passed: 1,
-                failed: 1
+                failed: 1,
+                failures: Vec::new(),
             }
         );
     }

@@ -68,15 +68,17 @@ pub(super) fn run(workspace: &Workspace, options: &Options, steps: &mut Steps) {
         };
         let servers = Servers::start(steps, Some(&program));
         for queues in options.queues().iter().map(name) {
-            let mut tests = test("idem-tests --test integration");
-            servers.hand_to(&mut tests);
-            tests.env(QUEUES_VARIABLE, &queues);
             let what = format!("integration, RabbitMQ {version}, {queues} queues");
-            steps.run_tests(&what, tests);
+            steps.run_tests(&what, || {
+                let mut tests = test("idem-tests --test integration");
+                servers.hand_to(&mut tests);
+                tests.env(QUEUES_VARIABLE, &queues);
+                tests
+            });
         }
         drop(servers);
         let what = format!("private brokers, RabbitMQ {version}");
-        steps.run_tests(&what, test("xtask --test servers rabbitmq"));
+        steps.run_tests(&what, || test("xtask --test servers rabbitmq"));
     }
 }
 

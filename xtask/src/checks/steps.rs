@@ -9,6 +9,9 @@ use std::{
 use super::counted;
 use crate::{Error, Result};
 
+/// How many tests may fail and are tried again.
+const AGAIN: usize = 3;
+
 /// The steps that ran.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
@@ -35,17 +38,28 @@ impl Steps {
         });
     }
 
-    /// Runs a command that runs tests; how many is said beside the name.
-    pub(crate) fn run_tests(&mut self, name: &str, tests: Command) {
-        let mut said = None;
+    /// Runs a cargo command that runs tests; how many is said beside the name, and which failed.
+    ///
+    /// A few that fail run a second time, without the others beside them, so that the summary tells
+    /// whether they need company to fail. They have failed all the same.
+    pub(crate) fn run_tests(&mut self, name: &str, tests: impl Fn() -> Command) {
+        let mut said = Vec::new();
         self.attempt(name, || {
-            let command = as_typed(&tests);
-            let (status, count) = counted::run(tests)?;
-            said = Some(count);
-            succeeded(command, status)
+            let (status, count) = counted::run(tests())?;
+            said.push(format!(": {count}"));
+            if status.success() || !(1..=AGAIN).contains(&count.failures().len()) {
+                return succeeded(as_typed(&tests()), status);
+            }
+            let mut again = tests();
+            again.args(["--", "--exact", "--test-threads", "1"]);
+            again.args(count.failures());
+            eprintln!("\n==> {}", as_typed(&again));
+            let (_, second) = counted::run(again)?;
+            said.push(format!("; alone: {second}"));
+            succeeded(as_typed(&tests()), status)
         });
-        if let (Some(step), Some(count)) = (self.done.last_mut(), said) {
-            step.name = format!("{name}: {count}");
+        if let Some(step) = self.done.last_mut() {
+            step.name += &said.concat();
         }
     }
 
@@ -143,21 +157,53 @@ mod tests {
         assert!(steps.finish("test").is_err());
     }
 
+    /// A test that fails beside others, and alone too if that is said.
+    fn failing(also_alone: bool) -> impl Fn() -> Command {
+        let result = "echo \"test result: $1. 7 passed; $2 failed;\"; exit $2";
+        let script = format!(
+            "say() {{ {result}; }}; [ $# = 0 ] || {also_alone} || say ok 0; \
+             [ $# = 0 ] || [ \"$*\" = '-- --exact --test-threads 1 spoilt' ] || exit 2; \
+             echo 'test spoilt ... FAILED'; say FAILED 1"
+        );
+        move || {
+            let mut command = Command::new("sh");
+            command.args(["-c", &script, "tests"]);
+            command
+        }
+    }
+
     #[test]
-    fn a_step_that_runs_tests_says_how_many() {
+    fn a_step_that_runs_tests_says_how_many_and_which_failed() {
         let mut steps = Steps::default();
-        let mut tests = Command::new("sh");
-        tests.args([
-            "-c",
-            "echo 'test result: FAILED. 7 passed; 1 failed;'; exit 1",
-        ]);
-        steps.run_tests("integration", tests);
+        steps.run_tests("integration", failing(true));
         let summary = steps.summary("test");
         assert!(summary.starts_with("FAILED"), "{summary}");
-        assert!(
-            summary.contains("integration: 7 passed, 1 failed\n"),
-            "{summary}"
-        );
+        let said = "integration: 7 passed, 1 failed: spoilt; alone: 7 passed, 1 failed: spoilt\n";
+        assert!(summary.contains(said), "{summary}");
+    }
+
+    #[test]
+    fn a_test_that_passes_alone_is_told_and_has_failed() {
+        let mut steps = Steps::default();
+        steps.run_tests("integration", failing(false));
+        let summary = steps.summary("test");
+        assert!(summary.starts_with("FAILED"), "{summary}");
+        let said = "integration: 7 passed, 1 failed: spoilt; alone: 7 passed, 0 failed\n";
+        assert!(summary.contains(said), "{summary}");
+    }
+
+    #[test]
+    fn many_tests_that_fail_are_not_tried_again() {
+        let mut steps = Steps::default();
+        steps.run_tests("integration", || {
+            let mut command = Command::new("sh");
+            let script = "for i in 1 2 3 4; do echo \"test t$i ... FAILED\"; done; exit 1";
+            command.args(["-c", script, "tests"]);
+            command
+        });
+        let summary = steps.summary("test");
+        assert!(summary.contains("t3, t4\n"), "{summary}");
+        assert!(steps.finish("test").is_err());
     }
 
     #[test]

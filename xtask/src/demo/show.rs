@@ -2,6 +2,8 @@
 
 use std::{
     collections::BTreeSet,
+    io::{BufRead, BufReader},
+    process::ChildStdout,
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
     time::{Duration, Instant},
 };
@@ -101,7 +103,11 @@ impl<'a> Show<'a> {
     }
 
     fn start_worker(&mut self, name: &str) -> Result<()> {
-        let worker = Worker::start(self.programs, name, self.workers_started, &self.sender)?;
+        let (id, events) = (self.workers_started, self.sender.clone());
+        let guarded = self.programs.guarded_worker(name)?;
+        let worker = Worker::start(guarded, name, id, move |output| {
+            listen(id, output, &events);
+        })?;
         self.workers_started += 1;
         self.workers.push(worker);
         Ok(())
@@ -229,4 +235,13 @@ impl<'a> Show<'a> {
             self.to_publish
         ))
     }
+}
+
+/// Each line that a worker prints becomes an event.
+fn listen(id: usize, output: BufReader<ChildStdout>, events: &Sender<Event>) {
+    for line in output.lines().map_while(std::result::Result::ok) {
+        // Nobody listens any more when the demonstration is over.
+        let _ = events.send(Event::Worker(Line::read(&line)));
+    }
+    let _ = events.send(Event::WorkerEnded(id));
 }

@@ -1,10 +1,9 @@
-//! One order worker as a process: started, listened to, killed or stopped.
+//! One program of an example as a process: started, listened to, killed or stopped.
 
 use std::{
     io::{BufRead, BufReader},
     os::unix::process::CommandExt,
-    process::{Child, ChildStdin, ChildStdout, Stdio},
-    sync::mpsc::Sender,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     thread,
     time::Duration,
 };
@@ -12,7 +11,6 @@ use std::{
 use nix::sys::signal::Signal;
 use serde::Deserialize;
 
-use super::{Programs, show::Event, tally::Line};
 use crate::{Error, Result, services::process_group::ProcessGroup};
 
 /// What the example promises.
@@ -35,15 +33,14 @@ struct Started {
 }
 
 impl Worker {
-    /// Starts a worker; each line that it prints becomes an event.
+    /// Starts a program under its guard, see `worker.sh`; what it prints is listened to in a thread.
     pub(crate) fn start(
-        programs: &Programs,
+        mut guarded: Command,
         name: &str,
         id: usize,
-        events: &Sender<Event>,
+        listen: impl FnOnce(BufReader<ChildStdout>) + Send + 'static,
     ) -> Result<Self> {
-        let mut shell = programs
-            .guarded_worker(name)?
+        let mut shell = guarded
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .process_group(0)
@@ -52,8 +49,7 @@ impl Worker {
         let hold = shell.stdin.take();
         let mut output = BufReader::new(shell.stdout.take().expect("stdout is piped"));
         let pid = read_pid(&mut output)?;
-        let events = events.clone();
-        thread::spawn(move || listen(id, output, &events));
+        thread::spawn(move || listen(output));
         Ok(Self {
             id,
             name: name.to_owned(),
@@ -128,12 +124,4 @@ fn read_pid(output: &mut impl BufRead) -> Result<i32> {
     let started: Started = serde_json::from_str(&line)
         .map_err(|error| Error::io(format!("start a worker: it said {line:?}"))(error.into()))?;
     Ok(started.pid)
-}
-
-fn listen(id: usize, output: BufReader<ChildStdout>, events: &Sender<Event>) {
-    for line in output.lines().map_while(std::result::Result::ok) {
-        // Nobody listens any more when the demonstration is over.
-        let _ = events.send(Event::Worker(Line::read(&line)));
-    }
-    let _ = events.send(Event::WorkerEnded(id));
 }

@@ -42,7 +42,7 @@ impl Contestant {
     pub(crate) const BASELINE: Self = Self::LapinAckEach;
 
     /// As it is written on a command line.
-    pub(crate) fn name(self) -> String {
+    pub fn name(self) -> String {
         let value = self.to_possible_value().expect("none is skipped");
         value.get_name().to_owned()
     }

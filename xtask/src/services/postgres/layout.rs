@@ -80,7 +80,7 @@ fn configuration(port: u16, settings: &[(&str, &str)]) -> String {
         // What a killed server has written is with the operating system, which lives on: only a
         // crash of the machine would lose it.
         ("fsync", "off"),
-        ("max_connections", "200"),
+        ("max_connections", "1000"),
         ("shared_buffers", "16MB"),
         // Files below our folder: segments in /dev/shm would outlive a killed server.
         ("dynamic_shared_memory_type", "mmap"),

@@ -12,7 +12,7 @@ use crate::{
 };
 
 const NODES: usize = 3;
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = Duration::from_mins(3);
 
 /// A RabbitMQ cluster of one's own: three nodes, gone when dropped.
 ///
@@ -31,7 +31,7 @@ impl RabbitMqCluster {
     ///
     /// # Errors
     ///
-    /// As [`RabbitMq::start`]; or they did not become one cluster within a minute.
+    /// As [`RabbitMq::start`]; or they did not become one cluster within three minutes.
     pub fn start() -> Result<Self> {
         let program = Program::wanted()?;
         let mapper = Private::create(|folder| PortMapper::lay_out(folder, &program))?;
@@ -92,15 +92,15 @@ impl RabbitMqCluster {
     ///
     /// # Errors
     ///
-    /// That was not so within a minute.
+    /// That was not so within three minutes.
     pub fn wait_until_sound(&self) -> Result<()> {
         let deadline = Instant::now() + LIMIT;
         while !self.is_sound() {
             if Instant::now() > deadline {
                 let refusal = io::Error::from(io::ErrorKind::TimedOut);
-                return Err(Error::io("see the RabbitMQ cluster sound within a minute")(
-                    refusal,
-                ));
+                return Err(Error::io(
+                    "see the RabbitMQ cluster sound within three minutes",
+                )(refusal));
             }
             thread::sleep(Duration::from_millis(100));
         }

@@ -1,10 +1,8 @@
 //! The servers that contestants consume from and keep their keys in.
 
-use super::{
-    super::{StoreKind, program::Program, server},
-    Contestant, Finish,
-    plan::{Heat, Plan},
-};
+use serde::de::DeserializeOwned;
+
+use super::{StoreKind, consume::Contestant, program::Program, server};
 use crate::{
     Result,
     services::{Postgres, RabbitMq, Redis},
@@ -13,52 +11,40 @@ use crate::{
 const QUEUE: &str = "bench";
 const DATABASE: &str = "bench";
 
-/// A broker for all heats, and the databases that some contestants need.
+/// A broker for all contestants, and the databases that some of them need.
 #[derive(Debug)]
 pub(crate) struct Arena<'a> {
     program: &'a Program,
-    messages: u32,
     broker: RabbitMq,
     postgres: Option<Postgres>,
     redis: Option<Redis>,
 }
 
 impl<'a> Arena<'a> {
-    /// Starts the servers, and lets a heat be run that nobody hears of: a broker's first messages
-    /// are slow.
-    pub(crate) fn open(program: &'a Program, plan: &Plan) -> Result<Self> {
+    /// Starts the servers.
+    pub(crate) fn open(program: &'a Program, contestants: &[Contestant]) -> Result<Self> {
         let is_wanted = |store| {
-            let mut contestants = plan.contestants().iter();
+            let mut contestants = contestants.iter();
             contestants.any(|contestant| contestant.server() == Some(store))
         };
         let postgres = is_wanted(StoreKind::Postgres).then(server::postgres);
         let redis = is_wanted(StoreKind::Redis).then(server::redis);
-        let arena = Self {
+        Ok(Self {
             program,
-            messages: plan.messages(),
             broker: server::rabbitmq()?,
             postgres: postgres.transpose()?,
             redis: redis.transpose()?,
-        };
-        if let Some(first) = plan.heats().next() {
-            arena.hold(&first)?;
-        }
-        Ok(arena)
+        })
     }
 
-    /// Fills a queue and lets the contestant consume it, with a store that knows nothing yet.
-    pub(crate) fn hold(&self, heat: &Heat) -> Result<Finish> {
-        let store_url = self.empty_store(heat.contestant)?;
-        self.bench("load", &["--kind", heat.setting.queue.name()])?;
-        let (prefetch, contestant) = (heat.setting.prefetch.to_string(), heat.contestant.name());
-        let mut options = vec!["--prefetch", &prefetch, "--contestant", &contestant];
-        options.extend(store_url.iter().flat_map(|url| ["--store-url", url]));
-        let finishes = self.bench("consume", &options)?;
-        Ok(*finishes.first().expect("a contestant that succeeds tells"))
-    }
-
-    fn bench(&self, what: &str, options: &[&str]) -> Result<Vec<Finish>> {
-        let (url, messages) = (self.broker.amqp_url(), self.messages.to_string());
+    /// Lets the program do something with the queue.
+    pub(crate) fn bench<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        messages: u32,
+        options: &[&str],
+    ) -> Result<Vec<T>> {
+        let (url, messages) = (self.broker.amqp_url(), messages.to_string());
         let place = [
             what,
             "--amqp-url",
@@ -69,6 +55,26 @@ impl<'a> Arena<'a> {
             &messages,
         ];
         self.program.run(&[&place, options].concat())
+    }
+
+    /// Lets a contestant do something with the queue, with a store that knows nothing yet, and returns
+    /// what it told.
+    pub(crate) fn let_act<T: DeserializeOwned>(
+        &self,
+        contestant: Contestant,
+        what: &str,
+        messages: u32,
+        options: &[&str],
+    ) -> Result<T> {
+        let (store_url, name) = (self.empty_store(contestant)?, contestant.name());
+        let mut all = vec!["--contestant", &name];
+        all.extend(store_url.iter().flat_map(|url| ["--store-url", url]));
+        all.extend(options);
+        let told = self.bench(what, messages, &all)?;
+        Ok(told
+            .into_iter()
+            .next()
+            .expect("a contestant that succeeds tells"))
     }
 
     /// The URL of a database or a Redis without any key.
