@@ -6,10 +6,10 @@
 //! a running handler, a store that is away. [`assert_idempotent`] does all of that in one call, and says at
 //! which point an effect was doubled or missing.
 //!
-//! ```
+//! ```test_harness
 //! use std::sync::Mutex;
 //! use idem_core::{
-//!     ExecutionKind, Failed, FromRef, State, idempotent,
+//!     ExecutionKind, Failed, State, idempotent,
 //!     testing::{CrashPoint, Message, Setup, assert_idempotent},
 //! };
 //! # use std::{collections::BTreeMap, sync::Arc};
@@ -28,11 +28,8 @@
 //!     Ok(())
 //! }
 //!
-//! # /*
 //! #[tokio::test(start_paused = true)]
 //! async fn an_order_is_charged_once() {
-//! # */
-//! # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap().block_on(async {
 //!     let harness = Setup::new(Bank::default).handler::<charge>();
 //!     let order = Message::json(&OrderPlaced { order_id: "o-17".into(), amount_cents: 1250 });
 //!
@@ -44,10 +41,7 @@
 //!     assert_eq!(copy.kind(), ExecutionKind::Duplicate);
 //!
 //!     assert_idempotent(&harness, &order, async |run| run.state().0.lock().unwrap().clone()).await;
-//! # });
-//! # /*
 //! }
-//! # */
 //! ```
 //!
 //! # Why functions, and no attribute
@@ -84,7 +78,7 @@ mod transactional;
 mod watched;
 
 pub use crash::CrashPoint;
-pub use faults::{Call, Fault};
+pub use faults::Call;
 pub use faulty_store::FaultyStore;
 #[cfg(feature = "sqlite")]
 pub use ground::OnSqlite;
@@ -100,8 +94,8 @@ pub use told_apart::assert_told_apart;
 pub mod __private {
     pub use super::{
         clock::insist_on_paused,
-        probe::{Course, Seen},
-        process::{LONGEST, Process, never_ends, not_reached},
+        probe::Seen,
+        process::{Process, Ran, not_reached},
         watched::Watched,
     };
 }

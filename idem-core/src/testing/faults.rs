@@ -24,8 +24,7 @@ pub enum Call {
 
 /// How a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Fault {
+pub(super) enum Fault {
     /// It does not reach the store.
     Unreached,
     /// It has its effect, and the answer does not come.
@@ -63,7 +62,9 @@ impl Faults {
         }
         let mut script = self.lock();
         let scripted = script.next.get_mut(&call).and_then(VecDeque::pop_front);
-        let is_away = script.away_until.is_some_and(|until| Instant::now() < until);
+        let is_away = script
+            .away_until
+            .is_some_and(|until| Instant::now() < until);
         scripted.or_else(|| is_away.then_some(Fault::Unreached))
     }
 

@@ -13,9 +13,7 @@ use super::{
     probe,
     process::Link,
 };
-use crate::{
-    Claim, ClaimRequest, Lease, MemoryStore, Outcome, Release, Store, StoreError, Write,
-};
+use crate::{Claim, ClaimRequest, Lease, MemoryStore, Outcome, Release, Store, StoreError, Write};
 
 /// Any store, behind a link that fails on command. Clones share the store and what is wrong with it.
 ///
@@ -60,9 +58,9 @@ impl<S: Store> FaultyStore<S> {
         }
     }
 
-    /// Puts a store behind a link whose time is its own.
-    #[cfg(feature = "sqlite")]
-    pub(super) fn with_own_clock(store: S, advance: fn(&S, Duration)) -> Self {
+    /// Puts a store behind a link whose time is its own: `advance` moves its clock forward, and is called
+    /// as tokio's paused one moves, which stands still while the store works.
+    pub fn with_own_clock(store: S, advance: fn(&S, Duration)) -> Self {
         let own = Own {
             started: Instant::now(),
             moved: Arc::default(),

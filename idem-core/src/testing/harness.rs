@@ -15,9 +15,7 @@ use super::{
     process::{Process, Ran, not_reached},
     watched::Watched,
 };
-use crate::{
-    Execution, Handler, Leased, Operation, Policy, Prepared, RunsOn,
-};
+use crate::{Execution, Handler, Leased, Operation, Policy, Prepared, RunsOn};
 
 /// A harness in the making: how the application's state is made, and what it stands on.
 #[must_use]
@@ -78,10 +76,10 @@ impl<St: Send + Sync + 'static, G: Ground> Setup<St, G> {
         Harness::new(self.policy.unwrap_or(H::POLICY), self.make, self.ground)
     }
 
-    /// The parts.
+    /// For a harness of another transport.
     #[doc(hidden)]
-    pub fn into_parts(self) -> (Arc<dyn Fn() -> St>, G, Option<Policy>) {
-        (self.make, self.ground, self.policy)
+    pub fn into_parts(self) -> (Arc<dyn Fn() -> St>, G) {
+        (self.make, self.ground)
     }
 }
 
@@ -274,11 +272,7 @@ where
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ending_of(
-        &self,
-        message: &Message,
-        ended: &Execution<H::Output, H::Error>,
-    ) -> Ending {
+    fn ending_of(&self, message: &Message, ended: &Execution<H::Output, H::Error>) -> Ending {
         let prepared = Prepared::<H>::new(message.envelope(), &self.policy).ok();
         Ending {
             kind: ended.kind(),

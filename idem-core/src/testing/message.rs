@@ -87,8 +87,7 @@ impl Message {
     }
 
     pub(super) fn envelope(&self) -> Envelope {
-        let mut envelope =
-            Envelope::builder(self.body.clone()).expects_reply(self.expects_reply);
+        let mut envelope = Envelope::builder(self.body.clone()).expects_reply(self.expects_reply);
         if let Some(id) = &self.id {
             envelope = envelope.id(id);
         }

@@ -17,7 +17,7 @@ tokio::task_local! {
 
 /// What one delivery is to meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Course {
+pub(super) enum Course {
     /// Nothing particular.
     Undisturbed,
     /// Its worker vanishes.

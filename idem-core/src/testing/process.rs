@@ -1,15 +1,8 @@
 //! A worker's process: an executor on a link of its own to the store, and how it vanishes.
 
-use std::{
-    pin::pin,
-    sync::Arc,
-    time::Duration,
-};
+use std::{pin::pin, sync::Arc, time::Duration};
 
-use tokio::{
-    sync::watch,
-    time::timeout,
-};
+use tokio::{sync::watch, time::timeout};
 
 use super::{
     CrashPoint, FaultyStore,
@@ -18,7 +11,7 @@ use super::{
 use crate::{ExecutionKind, Executor, Store};
 
 /// How long a delivery may take, on the paused clock: then it never ends.
-pub const LONGEST: Duration = Duration::from_hours(24);
+const LONGEST: Duration = Duration::from_hours(24);
 
 /// A process's link to the store.
 #[derive(Debug, Clone)]
@@ -60,9 +53,8 @@ impl Link {
     /// Waits until something goes through: for ever, if it is cut.
     pub(super) async fn is_open(&self) {
         let mut condition = self.0.subscribe();
-        let is_open = |condition: &Condition| {
-            matches!(condition, Condition::Open | Condition::Thawed)
-        };
+        let is_open =
+            |condition: &Condition| matches!(condition, Condition::Open | Condition::Thawed);
         // It cannot close while `self` is there.
         let _ = condition.wait_for(is_open).await;
     }
@@ -162,10 +154,7 @@ impl<S: Store + Clone> Process<S> {
 }
 
 /// What is wrong with a delivery that does not end.
-///
-/// # Panics
-/// Always.
-pub fn never_ends() -> ! {
+fn never_ends() -> ! {
     panic!(
         "the delivery did not end within {LONGEST:?} of the paused clock: the handler waits for something \
          that does not come"

@@ -150,8 +150,14 @@ mod tests {
             twice: 2,
         };
         let table = [
-            (Kind::Executed, [Some(Missing), None, Some(Doubled), Some(Other)]),
-            (Kind::Duplicate, [Some(Missing), None, Some(Doubled), Some(Other)]),
+            (
+                Kind::Executed,
+                [Some(Missing), None, Some(Doubled), Some(Other)],
+            ),
+            (
+                Kind::Duplicate,
+                [Some(Missing), None, Some(Doubled), Some(Other)],
+            ),
             (Kind::InDoubt, [None, None, Some(Doubled), None]),
             (
                 Kind::Rejected,
@@ -171,6 +177,9 @@ mod tests {
             once: 1,
             twice: 1,
         };
-        assert_eq!(reference.compare(&1, &ending(ExecutionKind::Executed)), None);
+        assert_eq!(
+            reference.compare(&1, &ending(ExecutionKind::Executed)),
+            None
+        );
     }
 }

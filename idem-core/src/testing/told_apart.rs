@@ -19,7 +19,10 @@ where
         let number = index + 1;
         let key = ending.key.as_deref().unwrap_or_default();
         assert!(
-            !matches!(ending.kind, ExecutionKind::Duplicate | ExecutionKind::KeyReused),
+            !matches!(
+                ending.kind,
+                ExecutionKind::Duplicate | ExecutionKind::KeyReused
+            ),
             "`{scope}` does not tell message {number} from an earlier one: both have the key `{key}`, and it \
              ended as {ending}. A part is missing from the key"
         );

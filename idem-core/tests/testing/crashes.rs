@@ -40,7 +40,14 @@ async fn the_successor_of_a_crash_waits_for_the_lease_and_makes_the_second_attem
     harness.crash(CrashPoint::BeforeCompletion, &order()).await;
     let again = harness.see_through(&order().redelivered()).await;
     assert!(
-        matches!(again, Execution::Executed { output: 2, attempt: 2, .. }),
+        matches!(
+            again,
+            Execution::Executed {
+                output: 2,
+                attempt: 2,
+                ..
+            }
+        ),
         "{again:?}"
     );
     assert_eq!(began.elapsed(), LEASE);

@@ -12,7 +12,14 @@ async fn a_message_is_executed_and_its_copy_is_a_duplicate() {
     let harness = charging();
     let first = harness.deliver(&order()).await;
     assert!(
-        matches!(first, Execution::Executed { output: 1, attempt: 1, .. }),
+        matches!(
+            first,
+            Execution::Executed {
+                output: 1,
+                attempt: 1,
+                ..
+            }
+        ),
         "{first:?}"
     );
     let copy = harness.deliver(&order()).await;
@@ -66,7 +73,10 @@ async fn fail(_order: OrderPlaced, State(journal): State<Journal>) -> Result<(),
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_message_is_seen_through_until_its_attempts_are_used_up() {
-    let (harness, began) = (Setup::new(Journal::default).handler::<fail>(), Instant::now());
+    let (harness, began) = (
+        Setup::new(Journal::default).handler::<fail>(),
+        Instant::now(),
+    );
     let ended = harness.see_through(&order().id("m-1")).await;
     assert_eq!((ended.kind(), ended.attempt()), (Kind::Exhausted, Some(3)));
     assert_eq!(began.elapsed(), Duration::from_hours(2));

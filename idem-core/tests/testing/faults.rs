@@ -52,14 +52,20 @@ async fn a_claim_whose_answer_is_lost_is_held_until_its_lease_has_run_out() {
         harness.deliver(&order()).await.kind(),
         harness.see_through(&order()).await.kind(),
     ];
-    assert_eq!(kinds, [Kind::StoreUnavailable, Kind::Conflict, Kind::Executed]);
+    assert_eq!(
+        kinds,
+        [Kind::StoreUnavailable, Kind::Conflict, Kind::Executed]
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_stood_still_when_its_handler_had_returned_has_lost_its_lease() {
     let harness = charging();
     let [first, second] = harness.lose_lease(&order()).await;
-    assert!(matches!(first, Execution::LeaseLost { attempt: 1 }), "{first:?}");
+    assert!(
+        matches!(first, Execution::LeaseLost { attempt: 1 }),
+        "{first:?}"
+    );
     assert!(
         matches!(second, Execution::Executed { attempt: 2, .. }),
         "{second:?}"
@@ -78,7 +84,10 @@ async fn slowly(_order: OrderPlaced, State(journal): State<Journal>) -> Result<(
 async fn a_handler_that_was_running_is_dropped_when_its_lease_is_lost() {
     let harness = Setup::new(Journal::default).handler::<slowly>();
     let [first, second] = harness.lose_lease(&order()).await;
-    assert_eq!([first.kind(), second.kind()], [Kind::LeaseLost, Kind::Executed]);
+    assert_eq!(
+        [first.kind(), second.kind()],
+        [Kind::LeaseLost, Kind::Executed]
+    );
     assert_eq!(harness.state().read(), ["done"]);
     harness.deliver(&order()).await;
     let panic = panic_of(harness.lose_lease(&order())).await;
@@ -97,5 +106,8 @@ async fn a_faulty_store_serves_an_executor_of_ones_own() {
         ended.kind()
     };
     let kinds = [run().await, run().await, run().await];
-    assert_eq!(kinds, [Kind::StoreUnavailable, Kind::Executed, Kind::Duplicate]);
+    assert_eq!(
+        kinds,
+        [Kind::StoreUnavailable, Kind::Executed, Kind::Duplicate]
+    );
 }

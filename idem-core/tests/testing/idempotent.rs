@@ -168,8 +168,9 @@ async fn a_handler_that_takes_its_own_effect_for_an_error_is_noticed() {
     let charges = async |run: &Harness<reject_copies, Bank>| run.state().0.lock().unwrap().clone();
     let panic = panic_of(assert_idempotent(&harness, &order(), charges)).await;
     assert!(
-        panic.contains("before the completion: the effect is right, but the message is not taken for done")
-            && panic.contains("ended as:           `rejected`: charged already"),
+        panic.contains(
+            "before the completion: the effect is right, but the message is not taken for done"
+        ) && panic.contains("ended as:           `rejected`: charged already"),
         "{panic}"
     );
 }
@@ -205,7 +206,12 @@ async fn what_asserts_nothing_is_refused() {
         "`observe` does not see what `charge` does: before and after it, it is ()"
     );
 
-    let panic = panic_of(assert_idempotent(&charging(), &Message::bytes("x"), journal_of)).await;
+    let panic = panic_of(assert_idempotent(
+        &charging(),
+        &Message::bytes("x"),
+        journal_of,
+    ))
+    .await;
     assert!(
         panic.starts_with("`charge` does not execute the message even if nothing disturbs it"),
         "{panic}"

@@ -50,7 +50,10 @@ async fn the_writes_of_a_worker_that_vanishes_are_rolled_back() {
     assert_eq!((again.kind(), again.attempt()), (Kind::Executed, Some(2)));
     assert_eq!(charges(&shop).await, [("o-17".to_owned(), 1)]);
     let waited = began.elapsed();
-    assert!(waited >= Duration::from_secs(9) && waited <= Duration::from_secs(11), "{waited:?}");
+    assert!(
+        waited >= Duration::from_secs(9) && waited <= Duration::from_secs(11),
+        "{waited:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,5 +118,8 @@ async fn a_handler_that_waits_on_the_paused_clock_keeps_its_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_schema_that_is_none_is_told() {
     let panic = panic_of(Setup::new(|| ()).sqlite("CREATE TABEL")).await;
-    assert!(panic.starts_with("SQLite does not take the schema"), "{panic}");
+    assert!(
+        panic.starts_with("SQLite does not take the schema"),
+        "{panic}"
+    );
 }

@@ -39,7 +39,10 @@ async fn a_key_that_lacks_a_part_is_noticed() {
     );
     let harness = Setup::new(|| ()).handler::<by_order_alone>();
     let panic = panic_of(assert_told_apart(&harness, [first, second])).await;
-    assert!(panic.contains("`by_order_alone` does not tell message 2"), "{panic}");
+    assert!(
+        panic.contains("`by_order_alone` does not tell message 2"),
+        "{panic}"
+    );
     assert!(panic.contains("it ended as `duplicate`"), "{panic}");
 }
 
@@ -55,5 +58,8 @@ async fn a_message_that_is_not_executed_at_all_says_nothing_about_keys() {
     let harness = Setup::new(|| ()).handler::<by_line>();
     let nothing = Message::bytes("{}");
     let panic = panic_of(assert_told_apart(&harness, [&lines()[0], &nothing])).await;
-    assert!(panic.contains("does not execute message 2: it ended as `undecodable`"), "{panic}");
+    assert!(
+        panic.contains("does not execute message 2: it ended as `undecodable`"),
+        "{panic}"
+    );
 }

@@ -1,11 +1,17 @@
 //! A SQLite store on a temporary file, for atomic handlers.
 
 use std::{
+    env::temp_dir,
+    fs::{create_dir, remove_dir_all},
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
-use sqlx::{ConnectOptions as _, SqliteConnection, sqlite::SqliteConnectOptions};
+use sqlx::{
+    ConnectOptions as _, SqliteConnection,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode},
+};
 use uuid::Uuid;
 
 use super::{super::clock::StandingStill, FaultyStore, Ground};
@@ -23,6 +29,10 @@ pub struct OnSqlite {
 struct File(PathBuf);
 
 const TABLE: &str = "idem_records";
+/// On Linux; and quick, because nothing is written to a disk.
+const IN_MEMORY: &str = "/dev/shm";
+/// On the host's clock.
+const LONGEST_OPENING: Duration = Duration::from_secs(30);
 
 impl OnSqlite {
     /// On a new file, with these tables of the application's.
@@ -81,16 +91,19 @@ async fn open(file: &File, table: &str) -> FaultyStore<SqliteStore> {
     }
 }
 
-/// On the host's clock.
-const LONGEST_OPENING: std::time::Duration = std::time::Duration::from_secs(30);
-
 impl File {
+    /// In memory, where the system has files there: nothing is to outlive the test.
     fn new() -> Self {
-        let folder = std::env::temp_dir().join(format!("idem-testing-{}", Uuid::now_v7()));
-        if let Err(error) = std::fs::create_dir(&folder) {
-            panic!("`{}` cannot be created: {error}", folder.display());
+        let name = format!("idem-testing-{}", Uuid::now_v7());
+        let in_memory = Path::new(IN_MEMORY).join(&name);
+        if create_dir(&in_memory).is_ok() {
+            return Self(in_memory);
         }
-        Self(folder)
+        let folder = temp_dir().join(name);
+        match create_dir(&folder) {
+            Ok(()) => Self(folder),
+            Err(error) => panic!("`{}` cannot be created: {error}", folder.display()),
+        }
     }
 
     fn path(&self) -> PathBuf {
@@ -102,7 +115,7 @@ impl File {
         let options = SqliteConnectOptions::new()
             .filename(self.path())
             .create_if_missing(true)
-            .journal_mode(sqlx::sqlite::SqliteJournalMode::Wal);
+            .journal_mode(SqliteJournalMode::Wal);
         match options.connect().await {
             Ok(connection) => connection,
             Err(error) => panic!("`{}` cannot be opened: {error}", self.0.display()),
@@ -112,11 +125,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        remove(&self.0);
+        // What cannot be removed is a temporary file all the same.
+        let _ = remove_dir_all(&self.0);
     }
-}
-
-/// What cannot be removed is a temporary file all the same.
-fn remove(folder: &Path) {
-    let _ = std::fs::remove_dir_all(folder);
 }
