@@ -1,5 +1,10 @@
 //! The harness for users' tests, with deliveries: what RabbitMQ would be told.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "tests, though clippy does not see that of functions beside them"
+)]
+
 use std::{
     sync::{Arc, Mutex},
     time::Duration,

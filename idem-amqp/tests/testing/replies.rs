@@ -1,5 +1,7 @@
 //! What requesters would be told.
 
+use idem_amqp::testing::Reply;
+
 use super::*;
 
 #[derive(Serialize, Deserialize)]
@@ -40,8 +42,8 @@ async fn a_request_is_answered_and_its_copy_from_memory() {
         harness.deliver(&request("l-1")).await,
     ];
     let replies = [first.reply().unwrap(), copy.reply().unwrap()];
-    assert_eq!(replies.map(|reply| reply.output::<u64>()), [7, 7]);
-    assert_eq!(replies.map(|reply| reply.is_replayed()), [false, true]);
+    assert_eq!(replies.map(Reply::output::<u64>), [7, 7]);
+    assert_eq!(replies.map(Reply::is_replayed), [false, true]);
     assert_eq!(harness.state().read(), ["l-1"]);
 }
 

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::LocalBoxFuture;
 use tokio::time::sleep;
 
 use super::{
@@ -247,20 +248,22 @@ where
         process.run(self.handle(process, message)).await.0
     }
 
-    async fn handle(
-        &self,
-        process: &Process<G::Store>,
-        message: &Message,
-    ) -> Execution<H::Output, H::Error> {
-        match Prepared::<Watched<H>>::new(message.envelope(), &self.policy) {
-            Ok(prepared) => {
-                let mut prepared = prepared
+    /// Boxed: unoptimised, an executor's future is a large part of a test's stack.
+    fn handle<'a>(
+        &'a self,
+        process: &'a Process<G::Store>,
+        message: &'a Message,
+    ) -> LocalBoxFuture<'a, Execution<H::Output, H::Error>> {
+        Box::pin(async move {
+            let prepared = Prepared::<Watched<H>>::new(message.envelope(), &self.policy);
+            let mut prepared = match prepared {
+                Ok(prepared) => prepared
                     .replay(message.replay)
-                    .redelivered(message.redelivered);
-                process.executor.handle(&mut prepared, self.state()).await
-            }
-            Err(ended) => ended,
-        }
+                    .redelivered(message.redelivered),
+                Err(ended) => return ended,
+            };
+            process.executor.handle(&mut prepared, self.state()).await
+        })
     }
 
     fn start_process(&self) -> Process<G::Store> {

@@ -98,7 +98,7 @@ fn current() -> Option<Probe> {
 /// Does not return if the worker vanishes here.
 async fn pass(point: CrashPoint) {
     if current().is_some_and(|probe| probe.vanishes(point)) {
-        pending().await
+        pending::<()>().await;
     }
 }
 

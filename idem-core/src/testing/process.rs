@@ -116,8 +116,7 @@ impl<S: Store + Clone> Process<S> {
 
     async fn run_until<T>(&self, course: Course, work: impl Future<Output = T>) -> Ran<T> {
         let probe = self.probe(course);
-        // Boxed: unoptimised, an executor's future is a large part of a test's stack.
-        let watched = timeout(LONGEST, probe.watch(Box::pin(work)));
+        let watched = timeout(LONGEST, probe.watch(work));
         tokio::select! {
             biased;
             () = probe.reached() => Ran::Vanished,
@@ -137,7 +136,7 @@ impl<S: Store + Clone> Process<S> {
         meanwhile: impl Future<Output = M>,
     ) -> Option<((T, Seen), M)> {
         let probe = self.probe(Course::StandsStill);
-        let mut watched = pin!(probe.watch(Box::pin(work)));
+        let mut watched = pin!(probe.watch(work));
         tokio::select! {
             biased;
             () = probe.reached() => {}

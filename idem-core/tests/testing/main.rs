@@ -1,5 +1,10 @@
 //! The harness for users' tests: what it delivers, how it crashes, and which handlers it sees through.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "tests, though clippy does not see that of functions beside them"
+)]
+
 use std::sync::{Arc, Mutex};
 
 use idem_core::{
