@@ -28,7 +28,11 @@ static TAKEN: Mutex<Option<Reservations>> = Mutex::new(None);
 
 /// Picks `N` different ports on which nobody listens on the loopback interface. They are ours until this
 /// process ends, also while nobody listens: no other one that asks here is given them.
-pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N]> {
+///
+/// # Errors
+///
+/// All are taken, or the file that tells which ones are cannot be written.
+pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     let reservations = match &mut *taken {
         Some(reservations) => reservations,
