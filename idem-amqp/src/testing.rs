@@ -56,9 +56,10 @@
 mod delivered;
 mod harness;
 mod message;
+mod setup;
 
 pub use delivered::{Delivered, Reply};
-pub use harness::{Harness, Setup};
+pub use harness::Harness;
 #[cfg(feature = "sqlite")]
 pub use idem_core::testing::OnSqlite;
 pub use idem_core::testing::{
@@ -66,3 +67,4 @@ pub use idem_core::testing::{
     assert_told_apart,
 };
 pub use message::Message;
+pub use setup::Setup;

@@ -73,6 +73,7 @@ mod probe;
 mod process;
 mod rehearsal;
 mod report;
+mod setup;
 mod told_apart;
 mod transactional;
 mod watched;
@@ -83,10 +84,11 @@ pub use faulty_store::FaultyStore;
 #[cfg(feature = "sqlite")]
 pub use ground::OnSqlite;
 pub use ground::{Ground, InMemory};
-pub use harness::{Harness, Setup};
+pub use harness::Harness;
 pub use idempotent::assert_idempotent;
 pub use message::Message;
 pub use rehearsal::{Ending, Rehearsal};
+pub use setup::Setup;
 pub use told_apart::assert_told_apart;
 
 /// What the harness of `idem-amqp` is made of; not part of the public API.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{ExecutionKind, Key, Outcome, Refusal};
+use idem_core::{Answer, ExecutionKind, Key, Outcome, Refusal};
 use serde::de::DeserializeOwned;
 
 use super::Message;
@@ -57,16 +57,17 @@ impl Delivered {
     /// # Panics
     /// If the message is not done, or its outcome is of another type.
     pub fn output<T: DeserializeOwned>(&self) -> T {
-        let Some(outcome) = &self.outcome else {
-            panic!(
-                "there is no output: the delivery ended as `{}`{}",
+        match self.outcome.as_ref().map(Outcome::answer) {
+            Some(Answer::Output(output)) => read(output, "output"),
+            Some(Answer::Rejected(refusal) | Answer::Forgotten(refusal)) => {
+                panic!("there is no output, but `{}`: {refusal}", refusal.code())
+            }
+            _ => panic!(
+                "there is no output: the delivery ended as `{}`, {}",
                 self.kind,
-                self.error
-                    .as_ref()
-                    .map_or(String::new(), |error| format!(": {error}"))
-            );
-        };
-        read(outcome.as_bytes(), "output")
+                self.error().unwrap_or("and nothing is remembered of it")
+            ),
+        }
     }
 
     /// What the requester would be told, if the message has a `reply_to` and is done with.

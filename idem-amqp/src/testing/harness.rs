@@ -9,56 +9,16 @@ use std::{
 use idem_core::{
     Handler, Leased, Operation, RunsOn,
     testing::{
-        self,
         __private::{Process, Ran, Seen, Watched, not_reached},
-        Call, CrashPoint, Ending, FaultyStore, Ground, InMemory, Rehearsal,
+        CrashPoint, FaultyStore, Ground, InMemory,
     },
 };
 use tokio::time::sleep;
 
 use super::{Delivered, Message};
-use crate::{Queue, worker::unconnected::Unconnected};
+use crate::{Queue, Settlement, worker::unconnected::Unconnected};
 
-/// A harness in the making: how the application's state is made, and what it stands on.
-#[derive(Debug)]
-#[must_use]
-pub struct Setup<St, G = InMemory>(testing::Setup<St, G>);
-
-impl<St: Send + Sync + 'static> Setup<St> {
-    /// Starts with what makes the application's state: the harness makes one, and
-    /// [`assert_idempotent`](super::assert_idempotent) makes one for each run. `Setup::new(|| ())` is for
-    /// handlers that take none.
-    ///
-    /// # Panics
-    /// If tokio's clock is not paused.
-    pub fn new(make_state: impl Fn() -> St + 'static) -> Self {
-        Self(testing::Setup::new(make_state))
-    }
-
-    /// For atomic handlers that take `&mut SqliteConnection`: on a temporary file with these tables, by
-    /// `CREATE TABLE` statements.
-    ///
-    /// # Panics
-    /// If the file cannot be written, or SQLite does not understand the statements.
-    #[cfg(feature = "sqlite")]
-    pub async fn sqlite(self, schema: &str) -> Setup<St, super::OnSqlite> {
-        Setup(self.0.sqlite(schema).await)
-    }
-}
-
-impl<St: Send + Sync + 'static, G: Ground> Setup<St, G> {
-    /// Consumes a queue with a handler, as a worker does: `.consume::<charge>("orders.charge")`. What the
-    /// queue says about retries and policy is heeded.
-    pub fn consume<H>(self, queue: impl Into<Queue>) -> Harness<H, St, G>
-    where
-        H: Handler<St>,
-        H::Mode: RunsOn<FaultyStore<G::Store>>,
-    {
-        let (make, ground) = self.0.into_parts();
-        let state = Arc::new(make());
-        Harness::on(ground, state, make, queue.into())
-    }
-}
+mod rehearse;
 
 /// One handler under test, with its state and its queue, in a worker that can vanish.
 ///
@@ -83,7 +43,7 @@ where
     St: Send + Sync + 'static,
     G: Ground,
 {
-    fn on(ground: G, state: Arc<St>, make: Arc<dyn Fn() -> St>, queue: Queue) -> Self {
+    pub(super) fn on(ground: G, state: Arc<St>, make: Arc<dyn Fn() -> St>, queue: Queue) -> Self {
         Self {
             process: Mutex::new(Process::start(ground.store())),
             handler: PhantomData,
@@ -228,68 +188,10 @@ impl<H, St> Harness<H, St, super::OnSqlite> {
 }
 
 fn with_outcome((delivered, seen): (Delivered, Seen)) -> Delivered {
+    let is_done = delivered.settlement == Settlement::Ack;
     Delivered {
-        outcome: seen.outcome,
+        outcome: seen.outcome.filter(|_| is_done),
         ..delivered
-    }
-}
-
-fn ending(delivered: Delivered) -> Ending {
-    Ending {
-        kind: delivered.kind,
-        key: delivered.key.map(|key| key.to_string()),
-        error: delivered.error,
-    }
-}
-
-impl<H, St, G> Rehearsal for Harness<H, St, G>
-where
-    H: Handler<St>,
-    H::Mode: RunsOn<FaultyStore<G::Store>>,
-    St: Send + Sync + 'static,
-    G: Ground,
-{
-    type Message = Message;
-
-    fn scope(&self) -> &'static str {
-        H::SCOPE
-    }
-
-    async fn fresh(&self) -> Self {
-        let (ground, make) = (self.ground.fresh().await, Arc::clone(&self.make));
-        let state = Arc::new(make());
-        Self::on(ground, state, make, self.queue.clone())
-    }
-
-    async fn forgetful(&self) -> Self {
-        let ground = self.ground.forgetful().await;
-        let (state, make) = (Arc::clone(&self.state), Arc::clone(&self.make));
-        Self::on(ground, state, make, self.queue.clone())
-    }
-
-    fn again(message: &Message) -> Message {
-        message.redelivered()
-    }
-
-    async fn ending(&self, message: &Message) -> Ending {
-        ending(self.see_through(message).await)
-    }
-
-    async fn endings_at_once(&self, message: &Message) -> [Ending; 2] {
-        let [one, other] = [self.start_process(), self.start_process()];
-        let both = tokio::join!(
-            self.see_through_by(&one, message),
-            self.see_through_by(&other, message)
-        );
-        [both.0, both.1].map(ending)
-    }
-
-    async fn crash_or_end(&self, point: CrashPoint, message: &Message) -> Option<Ending> {
-        self.try_crash(point, message).await.map(ending)
-    }
-
-    fn lose_answer(&self, call: Call) {
-        self.store().lose_next_answer(call);
     }
 }
 

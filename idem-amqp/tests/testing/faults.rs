@@ -1,5 +1,7 @@
 //! Workers that vanish, leases that are lost, a store that is away.
 
+use idem_amqp::testing::Call;
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -58,7 +60,17 @@ async fn a_worker_that_lost_its_lease_acknowledges_nothing() {
         matches!(first.settlement(), Settlement::Requeue { .. }),
         "{first:?}"
     );
+    assert!(first.outcome().is_none());
     assert_eq!(second.settlement(), Settlement::Ack);
     // Its handler waited: it was dropped there.
+    assert_eq!(harness.state().read(), ["o-17"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_output_is_known_though_the_answer_to_its_completion_was_lost() {
+    let harness = charging("orders");
+    harness.store().lose_next_answer(Call::Complete);
+    let delivered = harness.deliver(&order(1250)).await;
+    assert_eq!(delivered.output::<i64>(), 1250);
     assert_eq!(harness.state().read(), ["o-17"]);
 }

@@ -61,6 +61,11 @@ async fn a_refusal_is_the_reply_and_the_request_is_acknowledged() {
         panic.starts_with("the reply is a refusal, `rejected`"),
         "{panic}"
     );
+    let panic = panic_of(async { refused.output::<u64>() }).await;
+    assert!(
+        panic.starts_with("there is no output, but `rejected`"),
+        "{panic}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

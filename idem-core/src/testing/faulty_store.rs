@@ -169,17 +169,17 @@ impl<S: Store> Store for FaultyStore<S> {
         outcome: &Outcome,
         retention: Duration,
     ) -> Result<Write, StoreError> {
-        probe::before_ending().await;
+        probe::before_completion(outcome).await;
         let complete = self.store.complete(lease, outcome, retention);
         let write = self.call(Call::Complete, complete).await?;
         if write == Write::Applied {
-            probe::completed(outcome).await;
+            probe::completed().await;
         }
         Ok(write)
     }
 
     async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
-        probe::before_ending().await;
+        probe::before_release().await;
         self.call(Call::Release, self.store.release(lease, reason))
             .await
     }

@@ -11,86 +11,14 @@ use futures_util::future::LocalBoxFuture;
 use tokio::time::sleep;
 
 use super::{
-    Call, CrashPoint, Ending, FaultyStore, Ground, InMemory, Message, Rehearsal,
-    clock::insist_on_paused,
+    CrashPoint, FaultyStore, Ground, InMemory, Message,
     process::{Process, Ran, not_reached},
+    setup::Make,
     watched::Watched,
 };
 use crate::{Execution, Handler, Leased, Operation, Policy, Prepared, RunsOn};
 
-/// A harness in the making: how the application's state is made, and what it stands on.
-#[must_use]
-pub struct Setup<St, G = InMemory> {
-    make: Make<St>,
-    ground: G,
-    policy: Option<Policy>,
-}
-
-type Make<St> = Arc<dyn Fn() -> St>;
-
-impl<St: Send + Sync + 'static> Setup<St> {
-    /// Starts with what makes the application's state: the harness makes one, and
-    /// [`assert_idempotent`](super::assert_idempotent) makes one for each run. `Setup::new(|| ())` is for
-    /// handlers that take none.
-    ///
-    /// # Panics
-    /// If tokio's clock is not paused.
-    pub fn new(make_state: impl Fn() -> St + 'static) -> Self {
-        insist_on_paused();
-        // Waits are jittered; a test that failed is to fail again.
-        fastrand::seed(7);
-        Self {
-            make: Arc::new(make_state),
-            ground: InMemory::new(),
-            policy: None,
-        }
-    }
-
-    /// For atomic handlers that take `&mut SqliteConnection`: on a temporary file with these tables, by
-    /// `CREATE TABLE` statements.
-    ///
-    /// # Panics
-    /// If the file cannot be written, or SQLite does not understand the statements.
-    #[cfg(feature = "sqlite")]
-    pub async fn sqlite(self, schema: &str) -> Setup<St, super::OnSqlite> {
-        Setup {
-            make: self.make,
-            ground: super::OnSqlite::new(schema.into()).await,
-            policy: self.policy,
-        }
-    }
-}
-
-impl<St: Send + Sync + 'static, G: Ground> Setup<St, G> {
-    /// Uses this policy instead of the handler's own.
-    pub fn policy(mut self, policy: Policy) -> Self {
-        self.policy = Some(policy);
-        self
-    }
-
-    /// Puts a handler into the harness: `.handler::<charge>()`.
-    pub fn handler<H>(self) -> Harness<H, St, G>
-    where
-        H: Handler<St>,
-        H::Mode: RunsOn<FaultyStore<G::Store>>,
-    {
-        Harness::new(self.policy.unwrap_or(H::POLICY), self.make, self.ground)
-    }
-
-    /// For a harness of another transport.
-    #[doc(hidden)]
-    pub fn into_parts(self) -> (Arc<dyn Fn() -> St>, G) {
-        (self.make, self.ground)
-    }
-}
-
-impl<St, G: fmt::Debug> fmt::Debug for Setup<St, G> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Setup")
-            .field("ground", &self.ground)
-            .finish_non_exhaustive()
-    }
-}
+mod rehearse;
 
 /// One handler under test, with its state, in a worker's process that can vanish.
 ///
@@ -118,7 +46,7 @@ where
     St: Send + Sync + 'static,
     G: Ground,
 {
-    fn new(policy: Policy, make: Make<St>, ground: G) -> Self {
+    pub(super) fn new(policy: Policy, make: Make<St>, ground: G) -> Self {
         let state = Arc::new(make());
         Self::on(ground, state, make, policy)
     }
@@ -274,15 +202,6 @@ where
         // What is written under the lock is never half done.
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn ending_of(&self, message: &Message, ended: &Execution<H::Output, H::Error>) -> Ending {
-        let prepared = Prepared::<H>::new(message.envelope(), &self.policy).ok();
-        Ending {
-            kind: ended.kind(),
-            key: prepared.map(|prepared| prepared.key().to_string()),
-            error: ended.error(),
-        }
-    }
 }
 
 #[cfg(feature = "sqlite")]
@@ -306,58 +225,6 @@ fn pause<T, E>(ended: &Execution<T, E>) -> Option<Duration> {
         | Execution::Ahead { .. }
         | Execution::StoreUnavailable { .. } => Some(LATER),
         _ => None,
-    }
-}
-
-impl<H, St, G> Rehearsal for Harness<H, St, G>
-where
-    H: Handler<St>,
-    H::Mode: RunsOn<FaultyStore<G::Store>>,
-    St: Send + Sync + 'static,
-    G: Ground,
-{
-    type Message = Message;
-
-    fn scope(&self) -> &'static str {
-        H::SCOPE
-    }
-
-    async fn fresh(&self) -> Self {
-        let ground = self.ground.fresh().await;
-        Self::new(self.policy, Arc::clone(&self.make), ground)
-    }
-
-    async fn forgetful(&self) -> Self {
-        let ground = self.ground.forgetful().await;
-        let (state, make) = (Arc::clone(&self.state), Arc::clone(&self.make));
-        Self::on(ground, state, make, self.policy)
-    }
-
-    fn again(message: &Message) -> Message {
-        message.redelivered()
-    }
-
-    async fn ending(&self, message: &Message) -> Ending {
-        let ended = self.see_through(message).await;
-        self.ending_of(message, &ended)
-    }
-
-    async fn endings_at_once(&self, message: &Message) -> [Ending; 2] {
-        let [one, other] = [self.start_process(), self.start_process()];
-        let both = tokio::join!(
-            self.see_through_by(&one, message),
-            self.see_through_by(&other, message)
-        );
-        [both.0, both.1].map(|ended| self.ending_of(message, &ended))
-    }
-
-    async fn crash_or_end(&self, point: CrashPoint, message: &Message) -> Option<Ending> {
-        let ended = self.try_crash(point, message).await?;
-        Some(self.ending_of(message, &ended))
-    }
-
-    fn lose_answer(&self, call: Call) {
-        self.store().lose_next_answer(call);
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Seen {
     pub began: bool,
     /// How often it had to wait.
     pub waits: u32,
-    /// What the store has of the message, if it is done.
+    /// What the store has of the message, if it is done; or what it was told last.
     pub outcome: Option<Outcome>,
 }
 
@@ -116,8 +116,19 @@ pub(super) async fn claimed(claim: &Claim) {
     }
 }
 
-/// Of a completion, or of a release.
-pub(super) async fn before_ending() {
+/// What the store is told of: if the answer is lost, another task repeats it.
+pub(super) async fn before_completion(outcome: &Outcome) {
+    if let Some(probe) = current() {
+        probe.seen().outcome = Some(outcome.clone());
+    }
+    before_ending().await;
+}
+
+pub(super) async fn before_release() {
+    before_ending().await;
+}
+
+async fn before_ending() {
     let Some(probe) = current() else { return };
     if probe.seen().began {
         probe.stand_still();
@@ -125,10 +136,7 @@ pub(super) async fn before_ending() {
     }
 }
 
-pub(super) async fn completed(outcome: &Outcome) {
-    if let Some(probe) = current() {
-        probe.seen().outcome = Some(outcome.clone());
-    }
+pub(super) async fn completed() {
     pass(CrashPoint::AfterCompletion).await;
 }
 

@@ -57,7 +57,10 @@ impl Ending {
     /// Whether the work is done.
     pub(super) fn is_done(&self) -> bool {
         use ExecutionKind as Kind;
-        matches!(self.kind, Kind::Executed | Kind::Duplicate | Kind::Refused)
+        matches!(
+            self.kind,
+            Kind::Executed | Kind::Unprotected | Kind::Duplicate | Kind::Refused
+        )
     }
 }
 

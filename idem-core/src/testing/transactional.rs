@@ -52,11 +52,11 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for FaultyStore<S> {
         outcome: &Outcome,
         retention: Duration,
     ) -> Result<Commit, StoreError> {
-        probe::before_ending().await;
+        probe::before_completion(outcome).await;
         let commit = self.store.commit(transaction, lease, outcome, retention);
         let commit = self.call(Call::Complete, commit).await?;
         if commit == Commit::Committed {
-            probe::completed(outcome).await;
+            probe::completed().await;
         }
         Ok(commit)
     }

@@ -64,6 +64,26 @@ async fn a_handler_that_leaves_doubt_to_a_person_passes() {
     assert_idempotent(&harness, &order(), journal_of).await;
 }
 
+#[idempotent(key = "order_id", store_outage = "fail_open")]
+async fn charge_without_the_store(
+    order: OrderPlaced,
+    State(bank): State<Bank>,
+) -> Result<(), Failed> {
+    bank.0.lock().unwrap().insert(order.order_id, order.line);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_fails_open_passes() {
+    let harness = Setup::new(Bank::default).handler::<charge_without_the_store>();
+    let charges =
+        async |run: &Harness<charge_without_the_store, Bank>| run.state().0.lock().unwrap().clone();
+    assert_idempotent(&harness, &order(), charges).await;
+    harness.store().fail_for(std::time::Duration::from_secs(1));
+    let unprotected = harness.deliver(&order()).await;
+    assert_eq!(unprotected.kind(), idem_core::ExecutionKind::Unprotected);
+}
+
 /// A downstream store that refuses older tokens, and takes the same line again.
 #[derive(Clone, Default)]
 struct Ledger(Arc<Mutex<(i64, BTreeSet<String>)>>);
