@@ -120,7 +120,7 @@ async fn numbered_messages_keep_their_sequence() {
     assert_eq!(harness.state().read(), ["read", "read"]);
 }
 
-#[idempotent(key = "order_id")]
+#[idempotent(key = "order_id", lease = "1h")]
 async fn hang(_order: OrderPlaced, _attempt: Attempt) -> Result<(), Failed> {
     pending().await
 }
