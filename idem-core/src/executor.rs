@@ -37,6 +37,7 @@ use fail_open::LocalMemory;
 pub use fail_open::Reports;
 #[cfg(feature = "conformance")]
 pub(crate) use grant::{Ended, ended_by, judge, objection};
+use heartbeat::Hearts;
 use in_flight::{InFlight, Working};
 pub use prepared::Prepared;
 pub(crate) use remembered::Requester;
@@ -57,6 +58,7 @@ use turns::Turns;
 pub struct Executor<S> {
     store: Arc<S>,
     in_flight: InFlight,
+    hearts: Hearts,
     /// Where the sequences stand that this process works on.
     turns: Turns,
     closed: Arc<AtomicBool>,
@@ -69,6 +71,7 @@ impl<S> Clone for Executor<S> {
         Self {
             store: Arc::clone(&self.store),
             in_flight: self.in_flight.clone(),
+            hearts: self.hearts.clone(),
             turns: self.turns.clone(),
             closed: Arc::clone(&self.closed),
             local: Arc::clone(&self.local),
@@ -82,6 +85,7 @@ impl<S: Store> Executor<S> {
         Self {
             store: Arc::new(store),
             in_flight: InFlight::default(),
+            hearts: Hearts::default(),
             turns: Turns::default(),
             closed: Arc::default(),
             local: Arc::new(LocalMemory::new(Self::DEFAULT_LOCAL_MEMORY)),

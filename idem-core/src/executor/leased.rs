@@ -9,7 +9,7 @@ use super::{
     fail_open::OrLocal,
     grant::{Grant, judge},
     guarded,
-    heartbeat::{Ran, Untold, run_under_heartbeat},
+    heartbeat::{Hearts, Ran, Untold, run_under_heartbeat},
     in_flight::Working,
     remembered,
     until_known::{error_chain, until_known},
@@ -75,14 +75,38 @@ impl<S: Store> Executor<S> {
         E: Failure,
     {
         if let Some(watch) = grant.unprotected.take() {
-            let ended = run_on(watch.local(), grant, work, Untold::Rest, requester).await;
+            let ended = run_on(
+                watch.local(),
+                &self.hearts,
+                grant,
+                work,
+                Untold::Rest,
+                requester,
+            )
+            .await;
             return unprotected(ended);
         }
         if grant.policy.store_outage() == StoreOutage::FailClosed {
-            return run_on(&self.store, grant, work, Untold::Rest, requester).await;
+            return run_on(
+                &self.store,
+                &self.hearts,
+                grant,
+                work,
+                Untold::Rest,
+                requester,
+            )
+            .await;
         }
         let or_local = Arc::new(OrLocal::new(&self.store, &self.local, grant.request));
-        let ended = run_on(&or_local, grant, work, Untold::GoOn, requester).await;
+        let ended = run_on(
+            &or_local,
+            &self.hearts,
+            grant,
+            work,
+            Untold::GoOn,
+            requester,
+        )
+        .await;
         if or_local.has_handed_over() {
             return unprotected(ended);
         }
@@ -121,6 +145,7 @@ fn unprotected<T, E>(ended: Execution<T, E>) -> Execution<T, E> {
 
 async fn run_on<S: Store, T, E>(
     store: &Arc<S>,
+    hearts: &Hearts,
     grant: Grant<'_>,
     work: impl Future<Output = Result<T, E>> + Send,
     untold: Untold,
@@ -146,7 +171,8 @@ where
     let lost = Execution::LeaseLost {
         attempt: lease.attempt,
     };
-    let cause = match run_under_heartbeat(work, extend, claimed, request.lease, untold).await {
+    let ran = run_under_heartbeat(hearts, work, extend, claimed, request.lease, untold).await;
+    let cause = match ran {
         Ran::Returned(Ok(output)) => {
             let outcome = remember(&output, &lease, policy);
             let completed = complete(store, &lease, outcome.clone(), request.retention, working);
