@@ -2,6 +2,7 @@
 
 use std::{
     future::ready,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -131,7 +132,7 @@ impl<S: Store> Executor<S> {
         let policy = &request.heeded_by(policy);
         match self.claim(request, policy).await {
             Ok(grant) => {
-                let work = work(grant.attempt());
+                let work = pin!(work(grant.attempt()));
                 self.run_leased(grant, work, Requester::Nobody).await
             }
             Err(ended) => ended.into_execution(Requester::Nobody),

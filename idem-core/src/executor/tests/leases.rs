@@ -113,6 +113,22 @@ fn a_lease_is_kept_by_the_runtime_that_runs_the_work_though_another_has_ended() 
     }
 }
 
+/// A task is moved about as a whole before it runs.
+#[test]
+fn an_execution_has_room_for_its_work_once() {
+    let (executor, _) = executor();
+    let policy = Policy::DEFAULT;
+    let large = async |_: Attempt| {
+        let room = [1_u8; 8192];
+        sleep(LEASE).await;
+        Ok::<_, Failed>(room.iter().map(|one| u32::from(*one)).sum::<u32>())
+    };
+    let small = async |attempt: Attempt| Ok::<_, Failed>(attempt.number());
+    let more = size_of_val(&executor.execute(key(), &policy, large))
+        - size_of_val(&executor.execute(key(), &policy, small));
+    assert!(more < 2 * 8192, "{more}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lost_lease_drops_the_handlers_future() {
     let (executor, store) = executor();
