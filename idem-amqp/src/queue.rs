@@ -1,6 +1,6 @@
 //! A queue to consume from, and how.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use idem_core::Policy;
 
@@ -25,7 +25,7 @@ use stated::Stated;
 /// A `&str` is [`Queue::declare`] of that name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Queue {
-    name: String,
+    name: Arc<str>,
     kind: Option<QueueType>,
     dead_letters: String,
     prefetch: u16,
@@ -58,19 +58,19 @@ impl Queue {
     /// `<name>.dead` and the default retry [`Ladder`].
     pub fn declare(name: impl Into<String>) -> Self {
         let ladder = Retries::Ladder(Ladder::default());
-        Self::new(name.into(), Some(QueueType::Quorum), ladder)
+        Self::new(&name.into(), Some(QueueType::Quorum), ladder)
     }
 
     /// A queue that somebody else declares; its topology is left untouched. The dead-letter queue
     /// `<name>.dead`, or the one named by [`dead_letters`](Self::dead_letters), must exist too.
     pub fn existing(name: impl Into<String>) -> Self {
-        Self::new(name.into(), None, Retries::Local)
+        Self::new(&name.into(), None, Retries::Local)
     }
 
-    fn new(name: String, kind: Option<QueueType>, retries: Retries) -> Self {
+    fn new(name: &str, kind: Option<QueueType>, retries: Retries) -> Self {
         Self {
             dead_letters: format!("{name}.dead"),
-            name,
+            name: name.into(),
             kind,
             prefetch: Self::DEFAULT_PREFETCH,
             held: None,
@@ -150,6 +150,10 @@ impl Queue {
     /// The queue's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(crate) fn shared_name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
     }
 
     /// The dead-letter queue's name.

@@ -1,12 +1,6 @@
 //! All that a key, a decoder or an extractor sees of a transport.
 
-use std::{
-    any::{Any, TypeId},
-    borrow::Cow,
-    collections::{BTreeMap, HashMap},
-    fmt,
-    sync::Arc,
-};
+use std::{any::Any, borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
 use bytes::Bytes;
 
@@ -43,9 +37,11 @@ pub struct SessionNumber {
     pub awaited: u64,
 }
 
-/// One message as its transport delivered it: body, id, headers and extensions.
+/// One message as its transport delivered it: body, id, headers and extensions. Clones share it.
 #[derive(Clone)]
-pub struct Envelope {
+pub struct Envelope(Arc<Content>);
+
+struct Content {
     body: Bytes,
     id: Option<String>,
     headers: Arc<dyn HeaderSource>,
@@ -54,7 +50,8 @@ pub struct Envelope {
     session: Option<SessionNumber>,
 }
 
-type Extensions = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
+/// One of each type, and few of them.
+type Extensions = Vec<Box<dyn Any + Send + Sync>>;
 
 impl Envelope {
     /// An envelope with nothing but a body.
@@ -77,53 +74,54 @@ impl Envelope {
 
     /// The payload.
     pub fn body(&self) -> &[u8] {
-        &self.body
+        &self.0.body
     }
 
     /// The id that the publisher gave the message (AMQP: `message_id`), if it is not empty.
     pub fn id(&self) -> Option<&str> {
-        self.id.as_deref().filter(|id| !id.is_empty())
+        self.0.id.as_deref().filter(|id| !id.is_empty())
     }
 
     /// A header's value as text.
     pub fn header(&self, name: &str) -> Option<Cow<'_, str>> {
-        self.headers.get(name)
+        self.0.headers.get(name)
     }
 
     /// What the transport attached, by its type.
     pub fn extension<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        self.extensions.get(&TypeId::of::<T>())?.downcast_ref()
+        let mut extensions = self.0.extensions.iter();
+        extensions.find_map(|extension| extension.downcast_ref())
     }
 
     /// Whether somebody waits for an answer: then a rejection for good is remembered and answered,
     /// instead of given up.
     pub fn expects_reply(&self) -> bool {
-        self.expects_reply
+        self.0.expects_reply
     }
 
     /// Where the message stands in the session of its client, if it is in one: then that is its key.
     pub fn session(&self) -> Option<&SessionNumber> {
-        self.session.as_ref()
+        self.0.session.as_ref()
     }
 
     /// A digest of the body, for messages that carry no id of their own.
     pub fn content(&self) -> String {
-        Fingerprint::of(&self.body).to_string()
+        Fingerprint::of(self.body()).to_string()
     }
 
     pub(crate) fn headers(&self) -> Arc<dyn HeaderSource> {
-        Arc::clone(&self.headers)
+        Arc::clone(&self.0.headers)
     }
 }
 
 impl fmt::Debug for Envelope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Envelope")
-            .field("bytes", &self.body.len())
-            .field("id", &self.id)
-            .field("headers", &self.headers.names())
-            .field("expects_reply", &self.expects_reply)
-            .field("session", &self.session)
+            .field("bytes", &self.body().len())
+            .field("id", &self.0.id)
+            .field("headers", &self.0.headers.names())
+            .field("expects_reply", &self.expects_reply())
+            .field("session", &self.session())
             .finish_non_exhaustive()
     }
 }
@@ -161,7 +159,8 @@ impl EnvelopeBuilder {
 
     /// Attaches something of the transport's own, found again by its type.
     pub fn extension<T: Send + Sync + 'static>(mut self, value: T) -> Self {
-        self.extensions.insert(TypeId::of::<T>(), Arc::new(value));
+        self.extensions.retain(|extension| !extension.is::<T>());
+        self.extensions.push(Box::new(value));
         self
     }
 
@@ -179,14 +178,14 @@ impl EnvelopeBuilder {
 
     /// Ends the envelope.
     pub fn build(self) -> Envelope {
-        Envelope {
+        Envelope(Arc::new(Content {
             body: self.body,
             id: self.id,
             headers: self.source.unwrap_or_else(|| Arc::new(self.headers)),
             extensions: self.extensions,
             expects_reply: self.expects_reply,
             session: self.session,
-        }
+        }))
     }
 }
 
@@ -213,5 +212,13 @@ mod tests {
         let envelope = Envelope::builder("x").extension(7_u16).build();
         assert_eq!(envelope.extension::<u16>(), Some(&7));
         assert_eq!(envelope.extension::<u32>(), None);
+    }
+
+    #[test]
+    fn an_extension_takes_the_place_of_an_earlier_one_of_its_type() {
+        let envelope = Envelope::builder("x").extension(7_u16).extension(8_u32);
+        let envelope = envelope.extension(9_u16).build();
+        assert_eq!(envelope.extension::<u16>(), Some(&9));
+        assert_eq!(envelope.extension::<u32>(), Some(&8));
     }
 }

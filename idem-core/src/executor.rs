@@ -2,6 +2,7 @@
 
 use std::{
     future::ready,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -37,6 +38,7 @@ use fail_open::LocalMemory;
 pub use fail_open::Reports;
 #[cfg(feature = "conformance")]
 pub(crate) use grant::{Ended, ended_by, judge, objection};
+use heartbeat::Hearts;
 use in_flight::{InFlight, Working};
 pub use prepared::Prepared;
 pub(crate) use remembered::Requester;
@@ -57,6 +59,7 @@ use turns::Turns;
 pub struct Executor<S> {
     store: Arc<S>,
     in_flight: InFlight,
+    hearts: Hearts,
     /// Where the sequences stand that this process works on.
     turns: Turns,
     closed: Arc<AtomicBool>,
@@ -69,6 +72,7 @@ impl<S> Clone for Executor<S> {
         Self {
             store: Arc::clone(&self.store),
             in_flight: self.in_flight.clone(),
+            hearts: self.hearts.clone(),
             turns: self.turns.clone(),
             closed: Arc::clone(&self.closed),
             local: Arc::clone(&self.local),
@@ -82,6 +86,7 @@ impl<S: Store> Executor<S> {
         Self {
             store: Arc::new(store),
             in_flight: InFlight::default(),
+            hearts: Hearts::default(),
             turns: Turns::default(),
             closed: Arc::default(),
             local: Arc::new(LocalMemory::new(Self::DEFAULT_LOCAL_MEMORY)),
@@ -127,7 +132,7 @@ impl<S: Store> Executor<S> {
         let policy = &request.heeded_by(policy);
         match self.claim(request, policy).await {
             Ok(grant) => {
-                let work = work(grant.attempt());
+                let work = pin!(work(grant.attempt()));
                 self.run_leased(grant, work, Requester::Nobody).await
             }
             Err(ended) => ended.into_execution(Requester::Nobody),

@@ -146,14 +146,14 @@ impl Consumer {
                 ended.cancel();
             }
         };
-        let desk = Desk {
+        let desk = Arc::new(Desk {
             room: self.room.clone(),
             delivery_limit: queue.returns_allowed(self.told_limit.get().copied()),
             verdicts: Verdicts::start(channel.clone(), queue.channel_prefetch(), unsettled),
             vitals: Arc::clone(&self.vitals),
             ended,
             draining: self.draining.clone(),
-        };
+        });
         loop {
             tokio::select! {
                 biased;
@@ -176,18 +176,18 @@ impl Consumer {
         Ok(Ended::Drained)
     }
 
-    fn start(&self, raw: RawDelivery, desk: &Desk) {
+    fn start(&self, raw: RawDelivery, desk: &Arc<Desk>) {
         self.clerk.counters.delivered();
         let tag = raw.delivery_tag;
         let arrival = self.receive(raw);
-        let (clerk, desk) = (Arc::clone(&self.clerk), desk.clone());
+        let (clerk, desk) = (Arc::clone(&self.clerk), Arc::clone(desk));
         self.tasks
             .spawn(async move { clerk.serve(tag, arrival, &desk).await });
     }
 
     fn receive(&self, raw: RawDelivery) -> Arrival {
         let delivery = Delivery::new(Origin {
-            queue: self.clerk.queue.name().into(),
+            queue: self.clerk.queue.shared_name(),
             exchange: raw.exchange,
             routing_key: raw.routing_key,
             redelivered: raw.redelivered,

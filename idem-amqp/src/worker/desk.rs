@@ -9,7 +9,7 @@ use super::acker::Verdicts;
 use crate::health::Vitals;
 
 /// One channel's deliveries, and the room for them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Desk {
     pub(super) room: Room,
     /// How often the queue's messages may be returned.
@@ -25,6 +25,22 @@ pub(super) struct Desk {
 }
 
 impl Desk {
+    /// A place among the running, unless the desk stops first.
+    async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        if self.ended.is_cancelled() || self.draining.is_cancelled() {
+            return None;
+        }
+        let running = Arc::clone(&self.room.running);
+        if let Ok(free) = Arc::clone(&running).try_acquire_owned() {
+            return Some(free);
+        }
+        tokio::select! {
+            biased;
+            () = self.stopping() => None,
+            place = running.acquire_owned() => place.ok(),
+        }
+    }
+
     /// Waits until there is no point in waiting: the channel has ended, or the worker drains.
     pub(super) async fn stopping(&self) {
         tokio::select! {
@@ -61,15 +77,13 @@ impl Seat {
     /// Takes a place among the running; `false` if the desk stops first.
     pub(super) async fn sit_down(&mut self, desk: &Desk) -> bool {
         if self.running.is_none() {
-            let place = Arc::clone(&desk.room.running).acquire_owned();
-            tokio::select! {
-                biased;
-                () = desk.stopping() => return false,
-                place = place => self.running = place.ok(),
-            }
+            let Some(place) = desk.place().await else {
+                return false;
+            };
+            self.running = Some(place);
             self.held = None;
         }
-        self.running.is_some()
+        true
     }
 
     /// Gives the place among the running to another delivery, and has none.

@@ -51,7 +51,12 @@ impl Clerk {
             end = self.attendant.attend(&arrival, &self.queue, desk, &mut seat) => end,
             () = self.deadline.cancelled() => End::interrupted(),
         };
-        let settled = self.settle(tag, &arrival, &mut end, desk, &mut seat).await;
+        let settled = if end.settlement == Settlement::Ack && end.reply.is_none() {
+            acknowledge(tag, desk).map(|()| None)
+        } else {
+            // Large, and seldom: the future of a delivery is moved about as a whole.
+            Box::pin(self.settle(tag, &arrival, &mut end, desk, &mut seat)).await
+        };
         let reply = settled.unwrap_or_else(|Unsettled| {
             end.settlement = Settlement::Leave;
             None
@@ -127,10 +132,7 @@ impl Clerk {
             }
             desk.verdicts.ack(tag);
         }
-        // On a channel that has ended a verdict goes nowhere: the broker has the message back.
-        if desk.ended.is_cancelled() {
-            return Err(Unsettled);
-        }
+        told(desk)?;
         Ok(reply)
     }
 
@@ -171,4 +173,17 @@ impl Clerk {
             tracing::error!("the observer of settled messages panicked");
         }
     }
+}
+
+fn acknowledge(tag: u64, desk: &Desk) -> Result<(), Unsettled> {
+    desk.verdicts.ack(tag);
+    told(desk)
+}
+
+/// On a channel that has ended a verdict goes nowhere: the broker has the message back.
+fn told(desk: &Desk) -> Result<(), Unsettled> {
+    if desk.ended.is_cancelled() {
+        return Err(Unsettled);
+    }
+    Ok(())
 }

@@ -73,10 +73,10 @@ where
                     let (store, lease) = (Arc::clone(&store), extended.clone());
                     async move { store.extend_open(&lease, by).await }
                 };
-                Ok(
-                    run_under_heartbeat(work, extend, claimed, open.request.lease, Untold::GoOn)
-                        .await,
-                )
+                let (hearts, lease) = (&executor.hearts, open.request.lease);
+                let ran =
+                    run_under_heartbeat(hearts, work, extend, claimed, lease, Untold::GoOn).await;
+                Ok(ran)
             }
             Err(error) => Err(error),
         };

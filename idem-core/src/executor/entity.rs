@@ -253,7 +253,8 @@ impl<S, H: Operation> Trial<'_, S, H> {
             let (store, lease) = (Arc::clone(&store), extended.clone());
             async move { store.extend_open(&lease, by).await }
         };
-        run_under_heartbeat(work, extend, *asked, by, Untold::GoOn).await
+        let hearts = &self.executor.hearts;
+        run_under_heartbeat(hearts, work, extend, *asked, by, Untold::GoOn).await
     }
 }
 

@@ -113,7 +113,7 @@ impl<S: Store> Executor<S> {
     /// Decides about a key that this process has worked on while the store was away, and that the
     /// store has not been told of.
     pub(super) fn claim_remembered<'a>(
-        &self,
+        &'a self,
         request: &'a ClaimRequest,
         policy: &'a Policy,
         answer: Claim,
@@ -133,7 +133,7 @@ impl<S: Store> Executor<S> {
 
     /// Claims from this process's own memory.
     pub(super) fn claim_locally<'a>(
-        &self,
+        &'a self,
         request: &'a ClaimRequest,
         policy: &'a Policy,
         outage: StoreError,
@@ -170,6 +170,7 @@ impl<S: Store> Executor<S> {
         self.local.tell(&self.store);
         Ok(Grant {
             working: self.in_flight.enter(&lease.key),
+            hearts: &self.hearts,
             unprotected: Some(watch),
             lease,
             request,

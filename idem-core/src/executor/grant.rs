@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Executor, Requester, fail_open::Watch, in_flight::Working, retry_after};
+use super::{
+    Executor, Requester, fail_open::Watch, heartbeat::Hearts, in_flight::Working, retry_after,
+};
 use crate::{
     Attempt, Cause, Claim, ClaimRequest, Execution, Failure, InDoubt, Lease, Outcome, Policy,
     Release, Store, StoreError, StoreOutage, Verdict,
@@ -18,6 +20,8 @@ pub(super) struct Grant<'a> {
     pub(super) policy: &'a Policy,
     pub(super) claimed: Instant,
     pub(super) working: Working,
+    /// Where its lease is kept.
+    pub(super) hearts: &'a Hearts,
     /// If it was given without the store.
     pub(super) unprotected: Option<Watch>,
 }
@@ -148,7 +152,7 @@ pub(crate) fn judge<T, E: Failure>(
 impl<S: Store> Executor<S> {
     /// Claims for a leased handler.
     pub(super) async fn claim<'a>(
-        &self,
+        &'a self,
         request: &'a ClaimRequest,
         policy: &'a Policy,
     ) -> Result<Grant<'a>, Ended> {
@@ -171,7 +175,7 @@ impl<S: Store> Executor<S> {
     /// Looks at a lease that the store has given, and gives it back if something speaks against
     /// running.
     async fn grant<'a>(
-        &self,
+        &'a self,
         request: &'a ClaimRequest,
         policy: &'a Policy,
         lease: Lease,
@@ -190,6 +194,7 @@ impl<S: Store> Executor<S> {
             return Ok(Grant {
                 unprotected: None,
                 working,
+                hearts: &self.hearts,
                 lease,
                 request,
                 policy,

@@ -9,14 +9,19 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{FutureExt as _, task::AtomicWaker};
+use futures_util::{FutureExt as _, future::BoxFuture, task::AtomicWaker};
 use tokio::{
-    task::JoinHandle,
+    task::yield_now,
     time::{Instant, sleep_until, timeout},
 };
 
 use super::guarded::panic_message;
 use crate::{Policy, StoreError, Write};
+
+mod hearts;
+
+use hearts::Beat;
+pub(super) use hearts::Hearts;
 
 /// How a handler's future ended.
 pub(super) enum Ran<T> {
@@ -44,6 +49,7 @@ pub(super) enum Untold {
 /// work is not polled again before the store has confirmed that the lease is still its own, or,
 /// with [`Untold::GoOn`], has left a heartbeat unanswered.
 pub(super) async fn run_under_heartbeat<T, F, Fut>(
+    hearts: &Hearts,
     work: impl Future<Output = T>,
     extend: F,
     claimed: Instant,
@@ -51,26 +57,30 @@ pub(super) async fn run_under_heartbeat<T, F, Fut>(
     untold: Untold,
 ) -> Ran<T>
 where
-    F: Fn() -> Fut + Send + 'static,
+    F: Fn() -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Write, StoreError>> + Send + 'static,
 {
     // A request made by hand may ask for any lease.
     let lease = lease.clamp(Policy::MIN_LEASE, Policy::MAX_RETENTION);
-    let held = Arc::new(Held::until(claimed + lease));
-    let mut heart = Heart(tokio::spawn(beat(
+    let first = claimed + lease / 3;
+    let heart = Arc::new(Heart {
         extend,
-        claimed,
+        first,
         lease,
-        Arc::clone(&held),
         untold,
-    )));
+        held: Held::until(claimed + lease),
+    });
+    let kept = hearts.keep(first, Arc::clone(&heart) as _);
+    if kept.is_next {
+        // What a thread has woken, no other thread runs; and the work may block this one.
+        yield_now().await;
+    }
     let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
     poll_fn(|cx| {
-        if heart.0.poll_unpin(cx).is_ready() {
-            return Poll::Ready(Ran::LeaseLost);
-        }
-        if held.is_over(cx) {
-            return Poll::Pending;
+        match heart.held.look(cx) {
+            Standing::Lost => return Poll::Ready(Ran::LeaseLost),
+            Standing::Over => return Poll::Pending,
+            Standing::Held => {}
         }
         work.as_mut().poll(cx).map(|ended| match ended {
             Ok(returned) => Ran::Returned(returned),
@@ -80,79 +90,117 @@ where
     .await
 }
 
-/// Stops beating when the work has ended or was dropped.
-struct Heart(JoinHandle<()>);
+/// What keeps one lease.
+struct Heart<F> {
+    extend: F,
+    /// When it beats first.
+    first: Instant,
+    lease: Duration,
+    untold: Untold,
+    held: Held,
+}
 
-impl Drop for Heart {
-    fn drop(&mut self) {
-        self.0.abort();
+impl<F, Fut> Beat for Heart<F>
+where
+    F: Fn() -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Write, StoreError>> + Send + 'static,
+{
+    fn beat(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let _stops = Stops(&self.held);
+            self.beat_until_lost().await;
+        })
     }
 }
 
-/// Extends the lease three times in its length; returns when another worker has taken it over.
-///
-/// While the store is away nobody can take it over, so that is asked until the store tells.
-async fn beat<F, Fut>(extend: F, claimed: Instant, lease: Duration, held: Arc<Held>, untold: Untold)
+impl<F, Fut> Heart<F>
 where
     F: Fn() -> Fut,
     Fut: Future<Output = Result<Write, StoreError>>,
 {
-    let interval = lease / 3;
-    let mut next = claimed + interval;
-    loop {
-        sleep_until(next).await;
-        let asked = Instant::now();
-        // A store that is frozen, or whose answer was lost, is asked again.
-        match timeout(interval, extend()).await {
-            Ok(Ok(Write::Applied)) => {
-                held.set(asked + lease);
-                next = asked + interval;
+    /// Extends the lease three times in its length; returns when another worker has taken it over.
+    ///
+    /// While the store is away nobody can take it over, so that is asked until the store tells.
+    async fn beat_until_lost(&self) {
+        let interval = self.lease / 3;
+        let mut next = self.first;
+        loop {
+            sleep_until(next).await;
+            let asked = Instant::now();
+            // A store that is frozen, or whose answer was lost, is asked again.
+            match timeout(interval, (self.extend)()).await {
+                Ok(Ok(Write::Applied)) => {
+                    self.held.set(asked + self.lease);
+                    next = asked + interval;
+                }
+                Ok(Ok(Write::Fenced)) => return,
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "the heartbeat failed, trying again");
+                    next = asked + interval / 4;
+                }
+                Err(_) => {
+                    tracing::warn!("the store did not answer the heartbeat, trying again");
+                    next = asked + interval;
+                }
             }
-            Ok(Ok(Write::Fenced)) => return,
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "the heartbeat failed, trying again");
-                next = asked + interval / 4;
+            if self.untold == Untold::GoOn {
+                self.held.set(asked + self.lease);
             }
-            Err(_) => {
-                tracing::warn!("the store did not answer the heartbeat, trying again");
-                next = asked + interval;
-            }
-        }
-        if untold == Untold::GoOn {
-            held.set(asked + lease);
         }
     }
 }
 
-/// Until when the lease is known to hold, by this process's own clock.
+/// However a heart stops, also by a panic, its lease is not kept any more.
+struct Stops<'a>(&'a Held);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.lose();
+    }
+}
+
+/// Until when the lease is known to hold, by this process's own clock; `None` if it is lost.
 struct Held {
-    until: Mutex<Instant>,
+    until: Mutex<Option<Instant>>,
     waiting: AtomicWaker,
+}
+
+/// How the lease stands, as far as is known.
+enum Standing {
+    Held,
+    Over,
+    Lost,
 }
 
 impl Held {
     fn until(until: Instant) -> Self {
         Self {
-            until: Mutex::new(until),
+            until: Mutex::new(Some(until)),
             waiting: AtomicWaker::new(),
         }
     }
 
-    fn get(&self) -> Instant {
-        *self.until.lock().unwrap_or_else(PoisonError::into_inner)
+    fn set(&self, until: Instant) {
+        self.put(Some(until));
     }
 
-    fn set(&self, until: Instant) {
+    fn lose(&self) {
+        self.put(None);
+    }
+
+    fn put(&self, until: Option<Instant>) {
         *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
         self.waiting.wake();
     }
 
-    /// Whether it has ended as far as is known; wakes the task when it is extended.
-    fn is_over(&self, cx: &Context<'_>) -> bool {
-        if Instant::now() < self.get() {
-            return false;
-        }
+    /// How it stands; wakes the task when that changes.
+    fn look(&self, cx: &Context<'_>) -> Standing {
         self.waiting.register(cx.waker());
-        Instant::now() >= self.get()
+        let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        match until {
+            None => Standing::Lost,
+            Some(until) if Instant::now() < until => Standing::Held,
+            Some(_) => Standing::Over,
+        }
     }
 }

@@ -18,8 +18,8 @@ pub(super) struct InFlight(Arc<Mutex<HashMap<Key, Workers>>>);
 #[derive(Debug, Default)]
 struct Workers {
     count: usize,
-    /// One of them has ended.
-    ended: Arc<Notify>,
+    /// One of them has ended, if somebody waits for that.
+    ended: Option<Arc<Notify>>,
 }
 
 impl InFlight {
@@ -56,8 +56,8 @@ impl InFlight {
     pub(super) async fn ended(&self, key: &Key) {
         let Some(ended) = self
             .lock()
-            .get(key)
-            .map(|workers| Arc::clone(&workers.ended).notified_owned())
+            .get_mut(key)
+            .map(|workers| Arc::clone(workers.ended.get_or_insert_default()).notified_owned())
         else {
             return future::pending().await;
         };
@@ -88,16 +88,20 @@ impl Working {
 impl Drop for Working {
     fn drop(&mut self) {
         let mut in_flight = self.in_flight.lock();
-        let Some(workers) = in_flight.get_mut(&self.key) else {
+        let Entry::Occupied(mut entry) = in_flight.entry(self.key.clone()) else {
             return;
         };
+        let workers = entry.get_mut();
         workers.count -= 1;
-        let ended = Arc::clone(&workers.ended);
-        if workers.count == 0 {
-            in_flight.remove(&self.key);
-        }
+        let ended = if workers.count == 0 {
+            entry.remove().ended
+        } else {
+            workers.ended.clone()
+        };
         drop(in_flight);
-        ended.notify_waiters();
+        if let Some(ended) = ended {
+            ended.notify_waiters();
+        }
         drop(self.turn.take());
     }
 }

@@ -1,6 +1,10 @@
 //! Leased execution: the work runs under a lease, its completion is a write of its own.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
 use serde::Serialize;
 
@@ -52,7 +56,7 @@ impl<S: Store> RunsOn<S> for Leased {
             attempt: grant.attempt(),
         };
         match guarded::call::<H, St>(body, &context, ()) {
-            Ok(work) => executor.run_leased(grant, work, requester).await,
+            Ok(work) => executor.run_leased(grant, pin!(work), requester).await,
             Err(error) => {
                 // Nothing ran: if the key was lost meanwhile, that changes nothing for this message.
                 let _ = executor.give_back(&grant, &Release::gave_up(&error)).await;
@@ -64,10 +68,12 @@ impl<S: Store> RunsOn<S> for Leased {
 
 impl<S: Store> Executor<S> {
     /// Runs the work under the lease, then completes or releases.
+    ///
+    /// It is pinned already, because each future that it is moved into has room for it twice.
     pub(super) async fn run_leased<T, E>(
         &self,
         mut grant: Grant<'_>,
-        work: impl Future<Output = Result<T, E>> + Send,
+        work: Pin<&mut (impl Future<Output = Result<T, E>> + Send)>,
         requester: Requester,
     ) -> Execution<T, E>
     where
@@ -75,14 +81,15 @@ impl<S: Store> Executor<S> {
         E: Failure,
     {
         if let Some(watch) = grant.unprotected.take() {
-            let ended = run_on(watch.local(), grant, work, Untold::Rest, requester).await;
-            return unprotected(ended);
+            let ended = run_on(watch.local(), grant, work, Untold::Rest, requester);
+            return unprotected(Box::pin(ended).await);
         }
         if grant.policy.store_outage() == StoreOutage::FailClosed {
             return run_on(&self.store, grant, work, Untold::Rest, requester).await;
         }
         let or_local = Arc::new(OrLocal::new(&self.store, &self.local, grant.request));
-        let ended = run_on(&or_local, grant, work, Untold::GoOn, requester).await;
+        let ended = run_on(&or_local, grant, work, Untold::GoOn, requester);
+        let ended = Box::pin(ended).await;
         if or_local.has_handed_over() {
             return unprotected(ended);
         }
@@ -122,7 +129,7 @@ fn unprotected<T, E>(ended: Execution<T, E>) -> Execution<T, E> {
 async fn run_on<S: Store, T, E>(
     store: &Arc<S>,
     grant: Grant<'_>,
-    work: impl Future<Output = Result<T, E>> + Send,
+    work: Pin<&mut (impl Future<Output = Result<T, E>> + Send)>,
     untold: Untold,
     requester: Requester,
 ) -> Execution<T, E>
@@ -136,6 +143,7 @@ where
         policy,
         claimed,
         working,
+        hearts,
         ..
     } = grant;
     let (extended, lease_to_extend, by) = (Arc::clone(store), lease.clone(), request.lease);
@@ -146,7 +154,8 @@ where
     let lost = Execution::LeaseLost {
         attempt: lease.attempt,
     };
-    let cause = match run_under_heartbeat(work, extend, claimed, request.lease, untold).await {
+    let ran = run_under_heartbeat(hearts, work, extend, claimed, request.lease, untold).await;
+    let cause = match ran {
         Ran::Returned(Ok(output)) => {
             let outcome = remember(&output, &lease, policy);
             let completed = complete(store, &lease, outcome.clone(), request.retention, working);

@@ -25,13 +25,18 @@ pub struct KeyBuilder {
     error: Option<KeyError>,
 }
 
+/// How many bytes the parts of most keys have, separators included.
+const USUAL_PARTS: usize = 64;
+
 impl KeyBuilder {
     pub(super) fn new(scope: &str) -> Self {
         let error = (!encoding::is_scope(scope)).then(|| KeyError::Scope {
             scope: scope.to_owned(),
         });
+        let mut text = String::with_capacity(scope.len() + USUAL_PARTS);
+        text.push_str(scope);
         Self {
-            text: scope.to_owned(),
+            text,
             parts: 0,
             error,
         }

@@ -34,8 +34,12 @@ pub(super) const fn is_scope(scope: &str) -> bool {
 
 /// Appends `part` so that no two lists of parts give the same text.
 pub(super) fn push_escaped(text: &mut String, part: &str) {
+    if part.bytes().all(is_plain) {
+        text.push_str(part);
+        return;
+    }
     for c in part.chars() {
-        if matches!(c, '%' | SEPARATOR | DIGEST_MARK) || c.is_control() {
+        if is_escaped(c) {
             let mut utf8 = [0; 4];
             for byte in c.encode_utf8(&mut utf8).bytes() {
                 write!(text, "%{byte:02X}").expect("writing to a string cannot fail");
@@ -44,6 +48,15 @@ pub(super) fn push_escaped(text: &mut String, part: &str) {
             text.push(c);
         }
     }
+}
+
+fn is_escaped(c: char) -> bool {
+    matches!(c, '%' | SEPARATOR | DIGEST_MARK) || c.is_control()
+}
+
+/// Whether a byte of UTF-8 is a whole character, and stands for itself.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii() && !is_escaped(char::from(byte))
 }
 
 /// Shortens a text that is longer than it may be to a readable head and a digest of it all.

@@ -36,9 +36,11 @@ impl Records {
     }
 
     pub(super) fn put(&mut self, key: Key, record: Record) {
-        self.unindex(&key);
-        self.index(&record).insert((record.forget_at, key.clone()));
-        self.by_key.insert(key, record);
+        let (forget_at, is_completed) = (record.forget_at, is_completed(&record));
+        if let Some(old) = self.by_key.insert(key.clone(), record) {
+            self.unindex(&key, &old);
+        }
+        self.index(is_completed).insert((forget_at, key));
     }
 
     /// Removes at most `batch` forgotten records and says how many.
@@ -77,26 +79,26 @@ impl Records {
     }
 
     pub(super) fn remove(&mut self, key: &Key) {
-        self.unindex(key);
         if let Some(record) = self.by_key.remove(key) {
+            self.unindex(key, &record);
             self.floor = self.floor.max(record.token);
         }
     }
 
-    fn unindex(&mut self, key: &Key) {
-        if let Some(old) = self.by_key.get(key) {
-            let entry = (old.forget_at, key.clone());
-            match old.state {
-                State::Completed { .. } => self.completed.remove(&entry),
-                _ => self.unfinished.remove(&entry),
-            };
-        }
+    fn unindex(&mut self, key: &Key, old: &Record) {
+        let entry = (old.forget_at, key.clone());
+        self.index(is_completed(old)).remove(&entry);
     }
 
-    fn index(&mut self, record: &Record) -> &mut BTreeSet<(i64, Key)> {
-        match record.state {
-            State::Completed { .. } => &mut self.completed,
-            _ => &mut self.unfinished,
+    fn index(&mut self, is_completed: bool) -> &mut BTreeSet<(i64, Key)> {
+        if is_completed {
+            &mut self.completed
+        } else {
+            &mut self.unfinished
         }
     }
+}
+
+fn is_completed(record: &Record) -> bool {
+    matches!(record.state, State::Completed { .. })
 }

@@ -1,6 +1,12 @@
 //! One try at a claim: whose it is, and what of.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, SystemTime},
+};
 
 use uuid::Uuid;
 
@@ -175,7 +181,7 @@ impl ClaimRequest {
     }
 }
 
-/// One delivery's try at a claim: 128 random bits.
+/// One delivery's try at a claim: 128 bits that no other has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner(Uuid);
 
@@ -183,7 +189,7 @@ impl Owner {
     /// An owner that nobody else is.
     #[expect(clippy::new_without_default, reason = "two new owners are never equal")]
     pub fn new() -> Self {
-        Self(Uuid::new_v4())
+        Self(Uuid::from_u64_pair(*THIS_PROCESS, own_moment()))
     }
 
     /// An owner as a store has kept it.
@@ -194,5 +200,44 @@ impl Owner {
     /// The bytes to keep in a store.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
+    }
+}
+
+/// Random: the system is asked once, not with each message.
+static THIS_PROCESS: LazyLock<u64> = LazyLock::new(|| {
+    let (one, other) = Uuid::new_v4().as_u64_pair();
+    one ^ other
+});
+
+/// A moment that belongs to one owner of this process, in nanoseconds since 1970. The clock keeps apart
+/// those of two copies of the process, as of a virtual machine that was cloned while it ran.
+fn own_moment() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let now = u64::try_from(since.as_nanos()).unwrap_or_default();
+    let next = |last: u64| now.max(last + 1);
+    let (Ok(last) | Err(last)) = LAST.fetch_update(Relaxed, Relaxed, |last| Some(next(last)));
+    next(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::HashSet, thread};
+
+    use super::*;
+
+    #[test]
+    fn no_two_owners_are_equal_though_threads_make_them_at_the_same_time() {
+        let many = || (0..10_000).map(|_| Owner::new()).collect::<Vec<_>>();
+        let threads: Vec<_> = (0..4).map(|_| thread::spawn(many)).collect();
+        let owners = threads.into_iter().flat_map(|it| it.join().unwrap());
+        assert_eq!(owners.collect::<HashSet<_>>().len(), 40_000);
+    }
+
+    #[test]
+    fn owners_of_a_process_share_half_of_their_bits_and_differ_in_the_time() {
+        let [one, other] = [(); 2].map(|()| Owner::new().0.as_u64_pair());
+        assert_eq!(one.0, other.0);
+        assert!(one.1 < other.1);
     }
 }

@@ -35,6 +35,100 @@ async fn a_handler_that_blocks_its_thread_keeps_its_lease() {
     assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
 }
 
+/// A task that is woken by a thread that then blocks is not taken over by another thread.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handler_that_blocks_one_of_the_runtimes_own_threads_keeps_its_lease() {
+    let (executor, store) = executor();
+    let policy = Policy::builder().lease(Policy::MIN_LEASE).build().unwrap();
+    let work = async move |_: Attempt| {
+        std::thread::sleep(4 * Policy::MIN_LEASE);
+        let claim = store.claim(&ClaimRequest::new(key(), &policy)).await;
+        assert!(matches!(claim, Ok(Claim::Held { .. })), "{claim:?}");
+        Ok::<_, Failed>(())
+    };
+    let run = async move { executor.execute(key(), &policy, work).await };
+    let ended = tokio::spawn(run).await.unwrap();
+    assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
+}
+
+/// Runs for so long, under a lease of this length.
+async fn last(executor: &Executor<Faulty>, part: &str, lease: Duration, time: Duration) {
+    let policy = Policy::builder().lease(lease).build().unwrap();
+    let work = async |_: Attempt| {
+        sleep(time).await;
+        Ok::<_, Failed>(())
+    };
+    let key = Key::new("orders", part).unwrap();
+    let ended = executor.execute(key, &policy, work).await;
+    assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heart_beats_three_times_in_its_lease_and_not_beyond_its_work() {
+    let (executor, store) = executor();
+    let beats = async |time| {
+        let before = store.count(Call::Extend);
+        last(&executor, &format!("{time:?}"), LEASE, time).await;
+        sleep(LEASE).await;
+        store.count(Call::Extend) - before
+    };
+    assert_eq!(beats(LEASE / 4).await, 0);
+    assert_eq!(beats(LEASE / 2).await, 1);
+    assert_eq!(beats(LEASE * 9 / 10).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_lease_is_kept_beside_a_long_one_that_came_first() {
+    let (executor, store) = executor();
+    let short = async {
+        sleep(Duration::from_millis(1)).await;
+        last(&executor, "short", Policy::MIN_LEASE, LEASE / 4).await;
+        store.count(Call::Extend)
+    };
+    let (beats, ()) = tokio::join!(short, last(&executor, "long", LEASE, LEASE / 4));
+    // Timers are as fine as milliseconds.
+    let most = (LEASE / 4).as_millis() / (Policy::MIN_LEASE / 3).as_millis();
+    assert!((most * 9 / 10..=most).contains(&beats.into()), "{beats}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heart_that_panics_is_a_lost_lease() {
+    let (executor, store) = executor();
+    store.always(Call::Extend, Fault::Panics);
+    let (ended, dropped) = run_for_ever(&executor).await;
+    assert!(matches!(ended, Execution::LeaseLost { attempt: 1 }) && dropped);
+}
+
+#[test]
+fn a_lease_is_kept_by_the_runtime_that_runs_the_work_though_another_has_ended() {
+    let (executor, store) = executor();
+    for beats in 1..=3 {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(last(&executor, &beats.to_string(), LEASE, LEASE / 2));
+        assert_eq!(store.count(Call::Extend), beats);
+    }
+}
+
+/// A task is moved about as a whole before it runs.
+#[test]
+fn an_execution_has_room_for_its_work_once() {
+    let (executor, _) = executor();
+    let policy = Policy::DEFAULT;
+    let large = async |_: Attempt| {
+        let room = [1_u8; 8192];
+        sleep(LEASE).await;
+        Ok::<_, Failed>(room.iter().map(|one| u32::from(*one)).sum::<u32>())
+    };
+    let small = async |attempt: Attempt| Ok::<_, Failed>(attempt.number());
+    let more = size_of_val(&executor.execute(key(), &policy, large))
+        - size_of_val(&executor.execute(key(), &policy, small));
+    assert!(more < 2 * 8192, "{more}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lost_lease_drops_the_handlers_future() {
     let (executor, store) = executor();
