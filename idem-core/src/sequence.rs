@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use crate::{Key, Store};
 
-#[cfg(test)]
+#[cfg(all(test, any(feature = "postgres", feature = "redis", feature = "sqlite")))]
 pub(crate) mod scene;
 
 /// A store that keeps sequences: for each producer one mark, below which all is done, and records

@@ -1,6 +1,21 @@
 //! A handler whose waits are seen, and at which its worker can vanish.
 
-use std::{borrow::Cow, future::poll_fn, marker::PhantomData, pin::pin};
+use std::{
+    borrow::Cow,
+    future::poll_fn,
+    marker::PhantomData,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool,
+            Ordering::{AcqRel, Release},
+        },
+    },
+    task::{self, Poll, Wake, Waker},
+};
+
+use futures_util::task::AtomicWaker;
 
 use super::{clock::StandingStill, probe};
 use crate::{
@@ -54,14 +69,37 @@ impl<St, H: Handler<St>> Handler<St> for Watched<H> {
 async fn watch<F: Future>(work: F) -> F::Output {
     let mut work = pin!(work);
     probe::handler_began();
+    let woken = Arc::new(Woken {
+        is_woken: true.into(),
+        outside: AtomicWaker::new(),
+    });
+    let waker = Waker::from(Arc::clone(&woken));
     let mut waiting: Option<StandingStill> = None;
     poll_fn(|cx| {
+        woken.outside.register(cx.waker());
+        // Polled for another reason, it waits on: no further wait.
+        if !woken.is_woken.swap(false, AcqRel) {
+            return Poll::Pending;
+        }
         drop(waiting.take());
-        let polled = work.as_mut().poll(cx);
+        let polled = work.as_mut().poll(&mut task::Context::from_waker(&waker));
         if polled.is_pending() {
             waiting = probe::handler_waits();
         }
         polled
     })
     .await
+}
+
+/// Whether what the handler waits for has come.
+struct Woken {
+    is_woken: AtomicBool,
+    outside: AtomicWaker,
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.is_woken.store(true, Release);
+        self.outside.wake();
+    }
 }
