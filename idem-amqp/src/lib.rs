@@ -98,6 +98,7 @@ pub use idem_core::{
 };
 pub use idem_core::{CacheStats, Cached, CachedBuilder, Reports};
 pub use idem_core::{Entity, EntityError, EntityStore, InEntity, RecordedBy, Recording};
+pub use idem_core::{GroupEnd, GroupStore, Grouped};
 pub use idem_core::{
     FileKeeper, KeeperError, KeepingPlace, KeptRequest, KeptSession, SessionKeeper, TakenPlace,
 };

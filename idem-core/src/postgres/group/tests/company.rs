@@ -93,10 +93,7 @@ async fn at_another_isolation_level_each_message_has_its_own_transaction() {
         let _ = server.query("idem", &format!("CREATE DATABASE {name}"));
         let set = format!("ALTER DATABASE {name} SET default_transaction_isolation = '{level}'");
         server.query("idem", &set).unwrap();
-        let url = server.url();
-        let (server, _) = url.rsplit_once('/').unwrap();
-        let url = format!("{server}/{name}");
-        let shop = Shop::at(&url, |builder| builder.groups(1)).await;
+        let shop = Shop::at(&server.url_of(&name), |builder| builder.groups(1)).await;
         assert_eq!(GroupStore::<PgConnection>::groups(&shop.store), 0);
         let act = charge_only();
         let (one, other) = tokio::join!(shop.handle("a", &act), shop.handle("b", &act));
