@@ -15,6 +15,7 @@ use crate::{Claim, ClaimRequest, GroupEnd, GroupStore, Lease, Outcome, StoreErro
 mod course;
 mod ending;
 mod queue;
+mod room;
 mod seat;
 mod statement;
 

@@ -57,8 +57,7 @@ impl Shared {
         written.execute(tx).await.expect("a row can be written");
         let outcome = Outcome::new("first");
         let minute = Duration::from_mins(1);
-        let first =
-            GroupStore::<PgConnection>::leave(&self.0, first, &lease, &outcome, minute);
+        let first = GroupStore::<PgConnection>::leave(&self.0, first, &lease, &outcome, minute);
         let seat = second.await?;
         Ok(Second { seat, first })
     }

@@ -57,8 +57,10 @@ pub async fn records(url: &str) -> i64 {
 /// At how many moments something was completed: what commits together is of one.
 pub async fn moments(url: &str) -> i64 {
     let count = "SELECT count(DISTINCT updated_at) FROM idem_records WHERE state = 'completed'";
-    let count = sqlx::query_scalar(count).fetch_one(&mut open(url).await);
-    count.await.expect("the records can be counted")
+    let count = sqlx::query_scalar(count)
+        .fetch_one(&mut open(url).await)
+        .await;
+    count.expect("the records can be counted")
 }
 
 /// Writes a charge.

@@ -1,21 +1,22 @@
 //! The course of a group: begin, one member after the other, commit.
 
-use std::{sync::Arc, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
-use sqlx::{Connection as _, Row as _};
+use sqlx::{Row as _, SqlStr};
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     ending::{self, Lost},
     queue::{Given, Queue},
+    room::{Last, Room},
     seat::{Back, Member, Seat},
-    statement::{self, NEXT, SECOND, UNDO},
+    statement,
 };
 use crate::{
-    GroupEnd,
+    GroupEnd, StoreError,
     postgres::{
         PostgresStore,
-        atomic::{self, Connection, OpenTransaction},
+        atomic::{Connection, OpenTransaction},
         fault::Fault,
     },
 };
@@ -23,38 +24,20 @@ use crate::{
 /// A group that has been open for so long takes nobody else: its locks are held until it commits.
 const LONG_ENOUGH: Duration = Duration::from_secs(1);
 
+const UNTOLD: &str = "a handler has ended its group's transaction by itself, and the server does not \
+                      tell what became of it";
+
 /// One group.
 pub(super) struct Course<'a> {
     store: &'a PostgresStore,
     queue: &'a Queue,
-    /// Those who can still be given a seat.
+    /// How many can still be given a seat.
     seats: usize,
     opened: Instant,
-    /// Those whose savepoint was released.
+    /// Those whose writes are kept, if the transaction is committed.
     members: Vec<Member>,
-    /// What the server calls the transaction, once there is a second member.
+    /// The transaction's number, once there is a second member.
     number: Option<String>,
-}
-
-/// An open transaction, and what the last one who sat there has done.
-struct Room {
-    open: OpenTransaction,
-    last: Last,
-}
-
-enum Last {
-    Nothing,
-    Succeeded(Member),
-    Failed,
-}
-
-impl Last {
-    fn succeeded(self) -> Option<Member> {
-        match self {
-            Self::Succeeded(member) => Some(member),
-            Self::Nothing | Self::Failed => None,
-        }
-    }
 }
 
 impl<'a> Course<'a> {
@@ -83,191 +66,152 @@ impl<'a> Course<'a> {
     }
 
     async fn run(mut self, open: OpenTransaction) {
-        let mut room = Room {
-            open,
-            last: Last::Nothing,
-        };
+        let mut room = Room::new(open);
         while let Some(waiting) = self.next() {
             if let Err(lost) = self.tidy(&mut room).await {
                 self.queue.put_back(waiting);
                 return self.lose(room, lost).await;
             }
-            match self.seat(room.open, waiting).await {
-                Some(taken) => room = taken,
+            match self.seat(room, waiting).await {
+                Some(left) => room = left,
                 None => return self.end(|| GroupEnd::RolledBack),
             }
         }
         self.close(room).await;
     }
 
+    /// Who comes next, if somebody waits and there is a seat left.
     fn next(&self) -> Option<oneshot::Sender<Given>> {
-        let has_room = self.seats > 0 && self.opened.elapsed() < LONG_ENOUGH;
-        has_room.then(|| self.queue.next()).flatten()
+        if self.seats == 0 || self.opened.elapsed() >= LONG_ENOUGH {
+            return None;
+        }
+        self.queue.next()
     }
 
-    /// Lends the transaction, and waits until it is back. It never comes back from one whose thread
-    /// was taken away.
-    async fn seat(
-        &mut self,
-        open: OpenTransaction,
-        waiting: oneshot::Sender<Given>,
-    ) -> Option<Room> {
-        let (seat, back) = Seat::new(open);
+    /// Lends the transaction, and waits until it is back; `None` if whoever had it has gone without
+    /// a trace.
+    async fn seat(&mut self, room: Room, waiting: oneshot::Sender<Given>) -> Option<Room> {
+        let (seat, back) = Seat::new(room.open);
         if let Err(Ok(refused)) = waiting.send(Ok(seat)) {
-            let open = refused.clear()?;
-            let last = Last::Nothing;
-            return Some(Room { open, last });
+            return refused.clear().map(Room::new);
         }
         self.seats -= 1;
-        Some(match back.await.ok()? {
-            Back::Left(open, member) => Room {
-                open,
-                last: Last::Succeeded(member),
-            },
-            Back::Dropped(open) => Room {
-                open,
-                last: Last::Failed,
-            },
-        })
+        let (open, last) = match back.await.ok()? {
+            Back::Left(open, member) => (open, Last::Success(member)),
+            Back::Dropped(open) => (open, Last::Failure),
+        };
+        Some(Room { open, last })
     }
 
-    /// Keeps or undoes what the last one has written; then there is a savepoint for the next.
+    /// Keeps or undoes what the last one has written. Then there is a savepoint for the next.
     async fn tidy(&mut self, room: &mut Room) -> Result<(), Lost> {
-        match std::mem::replace(&mut room.last, Last::Nothing) {
+        let address = &self.store.address;
+        match mem::replace(&mut room.last, Last::Nothing) {
             Last::Nothing => Ok(()),
-            Last::Failed => self.undo(&mut room.open).await,
-            Last::Succeeded(member) => match self.keep(&mut room.open).await {
-                Ok(()) => {
+            Last::Failure => room.undo(address).await,
+            Last::Success(member) => match room.keep(address, self.members.is_empty()).await {
+                Ok(number) => {
+                    self.number = number.or(self.number.take());
                     self.members.push(member);
                     Ok(())
                 }
-                Err(error) => {
+                Err(fault) => {
                     member.tell(GroupEnd::RolledBack);
-                    if !matches!(&error, Some(error) if ending::is_aborted(error)) {
-                        return Err(error.map_or(Lost::RolledBack, |it| ending::between(&it)));
+                    if ending::is_aborted(&fault) {
+                        return room.undo(address).await;
                     }
-                    self.undo(&mut room.open).await
+                    Err(ending::between(&fault))
                 }
             },
-        }
-    }
-
-    /// An error is that of the server or the link, or nothing at all within the response timeout.
-    async fn keep(&mut self, open: &mut OpenTransaction) -> Result<(), Option<sqlx::Error>> {
-        let is_first = self.members.is_empty();
-        let text = if is_first { SECOND } else { NEXT };
-        let kept = async { Ok(sqlx::raw_sql(text).fetch_all(open.connection()).await) };
-        let rows = self.store.address.within_patience(kept).await;
-        let rows = rows.map_err(|_| None)?.map_err(Some)?;
-        if let Some(row) = rows.first() {
-            self.number = Some(row.try_get(0).map_err(Some)?);
-        }
-        Ok(())
-    }
-
-    /// What the driver has prepared goes, too: it may be what the attempt failed of.
-    async fn undo(&self, open: &mut OpenTransaction) -> Result<(), Lost> {
-        let connection = open.connection();
-        let undone = async {
-            sqlx::raw_sql(UNDO).execute(&mut *connection).await?;
-            connection.clear_cached_statements().await
-        };
-        match self.store.address.within_patience(undone).await {
-            Ok(()) => Ok(()),
-            Err(Fault::Said(error)) => Err(ending::between(&error)),
-            Err(_) => Err(Lost::RolledBack),
         }
     }
 
     /// Commits, if there is anything to commit.
     async fn close(mut self, mut room: Room) {
-        loop {
-            if let Last::Failed = room.last
-                && !self.members.is_empty()
-                && let Err(lost) = self.tidy(&mut room).await
-            {
-                return self.lose(room, lost).await;
-            }
-            let last = match &room.last {
-                Last::Succeeded(member) => Some(member),
-                Last::Nothing | Last::Failed => None,
-            };
-            if self.members.is_empty() && last.is_none() {
-                return self.store.roll_back_open(room.open).await;
-            }
-            let mut members: Vec<_> = self.members.iter().chain(last).collect();
-            members.sort_by(|one, other| one.lease.key.as_str().cmp(other.lease.key.as_str()));
-            let skew = self.store.clock.skew();
-            let text = statement::commit(&self.store.sql.commit_group, &members, skew);
-            let connection = room.open.connection();
-            let committed = async { Ok(atomic::commit(connection, text).await) };
-            match self.store.address.within_patience(committed).await {
-                Ok((Ok(()), cleaned)) => {
-                    if cleaned == Connection::Clean {
-                        room.open.give_back();
-                    }
-                    self.members.extend(room.last.succeeded());
-                    return self.end(|| GroupEnd::Committed);
-                }
-                Ok((Err(error), _)) if ending::is_aborted(&error) => {
-                    let last = std::mem::replace(&mut room.last, Last::Failed);
-                    match last.succeeded() {
-                        Some(culprit) => culprit.tell(GroupEnd::RolledBack),
-                        None => return self.lose(room, Lost::RolledBack).await,
-                    }
-                }
-                Ok((Err(error), _)) => {
-                    let lost = ending::of_commit(error);
-                    return self.lose(room, lost).await;
-                }
-                Err(fault) => return self.lose(room, Lost::Unknown(fault)).await,
-            }
+        if let Last::Failure = room.last
+            && !self.members.is_empty()
+            && let Err(lost) = self.tidy(&mut room).await
+        {
+            return self.lose(room, lost).await;
         }
+        let Some(completion) = self.completion(&room.last) else {
+            return self.store.roll_back_open(room.open).await;
+        };
+        match room.commit(&self.store.address, completion).await {
+            Ok(connection) => {
+                if connection == Connection::Clean {
+                    room.open.give_back();
+                }
+                self.members.extend(room.last.into_success());
+                self.end(|| GroupEnd::Committed);
+            }
+            Err(fault) if ending::is_aborted(&fault) && room.last.success().is_some() => {
+                let culprit = mem::replace(&mut room.last, Last::Failure).into_success();
+                culprit
+                    .into_iter()
+                    .for_each(|member| member.tell(GroupEnd::RolledBack));
+                Box::pin(self.close(room)).await;
+            }
+            Err(fault) => self.lose(room, ending::of_commit(fault)).await,
+        }
+    }
+
+    /// What completes all members, in the order of their keys; `None` if there is none.
+    fn completion(&self, last: &Last) -> Option<SqlStr> {
+        let mut members: Vec<_> = self.members.iter().chain(last.success()).collect();
+        members.sort_by_key(|member| member.lease.key.as_str());
+        let (template, skew) = (&self.store.sql.commit_group, self.store.clock.skew());
+        (!members.is_empty()).then(|| statement::commit(template, &members, skew))
     }
 
     /// The transaction has ended in another way than by its commit.
     async fn lose(mut self, room: Room, lost: Lost) {
-        match (lost, room.last) {
-            (Lost::Unknown(fault), last) => {
-                room.open.give_up();
-                self.members.extend(last.succeeded());
+        let Room { open, last } = room;
+        match lost {
+            Lost::RolledBack => {
+                open.give_up();
+                self.members.extend(last.into_success());
+                self.end(|| GroupEnd::RolledBack);
+            }
+            Lost::Unknown(fault) => {
+                open.give_up();
+                self.members.extend(last.into_success());
                 self.end(|| GroupEnd::Unknown(fault.unavailable()));
             }
-            (Lost::Ended, last) => {
-                // Its own writes are as they would be without a group, and its completion as well.
-                if let Some(culprit) = last.succeeded() {
+            Lost::Ended => {
+                // It fares as it would without a group.
+                if let Some(culprit) = last.into_success() {
                     culprit.tell(GroupEnd::RolledBack);
                 }
-                self.store.roll_back_open(room.open).await;
+                self.store.roll_back_open(open).await;
                 self.find_out().await;
-            }
-            (Lost::RolledBack, last) => {
-                room.open.give_up();
-                self.members.extend(last.succeeded());
-                self.end(|| GroupEnd::RolledBack);
             }
         }
     }
 
     /// A handler has committed what others have written, or rolled it back.
     async fn find_out(self) {
-        if self.members.is_empty() {
-            return;
-        }
-        let number = self.number.clone();
-        let statement =
-            || sqlx::query("SELECT pg_xact_status($1::text::xid8)").bind(number.clone());
-        let rows = self.store.heartbeats.lock().await.fetch(statement).await;
-        let status = rows.and_then(|rows| match rows.first() {
-            Some(row) => Ok(row.try_get::<Option<String>, _>(0)?),
-            None => Ok(None),
-        });
-        match status.as_ref().map(Option::as_deref) {
-            Ok(Some("committed")) => self.end(|| GroupEnd::WithoutCompletion),
-            Ok(Some("aborted")) => self.end(|| GroupEnd::RolledBack),
-            Ok(_) => self.end(|| GroupEnd::Unknown(unfinished().unavailable())),
+        let Some(number) = self.number.clone() else {
+            return self.end(|| GroupEnd::RolledBack);
+        };
+        match self.fate_of(&number).await.as_deref() {
+            Ok("committed") => self.end(|| GroupEnd::WithoutCompletion),
+            Ok("aborted") => self.end(|| GroupEnd::RolledBack),
+            Ok(_) => self.end(|| GroupEnd::Unknown(StoreError::unavailable(UNTOLD))),
             Err(fault) => self.end(|| GroupEnd::Unknown(fault.unavailable())),
         }
+    }
+
+    /// What became of a transaction, in the server's word for it.
+    async fn fate_of(&self, number: &str) -> Result<String, Fault> {
+        let number = number.to_owned();
+        let ask = || {
+            let fate = "SELECT coalesce(pg_xact_status($1::text::xid8), '')";
+            sqlx::query(fate).bind(number.clone())
+        };
+        let rows = self.store.heartbeats.lock().await.fetch(ask).await?;
+        let told = rows.first().map(|row| row.try_get(0)).transpose()?;
+        Ok(told.unwrap_or_default())
     }
 
     fn end(self, end: impl Fn() -> GroupEnd) {
@@ -275,10 +219,4 @@ impl<'a> Course<'a> {
             member.tell(end());
         }
     }
-}
-
-fn unfinished() -> Fault {
-    Fault::from(sqlx::Error::Protocol(
-        "a handler has ended the transaction of its group by itself".to_owned(),
-    ))
 }

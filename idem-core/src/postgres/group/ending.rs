@@ -1,4 +1,4 @@
-//! What an error means for a group.
+//! What a fault means for a group.
 
 use sqlx::{
     error::DatabaseError,
@@ -7,7 +7,7 @@ use sqlx::{
 
 use crate::postgres::fault::Fault;
 
-/// How a transaction of a group was lost.
+/// How a group's transaction was lost.
 #[derive(Debug)]
 pub(super) enum Lost {
     /// All of it was rolled back.
@@ -18,41 +18,51 @@ pub(super) enum Lost {
     Unknown(Fault),
 }
 
-/// What an error means of a statement between two members.
-pub(super) fn between(error: &sqlx::Error) -> Lost {
-    if is_own_end(error) {
+/// What a fault means between two members. No commit was sent: if the connection has gone, so has
+/// what was written.
+pub(super) fn between(fault: &Fault) -> Lost {
+    if is_own_end(fault) {
         Lost::Ended
     } else {
-        // No commit was sent: if the connection has gone, so has what was written.
         Lost::RolledBack
     }
 }
 
-/// What an error means that came before the commit was answered.
-pub(super) fn of_commit(error: sqlx::Error) -> Lost {
-    if is_own_end(&error) {
-        return Lost::Ended;
-    }
-    let said = error
-        .as_database_error()
-        .and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
-    match said {
-        Some(said) if said.severity() == PgSeverity::Error => Lost::RolledBack,
-        _ => Lost::Unknown(error.into()),
+/// What a fault means that came before the commit was answered.
+pub(super) fn of_commit(fault: Fault) -> Lost {
+    if is_own_end(&fault) {
+        Lost::Ended
+    } else if has_objected(&fault) {
+        Lost::RolledBack
+    } else {
+        Lost::Unknown(fault)
     }
 }
 
-/// Whether the last handler went on after an error that has aborted the transaction.
-pub(super) fn is_aborted(error: &sqlx::Error) -> bool {
-    has_code(error, &["25P02"])
+/// Whether the last handler went on after an error, which has aborted the transaction.
+pub(super) fn is_aborted(fault: &Fault) -> bool {
+    has_code(fault, &["25P02"])
 }
 
 /// Whether there is no such savepoint or transaction any more.
-fn is_own_end(error: &sqlx::Error) -> bool {
-    has_code(error, &["3B001", "25P01", "IDEM1"])
+fn is_own_end(fault: &Fault) -> bool {
+    has_code(fault, &["3B001", "25P01", "IDEM1"])
 }
 
-fn has_code(error: &sqlx::Error, codes: &[&str]) -> bool {
-    let code = error.as_database_error().and_then(DatabaseError::code);
+/// Whether the session goes on.
+fn has_objected(fault: &Fault) -> bool {
+    let said = said(fault).and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
+    said.is_some_and(|error| error.severity() == PgSeverity::Error)
+}
+
+fn has_code(fault: &Fault, codes: &[&str]) -> bool {
+    let code = said(fault).and_then(DatabaseError::code);
     code.is_some_and(|code| codes.contains(&&*code))
+}
+
+fn said(fault: &Fault) -> Option<&dyn DatabaseError> {
+    match fault {
+        Fault::Said(error) => error.as_database_error(),
+        Fault::Silent(_) | Fault::Resting(_) => None,
+    }
 }
