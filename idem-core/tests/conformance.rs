@@ -71,7 +71,7 @@ mod postgres_atomic {
     idem_core::conformance!(serializable_connection; ConnectionHarness<Serializable>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
     idem_core::conformance!(serializable_transaction; TransactionHarness<Serializable>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
 }
-/// As in a transaction of one's own, but that others commit with it.
+// As in a transaction of one's own, but that others commit with it.
 #[cfg(feature = "postgres")]
 idem_core::conformance!(postgres_grouped; GroupedHarness; only TransactionalStore);
 #[cfg(feature = "redis")]
