@@ -146,10 +146,9 @@ impl<'a> Course<'a> {
                 self.end(|| GroupEnd::Committed);
             }
             Err(fault) if ending::is_aborted(&fault) && room.last.success().is_some() => {
-                let culprit = mem::replace(&mut room.last, Last::Failure).into_success();
-                culprit
-                    .into_iter()
-                    .for_each(|member| member.tell(GroupEnd::RolledBack));
+                if let Some(culprit) = mem::replace(&mut room.last, Last::Failure).into_success() {
+                    culprit.tell(GroupEnd::RolledBack);
+                }
                 Box::pin(self.close(room)).await;
             }
             Err(fault) => self.lose(room, ending::of_commit(fault)).await,
