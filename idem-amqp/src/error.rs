@@ -166,10 +166,15 @@ pub enum PublishError {
     },
     /// A numbered message cannot be confirmed as it is. It keeps its number, and goes before all that
     /// its stream is given later: so this is told until it was dealt with, as the text says.
-    #[error("the message with number {number} cannot be published: {cure}")]
+    #[error(
+        "the message with number {number}{} cannot be published: {cure}",
+        if *.left_behind { ", which another call left behind," } else { "" },
+    )]
     Stuck {
         /// The number that it keeps.
         number: u64,
+        /// Whether it is one that another call left behind, and not the message of this one.
+        left_behind: bool,
         /// What to do.
         cure: &'static str,
         /// What the broker said.

@@ -38,6 +38,7 @@
 //! | `redis` | `RedisStore` |
 //! | `redis-rustls` | the same, for `rediss://` as well |
 //! | `uuid` | `uuid::Uuid` as a part of a key |
+//! | `testing` | tests of handlers without a broker and without a server, on paused time |
 //! | `rustls` | `amqps://`, with the system's certificates |
 
 mod client;
@@ -59,6 +60,8 @@ mod retry;
 mod sessions;
 mod settlement;
 mod shutdown;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod topology;
 mod worker;
 
@@ -131,3 +134,8 @@ pub use idem_core::__private;
 #[cfg(all(doctest, feature = "sqlite"))]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// The examples of the guide to tests compile, and what they assert holds.
+#[cfg(all(doctest, feature = "sqlite", feature = "testing"))]
+#[doc = include_str!("../../docs/testing.md")]
+struct Testing;

@@ -104,6 +104,12 @@ impl Reply {
         }
     }
 
+    /// Its body, whether that is a refusal, and whether it is repeated from memory.
+    #[cfg(feature = "testing")]
+    pub(crate) fn into_parts(self) -> (Vec<u8>, bool, bool) {
+        (self.body, self.refusal.is_some(), self.replayed)
+    }
+
     /// If nobody is told, a person has to be: why.
     pub(crate) fn otherwise(&self) -> Option<(Reason, &str)> {
         let (reason, error) = self.otherwise.as_ref()?;

@@ -35,6 +35,8 @@ mod settle;
 mod settled;
 mod subscription;
 mod supervisor;
+#[cfg(feature = "testing")]
+pub(crate) mod unconnected;
 mod window;
 
 pub use balance::Balance;

@@ -34,6 +34,7 @@
 //! | `redis-rustls` | the same, for `rediss://` as well |
 //! | `uuid` | `uuid::Uuid` as a part of a key |
 //! | `conformance` | the conformance suite for stores, your own included |
+//! | `testing` | tests of handlers without a server, on paused time |
 
 mod any;
 mod backoff;
@@ -66,6 +67,8 @@ mod session;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use any::AnyStore;
 pub use backoff::Backoff;

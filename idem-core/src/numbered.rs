@@ -103,6 +103,17 @@ impl<H: Operation + ?Sized> Numbered<H> {
         named.ok().map(|named| self.kept(named))
     }
 
+    /// The same for an operation of the same messages.
+    #[cfg(feature = "testing")]
+    pub(crate) const fn likewise<G: Operation<Message = H::Message>>(self) -> Numbered<G> {
+        Numbered {
+            place: self.place,
+            in_envelope: self.in_envelope,
+            window: self.window,
+            skip_after: self.skip_after,
+        }
+    }
+
     fn kept(&self, (sequence, number): (Key, u64)) -> SequencePlace {
         SequencePlace::new(sequence, number)
             .window(self.window)

@@ -4,6 +4,9 @@ use std::{fmt, time::Duration};
 
 use crate::{Key, Store};
 
+#[cfg(test)]
+pub(crate) mod scene;
+
 /// A store that keeps sequences: for each producer one mark, below which all is done, and records
 /// of the numbers above it only.
 ///

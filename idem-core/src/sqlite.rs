@@ -98,7 +98,7 @@ impl SqliteStore {
     }
 
     /// Moves this store's clock forward, and that of its clones.
-    #[cfg(any(test, feature = "conformance"))]
+    #[cfg(any(test, feature = "conformance", feature = "testing"))]
     #[doc(hidden)]
     pub fn advance(&self, by: Duration) {
         self.clock.advance(by);

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicU16, AtomicU32, Ordering::SeqCst},
@@ -18,6 +18,7 @@ use tokio::{
     sync::{broadcast, watch},
     task::JoinHandle,
 };
+use xtask::services::free_ports;
 
 /// Forwards connections to a port of this machine. Closed at first.
 #[derive(Debug)]
@@ -43,11 +44,10 @@ type Words = &'static [u8];
 
 impl Proxy {
     /// A port that refuses connections until it is opened.
-    pub async fn closed(target: u16) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await;
-        let listener = listener.expect("a free port");
+    pub fn closed(target: u16) -> Self {
+        let [port] = free_ports().expect("a free port");
         Self {
-            address: listener.local_addr().expect("a bound socket has one"),
+            address: (Ipv4Addr::LOCALHOST, port).into(),
             target: Arc::new(target.into()),
             listening: None,
             link: watch::Sender::new(Link::Forwarding),
@@ -58,7 +58,7 @@ impl Proxy {
 
     /// A port that forwards.
     pub async fn open(target: u16) -> Self {
-        let mut proxy = Self::closed(target).await;
+        let mut proxy = Self::closed(target);
         proxy.listen().await;
         proxy
     }
@@ -66,7 +66,7 @@ impl Proxy {
     /// Accepts connections from now on.
     pub async fn listen(&mut self) {
         let listener = TcpListener::bind(self.address).await;
-        let listener = listener.expect("the port is still free");
+        let listener = listener.expect("the port is ours");
         let (target, link) = (Arc::clone(&self.target), self.link.clone());
         let (losses, words) = (self.losses.clone(), self.words.clone());
         self.listening = Some(tokio::spawn(async move {

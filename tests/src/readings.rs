@@ -1,5 +1,6 @@
 //! Messages that their devices number, and handlers that do what a script says.
 
+use futures_util::{StreamExt, stream};
 use idem_amqp::prelude::*;
 use lapin::{
     BasicProperties,
@@ -11,6 +12,9 @@ use crate::{
     bed::{Bed, persistent},
     script::{Order, Script},
 };
+
+/// How many messages are sent before the first of them is confirmed.
+const UNCONFIRMED: usize = 64;
 
 /// What a device sends.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -45,9 +49,8 @@ impl Reading {
 
 /// Publishes these numbers of one device, in this order.
 pub async fn send(bed: &Bed, numbers: impl IntoIterator<Item = u64>) {
-    for number in numbers {
-        bed.json(&Reading::new(number)).await;
-    }
+    let sent = stream::iter(numbers).map(async |number| bed.json(&Reading::new(number)).await);
+    sent.buffered(UNCONFIRMED).collect::<()>().await;
 }
 
 /// What the script calls these numbers of one device.

@@ -29,6 +29,7 @@ mod watchdog;
 
 pub use installed::Installed;
 pub use pgbouncer::PgBouncer;
+pub use ports::free_ports;
 pub use postgres::Postgres;
 pub use private::Private;
 pub use rabbitmq::{Broker, QueueState, RabbitMq, RabbitMqCluster};

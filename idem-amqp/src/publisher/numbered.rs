@@ -145,8 +145,8 @@ impl NumberedPublisher {
         last: &Last,
     ) -> Result<(), PublishError> {
         while let Some(one) = self.stream.enter(publication).await {
-            self.see_through(&one, last).await?;
             let caller = one.caller(publication);
+            self.see_through(&one, caller, last).await?;
             one.confirmed(caller);
             if caller == Caller::Own {
                 break;
@@ -169,7 +169,7 @@ impl NumberedPublisher {
 
     async fn settle_all(&self, last: &Last) -> Result<(), PublishError> {
         while let Some(one) = self.stream.left_behind() {
-            self.see_through(&one, last).await?;
+            self.see_through(&one, Caller::Another, last).await?;
             one.confirmed(Caller::Another);
         }
         Ok(())
@@ -210,7 +210,7 @@ impl NumberedPublisher {
             Some(Err(taken)) => return Ok(Some(taken.into())),
             Some(Ok(one)) => one,
         };
-        self.see_through(&one, last).await?;
+        self.see_through(&one, Caller::Own, last).await?;
         let taken = one.open.taken();
         one.confirmed(Caller::Own);
         Ok(Some(taken.into()))
@@ -235,7 +235,12 @@ impl NumberedPublisher {
     }
 
     /// Publishes it again and again, until it is confirmed or that cannot help.
-    async fn see_through(&self, one: &Attended<'_>, last: &Last) -> Result<(), PublishError> {
+    async fn see_through(
+        &self,
+        one: &Attended<'_>,
+        caller: Caller,
+        last: &Last,
+    ) -> Result<(), PublishError> {
         let (stamped, number) = (self.stream.stamp(&one.open), one.open.number);
         let mut company = Company::Others;
         let mut tries = 0;
@@ -259,6 +264,7 @@ impl NumberedPublisher {
                 Some(objection) if company == Company::Nobody || objection.is_certain() => {
                     return Err(PublishError::Stuck {
                         number,
+                        left_behind: caller == Caller::Another,
                         cure: objection.cure(),
                         source: error.into(),
                     });

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use idem_core::Fingerprint;
 use lapin::{
     BasicProperties,
     types::{AMQPValue, LongString, ShortString},
@@ -142,10 +143,6 @@ impl Publication {
         self
     }
 
-    pub(super) fn body(&self) -> &[u8] {
-        &self.body
-    }
-
     /// Where it goes.
     pub(super) fn destination(&self) -> Destination {
         Destination {
@@ -163,11 +160,26 @@ impl Publication {
             && self.destination() == other.destination()
     }
 
+    /// What tells it from others when it is gone; nothing for one without an id.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        (!self.id().is_empty()).then(|| Identity {
+            destination: self.destination(),
+            properties: self.properties.clone(),
+            content: Fingerprint::of(&self.body),
+        })
+    }
+
     /// Whether a returned message is this one, as far as its envelope tells.
     pub(super) fn is_like(&self, returned: &lapin::message::Delivery) -> bool {
         self.exchange == returned.exchange
             && self.routing_key == returned.routing_key
             && self.properties.message_id() == returned.properties.message_id()
+    }
+
+    /// Exchange, routing key, body and properties, as they are delivered.
+    #[cfg(feature = "testing")]
+    pub(crate) fn into_parts(self) -> (ShortString, ShortString, Vec<u8>, BasicProperties) {
+        (self.exchange, self.routing_key, self.body, self.properties)
     }
 
     #[cfg(test)]
@@ -179,6 +191,14 @@ impl Publication {
     pub(crate) fn into_properties(self) -> BasicProperties {
         self.properties
     }
+}
+
+/// As much of a message as [`Publication::is_same`] compares.
+#[derive(Debug, PartialEq)]
+pub(super) struct Identity {
+    destination: Destination,
+    properties: BasicProperties,
+    content: Fingerprint,
 }
 
 /// Where a message goes.

@@ -51,6 +51,12 @@ impl Verdicts {
         Self(verdicts)
     }
 
+    /// Those of a channel that is none.
+    #[cfg(feature = "testing")]
+    pub(super) fn to_nobody() -> Self {
+        Self(mpsc::unbounded_channel().0)
+    }
+
     /// The message is done with.
     pub(super) fn ack(&self, tag: u64) {
         let _ = self.0.send(Verdict::Ack(tag));

@@ -82,6 +82,14 @@ impl Outgoing {
     }
 }
 
+#[cfg(feature = "testing")]
+impl Outgoing {
+    /// What is published.
+    pub(super) fn into_letter(self) -> Publication {
+        self.letter
+    }
+}
+
 const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
 impl Clerk {

@@ -213,7 +213,7 @@ async fn a_handler_that_ends_while_there_is_no_link_is_not_repeated() {
 async fn a_broker_that_is_away_at_the_start_is_waited_for() {
     let bed = Bed::new().await;
     bed.order("a").await;
-    let mut proxy = Proxy::closed(bed.broker().port()).await;
+    let mut proxy = Proxy::closed(bed.broker().port());
     let script = Script::succeeding();
     let worker = worker_by(&bed, &bed.url_by(proxy.port(), ""), &script);
     // Several refused tries.
@@ -230,7 +230,7 @@ async fn a_broker_that_is_away_at_the_start_is_waited_for() {
 #[tokio::test]
 async fn a_worker_that_waits_for_its_broker_can_be_stopped() {
     let bed = Bed::new().await;
-    let proxy = Proxy::closed(bed.broker().port()).await;
+    let proxy = Proxy::closed(bed.broker().port());
     let worker = worker_by(&bed, &bed.url_by(proxy.port(), ""), &Script::succeeding());
     tokio::time::sleep(Duration::from_millis(300)).await;
     let told = tokio::time::Instant::now();

@@ -29,7 +29,7 @@ fn not_consuming(queue: &str) -> ProblemKind {
 #[tokio::test]
 async fn a_worker_is_ready_once_it_consumes_and_failing_while_its_broker_is_away() {
     let bed = Bed::new().await;
-    let mut proxy = Proxy::closed(bed.broker().port()).await;
+    let mut proxy = Proxy::closed(bed.broker().port());
     let worker = Worker::builder(MemoryStore::new()).state(Script::succeeding());
     let url = bed.url_by(proxy.port(), "");
     let worker = Running::start(worker.consume::<charge>(bed.queue()), url);

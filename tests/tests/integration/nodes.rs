@@ -25,12 +25,12 @@ fn with_wrong_password(bed: &Bed) -> String {
 #[tokio::test]
 async fn nodes_that_are_away_or_refuse_or_never_answer_are_passed_over() {
     let bed = Bed::new().await;
-    let away = Proxy::closed(bed.broker().port()).await;
+    let away = Proxy::closed(bed.broker().port());
     // Connections are accepted by the system, and nobody reads them.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = silent.local_addr().map(|address| (address.port(), silent));
     let (silent, _listening) = silent.unwrap();
-    let mut good = Proxy::closed(bed.broker().port()).await;
+    let mut good = Proxy::closed(bed.broker().port());
     let urls = [
         bed.url_by(away.port(), ""),
         with_wrong_password(&bed),

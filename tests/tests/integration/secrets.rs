@@ -44,7 +44,7 @@ async fn no_failure_of_a_connection_shows_the_password() {
     let ledger = Ledger::create().await;
     let url = user(&bed).await;
     let by = |port: u16| url.replace(&format!(":{}/", bed.broker().port()), &format!(":{port}/"));
-    let away = Proxy::closed(bed.broker().port()).await;
+    let away = Proxy::closed(bed.broker().port());
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let good = Proxy::open(bed.broker().port()).await;
     let urls = [

@@ -7,7 +7,6 @@ use idem_amqp::{
     sqlx::SqliteConnection,
 };
 use idem_tests::{
-    laddered::laddered,
     ledger::{Charge, Ledger, in_postgres, in_sqlite},
     readings::Reading,
     script::{Order, Script},
@@ -15,7 +14,9 @@ use idem_tests::{
 };
 use tempfile::TempDir;
 
-use crate::sequences::{copies_far_below, delay, delayed_number, rejected_number, skipped_number};
+use crate::sequences::{
+    copies_far_below, delay, delayed_number, rejected_number, skipped_number, with_a_long_rung,
+};
 
 /// A store in a file that goes away with what is returned beside it.
 async fn sqlite() -> (SqliteStore, TempDir) {
@@ -144,7 +145,7 @@ async fn what_is_written_under_a_delayed_number_commits_once_on_sqlite() {
     let store = ledger.store().open_sqlite().await;
     let ids = delay(|bed, script| {
         let worker = Worker::builder(store.clone()).state(script.clone());
-        bed.start(worker.consume::<store_in_sqlite>(laddered(bed.queue())))
+        bed.start(worker.consume::<store_in_sqlite>(with_a_long_rung(bed.queue())))
     });
     assert_eq!(once_each(ids.await), ledger.charges_per_order().await);
 }
@@ -156,7 +157,7 @@ async fn what_is_written_under_a_delayed_number_commits_once_on_postgres() {
     let store = at.open_postgres().await;
     let ids = delay(|bed, script| {
         let worker = Worker::builder(store.clone()).state(script.clone());
-        bed.start(worker.consume::<store_in_postgres>(laddered(bed.queue())))
+        bed.start(worker.consume::<store_in_postgres>(with_a_long_rung(bed.queue())))
     });
     assert_eq!(once_each(ids.await), ledger.charges_per_order().await);
 }

@@ -1,15 +1,15 @@
 //! Numbered messages: a mark for each producer, and nothing lost or done twice.
 
-use std::time::Duration;
+use std::{iter, time::Duration};
 
 use idem_amqp::{
-    ExecutionKind as Kind, Failed, MemoryStore, ProblemKind, Publication, Publisher, Selection,
-    Settlement, Store, Worker,
+    ExecutionKind as Kind, Failed, MemoryStore, ProblemKind, Publication, Publisher, Queue,
+    Selection, Settlement, Store, Worker,
 };
 use idem_tests::{
     bed::{Bed, QUICK},
     journal::within,
-    laddered::{DELAY, laddered},
+    laddered::{DELAY, SECOND_RUNG, laddered, rungs},
     proxy::Proxy,
     readings::{Reading, ids, send, store, store_many, store_soon, store_stamped},
     running::{Running, assert_balance},
@@ -42,6 +42,12 @@ fn waits(kind: &ProblemKind) -> bool {
     matches!(kind, ProblemKind::Gap { .. })
 }
 
+/// A queue on whose ladder thousands can wait: a busy broker returns them more slowly than they would come
+/// back from short rungs alone, and what they wait for would be among them.
+pub(crate) fn with_a_long_rung(queue: Queue) -> Queue {
+    queue.ladder(rungs([SECOND_RUNG, Duration::from_secs(5)]))
+}
+
 /// How many messages pass while one number is delayed.
 const ALL: u64 = 2000;
 
@@ -49,14 +55,13 @@ const ALL: u64 = 2000;
 /// workers are at them. The script fails for the number; says which readings took effect.
 pub(crate) async fn delay(start: impl Fn(&Bed, &Script) -> Running) -> Vec<String> {
     let bed = Bed::with_vhost().await;
-    bed.declare(&laddered(bed.queue())).await;
+    bed.declare(&with_a_long_rung(bed.queue())).await;
     let script = failing_for(3);
     let workers = [(); 2].map(|()| start(&bed, &script));
     bed.until_consumed(bed.name(), 2).await;
-    for number in 0..ALL {
-        let copies = if number % 10 == 0 { 2 } else { 1 };
-        send(&bed, [number].repeat(copies)).await;
-    }
+    let copies = |number| if number % 10 == 0 { 2 } else { 1 };
+    let all = (0..ALL).flat_map(|number| iter::repeat_n(number, copies(number)));
+    send(&bed, all).await;
     let effects = script.effects.clone();
     let all = usize::try_from(ALL).unwrap();
     // A part at a time: a machine that is busy takes long for all of them.
@@ -86,7 +91,7 @@ pub(crate) async fn delay(start: impl Fn(&Bed, &Script) -> Running) -> Vec<Strin
 pub(crate) async fn delayed_number<S: Store + Clone>(on: S) {
     delay(|bed, script| {
         let worker = Worker::builder(on.clone()).state(script.clone());
-        bed.start(worker.consume::<store_many>(laddered(bed.queue())))
+        bed.start(worker.consume::<store_many>(with_a_long_rung(bed.queue())))
     })
     .await;
 }

@@ -60,9 +60,14 @@ async fn a_message_for_which_the_broker_closes_the_channel_is_told_until_its_num
     publisher.publish(&message(&bed, "a")).await.unwrap();
     let impossible = impossible(&bed, "b");
     // A caller that knows nothing of it is told as well.
-    for message in [&impossible, &message(&bed, "c")] {
+    for (message, is_own) in [(&impossible, true), (&message(&bed, "c"), false)] {
         let (number, text) = stuck(&error(&publisher, message).await);
         assert_eq!(number, 1);
+        assert_eq!(
+            text.contains("which another call left behind"),
+            !is_own,
+            "{text}"
+        );
         assert!(text.contains("`NumberedPublisher::withdraw`"), "{text}");
     }
     assert_eq!(publisher.unconfirmed(), 1);

@@ -41,6 +41,11 @@ impl Count {
         &self.failures
     }
 
+    /// Whether so many tests ran, or more, and none failed.
+    pub(crate) fn all_passed(&self, at_least: usize) -> bool {
+        self.failed == 0 && self.passed as usize >= at_least
+    }
+
     /// Reads `test result: ok. 2 passed; 0 failed; …` and `test some::name ... FAILED`.
     fn add(&mut self, line: &str) {
         let Some(result) = line.strip_prefix("test result: ") else {

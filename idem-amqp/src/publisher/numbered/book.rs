@@ -6,11 +6,12 @@ use std::{
     sync::Arc,
 };
 
-use idem_core::Fingerprint;
-
 use crate::{
     error::PublishError,
-    publisher::{Publication, publication::Destination},
+    publisher::{
+        Publication,
+        publication::{Destination, Identity},
+    },
 };
 
 #[cfg(test)]
@@ -32,18 +33,12 @@ pub(super) struct Book {
     open: BTreeMap<u64, Entry>,
     /// Messages whose numbers another call saw through as withdrawn: their own callers may come for them.
     given_up: VecDeque<(u64, Taken)>,
-    seen_through: VecDeque<Known>,
+    /// Messages that were confirmed.
+    seen_through: VecDeque<Identity>,
     /// Where the first message went to.
     destination: Option<Destination>,
     /// Where the one went to that was confirmed last.
     way: Option<Destination>,
-}
-
-/// A message that was confirmed.
-#[derive(Debug)]
-struct Known {
-    id: String,
-    content: Fingerprint,
 }
 
 /// Who saw a message through.
@@ -265,18 +260,21 @@ impl Book {
         if self.seen_through.len() >= self.remembered() {
             self.seen_through.pop_front();
         }
-        self.seen_through.push_back(Known {
-            id: publication.id().to_owned(),
-            content: Fingerprint::of(publication.body()),
-        });
+        self.seen_through.extend(publication.identity());
     }
 
     /// Whether another call saw it through.
     fn forget(&mut self, publication: &Publication) -> bool {
-        let mut known = self.seen_through.iter();
-        let at = known.position(|known| {
-            known.id == publication.id() && known.content == Fingerprint::of(publication.body())
-        });
+        if self.seen_through.is_empty() {
+            return false;
+        }
+        let Some(identity) = publication.identity() else {
+            return false;
+        };
+        let at = self
+            .seen_through
+            .iter()
+            .position(|known| *known == identity);
         at.and_then(|at| self.seen_through.remove(at)).is_some()
     }
 

@@ -1,39 +1,13 @@
 use futures_util::future::join_all;
 
 use super::*;
-use crate::{Purge, Release, SequencePlace};
+use crate::{
+    Purge, SequencePlace,
+    sequence::scene::{asks, with_an_exception, works},
+};
 
 mod faults;
 mod sharing;
-
-fn asks(number: u64) -> ClaimRequest {
-    let sequence = Key::new("readings", "d-1").unwrap();
-    let place = SequencePlace::new(sequence, number).window(8);
-    ClaimRequest::in_sequence(place, &Policy::DEFAULT)
-}
-
-async fn works(store: &PostgresStore, number: u64) {
-    match store.claim(&asks(number)).await.unwrap() {
-        Claim::Acquired(lease) => complete(store, &lease).await,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// Number 0 is done, 1 was given up, and the mark has passed both.
-async fn with_an_exception(store: &PostgresStore) {
-    works(store, 0).await;
-    let Claim::Acquired(lease) = store.claim(&asks(1)).await.unwrap() else {
-        panic!("nobody has the number")
-    };
-    let written = store.release(&lease, &Release::gave_up("no")).await;
-    assert_eq!(written.unwrap(), Write::Applied);
-    for number in 2..8 {
-        works(store, number).await;
-    }
-    assert_eq!(store.claim(&asks(1)).await.unwrap(), Claim::Late);
-    let done = store.claim(&asks(0)).await.unwrap();
-    assert!(matches!(done, Claim::Completed { .. }), "{done:?}");
-}
 
 /// Number `number` of the producer `of`, in a window of a thousand.
 fn message(of: &str, number: u64) -> ClaimRequest {

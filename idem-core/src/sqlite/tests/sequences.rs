@@ -1,34 +1,8 @@
 use super::*;
-use crate::{Purge, Release, SequencePlace};
-
-fn asks(number: u64) -> ClaimRequest {
-    let sequence = Key::new("readings", "d-1").unwrap();
-    let place = SequencePlace::new(sequence, number).window(8);
-    ClaimRequest::in_sequence(place, &Policy::DEFAULT)
-}
-
-async fn works(store: &SqliteStore, number: u64) {
-    match store.claim(&asks(number)).await.unwrap() {
-        Claim::Acquired(lease) => complete(store, &lease).await,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// Number 0 is done, 1 was given up, and the mark has passed both.
-async fn with_an_exception(store: &SqliteStore) {
-    works(store, 0).await;
-    let Claim::Acquired(lease) = store.claim(&asks(1)).await.unwrap() else {
-        panic!("nobody has the number")
-    };
-    let written = store.release(&lease, &Release::gave_up("no")).await;
-    assert_eq!(written.unwrap(), Write::Applied);
-    for number in 2..8 {
-        works(store, number).await;
-    }
-    assert_eq!(store.claim(&asks(1)).await.unwrap(), Claim::Late);
-    let done = store.claim(&asks(0)).await.unwrap();
-    assert!(matches!(done, Claim::Completed { .. }), "{done:?}");
-}
+use crate::{
+    Purge,
+    sequence::scene::{asks, with_an_exception, works},
+};
 
 /// Another process, whose clock is ahead, removes the exception and is gone before it removes the
 /// sequence.

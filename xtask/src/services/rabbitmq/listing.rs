@@ -1,5 +1,10 @@
 //! What a broker knows about its queues and its cluster.
 
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::Broker;
@@ -21,27 +26,48 @@ pub struct QueueState {
     pub consumers: u64,
 }
 
+/// How long a queue that has no leader is given to find one.
+const ELECTION_LIMIT: Duration = Duration::from_secs(10);
+
+/// The counts of a queue that has no leader are empty texts.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Listed {
+    Counted(QueueState),
+    WithoutLeader {},
+}
+
 #[derive(Deserialize)]
 struct ClusterStatus {
     running_nodes: Vec<String>,
 }
 
 impl Broker {
-    /// All queues of a vhost. The counts of quorum queues are up to a quarter of a second old.
+    /// All queues of a vhost, without those that have had no leader for ten seconds. The counts of quorum
+    /// queues are up to a quarter of a second old.
     ///
     /// # Errors
     ///
     /// As [`rabbitmqctl`](Self::rabbitmqctl).
     pub fn list_queues(&self, vhost: &str) -> Result<Vec<QueueState>> {
-        self.json(&[
-            "list_queues",
-            "-p",
-            vhost,
-            "name",
-            "messages_ready",
-            "messages_unacknowledged",
-            "consumers",
-        ])
+        let deadline = Instant::now() + ELECTION_LIMIT;
+        loop {
+            let listed: Vec<Listed> = self.json(&[
+                "list_queues",
+                "-p",
+                vhost,
+                "name",
+                "messages_ready",
+                "messages_unacknowledged",
+                "consumers",
+            ])?;
+            let all = listed.len();
+            let counted = counted(listed);
+            if counted.len() == all || Instant::now() > deadline {
+                return Ok(counted);
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// The names of the nodes of its cluster that run, as it sees them; itself included.
@@ -64,16 +90,28 @@ impl Broker {
     }
 }
 
+fn counted(listed: Vec<Listed>) -> Vec<QueueState> {
+    let listed = listed.into_iter();
+    let state = |listed| match listed {
+        Listed::Counted(state) => Some(state),
+        Listed::WithoutLeader {} => None,
+    };
+    listed.filter_map(state).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn queues_are_read_from_what_rabbitmqctl_prints() {
-        let json = r#"[{"name":"q","messages_ready":1,"messages_unacknowledged":2,"consumers":3}]"#;
-        let queues: Vec<QueueState> = serde_json::from_str(json).expect("valid");
+        let json = r#"[
+            {"name":"q","messages_ready":1,"messages_unacknowledged":2,"consumers":3},
+            {"name":"new","messages_ready":"","messages_unacknowledged":"","consumers":""}
+        ]"#;
+        let listed: Vec<Listed> = serde_json::from_str(json).expect("valid");
         assert_eq!(
-            queues,
+            counted(listed),
             [QueueState {
                 name: "q".to_owned(),
                 ready: 1,

@@ -68,6 +68,28 @@ fn what_another_call_saw_through_is_confirmed_for_its_own_once() {
 }
 
 #[test]
+fn another_message_of_the_same_id_and_body_is_not_what_was_seen_through() {
+    let lost = message("lost").message_id("one").unwrap();
+    let other = lost.clone().header("tenant", "b").unwrap();
+    let nameless = |name| {
+        message("lost")
+            .message_id("")
+            .unwrap()
+            .header("tenant", name)
+            .unwrap()
+    };
+    for (lost, other) in [(lost, other), (nameless("a"), nameless("a"))] {
+        let mut book = Book::default();
+        let open = enter(&mut book, &lost);
+        book.leave(open.number);
+        let open = enter(&mut book, &other);
+        assert_eq!(open.number, 0);
+        confirm(&mut book, &open, Caller::Another);
+        assert_eq!(enter(&mut book, &other).number, 1);
+    }
+}
+
+#[test]
 fn what_both_saw_through_is_not_taken_for_the_next_message_like_it() {
     let mut book = Book::default();
     let lost = message("lost");

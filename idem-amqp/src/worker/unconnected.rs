@@ -1,0 +1,90 @@
+//! A consumer without a channel, for tests: deliveries come by hand, and what the broker would be told is
+//! handed back.
+
+use std::{marker::PhantomData, sync::Arc};
+
+use idem_core::{Executor, Handler, RunsOn, Store};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    acker::Verdicts,
+    attend::{Arrival, Attend as _, Attendant, End},
+    desk::{Desk, Room, Seat},
+    outgoing::Outgoing,
+};
+use crate::{
+    Queue, Settlement,
+    delivery::{Delivery, Origin},
+    health::Vitals,
+    publisher::Publication,
+    testing::Delivered,
+};
+
+/// One queue's consumer in one worker.
+pub(crate) struct Unconnected<H, S, St> {
+    attendant: Attendant<H, S, St>,
+    desk: Desk,
+    queue: Queue,
+}
+
+impl<H, S, St> Unconnected<H, S, St>
+where
+    H: Handler<St>,
+    H::Mode: RunsOn<S>,
+    S: Store,
+    St: Send + Sync + 'static,
+{
+    pub(crate) fn new(executor: Executor<S>, state: Arc<St>, queue: Queue) -> Self {
+        let vitals = Vitals::of(std::iter::once(queue.name()));
+        Self {
+            attendant: Attendant {
+                policy: queue.policy_or(H::POLICY),
+                handler: PhantomData,
+                executor,
+                state,
+            },
+            desk: Desk {
+                room: Room::new(queue.concurrency(), queue.held_cap()),
+                delivery_limit: queue.returns_allowed(None),
+                verdicts: Verdicts::to_nobody(),
+                ended: CancellationToken::new(),
+                draining: CancellationToken::new(),
+                vitals: Arc::new(vitals),
+            },
+            queue,
+        }
+    }
+
+    /// Takes a delivery as far as its settlement; holds it as long as that takes.
+    pub(crate) async fn attend(&self, origin: Origin, body: Vec<u8>) -> Delivered {
+        let delivery = Delivery::new(origin);
+        let arrival = Arrival {
+            envelope: delivery.envelope(body),
+            delivery,
+        };
+        let mut seat = Seat::default();
+        let attended = self
+            .attendant
+            .attend(&arrival, &self.queue, &self.desk, &mut seat);
+        let end = attended.await;
+        let on_the_ladder = on_the_ladder(&arrival, &end);
+        Delivered {
+            kind: end.kind,
+            key: end.key,
+            attempt: end.attempt,
+            error: end.error,
+            settlement: end.settlement,
+            reply: end.reply.map(Into::into),
+            outcome: None,
+            on_the_ladder,
+        }
+    }
+}
+
+/// The message as the retry ladder would return it, if it goes there.
+fn on_the_ladder(arrival: &Arrival, end: &End) -> Option<Publication> {
+    match end.settlement {
+        Settlement::Retry { after } => Some(Outgoing::retry(arrival, end, after).into_letter()),
+        _ => None,
+    }
+}

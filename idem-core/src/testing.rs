@@ -1,0 +1,103 @@
+//! Tests of handlers without a server: on tokio's paused clock, in milliseconds.
+//!
+//! A [`Harness`] is the product's own [`Executor`](crate::Executor) round one handler, on the product's own
+//! [`MemoryStore`](crate::MemoryStore) behind a link that can fail. It delivers messages, as often and as
+//! badly as a transport may: copies, two at once, a crash at each [`CrashPoint`], a lease that runs out under
+//! a running handler, a store that is away. [`assert_idempotent`] does all of that in one call, and says at
+//! which point an effect was doubled or missing.
+//!
+//! ```test_harness
+//! use std::sync::Mutex;
+//! use idem_core::{
+//!     ExecutionKind, Failed, State, idempotent,
+//!     testing::{CrashPoint, Message, Setup, assert_idempotent},
+//! };
+//! # use std::{collections::BTreeMap, sync::Arc};
+//! # use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct OrderPlaced { order_id: String, amount_cents: i64 }
+//!
+//! /// Instead of the real one: it takes a charge of the same order for the same charge.
+//! #[derive(Clone, Default)]
+//! struct Bank(Arc<Mutex<BTreeMap<String, i64>>>);
+//!
+//! #[idempotent(key = "order_id")]
+//! async fn charge(order: OrderPlaced, State(bank): State<Bank>) -> Result<(), Failed> {
+//!     bank.0.lock().unwrap().insert(order.order_id, order.amount_cents);
+//!     Ok(())
+//! }
+//!
+//! #[tokio::test(start_paused = true)]
+//! async fn an_order_is_charged_once() {
+//!     let harness = Setup::new(Bank::default).handler::<charge>();
+//!     let order = Message::json(&OrderPlaced { order_id: "o-17".into(), amount_cents: 1250 });
+//!
+//!     harness.crash(CrashPoint::BeforeCompletion, &order).await;
+//!     let again = harness.see_through(&order.redelivered()).await;
+//!     assert_eq!((again.kind(), again.attempt()), (ExecutionKind::Executed, Some(2)));
+//!
+//!     let copy = harness.deliver(&order).await;
+//!     assert_eq!(copy.kind(), ExecutionKind::Duplicate);
+//!
+//!     assert_idempotent(&harness, &order, async |run| run.state().0.lock().unwrap().clone()).await;
+//! }
+//! ```
+//!
+//! # Why functions, and no attribute
+//! A test stays what its reader knows: `#[tokio::test(start_paused = true)]`, `let`, `assert_eq!`. What is
+//! delivered, and what is looked at, are values that a test can name, share and compare; an attribute would
+//! hide both behind a language of its own. A clock that is not paused is a panic that says what to write.
+//!
+//! # What it cannot show
+//! It crashes a worker where a worker can be interrupted: at each store call, and at each `.await` of the
+//! handler that has to wait. A stand-in for a service that answers at once is no such place: let it
+//! `tokio::task::yield_now().await` where the real one would be waited for.
+//!
+//! | handler | here | on a real server |
+//! |---|---|---|
+//! | leased | on the memory store, which keeps all rules of [`Store`](crate::Store) | how long its store keeps what it was told |
+//! | atomic, `&mut SqliteConnection` | [`Setup::sqlite`] (feature `sqlite`), on a temporary file | |
+//! | atomic, `&mut PgConnection`; `recorded_by` | not at all: it does not compile | all of it: SQL, isolation, locks |
+
+mod catalogue;
+mod clock;
+mod crash;
+mod faults;
+mod faulty_store;
+mod ground;
+mod harness;
+mod idempotent;
+mod message;
+mod probe;
+mod process;
+mod rehearsal;
+mod report;
+mod setup;
+mod told_apart;
+mod transactional;
+mod watched;
+
+pub use crash::CrashPoint;
+pub use faults::Call;
+pub use faulty_store::FaultyStore;
+#[cfg(feature = "sqlite")]
+pub use ground::OnSqlite;
+pub use ground::{Ground, InMemory};
+pub use harness::Harness;
+pub use idempotent::assert_idempotent;
+pub use message::Message;
+pub use rehearsal::{Ending, Rehearsal};
+pub use setup::Setup;
+pub use told_apart::assert_told_apart;
+
+/// What the harness of `idem-amqp` is made of; not part of the public API.
+#[doc(hidden)]
+pub mod __private {
+    pub use super::{
+        clock::insist_on_paused,
+        probe::Seen,
+        process::{Process, Ran, not_reached},
+        watched::Watched,
+    };
+}

@@ -1,0 +1,190 @@
+//! A store behind a link that fails on command.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::{
+    clock::StandingStill,
+    faults::{Call, Fault, Faults},
+    probe,
+    process::Link,
+};
+use crate::{Claim, ClaimRequest, Lease, MemoryStore, Outcome, Release, Store, StoreError, Write};
+
+/// Any store, behind a link that fails on command. Clones share the store and what is wrong with it.
+///
+/// What a harness runs on; also for tests of an [`Executor`](crate::Executor) of one's own.
+#[derive(Debug, Clone)]
+pub struct FaultyStore<S = MemoryStore> {
+    pub(super) store: S,
+    faults: Faults,
+    link: Link,
+    clock: Clock<S>,
+}
+
+/// Whose time the store keeps.
+#[derive(Debug, Clone)]
+enum Clock<S> {
+    Tokios,
+    /// It does not stand still while tokio's is paused, and has to be moved as tokio's moves.
+    Own(Own<S>),
+}
+
+#[derive(Debug, Clone)]
+struct Own<S> {
+    started: Instant,
+    moved: Arc<Mutex<Duration>>,
+    advance: fn(&S, Duration),
+}
+
+/// How long a call may take on the host's clock before tokio's goes on without it.
+const LONGEST_CALL: Duration = Duration::from_mins(1);
+
+/// How long a handler may wait for its database before tokio's clock goes on: it may wait for that.
+const LONGEST_STATEMENT: Duration = Duration::from_millis(20);
+
+impl<S: Store> FaultyStore<S> {
+    /// Puts a store whose time is tokio's behind a link.
+    pub fn new(store: S) -> Self {
+        Self {
+            store,
+            faults: Faults::default(),
+            link: Link::open(),
+            clock: Clock::Tokios,
+        }
+    }
+
+    /// Puts a store behind a link whose time is its own: `advance` moves its clock forward, and is called
+    /// as tokio's paused one moves, which stands still while the store works.
+    pub fn with_own_clock(store: S, advance: fn(&S, Duration)) -> Self {
+        let own = Own {
+            started: Instant::now(),
+            moved: Arc::default(),
+            advance,
+        };
+        Self {
+            clock: Clock::Own(own),
+            ..Self::new(store)
+        }
+    }
+
+    /// The store itself, whose link does not fail.
+    pub fn inner(&self) -> &S {
+        &self.store
+    }
+
+    /// From now on, for so long, nobody reaches the store: calls fail, and have no effect.
+    pub fn fail_for(&self, duration: Duration) {
+        self.faults.away_for(duration);
+    }
+
+    /// From now on, for so long, the store does not answer: calls wait, and go on then.
+    pub fn freeze_for(&self, duration: Duration) {
+        self.faults.silent_for(duration);
+    }
+
+    /// The next call of this kind does not reach the store. Said twice, so do the next two.
+    pub fn fail_next(&self, call: Call) {
+        self.faults.next_time(call, Fault::Unreached);
+    }
+
+    /// The next call of this kind has its effect, and its answer is lost.
+    pub fn lose_next_answer(&self, call: Call) {
+        self.faults.next_time(call, Fault::AnswerLost);
+    }
+
+    pub(super) async fn call<T>(
+        &self,
+        call: Call,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        self.link.is_open().await;
+        let fault = self.faults.befall(call).await;
+        if fault == Some(Fault::Unreached) {
+            return Err(StoreError::unavailable("told to fail"));
+        }
+        let standing_still = self.clock.catch_up(&self.store);
+        let answer = work.await;
+        drop(standing_still);
+        // A process that is gone hears no answer.
+        self.link.is_open().await;
+        match fault {
+            Some(_) => answer.and(Err(StoreError::unavailable("the answer was lost"))),
+            None => answer,
+        }
+    }
+}
+
+impl<S: Clone> FaultyStore<S> {
+    /// The same store and what is wrong with it, by another link.
+    pub(super) fn linked_by(&self, link: Link) -> Self {
+        Self {
+            link,
+            ..self.clone()
+        }
+    }
+}
+
+impl<S> FaultyStore<S> {
+    /// How long a handler's wait may be one for the store's own threads.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        match self.clock {
+            Clock::Tokios => None,
+            Clock::Own(_) => Some(LONGEST_STATEMENT),
+        }
+    }
+}
+
+impl<S> Clock<S> {
+    /// Moves the store's clock to where tokio's is, which then stands still while the store works.
+    fn catch_up(&self, store: &S) -> Option<StandingStill> {
+        let Self::Own(own) = self else { return None };
+        let elapsed = own.started.elapsed();
+        let mut moved = own.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        (own.advance)(store, elapsed.saturating_sub(*moved));
+        *moved = elapsed;
+        Some(StandingStill::for_at_most(LONGEST_CALL))
+    }
+}
+
+impl<S: Store> Store for FaultyStore<S> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        probe::before_claim().await;
+        let claim = self.call(Call::Claim, self.store.claim(request)).await?;
+        probe::claimed(&claim).await;
+        Ok(claim)
+    }
+
+    async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        self.call(Call::Extend, self.store.extend(lease, by)).await
+    }
+
+    async fn complete(
+        &self,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Write, StoreError> {
+        probe::before_completion(outcome).await;
+        let complete = self.store.complete(lease, outcome, retention);
+        let write = self.call(Call::Complete, complete).await?;
+        if write == Write::Applied {
+            probe::completed().await;
+        }
+        Ok(write)
+    }
+
+    async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
+        probe::before_release().await;
+        self.call(Call::Release, self.store.release(lease, reason))
+            .await
+    }
+
+    fn keeps_sequences(&self) -> bool {
+        self.store.keeps_sequences()
+    }
+}

@@ -1,0 +1,98 @@
+//! `assert_idempotent`: every situation, each from fresh state, compared with one delivery.
+
+use std::fmt::Debug;
+
+use super::{
+    CrashPoint, Rehearsal,
+    catalogue::{ALWAYS, Situation},
+    report::{Finding, Reference, report},
+};
+use crate::ExecutionKind;
+
+/// How many waits of a handler are crashed at.
+const MOST_WAITS: u32 = 64;
+
+/// Asserts that a message has the effects of one delivery, whatever it meets: delivered again, delivered to
+/// two workers at once, a crash at each [`CrashPoint`] (inside the handler at each of its first 64 waits), the
+/// completion's answer lost. Each is tried from fresh state, by its own run, and seen through until the message
+/// is done with.
+///
+/// `observe` reads from a run what is to be the same: `async |run| run.state().charges()`. What differs between
+/// two undisturbed runs (times, random ids) has no place in it.
+///
+/// A policy that quarantines what is in doubt leaves some crashes to a person: there an effect must not be
+/// doubled, and may be missing.
+///
+/// # Panics
+/// With a text that says at which point the effect was doubled, missing or another one. Also if the handler
+/// does not execute the message, or `observe` sees nothing of it, or differs by itself: then nothing would be
+/// asserted.
+pub async fn assert_idempotent<R, T>(
+    harness: &R,
+    message: &R::Message,
+    observe: impl AsyncFn(&R) -> T,
+) where
+    R: Rehearsal,
+    T: PartialEq + Debug,
+{
+    let reference = Box::pin(refer(harness, message, &observe)).await;
+    let (mut findings, mut tried) = (Vec::new(), 0);
+    let inside = (1..=MOST_WAITS).map(|wait| Situation::Crash(CrashPoint::InHandler(wait)));
+    for situation in ALWAYS.into_iter().chain(inside) {
+        let run = harness.fresh().await;
+        let Some(ending) = Box::pin(situation.play(&run, message)).await else {
+            break;
+        };
+        tried += 1;
+        let found = observe(&run).await;
+        if let Some(difference) = reference.compare(&found, &ending) {
+            findings.push(Finding {
+                situation,
+                difference,
+                found,
+                ending,
+            });
+        }
+    }
+    assert!(
+        findings.is_empty(),
+        "{}",
+        report(harness.scope(), &reference, &findings, tried)
+    );
+}
+
+/// What one delivery does; panics if that says nothing.
+async fn refer<R, T>(
+    harness: &R,
+    message: &R::Message,
+    observe: &impl AsyncFn(&R) -> T,
+) -> Reference<T>
+where
+    R: Rehearsal,
+    T: PartialEq + Debug,
+{
+    let scope = harness.scope();
+    let run = harness.fresh().await;
+    let none = observe(&run).await;
+    let ending = run.ending(message).await;
+    assert!(
+        ending.kind == ExecutionKind::Executed,
+        "`{scope}` does not execute the message even if nothing disturbs it: it ended as {ending}"
+    );
+    let once = observe(&run).await;
+    assert!(
+        none != once,
+        "`observe` does not see what `{scope}` does: before and after it, it is {once:?}"
+    );
+    let other = harness.fresh().await;
+    other.ending(message).await;
+    let again = observe(&other).await;
+    assert!(
+        once == again,
+        "`observe` differs between two undisturbed runs of `{scope}`: leave out what is never the same, or let \
+         the state be made anew for each run\n  one run: {once:?}\n  another: {again:?}"
+    );
+    run.forgetful().await.ending(message).await;
+    let twice = observe(&run).await;
+    Reference { none, once, twice }
+}

@@ -1,0 +1,169 @@
+//! A worker's process: an executor on a link of its own to the store, and how it vanishes.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use tokio::{sync::watch, time::timeout};
+
+use super::{
+    CrashPoint, FaultyStore,
+    probe::{Course, Probe, Seen},
+};
+use crate::{ExecutionKind, Executor, Store};
+
+/// How long a delivery may take, on the paused clock: then it never ends.
+const LONGEST: Duration = Duration::from_hours(24);
+
+/// A process's link to the store.
+#[derive(Debug, Clone)]
+pub(super) struct Link(Arc<watch::Sender<Condition>>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Condition {
+    Open,
+    Frozen,
+    Thawed,
+    Cut,
+}
+
+impl Link {
+    pub(super) fn open() -> Self {
+        Self(Arc::new(watch::Sender::new(Condition::Open)))
+    }
+
+    /// Nothing goes through any more: its process is gone.
+    pub(super) fn cut(&self) {
+        self.0.send_replace(Condition::Cut);
+    }
+
+    /// Stops everything, if that was not done before.
+    pub(super) fn freeze_once(&self) -> bool {
+        self.0.send_if_modified(|condition| {
+            let is_open = *condition == Condition::Open;
+            if is_open {
+                *condition = Condition::Frozen;
+            }
+            is_open
+        })
+    }
+
+    fn thaw(&self) {
+        self.0.send_replace(Condition::Thawed);
+    }
+
+    /// Waits until something goes through: for ever, if it is cut.
+    pub(super) async fn is_open(&self) {
+        let mut condition = self.0.subscribe();
+        let is_open =
+            |condition: &Condition| matches!(condition, Condition::Open | Condition::Thawed);
+        // It cannot close while `self` is there.
+        let _ = condition.wait_for(is_open).await;
+    }
+}
+
+/// How a delivery to a process ended.
+#[derive(Debug)]
+pub enum Ran<T> {
+    /// By itself.
+    Ended(T, Seen),
+    /// Its worker vanished.
+    Vanished,
+}
+
+/// A worker's process.
+#[derive(Debug)]
+pub struct Process<S> {
+    /// What runs in it.
+    pub executor: Executor<FaultyStore<S>>,
+    link: Link,
+}
+
+impl<S> Clone for Process<S> {
+    fn clone(&self) -> Self {
+        Self {
+            executor: self.executor.clone(),
+            link: self.link.clone(),
+        }
+    }
+}
+
+impl<S: Store + Clone> Process<S> {
+    /// Starts one on the same store.
+    pub fn start(store: &FaultyStore<S>) -> Self {
+        let link = Link::open();
+        Self {
+            executor: Executor::new(store.linked_by(link.clone())),
+            link,
+        }
+    }
+
+    /// Runs a delivery's work, which nothing disturbs.
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> (T, Seen) {
+        match self.run_until(Course::Undisturbed, work).await {
+            Ran::Ended(ended, seen) => (ended, seen),
+            Ran::Vanished => unreachable!("it was not to"),
+        }
+    }
+
+    /// Runs a delivery's work until it ends, or the worker vanishes at this point.
+    pub async fn vanish<T>(&self, point: CrashPoint, work: impl Future<Output = T>) -> Ran<T> {
+        self.run_until(Course::Vanishes(point), work).await
+    }
+
+    fn probe(&self, course: Course) -> Probe {
+        let patience = self.executor.store().patience();
+        Probe::new(course, self.link.clone(), patience)
+    }
+
+    async fn run_until<T>(&self, course: Course, work: impl Future<Output = T>) -> Ran<T> {
+        let probe = self.probe(course);
+        let watched = timeout(LONGEST, probe.watch(work));
+        tokio::select! {
+            biased;
+            () = probe.reached() => Ran::Vanished,
+            ended = watched => {
+                let ended = ended.unwrap_or_else(|_| never_ends());
+                let seen = probe.seen().clone();
+                Ran::Ended(ended, seen)
+            }
+        }
+    }
+
+    /// Runs a delivery's work; while it stands still, `meanwhile` happens. `None` if it did not come to
+    /// that.
+    pub async fn stand_still<T, M>(
+        &self,
+        work: impl Future<Output = T>,
+        meanwhile: impl Future<Output = M>,
+    ) -> Option<((T, Seen), M)> {
+        let probe = self.probe(Course::StandsStill);
+        let mut watched = pin!(probe.watch(work));
+        tokio::select! {
+            biased;
+            () = probe.reached() => {}
+            _ = &mut watched => return None,
+        }
+        // It is not polled meanwhile, as a process that was stopped.
+        let other = meanwhile.await;
+        self.link.thaw();
+        let ended = timeout(LONGEST, watched).await;
+        let ended = ended.unwrap_or_else(|_| never_ends());
+        let seen = probe.seen().clone();
+        Some(((ended, seen), other))
+    }
+}
+
+/// What is wrong with a delivery that does not end.
+fn never_ends() -> ! {
+    panic!(
+        "the delivery did not end within {LONGEST:?} of the paused clock: the handler waits for something \
+         that does not come"
+    )
+}
+
+/// What is wrong with a crash that did not happen.
+///
+/// # Panics
+/// Always.
+pub fn not_reached(point: CrashPoint, ended: ExecutionKind) -> ! {
+    panic!("the delivery ended as `{ended}` without coming as far as {point}: it did not crash")
+}

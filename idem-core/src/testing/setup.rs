@@ -1,0 +1,80 @@
+//! How a harness is made.
+
+use std::{fmt, sync::Arc};
+
+use super::{FaultyStore, Ground, Harness, InMemory, clock::insist_on_paused};
+use crate::{Handler, Policy, RunsOn};
+
+/// A harness in the making: how the application's state is made, and what it stands on.
+#[must_use]
+pub struct Setup<St, G = InMemory> {
+    make: Make<St>,
+    ground: G,
+    policy: Option<Policy>,
+}
+
+pub(super) type Make<St> = Arc<dyn Fn() -> St>;
+
+impl<St: Send + Sync + 'static> Setup<St> {
+    /// Starts with what makes the application's state: the harness makes one, and
+    /// [`assert_idempotent`](super::assert_idempotent) makes one for each run. `Setup::new(|| ())` is for
+    /// handlers that take none.
+    ///
+    /// # Panics
+    /// If tokio's clock is not paused.
+    pub fn new(make_state: impl Fn() -> St + 'static) -> Self {
+        insist_on_paused();
+        // Waits are jittered; a test that failed is to fail again.
+        fastrand::seed(7);
+        Self {
+            make: Arc::new(make_state),
+            ground: InMemory::new(),
+            policy: None,
+        }
+    }
+
+    /// For atomic handlers that take `&mut SqliteConnection`: on a temporary file with these tables, by
+    /// `CREATE TABLE` statements.
+    ///
+    /// # Panics
+    /// If the file cannot be written, or SQLite does not understand the statements.
+    #[cfg(feature = "sqlite")]
+    pub async fn sqlite(self, schema: &str) -> Setup<St, super::OnSqlite> {
+        Setup {
+            make: self.make,
+            ground: super::OnSqlite::new(schema.into()).await,
+            policy: self.policy,
+        }
+    }
+}
+
+impl<St: Send + Sync + 'static, G: Ground> Setup<St, G> {
+    /// Uses this policy instead of the handler's own.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = Some(policy);
+        self
+    }
+
+    /// Puts a handler into the harness: `.handler::<charge>()`.
+    pub fn handler<H>(self) -> Harness<H, St, G>
+    where
+        H: Handler<St>,
+        H::Mode: RunsOn<FaultyStore<G::Store>>,
+    {
+        Harness::new(self.policy.unwrap_or(H::POLICY), self.make, self.ground)
+    }
+
+    /// For a harness of another transport.
+    #[doc(hidden)]
+    pub fn into_parts(self) -> (Arc<dyn Fn() -> St>, G) {
+        (self.make, self.ground)
+    }
+}
+
+impl<St, G: fmt::Debug> fmt::Debug for Setup<St, G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setup")
+            .field("ground", &self.ground)
+            .finish_non_exhaustive()
+    }
+}

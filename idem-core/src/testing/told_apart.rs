@@ -1,0 +1,34 @@
+//! `assert_told_apart`: two messages that ask for different work have different keys.
+
+use super::Rehearsal;
+use crate::ExecutionKind;
+
+/// Asserts that messages which ask for different work are all executed: that no two have the same key.
+///
+/// # Panics
+/// With the key, if a message was taken for a copy of another one. Also if a message is not executed for other
+/// reasons.
+pub async fn assert_told_apart<R, const N: usize>(harness: &R, messages: [&R::Message; N])
+where
+    R: Rehearsal,
+{
+    const { assert!(N >= 2, "it takes two messages to be told apart") };
+    let (run, scope) = (harness.fresh().await, harness.scope());
+    for (index, message) in messages.into_iter().enumerate() {
+        let ending = run.ending(message).await;
+        let number = index + 1;
+        let key = ending.key.as_deref().unwrap_or_default();
+        assert!(
+            !matches!(
+                ending.kind,
+                ExecutionKind::Duplicate | ExecutionKind::KeyReused
+            ),
+            "`{scope}` does not tell message {number} from an earlier one: both have the key `{key}`, and it \
+             ended as {ending}. A part is missing from the key"
+        );
+        assert!(
+            ending.kind == ExecutionKind::Executed,
+            "`{scope}` does not execute message {number}: it ended as {ending}"
+        );
+    }
+}

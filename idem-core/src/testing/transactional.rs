@@ -1,0 +1,67 @@
+//! Atomic handlers: the transaction is the store's, the way to it is the link.
+
+use std::time::Duration;
+
+use super::{Call, FaultyStore, probe};
+use crate::{
+    Begun, Claim, ClaimRequest, Commit, Lease, Outcome, StoreError, TransactionalStore, Write,
+};
+
+// Not what somebody is looking for whose store cannot lend what the handler wants.
+#[diagnostic::do_not_recommend]
+impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for FaultyStore<S> {
+    type Transaction = S::Transaction;
+
+    fn transactions(&self) -> usize {
+        self.store.transactions()
+    }
+
+    fn time_limit(&self) -> Option<Duration> {
+        self.store.time_limit()
+    }
+
+    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<S::Transaction>, StoreError> {
+        probe::before_claim().await;
+        let begun = self.call(Call::Claim, self.store.begin(request)).await?;
+        match &begun {
+            Begun::Not(claim) => probe::claimed(claim).await,
+            Begun::Acquired(lease, _) => {
+                probe::claimed(&Claim::Acquired(lease.clone())).await;
+            }
+        }
+        Ok(begun)
+    }
+
+    fn lend(transaction: &mut S::Transaction) -> &mut Tx {
+        S::lend(transaction)
+    }
+
+    async fn is_alive(&self, transaction: &mut S::Transaction) -> bool {
+        self.store.is_alive(transaction).await
+    }
+
+    async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        self.call(Call::Extend, self.store.extend_open(lease, by))
+            .await
+    }
+
+    async fn commit(
+        &self,
+        transaction: S::Transaction,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Commit, StoreError> {
+        probe::before_completion(outcome).await;
+        let commit = self.store.commit(transaction, lease, outcome, retention);
+        let commit = self.call(Call::Complete, commit).await?;
+        if commit == Commit::Committed {
+            probe::completed().await;
+        }
+        Ok(commit)
+    }
+
+    async fn roll_back(&self, transaction: S::Transaction) {
+        self.store.roll_back(transaction).await;
+    }
+}
