@@ -104,6 +104,7 @@ pub use idem_core::{Entity, EntityError, EntityStore, InEntity, RecordedBy, Reco
 pub use idem_core::{
     FileKeeper, KeeperError, KeepingPlace, KeptRequest, KeptSession, SessionKeeper, TakenPlace,
 };
+pub use idem_core::{GroupEnd, GroupStore, Grouped};
 pub use idem_core::{MessageNumber, Numbered, SequenceKey, SequencePlace, SequenceStore, Turn};
 pub use idem_core::{
     OpenSession, Opened, SessionKey, SessionNumber, SessionPlace, SessionStore, Touched,

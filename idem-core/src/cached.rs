@@ -12,6 +12,7 @@ use std::{
 use crate::Store;
 
 mod entity;
+mod group;
 mod known;
 mod store;
 #[cfg(test)]

@@ -18,9 +18,11 @@ use crate::{
 };
 
 mod atomic;
+mod company;
 mod entity;
 mod fail_open;
 mod grant;
+mod grouped;
 mod guarded;
 mod heartbeat;
 mod in_flight;
@@ -34,6 +36,7 @@ mod until_known;
 #[cfg(test)]
 mod tests;
 
+use company::Company;
 use fail_open::LocalMemory;
 pub use fail_open::Reports;
 #[cfg(feature = "conformance")]
@@ -60,6 +63,8 @@ pub struct Executor<S> {
     store: Arc<S>,
     in_flight: InFlight,
     hearts: Hearts,
+    /// How many messages of a handler are at it together.
+    company: Company,
     /// Where the sequences stand that this process works on.
     turns: Turns,
     closed: Arc<AtomicBool>,
@@ -73,6 +78,7 @@ impl<S> Clone for Executor<S> {
             store: Arc::clone(&self.store),
             in_flight: self.in_flight.clone(),
             hearts: self.hearts.clone(),
+            company: self.company.clone(),
             turns: self.turns.clone(),
             closed: Arc::clone(&self.closed),
             local: Arc::clone(&self.local),
@@ -87,6 +93,7 @@ impl<S: Store> Executor<S> {
             store: Arc::new(store),
             in_flight: InFlight::default(),
             hearts: Hearts::default(),
+            company: Company::default(),
             turns: Turns::default(),
             closed: Arc::default(),
             local: Arc::new(LocalMemory::new(Self::DEFAULT_LOCAL_MEMORY)),
@@ -206,7 +213,7 @@ impl<S: Store> Executor<S> {
 }
 
 /// A mode that can run on a store: [`Leased`](crate::Leased) on any, [`Atomic`](crate::Atomic) on
-/// one whose transaction it can borrow.
+/// one whose transaction it can borrow, [`Grouped`](crate::Grouped) on one that lends one to several.
 pub trait RunsOn<S: Store>: crate::Mode {
     /// How many handlers of this mode the store lets run at once, if it sets a limit.
     fn limit(executor: &Executor<S>) -> Option<usize>;

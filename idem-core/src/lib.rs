@@ -49,6 +49,7 @@ mod executor;
 mod failure;
 mod finding;
 mod fingerprint;
+mod grouped;
 mod keeper;
 mod key;
 mod memory;
@@ -82,6 +83,7 @@ pub use executor::{Executor, Prepared, Reports, RunsOn, Turn};
 pub use failure::{Failed, Failure, Verdict};
 pub use finding::{Finding, Severity};
 pub use fingerprint::{Fingerprint, FingerprintBuilder};
+pub use grouped::Grouped;
 #[cfg(feature = "sqlite")]
 pub use keeper::SqliteKeeper;
 pub use keeper::{
@@ -105,8 +107,9 @@ pub use sqlite::{SqliteStore, SqliteStoreBuilder};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use sqlx;
 pub use store::{
-    Begun, Claim, ClaimRequest, Commit, ConnectError, EntityError, EntityStore, Lease, Outcome,
-    Owner, Purge, Recording, Release, Store, StoreError, TransactionalStore, Write,
+    Begun, Claim, ClaimRequest, Commit, ConnectError, EntityError, EntityStore, GroupEnd,
+    GroupStore, Lease, Outcome, Owner, Purge, Recording, Release, Store, StoreError,
+    TransactionalStore, Write,
 };
 
 #[cfg(feature = "macros")]

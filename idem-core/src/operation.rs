@@ -24,7 +24,7 @@ pub trait Operation: Send + Sync + 'static {
     type Output: Serialize + Send + 'static;
     /// What the handler fails with.
     type Error: Failure;
-    /// [`Leased`], [`Atomic`] or [`InEntity`](crate::InEntity).
+    /// [`Leased`], [`Atomic`], [`Grouped`](crate::Grouped) or [`InEntity`](crate::InEntity).
     type Mode: Mode;
 
     /// The handler's durable name inside its keys. Changing it forgets all history.

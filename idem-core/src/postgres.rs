@@ -16,6 +16,7 @@ mod claims;
 mod clock;
 mod entity;
 mod fault;
+mod group;
 mod instant;
 mod lane;
 mod lending;
@@ -37,6 +38,7 @@ pub use builder::PostgresStoreBuilder;
 use claims::{Answered, ClaimCall};
 use clock::Clock;
 use entity::Entities;
+use group::Groups;
 use lane::Lane;
 use lending::Lending;
 pub use migration::Migrate;
@@ -118,6 +120,7 @@ pub struct PostgresStore {
     address: Address,
     lending: Lending,
     transaction_timeout: Duration,
+    groups: Groups,
     /// Extends the leases of open transactions, which hold their own connections.
     heartbeats: Arc<Mutex<Session>>,
     sessions: Sessions,

@@ -7,6 +7,7 @@ use bytes::Bytes;
 mod claim;
 mod entity;
 mod error;
+mod group;
 pub(crate) mod record;
 mod request;
 pub(crate) mod sequence;
@@ -16,6 +17,7 @@ mod transactional;
 pub use claim::{Claim, Lease, Release, Write};
 pub use entity::{EntityError, EntityStore, Recording};
 pub use error::{ConnectError, StoreError};
+pub use group::{GroupEnd, GroupStore};
 pub use request::{ClaimRequest, Owner};
 pub use transactional::{Begun, Commit, TransactionalStore};
 

@@ -11,6 +11,9 @@ mod memory_harness;
 #[path = "conformance/postgres_atomic.rs"]
 mod postgres_atomic_harness;
 #[cfg(feature = "postgres")]
+#[path = "conformance/postgres_grouped.rs"]
+mod postgres_grouped_harness;
+#[cfg(feature = "postgres")]
 #[path = "conformance/postgres.rs"]
 mod postgres_harness;
 #[cfg(feature = "postgres")]
@@ -35,6 +38,7 @@ use redis_harness::{RedisClusterHarness, RedisHarness};
 #[cfg(feature = "postgres")]
 use {
     postgres_atomic_harness::{ConnectionHarness, TransactionHarness},
+    postgres_grouped_harness::GroupedHarness,
     postgres_harness::PostgresHarness,
     postgres_level::{ReadCommitted, RepeatableRead, Serializable},
 };
@@ -67,6 +71,9 @@ mod postgres_atomic {
     idem_core::conformance!(serializable_connection; ConnectionHarness<Serializable>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
     idem_core::conformance!(serializable_transaction; TransactionHarness<Serializable>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
 }
+// As in a transaction of one's own, but that others commit with it.
+#[cfg(feature = "postgres")]
+idem_core::conformance!(postgres_grouped; GroupedHarness; only TransactionalStore);
 #[cfg(feature = "redis")]
 idem_core::conformance!(redis; RedisHarness; Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
 #[cfg(feature = "redis")]

@@ -9,6 +9,7 @@ use idem_amqp::{
 use serde::{Deserialize, Serialize};
 
 mod entity;
+mod group;
 mod sessions;
 
 /// A bug.

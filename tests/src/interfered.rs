@@ -16,6 +16,7 @@ use idem_amqp::{
 use nix::sys::signal::{Signal, raise};
 
 mod entity;
+mod group;
 mod sessions;
 
 /// A call of the store.

@@ -12,7 +12,7 @@ impl<S> Cached<S> {
     /// A replay is never answered from memory: a person has just looked at the store. Nor is a
     /// session's request: only the store knows whether the session lives, and hears its sign of life.
     /// Nor is a numbered message, which keeps its sequence going.
-    fn look_up(&self, request: &ClaimRequest) -> Option<Claim> {
+    pub(super) fn look_up(&self, request: &ClaimRequest) -> Option<Claim> {
         if request.replay || request.session.is_some() || request.sequence.is_some() {
             return None;
         }

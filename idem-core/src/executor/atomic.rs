@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Atomic, Attempt, Begun, Cause, Claim, ClaimRequest, Commit, Context, Execution, Failure,
-    Handler, Lease, Outcome, Policy, Refusal, Release, Store, StoreError, TransactionalStore,
+    Handler, Lease, Mode, Outcome, Policy, Refusal, Release, Store, StoreError, TransactionalStore,
     Write,
 };
 
@@ -36,68 +36,81 @@ where
         H: Handler<St, Mode = Self>,
         St: Send + Sync + 'static,
     {
-        let body = match message.take() {
-            Ok(body) => body,
-            Err(error) => return Execution::Undecodable { error },
-        };
-        let requester = Requester::of(&message.envelope);
-        let claimed = Instant::now();
-        let (lease, mut transaction) = match executor.begin(&message.request, &message.policy).await
-        {
-            Ok(begun) => begun,
-            Err(ended) => {
-                message.put_back(body);
-                return ended.into_execution(requester);
-            }
-        };
-        let open = Open {
-            executor,
-            request: &message.request,
-            policy: &message.policy,
-            lease,
-            requester,
-        };
-        let _working = executor.working(open.request);
-        let context = Context {
-            state,
-            envelope: &message.envelope,
-            key: &message.request.key,
-            attempt: Attempt::new(&open.lease, open.policy.max_attempts()).without_doubt(),
-        };
-        let ran = match guarded::call::<H, St>(body, &context, S::lend(&mut transaction)) {
-            Ok(work) => {
-                let store = Arc::clone(&executor.store);
-                let (extended, by) = (open.lease.clone(), open.request.lease);
-                let work = within(store.time_limit(), work);
-                let extend = move || {
-                    let (store, lease) = (Arc::clone(&store), extended.clone());
-                    async move { store.extend_open(&lease, by).await }
-                };
-                let (hearts, lease) = (&executor.hearts, open.request.lease);
-                let ran =
-                    run_under_heartbeat(hearts, work, extend, claimed, lease, Untold::GoOn).await;
-                Ok(ran)
-            }
-            Err(error) => Err(error),
-        };
-        match ran {
-            Ok(ran) => open.settle(transaction, ran).await,
-            Err(error) => {
-                // Nothing ran: a lost lease changes nothing.
-                let _ = open.roll_back(transaction, &Release::gave_up(&error)).await;
-                Execution::Undecodable { error }
-            }
+        alone::<S, Tx, H, St>(executor, message, state).await
+    }
+}
+
+/// Runs one message in a transaction of its own.
+pub(super) async fn alone<S, Tx, H, St>(
+    executor: &Executor<S>,
+    message: &mut Prepared<H>,
+    state: &St,
+) -> Execution<H::Output, H::Error>
+where
+    S: TransactionalStore<Tx>,
+    Tx: Send + 'static,
+    H: Handler<St>,
+    H::Mode: for<'a> Mode<Lent<'a> = &'a mut Tx>,
+    St: Send + Sync + 'static,
+{
+    let body = match message.take() {
+        Ok(body) => body,
+        Err(error) => return Execution::Undecodable { error },
+    };
+    let requester = Requester::of(&message.envelope);
+    let claimed = Instant::now();
+    let (lease, mut transaction) = match executor.begin(&message.request, &message.policy).await {
+        Ok(begun) => begun,
+        Err(ended) => {
+            message.put_back(body);
+            return ended.into_execution(requester);
+        }
+    };
+    let open = Open {
+        executor,
+        request: &message.request,
+        policy: &message.policy,
+        lease,
+        requester,
+    };
+    let _working = executor.working(open.request);
+    let context = Context {
+        state,
+        envelope: &message.envelope,
+        key: &message.request.key,
+        attempt: Attempt::new(&open.lease, open.policy.max_attempts()).without_doubt(),
+    };
+    let ran = match guarded::call::<H, St>(body, &context, S::lend(&mut transaction)) {
+        Ok(work) => {
+            let store = Arc::clone(&executor.store);
+            let (extended, by) = (open.lease.clone(), open.request.lease);
+            let work = within(store.time_limit(), work);
+            let extend = move || {
+                let (store, lease) = (Arc::clone(&store), extended.clone());
+                async move { store.extend_open(&lease, by).await }
+            };
+            let (hearts, lease) = (&executor.hearts, open.request.lease);
+            Ok(run_under_heartbeat(hearts, work, extend, claimed, lease, Untold::GoOn).await)
+        }
+        Err(error) => Err(error),
+    };
+    match ran {
+        Ok(ran) => open.settle(transaction, ran).await,
+        Err(error) => {
+            // Nothing ran: a lost lease changes nothing.
+            let _ = open.roll_back(transaction, &Release::gave_up(&error)).await;
+            Execution::Undecodable { error }
         }
     }
 }
 
 /// A claim whose transaction is open.
-struct Open<'a, S> {
-    executor: &'a Executor<S>,
-    request: &'a ClaimRequest,
-    policy: &'a Policy,
-    lease: Lease,
-    requester: Requester,
+pub(super) struct Open<'a, S> {
+    pub(super) executor: &'a Executor<S>,
+    pub(super) request: &'a ClaimRequest,
+    pub(super) policy: &'a Policy,
+    pub(super) lease: Lease,
+    pub(super) requester: Requester,
 }
 
 impl<S: Store> Open<'_, S> {
@@ -155,7 +168,7 @@ impl<S: Store> Open<'_, S> {
     }
 
     /// The commit's answer was lost: the same owner's claim tells what became of it.
-    async fn ask_again<T, E: Failure>(
+    pub(super) async fn ask_again<T, E: Failure>(
         &self,
         output: T,
         outcome: Outcome,
@@ -175,7 +188,7 @@ impl<S: Store> Open<'_, S> {
 
     /// The key is completed: by this commit, or by a worker that took over after it had failed.
     /// Repeating the completion changes nothing, and is answered by the token.
-    async fn whose<T, E>(&self, output: T, outcome: Outcome) -> Execution<T, E> {
+    pub(super) async fn whose<T, E>(&self, output: T, outcome: Outcome) -> Execution<T, E> {
         let (store, lease) = (&self.executor.store, &self.lease);
         let retention = self.request.retention;
         let complete = || store.complete(lease, &outcome, retention);
@@ -292,7 +305,7 @@ impl<S: Store> Open<'_, S> {
         self.executor.release(&self.lease, reason).await
     }
 
-    fn lost<T, E>(&self) -> Execution<T, E> {
+    pub(super) fn lost<T, E>(&self) -> Execution<T, E> {
         Execution::LeaseLost {
             attempt: self.lease.attempt,
         }

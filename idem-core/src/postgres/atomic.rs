@@ -4,7 +4,12 @@ use std::time::Duration;
 
 use sqlx::{Connection as _, PgConnection, PgTransaction, SqlStr};
 
-use super::{PostgresStore, claims::Answered, lending::Turn};
+use super::{
+    PostgresStore,
+    claims::Answered,
+    fault::Fault,
+    lending::{Lending, Turn},
+};
 use crate::{
     Begun, Claim, ClaimRequest, Commit, Lease, Outcome, StoreError, TransactionalStore, Write,
 };
@@ -14,7 +19,7 @@ mod ending;
 mod statement;
 
 pub(super) use check::check;
-pub(super) use ending::judge;
+pub(super) use ending::{Connection, commit, judge};
 pub(super) use statement::{begin, begin_waiting, extension, hex};
 
 /// A handler's open transaction. Dropping it closes its connection, which rolls back.
@@ -25,17 +30,28 @@ pub struct OpenTransaction {
 }
 
 impl OpenTransaction {
+    /// Begins one that several messages share.
+    pub(super) async fn of_group(lending: &Lending) -> Result<Self, Fault> {
+        let mut turn = lending.turn().await;
+        let transaction = turn.begin_group().await?;
+        Ok(Self { transaction, turn })
+    }
+
     /// Gives the connection back, to be lent again.
-    fn give_back(self) {
+    pub(super) fn give_back(self) {
         self.turn.is_clean();
     }
 
     /// Leaves a connection alone that does not answer.
-    fn give_up(mut self) {
+    pub(super) fn give_up(mut self) {
         self.turn.change_connection();
     }
 
-    fn connection(&mut self) -> &mut PgConnection {
+    pub(super) fn connection(&mut self) -> &mut PgConnection {
+        &mut self.transaction
+    }
+
+    pub(super) fn transaction(&mut self) -> &mut PgTransaction<'static> {
         &mut self.transaction
     }
 }
@@ -117,7 +133,7 @@ impl PostgresStore {
         }
     }
 
-    async fn roll_back_open(&self, mut open: OpenTransaction) {
+    pub(super) async fn roll_back_open(&self, mut open: OpenTransaction) {
         let rolled_back = ending::roll_back(open.connection());
         match self.address.within_patience(rolled_back).await {
             Ok(()) => open.give_back(),

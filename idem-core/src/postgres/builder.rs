@@ -6,9 +6,9 @@ use sqlx::PgConnection;
 use tokio::{sync::Mutex, time};
 
 use super::{
-    Clock, Entities, Lane, Lending, Migrate, PostgresStore, Sql, atomic,
+    Clock, Entities, Groups, Lane, Lending, Migrate, PostgresStore, Sql, atomic,
     fault::Fault,
-    location, migration,
+    group, location, migration,
     names::{DEFAULT_TABLE, Names},
     pooler,
     sequences::Sequences,
@@ -27,6 +27,7 @@ use crate::ConnectError;
 /// | response timeout | 10 s | how long the server may take to answer a statement |
 /// | transaction timeout | 10 min | how long an atomic handler may run |
 /// | connections | 16 | how many atomic handlers run at the same time; the store's own are not among them |
+/// | groups | 4 | how many transactions the messages of one grouped handler share at the same time, on as many of the connections |
 #[derive(Clone)]
 #[must_use]
 pub struct PostgresStoreBuilder {
@@ -36,6 +37,7 @@ pub struct PostgresStoreBuilder {
     migrate: Migrate,
     response_timeout: Duration,
     connections: u32,
+    groups: u32,
     transaction_timeout: Duration,
     idle_in_transaction_timeout: Option<Duration>,
 }
@@ -49,6 +51,7 @@ impl PostgresStoreBuilder {
             migrate: Migrate::AtStart,
             response_timeout: Duration::from_secs(10),
             connections: 16,
+            groups: 4,
             transaction_timeout: Duration::from_mins(10),
             idle_in_transaction_timeout: None,
         }
@@ -90,6 +93,15 @@ impl PostgresStoreBuilder {
     /// claim their key.
     pub fn connections(mut self, connections: u32) -> Self {
         self.connections = connections.max(1);
+        self
+    }
+
+    /// How many groups of one handler are open at the same time, at least 1 and at most as many as
+    /// there are connections. Fewer are fuller, and commit less often; more of them wait for the
+    /// disk and for each other's locks at the same time. Up to as many messages that are alone run
+    /// in transactions of their own, which is the sooner end for a few.
+    pub fn groups(mut self, groups: u32) -> Self {
+        self.groups = groups.max(1);
         self
     }
 
@@ -143,6 +155,8 @@ impl PostgresStoreBuilder {
         let sequences = Sequences::spawn(&sessions, &names, timeout, (&sql, &clock));
         let usable = sequences.check(&mut connection, &names);
         self.within_patience(usable).await?;
+        let share = address.within_patience(group::may_share(&mut connection));
+        let share = share.await.map_err(refused)?;
         let idle = address.within_patience(self.idle_limit(&mut connection));
         let begin = atomic::begin(idle.await.map_err(refused)?);
         self.within_patience(atomic::check(&mut connection, &names, &sql, &begin))
@@ -163,6 +177,11 @@ impl PostgresStoreBuilder {
             heartbeats: Arc::new(Mutex::new(Session::new(address.clone()))),
             entities: Entities::new(address.clone()),
             lending: Lending::new(address.clone(), self.connections, begin),
+            groups: Groups::new(if share {
+                self.groups.min(self.connections)
+            } else {
+                0
+            }),
             sessions,
             sequences,
             transaction_timeout: self.transaction_timeout,
@@ -213,6 +232,7 @@ impl fmt::Debug for PostgresStoreBuilder {
             .field("migrate", &self.migrate)
             .field("response_timeout", &self.response_timeout)
             .field("connections", &self.connections)
+            .field("groups", &self.groups)
             .finish_non_exhaustive()
     }
 }

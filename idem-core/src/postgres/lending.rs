@@ -17,6 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{
     atomic::begin_waiting,
     fault::{Fault, Remedy},
+    group,
     session::Address,
 };
 
@@ -103,6 +104,14 @@ impl Turn {
     ) -> Result<PgTransaction<'static>, Fault> {
         self.begin_with(begin_waiting(&self.lending.begin, wait))
             .await
+    }
+
+    /// Begins a transaction that several messages share.
+    ///
+    /// # Cancel safety
+    /// As of [`begin`](Self::begin).
+    pub(super) async fn begin_group(&mut self) -> Result<PgTransaction<'static>, Fault> {
+        self.begin_with(group::begin(&self.lending.begin)).await
     }
 
     async fn begin_with(&mut self, text: SqlStr) -> Result<PgTransaction<'static>, Fault> {

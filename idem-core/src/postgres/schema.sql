@@ -116,6 +116,53 @@ BEGIN
 END
 $$;
 
+-- Completes the keys of a group inside the transaction that its handlers have shared: all or none.
+-- Keys and outcomes come as hexadecimal digits, the keys in their order.
+CREATE OR REPLACE FUNCTION idem_records_complete_all(
+    of_keys text[], under_tokens bigint[], with_outcomes text[], for_microseconds bigint[], skew bigint
+) RETURNS void
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+-- So that rows are locked in the order of their keys, as batches of claims and writes lock them.
+SET enable_seqscan = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
+AS $$
+DECLARE
+    now       timestamptz := clock_timestamp() + skew * interval '1 microsecond';
+    completed bigint;
+BEGIN
+    IF current_setting('idem.transaction', true) IS DISTINCT FROM 'open' THEN
+        RAISE 'a handler has ended the transaction by itself' USING ERRCODE = 'IDEM1';
+    END IF;
+    UPDATE idem_records AS record SET
+        state = 'completed',
+        outcome = decode(done.outcome, 'hex'),
+        lease_ends = NULL,
+        retention = done.retention,
+        updated_at = now,
+        forget_at = done.forget,
+        purge_after = CASE
+            WHEN record.purge_after BETWEEN done.forget - interval '1 hour' AND done.forget
+            THEN record.purge_after
+            ELSE done.forget
+        END
+    FROM (
+        SELECT convert_from(decode(key, 'hex'), 'UTF8') AS key, token, outcome, retention,
+            now + retention * interval '1 microsecond' AS forget
+        FROM unnest(of_keys, under_tokens, with_outcomes, for_microseconds)
+            AS told (key, token, outcome, retention)
+    ) AS done
+    WHERE record.key = done.key
+        AND record.token = done.token
+        AND record.state = 'in_progress';
+    GET DIAGNOSTICS completed = ROW_COUNT;
+    IF completed <> cardinality(of_keys) THEN
+        RAISE 'a lease is no longer the current one' USING ERRCODE = 'IDEM2';
+    END IF;
+END
+$$;
+
 -- Ends an attempt in its handler's transaction whose handler's own table records what was handled:
 -- nothing of the attempt stays here. The rows with the message's key come as the transactions that
 -- have written them; NULL if nobody has looked.

@@ -13,6 +13,8 @@ pub(super) struct Sql {
     pub(super) extend_open: SqlStr,
     /// With placeholders for one completion.
     pub(super) commit: SqlStr,
+    /// With placeholders for the completions of a group.
+    pub(super) commit_group: SqlStr,
     /// With placeholders for one entity, and the end of one attempt.
     pub(super) commit_entity: SqlStr,
     /// With a placeholder for an entity.
@@ -35,6 +37,10 @@ impl Sql {
             extend_open: names.put_into(include_str!("atomic/extend_open.sql")),
             commit: names.put_into(concat!(
                 include_str!("atomic/commit.sql"),
+                include_str!("atomic/reset.sql")
+            )),
+            commit_group: names.put_into(concat!(
+                include_str!("group/commit.sql"),
                 include_str!("atomic/reset.sql")
             )),
             commit_entity: names.put_into(concat!(
@@ -66,6 +72,20 @@ mod tests {
                     assert!(text.contains(placeholder), "{placeholder}");
                     text.replace(placeholder, "")
                 });
+        assert!(!commit.contains(['{', '}']), "{commit}");
+    }
+
+    #[test]
+    fn no_placeholder_is_left_but_those_of_a_group() {
+        let names = Names::new(Some("shop"), "dedup").unwrap();
+        let sql = Sql::new(&names, Duration::from_secs(10));
+        let text = sql.commit_group.as_str();
+        let commit = ["{keys}", "{tokens}", "{outcomes}", "{retentions}", "{skew}"]
+            .iter()
+            .fold(text.to_owned(), |text, it| {
+                assert!(text.contains(it), "{it}");
+                text.replace(it, "")
+            });
         assert!(!commit.contains(['{', '}']), "{commit}");
     }
 

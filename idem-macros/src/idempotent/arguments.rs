@@ -19,13 +19,14 @@ use super::{
 use crate::mistakes::Mistakes;
 
 mod check;
+mod group;
 mod recorded_by;
 mod times;
 mod value;
 
 pub(super) use value::{Fingerprint, InDoubt, StoreOutage};
 
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "key",
     "key_with",
     "scope",
@@ -38,6 +39,7 @@ const NAMES: [&str; 15] = [
     "store_outage",
     "fingerprint",
     "recorded_by",
+    "group",
     "decode",
     "outdated",
     "crate",
@@ -60,6 +62,7 @@ pub(super) struct Arguments {
     pub(super) store_outage: Option<StoreOutage>,
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) recorded_by: Option<LitStr>,
+    pub(super) group: Option<LitInt>,
     pub(super) decode: Option<Path>,
     pub(super) outdated: Option<Path>,
     pub(super) renamed: Option<Path>,
@@ -97,6 +100,7 @@ impl Arguments {
             "store_outage" => self.store_outage = Some(value::store_outage(input)?),
             "fingerprint" => self.fingerprint = Some(value::fingerprint(input)?),
             "recorded_by" => self.recorded_by = Some(recorded_by::parse(input)?),
+            "group" => self.group = Some(group::parse(input)?),
             "decode" => self.decode = Some(value::path(input, &name, "path::to::function")?),
             "outdated" => self.outdated = Some(value::path(input, &name, "path::to::function")?),
             _ => self.renamed = Some(value::path(input, &name, "path::to::idem")?),

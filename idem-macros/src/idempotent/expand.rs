@@ -101,10 +101,13 @@ fn operation(
 }
 
 fn mode(root: &TokenStream, arguments: &Arguments, signature: &Signature) -> TokenStream {
-    match (signature.connection(), &arguments.recorded_by) {
-        (None, _) => quote!(#root::Leased),
-        (Some(tx), None) => quote!(#root::Atomic<#tx>),
-        (Some(tx), Some(_)) => quote!(#root::InEntity<#tx>),
+    let Some(tx) = signature.connection() else {
+        return quote!(#root::Leased);
+    };
+    match (&arguments.recorded_by, &arguments.group) {
+        (Some(_), _) => quote!(#root::InEntity<#tx>),
+        (None, Some(size)) => quote!(#root::Grouped<#tx, #size>),
+        (None, None) => quote!(#root::Atomic<#tx>),
     }
 }
 

@@ -82,6 +82,12 @@ pub(crate) async fn consume(options: &Options, tally: &Tally) -> Result<Instant>
             charges.number(tally.orders()).await?;
             Ok(end)
         }
+        Contestant::IdemPostgresGrouped => {
+            let charges = Charges::create(options.store_url()?).await?;
+            let end = ours::grouped_in_postgres(options, tally).await?;
+            charges.number(tally.orders()).await?;
+            Ok(end)
+        }
     }
 }
 

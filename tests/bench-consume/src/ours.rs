@@ -40,6 +40,17 @@ async fn charge(
     Ok(())
 }
 
+#[idempotent(key = "id", scope = "orders.charge", group = 32)]
+async fn charge_in_group(
+    order: Order,
+    State(tally): State<Tally>,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    charges::charge(db, &order).await?;
+    tally.execute(&order);
+    Ok(())
+}
+
 pub(crate) async fn in_memory(options: &Options, tally: &Tally) -> Result<Instant> {
     consume::<count, _>(options, MemoryStore::new(), tally).await
 }
@@ -65,6 +76,11 @@ pub(crate) async fn atomic_in_postgres(options: &Options, tally: &Tally) -> Resu
     consume::<charge, _>(options, store, tally).await
 }
 
+pub(crate) async fn grouped_in_postgres(options: &Options, tally: &Tally) -> Result<Instant> {
+    let store = PostgresStore::connect(options.store_url()?).await?;
+    consume::<charge_in_group, _>(options, store, tally).await
+}
+
 /// How long the contestant's store takes for what a message asks of it, one message after the other.
 pub(crate) async fn claim_and_complete(
     options: &Options,
@@ -81,7 +97,9 @@ pub(crate) async fn claim_and_complete(
         Contestant::IdemRedis => {
             claim_and_complete_in(RedisStore::connect(url()?).await?, messages).await
         }
-        Contestant::IdemPostgres | Contestant::IdemPostgresAtomic => {
+        Contestant::IdemPostgres
+        | Contestant::IdemPostgresAtomic
+        | Contestant::IdemPostgresGrouped => {
             claim_and_complete_in(PostgresStore::connect(url()?).await?, messages).await
         }
         other => Err(format!("{} has no store of ours", other.name()).into()),

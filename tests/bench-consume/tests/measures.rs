@@ -111,6 +111,11 @@ fn who_remembers_in_postgres_executes_each_order_once() {
         "idem-postgres-atomic",
         empty,
     );
+    assert_consumes(
+        Contestant::IdemPostgresGrouped,
+        "idem-postgres-grouped",
+        empty,
+    );
 }
 
 #[test]

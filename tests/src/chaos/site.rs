@@ -63,6 +63,7 @@ impl Site {
         Settings::new(self.bed.url(), self.bed.name(), &self.ledger).with(|settings| {
             settings.mode = match plan.mode {
                 Mode::Atomic => process::Mode::Atomic,
+                Mode::Grouped => process::Mode::Grouped,
                 Mode::Leased => process::Mode::Leased,
             };
             settings.classic = plan.queues == Queues::Classic;
@@ -71,6 +72,11 @@ impl Site {
             settings.store = store.answering_within(LEASE_MS / 2);
             settings.lease_ms = LEASE_MS;
             settings.work_ms = 30;
+            if plan.mode == Mode::Grouped {
+                // So many wait that groups fill.
+                settings.prefetch = 32;
+                settings.work_ms = 5;
+            }
             // Some waits are in the worker, most on the ladder.
             settings.backoff_ms = (100, 500);
             settings.rungs_ms = Some(vec![200, 500, 2_000]);

@@ -54,6 +54,15 @@ pub async fn records(url: &str) -> i64 {
     count.expect("the records can be counted")
 }
 
+/// At how many moments something was completed: what commits together is of one.
+pub async fn moments(url: &str) -> i64 {
+    let count = "SELECT count(DISTINCT updated_at) FROM idem_records WHERE state = 'completed'";
+    let count = sqlx::query_scalar(count)
+        .fetch_one(&mut open(url).await)
+        .await;
+    count.expect("the records can be counted")
+}
+
 /// Writes a charge.
 ///
 /// # Errors

@@ -66,6 +66,8 @@ pub enum Keys {
 pub enum Mode {
     /// In the transaction that records them.
     Atomic,
+    /// In one that several orders share.
+    Grouped,
     /// In a transaction that leaves a row which records them.
     Entity,
     /// On a connection of the handler's own.

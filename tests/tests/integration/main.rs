@@ -33,6 +33,7 @@ mod fail_open;
 mod failover;
 mod failures;
 mod foreign_letters;
+mod groups;
 mod guarantees;
 mod health;
 mod isolation;

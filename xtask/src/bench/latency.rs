@@ -20,12 +20,13 @@ use crate::{Result, cargo::Workspace};
 
 /// What all others are compared with: a task per message, as idem has.
 const BASELINE: Contestant = Contestant::LapinTaskEach;
-const OURS: [Contestant; 5] = [
+const OURS: [Contestant; 6] = [
     Contestant::IdemMemory,
     Contestant::IdemSqlite,
     Contestant::IdemRedis,
     Contestant::IdemPostgres,
     Contestant::IdemPostgresAtomic,
+    Contestant::IdemPostgresGrouped,
 ];
 
 /// What to measure.

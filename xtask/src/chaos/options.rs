@@ -17,6 +17,9 @@ pub struct Options {
     /// Handlers are leased instead of atomic; with Redis they always are
     #[arg(long)]
     pub(super) leased: bool,
+    /// Atomic handlers share their transactions; with PostgreSQL only
+    #[arg(long, conflicts_with = "leased")]
+    pub(super) grouped: bool,
     /// The type of the queues
     #[arg(long, value_enum, default_value_t = Queues::Quorum)]
     pub(super) queues: Queues,
@@ -44,6 +47,7 @@ impl Options {
             seed: Some(1),
             store: StoreKind::Postgres,
             leased: false,
+            grouped: false,
             queues: Queues::Quorum,
             workers: 4,
             only: Vec::new(),

@@ -43,6 +43,8 @@ pub enum StoreKind {
 pub enum Mode {
     /// It commits together with its record: never twice.
     Atomic,
+    /// The same, and several share a commit.
+    Grouped,
     /// It is made under a lease: twice where the lease is lost in between.
     Leased,
 }
@@ -59,13 +61,18 @@ pub enum Queues {
 
 impl Plan {
     pub(super) fn new(options: &Options) -> Self {
-        let leased = options.leased || options.store == StoreKind::Redis;
+        let mode = match options.store {
+            StoreKind::Redis => Mode::Leased,
+            _ if options.leased => Mode::Leased,
+            StoreKind::Postgres if options.grouped => Mode::Grouped,
+            _ => Mode::Atomic,
+        };
         Self {
             // Short enough to be typed.
             seed: options.seed.unwrap_or_else(|| fastrand::u64(1..1_000_000)),
             seconds: options.seconds,
             store: options.store,
-            mode: if leased { Mode::Leased } else { Mode::Atomic },
+            mode,
             queues: options.queues,
             workers: usize::try_from(options.workers).expect("a small number"),
             only: options.only.clone(),
@@ -90,6 +97,9 @@ impl fmt::Display for Plan {
         }
         if self.mode == Mode::Leased && self.store != StoreKind::Redis {
             write!(f, " --leased")?;
+        }
+        if self.mode == Mode::Grouped {
+            write!(f, " --grouped")?;
         }
         if self.queues == Queues::Classic {
             write!(f, " --queues classic")?;
@@ -119,6 +129,7 @@ mod tests {
     fn a_plan_is_shown_as_the_command_that_runs_it_again() {
         for command in [
             "cargo xtask chaos --seconds 60 --seed 7 --workers 4",
+            "cargo xtask chaos --seconds 60 --seed 7 --grouped --workers 4",
             "cargo xtask chaos --seconds 5 --seed 7 --store sqlite --leased --workers 1",
             "cargo xtask chaos --seconds 30 --seed 8 --store redis --queues classic --workers 2 --only kill,hang-store",
         ] {

@@ -8,6 +8,7 @@ use super::{ending, statement};
 use crate::{
     Outcome,
     postgres::{
+        group,
         migration::{MigrateError, nobodys},
         names::Names,
         sql::Sql,
@@ -23,8 +24,7 @@ pub(in crate::postgres) async fn check(
     begin: &str,
 ) -> Result<(), MigrateError> {
     let unusable = |error| MigrateError::Unusable(names.to_string(), error);
-    let begin = sqlx::AssertSqlSafe(begin.to_owned());
-    sqlx::raw_sql(begin)
+    sqlx::raw_sql(sqlx::AssertSqlSafe(begin.to_owned()))
         .execute(&mut *connection)
         .await
         .map_err(unusable)?;
@@ -34,6 +34,6 @@ pub(in crate::postgres) async fn check(
         Err(error) if !ending::is_fenced(&error) => return Err(unusable(error)),
         _ => {}
     }
-    sqlx::raw_sql("ROLLBACK").execute(connection).await?;
-    Ok(())
+    sqlx::raw_sql("ROLLBACK").execute(&mut *connection).await?;
+    group::check(connection, sql, begin).await.map_err(unusable)
 }

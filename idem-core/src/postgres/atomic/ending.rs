@@ -13,13 +13,13 @@ use crate::{Commit, StoreError, postgres::fault::Fault};
 
 /// What is known of a connection after its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Connection {
+pub(in crate::postgres) enum Connection {
     /// All that the handler may have left behind is gone.
     Clean,
     Unknown,
 }
 
-/// How many statements of either `commit.sql` are done when the transaction is committed.
+/// How many statements of a `commit.sql` are done when the transaction is committed.
 const COMMITTED: usize = 3;
 
 /// The SQLSTATE with which `idem_records_complete` refuses a lease that is not the current one.
@@ -27,7 +27,7 @@ const FENCED: &str = "IDEM2";
 
 /// Completes, commits and cleans up, in one round trip. An error is one that came before the commit
 /// was answered.
-pub(super) async fn commit(
+pub(in crate::postgres) async fn commit(
     connection: &mut PgConnection,
     statements: SqlStr,
 ) -> (Result<(), sqlx::Error>, Connection) {

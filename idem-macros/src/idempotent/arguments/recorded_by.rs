@@ -73,7 +73,7 @@ fn connection(signature: &Signature, span: Span, mistakes: &mut Mistakes) {
     }
 }
 
-fn is_sqlite(connection: TokenStream) -> bool {
+pub(super) fn is_sqlite(connection: TokenStream) -> bool {
     connection.into_iter().any(|token| match token {
         TokenTree::Ident(name) => ["SqliteConnection", "SqliteTransaction", "Sqlite"]
             .iter()

@@ -55,6 +55,21 @@ pub(crate) async fn charge_in_postgres(
     Ok(())
 }
 
+#[idempotent(key = "id", scope = "orders.charge", group = 8)]
+pub(crate) async fn charge_in_group(
+    order: Order,
+    State(desk): State<Desk>,
+    attempt: Attempt,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    say_started(&order, attempt);
+    obey_manner(&order, attempt)?;
+    desk.work().await;
+    in_postgres::write(db, &desk.charge(&order, attempt)).await?;
+    desk.crash(&order);
+    Ok(())
+}
+
 #[idempotent(
     key = "id",
     scope = "orders.charge",

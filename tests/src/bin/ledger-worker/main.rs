@@ -14,7 +14,10 @@ use tracing_subscriber::EnvFilter;
 mod desk;
 mod numbered;
 
-use desk::{Desk, charge_in_entity, charge_in_postgres, charge_in_sqlite, charge_leased, say};
+use desk::{
+    Desk, charge_in_entity, charge_in_group, charge_in_postgres, charge_in_sqlite, charge_leased,
+    say,
+};
 use numbered::{charge_next_in_postgres, charge_next_in_sqlite, charge_next_leased};
 
 #[tokio::main]
@@ -41,6 +44,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         (Product::Postgres, Mode::Atomic) => {
             consume::<charge_in_postgres, _>(&settings, at.open_postgres().await).await
         }
+        (Product::Postgres, Mode::Grouped) => {
+            consume::<charge_in_group, _>(&settings, at.open_postgres().await).await
+        }
         (Product::Postgres, Mode::Leased) => {
             consume::<charge_leased, _>(&settings, at.open_postgres().await).await
         }
@@ -50,7 +56,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         (Product::Redis, Mode::Leased) => {
             consume::<charge_leased, _>(&settings, at.open_redis().await).await
         }
-        (Product::Redis, Mode::Atomic | Mode::Entity) => Err("Redis lends no transaction".into()),
+        (Product::Redis, Mode::Atomic | Mode::Grouped | Mode::Entity) => {
+            Err("Redis lends no transaction".into())
+        }
+        (Product::Sqlite, Mode::Grouped) => {
+            Err("SQLite has one writer, which commits alone".into())
+        }
         (Product::Sqlite, Mode::Entity) => Err("SQLite names no constraint".into()),
     }
 }

@@ -9,7 +9,7 @@ struct Aim {
     times: f64,
 }
 
-const AIMS: [Aim; 5] = [
+const AIMS: [Aim; 7] = [
     aim(Contestant::IdemMemory, Contestant::BASELINE, 2.5),
     aim(Contestant::IdemRedis, Contestant::BASELINE, 2.0),
     aim(Contestant::IdemPostgres, Contestant::BASELINE, 1.3),
@@ -18,6 +18,12 @@ const AIMS: [Aim; 5] = [
         Contestant::IdemPostgresAtomic,
         Contestant::HandwrittenPostgresAtomic,
         1.5,
+    ),
+    aim(Contestant::IdemPostgresGrouped, Contestant::BASELINE, 1.0),
+    aim(
+        Contestant::IdemPostgresGrouped,
+        Contestant::HandwrittenPostgresAtomic,
+        3.5,
     ),
 ];
 

@@ -35,6 +35,8 @@ pub enum Contestant {
     IdemPostgres,
     /// idem, keys in PostgreSQL, atomic: the key and one row of business are committed together.
     IdemPostgresAtomic,
+    /// The same, with up to 32 messages in one transaction.
+    IdemPostgresGrouped,
 }
 
 impl Contestant {
@@ -62,7 +64,8 @@ impl Contestant {
             Self::NaivePostgres
             | Self::HandwrittenPostgresAtomic
             | Self::IdemPostgres
-            | Self::IdemPostgresAtomic => Some(StoreKind::Postgres),
+            | Self::IdemPostgresAtomic
+            | Self::IdemPostgresGrouped => Some(StoreKind::Postgres),
             _ => None,
         }
     }

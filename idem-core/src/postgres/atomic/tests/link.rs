@@ -28,6 +28,7 @@ pub(in crate::postgres) struct Link {
     pub(in crate::postgres) port: u16,
     weather: watch::Sender<Weather>,
     answer_lost: Arc<Notify>,
+    request_cut: Arc<Notify>,
 }
 
 impl Link {
@@ -36,16 +37,19 @@ impl Link {
         let port = listener.local_addr().unwrap().port();
         let weather = watch::Sender::new(Weather::Fine);
         let answer_lost = Arc::new(Notify::new());
+        let request_cut = Arc::new(Notify::new());
         let (changes, lost) = (weather.clone(), Arc::clone(&answer_lost));
+        let cut = Arc::clone(&request_cut);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let server = TcpStream::connect(("127.0.0.1", target)).await.unwrap();
                 let (from_client, to_client) = client.into_split();
                 let (from_server, to_server) = server.into_split();
                 let (weather, lost) = (changes.subscribe(), Arc::clone(&lost));
+                let cut = Arc::clone(&cut);
                 tokio::spawn(async move {
                     tokio::select! {
-                        () = requests(from_client, to_server, weather.clone()) => {}
+                        () = requests(from_client, to_server, weather.clone(), cut) => {}
                         () = answers(from_server, to_client, weather, lost) => {}
                     }
                 });
@@ -55,6 +59,7 @@ impl Link {
             port,
             weather,
             answer_lost,
+            request_cut,
         }
     }
 
@@ -66,12 +71,18 @@ impl Link {
     pub(in crate::postgres) async fn answer_lost(&self) {
         self.answer_lost.notified().await;
     }
+
+    /// Until something that the client has sent was cut off.
+    pub(in crate::postgres) async fn request_cut(&self) {
+        self.request_cut.notified().await;
+    }
 }
 
 async fn requests(
     mut client: OwnedReadHalf,
     mut server: OwnedWriteHalf,
     weather: watch::Receiver<Weather>,
+    cut: Arc<Notify>,
 ) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(read @ 1..) = client.read(&mut buffer).await {
@@ -82,7 +93,10 @@ async fn requests(
                     return;
                 }
             }
-            Weather::Cut => return,
+            Weather::Cut => {
+                cut.notify_one();
+                return;
+            }
             Weather::Frozen => std::future::pending().await,
         }
     }

@@ -1,0 +1,249 @@
+//! Grouped execution: the writes and completions of several messages commit together.
+
+use std::{panic::AssertUnwindSafe, sync::Arc};
+
+use futures_util::{FutureExt as _, future::BoxFuture};
+use tokio::time::Instant;
+
+use super::{
+    Executor, Prepared, Requester, RunsOn,
+    atomic::{Open, alone, within},
+    grant::{Ended, ended_by, objection},
+    guarded,
+    heartbeat::{Ran, Untold, run_under_heartbeat},
+    remembered,
+};
+use crate::{
+    Attempt, Claim, ClaimRequest, Context, EntityError, Execution, GroupEnd, GroupStore, Grouped,
+    Handler, Lease, Mode, Operation, Outcome, Policy, Release, StoreError,
+};
+
+impl<S, Tx, const SIZE: usize> RunsOn<S> for Grouped<Tx, SIZE>
+where
+    S: GroupStore<Tx>,
+    Tx: Send + 'static,
+{
+    fn limit(_: &Executor<S>) -> Option<usize> {
+        // Whoever waits for a seat has claimed, and keeps its lease.
+        None
+    }
+
+    async fn check<H: Operation<Mode = Self>>(executor: &Executor<S>) -> Result<(), EntityError> {
+        if executor.store.groups() == 0 {
+            tracing::warn!(
+                handler = H::SCOPE,
+                "messages cannot share a transaction in this store: each has its own"
+            );
+        }
+        Ok(())
+    }
+
+    async fn run<H, St>(
+        executor: &Executor<S>,
+        message: &mut Prepared<H>,
+        state: &St,
+    ) -> Execution<H::Output, H::Error>
+    where
+        H: Handler<St, Mode = Self>,
+        St: Send + Sync + 'static,
+    {
+        let (_present, others) = executor.company.enter(H::SCOPE);
+        let groups = executor.store.groups();
+        // A few are sooner done side by side, and with a round trip less.
+        if SIZE > 1 && groups > 0 && others >= groups {
+            let ended = in_company::<S, Tx, H, St>(executor, message, state, SIZE).await;
+            if let Some(ended) = ended {
+                return ended;
+            }
+        }
+        alone::<S, Tx, H, St>(executor, message, state).await
+    }
+}
+
+/// How a message fared in company.
+enum Fared {
+    Ended(GroupEnd),
+    /// It did not succeed.
+    Apart,
+    /// It did not begin, because nothing is to begin any more.
+    Closed,
+    /// There was no seat.
+    Standing(StoreError),
+}
+
+/// One whose handler has succeeded, and how its group ends.
+struct Succeeded<T> {
+    output: T,
+    outcome: Outcome,
+    end: BoxFuture<'static, GroupEnd>,
+}
+
+/// Runs one message in a transaction with others; `None` if it is to be run by itself.
+async fn in_company<S, Tx, H, St>(
+    executor: &Executor<S>,
+    message: &mut Prepared<H>,
+    state: &St,
+    size: usize,
+) -> Option<Execution<H::Output, H::Error>>
+where
+    S: GroupStore<Tx>,
+    Tx: Send + 'static,
+    H: Handler<St>,
+    H::Mode: for<'a> Mode<Lent<'a> = &'a mut Tx>,
+    St: Send + Sync + 'static,
+{
+    let body = match message.take() {
+        Ok(body) => body,
+        Err(error) => return Some(Execution::Undecodable { error }),
+    };
+    let requester = Requester::of(&message.envelope);
+    let claimed = Instant::now();
+    let claim = executor.claim_for_group(&message.request, &message.policy);
+    let lease = match claim.await {
+        Ok(lease) => lease,
+        Err(ended) => {
+            message.put_back(body);
+            return Some(ended.into_execution(requester));
+        }
+    };
+    if lease.attempt > 1 {
+        // It may fail again, and would cost the others their transaction. The claim is its own.
+        message.put_back(body);
+        return None;
+    }
+    let open = Open {
+        executor,
+        request: &message.request,
+        policy: &message.policy,
+        lease,
+        requester,
+    };
+    let _working = executor.working(open.request);
+    let context = Context {
+        state,
+        envelope: &message.envelope,
+        key: &message.request.key,
+        attempt: Attempt::new(&open.lease, open.policy.max_attempts()).without_doubt(),
+    };
+    let mut succeeded = None;
+    let work = sit_down::<S, Tx, H, St>(&open, body, &context, size, &mut succeeded);
+    let store = Arc::clone(&executor.store);
+    let (extended, by) = (open.lease.clone(), open.request.lease);
+    let extend = move || {
+        let (store, lease) = (Arc::clone(&store), extended.clone());
+        async move { store.extend_open(&lease, by).await }
+    };
+    let hearts = &executor.hearts;
+    let ran = run_under_heartbeat(hearts, work, extend, claimed, by, Untold::GoOn).await;
+    let fared = match (ran, succeeded.as_mut()) {
+        (Ran::Returned(fared), _) => fared,
+        // A heartbeat that finds the key completed: the group knows better.
+        (_, Some(succeeded)) => Fared::Ended((&mut succeeded.end).await),
+        (Ran::Panicked(_), None) => Fared::Apart,
+        (Ran::LeaseLost, None) => return Some(open.lost()),
+    };
+    match (fared, succeeded) {
+        (
+            Fared::Ended(end),
+            Some(Succeeded {
+                output, outcome, ..
+            }),
+        ) => open.settle_in_company(output, outcome, end).await,
+        (Fared::Closed, _) => {
+            // Nothing ran: a lost lease changes nothing.
+            let _ = executor.release(&open.lease, &Release::Abandoned).await;
+            Some(Execution::Abandoned)
+        }
+        // The claim stays: the same owner has it back.
+        (Fared::Standing(error), _) => Some(Execution::StoreUnavailable { error }),
+        (Fared::Apart | Fared::Ended(_), _) => None,
+    }
+}
+
+/// Waits for a seat, runs the handler there, and leaves it if the handler succeeds.
+async fn sit_down<S, Tx, H, St>(
+    open: &Open<'_, S>,
+    body: H::Message,
+    context: &Context<'_, St>,
+    size: usize,
+    succeeded: &mut Option<Succeeded<H::Output>>,
+) -> Fared
+where
+    S: GroupStore<Tx>,
+    Tx: Send + 'static,
+    H: Handler<St>,
+    H::Mode: for<'a> Mode<Lent<'a> = &'a mut Tx>,
+    St: Send + Sync + 'static,
+{
+    let store = &open.executor.store;
+    let mut seat = match store.seat(H::SCOPE, size).await {
+        Ok(seat) => seat,
+        Err(error) => return Fared::Standing(error),
+    };
+    if open.executor.is_closed() {
+        return Fared::Closed;
+    }
+    let Ok(work) = guarded::call::<H, St>(body, context, S::lend_seat(&mut seat)) else {
+        return Fared::Apart;
+    };
+    let work = within(store.time_limit(), work);
+    // Caught here, so that the seat is dropped before the message is run by itself.
+    let Ok(Ok(Ok(output))) = AssertUnwindSafe(work).catch_unwind().await else {
+        return Fared::Apart;
+    };
+    let Ok(outcome) = remembered::output(&output, open.policy) else {
+        return Fared::Apart;
+    };
+    let end = store.leave(seat, &open.lease, &outcome, open.request.retention);
+    let succeeded = succeeded.insert(Succeeded {
+        output,
+        outcome,
+        end,
+    });
+    Fared::Ended((&mut succeeded.end).await)
+}
+
+impl<S: crate::Store> Open<'_, S> {
+    async fn settle_in_company<T, E: crate::Failure>(
+        &self,
+        output: T,
+        outcome: Outcome,
+        end: GroupEnd,
+    ) -> Option<Execution<T, E>> {
+        match end {
+            GroupEnd::Committed => Some(Execution::Executed {
+                output,
+                outcome,
+                attempt: self.lease.attempt,
+            }),
+            GroupEnd::WithoutCompletion => Some(self.whose(output, outcome).await),
+            GroupEnd::RolledBack => None,
+            GroupEnd::Unknown(error) => Some(self.ask_again(output, outcome, error).await),
+        }
+    }
+}
+
+impl<S: crate::Store> Executor<S> {
+    /// Claims, unless something speaks against running.
+    async fn claim_for_group<Tx>(
+        &self,
+        request: &ClaimRequest,
+        policy: &Policy,
+    ) -> Result<Lease, Ended>
+    where
+        S: GroupStore<Tx>,
+    {
+        let lease = match self.store.claim_for_group(request).await {
+            Ok(Claim::Acquired(lease)) => lease,
+            Ok(answer) => return Err(Ended::Answered(answer)),
+            Err(error) => return Err(Ended::Unavailable(error)),
+        };
+        let Some(objection) = objection(&lease, policy, self.is_closed(), false) else {
+            return Ok(lease);
+        };
+        let ended = ended_by(&objection, &lease);
+        // Nothing ran: a lost lease changes nothing.
+        let _ = self.release(&lease, &objection).await;
+        Err(ended)
+    }
+}

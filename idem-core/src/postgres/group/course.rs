@@ -1,0 +1,221 @@
+//! The course of a group: begin, one member after the other, commit.
+
+use std::{mem, sync::Arc, time::Duration};
+
+use sqlx::{Row as _, SqlStr};
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{
+    ending::{self, Lost},
+    queue::{Given, Queue},
+    room::{Last, Room},
+    seat::{Back, Member, Seat},
+    statement,
+};
+use crate::{
+    GroupEnd, StoreError,
+    postgres::{
+        PostgresStore,
+        atomic::{Connection, OpenTransaction},
+        fault::Fault,
+    },
+};
+
+/// A group that has been open for so long takes nobody else: its locks are held until it commits.
+const LONG_ENOUGH: Duration = Duration::from_secs(1);
+
+const UNTOLD: &str = "a handler has ended its group's transaction by itself, and the server does not \
+                      tell what became of it";
+
+/// One group.
+pub(super) struct Course<'a> {
+    store: &'a PostgresStore,
+    queue: &'a Queue,
+    /// How many can still be given a seat.
+    seats: usize,
+    opened: Instant,
+    /// Those whose writes are kept, if the transaction is committed.
+    members: Vec<Member>,
+    /// The transaction's number, once there is a second member.
+    number: Option<String>,
+}
+
+impl<'a> Course<'a> {
+    /// Runs one group after the other, as long as somebody waits.
+    pub(super) async fn run_all(store: PostgresStore, queue: Arc<Queue>, size: usize) {
+        loop {
+            match OpenTransaction::of_group(&store.lending).await {
+                Ok(open) => Course::new(&store, &queue, size).run(open).await,
+                Err(fault) => queue.disappoint(&fault),
+            }
+            if !queue.goes_on() {
+                return;
+            }
+        }
+    }
+
+    fn new(store: &'a PostgresStore, queue: &'a Queue, size: usize) -> Self {
+        Self {
+            store,
+            queue,
+            seats: size.max(1),
+            opened: Instant::now(),
+            members: Vec::new(),
+            number: None,
+        }
+    }
+
+    async fn run(mut self, open: OpenTransaction) {
+        let mut room = Room::new(open);
+        while let Some(waiting) = self.next() {
+            if let Err(lost) = self.tidy(&mut room).await {
+                self.queue.put_back(waiting);
+                return self.lose(room, lost).await;
+            }
+            match self.seat(room, waiting).await {
+                Some(left) => room = left,
+                None => return self.end(|| GroupEnd::RolledBack),
+            }
+        }
+        self.close(room).await;
+    }
+
+    /// Who comes next, if somebody waits and there is a seat left.
+    fn next(&self) -> Option<oneshot::Sender<Given>> {
+        if self.seats == 0 || self.opened.elapsed() >= LONG_ENOUGH {
+            return None;
+        }
+        self.queue.next()
+    }
+
+    /// Lends the transaction, and waits until it is back; `None` if whoever had it has gone without
+    /// a trace.
+    async fn seat(&mut self, room: Room, waiting: oneshot::Sender<Given>) -> Option<Room> {
+        let (seat, back) = Seat::new(room.open);
+        if let Err(Ok(refused)) = waiting.send(Ok(seat)) {
+            return refused.clear().map(Room::new);
+        }
+        self.seats -= 1;
+        let (open, last) = match back.await.ok()? {
+            Back::Left(open, member) => (open, Last::Success(member)),
+            Back::Dropped(open) => (open, Last::Failure),
+        };
+        Some(Room { open, last })
+    }
+
+    /// Keeps or undoes what the last one has written. Then there is a savepoint for the next.
+    async fn tidy(&mut self, room: &mut Room) -> Result<(), Lost> {
+        let address = &self.store.address;
+        match mem::replace(&mut room.last, Last::Nothing) {
+            Last::Nothing => Ok(()),
+            Last::Failure => room.undo(address).await,
+            Last::Success(member) => match room.keep(address, self.members.is_empty()).await {
+                Ok(number) => {
+                    self.number = number.or(self.number.take());
+                    self.members.push(member);
+                    Ok(())
+                }
+                Err(fault) => {
+                    member.tell(GroupEnd::RolledBack);
+                    if ending::is_aborted(&fault) {
+                        return room.undo(address).await;
+                    }
+                    Err(ending::between(&fault))
+                }
+            },
+        }
+    }
+
+    /// Commits, if there is anything to commit.
+    async fn close(mut self, mut room: Room) {
+        if let Last::Failure = room.last
+            && !self.members.is_empty()
+            && let Err(lost) = self.tidy(&mut room).await
+        {
+            return self.lose(room, lost).await;
+        }
+        let Some(completion) = self.completion(&room.last) else {
+            return self.store.roll_back_open(room.open).await;
+        };
+        match room.commit(&self.store.address, completion).await {
+            Ok(connection) => {
+                if connection == Connection::Clean {
+                    room.open.give_back();
+                }
+                self.members.extend(room.last.into_success());
+                self.end(|| GroupEnd::Committed);
+            }
+            Err(fault) if ending::is_aborted(&fault) && room.last.success().is_some() => {
+                if let Some(culprit) = mem::replace(&mut room.last, Last::Failure).into_success() {
+                    culprit.tell(GroupEnd::RolledBack);
+                }
+                Box::pin(self.close(room)).await;
+            }
+            Err(fault) => self.lose(room, ending::of_commit(fault)).await,
+        }
+    }
+
+    /// What completes all members, in the order of their keys; `None` if there is none.
+    fn completion(&self, last: &Last) -> Option<SqlStr> {
+        let mut members: Vec<_> = self.members.iter().chain(last.success()).collect();
+        members.sort_by_key(|member| member.lease.key.as_str());
+        let (template, skew) = (&self.store.sql.commit_group, self.store.clock.skew());
+        (!members.is_empty()).then(|| statement::commit(template, &members, skew))
+    }
+
+    /// The transaction has ended in another way than by its commit.
+    async fn lose(mut self, room: Room, lost: Lost) {
+        let Room { open, last } = room;
+        match lost {
+            Lost::RolledBack => {
+                open.give_up();
+                self.members.extend(last.into_success());
+                self.end(|| GroupEnd::RolledBack);
+            }
+            Lost::Unknown(fault) => {
+                open.give_up();
+                self.members.extend(last.into_success());
+                self.end(|| GroupEnd::Unknown(fault.unavailable()));
+            }
+            Lost::Ended => {
+                // It fares as it would without a group.
+                if let Some(culprit) = last.into_success() {
+                    culprit.tell(GroupEnd::RolledBack);
+                }
+                self.store.roll_back_open(open).await;
+                self.find_out().await;
+            }
+        }
+    }
+
+    /// A handler has committed what others have written, or rolled it back.
+    async fn find_out(self) {
+        let Some(number) = self.number.clone() else {
+            return self.end(|| GroupEnd::RolledBack);
+        };
+        match self.fate_of(&number).await.as_deref() {
+            Ok("committed") => self.end(|| GroupEnd::WithoutCompletion),
+            Ok("aborted") => self.end(|| GroupEnd::RolledBack),
+            Ok(_) => self.end(|| GroupEnd::Unknown(StoreError::unavailable(UNTOLD))),
+            Err(fault) => self.end(|| GroupEnd::Unknown(fault.unavailable())),
+        }
+    }
+
+    /// What became of a transaction, in the server's word for it.
+    async fn fate_of(&self, number: &str) -> Result<String, Fault> {
+        let number = number.to_owned();
+        let ask = || {
+            let fate = "SELECT coalesce(pg_xact_status($1::text::xid8), '')";
+            sqlx::query(fate).bind(number.clone())
+        };
+        let rows = self.store.heartbeats.lock().await.fetch(ask).await?;
+        let told = rows.first().map(|row| row.try_get(0)).transpose()?;
+        Ok(told.unwrap_or_default())
+    }
+
+    fn end(self, end: impl Fn() -> GroupEnd) {
+        for member in self.members {
+            member.tell(end());
+        }
+    }
+}

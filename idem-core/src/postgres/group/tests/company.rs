@@ -1,0 +1,103 @@
+//! Who shares a transaction, and who does not.
+
+use super::*;
+
+const EIGHT: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+
+#[tokio::test]
+async fn messages_that_come_together_share_a_commit() {
+    let shop = Shop::open().await;
+    all_executed(&shop.handle_together(&EIGHT, &charge_only()).await);
+    assert_eq!(shop.charges().await, EIGHT);
+    assert_eq!(shop.transactions().await, 1);
+    for order in EIGHT {
+        assert!(shop.is_completed(order).await, "{order}");
+    }
+}
+
+#[tokio::test]
+async fn a_group_has_no_more_members_than_it_may_have() {
+    let shop = Shop::open().await;
+    let ten = [&EIGHT[..], &["i", "j"]].concat();
+    all_executed(&shop.handle_together(&ten, &charge_only()).await);
+    assert_eq!(shop.charges().await, ten);
+    assert_eq!(shop.transactions().await, 2);
+}
+
+#[tokio::test]
+async fn a_message_that_is_alone_joins_no_group() {
+    let shop = Shop::open().await;
+    assert!(executed(&shop.handle("a", &charge_only()).await));
+    assert_eq!(shop.charges().await, ["a"]);
+    let queues = shop.store.groups.queues.lock().unwrap();
+    assert!(queues.is_empty());
+}
+
+#[tokio::test]
+async fn a_copy_is_a_duplicate_in_company_too() {
+    let shop = Shop::open().await;
+    all_executed(&shop.handle_together(&["a", "b"], &charge_only()).await);
+    let _company = shop.company().await;
+    let copy = shop.handle("a", &charge_only()).await;
+    assert!(matches!(copy, Execution::Duplicate { .. }), "{copy:?}");
+    assert_eq!(shop.charges().await, ["a", "b"]);
+}
+
+#[tokio::test]
+async fn whoever_is_dropped_while_it_waits_for_a_seat_leaves_the_queue() {
+    let shop = Shop::open().await;
+    let _company = shop.company().await;
+    let act = shop.first_waits_for(2, &charge_only());
+    let first = shop.handle("a", &act);
+    let others = async {
+        shop.have_come(0).await;
+        let mut gone = Box::pin(shop.handle("b", &act));
+        tokio::select! {
+            _ = &mut gone => panic!("the seat is taken"),
+            () = shop.have_come(1) => {}
+        }
+        drop(gone);
+        tokio::join!(shop.handle("c", &act), shop.handle("d", &act))
+    };
+    let (first, (second, third)) = tokio::join!(first, others);
+    all_executed(&[first, second, third]);
+    assert_eq!(shop.charges().await, ["a", "c", "d"]);
+    assert_eq!(shop.transactions().await, 1);
+    // It never ran: its claim is free when its lease has ended.
+    shop.store.advance(MINUTE);
+    assert!(!executed(&shop.handle("b", &charge_only()).await));
+    assert_eq!(shop.charges().await, ["a", "b", "c", "d"]);
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_seat_when_nothing_is_to_begin_any_more_is_abandoned() {
+    let shop = Shop::open().await;
+    let executor = shop.executor.clone();
+    let closing = charge_and(move |_, _| {
+        executor.close();
+        Box::pin(async { Ok(()) })
+    });
+    let all = shop.handle_together(&["a", "b", "c"], &closing).await;
+    assert!(executed(&all[0]), "{all:?}");
+    let abandoned = |ended: &Ended| matches!(ended, Execution::Abandoned);
+    assert!(all[1..].iter().all(abandoned), "{all:?}");
+    assert_eq!(shop.charges().await, ["a"]);
+}
+
+/// What they would see of each other is not what they have asked for.
+#[tokio::test]
+async fn at_another_isolation_level_each_message_has_its_own_transaction() {
+    let server = postgres::shared().unwrap();
+    for level in ["repeatable read", "serializable"] {
+        let name = format!("group_level_{}", &level[..6]);
+        let _ = server.query("idem", &format!("CREATE DATABASE {name}"));
+        let set = format!("ALTER DATABASE {name} SET default_transaction_isolation = '{level}'");
+        server.query("idem", &set).unwrap();
+        let shop = Shop::at(&server.url_of(&name), |builder| builder.groups(1)).await;
+        assert_eq!(GroupStore::<PgConnection>::groups(&shop.store), 0);
+        let act = charge_only();
+        let (one, other) = tokio::join!(shop.handle("a", &act), shop.handle("b", &act));
+        all_executed(&[one, other]);
+        assert_eq!(shop.transactions().await, 2);
+    }
+}

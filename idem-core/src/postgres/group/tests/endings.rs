@@ -1,0 +1,143 @@
+//! What a handler may do to the transaction that it shares.
+
+use super::*;
+
+/// `b` does this after it has charged, when it is in company.
+async fn b_runs(sql: &'static str) -> (Shop, Vec<Ended>) {
+    let shop = Shop::open().await;
+    let first = Once::new();
+    let charging = charge_and(move |db, order| {
+        let now = order == "b" && first.is_now();
+        Box::pin(async move {
+            if now {
+                // What it answers is nobody's concern.
+                let _ = run(db, sql).await;
+            }
+            Ok(())
+        })
+    });
+    let all = shop.handle_together(&["a", "b", "c"], &charging).await;
+    (shop, all)
+}
+
+#[tokio::test]
+async fn an_error_that_a_member_swallows_costs_its_own_writes_only() {
+    for orders in [&["b", "a", "c"][..], &["a", "b", "c"], &["a", "c", "b"]] {
+        let shop = Shop::open().await;
+        let charging = charge_and(|db, order| {
+            Box::pin(async move {
+                if order == "b" {
+                    let _ = run(db, "INSERT INTO nowhere VALUES (1)").await;
+                }
+                Ok(())
+            })
+        });
+        let mut all = shop.handle_together(orders, &charging).await;
+        let place = orders.iter().position(|order| *order == "b").unwrap();
+        match all.remove(place) {
+            Execution::Failed {
+                cause, attempt: 1, ..
+            } => {
+                let cause = cause.to_string();
+                assert!(cause.contains("went on after an error"), "{cause}");
+            }
+            other => panic!("{other:?}"),
+        }
+        all_executed(&all);
+        assert_eq!(shop.charges().await, ["a", "c"], "{orders:?}");
+        assert_eq!(shop.transactions().await, 1, "{orders:?}");
+    }
+}
+
+/// What `a` has written is there, and is not written again. The culprit's own writes stay as they
+/// would without a group.
+#[tokio::test]
+async fn a_member_that_commits_by_itself_makes_nobody_elses_work_be_done_twice() {
+    for commit in [
+        "COMMIT",
+        "COMMIT AND CHAIN",
+        "COMMIT; BEGIN; INSERT INTO charges (id) VALUES ('x')",
+    ] {
+        let (shop, all) = b_runs(commit).await;
+        all_executed(&all);
+        assert_eq!(shop.charges().await, ["a", "b", "b", "c"], "{commit}");
+        for order in ["a", "b", "c"] {
+            assert!(shop.is_completed(order).await, "{commit}: {order}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_member_that_rolls_back_by_itself_makes_the_others_run_again() {
+    for end in [
+        "ROLLBACK",
+        "ROLLBACK AND CHAIN",
+        "RELEASE SAVEPOINT idem_member",
+    ] {
+        let (shop, all) = b_runs(end).await;
+        all_executed(&all);
+        assert_eq!(shop.charges().await, ["a", "b", "c"], "{end}");
+    }
+}
+
+#[tokio::test]
+async fn a_member_may_use_savepoints_of_its_own() {
+    let shop = Shop::open().await;
+    let charging = charge_and(|db, order| {
+        Box::pin(async move {
+            let mut undone = db.begin().await?;
+            charge(&mut undone, "undone").await?;
+            let _ = run(&mut undone, "INSERT INTO nowhere VALUES (1)").await;
+            drop(undone);
+            let mut kept = db.begin().await?;
+            charge(&mut kept, &order).await?;
+            kept.commit().await?;
+            Ok(())
+        })
+    });
+    all_executed(&shop.handle_together(&["a", "b"], &charging).await);
+    assert_eq!(shop.charges().await, ["a", "a", "b", "b"]);
+    assert_eq!(shop.transactions().await, 1);
+}
+
+/// Nobody knows before the commit whose it was: each is tried by itself.
+#[tokio::test]
+async fn a_constraint_that_fails_at_the_commit_fails_its_own_message_only() {
+    let shop = Shop::open().await;
+    let charging = charge_and(|db, order| {
+        Box::pin(async move {
+            if order == "b" {
+                run(db, "INSERT INTO receipts VALUES ('twin'), ('twin')").await?;
+            }
+            Ok(())
+        })
+    });
+    let mut all = shop.handle_together(&["a", "b", "c"], &charging).await;
+    let failed = all.remove(1);
+    assert!(
+        matches!(failed, Execution::Failed { attempt: 1, .. }),
+        "{failed:?}"
+    );
+    all_executed(&all);
+    assert_eq!(shop.charges().await, ["a", "c"]);
+}
+
+#[tokio::test]
+async fn a_role_that_a_member_sets_is_not_the_next_ones() {
+    let shop = Shop::open().await;
+    let role = "idem_group_member";
+    let grants = format!(
+        "DO $$ BEGIN CREATE ROLE {role}; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
+    );
+    run(&mut shop.bystander().await, grants).await.unwrap();
+    let charging = charge_and(move |db, order| {
+        Box::pin(async move {
+            if order == "a" {
+                run(db, format!("SET LOCAL ROLE {role}")).await?;
+            }
+            Ok(())
+        })
+    });
+    all_executed(&shop.handle_together(&["a", "b"], &charging).await);
+    assert_eq!(shop.transactions().await, 1);
+}

@@ -1,0 +1,118 @@
+//! What becomes of one that fails, and of the others.
+
+use super::*;
+
+/// `b` ends in this way, each time.
+async fn b_ends(act: impl Fn() -> Result<(), Failed> + Send + Sync + 'static) -> (Shop, Ended) {
+    let shop = Shop::open().await;
+    let act = Arc::new(act);
+    let charging = charge_and(move |_, order| {
+        let act = Arc::clone(&act);
+        Box::pin(async move { if order == "b" { act() } else { Ok(()) } })
+    });
+    let mut all = shop.handle_together(&["a", "b", "c"], &charging).await;
+    let failed = all.remove(1);
+    all_executed(&all);
+    assert_eq!(shop.charges().await, ["a", "c"]);
+    assert_eq!(shop.transactions().await, 1);
+    (shop, failed)
+}
+
+#[tokio::test]
+async fn what_a_failed_member_has_written_is_rolled_back_alone() {
+    let (shop, failed) = b_ends(|| Err(Failed::retry("not now"))).await;
+    assert!(
+        matches!(failed, Execution::Failed { attempt: 1, .. }),
+        "{failed:?}"
+    );
+    shop.store.advance(MINUTE);
+    let again = shop.handle("b", &charge_only()).await;
+    assert!(
+        matches!(again, Execution::Executed { attempt: 2, .. }),
+        "{again:?}"
+    );
+    assert_eq!(shop.charges().await, ["a", "b", "c"]);
+}
+
+#[tokio::test]
+async fn what_a_rejecting_member_has_written_is_rolled_back_alone() {
+    let (_shop, rejected) = b_ends(|| Err(Failed::rejected("never"))).await;
+    assert!(
+        matches!(rejected, Execution::Rejected { attempt: 1, .. }),
+        "{rejected:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_a_panicking_member_has_written_is_rolled_back_alone() {
+    let (_shop, failed) = b_ends(|| panic!("a bug in the handler")).await;
+    assert!(
+        matches!(failed, Execution::Failed { attempt: 1, .. }),
+        "{failed:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_rejection_in_company_is_remembered() {
+    let shop = Shop::open().await;
+    let _company = shop.company().await;
+    let rejecting = charge_and(|_, _| Box::pin(async { Err(Failed::rejected("taken")) }));
+    let ask = || Envelope::builder("a").expects_reply(true).build();
+    let refused = shop.handle_envelope(ask(), &rejecting).await;
+    assert!(
+        matches!(refused, Execution::Refused { attempt: 1, .. }),
+        "{refused:?}"
+    );
+    let copy = shop.handle_envelope(ask(), &charge_only()).await;
+    assert!(matches!(copy, Execution::Duplicate { .. }), "{copy:?}");
+    assert_eq!(shop.charges().await, Vec::<String>::new());
+}
+
+/// The others do not wait for it, and keep what they have written.
+#[tokio::test]
+async fn whoever_is_dropped_in_its_seat_leaves_nothing_behind() {
+    let shop = Shop::open().await;
+    let _company = shop.company().await;
+    let told = Arc::new(Notify::new());
+    let telling = Arc::clone(&told);
+    let stuck = charge_and(move |db, order| {
+        let telling = Arc::clone(&telling);
+        Box::pin(async move {
+            if order == "a" {
+                telling.notify_one();
+                run(db, "SELECT pg_sleep(0.3)").await?;
+            }
+            Ok(())
+        })
+    });
+    let mut first = Box::pin(shop.handle("a", &stuck));
+    tokio::select! {
+        _ = &mut first => panic!("it is dropped before"),
+        () = told.notified() => {}
+    }
+    let dropped = async {
+        shop.have_come(1).await;
+        drop(first);
+    };
+    let (second, ()) = tokio::join!(shop.handle("b", &stuck), dropped);
+    all_executed(&[second]);
+    assert_eq!(shop.charges().await, ["b"]);
+    assert!(!shop.is_completed("a").await);
+}
+
+/// A message that has failed before does not put the others at risk.
+#[tokio::test]
+async fn a_further_attempt_joins_no_group() {
+    let shop = Shop::open().await;
+    let failing = charge_and(|_, _| Box::pin(async { Err(Failed::retry("not now")) }));
+    let failed = shop.handle("a", &failing).await;
+    assert!(matches!(failed, Execution::Failed { .. }), "{failed:?}");
+    shop.store.advance(MINUTE);
+    let _company = shop.company().await;
+    let again = shop.handle("a", &charge_only()).await;
+    assert!(
+        matches!(again, Execution::Executed { attempt: 2, .. }),
+        "{again:?}"
+    );
+    assert!(shop.store.groups.queues.lock().unwrap().is_empty());
+}

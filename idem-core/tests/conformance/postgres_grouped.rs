@@ -1,0 +1,188 @@
+//! `PostgresStore` with each transaction shared: somebody has written in it before, and commits with it.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use idem_core::{
+    Begun, Claim, ClaimRequest, Commit, GroupEnd, GroupStore, Key, Lease, Outcome, Policy,
+    PostgresStore, Release, Store, StoreError, TransactionalStore, Write,
+    conformance::{Harness, TransactionalHarness},
+    sqlx::{PgConnection, query},
+};
+
+use crate::{
+    postgres_atomic_harness::ConnectionHarness,
+    postgres_level::{ReadCommitted, unique},
+};
+
+type Connections = ConnectionHarness<ReadCommitted>;
+type Seat = <PostgresStore as GroupStore<PgConnection>>::Seat;
+
+/// Runs the cases in company.
+pub(crate) struct GroupedHarness(Connections);
+
+/// The store, as if it lent nothing else than seats in groups.
+#[derive(Debug)]
+pub(crate) struct Shared(PostgresStore);
+
+/// A seat, and how the one before it ends.
+pub(crate) struct Second {
+    seat: Seat,
+    first: BoxFuture<'static, GroupEnd>,
+}
+
+/// The name of the handler that both are of.
+const HANDLER: &str = "conformance";
+
+impl Shared {
+    /// Both are in one group: the second one waits for its seat when the first one leaves.
+    async fn sit_down(&self) -> Result<Second, StoreError> {
+        let request = ClaimRequest::new(
+            Key::new("first", unique("member")).expect("a short name"),
+            &Policy::DEFAULT,
+        );
+        let claim = GroupStore::<PgConnection>::claim_for_group(&self.0, &request).await?;
+        let Claim::Acquired(lease) = claim else {
+            panic!("the key is new: {claim:?}");
+        };
+        let mut first = self.seat().await?;
+        let second = self.seat();
+        tokio::pin!(second);
+        assert!(
+            futures_util::poll!(&mut second).is_pending(),
+            "the first one sits there"
+        );
+        let written = query("INSERT INTO effects (name) VALUES ($1)").bind(lease.key.as_str());
+        let tx: &mut PgConnection = PostgresStore::lend_seat(&mut first);
+        written.execute(tx).await.expect("a row can be written");
+        let outcome = Outcome::new("first");
+        let minute = Duration::from_mins(1);
+        let first = GroupStore::<PgConnection>::leave(&self.0, first, &lease, &outcome, minute);
+        let seat = second.await?;
+        Ok(Second { seat, first })
+    }
+
+    async fn seat(&self) -> Result<Seat, StoreError> {
+        GroupStore::<PgConnection>::seat(&self.0, HANDLER, 2).await
+    }
+}
+
+impl Store for Shared {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.0.claim(request).await
+    }
+
+    async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        self.0.extend(lease, by).await
+    }
+
+    async fn complete(
+        &self,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Write, StoreError> {
+        self.0.complete(lease, outcome, retention).await
+    }
+
+    async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
+        self.0.release(lease, reason).await
+    }
+}
+
+impl TransactionalStore<PgConnection> for Shared {
+    type Transaction = Second;
+
+    fn transactions(&self) -> usize {
+        GroupStore::<PgConnection>::groups(&self.0)
+    }
+
+    fn time_limit(&self) -> Option<Duration> {
+        None
+    }
+
+    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Second>, StoreError> {
+        match GroupStore::<PgConnection>::claim_for_group(&self.0, request).await? {
+            Claim::Acquired(lease) => Ok(Begun::Acquired(lease, self.sit_down().await?)),
+            answer => Ok(Begun::Not(answer)),
+        }
+    }
+
+    fn lend(second: &mut Second) -> &mut PgConnection {
+        PostgresStore::lend_seat(&mut second.seat)
+    }
+
+    async fn is_alive(&self, _: &mut Second) -> bool {
+        true
+    }
+
+    async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        TransactionalStore::<PgConnection>::extend_open(&self.0, lease, by).await
+    }
+
+    async fn commit(
+        &self,
+        second: Second,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Commit, StoreError> {
+        let Second { seat, first } = second;
+        let end = GroupStore::<PgConnection>::leave(&self.0, seat, lease, outcome, retention);
+        match (end.await, first.await) {
+            (GroupEnd::Committed, GroupEnd::Committed) => Ok(Commit::Committed),
+            // What it has done cost the other one nothing, or both of them nothing was kept of.
+            (GroupEnd::RolledBack, _) => Ok(Commit::Refused {
+                error: "rolled back".to_owned(),
+            }),
+            (GroupEnd::Unknown(error), _) => Err(error),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn roll_back(&self, second: Second) {
+        drop(second.seat);
+        // Then the group has ended.
+        let _ = second.first.await;
+    }
+}
+
+impl Harness for GroupedHarness {
+    type Store = Shared;
+
+    async fn start() -> Self {
+        Self(ConnectionHarness::start().await)
+    }
+
+    fn store(&self) -> Shared {
+        Shared(self.0.store())
+    }
+
+    async fn advance(&self, by: Duration) {
+        self.0.advance(by).await;
+    }
+}
+
+impl TransactionalHarness for GroupedHarness {
+    type Tx = PgConnection;
+
+    async fn write_effect(tx: &mut PgConnection, name: &str) {
+        Connections::write_effect(tx, name).await;
+    }
+
+    async fn roll_back_early(tx: &mut PgConnection) {
+        Connections::roll_back_early(tx).await;
+    }
+
+    async fn commit_early(tx: &mut PgConnection) {
+        Connections::commit_early(tx).await;
+    }
+
+    async fn swallow_an_error(tx: &mut PgConnection) {
+        Connections::swallow_an_error(tx).await;
+    }
+
+    async fn effects(&self, name: &str) -> u64 {
+        self.0.effects(name).await
+    }
+}

@@ -1,0 +1,30 @@
+use idem_core::{Failed, Grouped, Operation, idempotent};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Order {
+    order_id: u64,
+}
+
+struct Transaction<'c, Db>(&'c Db);
+
+struct Books;
+
+#[idempotent(key = "order_id", group = 32)]
+async fn charge(order: Order, _db: &mut Books) -> Result<(), Failed> {
+    let _ = order.order_id;
+    Ok(())
+}
+
+#[idempotent(key = "order_id", group = 2, lease = "5s")]
+async fn refund(order: Order, db: &mut Transaction<'_, Books>) -> Result<(), Failed> {
+    let _ = (order.order_id, db.0);
+    Ok(())
+}
+
+fn is_grouped<H: Operation<Mode = Grouped<Tx, SIZE>>, Tx: Send + 'static, const SIZE: usize>() {}
+
+fn main() {
+    is_grouped::<charge, Books, 32>();
+    is_grouped::<refund, Transaction<'static, Books>, 2>();
+}

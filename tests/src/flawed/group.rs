@@ -1,0 +1,49 @@
+//! The bugs of handlers whose messages share a transaction.
+
+use std::time::Duration;
+
+use futures_util::{FutureExt as _, future::BoxFuture};
+use idem_amqp::{Claim, ClaimRequest, GroupEnd, GroupStore, Lease, Outcome, StoreError};
+
+use super::{Flawed, LATE};
+
+impl<Tx, S> GroupStore<Tx> for Flawed<S>
+where
+    S: GroupStore<Tx, Transaction: 'static, Seat: 'static> + Clone,
+{
+    type Seat = S::Seat;
+
+    fn groups(&self) -> usize {
+        self.store.groups()
+    }
+
+    async fn claim_for_group(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.store.claim_for_group(&self.claimed(request)).await
+    }
+
+    async fn seat(&self, handler: &'static str, size: usize) -> Result<Self::Seat, StoreError> {
+        self.store.seat(handler, size).await
+    }
+
+    fn lend_seat(seat: &mut Self::Seat) -> &mut Tx {
+        S::lend_seat(seat)
+    }
+
+    fn leave(
+        &self,
+        seat: Self::Seat,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> BoxFuture<'static, GroupEnd> {
+        if !self.answers_early() {
+            return self.store.leave(seat, lease, outcome, retention);
+        }
+        let (store, lease, outcome) = (self.store.clone(), lease.clone(), outcome.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(LATE).await;
+            store.leave(seat, &lease, &outcome, retention).await
+        });
+        std::future::ready(GroupEnd::Committed).boxed()
+    }
+}

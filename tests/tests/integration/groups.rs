@@ -1,0 +1,179 @@
+//! Handlers whose messages share a transaction, on PostgreSQL.
+
+use idem_amqp::{ExecutionKind as Kind, Worker, prelude::*, sqlx::PgConnection};
+use idem_tests::{
+    bed::Bed,
+    ledger::{Charge, Ledger, in_postgres},
+    process::{Crash, Mode, Process, Settings},
+    running::{Running, assert_balance},
+    script::{Order, Script},
+    store_at::Product,
+};
+
+const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
+
+#[idempotent(key = "id", scope = "orders.charge", group = 16)]
+async fn charge(
+    order: Order,
+    State(script): State<Script>,
+    attempt: Attempt,
+    delivery: Delivery,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    in_postgres::write(db, &Charge::new(&order.id, attempt.number(), "here")).await?;
+    script.play(order, attempt, delivery).await
+}
+
+async fn charging(bed: &Bed, ledger: &Ledger, script: &Script) -> Running {
+    let store = ledger.store().open_postgres().await;
+    let worker = Worker::builder(store).state(script.clone());
+    bed.start(worker.consume::<charge>(bed.queue().prefetch(100)))
+}
+
+async fn ledger() -> Ledger {
+    Ledger::on(Product::Postgres).await
+}
+
+async fn commits(ledger: &Ledger) -> i64 {
+    in_postgres::moments(&ledger.store().url).await
+}
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("o-{number}")).collect()
+}
+
+#[tokio::test]
+async fn copies_at_two_grouped_workers_are_charged_once_each_in_fewer_commits() {
+    let (bed, ledger) = (Bed::new().await, ledger().await);
+    let orders = names(300);
+    for order in orders.iter().chain(&orders) {
+        bed.order(order).await;
+    }
+    let script = Script::succeeding();
+    let workers = [
+        charging(&bed, &ledger, &script).await,
+        charging(&bed, &ledger, &script).await,
+    ];
+    bed.until_settled().await;
+    let mut executed = 0;
+    for worker in workers {
+        executed += worker.stop().await.of(Kind::Executed);
+    }
+    assert_eq!(executed, 300);
+    let charges = ledger.charges_per_order().await;
+    assert_eq!(charges.len(), 300);
+    assert!(charges.values().all(|count| *count == 1), "{charges:?}");
+    let commits = commits(&ledger).await;
+    assert!(commits < 200, "{commits} commits");
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn orders_that_fail_or_are_rejected_in_a_group_cost_the_others_nothing() {
+    let (bed, ledger) = (Bed::new().await, ledger().await);
+    let script = Script::new(async |call| {
+        let number: usize = call.id[2..].parse().unwrap();
+        match (number % 10, call.attempt) {
+            (3, 1) => Err(Failed::retry("not yet")),
+            (5, 1) => panic!("a bug in the handler"),
+            (7, _) => Err(Failed::rejected("no such customer")),
+            _ => Ok(()),
+        }
+    });
+    for order in names(100) {
+        bed.order(&order).await;
+    }
+    let worker = charging(&bed, &ledger, &script).await;
+    worker.ended(Kind::Executed, 90).await;
+    worker.ended(Kind::Rejected, 10).await;
+
+    let balance = worker.stop().await;
+    let ends = [
+        (Kind::Executed, 90),
+        (Kind::Failed, 20),
+        (Kind::Rejected, 10),
+    ];
+    assert_balance(&balance, ends);
+    let charges = ledger.charges_per_order().await;
+    assert_eq!(charges.len(), 90);
+    assert!(charges.values().all(|count| *count == 1), "{charges:?}");
+    assert!(commits(&ledger).await < 90);
+}
+
+/// A worker dies at this point of one message while its groups are under way; another one comes.
+async fn charges_after(crash: Crash) {
+    let (bed, ledger) = (Bed::new().await, ledger().await);
+    let settings = Settings::new(bed.url(), bed.name(), &ledger).with(|settings| {
+        settings.mode = Mode::Grouped;
+        settings.prefetch = 64;
+        settings.lease_ms = 1000;
+    });
+    for order in names(100) {
+        bed.order(&order).await;
+    }
+    let dying = settings.with(|settings| settings.crash = Some(crash));
+    Process::start(LEDGER_WORKER, &dying).died().await;
+
+    let second = Process::start(LEDGER_WORKER, &settings);
+    bed.until_settled().await;
+    second.stop().await;
+    let charges = ledger.charges_per_order().await;
+    assert_eq!(charges.len(), 100);
+    assert!(charges.values().all(|count| *count == 1), "{charges:?}");
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_worker_killed_in_the_middle_of_a_group_has_done_nothing_of_it() {
+    charges_after(Crash::BeforeCompletion(20)).await;
+}
+
+#[tokio::test]
+async fn a_worker_killed_between_the_commit_of_a_group_and_its_acks_is_not_repeated() {
+    charges_after(Crash::AfterCompletion(20)).await;
+}
+
+#[idempotent(key = sequence(producer = "customer", number = "number"), scope = "orders.charge", group = 16)]
+async fn charge_numbered(
+    order: Numbered,
+    State(script): State<Script>,
+    attempt: Attempt,
+    delivery: Delivery,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    let id = format!("n-{}", order.number);
+    in_postgres::write(db, &Charge::new(&id, attempt.number(), "here")).await?;
+    let order = Order::new(&id);
+    script.play(order, attempt, delivery).await
+}
+
+#[derive(serde::Deserialize, serde::Serialize)]
+struct Numbered {
+    customer: String,
+    number: u64,
+}
+
+#[tokio::test]
+async fn numbered_messages_share_transactions_and_are_charged_once_each() {
+    let (bed, ledger) = (Bed::new().await, ledger().await);
+    let script = Script::new(async |call| {
+        if call.id == "n-7" && call.attempt == 1 {
+            return Err(Failed::retry("not yet"));
+        }
+        Ok(())
+    });
+    for number in (0..100).chain(0..20) {
+        let customer = "c".to_owned();
+        bed.json(&Numbered { customer, number }).await;
+    }
+    let store = ledger.store().open_postgres().await;
+    let worker = Worker::builder(store).state(script.clone());
+    let worker = bed.start(worker.consume::<charge_numbered>(bed.queue().prefetch(100)));
+    worker.ended(Kind::Executed, 100).await;
+    worker.ended(Kind::Duplicate, 20).await;
+    worker.stop().await;
+    let charges = ledger.charges_per_order().await;
+    assert_eq!(charges.len(), 100);
+    assert!(charges.values().all(|count| *count == 1), "{charges:?}");
+    bed.assert_nothing_stuck().await;
+}
