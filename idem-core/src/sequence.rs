@@ -4,7 +4,8 @@ use std::{fmt, time::Duration};
 
 use crate::{Key, Store};
 
-#[cfg(all(test, any(feature = "postgres", feature = "redis", feature = "sqlite")))]
+#[cfg(test)]
+#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
 pub(crate) mod scene;
 
 /// A store that keeps sequences: for each producer one mark, below which all is done, and records

@@ -50,7 +50,8 @@ where
         let (_present, others) = executor.company.enter(H::SCOPE);
         let groups = executor.store.groups();
         // A few are sooner done side by side, and with a round trip less.
-        if SIZE > 1 && groups > 0 && others >= groups {
+        // What was delivered before may be what ended its worker, and would claim for all who wait with it.
+        if SIZE > 1 && groups > 0 && others >= groups && !message.attempted {
             let ended = in_company::<S, Tx, H, St>(executor, message, state, SIZE).await;
             if let Some(ended) = ended {
                 return ended;

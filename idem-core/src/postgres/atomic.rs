@@ -8,6 +8,7 @@ use super::{
     PostgresStore,
     claims::Answered,
     fault::Fault,
+    group::Steps,
     lending::{Lending, Turn},
 };
 use crate::{
@@ -31,9 +32,9 @@ pub struct OpenTransaction {
 
 impl OpenTransaction {
     /// Begins one that several messages share.
-    pub(super) async fn of_group(lending: &Lending) -> Result<Self, Fault> {
+    pub(super) async fn of_group(lending: &Lending, steps: &Steps) -> Result<Self, Fault> {
         let mut turn = lending.turn().await;
-        let transaction = turn.begin_group().await?;
+        let transaction = turn.begin_group(steps).await?;
         Ok(Self { transaction, turn })
     }
 

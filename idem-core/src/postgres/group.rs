@@ -22,13 +22,14 @@ mod statement;
 use course::Course;
 use queue::Queue;
 use seat::Seat;
-pub(super) use statement::begin;
+pub(super) use statement::Steps;
 
 /// The queues for seats, one for each handler.
 #[derive(Clone)]
 pub(super) struct Groups {
     queues: Arc<Mutex<HashMap<&'static str, Arc<Queue>>>>,
     at_once: usize,
+    pub(super) steps: Arc<Steps>,
 }
 
 impl Groups {
@@ -37,6 +38,7 @@ impl Groups {
         Self {
             queues: Arc::default(),
             at_once: at_once as usize,
+            steps: Arc::new(Steps::new()),
         }
     }
 
@@ -69,9 +71,9 @@ pub(super) async fn check(
 impl PostgresStore {
     async fn take_seat(&self, handler: &'static str, size: usize) -> Result<Seat, StoreError> {
         let queue = self.groups.queue(handler);
-        let (seat, is_needed) = queue.join(self.groups.at_once);
-        if is_needed {
-            tokio::spawn(Course::run_all(self.clone(), queue, size));
+        let (seat, turn) = queue.join(self.groups.at_once);
+        if let Some(turn) = turn {
+            tokio::spawn(Course::run_all(self.clone(), turn, size));
         }
         seat.await.map_err(StoreError::unavailable)?
     }

@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{
     atomic::begin_waiting,
     fault::{Fault, Remedy},
-    group,
+    group::Steps,
     session::Address,
 };
 
@@ -110,8 +110,11 @@ impl Turn {
     ///
     /// # Cancel safety
     /// As of [`begin`](Self::begin).
-    pub(super) async fn begin_group(&mut self) -> Result<PgTransaction<'static>, Fault> {
-        self.begin_with(group::begin(&self.lending.begin)).await
+    pub(super) async fn begin_group(
+        &mut self,
+        steps: &Steps,
+    ) -> Result<PgTransaction<'static>, Fault> {
+        self.begin_with(steps.begin(&self.lending.begin)).await
     }
 
     async fn begin_with(&mut self, text: SqlStr) -> Result<PgTransaction<'static>, Fault> {

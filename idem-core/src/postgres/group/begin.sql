@@ -1,3 +1,3 @@
 ; -- Each member sees what was committed before its own statements, as it would in a transaction of its own.
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-SAVEPOINT idem_member
+SAVEPOINT {savepoint}

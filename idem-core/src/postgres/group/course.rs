@@ -1,13 +1,16 @@
 //! The course of a group: begin, one member after the other, commit.
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{mem, time::Duration};
 
 use sqlx::{Row as _, SqlStr};
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep},
+};
 
 use super::{
     ending::{self, Lost},
-    queue::{Given, Queue},
+    queue::{Given, Queue, Running},
     room::{Last, Room},
     seat::{Back, Member, Seat},
     statement,
@@ -24,8 +27,10 @@ use crate::{
 /// A group that has been open for so long takes nobody else: its locks are held until it commits.
 const LONG_ENOUGH: Duration = Duration::from_secs(1);
 
-const UNTOLD: &str = "a handler has ended its group's transaction by itself, and the server does not \
-                      tell what became of it";
+/// For so long a transaction without a connection is waited for.
+const NOTICED_WITHIN: Duration = Duration::from_secs(10);
+
+const UNTOLD: &str = "the server does not tell what became of a group's transaction";
 
 /// One group.
 pub(super) struct Course<'a> {
@@ -42,13 +47,13 @@ pub(super) struct Course<'a> {
 
 impl<'a> Course<'a> {
     /// Runs one group after the other, as long as somebody waits.
-    pub(super) async fn run_all(store: PostgresStore, queue: Arc<Queue>, size: usize) {
+    pub(super) async fn run_all(store: PostgresStore, mut running: Running, size: usize) {
         loop {
-            match OpenTransaction::of_group(&store.lending).await {
-                Ok(open) => Course::new(&store, &queue, size).run(open).await,
-                Err(fault) => queue.disappoint(&fault),
+            match OpenTransaction::of_group(&store.lending, &store.groups.steps).await {
+                Ok(open) => Course::new(&store, &running.queue, size).run(open).await,
+                Err(fault) => return running.fails(&fault),
             }
-            if !queue.goes_on() {
+            if !running.goes_on() {
                 return;
             }
         }
@@ -105,11 +110,12 @@ impl<'a> Course<'a> {
 
     /// Keeps or undoes what the last one has written. Then there is a savepoint for the next.
     async fn tidy(&mut self, room: &mut Room) -> Result<(), Lost> {
-        let address = &self.store.address;
+        let (steps, address) = (&self.store.groups.steps, &self.store.address);
         match mem::replace(&mut room.last, Last::Nothing) {
             Last::Nothing => Ok(()),
-            Last::Failure => room.undo(address).await,
-            Last::Success(member) => match room.keep(address, self.members.is_empty()).await {
+            Last::Failure => room.undo(steps, address).await,
+            Last::Success(member) => match room.keep(steps, address, self.members.is_empty()).await
+            {
                 Ok(number) => {
                     self.number = number.or(self.number.take());
                     self.members.push(member);
@@ -118,9 +124,9 @@ impl<'a> Course<'a> {
                 Err(fault) => {
                     member.tell(GroupEnd::RolledBack);
                     if ending::is_aborted(&fault) {
-                        return room.undo(address).await;
+                        return room.undo(steps, address).await;
                     }
-                    Err(ending::between(&fault))
+                    Err(ending::of(fault))
                 }
             },
         }
@@ -151,7 +157,7 @@ impl<'a> Course<'a> {
                 }
                 Box::pin(self.close(room)).await;
             }
-            Err(fault) => self.lose(room, ending::of_commit(fault)).await,
+            Err(fault) => self.lose(room, ending::of(fault)).await,
         }
     }
 
@@ -174,8 +180,11 @@ impl<'a> Course<'a> {
             }
             Lost::Unknown(fault) => {
                 open.give_up();
-                self.members.extend(last.into_success());
-                self.end(|| GroupEnd::Unknown(fault.unavailable()));
+                // It may have been the one to break the connection, after a commit of its own.
+                if let Some(last) = last.into_success() {
+                    last.tell(GroupEnd::Unknown(fault.unavailable()));
+                }
+                self.find_out().await;
             }
             Lost::Ended => {
                 // It fares as it would without a group.
@@ -188,7 +197,7 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// A handler has committed what others have written, or rolled it back.
+    /// Perhaps what the members have written is committed: a handler can do that, too, or roll it back.
     async fn find_out(self) {
         let Some(number) = self.number.clone() else {
             return self.end(|| GroupEnd::RolledBack);
@@ -201,8 +210,20 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// What became of a transaction, in the server's word for it.
+    /// What became of a transaction, in the server's word for it. A server takes a while to notice that
+    /// a connection has gone.
     async fn fate_of(&self, number: &str) -> Result<String, Fault> {
+        let deadline = Instant::now() + NOTICED_WITHIN;
+        loop {
+            let fate = self.ask_for_fate_of(number).await?;
+            if fate != "in progress" || Instant::now() > deadline {
+                return Ok(fate);
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    async fn ask_for_fate_of(&self, number: &str) -> Result<String, Fault> {
         let number = number.to_owned();
         let ask = || {
             let fate = "SELECT coalesce(pg_xact_status($1::text::xid8), '')";

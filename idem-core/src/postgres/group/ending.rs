@@ -14,22 +14,12 @@ pub(super) enum Lost {
     RolledBack,
     /// The last handler has ended it by itself.
     Ended,
-    /// Perhaps it was committed.
+    /// The connection is lost, and perhaps it was committed: by us, or by a handler by itself.
     Unknown(Fault),
 }
 
-/// What a fault means between two members. No commit was sent: if the connection has gone, so has
-/// what was written.
-pub(super) fn between(fault: &Fault) -> Lost {
-    if is_own_end(fault) {
-        Lost::Ended
-    } else {
-        Lost::RolledBack
-    }
-}
-
-/// What a fault means that came before the commit was answered.
-pub(super) fn of_commit(fault: Fault) -> Lost {
+/// What a fault means that came before the answer to the commit.
+pub(super) fn of(fault: Fault) -> Lost {
     if is_own_end(&fault) {
         Lost::Ended
     } else if has_objected(&fault) {

@@ -1,1 +1,1 @@
-RELEASE SAVEPOINT idem_member; RESET ROLE; SAVEPOINT idem_member
+RELEASE SAVEPOINT {savepoint}; RESET ROLE; SAVEPOINT {savepoint}

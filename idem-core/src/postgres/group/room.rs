@@ -5,7 +5,7 @@ use sqlx::{Connection as _, Row as _, SqlStr};
 use super::{
     ending::{self, Lost},
     seat::Member,
-    statement::{NEXT, SECOND, UNDO},
+    statement::Steps,
 };
 use crate::postgres::{
     atomic::{self, Connection, OpenTransaction},
@@ -52,10 +52,12 @@ impl Room {
     /// number.
     pub(super) async fn keep(
         &mut self,
+        steps: &Steps,
         address: &Address,
         is_first: bool,
     ) -> Result<Option<String>, Fault> {
-        let text = if is_first { SECOND } else { NEXT };
+        let step = if is_first { &steps.second } else { &steps.next };
+        let text = step.clone();
         let kept = sqlx::raw_sql(text).fetch_all(self.open.connection());
         let rows = address.within_patience(kept).await?;
         let number = rows.first().map(|row| row.try_get(0)).transpose()?;
@@ -64,14 +66,15 @@ impl Room {
 
     /// Undoes what the last one has written. What the driver has prepared goes, too: it may be what
     /// the handler failed of.
-    pub(super) async fn undo(&mut self, address: &Address) -> Result<(), Lost> {
+    pub(super) async fn undo(&mut self, steps: &Steps, address: &Address) -> Result<(), Lost> {
+        let undo = steps.undo.clone();
         let connection = self.open.connection();
         let undone = async {
-            sqlx::raw_sql(UNDO).execute(&mut *connection).await?;
+            sqlx::raw_sql(undo).execute(&mut *connection).await?;
             connection.clear_cached_statements().await
         };
         let undone = address.within_patience(undone).await;
-        undone.map_err(|fault| ending::between(&fault))
+        undone.map_err(ending::of)
     }
 
     /// Ends the transaction with a commit.

@@ -1,2 +1,2 @@
 -- The number tells whether what the first one has written is committed, should a later one commit by itself.
-RELEASE SAVEPOINT idem_member; RESET ROLE; SELECT pg_current_xact_id()::text; SAVEPOINT idem_member
+RELEASE SAVEPOINT {savepoint}; RESET ROLE; SELECT pg_current_xact_id()::text; SAVEPOINT {savepoint}

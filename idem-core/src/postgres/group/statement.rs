@@ -7,23 +7,46 @@ use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 use super::seat::Member;
 use crate::postgres::{atomic::hex, length::micros};
 
-/// Makes room for the next member.
-pub(super) const NEXT: &str = include_str!("next.sql");
-/// The same, after the first member.
-pub(super) const SECOND: &str = include_str!("second.sql");
-/// Undoes what the last member has written, and makes room for the next.
-pub(super) const UNDO: &str = "ROLLBACK TO SAVEPOINT idem_member; RESET ROLE";
+/// What is said between two members, with a savepoint of a name that no handler uses for its own.
+#[derive(Debug)]
+pub(in crate::postgres) struct Steps {
+    /// What goes behind the begin of a transaction, up to the first member.
+    begin: String,
+    /// Makes room for the next member.
+    pub(super) next: SqlStr,
+    /// The same, after the first member.
+    pub(super) second: SqlStr,
+    /// Undoes what the last member has written, and makes room for the next.
+    pub(super) undo: SqlStr,
+}
 
-/// What begins a group, up to the first member.
-pub(in crate::postgres) fn begin(begin: &SqlStr) -> SqlStr {
-    let text = format!("{}{}", begin.as_str(), include_str!("begin.sql"));
-    AssertSqlSafe(text).into_sql_str()
+impl Steps {
+    pub(super) fn new() -> Self {
+        let savepoint = format!("idem_{}", uuid::Uuid::new_v4().simple());
+        let text = |text: &str| text.replace("{savepoint}", &savepoint);
+        let step = |template| AssertSqlSafe(text(template)).into_sql_str();
+        Self {
+            begin: text(include_str!("begin.sql")),
+            next: step(include_str!("next.sql")),
+            second: step(include_str!("second.sql")),
+            undo: step("ROLLBACK TO SAVEPOINT {savepoint}; RESET ROLE"),
+        }
+    }
+
+    /// What begins a group.
+    pub(in crate::postgres) fn begin(&self, begin: &SqlStr) -> SqlStr {
+        let text = format!("{}{}", begin.as_str(), self.begin);
+        AssertSqlSafe(text).into_sql_str()
+    }
 }
 
 /// A group without members, rolled back.
 pub(super) fn rehearsal(begin: &str, commit: &SqlStr) -> SqlStr {
-    let group = include_str!("begin.sql");
-    let text = format!("{begin}{group}; {NEXT}; {}", complete(commit, &[], 0));
+    let Steps {
+        begin: group, next, ..
+    } = Steps::new();
+    let end = complete(commit, &[], 0);
+    let text = format!("{begin}{group}; {}; {end}", next.as_str());
     AssertSqlSafe(text.replace("COMMIT AND CHAIN", "ROLLBACK")).into_sql_str()
 }
 

@@ -33,6 +33,21 @@ async fn a_message_that_is_alone_joins_no_group() {
     assert!(queues.is_empty());
 }
 
+/// It may be what ended its worker, and that costs an attempt of all that have claimed.
+#[tokio::test]
+async fn a_message_that_was_delivered_before_joins_no_group() {
+    let shop = Shop::open().await;
+    let _company = shop.company().await;
+    let policy = Policy::DEFAULT;
+    let mut message = Prepared::<Charge>::new(Envelope::new("a"), &policy)
+        .unwrap()
+        .redelivered(true);
+    let ended = shop.executor.handle(&mut message, &charge_only()).await;
+    assert!(executed(&ended), "{ended:?}");
+    let queues = shop.store.groups.queues.lock().unwrap();
+    assert!(queues.is_empty());
+}
+
 #[tokio::test]
 async fn a_copy_is_a_duplicate_in_company_too() {
     let shop = Shop::open().await;
