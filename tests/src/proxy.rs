@@ -20,6 +20,8 @@ use tokio::{
 };
 use xtask::services::free_ports;
 
+use crate::journal::eventually;
+
 /// Forwards connections to a port of this machine. Closed at first.
 #[derive(Debug)]
 pub struct Proxy {
@@ -65,8 +67,11 @@ impl Proxy {
 
     /// Accepts connections from now on.
     pub async fn listen(&mut self) {
-        let listener = TcpListener::bind(self.address).await;
-        let listener = listener.expect("the port is ours");
+        // A process that is just being started has the sockets of this one, also closed ones, for a moment.
+        let listener = eventually("the port is free", async || {
+            TcpListener::bind(self.address).await
+        });
+        let listener = listener.await;
         let (target, link) = (Arc::clone(&self.target), self.link.clone());
         let (losses, words) = (self.losses.clone(), self.words.clone());
         self.listening = Some(tokio::spawn(async move {

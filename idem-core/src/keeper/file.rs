@@ -30,8 +30,16 @@ pub struct FileKeeper {
 #[derive(Debug)]
 struct Locked {
     path: PathBuf,
-    /// Locked until it is dropped.
-    _lock: File,
+    /// Locked until `self` is dropped.
+    lock: File,
+}
+
+/// Closing it would not do: a process that this one has just started has it open, too, until it runs
+/// its own program.
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let _ = self.lock.unlock();
+    }
 }
 
 impl FileKeeper {
@@ -85,7 +93,7 @@ impl Locked {
         let failed = |error: io::Error| KeeperError::failed(file(&beside), error);
         let lock = private().open(&beside).map_err(failed)?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { path, _lock: lock }),
+            Ok(()) => Ok(Self { path, lock }),
             Err(TryLockError::WouldBlock) => Err(KeeperError::InUse { place: file(&path) }),
             Err(TryLockError::Error(error)) => Err(failed(error)),
         }
@@ -159,4 +167,20 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, KeeperError> {
     let done = spawn_blocking(work).await;
     done.unwrap_or_else(|ended| Err(KeeperError::failed(place, ended)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_process_that_was_started_meanwhile_does_not_keep_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("leases.session");
+        let keeper = FileKeeper::open(&path).await.unwrap();
+        let inherited = keeper.file.lock.try_clone().unwrap();
+        drop(keeper);
+        FileKeeper::open(&path).await.unwrap();
+        drop(inherited);
+    }
 }
