@@ -45,7 +45,7 @@ use {
 #[cfg(feature = "sqlite")]
 use {sqlite_harness::SqliteHarness, sqlite_transaction_harness::SqliteTransactionHarness};
 
-idem_core::conformance!(memory; MemoryHarness; Purge, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
+idem_core::conformance!(memory; MemoryHarness; Purge, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
 idem_core::conformance!(cached_memory; CachedMemoryHarness; Purge, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
 #[cfg(feature = "sqlite")]
 idem_core::conformance!(cached_sqlite; CachedSqliteHarness; Purge, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
