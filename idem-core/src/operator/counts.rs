@@ -49,6 +49,23 @@ impl ScopeCounts {
         self.forgotten += u64::from(record.remembered_for.is_zero());
     }
 
+    /// Both counts as one, in the order of their scopes' names.
+    pub fn sum(one: Vec<Self>, other: Vec<Self>) -> Vec<Self> {
+        let mut scopes: BTreeMap<String, Self> = BTreeMap::new();
+        for counts in one.into_iter().chain(other) {
+            let scope = scopes
+                .entry(counts.scope.clone())
+                .or_insert_with(|| Self::new(&counts.scope));
+            scope.in_progress += counts.in_progress;
+            scope.overdue += counts.overdue;
+            scope.completed += counts.completed;
+            scope.failed += counts.failed;
+            scope.quarantined += counts.quarantined;
+            scope.forgotten += counts.forgotten;
+        }
+        scopes.into_values().collect()
+    }
+
     /// The counts of all these keys, in the order of their scopes' names: for stores that have to
     /// read every record for it.
     pub fn of<'a>(records: impl IntoIterator<Item = &'a KeyRecord>) -> Vec<Self> {

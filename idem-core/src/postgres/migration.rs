@@ -99,10 +99,7 @@ pub(super) async fn check(
 async fn create(connection: &mut PgConnection, names: &Names) -> Result<i64, MigrateError> {
     // A snapshot from before the lock would not show what another process has created.
     let mut transaction = connection.begin_with(READ_COMMITTED).await?;
-    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))")
-        .bind(names.to_string())
-        .execute(&mut *transaction)
-        .await?;
+    lock(&mut transaction, names).await?;
     if let Some(version) = version(&mut transaction, names).await? {
         return Ok(version);
     }
@@ -110,6 +107,28 @@ async fn create(connection: &mut PgConnection, names: &Names) -> Result<i64, Mig
     created.map_err(|error| MigrateError::Refused(names.to_string(), error))?;
     transaction.commit().await?;
     Ok(KNOWN)
+}
+
+/// Creates what tables of an earlier version of the program lack; nothing that is there is changed
+/// but the functions, which are the same.
+pub(super) async fn complete(
+    connection: &mut PgConnection,
+    names: &Names,
+) -> Result<(), MigrateError> {
+    let mut transaction = connection.begin_with(READ_COMMITTED).await?;
+    lock(&mut transaction, names).await?;
+    let completed = create_missing(&mut transaction, names).await;
+    completed.map_err(|error| MigrateError::Refused(names.to_string(), error))?;
+    Ok(transaction.commit().await?)
+}
+
+/// Until the transaction ends.
+async fn lock(connection: &mut PgConnection, names: &Names) -> Result<(), sqlx::Error> {
+    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))")
+        .bind(names.to_string())
+        .execute(connection)
+        .await
+        .map(drop)
 }
 
 async fn create_missing(connection: &mut PgConnection, names: &Names) -> Result<(), sqlx::Error> {

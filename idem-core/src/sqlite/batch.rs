@@ -72,6 +72,7 @@ impl Batch<'_> {
                 }
                 Call::Purge { batch, reply } => reply.hold(Ok(self.purge(*batch).await?)),
                 Call::Session(call) => self.carry_out_session(call).await?,
+                Call::Operator(call) => self.carry_out_operator(call).await?,
             }
         }
         Ok(())
@@ -116,7 +117,7 @@ impl Batch<'_> {
             .map_err(|source| CallError::One(corrupt(key, source)))
     }
 
-    async fn save<A>(&mut self, key: &Key, step: Step<A>) -> Result<A, CallError> {
+    pub(super) async fn save<A>(&mut self, key: &Key, step: Step<A>) -> Result<A, CallError> {
         if let Some(record) = step.write {
             row::save(self.sql.save.clone(), key, record, self.now)
                 .execute(&mut *self.connection)
@@ -154,7 +155,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    async fn floor(&mut self) -> Result<i64, CallError> {
+    pub(super) async fn floor(&mut self) -> Result<i64, CallError> {
         let floor = sqlx::query_scalar(self.sql.floor.clone())
             .fetch_one(&mut *self.connection)
             .await?;

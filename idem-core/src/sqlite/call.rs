@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{fault::Fault, sessions::SessionCall};
+use super::{fault::Fault, operator::OperatorCall, sessions::SessionCall};
 use crate::{
     Claim, ClaimRequest, Key, Outcome, Release, StoreError, Write,
     store::record::{self, Record, Step},
@@ -27,6 +27,7 @@ pub(super) enum Call {
         reply: Reply<u32>,
     },
     Session(SessionCall),
+    Operator(OperatorCall),
 }
 
 /// A write under a lease.
@@ -59,6 +60,7 @@ impl Call {
             Self::Write { reply, .. } => reply.send(committed),
             Self::Purge { reply, .. } => reply.send(committed),
             Self::Session(call) => call.answer(committed),
+            Self::Operator(call) => call.answer(committed),
         }
     }
 }
