@@ -192,3 +192,47 @@ pub(crate) struct Patient {
     #[arg(long, value_name = "ATTEMPTS")]
     pub(crate) max_attempts: Option<u32>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The command lines of the guide, without what a shell would add.
+    fn examples() -> Vec<Vec<&'static str>> {
+        let guide = include_str!("../../docs/operator.md");
+        let lines = guide.lines().map(|line| line.trim_start_matches("$ "));
+        let commands = lines.filter(|line| line.starts_with("idem "));
+        let words = |line: &'static str| line.split_whitespace().take_while(|word| *word != "#");
+        commands.map(|line| words(line).collect()).collect()
+    }
+
+    #[test]
+    fn every_example_of_the_guide_is_understood() {
+        for example in examples() {
+            let store = ["--store", "sqlite:x"];
+            let parsed = Arguments::try_parse_from(example.iter().chain(&store));
+            assert!(parsed.is_ok(), "{example:?}: {parsed:?}");
+        }
+    }
+
+    #[test]
+    fn every_command_is_in_the_guide() {
+        use clap::CommandFactory as _;
+
+        let guide = include_str!("../../docs/operator.md");
+        let command = Arguments::command();
+        for first in command.get_subcommands() {
+            let seconds: Vec<_> = first.get_subcommands().collect();
+            let names = match seconds.is_empty() {
+                true => vec![first.get_name().to_owned()],
+                false => seconds
+                    .iter()
+                    .map(|second| format!("{} {}", first.get_name(), second.get_name()))
+                    .collect(),
+            };
+            for name in names {
+                assert!(guide.contains(&name), "`idem {name}` is not in the guide");
+            }
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_amqp::{
     AnyStore, Key, Outcome,
-    operator::{Action, Intervened, Intervention, KeyRecord, OperatorStore as _, Seen},
+    operator::{Action, Intervened, Intervention, KeyRecord, KeyState, OperatorStore as _, Seen},
 };
 use serde_json::json;
 
@@ -93,8 +93,6 @@ fn done(action: Action) -> &'static str {
 
 /// What this command does not reach.
 fn remembered_elsewhere(action: Action, seen: Option<Seen>) -> Option<&'static str> {
-    use idem_amqp::operator::KeyState;
-
     let was_completed = seen.is_some_and(|seen| seen.state == KeyState::Completed);
     (action == Action::Forget && was_completed).then_some(
         "workers with a cache (`Cached`) may answer copies from memory for up to 1m more",

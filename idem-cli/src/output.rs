@@ -15,10 +15,6 @@ impl Output {
         Self { json }
     }
 
-    pub(crate) fn is_json(self) -> bool {
-        self.json
-    }
-
     /// One line for people; nothing where JSON is asked for.
     pub(crate) fn line(self, text: impl AsRef<str>) -> io::Result<()> {
         if self.json {

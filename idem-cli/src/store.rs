@@ -74,7 +74,10 @@ pub(crate) async fn open(store: &StoreArguments, tables: Tables) -> Result<AnySt
             }
             Ok(builder.build().await?.into())
         }
-        _ => Ok(AnyStore::connect(url).await?),
+        _ => {
+            let _ = tables;
+            Ok(AnyStore::connect(url).await?)
+        }
     }
 }
 

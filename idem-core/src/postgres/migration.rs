@@ -171,8 +171,8 @@ pub(super) enum MigrateError {
     #[error("the role's `search_path` names no schema that exists; name one for the store")]
     NoSchema,
     #[error(
-        "the tables of {0} are not there: run the statements of `PostgresStore::schema`, or let \
-         the store create them"
+        "the tables of {0} are not there: run the statements of `PostgresStore::schema`, which `idem \
+         migrate --print` prints, or let the store create them, or `idem migrate`"
     )]
     Missing(String),
     #[error("the tables of {0} are not there, and could not be created")]
