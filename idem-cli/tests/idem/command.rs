@@ -106,6 +106,7 @@ pub(crate) async fn acquire(store: &AnyStore, part: &str) -> Lease {
 
 pub(crate) async fn complete(store: &AnyStore, lease: &Lease) -> Write {
     let retention = Policy::DEFAULT.retention();
-    let written = store.complete(lease, &Outcome::new("17"), retention);
-    written.await.unwrap()
+    let outcome = Outcome::new("17");
+    let written = store.complete(lease, &outcome, retention).await;
+    written.unwrap()
 }

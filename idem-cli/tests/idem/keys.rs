@@ -75,7 +75,7 @@ async fn a_table_tells_people_what_matters_and_nothing_to_their_terminal() {
         let out = listed.ends(0);
         assert!(out.starts_with("KEY "), "{out}");
         for expected in [
-            "retry in 3d: no such customer\u{fffd}[2J\n",
+            "retry in 2d 23h: no such customer\u{fffd}[2J\n",
             "quarantined\n",
             "lease ends in ",
             "remembered for 2d 23h\n",
