@@ -37,9 +37,10 @@ pub(crate) struct Arguments {
 /// Where the store is.
 #[derive(Debug, Args)]
 pub(crate) struct StoreArguments {
-    /// The store: sqlite:FILE, postgres://USER@HOST/DATABASE, redis://HOST or redis+cluster://HOST,HOST
     #[arg(
         long = "store",
+        help = "The store: sqlite:FILE, postgres://USER@HOST/DATABASE, redis://HOST or \
+                redis+cluster://HOST,HOST",
         global = true,
         env = "IDEM_STORE_URL",
         hide_env_values = true,
@@ -223,12 +224,12 @@ mod tests {
         let command = Arguments::command();
         for first in command.get_subcommands() {
             let seconds: Vec<_> = first.get_subcommands().collect();
-            let names = match seconds.is_empty() {
-                true => vec![first.get_name().to_owned()],
-                false => seconds
-                    .iter()
-                    .map(|second| format!("{} {}", first.get_name(), second.get_name()))
-                    .collect(),
+            let of_second =
+                |second: &clap::Command| format!("{} {}", first.get_name(), second.get_name());
+            let names = if seconds.is_empty() {
+                vec![first.get_name().to_owned()]
+            } else {
+                seconds.into_iter().map(of_second).collect()
             };
             for name in names {
                 assert!(guide.contains(&name), "`idem {name}` is not in the guide");

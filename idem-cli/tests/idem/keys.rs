@@ -132,9 +132,10 @@ async fn a_purge_says_how_many_records_it_has_removed() {
     for (store, idem) in each_store(folder.path()).await {
         fill(&store).await;
         let purged = idem.run(&["purge"]).await;
-        let expected = match store.is_purged() {
-            true => "0 records removed\n",
-            false => "this store forgets by itself: there is nothing to purge\n",
+        let expected = if store.is_purged() {
+            "0 records removed\n"
+        } else {
+            "this store forgets by itself: there is nothing to purge\n"
         };
         assert_eq!(purged.ends(0), expected);
     }

@@ -16,7 +16,8 @@ use super::{
 use crate::{
     Key, StoreError,
     operator::{
-        Cursor, Intervened, Intervention, Listing, OperatorStore, Page, ScopeCounts, Shown,
+        Cursor, Intervened, Intervention, KeyState, Listing, OperatorStore, Page, ScopeCounts,
+        Shown,
     },
 };
 
@@ -58,7 +59,7 @@ impl OperatorStore for PostgresStore {
             sqlx::query(self.operator.sql.list.clone())
                 .bind(skew)
                 .bind(after.to_owned())
-                .bind(listing.state.map(|state| state.as_str()))
+                .bind(listing.state.map(KeyState::as_str))
                 .bind(micros(listing.older_than))
                 .bind(listing.prefix.clone())
                 .bind(i64::from(limit))

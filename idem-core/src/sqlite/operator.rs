@@ -7,7 +7,8 @@ use super::{SqliteStore, call::Call, fault::Fault, row};
 use crate::{
     Key, StoreError,
     operator::{
-        Cursor, Intervened, Intervention, Listing, OperatorStore, Page, ScopeCounts, Shown,
+        Cursor, Intervened, Intervention, KeyState, Listing, OperatorStore, Page, ScopeCounts,
+        Shown,
     },
     store::record::micros,
 };
@@ -51,7 +52,7 @@ impl OperatorStore for SqliteStore {
         let after = listing.after.as_ref().map_or("", Cursor::as_str);
         let rows = sqlx::query(self.sql.operator.list.clone())
             .bind(after.to_owned())
-            .bind(listing.state.map(|state| state.as_str()))
+            .bind(listing.state.map(KeyState::as_str))
             .bind(now.saturating_sub(micros(listing.older_than)))
             .bind(listing.prefix.clone())
             .bind(listing.limit.max(1))

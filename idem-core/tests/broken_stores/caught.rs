@@ -855,7 +855,7 @@ caught! {
     shows_what_is_not (ShowsWhatIsNot) {
         operator_sights::what_nobody_has_claimed_is_not_shown
     }
-    keeps_the_delay (KeepsTheDelay) {
+    frees_for_later (FreesForLater) {
         operator_changes::a_released_retry_is_due_at_once
     }
     keeps_quarantine (KeepsQuarantine) {

@@ -403,7 +403,7 @@ pub(crate) enum Flaw {
     /// Shows a record where there is none.
     ShowsWhatIsNot,
     /// Lets a key that was freed by hand wait for its retry.
-    KeepsTheDelay,
+    FreesForLater,
     /// Lets only a replay run, whatever an operator says.
     KeepsQuarantine,
     /// Frees what is completed.

@@ -166,9 +166,10 @@ impl PlainStore {
     /// Why nothing is done.
     fn objection(&self, intervention: &Intervention, seen: Option<Seen>) -> Option<Intervened> {
         let expected = intervention.seen;
-        let fine = match self.has(Flaw::ComparesTokensAlone) {
-            true => seen.map(|it| it.token) == expected.map(|it| it.token),
-            false => seen == expected,
+        let fine = if self.has(Flaw::ComparesTokensAlone) {
+            seen.map(|it| it.token) == expected.map(|it| it.token)
+        } else {
+            seen == expected
         };
         if !fine && !self.has(Flaw::IgnoresWhatWasSeen) {
             return Some(Intervened::Changed);
@@ -178,9 +179,10 @@ impl PlainStore {
             (Action::Release, Some(_)) if self.has(Flaw::FreesTheCompleted) => true,
             _ => intervention.is_fit(),
         };
-        let answer = match self.has(Flaw::AppliesInterventionsToNothing) {
-            true => Intervened::Applied,
-            false => Intervened::Unfit,
+        let answer = if self.has(Flaw::AppliesInterventionsToNothing) {
+            Intervened::Applied
+        } else {
+            Intervened::Unfit
         };
         (!fit).then_some(answer)
     }
@@ -221,7 +223,7 @@ impl PlainStore {
             _ => "",
         };
         record.state = State::Released(Release::failed(error));
-        if !self.has(Flaw::KeepsTheDelay) {
+        if !self.has(Flaw::FreesForLater) {
             record.not_before = Duration::ZERO;
         }
         if !self.has(Flaw::FreesUnderTheSameToken) {

@@ -49,16 +49,13 @@ impl Record {
 
     /// The record after somebody has freed its key.
     fn freed(mut self, intervention: &Intervention, token: i64, now: i64) -> Self {
-        let error = match self.state {
-            State::Failed { reason, error, .. } => {
-                // Who frees it has seen to what the attempt left behind.
-                self.in_doubt &= reason != Reason::Quarantined;
-                error
-            }
-            _ => {
-                self.in_doubt = true;
-                Some(format!("released by {}", intervention.by))
-            }
+        let error = if let State::Failed { reason, error, .. } = self.state {
+            // Who frees it has seen to what the attempt left behind.
+            self.in_doubt &= reason != Reason::Quarantined;
+            error
+        } else {
+            self.in_doubt = true;
+            Some(format!("released by {}", intervention.by))
         };
         Self {
             token,
