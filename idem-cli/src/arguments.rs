@@ -56,6 +56,9 @@ pub(crate) struct StoreArguments {
     /// What the names of all records begin with, if it is not `idem` (Redis)
     #[arg(long, global = true, env = "IDEM_STORE_PREFIX")]
     pub(crate) prefix: Option<String>,
+    /// How long the store may take for one answer; a large table takes its time
+    #[arg(long, global = true, value_name = "TIME", value_parser = span::parse, default_value = "1m")]
+    pub(crate) timeout: Duration,
 }
 
 #[derive(Debug, Subcommand)]

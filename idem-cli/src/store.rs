@@ -68,7 +68,8 @@ pub(crate) async fn open(store: &StoreArguments, tables: Tables) -> Result<AnySt
         Kind::Postgres => postgres(url, store, tables).await,
         #[cfg(feature = "redis")]
         Kind::Redis => {
-            let mut builder = idem_amqp::RedisStore::builder(url);
+            let builder = idem_amqp::RedisStore::builder(url);
+            let mut builder = builder.response_timeout(store.timeout);
             if let Some(prefix) = &store.prefix {
                 builder = builder.prefix(prefix);
             }
@@ -87,7 +88,7 @@ async fn sqlite(url: &str, store: &StoreArguments, tables: Tables) -> Result<Any
         (Tables::MustExist, false) => format!("{url}?mode=rw"),
         _ => url.to_owned(),
     };
-    let mut builder = idem_amqp::SqliteStore::builder(url);
+    let mut builder = idem_amqp::SqliteStore::builder(url).busy_timeout(store.timeout);
     if let Some(table) = &store.table {
         builder = builder.table(table);
     }
@@ -98,10 +99,13 @@ async fn sqlite(url: &str, store: &StoreArguments, tables: Tables) -> Result<Any
 async fn postgres(url: &str, store: &StoreArguments, tables: Tables) -> Result<AnyStore, Error> {
     use idem_amqp::Migrate;
 
-    let mut builder = idem_amqp::PostgresStore::builder(url).migrate(match tables {
+    let migrate = match tables {
         Tables::MustExist => Migrate::Never,
         Tables::Created => Migrate::AtStart,
-    });
+    };
+    let mut builder = idem_amqp::PostgresStore::builder(url)
+        .migrate(migrate)
+        .response_timeout(store.timeout);
     if let Some(table) = &store.table {
         builder = builder.table(table);
     }

@@ -1,9 +1,13 @@
 //! `keys release`, `keys forget` and `keys complete`, on every store.
 
-use idem_amqp::{Claim, Write};
+use idem_amqp::{
+    Begun, Claim, ClaimRequest, Commit, Outcome, Policy, TransactionalStore, Write,
+    sqlx::{PgConnection, SqliteConnection},
+};
+use idem_tests::store_at::StoreAt;
 use tempfile::tempdir;
 
-use crate::command::{Ran, acquire, ask, complete, each_store};
+use crate::command::{Idem, Ran, acquire, ask, complete, each_store, key};
 
 #[tokio::test]
 async fn a_release_fences_the_holder_out() {
@@ -124,5 +128,38 @@ async fn a_key_that_there_is_not_is_not_found() {
         ran.ends(0);
         assert_eq!(ran.objects()[0]["state_before"], serde_json::Value::Null);
         assert!(matches!(ask(&store, "o-2").await, Claim::Completed { .. }));
+    }
+}
+
+/// What comes of an atomic handler whose key is taken away while its transaction is open.
+async fn commit_after<Tx>(
+    store: impl TransactionalStore<Tx>,
+    idem: &Idem,
+    command: &str,
+) -> Commit {
+    let request = ClaimRequest::new(key(command), &Policy::DEFAULT);
+    let Begun::Acquired(lease, transaction) = store.begin(&request).await.unwrap() else {
+        panic!("the key is new")
+    };
+    let name = lease.key.as_str();
+    idem.run(&["keys", command, name, "--yes"]).await.ends(0);
+    let retention = Policy::DEFAULT.retention();
+    let outcome = Outcome::new("late");
+    let committed = store.commit(transaction, &lease, &outcome, retention).await;
+    committed.unwrap()
+}
+
+#[tokio::test]
+async fn an_atomic_handler_that_is_fenced_out_commits_nothing() {
+    let folder = tempdir().unwrap();
+    let sqlite = StoreAt::sqlite(&folder.path().join("idem.db"));
+    let postgres = StoreAt::postgres().await;
+    for command in ["release", "forget", "complete"] {
+        let (store, idem) = (sqlite.open_sqlite().await, Idem::on(&sqlite));
+        let ended = commit_after::<SqliteConnection>(store, &idem, command).await;
+        assert_eq!(ended, Commit::Fenced, "{command}");
+        let (store, idem) = (postgres.open_postgres().await, Idem::on(&postgres));
+        let ended = commit_after::<PgConnection>(store, &idem, command).await;
+        assert_eq!(ended, Commit::Fenced, "{command}");
     }
 }

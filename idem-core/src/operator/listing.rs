@@ -69,6 +69,15 @@ impl Listing {
         self
     }
 
+    /// The last text that any key can have that begins as asked, in the order of bytes: what a range of
+    /// an index ends with.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    pub(crate) fn last(&self) -> String {
+        // The greatest character has four bytes.
+        let greatest = "\u{10ffff}".repeat(crate::Key::MAX_LEN / 4 + 1);
+        format!("{}{greatest}", self.prefix)
+    }
+
     /// Whether a record meets the conditions.
     pub fn picks(&self, record: &KeyRecord) -> bool {
         self.state.is_none_or(|state| state == record.state())

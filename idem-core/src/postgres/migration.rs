@@ -118,7 +118,7 @@ pub(super) async fn complete(
     let mut transaction = connection.begin_with(READ_COMMITTED).await?;
     lock(&mut transaction, names).await?;
     let completed = create_missing(&mut transaction, names).await;
-    completed.map_err(|error| MigrateError::Refused(names.to_string(), error))?;
+    completed.map_err(|error| MigrateError::Incomplete(names.to_string(), error))?;
     Ok(transaction.commit().await?)
 }
 
@@ -177,6 +177,11 @@ pub(super) enum MigrateError {
     Missing(String),
     #[error("the tables of {0} are not there, and could not be created")]
     Refused(String, #[source] sqlx::Error),
+    #[error(
+        "the tables of {0} lack the one for what operators change, and it could not be created: let \
+         their owner run `idem migrate`"
+    )]
+    Incomplete(String, #[source] sqlx::Error),
     #[error("the tables of {0} cannot be used by this program or by this role")]
     Unusable(String, #[source] sqlx::Error),
     #[error(

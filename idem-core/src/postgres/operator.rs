@@ -62,6 +62,7 @@ impl OperatorStore for PostgresStore {
                 .bind(listing.state.map(KeyState::as_str))
                 .bind(micros(listing.older_than))
                 .bind(listing.prefix.clone())
+                .bind(listing.last())
                 .bind(i64::from(limit))
         };
         let rows = self.operator.session.lock().await.fetch(statement).await;

@@ -55,6 +55,7 @@ impl OperatorStore for SqliteStore {
             .bind(listing.state.map(KeyState::as_str))
             .bind(now.saturating_sub(micros(listing.older_than)))
             .bind(listing.prefix.clone())
+            .bind(listing.last())
             .bind(listing.limit.max(1))
             .fetch_all(&mut connection)
             .await;

@@ -15,9 +15,10 @@ CROSS JOIN LATERAL (
     WHERE key > $2
         AND ($3::text IS NULL OR state = $3)
         AND updated_at <= clock.now - $4 * interval '1 microsecond'
-        AND key >= $5 AND starts_with(key, $5)
+        -- A range of the index, in which everything begins so.
+        AND key BETWEEN $5 AND $6
     ORDER BY key
-    LIMIT $6
+    LIMIT $7
 ) AS input
 CROSS JOIN LATERAL ({record}) AS record
 ORDER BY input.key

@@ -6,6 +6,7 @@ FROM "idem_records"
 WHERE key > ?1
     AND (?2 IS NULL OR state = ?2)
     AND updated_at <= ?3
-    AND key >= ?4 AND substr(key, 1, length(?4)) = ?4
+    -- A range of the key's own order, in which everything begins so.
+    AND key BETWEEN ?4 AND ?5
 ORDER BY key
-LIMIT ?5
+LIMIT ?6
