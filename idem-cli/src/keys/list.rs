@@ -13,6 +13,8 @@ use crate::{
     span::words,
 };
 
+/// How many keys are asked for at once; people see a table of each.
+const PAGE: usize = 1000;
 /// How much of a last column is shown.
 const WIDEST: usize = 80;
 
@@ -26,6 +28,7 @@ pub(super) async fn run(
     let mut left = limit.unwrap_or(usize::MAX);
     let mut found = 0_usize;
     while left > 0 {
+        listing.limit = u32::try_from(left.min(PAGE)).unwrap_or(u32::MAX);
         let page = store.list(&listing).await?;
         let shown = &page.records[..page.records.len().min(left)];
         print(*output, shown)?;
