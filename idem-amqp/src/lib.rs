@@ -89,6 +89,8 @@ pub use settlement::{Reason, Settlement};
 pub use shutdown::shutdown_signal;
 pub use worker::{Balance, Settled, Worker, WorkerBuilder};
 
+#[doc(inline)]
+pub use idem_core::operator;
 pub use idem_core::{Answer, Refusal, Refused, Request};
 pub use idem_core::{
     AnyStore, Atomic, Attempt, Backoff, Begun, Cause, Claim, ClaimRequest, Commit, ConnectError,

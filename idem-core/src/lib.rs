@@ -55,6 +55,7 @@ mod key;
 mod memory;
 mod numbered;
 mod operation;
+pub mod operator;
 mod policy;
 #[cfg(feature = "postgres")]
 mod postgres;
