@@ -177,7 +177,7 @@ impl Consumer {
     }
 
     fn start(&self, raw: RawDelivery, desk: &Arc<Desk>) {
-        self.clerk.counters.delivered();
+        self.clerk.counters.delivered(&self.clerk.meters);
         let tag = raw.delivery_tag;
         let arrival = self.receive(raw);
         let (clerk, desk) = (Arc::clone(&self.clerk), Arc::clone(desk));
@@ -212,7 +212,7 @@ impl Consumer {
             .basic_cancel(deliveries.tag(), BasicCancelOptions::default())
             .await?;
         while let Some(Some(Ok(raw))) = deliveries.next().now_or_never() {
-            self.clerk.counters.delivered();
+            self.clerk.counters.delivered(&self.clerk.meters);
             self.clerk.abandon(&self.receive(raw));
         }
         if self.tasks.is_empty() {

@@ -19,7 +19,9 @@ use super::{
     replying::Tries,
     settled::Settled,
 };
-use crate::{Queue, publisher::Publisher, reply::ReplyFate, settlement::Settlement};
+use crate::{
+    Queue, publisher::Publisher, reply::ReplyFate, settlement::Settlement, telemetry::Meters,
+};
 
 pub(super) type Observer = Arc<dyn Fn(&Settled<'_>) + Send + Sync>;
 
@@ -36,6 +38,7 @@ pub(super) struct Clerk {
     pub(super) replier: Publisher,
     pub(super) mender: Mender,
     pub(super) counters: Arc<Counters>,
+    pub(super) meters: Arc<Meters>,
     pub(super) observer: Option<Observer>,
     /// Cancelled when the grace period is over: handlers that still run are dropped.
     pub(super) deadline: CancellationToken,
@@ -62,9 +65,9 @@ impl Clerk {
             None
         });
         drop(seat);
-        self.counters.ended(end.kind);
+        self.counters.ended(end.kind, &self.meters);
         if end.stale_number {
-            self.counters.stale_number();
+            self.counters.stale_number(&self.meters);
         }
         self.observe(&Settled {
             queue: self.queue.name(),
@@ -83,7 +86,7 @@ impl Clerk {
     /// A delivery that came while the worker was stopping.
     pub(super) fn abandon(&self, arrival: &Arrival) {
         let end = End::abandoned();
-        self.counters.ended(end.kind);
+        self.counters.ended(end.kind, &self.meters);
         self.observe(&Settled {
             queue: self.queue.name(),
             key: None,
@@ -149,6 +152,7 @@ impl Clerk {
     }
 
     fn observe(&self, settled: &Settled<'_>) {
+        self.meters.settled(settled);
         tracing::debug!(
             queue = settled.queue,
             key = settled.key.map(tracing::field::display),

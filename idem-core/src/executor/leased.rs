@@ -55,7 +55,7 @@ impl<S: Store> RunsOn<S> for Leased {
             key: &message.request.key,
             attempt: grant.attempt(),
         };
-        match guarded::call::<H, St>(body, &context, ()) {
+        match guarded::call::<H, St>(body, &context, (), &executor.handlers) {
             Ok(work) => executor.run_leased(grant, pin!(work), requester).await,
             Err(error) => {
                 // Nothing ran: if the key was lost meanwhile, that changes nothing for this message.

@@ -46,6 +46,7 @@ mod load;
 mod local_memory;
 mod long_replays;
 mod lost_answers;
+mod metrics;
 mod narrow_windows;
 mod nodes;
 mod numbered_publishing;
