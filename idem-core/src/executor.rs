@@ -144,7 +144,8 @@ impl<S: Store> Executor<S> {
         match self.claim(request, policy).await {
             Ok(grant) => {
                 let handler = request.key.scope();
-                let work = pin!(self.handlers.run(handler, work(grant.attempt())));
+                let attempt = grant.attempt();
+                let work = pin!(self.handlers.run(handler, attempt, work(attempt)));
                 let ended = self.run_leased(grant, work, Requester::Nobody).await;
                 self.handlers.ended(handler, &ended);
                 ended

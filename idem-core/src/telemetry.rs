@@ -13,6 +13,7 @@ mod live;
 mod measured;
 #[cfg(not(feature = "metrics"))]
 mod silent;
+mod spans;
 
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 pub(crate) use batches::Batches;

@@ -20,6 +20,7 @@
 //! | [`chaos`] | workers under load and a seeded schedule of faults, and what became of the orders |
 //! | [`manner`] | how an order behaves when it is charged |
 //! | [`metered`] | what is counted, as Prometheus would read it |
+//! | [`traced`] | what is traced, as a collector would get it |
 //! | [`flawed`] | a store with a bug, for tests of the tests |
 //! | [`interfered`] | a store whose calls fail, or end the process, on cue |
 //! | [`proxy`] | a link to a server that can be cut and frozen, and loses answers |
@@ -49,3 +50,4 @@ pub mod script;
 pub mod servers;
 pub mod session;
 pub mod store_at;
+pub mod traced;

@@ -86,7 +86,7 @@ pub(crate) struct Seats {
     pub(crate) held: usize,
 }
 
-const SETTLED: [&str; 5] = ["ack", "dead_letter", "retry", "requeue", "left"];
+pub(super) const SETTLED: [&str; 5] = ["ack", "dead_letter", "retry", "requeue", "left"];
 const FATES: [&str; 3] = ["sent", "requester_gone", "lost"];
 
 impl Meters {
@@ -166,7 +166,7 @@ fn with(metric: Metric, own: &[Label<'_>; 2], further: Label<'_>) -> Counter {
 }
 
 /// The settlement's place in [`SETTLED`].
-fn place(settlement: Settlement) -> usize {
+pub(super) fn place(settlement: Settlement) -> usize {
     match settlement {
         Settlement::Ack => 0,
         Settlement::DeadLetter(_) => 1,

@@ -9,6 +9,7 @@ use std::{
 use idem_core::ExecutionKind;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::{
     attend::{Arrival, Attend, End},
@@ -20,7 +21,11 @@ use super::{
     settled::Settled,
 };
 use crate::{
-    Queue, publisher::Publisher, reply::ReplyFate, settlement::Settlement, telemetry::Meters,
+    Queue,
+    publisher::Publisher,
+    reply::ReplyFate,
+    settlement::Settlement,
+    telemetry::{Meters, spans},
 };
 
 pub(super) type Observer = Arc<dyn Fn(&Settled<'_>) + Send + Sync>;
@@ -54,11 +59,13 @@ impl Clerk {
             end = self.attendant.attend(&arrival, &self.queue, desk, &mut seat) => end,
             () = self.deadline.cancelled() => End::interrupted(),
         };
+        let span = spans::settle(self.queue.name(), end.settlement);
         let settled = if end.settlement == Settlement::Ack && end.reply.is_none() {
-            acknowledge(tag, desk).map(|()| None)
+            span.in_scope(|| acknowledge(tag, desk).map(|()| None))
         } else {
             // Large, and seldom: the future of a delivery is moved about as a whole.
-            Box::pin(self.settle(tag, &arrival, &mut end, desk, &mut seat)).await
+            let settled = self.settle(tag, &arrival, &mut end, desk, &mut seat);
+            Box::pin(settled.instrument(span)).await
         };
         let reply = settled.unwrap_or_else(|Unsettled| {
             end.settlement = Settlement::Leave;
@@ -153,6 +160,7 @@ impl Clerk {
 
     fn observe(&self, settled: &Settled<'_>) {
         self.meters.settled(settled);
+        spans::ended(settled);
         tracing::debug!(
             queue = settled.queue,
             key = settled.key.map(tracing::field::display),

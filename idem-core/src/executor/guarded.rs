@@ -26,7 +26,7 @@ pub(super) fn call<'a, H: Handler<St>, St>(
 ) -> Result<impl Future<Output = Result<H::Output, H::Error>> + Send + use<'a, H, St>, String> {
     caught(|| H::call(message, context, lent))
         .unwrap_or_else(|panic| Err(Rejection::new(format!("a parameter panicked: {panic}"))))
-        .map(|work| handlers.run(H::SCOPE, work))
+        .map(|work| handlers.run(H::SCOPE, context.attempt, work))
         .map_err(|rejection| rejection.to_string())
 }
 

@@ -7,9 +7,10 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
+use tracing::Instrument as _;
 
-use super::{Counter, Gauge, Histogram, Metric, Stopwatch};
-use crate::{Execution, Reports};
+use super::{Counter, Gauge, Histogram, Metric, Stopwatch, spans};
+use crate::{Attempt, Execution, Reports};
 
 const RUN: Metric = Metric {
     name: "idem_handler_seconds",
@@ -83,16 +84,18 @@ impl Handlers {
     pub(crate) fn run<F: Future>(
         &self,
         handler: &str,
+        attempt: Attempt,
         work: F,
     ) -> impl Future<Output = F::Output> + use<F> {
         let run = cfg!(feature = "metrics").then(|| Run {
             meters: self.meters(handler),
             began: Stopwatch::start(),
         });
-        work.map(move |ended| {
-            drop(run);
-            ended
-        })
+        work.instrument(spans::run(handler, attempt))
+            .map(move |ended| {
+                drop(run);
+                ended
+            })
     }
 
     /// Counts what is not told by the end of the message alone.

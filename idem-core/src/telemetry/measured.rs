@@ -3,8 +3,9 @@
 use std::{error::Error, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
+use tracing::{Instrument as _, Span};
 
-use super::{Counter, Histogram, Metric, Stopwatch};
+use super::{Counter, Histogram, Metric, Stopwatch, spans};
 use crate::{
     Begun, Claim, ClaimRequest, Commit, Entity, EntityError, EntityStore, GroupEnd, GroupStore,
     Lease, Outcome, Recording, Release, Store, StoreError, TransactionalStore, Write,
@@ -48,6 +49,13 @@ struct Call {
     fenced: Counter,
 }
 
+/// A call under way.
+struct Asked<'a> {
+    call: &'a Call,
+    span: Span,
+    began: Stopwatch,
+}
+
 impl<S> Measured<S> {
     pub(crate) fn new(store: S) -> Self {
         Self {
@@ -79,17 +87,34 @@ impl Call {
         }
     }
 
-    /// Every call is awaited where it is made: a future that is handed on has room for it twice.
-    fn answered<T: Answer>(
-        &self,
-        began: Stopwatch,
-        answer: Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        self.seconds.record(began);
+    /// The call begins. It is awaited where it is made: a future that is handed on has room for it twice.
+    fn ask(&self, span: Span) -> Asked<'_> {
+        Asked {
+            call: self,
+            span,
+            began: Stopwatch::start(),
+        }
+    }
+}
+
+impl Asked<'_> {
+    fn span(&self) -> Span {
+        self.span.clone()
+    }
+
+    fn answered<T: Answer>(self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        self.call.seconds.record(self.began);
         match &answer {
-            Ok(answer) if answer.is_fenced() => self.fenced.add(),
-            Ok(_) => {}
-            Err(_) => self.errors.add(),
+            Ok(answer) => {
+                if answer.is_fenced() {
+                    self.call.fenced.add();
+                }
+                spans::answered(&self.span, answer.label(), answer.attempt());
+            }
+            Err(error) => {
+                self.call.errors.add();
+                spans::unanswered(&self.span, error);
+            }
         }
         answer
     }
@@ -97,30 +122,105 @@ impl Call {
 
 /// What a store says.
 trait Answer {
+    /// In a word.
+    fn label(&self) -> &'static str;
+
     fn is_fenced(&self) -> bool {
         false
     }
+
+    /// Of a key that was acquired.
+    fn attempt(&self) -> Option<u32> {
+        None
+    }
 }
 
-impl Answer for Claim {}
-impl<T> Answer for Begun<T> {}
+impl Answer for Claim {
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Acquired(_) => "acquired",
+            Self::Held { .. } => "held",
+            Self::Completed { .. } => "completed",
+            Self::KeyReused => "key_reused",
+            Self::Quarantined => "quarantined",
+            Self::Stale => "stale",
+            Self::SessionExpired => "session_expired",
+            Self::BeyondWindow { .. } => "beyond_window",
+            Self::Late => "late",
+            Self::Ahead { .. } => "ahead",
+        }
+    }
+
+    fn attempt(&self) -> Option<u32> {
+        match self {
+            Self::Acquired(lease) => Some(lease.attempt),
+            _ => None,
+        }
+    }
+}
+
+impl<T> Answer for Begun<T> {
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Acquired(..) => "acquired",
+            Self::Not(answer) => answer.label(),
+        }
+    }
+
+    fn attempt(&self) -> Option<u32> {
+        match self {
+            Self::Acquired(lease, _) => Some(lease.attempt),
+            Self::Not(_) => None,
+        }
+    }
+}
+
 /// An open transaction.
 struct Opened<T>(T);
-impl<T> Answer for Opened<T> {}
+
+impl<T> Answer for Opened<T> {
+    fn label(&self) -> &'static str {
+        "opened"
+    }
+}
 
 impl Answer for Write {
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Fenced => "fenced",
+        }
+    }
+
     fn is_fenced(&self) -> bool {
         *self == Self::Fenced
     }
 }
 
 impl Answer for Commit {
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Committed => "committed",
+            Self::Fenced => "fenced",
+            Self::Refused { .. } => "refused",
+        }
+    }
+
     fn is_fenced(&self) -> bool {
         *self == Self::Fenced
     }
 }
 
 impl Answer for Recording {
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Committed => "committed",
+            Self::Fenced => "fenced",
+            Self::Violated { .. } => "violated",
+            Self::Refused { .. } => "refused",
+        }
+    }
+
     fn is_fenced(&self) -> bool {
         *self == Self::Fenced
     }
@@ -128,15 +228,15 @@ impl Answer for Recording {
 
 impl<S: Store> Store for Measured<S> {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        let began = Stopwatch::start();
-        let answer = self.store.claim(request).await;
-        self.calls.claim.answered(began, answer)
+        let asked = self.calls.claim.ask(spans::claim(&request.key));
+        let answer = self.store.claim(request).instrument(asked.span()).await;
+        asked.answered(answer)
     }
 
     async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
-        let began = Stopwatch::start();
-        let answer = self.store.extend(lease, by).await;
-        self.calls.extend.answered(began, answer)
+        let asked = self.calls.extend.ask(Span::none());
+        let answer = self.store.extend(lease, by).instrument(asked.span()).await;
+        asked.answered(answer)
     }
 
     async fn complete(
@@ -145,15 +245,23 @@ impl<S: Store> Store for Measured<S> {
         outcome: &Outcome,
         retention: Duration,
     ) -> Result<Write, StoreError> {
-        let began = Stopwatch::start();
-        let answer = self.store.complete(lease, outcome, retention).await;
-        self.calls.complete.answered(began, answer)
+        let asked = self.calls.complete.ask(spans::complete(&lease.key));
+        let answer = self
+            .store
+            .complete(lease, outcome, retention)
+            .instrument(asked.span())
+            .await;
+        asked.answered(answer)
     }
 
     async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
-        let began = Stopwatch::start();
-        let answer = self.store.release(lease, reason).await;
-        self.calls.release.answered(began, answer)
+        let asked = self.calls.release.ask(spans::release(&lease.key));
+        let answer = self
+            .store
+            .release(lease, reason)
+            .instrument(asked.span())
+            .await;
+        asked.answered(answer)
     }
 
     fn keeps_sequences(&self) -> bool {
@@ -173,9 +281,9 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Measured<S> {
     }
 
     async fn begin(&self, request: &ClaimRequest) -> Result<Begun<S::Transaction>, StoreError> {
-        let began = Stopwatch::start();
-        let answer = self.store.begin(request).await;
-        self.calls.begin.answered(began, answer)
+        let asked = self.calls.begin.ask(spans::claim(&request.key));
+        let answer = self.store.begin(request).instrument(asked.span()).await;
+        asked.answered(answer)
     }
 
     fn lend(transaction: &mut S::Transaction) -> &mut Tx {
@@ -187,9 +295,13 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Measured<S> {
     }
 
     async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
-        let began = Stopwatch::start();
-        let answer = self.store.extend_open(lease, by).await;
-        self.calls.extend.answered(began, answer)
+        let asked = self.calls.extend.ask(Span::none());
+        let answer = self
+            .store
+            .extend_open(lease, by)
+            .instrument(asked.span())
+            .await;
+        asked.answered(answer)
     }
 
     async fn commit(
@@ -199,12 +311,13 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Measured<S> {
         outcome: &Outcome,
         retention: Duration,
     ) -> Result<Commit, StoreError> {
-        let began = Stopwatch::start();
+        let asked = self.calls.commit.ask(spans::complete(&lease.key));
         let answer = self
             .store
             .commit(transaction, lease, outcome, retention)
+            .instrument(asked.span())
             .await;
-        self.calls.commit.answered(began, answer)
+        asked.answered(answer)
     }
 
     async fn roll_back(&self, transaction: S::Transaction) {
@@ -220,9 +333,13 @@ impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for Measured<S> {
     }
 
     async fn claim_for_group(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        let began = Stopwatch::start();
-        let answer = self.store.claim_for_group(request).await;
-        self.calls.claim.answered(began, answer)
+        let asked = self.calls.claim.ask(spans::claim(&request.key));
+        let answer = self
+            .store
+            .claim_for_group(request)
+            .instrument(asked.span())
+            .await;
+        asked.answered(answer)
     }
 
     async fn seat(&self, handler: &'static str, size: usize) -> Result<S::Seat, StoreError> {
@@ -241,20 +358,30 @@ impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for Measured<S> {
         retention: Duration,
     ) -> BoxFuture<'static, GroupEnd> {
         let left = self.store.leave(seat, lease, outcome, retention);
-        if cfg!(not(feature = "metrics")) {
+        let span = spans::complete(&lease.key);
+        if cfg!(not(feature = "metrics")) && span.is_disabled() {
             return left;
         }
         let (commit, began) = (Arc::clone(&self.calls.commit), Stopwatch::start());
-        Box::pin(left.inspect(move |end| commit.ended(began, end)))
+        let left = left.inspect(move |end| commit.ended(began, end));
+        Box::pin(left.instrument(span))
     }
 }
 
 impl Call {
+    /// A group has ended.
     fn ended(&self, began: Stopwatch, end: &GroupEnd) {
         self.seconds.record(began);
-        if let GroupEnd::Unknown(_) = end {
-            self.errors.add();
-        }
+        let label = match end {
+            GroupEnd::Committed => "committed",
+            GroupEnd::WithoutCompletion => "committed_without",
+            GroupEnd::RolledBack => "rolled_back",
+            GroupEnd::Unknown(error) => {
+                self.errors.add();
+                return spans::unanswered(&Span::current(), error);
+            }
+        };
+        spans::answered(&Span::current(), label, None);
     }
 }
 
@@ -264,9 +391,9 @@ impl<Tx, S: EntityStore<Tx>> EntityStore<Tx> for Measured<S> {
     }
 
     async fn open(&self, entity: &Entity, wait: Duration) -> Result<S::Transaction, StoreError> {
-        let began = Stopwatch::start();
+        let asked = self.calls.begin.ask(Span::none());
         let answer = self.store.open(entity, wait).await.map(Opened);
-        let answer = self.calls.begin.answered(began, answer);
+        let answer = asked.answered(answer);
         answer.map(|Opened(transaction)| transaction)
     }
 
@@ -280,9 +407,10 @@ impl<Tx, S: EntityStore<Tx>> EntityStore<Tx> for Measured<S> {
         entity: &Entity,
         lease: Option<&Lease>,
     ) -> Result<Recording, StoreError> {
-        let began = Stopwatch::start();
-        let answer = self.store.commit_entity(transaction, entity, lease).await;
-        self.calls.commit.answered(began, answer)
+        let asked = self.calls.commit.ask(spans::record());
+        let call = self.store.commit_entity(transaction, entity, lease);
+        let answer = call.instrument(asked.span()).await;
+        asked.answered(answer)
     }
 
     async fn is_recorded(

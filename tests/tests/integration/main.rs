@@ -70,6 +70,7 @@ mod shutdown;
 mod store_crashes;
 mod store_freezes;
 mod topology;
+mod traces;
 mod vanished;
 mod withdrawals;
 mod zombies;
