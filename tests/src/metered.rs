@@ -46,8 +46,14 @@ impl Metered {
         samples(&self.handle.render())
     }
 
-    /// The sum of those that have these labels, whatever else they have; zero if there is none.
-    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+    /// The sum of those that have these labels, whatever else they have, without its fraction; zero if
+    /// there is none.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "small numbers, none of them negative"
+    )]
+    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
         let fits = |sample: &Sample| {
             let has = |(name, value): &(&str, &str)| {
                 sample.labels.get(*name).is_some_and(|own| own == value)
@@ -55,11 +61,11 @@ impl Metered {
             sample.name == name && labels.iter().all(has)
         };
         let samples = self.samples().into_iter().filter(fits);
-        samples.map(|sample| sample.value).sum()
+        samples.map(|sample| sample.value).sum::<f64>() as u64
     }
 
     /// Waits until the sum is so.
-    pub async fn until(&self, name: &str, labels: &[(&str, &str)], so: impl Fn(f64) -> bool) {
+    pub async fn until(&self, name: &str, labels: &[(&str, &str)], so: impl Fn(u64) -> bool) {
         eventually(&format!("{name}{labels:?} is as awaited"), async || {
             let sum = self.sum(name, labels);
             if so(sum) { Ok(()) } else { Err(sum) }

@@ -154,9 +154,9 @@ impl Publication {
 
     /// Adds these headers.
     #[cfg(feature = "opentelemetry")]
-    pub(crate) fn with_headers(mut self, further: FieldTable) -> Self {
+    pub(crate) fn with_headers(mut self, further: &FieldTable) -> Self {
         let mut headers = self.properties.headers().clone().unwrap_or_default();
-        for (name, value) in &further {
+        for (name, value) in further {
             headers.insert(name.clone(), value.clone());
         }
         self.properties = self.properties.with_headers(headers);

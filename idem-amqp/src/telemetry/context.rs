@@ -42,7 +42,7 @@ pub(crate) fn inject(publication: Publication) -> Publication {
     if names.is_empty() || publication.has_any_header(&names) {
         return publication;
     }
-    publication.with_headers(headers)
+    publication.with_headers(&headers)
 }
 
 /// That of the current span, or of an application that traces without `tracing`.

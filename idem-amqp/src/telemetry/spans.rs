@@ -4,6 +4,7 @@
 //! Names are those of OpenTelemetry's conventions for messaging, as of their version 1.42.0, which are not
 //! stable yet; ours begin with `idem.`.
 
+use lapin::types::ShortString;
 use tracing::{
     Span, debug_span,
     field::{Empty, display},
@@ -31,9 +32,9 @@ pub(crate) fn process(delivery: &Delivery, tag: u64, bytes: usize) -> Span {
         messaging.destination.name = delivery.queue(),
         messaging.rabbitmq.destination.routing_key = delivery.routing_key(),
         messaging.rabbitmq.message.delivery_tag = tag,
-        messaging.message.id = properties.message_id().as_ref().map(|id| id.as_str()),
+        messaging.message.id = properties.message_id().as_ref().map(ShortString::as_str),
         messaging.message.conversation_id =
-            properties.correlation_id().as_ref().map(|id| id.as_str()),
+            properties.correlation_id().as_ref().map(ShortString::as_str),
         messaging.message.body.size = bytes,
         idem.redelivered = delivery.is_redelivered(),
         idem.replay = delivery.is_replay(),

@@ -24,8 +24,8 @@ fn order(bed: &Bed, id: &str) -> Publication {
 async fn publish(bed: &Bed, publication: &Publication) {
     let publisher = Publisher::connect(bed.url()).await.unwrap();
     let checkout = info_span!(target: "test", "checkout");
-    let published = publisher.publish(publication).instrument(checkout);
-    published.await.unwrap();
+    let publishing = publisher.publish(publication);
+    publishing.instrument(checkout).await.unwrap();
 }
 
 fn publishing(traced: &Traced, bed: &Bed) -> Span {
