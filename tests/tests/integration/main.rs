@@ -49,6 +49,7 @@ mod lost_answers;
 mod narrow_windows;
 mod nodes;
 mod numbered_publishing;
+mod observed;
 mod on_postgres;
 mod on_redis;
 mod outages;
