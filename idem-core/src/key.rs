@@ -1,6 +1,6 @@
 //! The name of one unit of work: a scope and one or more parts.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Borrow, fmt, sync::Arc};
 
 mod builder;
 mod encoding;
@@ -54,6 +54,13 @@ impl Key {
     /// The handler's durable name, the part before the first `:`.
     pub fn scope(&self) -> &str {
         self.0.split_once(':').map_or(&*self.0, |(scope, _)| scope)
+    }
+}
+
+/// Maps can be asked by a key's text.
+impl Borrow<str> for Key {
+    fn borrow(&self) -> &str {
+        self.as_str()
     }
 }
 

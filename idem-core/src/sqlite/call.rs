@@ -52,6 +52,28 @@ pub(super) struct Reply<T> {
 }
 
 impl Call {
+    /// The record that it concerns, if it concerns nothing else.
+    pub(super) fn record(&self) -> Option<&Key> {
+        match self {
+            Self::Claim { request, .. } => {
+                let alone = request.sequence.is_none() && request.session.is_none();
+                alone.then_some(&request.key)
+            }
+            Self::Write { key, .. } => Some(key),
+            Self::Purge { .. } | Self::Session(_) => None,
+        }
+    }
+
+    /// What was found does not count.
+    pub(super) fn fail(&mut self, error: StoreError) {
+        match self {
+            Self::Claim { reply, .. } => reply.hold(Err(error)),
+            Self::Write { reply, .. } => reply.hold(Err(error)),
+            Self::Purge { reply, .. } => reply.hold(Err(error)),
+            Self::Session(_) => {}
+        }
+    }
+
     /// Tells the caller what was found, or that the commit failed.
     pub(super) fn answer(self, committed: &Result<(), Fault>) {
         match self {
