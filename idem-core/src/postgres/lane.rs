@@ -22,6 +22,14 @@ const BATCH: usize = 256;
 /// How many bytes they send at most, unless a single one sends more.
 const BATCH_BYTES: usize = 4 << 20;
 
+/// Whether calls are asked for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ask {
+    First,
+    /// One of them got no answer from an earlier statement.
+    Again,
+}
+
 /// One caller's question, of which many fit into one statement.
 pub(super) trait Call: Send + Sync + Sized + 'static {
     type Answer: Send;
@@ -35,7 +43,7 @@ pub(super) trait Call: Send + Sync + Sized + 'static {
     const MAY_BE_DROPPED: bool;
 
     /// The statement for a batch in which no key occurs twice.
-    fn statement(batch: &[&Self], sql: &Sql, skew: i64) -> Statement;
+    fn statement(batch: &[&Self], ask: Ask, sql: &Sql, skew: i64) -> Statement;
 
     /// The answer to a call that was part of the statement; `None` if it has to be asked again.
     fn answer(&self, told: &Told) -> Option<Self::Answer>;
@@ -129,7 +137,8 @@ impl Task {
     async fn ask<C: Call>(&mut self, batch: &Batch<C>) -> Result<Vec<PgRow>, Fault> {
         let calls = batch.calls();
         let skew = self.clock.skew();
-        let statement = || C::statement(&calls, &self.sql, skew);
+        let ask = batch.ask();
+        let statement = || C::statement(&calls, ask, &self.sql, skew);
         self.session.fetch(statement).await
     }
 }

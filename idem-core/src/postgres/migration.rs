@@ -5,7 +5,13 @@ use std::time::Duration;
 use sqlx::{Connection, PgConnection};
 
 use super::{
-    atomic, claims::ClaimCall, lane::Call, names::Names, pooler, sql::Sql, writes::WriteCall,
+    atomic,
+    claims::ClaimCall,
+    lane::{Ask, Call},
+    names::Names,
+    pooler,
+    sql::Sql,
+    writes::WriteCall,
 };
 use crate::{ConnectError, FencingToken, Key, Lease};
 
@@ -83,8 +89,9 @@ pub(super) async fn check(
 ) -> Result<(), MigrateError> {
     let mut transaction = connection.begin_with(READ_COMMITTED).await?;
     let statements = [
-        ClaimCall::statement(&[], sql, 0),
-        WriteCall::statement(&[], sql, 0),
+        ClaimCall::statement(&[], Ask::First, sql, 0),
+        ClaimCall::statement(&[], Ask::Again, sql, 0),
+        WriteCall::statement(&[], Ask::First, sql, 0),
         sqlx::query(sql.purge.clone()).bind(0_i64).bind(0_i64),
         atomic::extension(sql, &nobodys(), Duration::ZERO, 0),
     ];

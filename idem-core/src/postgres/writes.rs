@@ -2,7 +2,13 @@
 
 use std::time::Duration;
 
-use super::{lane::Call, length::micros, row::Told, session::Statement, sql::Sql};
+use super::{
+    lane::{Ask, Call},
+    length::micros,
+    row::Told,
+    session::Statement,
+    sql::Sql,
+};
 use crate::{
     Key, Outcome, Release, Write,
     store::record::{self, Reason, Record, Step},
@@ -43,7 +49,7 @@ impl Call for WriteCall {
         self.key.as_str().len() + outcome
     }
 
-    fn statement(batch: &[&Self], sql: &Sql, skew: i64) -> Statement {
+    fn statement(batch: &[&Self], _: Ask, sql: &Sql, skew: i64) -> Statement {
         fn each<'a, T>(batch: &[&'a WriteCall], column: impl Fn(&'a WriteCall) -> T) -> Vec<T> {
             batch.iter().map(|call| column(call)).collect()
         }
