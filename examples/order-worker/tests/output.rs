@@ -1,6 +1,7 @@
 //! A worker charges an order once, says what became of its copy, and stops when it is told to.
 
 use std::{
+    error::Error,
     io::{BufRead as _, BufReader, Read as _},
     process::{Child, Command, Stdio},
 };
@@ -12,14 +13,16 @@ use xtask::services::example;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_order-worker");
 
 /// Publishes the same order twice.
-async fn publish(url: &str) {
-    let publisher = Publisher::connect(url).await.unwrap();
-    publisher.declare("orders").await.unwrap();
+async fn publish(url: &str) -> Result<(), Box<dyn Error>> {
+    let publisher = Publisher::connect(url).await?;
+    publisher.declare("orders").await?;
     let order = json!({"order_id": "o-1", "customer": "ada", "amount_cents": 1299});
     for _ in 0..2 {
-        let message = Publication::json("orders", &order).unwrap();
-        publisher.publish(&message).await.unwrap();
+        publisher
+            .publish(&Publication::json("orders", &order)?)
+            .await?;
     }
+    Ok(())
 }
 
 /// A worker that is killed if the test fails before it has stopped.
@@ -36,7 +39,7 @@ impl Drop for Running {
 fn an_order_that_comes_twice_is_charged_once() {
     let url = example::vhost(PROGRAM);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(publish(&url));
+    runtime.block_on(publish(&url)).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", folder.path().join("orders.db").display());
 

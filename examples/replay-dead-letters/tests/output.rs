@@ -1,5 +1,7 @@
 //! Dead letters are shown, and chosen ones sent again.
 
+use std::error::Error;
+
 use idem_amqp::{MemoryStore, Publication, Queue, prelude::*};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -16,15 +18,16 @@ async fn charge(order: Order) -> Result<(), Failed> {
 }
 
 /// Leaves a dead letter for each of these orders.
-async fn bury(url: &str, ids: &[&str]) {
-    let publisher = Publisher::connect(url).await.unwrap();
-    publisher.declare("orders").await.unwrap();
+async fn bury(url: &str, ids: &[&str]) -> Result<(), Box<dyn Error>> {
+    let publisher = Publisher::connect(url).await?;
+    publisher.declare("orders").await?;
     for id in ids {
         let order = Order {
             id: (*id).to_owned(),
         };
-        let message = Publication::json("orders", &order).unwrap();
-        publisher.publish(&message).await.unwrap();
+        publisher
+            .publish(&Publication::json("orders", &order)?)
+            .await?;
     }
     let (told, mut settled) = mpsc::unbounded_channel();
     let all = async move {
@@ -38,8 +41,8 @@ async fn bury(url: &str, ids: &[&str]) {
             let _ = told.send(());
         })
         .run_until(url, all)
-        .await
-        .unwrap();
+        .await?;
+    Ok(())
 }
 
 #[test]
@@ -47,7 +50,7 @@ fn chosen_letters_are_sent_again_and_the_others_stay() {
     let program = env!("CARGO_BIN_EXE_replay-dead-letters");
     let url = example::vhost(program);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(bury(&url, &["o-1", "o-2"]));
+    runtime.block_on(bury(&url, &["o-1", "o-2"])).unwrap();
 
     let run = |arguments: &[&str]| {
         let queue = ["--queue", "orders.dead"];

@@ -20,14 +20,12 @@ struct Order {
 }
 
 #[idempotent(key = "id", scope = "orders.charge", max_attempts = 5)]
-async fn charge(order: Order) -> Result<(), Failed> {
-    drop(order);
+async fn charge(_order: Order) -> Result<(), Failed> {
     Ok(())
 }
 
 #[idempotent(key = "id", scope = "orders.ship", lease = "5m")]
-async fn ship(order: Order) -> Result<(), Failed> {
-    drop(order);
+async fn ship(_order: Order) -> Result<(), Failed> {
     Ok(())
 }
 
