@@ -12,13 +12,17 @@ fn here(path: &str) -> std::path::PathBuf {
 
 /// What the compiler says of each mistake, by the name of its example.
 fn said() -> BTreeMap<String, BTreeSet<String>> {
-    let examples = fs::read_dir(here("tests/ui/fail")).unwrap();
-    let paths = examples.map(|entry| entry.unwrap().path());
+    let examples = fs::read_dir(here("tests/ui/fail")).expect("the examples");
+    let paths = examples.map(|entry| entry.expect("an example").path());
     paths
         .filter(|path| path.extension().is_some_and(|it| it == "stderr"))
         .map(|path| {
-            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-            let text = fs::read_to_string(&path).unwrap();
+            let name = path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            let text = fs::read_to_string(&path).expect("what the compiler says");
             (name, text.lines().filter_map(message).collect())
         })
         .collect()
@@ -36,7 +40,7 @@ fn message(line: &str) -> Option<String> {
 
 /// The page's messages, and the examples that it names for each.
 fn explained() -> Vec<(String, Vec<String>)> {
-    let page = fs::read_to_string(here("../docs/rejected.md")).unwrap();
+    let page = fs::read_to_string(here("../docs/rejected.md")).expect("the page");
     let rows = page.lines().filter(|line| line.starts_with("| "));
     let rows = rows.filter(|line| !line.starts_with("| the compiler says"));
     rows.map(|row| {

@@ -32,11 +32,11 @@ struct Shelf(Arc<Mutex<(u32, i64)>>);
 
 impl Shelf {
     fn set(&self, pieces: u32, token: FencingToken) -> Result<(), Failed> {
-        let mut shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if token.get() < shelf.1 {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if token.get() < kept.1 {
             return Err(Failed::rejected("a later attempt has written"));
         }
-        *shelf = (pieces, token.get());
+        *kept = (pieces, token.get());
         Ok(())
     }
 
