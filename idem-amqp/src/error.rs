@@ -47,6 +47,16 @@ pub enum WorkerError {
         /// The queue's name.
         queue: String,
     },
+    /// An atomic handler's policy is to observe: its writes commit together with its claim.
+    #[error(
+        "the handler of the queue `{queue}` is atomic and cannot be observed, because it never runs \
+         without its claim: leave `mode` out of its policy, or take the connection from `State<…>` \
+         to make it leased"
+    )]
+    AtomicObserved {
+        /// The queue's name.
+        queue: String,
+    },
     /// The handler's messages are numbered, and cannot be kept so.
     #[error("the numbered messages of the queue `{queue}` cannot be handled: {reason}")]
     Numbered {

@@ -193,7 +193,9 @@ const CORRUPT: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_min
 pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
     use ExecutionKind as Kind;
     match kind {
-        Kind::Executed | Kind::Unprotected | Kind::Duplicate | Kind::Refused => Settlement::Ack,
+        Kind::Executed | Kind::Unprotected | Kind::Observed | Kind::Duplicate | Kind::Refused => {
+            Settlement::Ack
+        }
         Kind::Stale if now.asker != Asker::Operator => Settlement::Ack,
         Kind::SessionExpired | Kind::BeyondWindow if now.asker == Asker::Requester => {
             Settlement::Ack

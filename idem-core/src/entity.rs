@@ -15,7 +15,7 @@ pub struct InEntity<Tx>(PhantomData<fn() -> Tx>);
 
 impl<Tx: Send + 'static> Mode for InEntity<Tx> {
     type Lent<'a> = &'a mut Tx;
-    const CAN_FAIL_OPEN: bool = false;
+    const RUNS_UNCLAIMED: bool = false;
 }
 
 /// A constraint, and what stands in its columns, in their order, once the message was handled.

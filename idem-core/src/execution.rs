@@ -29,6 +29,20 @@ pub enum Execution<T, E> {
         /// Which attempt it was, as far as this process knows.
         attempt: u32,
     },
+    /// The handler ran because the policy is to [observe](crate::Enforcement::Observe): whatever the
+    /// store had to say about it, and whether or not it took the completion. An attempt that failed is
+    /// [`Failed`](Self::Failed), [`Rejected`](Self::Rejected) or [`Exhausted`](Self::Exhausted) as ever, and
+    /// [`Prepared::would_have_been`](crate::Prepared::would_have_been) tells of it.
+    Observed {
+        /// What the handler returned.
+        output: T,
+        /// What is remembered of it, if the store took it: the output, or why that could not be.
+        outcome: Outcome,
+        /// Which attempt it was, as far as is known.
+        attempt: u32,
+        /// How the message would have ended without running to its end, if the policy were enforced.
+        would_have_been: Option<ExecutionKind>,
+    },
     /// The work was done before; the handler did not run.
     Duplicate {
         /// What is remembered of it: see [`Outcome::answer`].
@@ -53,7 +67,8 @@ pub enum Execution<T, E> {
     },
     /// The handler rejected for good a message that [expects a reply](crate::Envelope::expects_reply),
     /// and that is remembered like an output: its completion is committed, or in this process's
-    /// memory as that of [`Unprotected`](Self::Unprotected) is.
+    /// memory as that of [`Unprotected`](Self::Unprotected) is, or, if the policy is to
+    /// [observe](crate::Enforcement::Observe), whatever the store said.
     Refused {
         /// What is remembered, and the requester told.
         refusal: Refusal,
@@ -184,6 +199,7 @@ impl<E: Failure> fmt::Display for Cause<E> {
 pub enum ExecutionKind {
     Executed,
     Unprotected,
+    Observed,
     Duplicate,
     Conflict,
     Failed,
@@ -212,6 +228,7 @@ impl ExecutionKind {
     pub const ALL: &'static [Self] = &[
         Self::Executed,
         Self::Unprotected,
+        Self::Observed,
         Self::Duplicate,
         Self::Conflict,
         Self::Failed,
@@ -239,6 +256,7 @@ impl ExecutionKind {
         match self {
             Self::Executed => "executed",
             Self::Unprotected => "unprotected",
+            Self::Observed => "observed",
             Self::Duplicate => "duplicate",
             Self::Conflict => "conflict",
             Self::Failed => "failed",
@@ -275,6 +293,7 @@ impl<T, E> Execution<T, E> {
         match self {
             Self::Executed { .. } => ExecutionKind::Executed,
             Self::Unprotected { .. } => ExecutionKind::Unprotected,
+            Self::Observed { .. } => ExecutionKind::Observed,
             Self::Duplicate { .. } => ExecutionKind::Duplicate,
             Self::Conflict { .. } => ExecutionKind::Conflict,
             Self::Failed { .. } => ExecutionKind::Failed,
@@ -303,6 +322,7 @@ impl<T, E> Execution<T, E> {
             Self::Rejected { attempt: 0, .. } => None,
             Self::Executed { attempt, .. }
             | Self::Unprotected { attempt, .. }
+            | Self::Observed { attempt, .. }
             | Self::Failed { attempt, .. }
             | Self::Refused { attempt, .. }
             | Self::Rejected { attempt, .. }
@@ -319,6 +339,7 @@ impl<T, E: Failure> Execution<T, E> {
         match self {
             Self::Executed { .. }
             | Self::Unprotected { .. }
+            | Self::Observed { .. }
             | Self::Duplicate { .. }
             | Self::Conflict { .. }
             | Self::Abandoned => None,

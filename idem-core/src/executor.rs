@@ -28,6 +28,7 @@ mod guarded;
 mod heartbeat;
 mod in_flight;
 mod leased;
+mod observed;
 mod prepared;
 mod remembered;
 mod turns;
@@ -141,6 +142,9 @@ impl<S: Store> Executor<S> {
         Fut: Future<Output = Result<T, E>> + Send,
     {
         let policy = &request.heeded_by(policy);
+        if policy.observes() {
+            return self.execute_observed(request, policy, work).await;
+        }
         match self.claim(request, policy).await {
             Ok(grant) => {
                 let handler = request.key.scope();

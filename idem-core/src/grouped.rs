@@ -18,5 +18,5 @@ pub struct Grouped<Tx, const SIZE: usize>(PhantomData<fn() -> Tx>);
 
 impl<Tx: Send + 'static, const SIZE: usize> Mode for Grouped<Tx, SIZE> {
     type Lent<'a> = &'a mut Tx;
-    const CAN_FAIL_OPEN: bool = false;
+    const RUNS_UNCLAIMED: bool = false;
 }

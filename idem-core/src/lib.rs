@@ -96,7 +96,7 @@ pub use key::{IdempotencyKey, Key, KeyBuilder, KeyError, KeyPart};
 pub use memory::{MemoryStore, MemoryStoreBuilder, WhenFull};
 pub use numbered::{MessageNumber, Numbered};
 pub use operation::{Atomic, DecodeError, Handler, Leased, Mode, Operation};
-pub use policy::{InDoubt, Policy, PolicyBuilder, PolicyError, StoreOutage};
+pub use policy::{Enforcement, InDoubt, Policy, PolicyBuilder, PolicyError, StoreOutage};
 #[cfg(feature = "postgres")]
 pub use postgres::{Migrate, PostgresStore, PostgresStoreBuilder};
 pub use purge::PurgeTask;

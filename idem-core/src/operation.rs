@@ -93,8 +93,9 @@ pub trait Mode: Send + Sync + 'static {
     /// What the store lends the handler.
     type Lent<'a>: Send;
 
-    /// Whether a handler of this mode can run while the store is away.
-    const CAN_FAIL_OPEN: bool;
+    /// Whether a handler of this mode can run without a claim: while the store is away, or because its
+    /// policy only observes.
+    const RUNS_UNCLAIMED: bool;
 }
 
 /// At most one worker at a time holds the key, and what it did is remembered. Any store.
@@ -103,7 +104,7 @@ pub struct Leased;
 
 impl Mode for Leased {
     type Lent<'a> = ();
-    const CAN_FAIL_OPEN: bool = true;
+    const RUNS_UNCLAIMED: bool = true;
 }
 
 /// The handler's writes and the record of them commit together, through a `&mut Tx`.
@@ -112,7 +113,7 @@ pub struct Atomic<Tx>(PhantomData<fn() -> Tx>);
 
 impl<Tx: Send + 'static> Mode for Atomic<Tx> {
     type Lent<'a> = &'a mut Tx;
-    const CAN_FAIL_OPEN: bool = false;
+    const RUNS_UNCLAIMED: bool = false;
 }
 
 /// Why a body is not the message that its handler expects.

@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use crate::Backoff;
 
+mod enforcement;
+
+pub use enforcement::Enforcement;
+
 /// What to do with a message whose earlier attempt ended without a word (leased handlers only:
 /// an atomic handler's attempt was rolled back, there is nothing to doubt).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +53,7 @@ pub enum StoreOutage {
 /// | in doubt | retry | after an attempt that ended without a word |
 /// | store outage | fail closed | nothing runs unprotected |
 /// | largest outcome | 64 KiB | of an output, as JSON, that is remembered |
+/// | enforcement | enforce | what is not to run does not |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     lease: Duration,
@@ -58,6 +63,7 @@ pub struct Policy {
     in_doubt: InDoubt,
     store_outage: StoreOutage,
     max_outcome: usize,
+    enforcement: Enforcement,
 }
 
 impl Policy {
@@ -70,6 +76,7 @@ impl Policy {
         in_doubt: InDoubt::Retry,
         store_outage: StoreOutage::FailClosed,
         max_outcome: 64 * 1024,
+        enforcement: Enforcement::Enforce,
     };
 
     /// The shortest lease: a heartbeat must fit into it several times.
@@ -121,9 +128,20 @@ impl Policy {
         self.store_outage
     }
 
-    pub(crate) const fn failing_closed(mut self) -> Self {
+    /// Without what would let it run unclaimed.
+    pub(crate) const fn claimed_only(mut self) -> Self {
         self.store_outage = StoreOutage::FailClosed;
+        self.enforcement = Enforcement::Enforce;
         self
+    }
+
+    /// Whether what is not to run is kept from running, or only counted.
+    pub const fn enforcement(&self) -> Enforcement {
+        self.enforcement
+    }
+
+    pub(crate) const fn observes(&self) -> bool {
+        matches!(self.enforcement, Enforcement::Observe)
     }
 
     /// How many bytes an output may have, as JSON, to be remembered.
@@ -192,6 +210,12 @@ impl PolicyBuilder {
         self
     }
 
+    /// Whether what is not to run is kept from running, or only counted.
+    pub const fn enforcement(mut self, enforcement: Enforcement) -> Self {
+        self.0.enforcement = enforcement;
+        self
+    }
+
     /// Checks the policy.
     ///
     /// # Errors
@@ -205,6 +229,7 @@ impl PolicyBuilder {
             in_doubt,
             store_outage,
             max_outcome,
+            enforcement,
         } = self.0;
         if lease.as_nanos() < Policy::MIN_LEASE.as_nanos() {
             return Err(PolicyError::LeaseTooShort);
@@ -223,6 +248,9 @@ impl PolicyBuilder {
         }
         if let (InDoubt::Quarantine, StoreOutage::FailOpen) = (in_doubt, store_outage) {
             return Err(PolicyError::FailsOpenInDoubt);
+        }
+        if let (Enforcement::Observe, StoreOutage::FailOpen) = (enforcement, store_outage) {
+            return Err(PolicyError::ObservesAndFailsOpen);
         }
         if max_outcome == 0 {
             return Err(PolicyError::NoOutcome);
@@ -262,6 +290,8 @@ pub enum PolicyError {
     Backoff,
     /// Effects that must not happen twice are to be run without the store.
     FailsOpenInDoubt,
+    /// What is only observed runs without the store anyway.
+    ObservesAndFailsOpen,
     /// No output could be remembered.
     NoOutcome,
     /// Outcomes may be larger than [`Policy::LARGEST_OUTCOME`].
@@ -282,6 +312,9 @@ impl PolicyError {
             }
             Self::FailsOpenInDoubt => {
                 "a handler that fails open may run twice: it cannot quarantine what is in doubt"
+            }
+            Self::ObservesAndFailsOpen => {
+                "a handler that is only observed runs without its store anyway: it cannot fail open, too"
             }
             Self::NoOutcome => "max_outcome must be at least 1 byte",
             Self::OutcomeTooLarge => {
@@ -334,6 +367,12 @@ mod tests {
         assert_eq!(
             quarantine(Policy::builder().store_outage(StoreOutage::FailOpen)).build(),
             Err(PolicyError::FailsOpenInDoubt)
+        );
+        let observe = |p: PolicyBuilder| p.enforcement(Enforcement::Observe);
+        assert!(observe(quarantine(Policy::builder())).build().is_ok());
+        assert_eq!(
+            observe(Policy::builder().store_outage(StoreOutage::FailOpen)).build(),
+            Err(PolicyError::ObservesAndFailsOpen)
         );
     }
 }

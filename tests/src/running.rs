@@ -15,6 +15,8 @@ pub struct Ended {
     pub queue: String,
     /// How it ended.
     pub kind: ExecutionKind,
+    /// How it would have ended if it were not only observed.
+    pub would_have_been: Option<ExecutionKind>,
     /// Which attempt ran.
     pub attempt: Option<u32>,
     /// What went wrong.
@@ -32,6 +34,7 @@ impl From<&Settled<'_>> for Ended {
         Self {
             queue: settled.queue.into(),
             kind: settled.kind,
+            would_have_been: settled.would_have_been,
             attempt: settled.attempt,
             error: settled.error.map(Into::into),
             settlement: settled.settlement,

@@ -28,6 +28,15 @@ pub(crate) struct Package {
     pub(crate) rust_version: Option<String>,
     #[serde(default)]
     pub(crate) features: std::collections::BTreeMap<String, Vec<String>>,
+    /// The registries that it may be published to; any, if it does not say.
+    pub(crate) publish: Option<Vec<String>>,
+}
+
+impl Package {
+    /// Whether it may be published.
+    pub(crate) fn is_published(&self) -> bool {
+        self.publish.is_none()
+    }
 }
 
 impl Workspace {

@@ -5,12 +5,14 @@ mod counted;
 mod features;
 mod matrix;
 mod msrv;
+mod release;
 mod servers;
 mod steps;
 
 use std::{env, process::Command};
 
 pub use self::matrix::{Options, QUEUES_VARIABLE};
+pub use self::release::{audit, package};
 use self::{servers::Servers, steps::Steps};
 use crate::{
     Result,

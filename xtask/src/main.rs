@@ -26,6 +26,10 @@ enum Task {
     Test(checks::Options),
     /// Runs what continuous integration runs: formatting, lints, documentation, tests
     Ci,
+    /// Packages the crates, and builds each from its package alone
+    Package,
+    /// Looks at licences and advisories of all dependencies, with cargo-deny
+    Audit,
     /// Private servers for development
     #[command(subcommand)]
     Services(Services),
@@ -60,6 +64,8 @@ fn main() -> ExitCode {
         Task::Bench(Bench::Latency(options)) => bench::latency::run(&options),
         Task::Test(options) => checks::test(&options),
         Task::Ci => checks::ci(),
+        Task::Package => checks::package(),
+        Task::Audit => checks::audit(),
         Task::Services(Services::Up) => development::up(),
         Task::Services(Services::Down) => development::down(),
         Task::Services(Services::Env) => development::env(),

@@ -10,8 +10,11 @@
 //! | [`redis`] | [`Redis`] | [`Node`](redis::Node) |
 //! | [`redis`] | [`RedisCluster`] | [`Cluster`](redis::Cluster) |
 //! | [`pgbouncer`] | [`PgBouncer`] | [`Pooler`](pgbouncer::Pooler) |
+//!
+//! [`example`] runs programs on them.
 
 pub(crate) mod detached;
+pub mod example;
 mod installed;
 pub mod pgbouncer;
 mod ports;

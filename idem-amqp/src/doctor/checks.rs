@@ -6,6 +6,7 @@ mod acceptance;
 mod broker;
 mod declaration;
 mod delivery_limit;
+mod enforcement;
 mod prefetch;
 mod registrations;
 mod retention;
@@ -40,6 +41,7 @@ pub(super) fn of_queue<'a>(
         sequences::ladder(patient),
         sequences::gaps(patient),
         sessions::look(patient),
+        enforcement::look(patient),
     ];
     several.chain(single.into_iter().flatten())
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{Backoff, Policy, Severity};
+use idem_core::{Backoff, Enforcement, Policy, Severity};
 
 use super::*;
 use crate::{Ladder, Queue};
@@ -427,6 +427,17 @@ fn unusual_prefetches_are_said_and_so_is_a_small_pool() {
         let said = found(&facts);
         assert_eq!(said.len(), expected, "{limit:?}: {said:?}");
     }
+}
+
+#[test]
+fn a_handler_that_is_only_observed_is_a_warning() {
+    let observing = policy(|policy| policy.enforcement(Enforcement::Observe));
+    let queue = Queue::declare("orders");
+    let said = found(&facts(V4_3, &queue, observing, Told::Ours));
+    assert_eq!(said, [(Severity::Warning, "observed", Bars::No)]);
+    let accepted = queue.accept("observed");
+    let said = found(&facts(V4_3, &accepted, observing, Told::Ours));
+    assert_eq!(said, [(Severity::Note, "observed", Bars::No)]);
 }
 
 #[test]

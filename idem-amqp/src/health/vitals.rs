@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use idem_core::{Execution, Failure, SequencePlace};
+use idem_core::{Execution, ExecutionKind, Failure, SequencePlace};
 use tokio::time::Instant;
 
 use super::{
@@ -120,10 +120,18 @@ impl Vitals {
             Execution::StoreUnavailable { error } => {
                 return Some(Waiting::start(self, WhatFor::Store, in_words(error)));
             }
-            Execution::Unprotected { .. } => self.state().protection.fail(now, None),
+            Execution::Unprotected { .. }
+            | Execution::Observed {
+                would_have_been: Some(ExecutionKind::StoreUnavailable),
+                ..
+            } => self.state().protection.fail(now, None),
             Execution::Undecodable { .. }
             | Execution::Keyless { .. }
             | Execution::LeaseLost { .. }
+            | Execution::Observed {
+                would_have_been: Some(ExecutionKind::Keyless | ExecutionKind::LeaseLost),
+                ..
+            }
             | Execution::Abandoned => {}
             _ => {
                 let mut state = self.state();

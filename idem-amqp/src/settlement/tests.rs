@@ -42,6 +42,7 @@ fn every_kind_has_its_settlement() {
     let table = [
         (Kind::Executed, Settlement::Ack),
         (Kind::Unprotected, Settlement::Ack),
+        (Kind::Observed, Settlement::Ack),
         (Kind::Duplicate, Settlement::Ack),
         (Kind::Conflict, hold(SECOND / 10)),
         (Kind::Failed, requeue(7 * SECOND)),
@@ -188,6 +189,7 @@ fn only_a_committed_completion_is_acknowledged() {
         let committed = [
             Kind::Executed,
             Kind::Unprotected,
+            Kind::Observed,
             Kind::Duplicate,
             Kind::Refused,
             Kind::Stale,

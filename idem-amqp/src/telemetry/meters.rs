@@ -47,6 +47,10 @@ const STALE_NUMBERS: Metric = Metric {
     name: "idem_stale_numbers_total",
     help: "Duplicates that came for the first time, long after their number was done.",
 };
+const WOULD_HAVE_BEEN: Metric = Metric {
+    name: "idem_would_have_been_total",
+    help: "What deliveries of handlers that are only observed would have been, and were not.",
+};
 const IN_FLIGHT: Metric = Metric {
     name: "idem_in_flight",
     help: "Deliveries that have not ended.",
@@ -74,6 +78,7 @@ pub(crate) struct Meters {
     dead_letters: [Counter; Reason::ALL.len()],
     replies: [Counter; FATES.len()],
     stale_numbers: Counter,
+    would_have_been: [Counter; ExecutionKind::ALL.len()],
     in_flight: Gauge,
     running: Gauge,
     held: Gauge,
@@ -95,13 +100,7 @@ impl Meters {
         Self {
             open: AtomicUsize::default(),
             deliveries: Counter::register(DELIVERIES, &own),
-            outcomes: std::array::from_fn(|kind| {
-                with(
-                    OUTCOMES,
-                    &own,
-                    ("outcome", ExecutionKind::ALL[kind].label()),
-                )
-            }),
+            outcomes: std::array::from_fn(|kind| with(OUTCOMES, &own, outcome(kind))),
             redeliveries: Counter::register(REDELIVERIES, &own),
             replays: Counter::register(REPLAYS, &own),
             seconds: Histogram::register(SECONDS, &own),
@@ -110,6 +109,7 @@ impl Meters {
                 .map(|reason| with(DEAD_LETTERS, &own, ("reason", reason.as_str()))),
             replies: FATES.map(|fate| with(REPLIES, &own, ("fate", fate))),
             stale_numbers: Counter::register(STALE_NUMBERS, &own),
+            would_have_been: std::array::from_fn(|kind| with(WOULD_HAVE_BEEN, &own, outcome(kind))),
             in_flight: Gauge::register(IN_FLIGHT, &own),
             running: Gauge::register(RUNNING, &own),
             held: Gauge::register(HELD, &own),
@@ -136,6 +136,12 @@ impl Meters {
         self.stale_numbers.add();
     }
 
+    /// It ran although it would not have, as the kind at this place says, were its handler not only
+    /// observed.
+    pub(crate) fn would_have_been(&self, kind: usize) {
+        self.would_have_been[kind].add();
+    }
+
     pub(crate) fn settled(&self, settled: &Settled<'_>) {
         self.settlements[place(settled.settlement)].add();
         if let Settlement::DeadLetter(reason) = settled.settlement {
@@ -159,6 +165,11 @@ impl Meters {
         self.running.count(seats.running);
         self.held.count(seats.held);
     }
+}
+
+/// The label of the kind at this place of [`ExecutionKind::ALL`].
+fn outcome(kind: usize) -> Label<'static> {
+    ("outcome", ExecutionKind::ALL[kind].label())
 }
 
 fn with(metric: Metric, own: &[Label<'_>; 2], further: Label<'_>) -> Counter {

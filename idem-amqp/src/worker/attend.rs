@@ -10,7 +10,7 @@ use idem_core::{
 use tokio::time::{Instant, sleep};
 
 use super::{
-    circumstances::circumstances,
+    circumstances::{attempts, circumstances},
     desk::{Desk, Seat},
     numbered,
     replying::reply,
@@ -37,6 +37,8 @@ pub(super) struct End {
     pub(super) kind: ExecutionKind,
     pub(super) key: Option<Key>,
     pub(super) attempt: Option<u32>,
+    /// How it would have ended if its policy, which is to observe, were enforced.
+    pub(super) would_have_been: Option<ExecutionKind>,
     pub(super) error: Option<String>,
     pub(super) settlement: Settlement,
     /// What the requester is told, if there is one.
@@ -61,6 +63,7 @@ impl End {
             kind,
             key: None,
             attempt: None,
+            would_have_been: None,
             error: None,
             settlement: Settlement::Leave,
             reply: None,
@@ -138,7 +141,8 @@ where
         let mut message = match self.prepare(arrival, &mut now) {
             Ok(message) => message
                 .replay(arrival.delivery.starts_over())
-                .redelivered(arrival.delivery.may_have_run()),
+                .redelivered(arrival.delivery.may_have_run())
+                .attempted_before(attempts(&arrival.delivery)),
             Err(ended) => return end::<H>(arrival, &ended, None, settle(ended.kind(), &now)),
         };
         let mut starts_over = arrival.delivery.starts_over();
@@ -184,7 +188,10 @@ where
             }
             let settlement = settle(execution.kind(), &now);
             let Settlement::Hold { recheck } = settlement else {
-                return end::<H>(arrival, &execution, Some(message.key()), settlement);
+                return End {
+                    would_have_been: message.would_have_been(),
+                    ..end::<H>(arrival, &execution, Some(message.key()), settlement)
+                };
             };
             let recheck = recheck.min(numbered::longest_pause(&message));
             if execution.attempt().is_some() {
@@ -282,6 +289,7 @@ fn end<H: Operation>(
         kind: execution.kind(),
         key: key.cloned(),
         attempt: execution.attempt(),
+        would_have_been: None,
         error: execution.error(),
         settlement,
         stale_number: numbered::is_stale(execution, &arrival.delivery),

@@ -14,11 +14,14 @@ use crate::{
     telemetry::Meters,
 };
 
+type Kinds<T> = [T; ExecutionKind::ALL.len()];
+
 /// How the deliveries of a worker ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Balance {
     deliveries: u64,
-    ended: [u64; ExecutionKind::ALL.len()],
+    ended: Kinds<u64>,
+    would_have_been: Kinds<u64>,
     reports: Reports,
     incidents: Incidents,
     replies: Replies,
@@ -40,6 +43,13 @@ impl Balance {
     /// Kinds and their counts, in the order of [`ExecutionKind::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = (ExecutionKind, u64)> + '_ {
         ExecutionKind::ALL.iter().copied().zip(self.ended)
+    }
+
+    /// How many of them ran because their policy is to [observe](idem_core::Enforcement::Observe), and
+    /// would have ended like this if it were enforced. They are counted [beside](Self::of) how they
+    /// ended.
+    pub fn would_have_been(&self, kind: ExecutionKind) -> u64 {
+        self.would_have_been[index(kind)]
     }
 
     /// What the store was told of work that was done while it was away. What is still pending when
@@ -79,7 +89,7 @@ impl Balance {
 
 /// `deliveries=12 executed=10 duplicate=2`: kinds that did not occur are left out. If there were
 /// replies, they follow: `replies=3 replayed=1`; so do sessions: `sessions: opened=1`, and
-/// `stale_numbers=2`.
+/// `stale_numbers=2`. What would have been suppressed is last: `would_have_been: duplicate=2`.
 impl fmt::Display for Balance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "deliveries={}", self.deliveries)?;
@@ -94,7 +104,12 @@ impl fmt::Display for Balance {
         if self.stale_numbers > 0 {
             write!(f, " stale_numbers={}", self.stale_numbers)?;
         }
-        Ok(())
+        if self.would_have_been.iter().any(|count| *count > 0) {
+            f.write_str(" would_have_been:")?;
+        }
+        let suppressed = ExecutionKind::ALL.iter().zip(self.would_have_been);
+        let mut suppressed = suppressed.filter(|(_, count)| *count > 0);
+        suppressed.try_for_each(|(kind, count)| write!(f, " {kind}={count}"))
     }
 }
 
@@ -102,7 +117,8 @@ impl fmt::Display for Balance {
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     deliveries: AtomicU64,
-    ended: [AtomicU64; ExecutionKind::ALL.len()],
+    ended: Kinds<AtomicU64>,
+    would_have_been: Kinds<AtomicU64>,
     pub(super) replies: ReplyCounters,
     pub(super) sessions: SessionCounters,
     stale_numbers: AtomicU64,
@@ -117,6 +133,11 @@ impl Counters {
     pub(super) fn ended(&self, kind: ExecutionKind, queue: &Meters) {
         self.ended[index(kind)].fetch_add(1, Relaxed);
         queue.ended(index(kind));
+    }
+
+    pub(super) fn would_have_been(&self, kind: ExecutionKind, queue: &Meters) {
+        self.would_have_been[index(kind)].fetch_add(1, Relaxed);
+        queue.would_have_been(index(kind));
     }
 
     pub(super) fn stale_number(&self, queue: &Meters) {
@@ -135,7 +156,8 @@ impl Counters {
     pub(super) fn balance(&self, reports: Reports, incidents: Incidents) -> Balance {
         Balance {
             deliveries: self.deliveries.load(Relaxed),
-            ended: std::array::from_fn(|kind| self.ended[kind].load(Relaxed)),
+            ended: loaded(&self.ended),
+            would_have_been: loaded(&self.would_have_been),
             reports,
             incidents,
             replies: self.replies.replies(),
@@ -143,6 +165,10 @@ impl Counters {
             stale_numbers: self.stale_numbers.load(Relaxed),
         }
     }
+}
+
+fn loaded(counts: &Kinds<AtomicU64>) -> Kinds<u64> {
+    std::array::from_fn(|kind| counts[kind].load(Relaxed))
 }
 
 fn index(kind: ExecutionKind) -> usize {
@@ -163,6 +189,19 @@ mod tests {
         counters.ended(ExecutionKind::Duplicate, &queue);
         assert!(balance().is_even());
         assert_eq!(balance().to_string(), "deliveries=1 duplicate=1");
+    }
+
+    #[test]
+    fn what_would_have_been_suppressed_is_counted_beside_how_it_ended() {
+        let (counters, queue) = (Counters::default(), Meters::of("orders", "charge"));
+        counters.delivered(&queue);
+        counters.ended(ExecutionKind::Observed, &queue);
+        counters.would_have_been(ExecutionKind::Duplicate, &queue);
+        let balance = counters.balance(Reports::default(), Incidents::default());
+        assert!(balance.is_even());
+        assert_eq!(balance.would_have_been(ExecutionKind::Duplicate), 1);
+        let text = "deliveries=1 observed=1 would_have_been: duplicate=1";
+        assert_eq!(balance.to_string(), text);
     }
 
     #[test]

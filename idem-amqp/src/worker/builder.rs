@@ -3,7 +3,8 @@
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use idem_core::{
-    Executor, Handler, Mode as _, Purge, PurgeTask, RunsOn, SessionStore, Store, StoreOutage,
+    Enforcement, Executor, Handler, Mode as _, Purge, PurgeTask, RunsOn, SessionStore, Store,
+    StoreOutage,
 };
 
 use super::{
@@ -89,7 +90,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
     /// store.
     ///
     /// The handler cannot be one that its own table records (`recorded_by`), nor one whose key is a
-    /// `sequence(…)`, nor one that fails open: [`build`](Self::build) says so.
+    /// `sequence(…)`, nor one that fails open or is only observed: [`build`](Self::build) says so.
     pub fn consume_in_sessions<H>(mut self, queue: impl Into<Queue>, sessions: Sessions) -> Self
     where
         H: Handler<St>,
@@ -107,6 +108,10 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         } else if policy.store_outage() == StoreOutage::FailOpen {
             Some(
                 "its handler is to fail open, and sessions are known to the store alone: leave `store_outage` out of its policy",
+            )
+        } else if policy.enforcement() == Enforcement::Observe {
+            Some(
+                "its handler is only to be observed, and clients of sessions count on what the store says: leave `mode` out of its policy, or consume it with `consume`",
             )
         } else {
             None
@@ -143,12 +148,14 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         let policy = queue.policy_or(H::POLICY);
         let fails_open = policy.store_outage() == StoreOutage::FailOpen;
         self.executor.expect(H::SCOPE);
+        let observes = policy.enforcement() == Enforcement::Observe;
         self.subscriptions.push(Subscription {
             meters: Arc::new(Meters::of(queue.name(), H::SCOPE)),
             queue,
             limit: H::Mode::limit(&self.executor),
             fit: fitness::of::<H, S>(&self.executor),
-            fails_open_in_vain: fails_open && !H::Mode::CAN_FAIL_OPEN,
+            fails_open_in_vain: fails_open && !H::Mode::RUNS_UNCLAIMED,
+            observes_in_vain: observes && !H::Mode::RUNS_UNCLAIMED,
             numbered: subscription::sequence_of::<H>(self.executor.store(), &policy),
             recorded: H::RECORDED_BY.is_some(),
             served,

@@ -6,6 +6,7 @@ use super::{attend::Arrival, desk::Desk};
 use crate::{
     Queue,
     delivery::Delivery,
+    headers::ATTEMPT,
     retry::conflicts,
     settlement::{Asker, Circumstances},
 };
@@ -35,15 +36,26 @@ fn asker(arrival: &Arrival) -> Asker {
     }
 }
 
+/// How many attempts have been made with the message, as far as it tells itself.
+pub(super) fn attempts(delivery: &Delivery) -> u32 {
+    let carried = delivery.get(ATTEMPT).filter(|_| delivery.comes_back());
+    let carried = carried.and_then(|number| number.parse().ok());
+    carried.or_else(|| counted(delivery)).unwrap_or(0)
+}
+
 /// How often the message was returned. Where the broker does not count, once is taken for often.
 fn returns(delivery: &Delivery) -> u32 {
-    let counts = ["x-acquired-count", "x-delivery-count"];
-    let count = counts
-        .iter()
-        .find_map(|name| delivery.get(name)?.parse().ok());
-    match count {
+    match counted(delivery) {
         Some(count) => count,
         None if delivery.is_redelivered() => u32::MAX,
         None => 0,
     }
+}
+
+/// What the broker has counted.
+fn counted(delivery: &Delivery) -> Option<u32> {
+    let counts = ["x-acquired-count", "x-delivery-count"];
+    counts
+        .iter()
+        .find_map(|name| delivery.get(name)?.parse().ok())
 }

@@ -25,9 +25,12 @@ pub(super) fn reply<H: Operation>(
     settlement: Settlement,
 ) -> Option<Reply> {
     match (execution, settlement) {
-        (Execution::Executed { outcome, .. } | Execution::Unprotected { outcome, .. }, _) => {
-            Some(Reply::new(outcome))
-        }
+        (
+            Execution::Executed { outcome, .. }
+            | Execution::Unprotected { outcome, .. }
+            | Execution::Observed { outcome, .. },
+            _,
+        ) => Some(Reply::new(outcome)),
         (Execution::Refused { refusal, .. }, _) => Some(Reply::rejection(refusal)),
         (Execution::Duplicate { outcome, .. }, _) => Some(Reply::recalled::<H>(outcome)),
         (ended, Settlement::DeadLetter(reason)) => {

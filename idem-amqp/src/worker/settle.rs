@@ -73,6 +73,9 @@ impl Clerk {
         });
         drop(seat);
         self.counters.ended(end.kind, &self.meters);
+        if let Some(kind) = end.would_have_been {
+            self.counters.would_have_been(kind, &self.meters);
+        }
         if end.stale_number {
             self.counters.stale_number(&self.meters);
         }
@@ -80,6 +83,7 @@ impl Clerk {
             queue: self.queue.name(),
             key: end.key.as_ref(),
             kind: end.kind,
+            would_have_been: end.would_have_been,
             attempt: end.attempt,
             error: end.error.as_deref(),
             settlement: end.settlement,
@@ -98,6 +102,7 @@ impl Clerk {
             queue: self.queue.name(),
             key: None,
             kind: end.kind,
+            would_have_been: None,
             attempt: None,
             error: None,
             settlement: end.settlement,
@@ -165,6 +170,7 @@ impl Clerk {
             queue = settled.queue,
             key = settled.key.map(tracing::field::display),
             kind = %settled.kind,
+            would_have_been = settled.would_have_been.map(tracing::field::display),
             attempt = settled.attempt,
             error = settled.error,
             settlement = ?settled.settlement,

@@ -16,6 +16,9 @@ pub struct Settled<'a> {
     pub key: Option<&'a Key>,
     /// How it ended in the engine. `Duplicate` was done before, `Executed` was done now.
     pub kind: ExecutionKind,
+    /// How it would have ended if its policy, which is to [observe](idem_core::Enforcement::Observe),
+    /// were enforced; `None` if it would have run all the same.
+    pub would_have_been: Option<ExecutionKind>,
     /// Which attempt ran, if one did.
     pub attempt: Option<u32>,
     /// What went wrong, in one line.

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use idem_core::{Operation, Policy, Store, StoreOutage};
+use idem_core::{Enforcement, Operation, Policy, Store, StoreOutage};
 
 use super::{attend::Attend, fitness::Fit, registrar::Register};
 use crate::{
@@ -25,6 +25,8 @@ pub(crate) struct Subscription {
     pub(super) fit: Fit,
     /// Whether its handler is to fail open, and cannot.
     pub(super) fails_open_in_vain: bool,
+    /// Whether its handler is only to be observed, and cannot.
+    pub(super) observes_in_vain: bool,
     /// If its handler's key is a place in a sequence.
     pub(super) numbered: Option<SequenceKept>,
     /// Whether a table of its handler's own says what was handled.
@@ -62,6 +64,10 @@ pub(super) fn sequence_of<H: Operation>(
         Err(
             "its handler is to fail open, and the store alone knows which numbers are done: leave `store_outage` out of its policy",
         )
+    } else if policy.enforcement() == Enforcement::Observe {
+        Err(
+            "its handler is only to be observed, and a number that runs beside its sequence would leave the others waiting: leave `mode` out of its policy",
+        )
     } else {
         Ok(numbered
             .patience()
@@ -92,6 +98,7 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), WorkerError> {
     for Subscription {
         queue,
         fails_open_in_vain,
+        observes_in_vain,
         numbered,
         ..
     } in subscriptions
@@ -120,6 +127,9 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), WorkerError> {
         }
         if *fails_open_in_vain {
             return Err(WorkerError::AtomicFailsOpen { queue: name.into() });
+        }
+        if *observes_in_vain {
+            return Err(WorkerError::AtomicObserved { queue: name.into() });
         }
     }
     let served = subscriptions.iter();

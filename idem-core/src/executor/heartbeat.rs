@@ -39,9 +39,12 @@ pub(super) enum Untold {
     /// the current lease, and it may be its own transaction that keeps the store from answering
     /// until it ends; work that fails open, because its effects may happen twice.
     GoOn,
+    /// It ends by itself, whatever becomes of its lease: work that is only observed.
+    NoMatter,
 }
 
-/// Polls `work` until it ends or another worker has taken its lease over; then it is dropped.
+/// Polls `work` until it ends or another worker has taken its lease over; then it is dropped, unless
+/// that is of [no matter](Untold::NoMatter).
 ///
 /// The heart beats on a task of its own, so that a handler that blocks its thread keeps its lease.
 /// `claimed` is when the claim was asked for: the lease cannot end earlier than `lease` after it.
@@ -77,10 +80,12 @@ where
     }
     let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
     poll_fn(|cx| {
-        match heart.held.look(cx) {
-            Standing::Lost => return Poll::Ready(Ran::LeaseLost),
-            Standing::Over => return Poll::Pending,
-            Standing::Held => {}
+        if untold != Untold::NoMatter {
+            match heart.held.look(cx) {
+                Standing::Lost => return Poll::Ready(Ran::LeaseLost),
+                Standing::Over => return Poll::Pending,
+                Standing::Held => {}
+            }
         }
         work.as_mut().poll(cx).map(|ended| match ended {
             Ok(returned) => Ran::Returned(returned),

@@ -38,6 +38,9 @@ impl<S: Store> RunsOn<S> for Leased {
         H: Handler<St, Mode = Self>,
         St: Send + Sync + 'static,
     {
+        if message.policy.observes() {
+            return executor.observe(message, state).await;
+        }
         let body = match message.take() {
             Ok(body) => body,
             Err(error) => return Execution::Undecodable { error },
@@ -191,7 +194,7 @@ where
 
 /// What is remembered of an output. The effect has happened: that it cannot be remembered is no
 /// reason to repeat it.
-fn remember(output: &impl Serialize, lease: &Lease, policy: &Policy) -> Outcome {
+pub(super) fn remember(output: &impl Serialize, lease: &Lease, policy: &Policy) -> Outcome {
     remembered::output(output, policy).unwrap_or_else(|refusal| {
         tracing::error!(key = %lease.key, code = refusal.code(), error = %refusal, "done, but its output cannot be remembered: copies are told so");
         Outcome::forgotten(&refusal)
@@ -200,7 +203,7 @@ fn remember(output: &impl Serialize, lease: &Lease, policy: &Policy) -> Outcome 
 
 /// Completes, and keeps at it in the background if the answer is lost, even when the caller goes
 /// away: the work is done and must not run again. Until then the key is worked on.
-async fn complete<S: Store>(
+pub(super) async fn complete<S: Store>(
     store: &Arc<S>,
     lease: &Lease,
     outcome: Outcome,
@@ -225,6 +228,6 @@ async fn complete<S: Store>(
     repeat.await.unwrap_or(Write::Fenced)
 }
 
-async fn release<S: Store>(store: &S, lease: &Lease, reason: &Release) -> Write {
+pub(super) async fn release<S: Store>(store: &S, lease: &Lease, reason: &Release) -> Write {
     until_known("release", &lease.key, || store.release(lease, reason)).await
 }

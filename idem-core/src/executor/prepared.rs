@@ -2,13 +2,15 @@
 
 use std::{borrow::Cow, error::Error as _, fmt};
 
+use uuid::Uuid;
+
 use super::{
     guarded::{self, caught},
     unread::Unread,
 };
 use crate::{
-    Answer, ClaimRequest, DecodeError, Envelope, Execution, Key, KeyError, Operation, Outcome,
-    Policy, Refusal, SequencePlace, SessionKey, SessionPlace,
+    Answer, ClaimRequest, DecodeError, Envelope, Execution, ExecutionKind, Key, KeyError,
+    Operation, Outcome, Policy, Refusal, SequencePlace, SessionKey, SessionPlace,
 };
 
 /// A message that has a key and a body that its handler understands.
@@ -21,6 +23,11 @@ pub struct Prepared<H: Operation> {
     pub(super) policy: Policy,
     /// Whether an attempt may have been made before.
     pub(super) attempted: bool,
+    /// Why it has no key but one of its own, under which it is only observed.
+    pub(super) keyless: Option<KeyError>,
+    /// How often it has been attempted before, as far as the transport knows.
+    pub(super) earlier: u32,
+    pub(super) would_have_been: Option<ExecutionKind>,
     /// Why its number is given up instead of being handled.
     pub(super) unread: Option<Unread>,
     body: Option<H::Message>,
@@ -41,8 +48,9 @@ impl<H: Operation> Prepared<H> {
             Err(Execution::Undecodable { error })
         });
         match named {
-            Ok((body, request)) => Ok(Self {
+            Ok((body, request, keyless)) => Ok(Self {
                 body: Some(body),
+                keyless,
                 ..Self::of(envelope, request, policy)
             }),
             Err(Execution::Undecodable { error }) => {
@@ -78,6 +86,9 @@ impl<H: Operation> Prepared<H> {
             policy: request.heeded_by(policy),
             request,
             attempted: false,
+            keyless: None,
+            earlier: 0,
+            would_have_been: None,
             unread: None,
             body: None,
             envelope,
@@ -97,6 +108,19 @@ impl<H: Operation> Prepared<H> {
     pub fn redelivered(mut self, redelivered: bool) -> Self {
         self.attempted = redelivered;
         self.begins_unless(redelivered)
+    }
+
+    /// Says how many attempts have been made before, as far as the transport knows. What runs without
+    /// a claim, because it is only [observed](crate::Enforcement::Observe), has no other count.
+    pub fn attempted_before(mut self, times: u32) -> Self {
+        self.earlier = times;
+        self
+    }
+
+    /// How the message would have ended when it was handled last, if its policy were enforced and not
+    /// to [observe](crate::Enforcement::Observe); `None` if it would have run all the same.
+    pub fn would_have_been(&self) -> Option<ExecutionKind> {
+        self.would_have_been
     }
 
     fn begins_unless(mut self, came_before: bool) -> Self {
@@ -162,7 +186,7 @@ impl<H: Operation> fmt::Debug for Prepared<H> {
     }
 }
 
-type Named<H> = (<H as Operation>::Message, ClaimRequest);
+type Named<H> = (<H as Operation>::Message, ClaimRequest, Option<KeyError>);
 type Ended<H> = Execution<<H as Operation>::Output, <H as Operation>::Error>;
 
 /// Runs the operation's own code, which may panic.
@@ -170,10 +194,25 @@ fn name<H: Operation>(envelope: &Envelope, policy: &Policy) -> Result<Named<H>, 
     let body = H::decode(envelope).map_err(|error| Execution::Undecodable {
         error: describe(&error),
     })?;
-    let request = request::<H>(&body, envelope, policy);
-    let request = request.map_err(|error| Execution::Keyless { error })?;
+    let (request, keyless) = match request::<H>(&body, envelope, policy) {
+        Ok(request) => (request, None),
+        Err(error) => match nameless::<H>(envelope, policy) {
+            Some(request) => (request, Some(error)),
+            None => return Err(Execution::Keyless { error }),
+        },
+    };
     let fingerprint = H::fingerprint(&body, envelope);
-    Ok((body, request.fingerprint(fingerprint)))
+    Ok((body, request.fingerprint(fingerprint), keyless))
+}
+
+/// What stands for the claim of a message without a usable key that runs all the same, because it is
+/// only observed: nothing else has that key, and the store is not asked.
+fn nameless<H: Operation>(envelope: &Envelope, policy: &Policy) -> Option<ClaimRequest> {
+    if !policy.observes() || envelope.session().is_some() || H::NUMBERED.is_some() {
+        return None;
+    }
+    let key = Key::new(H::SCOPE, format!("keyless-{}", Uuid::now_v7()));
+    Some(ClaimRequest::new(key.ok()?, policy))
 }
 
 /// What is claimed: the place in the client's session, if there is one, or else the handler's key,

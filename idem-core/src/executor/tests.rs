@@ -24,6 +24,7 @@ mod handlers;
 mod leases;
 mod lost_answers;
 mod lost_commits;
+mod observed;
 mod panics;
 mod replies;
 mod sequences;

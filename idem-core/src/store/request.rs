@@ -153,13 +153,13 @@ impl ClaimRequest {
         }
     }
 
-    /// The policy as it is heeded for this: what has a place among others never runs without the
-    /// store, which alone knows of them.
+    /// The policy as it is heeded for this: what has a place among others never runs without its
+    /// claim, because the store alone knows of them.
     pub(crate) fn heeded_by(&self, policy: &Policy) -> Policy {
         if self.session.is_none() && self.sequence.is_none() {
             return *policy;
         }
-        policy.failing_closed()
+        policy.claimed_only()
     }
 
     /// Compares the content by this digest.

@@ -59,7 +59,7 @@ impl Ending {
         use ExecutionKind as Kind;
         matches!(
             self.kind,
-            Kind::Executed | Kind::Unprotected | Kind::Duplicate | Kind::Refused
+            Kind::Executed | Kind::Unprotected | Kind::Observed | Kind::Duplicate | Kind::Refused
         )
     }
 }

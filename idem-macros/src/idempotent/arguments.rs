@@ -19,14 +19,15 @@ use super::{
 use crate::mistakes::Mistakes;
 
 mod check;
+mod enforcement;
 mod group;
 mod recorded_by;
 mod times;
 mod value;
 
-pub(super) use value::{Fingerprint, InDoubt, StoreOutage};
+pub(super) use value::{Enforcement, Fingerprint, InDoubt, StoreOutage};
 
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "key",
     "key_with",
     "scope",
@@ -37,6 +38,7 @@ const NAMES: [&str; 16] = [
     "backoff",
     "in_doubt",
     "store_outage",
+    "mode",
     "fingerprint",
     "recorded_by",
     "group",
@@ -60,6 +62,7 @@ pub(super) struct Arguments {
     pub(super) backoff: Option<(Written, Written)>,
     pub(super) in_doubt: Option<InDoubt>,
     pub(super) store_outage: Option<StoreOutage>,
+    pub(super) enforcement: Option<Enforcement>,
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) recorded_by: Option<LitStr>,
     pub(super) group: Option<LitInt>,
@@ -98,6 +101,7 @@ impl Arguments {
             "backoff" => self.backoff = Some(duration::parse_range(input)?),
             "in_doubt" => self.in_doubt = Some(value::in_doubt(input)?),
             "store_outage" => self.store_outage = Some(value::store_outage(input)?),
+            "mode" => self.enforcement = Some(value::enforcement(input)?),
             "fingerprint" => self.fingerprint = Some(value::fingerprint(input)?),
             "recorded_by" => self.recorded_by = Some(recorded_by::parse(input)?),
             "group" => self.group = Some(group::parse(input)?),

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use idem_core::{Backoff, Failed, InDoubt, Operation, Policy, StoreOutage, idempotent};
+use idem_core::{
+    Backoff, Enforcement, Failed, InDoubt, Operation, Policy, StoreOutage, idempotent,
+};
 
 use crate::OrderPlaced;
 
@@ -21,7 +23,8 @@ async fn by_default(order: OrderPlaced) -> Result<(), Failed> {
     max_outcome = 1_000_000,
     backoff = "250ms..1h",
     in_doubt = "quarantine",
-    store_outage = "fail_closed"
+    store_outage = "fail_closed",
+    mode = "observe"
 )]
 async fn all_given(order: OrderPlaced) -> Result<(), Failed> {
     drop(order);
@@ -53,6 +56,7 @@ fn arguments_are_the_policy() {
         ))
         .in_doubt(InDoubt::Quarantine)
         .store_outage(StoreOutage::FailClosed)
+        .enforcement(Enforcement::Observe)
         .build_const();
     assert_eq!(all_given::SCOPE, "orders.charge");
     assert_eq!(all_given::POLICY, expected);

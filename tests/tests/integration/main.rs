@@ -50,6 +50,7 @@ mod metrics;
 mod narrow_windows;
 mod nodes;
 mod numbered_publishing;
+mod observed;
 mod on_postgres;
 mod on_redis;
 mod outages;

@@ -5,7 +5,7 @@ use idem_core::Finding;
 use crate::doctor::{Diagnosis, Patient};
 
 /// All that can be accepted of a queue.
-const ACCEPTABLE: [&str; 16] = [
+const ACCEPTABLE: [&str; 17] = [
     crate::doctor::facts::HIDDEN,
     super::declaration::TRANSIENT,
     super::declaration::AUTO_DELETE,
@@ -14,6 +14,7 @@ const ACCEPTABLE: [&str; 16] = [
     super::declaration::MAX_LENGTH,
     super::delivery_limit::DELIVERY_LIMIT,
     super::delivery_limit::NO_TARGET,
+    super::enforcement::OBSERVED,
     super::prefetch::PREFETCH,
     super::prefetch::CONNECTIONS,
     super::retention::RETENTION,

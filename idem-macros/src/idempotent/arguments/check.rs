@@ -2,7 +2,7 @@
 
 use syn::ext::IdentExt;
 
-use super::{Arguments, StoreOutage, group, recorded_by, times};
+use super::{Arguments, StoreOutage, enforcement, group, recorded_by, times};
 use crate::{
     idempotent::{function::Function, scope, signature::Signature},
     mistakes::Mistakes,
@@ -25,6 +25,7 @@ impl Arguments {
             self.no_doubt(mistakes);
             self.no_store_outage(mistakes);
         }
+        enforcement::check(self, signature, mistakes);
         self.no_numbers_without_the_store(mistakes);
     }
 

@@ -17,6 +17,9 @@ pub(in crate::idempotent) struct InDoubt(pub(in crate::idempotent) Ident);
 /// `store_outage = "fail_closed"` or `"fail_open"`, as the variant of `StoreOutage` that it means.
 pub(in crate::idempotent) struct StoreOutage(pub(in crate::idempotent) Ident);
 
+/// `mode = "observe"` or `"enforce"`, as the variant of `Enforcement` that it means.
+pub(in crate::idempotent) struct Enforcement(pub(in crate::idempotent) Ident);
+
 /// `fingerprint = off`, or of some fields.
 pub(in crate::idempotent) enum Fingerprint {
     Off,
@@ -98,6 +101,18 @@ pub(super) fn store_outage(input: ParseStream<'_>) -> Result<StoreOutage> {
         _ => return Err(Error::new(word.span(), CURE)),
     };
     Ok(StoreOutage(Ident::new(variant, word.span())))
+}
+
+pub(super) fn enforcement(input: ParseStream<'_>) -> Result<Enforcement> {
+    const CURE: &str =
+        "write `mode = \"observe\"`, or leave `mode` out to enforce what is not to run twice";
+    let word = word(input).map_err(|error| Error::new(error.span(), CURE))?;
+    let variant = match word.to_string().as_str() {
+        "observe" => "Observe",
+        "enforce" => "Enforce",
+        _ => return Err(Error::new(word.span(), CURE)),
+    };
+    Ok(Enforcement(Ident::new(variant, word.span())))
 }
 
 pub(super) fn in_doubt(input: ParseStream<'_>) -> Result<InDoubt> {

@@ -39,6 +39,11 @@ pub(super) fn constant(root: &TokenStream, arguments: &Arguments) -> Option<Toke
         .as_ref()
         .map(|store_outage| &store_outage.0)
         .map(|variant| quote!(.store_outage(#root::StoreOutage::#variant)));
+    let enforcement = arguments
+        .enforcement
+        .as_ref()
+        .map(|enforcement| &enforcement.0)
+        .map(|variant| quote!(.enforcement(#root::Enforcement::#variant)));
 
     let set = [
         lease,
@@ -48,6 +53,7 @@ pub(super) fn constant(root: &TokenStream, arguments: &Arguments) -> Option<Toke
         in_doubt,
         store_outage,
         max_outcome,
+        enforcement,
     ];
     let set: Vec<_> = set.into_iter().flatten().collect();
     if set.is_empty() {

@@ -1,0 +1,84 @@
+//! Dead letters are shown, and chosen ones sent again.
+
+use std::error::Error;
+
+use idem_amqp::{MemoryStore, Publication, Queue, prelude::*};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use xtask::services::example;
+
+#[derive(Serialize, Deserialize)]
+struct Order {
+    id: String,
+}
+
+#[idempotent(key = "id", scope = "orders.charge")]
+async fn charge(order: Order) -> Result<(), Failed> {
+    Err(Failed::rejected(format!("no customer for {}", order.id)))
+}
+
+/// Leaves a dead letter for each of these orders.
+async fn bury(url: &str, ids: &[&str]) -> Result<(), Box<dyn Error>> {
+    let publisher = Publisher::connect(url).await?;
+    publisher.declare("orders").await?;
+    for id in ids {
+        let order = Order {
+            id: (*id).to_owned(),
+        };
+        publisher
+            .publish(&Publication::json("orders", &order)?)
+            .await?;
+    }
+    let (told, mut settled) = mpsc::unbounded_channel();
+    let all = async move {
+        for _ in 0..2 {
+            settled.recv().await;
+        }
+    };
+    Worker::builder(MemoryStore::new())
+        .consume::<charge>(Queue::declare("orders").prefetch(1))
+        .on_settled(move |_| {
+            let _ = told.send(());
+        })
+        .run_until(url, all)
+        .await?;
+    Ok(())
+}
+
+#[test]
+fn chosen_letters_are_sent_again_and_the_others_stay() {
+    let program = env!("CARGO_BIN_EXE_replay-dead-letters");
+    let url = example::vhost(program);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(bury(&url, &["o-1", "o-2"])).unwrap();
+
+    let run = |arguments: &[&str]| {
+        let queue = ["--queue", "orders.dead"];
+        let arguments = [&queue, arguments].concat();
+        example::run_with(program, &arguments, &[("AMQP_URL", &url)])
+    };
+    let line = |id: &str| {
+        format!(
+            "orders.charge:{id} rejected, attempt 1, 0 min ago, from orders: no customer for {id}\n"
+        )
+    };
+    assert_eq!(
+        run(&["--dry-run"]),
+        format!(
+            "found {}found {}2 letters would be sent again\n",
+            line("o-1"),
+            line("o-2")
+        )
+    );
+    assert_eq!(
+        run(&["--key", "orders.charge:o-2"]),
+        format!(
+            "sent  {}seen=2 replayed=1 discarded=0 failed=0 left=1\n",
+            line("o-2")
+        )
+    );
+    assert_eq!(
+        run(&["--dry-run"]),
+        format!("found {}1 letters would be sent again\n", line("o-1"))
+    );
+}

@@ -1,0 +1,22 @@
+//! Handlers that are only observed.
+
+use idem_core::{Enforcement, Finding};
+
+use crate::doctor::{Diagnosis, Patient};
+
+pub(super) const OBSERVED: &str = "observed";
+
+pub(super) fn look(patient: &Patient<'_>) -> Option<Diagnosis> {
+    let observes = patient.policy.enforcement() == Enforcement::Observe;
+    observes.then(|| {
+        let name = patient.queue.name();
+        Diagnosis::told(Finding::warning(
+            OBSERVED,
+            format!(
+                "the handler of `{name}` is only observed: copies of its messages run; when what would \
+                 have been suppressed is what you expect, leave `mode = \"observe\"` out, or accept that \
+                 with `.accept(\"{OBSERVED}\")`"
+            ),
+        ))
+    })
+}

@@ -1,0 +1,73 @@
+use std::{num::NonZeroUsize, time::Duration};
+
+use idem_amqp::{
+    MemoryStore, Migrate, PostgresStore, RedisStore, SqliteStore, WhenFull, prelude::*,
+    sqlx::{self, PgConnection},
+};
+use serde::Deserialize;
+
+use super::Error;
+
+fn memory() {
+    let store = MemoryStore::new();
+    let bounded = MemoryStore::builder()
+        .capacity(100_000, WhenFull::ForgetOldestCompleted)
+        .build();
+    drop((store, bounded));
+}
+
+async fn sqlite() -> Result<(), Error> {
+    let store = SqliteStore::connect("orders.db").await?;
+    drop(store);
+    Ok(())
+}
+
+async fn postgres() -> Result<(), Error> {
+    let store = PostgresStore::connect("postgres://app@db/shop").await?;
+    let with_options = PostgresStore::builder("postgres://app@db/shop")
+        .table("shop_keys")          // `idem_records` unless set; in the schema of the search path
+        .connections(32)             // for atomic handlers, 16 unless set
+        .migrate(Migrate::Never)     // by your own migrations: `PostgresStore::schema`
+        .build()
+        .await?;
+    drop((store, with_options));
+    Ok(())
+}
+
+async fn redis() -> Result<(), Error> {
+    let store = RedisStore::connect("redis://127.0.0.1:6379").await?;
+    for finding in store.findings().await? {
+        println!("{finding}");
+    }
+    let with_replicas = RedisStore::builder("redis://127.0.0.1:6379")
+        .min_replicas(NonZeroUsize::MIN, Duration::from_millis(100))
+        .build()
+        .await?;
+    drop(with_replicas);
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct OrderPlaced { order_id: String, amount_cents: i64 }
+
+mod group {
+    use super::*;
+
+    #[idempotent(key = "order_id", group = 32)]
+    async fn charge(order: OrderPlaced, db: &mut PgConnection) -> Result<(), Failed> {
+        sqlx::query("INSERT INTO charges (order_id, amount_cents) VALUES ($1, $2)")
+            .bind(order.order_id).bind(order.amount_cents).execute(db).await?;
+        Ok(())
+    }
+}
+
+mod recorded_by {
+    use super::*;
+
+    #[idempotent(key = "order_id", recorded_by = "payments_order_id_key")]
+    async fn charge(order: OrderPlaced, db: &mut PgConnection) -> Result<(), Failed> {
+        sqlx::query("INSERT INTO payments (order_id, amount_cents) VALUES ($1, $2)")
+            .bind(order.order_id).bind(order.amount_cents).execute(db).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! Handlers that are only observed: everything runs, and what would have been suppressed is counted.
+
+use std::{sync::atomic::Ordering::SeqCst, time::Duration};
+
+use idem_amqp::{
+    Backoff, Enforcement, ExecutionKind as Kind, MemoryStore, Policy, SqliteStore, Worker,
+    WorkerError, prelude::*, sqlx::SqliteConnection,
+};
+use idem_tests::{
+    bed::{Bed, QUICK},
+    interfered::Interfered,
+    running::assert_balance,
+    script::{Order, Script, charge},
+};
+
+fn observing() -> Policy {
+    let policy = QUICK.to_builder().enforcement(Enforcement::Observe);
+    policy.build().unwrap()
+}
+
+#[tokio::test]
+async fn an_observed_handler_runs_for_every_copy_and_then_for_none() {
+    let bed = Bed::new().await;
+    let store = MemoryStore::new();
+    let script = Script::succeeding();
+    let worker = Worker::builder(store.clone()).state(script.clone());
+    let worker = bed.start(worker.consume::<charge>(bed.queue().policy(observing())));
+    for sent in 1..=3 {
+        bed.order("a").await;
+        worker.ended(Kind::Observed, sent).await;
+    }
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Observed, 3)]);
+    assert_eq!(balance.would_have_been(Kind::Duplicate), 2);
+    assert_eq!(
+        balance.to_string(),
+        "deliveries=3 observed=3 would_have_been: duplicate=2"
+    );
+    script.assert_effects(["a", "a", "a"]);
+
+    let enforcing = bed.charging(store, &script);
+    bed.order("a").await;
+    enforcing.ended(Kind::Duplicate, 1).await;
+    let balance = enforcing.stop().await;
+    assert_balance(&balance, [(Kind::Duplicate, 1)]);
+    script.assert_effects(["a", "a", "a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn other_content_and_a_missing_key_run_and_dead_letter_nothing() {
+    let bed = Bed::new().await;
+    let script = Script::succeeding();
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    let worker = bed.start(worker.consume::<charge>(bed.queue().policy(observing())));
+    let order = Order::new("a");
+    let dearer = Order {
+        amount_cents: 1300,
+        ..order.clone()
+    };
+    for (sent, order) in [order, dearer, Order::new("")].iter().enumerate() {
+        bed.json(order).await;
+        worker.ended(Kind::Observed, sent + 1).await;
+    }
+    let told = worker.settled.entries();
+    let told: Vec<_> = told.iter().map(|ended| ended.would_have_been).collect();
+    assert_eq!(told, [None, Some(Kind::KeyReused), Some(Kind::Keyless)]);
+    worker.stop().await;
+    script.assert_effects(["a", "a", ""]);
+    bed.assert_nothing_stuck().await;
+}
+
+/// What has no claim has no record that counts its attempts: the message on the ladder tells.
+#[tokio::test]
+async fn what_fails_while_the_store_is_away_is_tried_as_often_as_any_message() {
+    let bed = Bed::new().await;
+    let script = Script::new(async |_| Err(Failed::retry("no paper")));
+    let (store, away) = Interfered::switched(MemoryStore::new());
+    away.store(true, SeqCst);
+    let second = Backoff::new(Duration::from_secs(1), Duration::from_secs(1));
+    let policy = observing().to_builder().backoff(second).max_attempts(2);
+    let queue = bed.queue().policy(policy.build().unwrap());
+    let worker = Worker::builder(store).state(script.clone());
+    let worker = bed.start(worker.consume::<charge>(queue));
+    bed.order("a").await;
+    worker.ended(Kind::Exhausted, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Failed, 1), (Kind::Exhausted, 1)]);
+    assert_eq!(balance.would_have_been(Kind::StoreUnavailable), 2);
+    assert_eq!(script.attempts(), [1, 2]);
+}
+
+#[idempotent(key = "id", scope = "orders.charge")]
+async fn charge_atomically(order: Order, _db: &mut SqliteConnection) -> Result<(), Failed> {
+    drop(order);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_atomic_handler_that_is_to_be_observed_ends_the_worker_with_a_clear_error() {
+    let bed = Bed::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::connect(folder.path().join("idem.db")).await;
+    let queue = bed.queue().policy(observing());
+    let worker = Worker::builder(store.unwrap()).consume::<charge_atomically>(queue);
+    let error = bed.start(worker).failed().await;
+    assert!(
+        matches!(&error, WorkerError::AtomicObserved { queue } if queue == bed.name()),
+        "{error}"
+    );
+}
