@@ -16,6 +16,9 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 #[path = "pages/migration.rs"]
 mod migration;
 #[rustfmt::skip]
+#[path = "pages/rabbitmq.rs"]
+mod rabbitmq;
+#[rustfmt::skip]
 #[path = "pages/readme.rs"]
 mod readme;
 #[rustfmt::skip]
@@ -29,9 +32,10 @@ mod sequences;
 mod stores;
 
 /// A page, and the module that its parts are in.
-const PAGES: [(&str, &str); 9] = [
+const PAGES: [(&str, &str); 10] = [
     ("README.md", "readme"),
     ("docs/migration.md", "migration"),
+    ("docs/rabbitmq.md", "rabbitmq"),
     ("docs/replies.md", "replies"),
     ("docs/sequences.md", "sequences"),
     ("docs/stores.md", "stores"),
@@ -71,7 +75,7 @@ fn every_part_of_a_program_is_compiled() {
             found += 1;
         }
     }
-    assert!(found >= 18, "{found} parts were found");
+    assert!(found >= 19, "{found} parts were found");
 }
 
 #[test]
