@@ -4,6 +4,7 @@
 #![allow(
     dead_code,
     missing_docs,
+    unreachable_pub,
     clippy::pedantic,
     reason = "they are parts of programs"
 )]
@@ -15,6 +16,9 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 #[rustfmt::skip]
 #[path = "pages/migration.rs"]
 mod migration;
+#[rustfmt::skip]
+#[path = "pages/operations.rs"]
+mod operations;
 #[rustfmt::skip]
 #[path = "pages/rabbitmq.rs"]
 mod rabbitmq;
@@ -32,9 +36,10 @@ mod sequences;
 mod stores;
 
 /// A page, and the module that its parts are in.
-const PAGES: [(&str, &str); 10] = [
+const PAGES: [(&str, &str); 11] = [
     ("README.md", "readme"),
     ("docs/migration.md", "migration"),
+    ("docs/operations.md", "operations"),
     ("docs/rabbitmq.md", "rabbitmq"),
     ("docs/replies.md", "replies"),
     ("docs/sequences.md", "sequences"),
@@ -75,7 +80,7 @@ fn every_part_of_a_program_is_compiled() {
             found += 1;
         }
     }
-    assert!(found >= 19, "{found} parts were found");
+    assert!(found >= 20, "{found} parts were found");
 }
 
 #[test]
