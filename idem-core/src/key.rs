@@ -1,11 +1,12 @@
 //! The name of one unit of work: a scope and one or more parts.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Borrow, fmt, sync::Arc};
 
 mod builder;
 mod encoding;
 mod numbered;
 mod part;
+mod stored;
 
 pub use builder::{IdempotencyKey, KeyBuilder};
 pub use part::KeyPart;
@@ -54,6 +55,13 @@ impl Key {
     /// The handler's durable name, the part before the first `:`.
     pub fn scope(&self) -> &str {
         self.0.split_once(':').map_or(&*self.0, |(scope, _)| scope)
+    }
+}
+
+/// Maps can be asked by a key's text.
+impl Borrow<str> for Key {
+    fn borrow(&self) -> &str {
+        self.as_str()
     }
 }
 
@@ -106,6 +114,14 @@ pub enum KeyError {
     /// A key without any part would be the same for all messages.
     #[error("a key needs at least one part")]
     NoParts,
+    /// No store keeps such a text as a key.
+    #[error(
+        "`{text}` is no key: write `SCOPE:PART` as a store shows it, with `%XX` for `%`, `~`, and `:` inside a part"
+    )]
+    Text {
+        /// The text as it was given.
+        text: String,
+    },
     /// A key function of the user's own found no key.
     #[error("{reason}")]
     Custom {

@@ -16,6 +16,7 @@ use crate::{
     doctor::{self, History},
     error::WorkerError,
     health::Vitals,
+    telemetry::Meters,
 };
 
 /// A worker in the making: its store, its state, its handlers.
@@ -141,7 +142,9 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
     {
         let policy = queue.policy_or(H::POLICY);
         let fails_open = policy.store_outage() == StoreOutage::FailOpen;
+        self.executor.expect(H::SCOPE);
         self.subscriptions.push(Subscription {
+            meters: Arc::new(Meters::of(queue.name(), H::SCOPE)),
             queue,
             limit: H::Mode::limit(&self.executor),
             fit: fitness::of::<H, S>(&self.executor),

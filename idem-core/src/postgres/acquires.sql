@@ -1,4 +1,4 @@
--- Whether the claim `excluded` acquires the key of `record`; $7 are the keys that are replayed.
+-- Whether the claim `excluded` acquires the key of `record`; $8 are the keys that are replayed.
 CASE
     WHEN {forgotten} THEN true
     WHEN record.state = 'in_progress' THEN
@@ -11,7 +11,7 @@ CASE
                 AND open.lease_ends > excluded.updated_at
         )
     WHEN record.state <> 'failed' OR record.owner = excluded.owner THEN false
-    WHEN excluded.key = ANY ($7) THEN
+    WHEN excluded.key = ANY ($8) THEN
         record.reason = 'quarantined' OR (record.fingerprint <> excluded.fingerprint) IS NOT true
     ELSE
         record.reason <> 'quarantined'

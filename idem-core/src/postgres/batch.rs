@@ -4,7 +4,11 @@ use std::collections::{HashMap, hash_map::Entry};
 
 use tokio::sync::oneshot;
 
-use super::{fault::Fault, lane::Call, row::Told};
+use super::{
+    fault::Fault,
+    lane::{Ask, Call},
+    row::Told,
+};
 use crate::{Key, StoreError};
 
 /// How often a call is asked again because others were in its way, before it is given up.
@@ -73,6 +77,14 @@ impl<C: Call> Batch<C> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    pub(super) fn ask(&self) -> Ask {
+        if self.0.iter().any(|turn| turn.first.asked > 0) {
+            Ask::Again
+        } else {
+            Ask::First
+        }
     }
 
     pub(super) fn calls(&self) -> Vec<&C> {

@@ -1,21 +1,6 @@
 -- A batch of claims, no key twice. A row per claim: what is recorded now, if this claim acquired
--- the key; else the record as the statement's snapshot saw it, if it saw one.
-WITH clock AS MATERIALIZED (
-    SELECT
-        clock_timestamp() + $1 * interval '1 microsecond' AS now,
-        -- For this statement's commit only: the completions of all of its claims will flush it.
-        CASE WHEN $8::boolean THEN set_config('synchronous_commit', 'off', true) END
-    -- A row that somebody keeps locked must not keep the others of the batch waiting for long.
-    FROM set_config('lock_timeout', '{lock_timeout}', true)
-),
-input AS (
-    SELECT claim.*, clock.now AS updated_at
-    -- Behind sub-selects, so that the plan does not depend on how many there are, and is kept.
-    FROM clock, unnest(
-        (SELECT $2::text[]), (SELECT $3::bytea[]), (SELECT $4::bytea[]), (SELECT $5::bigint[]),
-        (SELECT $6::bigint[])
-    ) AS claim (key, owner, fingerprint, lease, retention)
-),
+-- the key; else the record.
+{claim_input},
 -- The others are left alone: a conflict locks the row, and that is a write.
 candidate AS (
     SELECT excluded.*
@@ -55,7 +40,7 @@ written AS (
             CASE
                 WHEN how = 'again' THEN record.attempts
                 WHEN how IN ('anew', 'replay') THEN 1
-                WHEN excluded.key = ANY ($7) THEN 1
+                WHEN excluded.key = ANY ($8) THEN 1
                 ELSE least(record.attempts, 2147483646) + 1
             END,
             CASE how
@@ -101,16 +86,4 @@ written AS (
     WHERE {acquires}
     RETURNING *
 )
-SELECT
-    key, updated_at AS now, true AS written,
-    token, attempts, in_doubt, owner, fingerprint, retention, forget_at,
-    state, reason, lease_ends, not_before, outcome
-FROM written
-UNION ALL
-SELECT
-    input.key, input.updated_at AS now, false AS written,
-    token, attempts, in_doubt, record.owner, record.fingerprint, record.retention, forget_at,
-    state, reason, lease_ends, not_before, outcome
-FROM input
-CROSS JOIN LATERAL ({record}) AS record
-WHERE input.key NOT IN (SELECT key FROM written)
+{claim_told}

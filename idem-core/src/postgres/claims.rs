@@ -3,7 +3,7 @@
 use sqlx::{PgConnection, postgres::PgRow};
 
 use super::{
-    lane::Call,
+    lane::{Ask, Call},
     length::micros,
     row::{self, Told},
     session::Statement,
@@ -36,6 +36,7 @@ pub(super) enum Answered {
 
 impl Call for ClaimCall {
     type Answer = Claim;
+    const LANE: &str = "claims";
     const MAY_BE_DROPPED: bool = true;
 
     fn key(&self) -> &Key {
@@ -46,8 +47,10 @@ impl Call for ClaimCall {
         self.key().as_str().len()
     }
 
-    fn statement(batch: &[&Self], sql: &Sql, skew: i64) -> Statement {
+    fn statement(batch: &[&Self], ask: Ask, sql: &Sql, skew: i64) -> Statement {
         let requests = || batch.iter().map(|call| &call.request);
+        // Most messages are new, and it is known of few that they are not.
+        let may_be_new = ask == Ask::First && !requests().any(|claim| claim.replay);
         let durable = batch.iter().any(|call| call.answered == Answered::Durable);
         let keys: Vec<&str> = requests().map(|claim| claim.key.as_str()).collect();
         let owners: Vec<&[u8]> = requests()
@@ -67,15 +70,24 @@ impl Call for ClaimCall {
             .filter(|claim| claim.replay)
             .map(|claim| claim.key.as_str())
             .collect();
-        sqlx::query(sql.claim.clone())
+        let text = if may_be_new {
+            &sql.claim_new
+        } else {
+            &sql.claim
+        };
+        let statement = sqlx::query(text.clone())
             .bind(skew)
             .bind(keys)
             .bind(owners)
             .bind(fingerprints)
             .bind(leases)
             .bind(retentions)
-            .bind(replayed)
-            .bind(!durable)
+            .bind(!durable);
+        if may_be_new {
+            statement
+        } else {
+            statement.bind(replayed)
+        }
     }
 
     fn answer(&self, told: &Told) -> Option<Claim> {
@@ -106,7 +118,7 @@ pub(super) async fn claim_alone(
         answered,
     };
     for _ in 0..ASKED_AT_MOST {
-        let statement = ClaimCall::statement(&[&call], sql, skew);
+        let statement = ClaimCall::statement(&[&call], Ask::Again, sql, skew);
         let rows: Vec<PgRow> = statement.fetch_all(&mut *connection).await?;
         let told = match rows.first() {
             Some(row) => row::told(row)?.1,

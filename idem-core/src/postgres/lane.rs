@@ -13,7 +13,7 @@ use super::{
     session::{Session, Statement},
     sql::Sql,
 };
-use crate::{Key, StoreError};
+use crate::{Key, StoreError, telemetry::Batches};
 
 /// How many calls may wait; further callers wait to be let in.
 const QUEUE: usize = 1024;
@@ -21,6 +21,14 @@ const QUEUE: usize = 1024;
 const BATCH: usize = 256;
 /// How many bytes they send at most, unless a single one sends more.
 const BATCH_BYTES: usize = 4 << 20;
+
+/// Whether calls are asked for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ask {
+    First,
+    /// One of them got no answer from an earlier statement.
+    Again,
+}
 
 /// One caller's question, of which many fit into one statement.
 pub(super) trait Call: Send + Sync + Sized + 'static {
@@ -31,11 +39,14 @@ pub(super) trait Call: Send + Sync + Sized + 'static {
     /// How much of its caller's making it sends, in bytes.
     fn bytes(&self) -> usize;
 
+    /// What calls of this kind are, in metrics.
+    const LANE: &str;
+
     /// Whether it may be left out if its caller has gone.
     const MAY_BE_DROPPED: bool;
 
     /// The statement for a batch in which no key occurs twice.
-    fn statement(batch: &[&Self], sql: &Sql, skew: i64) -> Statement;
+    fn statement(batch: &[&Self], ask: Ask, sql: &Sql, skew: i64) -> Statement;
 
     /// The answer to a call that was part of the statement; `None` if it has to be asked again.
     fn answer(&self, told: &Told) -> Option<Self::Answer>;
@@ -61,6 +72,7 @@ impl<C: Call> Lane<C> {
             session,
             sql,
             clock,
+            batches: Batches::of("postgres", C::LANE),
         };
         tokio::spawn(task.run(calls));
         Self(sender)
@@ -83,6 +95,7 @@ struct Task {
     session: Session,
     sql: Arc<Sql>,
     clock: Clock,
+    batches: Batches,
 }
 
 impl Task {
@@ -128,8 +141,10 @@ impl Task {
 
     async fn ask<C: Call>(&mut self, batch: &Batch<C>) -> Result<Vec<PgRow>, Fault> {
         let calls = batch.calls();
+        self.batches.sent(calls.len());
         let skew = self.clock.skew();
-        let statement = || C::statement(&calls, &self.sql, skew);
+        let ask = batch.ask();
+        let statement = || C::statement(&calls, ask, &self.sql, skew);
         self.session.fetch(statement).await
     }
 }

@@ -10,7 +10,10 @@ use crate::ConnectError;
 pub(super) const DEFAULT_TABLE: &str = "idem_records";
 
 /// What stands in several statements, by the placeholder that it replaces.
-const FRAGMENTS: [(&str, &str); 3] = [
+/// One that stands in another comes later.
+const FRAGMENTS: [(&str, &str); 5] = [
+    ("{claim_input}", include_str!("claim_input.sql")),
+    ("{claim_told}", include_str!("claim_told.sql")),
     ("{acquires}", include_str!("acquires.sql")),
     ("{forgotten}", include_str!("forgotten.sql")),
     ("{record}", include_str!("record.sql")),

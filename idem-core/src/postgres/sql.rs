@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use sqlx::SqlStr;
+use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use super::names::Names;
 
 pub(super) struct Sql {
     pub(super) claim: SqlStr,
+    /// Acquires new keys only.
+    pub(super) claim_new: SqlStr,
     pub(super) write: SqlStr,
     pub(super) purge: SqlStr,
     pub(super) extend_open: SqlStr,
@@ -29,9 +31,13 @@ impl Sql {
     pub(super) fn new(names: &Names, response_timeout: Duration) -> Self {
         let millis = (response_timeout / 10).as_millis();
         let patience = millis.clamp(1, i32::MAX.unsigned_abs().into()).to_string();
-        let patient = |file: &str| names.put_into(&file.replace("{lock_timeout}", &patience));
+        let patient = |file: &str| {
+            let text = names.put_into(file);
+            AssertSqlSafe(text.as_str().replace("{lock_timeout}", &patience)).into_sql_str()
+        };
         Self {
             claim: patient(include_str!("claim.sql")),
+            claim_new: patient(include_str!("claim_new.sql")),
             write: patient(include_str!("write.sql")),
             purge: names.put_into(include_str!("purge.sql")),
             extend_open: names.put_into(include_str!("atomic/extend_open.sql")),
@@ -61,7 +67,13 @@ mod tests {
     fn no_placeholder_is_left_but_those_of_a_completion() {
         let names = Names::new(Some("shop"), "dedup").unwrap();
         let sql = Sql::new(&names, Duration::from_secs(10));
-        for text in [&sql.claim, &sql.write, &sql.purge, &sql.extend_open] {
+        for text in [
+            &sql.claim,
+            &sql.claim_new,
+            &sql.write,
+            &sql.purge,
+            &sql.extend_open,
+        ] {
             assert!(!text.as_str().contains(['{', '}']), "{}", text.as_str());
         }
         let placeholders = ["{key}", "{token}", "{retention}", "{skew}", "{outcome}"];

@@ -2,7 +2,13 @@
 
 use std::time::Duration;
 
-use super::{lane::Call, length::micros, row::Told, session::Statement, sql::Sql};
+use super::{
+    lane::{Ask, Call},
+    length::micros,
+    row::Told,
+    session::Statement,
+    sql::Sql,
+};
 use crate::{
     Key, Outcome, Release, Write,
     store::record::{self, Reason, Record, Step},
@@ -32,6 +38,7 @@ pub(super) enum Change {
 
 impl Call for WriteCall {
     type Answer = Write;
+    const LANE: &str = "writes";
     const MAY_BE_DROPPED: bool = false;
 
     fn key(&self) -> &Key {
@@ -43,7 +50,7 @@ impl Call for WriteCall {
         self.key.as_str().len() + outcome
     }
 
-    fn statement(batch: &[&Self], sql: &Sql, skew: i64) -> Statement {
+    fn statement(batch: &[&Self], _: Ask, sql: &Sql, skew: i64) -> Statement {
         fn each<'a, T>(batch: &[&'a WriteCall], column: impl Fn(&'a WriteCall) -> T) -> Vec<T> {
             batch.iter().map(|call| column(call)).collect()
         }

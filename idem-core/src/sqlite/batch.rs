@@ -1,18 +1,15 @@
 //! One transaction of the writer: every call that was waiting, one commit.
 
-use sqlx::{SqliteConnection, sqlite::SqliteRow};
+use sqlx::SqliteConnection;
 
-use super::{
-    call::Call,
-    clock::Clock,
-    fault::{self, Fault},
-    row,
-    sql::Sql,
-};
+use super::{call::Call, clock::Clock, fault::Fault, sql::Sql};
 use crate::{
     Claim, ClaimRequest, Key, StoreError,
     store::record::{self, Record, Step},
 };
+
+mod records;
+use records::Records;
 
 /// Carries the calls out and commits; on an error nothing of them has happened, unless it was the
 /// commit's own.
@@ -30,6 +27,8 @@ pub(super) async fn commit(
         sql,
         // Read under the write lock, so that time and order agree over all processes.
         now: clock.now(),
+        records: Records::default(),
+        floor: None,
     };
     let result = batch.carry_out(calls).await;
     let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
@@ -47,10 +46,30 @@ pub(super) struct Batch<'a> {
     pub(super) connection: &'a mut SqliteConnection,
     pub(super) sql: &'a Sql,
     pub(super) now: i64,
+    records: Records,
+    /// The highest token that was purged, once it has been read.
+    floor: Option<i64>,
 }
 
 impl Batch<'_> {
     async fn carry_out(&mut self, calls: &mut [Call]) -> Result<(), Fault> {
+        let concern_one_each =
+            |one: &Call, next: &Call| one.record().is_some() && next.record().is_some();
+        // The others see and change more than a record.
+        for calls in calls.chunk_by_mut(concern_one_each) {
+            self.read_ahead(calls.iter().filter_map(Call::record))
+                .await?;
+            self.carry_out_each(calls).await?;
+            for refused in self.write_behind().await? {
+                let concerned = |call: &&mut Call| call.record() == Some(&refused.key);
+                let concerned = calls.iter_mut().filter(concerned);
+                concerned.for_each(|call| call.fail(refused.error()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn carry_out_each(&mut self, calls: &mut [Call]) -> Result<(), Fault> {
         for call in calls {
             match call {
                 // Nobody would work under it, and the key would wait for its lease to end.
@@ -72,6 +91,7 @@ impl Batch<'_> {
                 }
                 Call::Purge { batch, reply } => reply.hold(Ok(self.purge(*batch).await?)),
                 Call::Session(call) => self.carry_out_session(call).await?,
+                Call::Operator(call) => self.carry_out_operator(call).await?,
             }
         }
         Ok(())
@@ -106,32 +126,6 @@ impl Batch<'_> {
         self.save(key, step(record.as_ref())).await
     }
 
-    pub(super) async fn load(&mut self, key: &Key) -> Result<Option<Record>, CallError> {
-        let row: Option<SqliteRow> = sqlx::query(self.sql.load.clone())
-            .bind(row::text(key))
-            .fetch_optional(&mut *self.connection)
-            .await?;
-        row.map(|row| row::read(&row))
-            .transpose()
-            .map_err(|source| CallError::One(corrupt(key, source)))
-    }
-
-    async fn save<A>(&mut self, key: &Key, step: Step<A>) -> Result<A, CallError> {
-        if let Some(record) = step.write {
-            row::save(self.sql.save.clone(), key, record, self.now)
-                .execute(&mut *self.connection)
-                .await
-                .map_err(|error| {
-                    if fault::is_of_one_row(&error) {
-                        CallError::One(corrupt(key, error.into()))
-                    } else {
-                        error.into()
-                    }
-                })?;
-        }
-        Ok(step.answer)
-    }
-
     async fn purge(&mut self, batch: u32) -> Result<u32, Fault> {
         let tokens: Vec<i64> = sqlx::query_scalar(self.sql.purge.clone())
             .bind(self.now)
@@ -146,6 +140,7 @@ impl Batch<'_> {
     /// Takes note of the tokens of records that are gone.
     pub(super) async fn raise_floor(&mut self, tokens: &[i64]) -> Result<(), sqlx::Error> {
         if let Some(highest) = tokens.iter().max() {
+            self.floor = None;
             sqlx::query(self.sql.raise_floor.clone())
                 .bind(highest)
                 .execute(&mut *self.connection)
@@ -154,11 +149,14 @@ impl Batch<'_> {
         Ok(())
     }
 
-    async fn floor(&mut self) -> Result<i64, CallError> {
+    pub(super) async fn floor(&mut self) -> Result<i64, CallError> {
+        if let Some(floor) = self.floor {
+            return Ok(floor);
+        }
         let floor = sqlx::query_scalar(self.sql.floor.clone())
             .fetch_one(&mut *self.connection)
             .await?;
-        Ok(floor)
+        Ok(*self.floor.insert(floor))
     }
 }
 
@@ -182,12 +180,5 @@ pub(super) fn alone<T>(answer: Result<T, CallError>) -> Result<Result<T, StoreEr
         Ok(answer) => Ok(Ok(answer)),
         Err(CallError::One(error)) => Ok(Err(error)),
         Err(CallError::All(fault)) => Err(fault),
-    }
-}
-
-fn corrupt(key: &Key, source: Box<dyn std::error::Error + Send + Sync>) -> StoreError {
-    StoreError::Corrupt {
-        key: key.to_string(),
-        source,
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{fault::Fault, sessions::SessionCall};
+use super::{fault::Fault, operator::OperatorCall, sessions::SessionCall};
 use crate::{
     Claim, ClaimRequest, Key, Outcome, Release, StoreError, Write,
     store::record::{self, Record, Step},
@@ -27,6 +27,7 @@ pub(super) enum Call {
         reply: Reply<u32>,
     },
     Session(SessionCall),
+    Operator(OperatorCall),
 }
 
 /// A write under a lease.
@@ -52,6 +53,28 @@ pub(super) struct Reply<T> {
 }
 
 impl Call {
+    /// The record that it concerns, if it concerns nothing else.
+    pub(super) fn record(&self) -> Option<&Key> {
+        match self {
+            Self::Claim { request, .. } => {
+                let alone = request.sequence.is_none() && request.session.is_none();
+                alone.then_some(&request.key)
+            }
+            Self::Write { key, .. } => Some(key),
+            Self::Purge { .. } | Self::Session(_) | Self::Operator(_) => None,
+        }
+    }
+
+    /// What was found does not count.
+    pub(super) fn fail(&mut self, error: StoreError) {
+        match self {
+            Self::Claim { reply, .. } => reply.hold(Err(error)),
+            Self::Write { reply, .. } => reply.hold(Err(error)),
+            Self::Purge { reply, .. } => reply.hold(Err(error)),
+            Self::Session(_) | Self::Operator(_) => {}
+        }
+    }
+
     /// Tells the caller what was found, or that the commit failed.
     pub(super) fn answer(self, committed: &Result<(), Fault>) {
         match self {
@@ -59,6 +82,7 @@ impl Call {
             Self::Write { reply, .. } => reply.send(committed),
             Self::Purge { reply, .. } => reply.send(committed),
             Self::Session(call) => call.answer(committed),
+            Self::Operator(call) => call.answer(committed),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{error::Error, sync::Arc};
 
 use sqlx::{
-    Row, SqlStr, Sqlite,
+    Row, Sqlite,
     query::Query,
     sqlite::{SqliteArguments, SqliteRow},
 };
@@ -49,15 +49,13 @@ fn read_state(row: &SqliteRow) -> Result<State, Unreadable> {
     }
 }
 
-/// Binds a record to `save.sql`.
-pub(super) fn save(
-    sql: SqlStr,
-    key: &Key,
-    record: Record,
-    now: i64,
-) -> Query<'static, Sqlite, SqliteArguments> {
-    let columns = Columns::of(record.state);
-    sqlx::query(sql)
+type Statement = Query<'static, Sqlite, SqliteArguments>;
+
+/// Binds a record's row to `save.sql`.
+pub(super) fn bind(statement: Statement, key: &Key, record: &Record, now: i64) -> Statement {
+    let columns = Columns::of(&record.state);
+    let fingerprint = record.fingerprint.as_ref();
+    statement
         .bind(text(key))
         .bind(columns.state)
         .bind(columns.reason)
@@ -66,11 +64,7 @@ pub(super) fn save(
         .bind(record.in_doubt)
         .bind(record.token)
         .bind(record.owner.as_bytes().to_vec())
-        .bind(
-            record
-                .fingerprint
-                .map(|fingerprint| fingerprint.as_bytes().to_vec()),
-        )
+        .bind(fingerprint.map(|fingerprint| fingerprint.as_bytes().to_vec()))
         .bind(columns.outcome.map(|outcome| outcome.as_bytes().to_vec()))
         .bind(columns.lease_ends)
         .bind(columns.not_before)
@@ -81,21 +75,21 @@ pub(super) fn save(
 
 /// A state, spread over its columns.
 #[derive(Default)]
-struct Columns {
+struct Columns<'a> {
     state: &'static str,
     reason: Option<&'static str>,
     error: Option<String>,
-    outcome: Option<Outcome>,
+    outcome: Option<&'a Outcome>,
     lease_ends: Option<i64>,
     not_before: Option<i64>,
 }
 
-impl Columns {
-    fn of(state: State) -> Self {
+impl<'a> Columns<'a> {
+    fn of(state: &'a State) -> Self {
         match state {
             State::InProgress { lease_ends } => Self {
                 state: "in_progress",
-                lease_ends: Some(lease_ends),
+                lease_ends: Some(*lease_ends),
                 ..Self::default()
             },
             State::Completed { outcome } => Self {
@@ -110,8 +104,8 @@ impl Columns {
             } => Self {
                 state: "failed",
                 reason: Some(reason.as_str()),
-                error,
-                not_before,
+                error: error.clone(),
+                not_before: *not_before,
                 ..Self::default()
             },
         }

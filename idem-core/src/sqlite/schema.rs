@@ -29,9 +29,14 @@ pub(super) async fn migrate(
 
 /// Fails unless the tables answer as this version's do.
 pub(super) async fn check(connection: &mut SqliteConnection, sql: &Sql) -> Result<(), sqlx::Error> {
-    for load in [&sql.load, &sql.load_session, &sql.sequences.load] {
+    let loads = [
+        (&sql.load, "[]"),
+        (&sql.load_session, ""),
+        (&sql.sequences.load, ""),
+    ];
+    for (load, nobody) in loads {
         sqlx::query(load.clone())
-            .bind("")
+            .bind(nobody)
             .fetch_optional(&mut *connection)
             .await?;
     }

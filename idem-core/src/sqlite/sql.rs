@@ -2,7 +2,7 @@
 
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
-use super::sequences;
+use super::{operator, sequences};
 use crate::ConnectError;
 
 /// The name that the files beside this one are written with.
@@ -13,7 +13,7 @@ pub(super) struct Sql {
     pub(super) tables: SqlStr,
     pub(super) version: SqlStr,
     pub(super) load: SqlStr,
-    pub(super) save: SqlStr,
+    pub(super) save: Save,
     pub(super) complete: SqlStr,
     pub(super) purge: SqlStr,
     pub(super) floor: SqlStr,
@@ -24,6 +24,35 @@ pub(super) struct Sql {
     pub(super) keep_records: SqlStr,
     pub(super) expire: SqlStr,
     pub(super) sequences: sequences::Statements,
+    pub(super) operator: operator::Statements,
+}
+
+/// Writes several records with one statement.
+pub(super) struct Save(Vec<(usize, SqlStr)>);
+
+impl Save {
+    /// How many a statement may write, most first; the driver keeps each of them prepared.
+    const SIZES: [usize; 4] = [64, 16, 4, 1];
+
+    fn new(sql: impl Fn(&str) -> SqlStr) -> Self {
+        let one = include_str!("save.sql");
+        let (_, row) = one.rsplit_once("VALUES ").expect("there is a row");
+        let rows = |further: usize| format!("{one}{}", format!(", {row}").repeat(further));
+        let of = |size| (size, sql(&rows(size - 1)));
+        Self(Self::SIZES.map(of).into())
+    }
+
+    /// How many of so many, at least one, the largest statement writes that needs no more.
+    pub(super) fn fitting(&self, records: usize) -> usize {
+        let mut sizes = Self::SIZES.into_iter();
+        sizes.find(|size| *size <= records).unwrap_or(1)
+    }
+
+    /// The statement for a number of records that `fitting` has told.
+    pub(super) fn of(&self, records: usize) -> SqlStr {
+        let statement = self.0.iter().find(|(size, _)| *size == records);
+        statement.expect("it is one of the sizes").1.clone()
+    }
 }
 
 impl Sql {
@@ -44,7 +73,7 @@ impl Sql {
             tables: sql(include_str!("tables.sql")),
             version: sql(include_str!("version.sql")),
             load: sql(include_str!("load.sql")),
-            save: sql(include_str!("save.sql")),
+            save: Save::new(sql),
             complete: sql(include_str!("complete.sql")),
             purge: sql(include_str!("purge.sql")),
             floor: sql(include_str!("floor.sql")),
@@ -55,6 +84,7 @@ impl Sql {
             keep_records: sql(include_str!("keep_records.sql")),
             expire: sql(include_str!("expire.sql")),
             sequences: sequences::Statements::new(sql),
+            operator: operator::Statements::new(sql),
         })
     }
 }

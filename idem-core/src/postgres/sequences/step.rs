@@ -12,7 +12,12 @@ use super::{
 };
 use crate::{
     StoreError,
-    postgres::{claims::ClaimCall, instant::Instant, lane::Call as _, row},
+    postgres::{
+        claims::ClaimCall,
+        instant::Instant,
+        lane::{Ask, Call as _},
+        row,
+    },
     store::sequence::{self, Below, Looked, Sequence, Standing},
 };
 
@@ -155,7 +160,7 @@ impl<'c> Step<'c> {
         if calls.is_empty() {
             return Ok(Vec::new());
         }
-        ClaimCall::statement(calls, &self.tools.sql, self.skew)
+        ClaimCall::statement(calls, Ask::Again, &self.tools.sql, self.skew)
             .fetch_all(&mut *self.transaction)
             .await
     }

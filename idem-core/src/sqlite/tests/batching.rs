@@ -80,29 +80,6 @@ async fn a_corrupt_record_fails_its_own_caller_only() {
 }
 
 #[tokio::test]
-async fn a_row_that_the_database_refuses_fails_its_own_caller_only() {
-    let file = File::new();
-    let store = file.store().await;
-    sqlx::raw_sql(
-        "CREATE TRIGGER no_bad BEFORE INSERT ON idem_records WHEN new.key = 'orders:bad'
-         BEGIN SELECT raise(ABORT, 'not this one'); END",
-    )
-    .execute(&mut file.bystander().await)
-    .await
-    .unwrap();
-    let lock = hold_the_write_lock(&file).await;
-    let calls = ["before", "bad", "after"].map(|id| {
-        let store = store.clone();
-        tokio::spawn(async move { store.claim(&request(id)).await })
-    });
-    yield_now().await;
-    drop(lock);
-    for (call, fine) in calls.into_iter().zip([true, false, true]) {
-        assert_eq!(call.await.unwrap().is_ok(), fine);
-    }
-}
-
-#[tokio::test]
 async fn a_dropped_caller_does_not_disturb_its_batch() {
     let file = File::new();
     let store = file.store().await;
@@ -202,4 +179,42 @@ async fn purge_removes_a_batch_at_a_time_and_keeps_the_highest_token() {
         .await
         .unwrap();
     assert_eq!(floor, last.unwrap().token.get());
+}
+
+#[tokio::test]
+async fn a_row_that_the_database_refuses_fails_its_own_caller_only() {
+    let file = File::new();
+    let store = file.store().await;
+    let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON idem_records WHEN new.key LIKE '%bad'
+        BEGIN SELECT raise(ABORT, 'not this one'); END";
+    let mut bystander = file.bystander().await;
+    sqlx::query(refuse).execute(&mut bystander).await.unwrap();
+
+    let lock = hold_the_write_lock(&file).await;
+    // More than a statement writes; the first occupies the writer.
+    let names: Vec<_> = (0..100).map(|id| format!("{id}")).collect();
+    let names = names.iter().map(String::as_str).chain(["bad", "after"]);
+    let calls: Vec<_> = names
+        .map(|id| {
+            let (store, request) = (store.clone(), request(id));
+            tokio::spawn(async move { store.claim(&request).await })
+        })
+        .collect();
+    yield_now().await;
+    drop(lock);
+    let answers = join_all(calls).await.into_iter().map(Result::unwrap);
+    let answers: Vec<_> = answers.collect();
+
+    let (bad, good): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.is_err());
+    let [Err(StoreError::Corrupt { key, source })] = bad[..] else {
+        panic!("{bad:?}");
+    };
+    assert_eq!(key, "orders:bad");
+    assert!(source.to_string().contains("not this one"), "{source}");
+    assert_eq!(good.len(), 101);
+    let kept: i64 = sqlx::query_scalar("SELECT count(*) FROM idem_records")
+        .fetch_one(&mut bystander)
+        .await
+        .unwrap();
+    assert_eq!(kept, 101);
 }

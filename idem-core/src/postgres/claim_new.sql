@@ -1,0 +1,22 @@
+-- A batch of claims of keys that are most likely new, no key twice: half the work of claim.sql. A row per
+-- claim: what is recorded now, if the key was new; else the record, which may still be one to acquire.
+{claim_input},
+written AS (
+    INSERT INTO idem_records AS record (
+        key, state, attempts, in_doubt, token, lease_ends, retention, updated_at, forget_at,
+        purge_after, owner, fingerprint
+    )
+    SELECT
+        key, 'in_progress', 1, false, nextval('idem_records_token'),
+        updated_at + lease * interval '1 microsecond',
+        retention,
+        updated_at,
+        updated_at + lease * interval '1 microsecond' + retention * interval '1 microsecond',
+        updated_at + retention * interval '1 microsecond',
+        owner, fingerprint
+    FROM input
+    ORDER BY key COLLATE "C"
+    ON CONFLICT (key) DO NOTHING
+    RETURNING *
+)
+{claim_told}
