@@ -9,6 +9,7 @@ mod kept;
 pub mod latency;
 mod median;
 mod program;
+pub mod scale;
 mod server;
 mod store_kind;
 pub mod stores;

@@ -43,6 +43,8 @@ enum Bench {
     Consume(bench::consume::Options),
     /// How long one message takes with such a consumer, beside a plain one
     Latency(bench::latency::Options),
+    /// Several workers, many keys, the memory of a worker, and purging under load
+    Scale(bench::scale::Options),
 }
 
 #[derive(Debug, Subcommand)]
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Task::Bench(Bench::Stores(options)) => bench::stores::run(&options),
         Task::Bench(Bench::Consume(options)) => bench::consume::run(&options),
         Task::Bench(Bench::Latency(options)) => bench::latency::run(&options),
+        Task::Bench(Bench::Scale(options)) => bench::scale::run(&options),
         Task::Test(options) => checks::test(&options),
         Task::Ci => checks::ci(),
         Task::Package => checks::package(),

@@ -43,7 +43,7 @@ impl Save {
     }
 
     /// How many of so many, at least one, the largest statement writes that needs no more.
-    pub(super) fn fitting(&self, records: usize) -> usize {
+    pub(super) fn fitting(records: usize) -> usize {
         let mut sizes = Self::SIZES.into_iter();
         sizes.find(|size| *size <= records).unwrap_or(1)
     }

@@ -9,12 +9,13 @@ mod intake;
 
 use std::time::Instant;
 
+use bench_orders::{Options, Order, Tally};
 use lapin::{message::Delivery, options::BasicAckOptions};
 use tokio_util::task::TaskTracker;
 
 use self::intake::Intake;
 pub(crate) use self::{amqprs::with_amqprs, intake::Acks};
-use crate::{Result, consume::Options, naive::Handle, order::Order, tally::Tally};
+use crate::{Result, naive::Handle};
 
 /// The loop that everyone writes first.
 pub(crate) async fn one_by_one(options: &Options, acks: Acks, tally: &Tally) -> Result<Instant> {

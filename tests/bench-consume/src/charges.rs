@@ -1,19 +1,30 @@
 //! The business of atomic contestants: one row per order.
 
+use bench_orders::{Options, Order};
 use idem_amqp::sqlx::{self, Connection as _, PgConnection};
+use xtask::bench::consume::Contestant;
 
-use crate::{Result, order::Order};
+use crate::Result;
 
 /// The table of charges, looked at from outside.
 #[derive(Debug)]
 pub(crate) struct Charges(PgConnection);
 
 impl Charges {
-    pub(crate) async fn create(url: &str) -> Result<Self> {
-        let mut connection = PgConnection::connect(url).await?;
+    /// A new table, if the contestant is one that charges.
+    pub(crate) async fn of(options: &Options) -> Result<Option<Self>> {
+        if !matches!(
+            options.contestant,
+            Contestant::HandwrittenPostgresAtomic
+                | Contestant::IdemPostgresAtomic
+                | Contestant::IdemPostgresGrouped
+        ) {
+            return Ok(None);
+        }
+        let mut connection = PgConnection::connect(options.store_url()?).await?;
         let table = "CREATE TABLE charges (order_id text NOT NULL, amount_cents bigint NOT NULL)";
         sqlx::raw_sql(table).execute(&mut connection).await?;
-        Ok(Self(connection))
+        Ok(Some(Self(connection)))
     }
 
     /// Makes sure that so many orders were charged, each once.

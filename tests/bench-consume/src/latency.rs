@@ -7,18 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bench_orders::{Options as Consumer, Stopwatch, Tally, body, id, nothing_is_left};
 use lapin::{BasicProperties, Channel, options::BasicPublishOptions};
 use tokio::time::{sleep_until, timeout};
 use xtask::bench::{consume::QueueKind, latency::Delays};
 
-use crate::{
-    Result,
-    consume::{self, Options as Consumer},
-    order::{body, id},
-    ours,
-    stopwatch::Stopwatch,
-    tally::Tally,
-};
+use crate::{Result, consume, ours};
 
 const PERSISTENT: u8 = 2;
 /// Nobody takes this long; something has got stuck.
@@ -55,7 +49,7 @@ pub(crate) async fn measure(options: &Options) -> Result<()> {
     done.map_err(|_| format!("not done after {LIMIT:?}"))??;
     tally.executions(true)?;
     connection.close(200, "done".into()).await?;
-    consume::nothing_is_left(place).await?;
+    nothing_is_left(place).await?;
     let delays = stopwatch.delays()?;
     println!(
         "{}",

@@ -1,10 +1,11 @@
 //! Fills a queue, or consumes it as one contestant and tells how long that took.
 //!
-//! It is started by `cargo xtask bench consume`, which brings the servers; what it measures it tells
+//! It is started by `cargo xtask bench consume`, `bench latency` and `bench scale`, which bring the servers; what it measures it tells
 //! on standard output, as one JSON object.
 
 use std::process::ExitCode;
 
+use bench_orders::{Error, Options, Result};
 use clap::{Parser, Subcommand};
 
 mod by_hand;
@@ -13,15 +14,12 @@ mod consume;
 mod latency;
 mod load;
 mod naive;
-mod order;
 mod ours;
-mod place;
-mod sequence;
-mod stopwatch;
-mod tally;
-
-type Error = Box<dyn std::error::Error + Send + Sync>;
-type Result<T, E = Error> = std::result::Result<T, E>;
+mod purge;
+mod records;
+mod shift;
+mod work;
+mod workers;
 
 /// Measures one consumer of a queue
 #[derive(Debug, Parser)]
@@ -35,11 +33,21 @@ enum What {
     /// Fills a new queue
     Load(load::Options),
     /// Consumes it, until it is empty and everything is acknowledged
-    Consume(consume::Options),
+    Consume(Options),
     /// Publishes messages one by one or at a rate, and measures how long each takes
     Latency(latency::Options),
     /// Measures how long the store takes for what a message asks of it
-    Store(consume::Options),
+    Store(Options),
+    /// Consumes it in several processes
+    Workers(workers::Options),
+    /// Consumes it as one of several processes, as it is told on standard input
+    Work(Options),
+    /// Fills the table of a store with completed keys
+    Fill(records::Fill),
+    /// Removes the keys of a queue's orders from the table of a store
+    Forget(records::Forget),
+    /// Consumes it with keys that are remembered for two seconds only
+    Purge(purge::Options),
 }
 
 #[tokio::main]
@@ -49,6 +57,11 @@ async fn main() -> ExitCode {
         What::Consume(options) => consume::measure(&options).await,
         What::Latency(options) => latency::measure(&options).await,
         What::Store(options) => latency::measure_store(&options).await,
+        What::Workers(options) => workers::measure(&options).await,
+        What::Work(options) => work::work(&options).await,
+        What::Fill(options) => records::fill(&options).await,
+        What::Forget(options) => records::forget(&options).await,
+        What::Purge(options) => purge::measure(&options).await,
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,10 +8,12 @@ mod handwritten;
 mod postgres;
 mod redis;
 
+use bench_orders::{Order, Tally};
+
 pub(crate) use self::{
     handwritten::HandwrittenPostgres, postgres::NaivePostgres, redis::NaiveRedis,
 };
-use crate::{Result, order::Order, tally::Tally};
+use crate::Result;
 
 /// What is done with a message before it is acknowledged.
 pub(crate) trait Handle: Clone + Send + Sync + 'static {

@@ -1,30 +1,28 @@
 //! idem's consumers.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
+use bench_orders::{Options, Order, Tally, id};
 use idem_amqp::{
     Claim, ClaimRequest, ExecutionKind, Handler, Key, MemoryStore, Outcome, Policy, PostgresStore,
-    RedisStore, RunsOn, SqliteStore, Store, Write, prelude::*, sqlx::PgConnection,
+    PurgeTask, Queue, RedisStore, RunsOn, SqliteStore, Store, WorkerBuilder, Write, prelude::*,
+    sqlx::PgConnection,
 };
-use tokio::sync::Notify;
-
 use xtask::bench::consume::Contestant;
 
-use crate::{
-    Result, charges,
-    consume::Options,
-    order::{Order, id},
-    tally::Tally,
-};
+use crate::{Result, charges, shift::Shift};
+
+/// One held delivery for so many in the window: copies whose original is at work.
+const HELD: u16 = 8;
 
 #[idempotent(key = "id", scope = "orders.charge")]
 async fn count(order: Order, State(tally): State<Tally>) -> Result<(), Failed> {
+    tally.execute(&order);
+    Ok(())
+}
+
+#[idempotent(key = "id", scope = "orders.charge", lease = "2s", retention = "2s")]
+async fn count_briefly(order: Order, State(tally): State<Tally>) -> Result<(), Failed> {
     tally.execute(&order);
     Ok(())
 }
@@ -51,34 +49,54 @@ async fn charge_in_group(
     Ok(())
 }
 
-pub(crate) async fn in_memory(options: &Options, tally: &Tally) -> Result<Instant> {
-    consume::<count, _>(options, MemoryStore::new(), tally).await
+/// Consumes as one of ours, which its options name, until the shift is over.
+pub(crate) async fn consume(options: &Options, tally: &Tally, shift: &Shift) -> Result<Instant> {
+    let url = || options.store_url();
+    match options.contestant {
+        Contestant::IdemMemory => {
+            consume_with::<count, _>(options, MemoryStore::new(), tally, shift).await
+        }
+        Contestant::IdemSqlite => {
+            let folder = tempfile::tempdir()?;
+            let store = SqliteStore::connect(folder.path().join("idem.db")).await?;
+            consume_with::<count, _>(options, store, tally, shift).await
+        }
+        Contestant::IdemRedis => {
+            let store = RedisStore::connect(url()?).await?;
+            consume_with::<count, _>(options, store, tally, shift).await
+        }
+        Contestant::IdemPostgres => {
+            let store = PostgresStore::connect(url()?).await?;
+            consume_with::<count, _>(options, store, tally, shift).await
+        }
+        Contestant::IdemPostgresAtomic => {
+            let store = PostgresStore::connect(url()?).await?;
+            consume_with::<charge, _>(options, store, tally, shift).await
+        }
+        Contestant::IdemPostgresGrouped => {
+            let store = PostgresStore::connect(url()?).await?;
+            consume_with::<charge_in_group, _>(options, store, tally, shift).await
+        }
+        other => Err(format!("{} is none of ours", other.name()).into()),
+    }
 }
 
-pub(crate) async fn in_sqlite(options: &Options, tally: &Tally) -> Result<Instant> {
-    let folder = tempfile::tempdir()?;
-    let store = SqliteStore::connect(folder.path().join("idem.db")).await?;
-    consume::<count, _>(options, store, tally).await
-}
-
-pub(crate) async fn in_redis(options: &Options, tally: &Tally) -> Result<Instant> {
-    let store = RedisStore::connect(options.store_url()?).await?;
-    consume::<count, _>(options, store, tally).await
-}
-
-pub(crate) async fn in_postgres(options: &Options, tally: &Tally) -> Result<Instant> {
+/// Consumes with keys that are remembered for two seconds only, and forgets them every second if
+/// it is to purge.
+pub(crate) async fn consume_briefly(
+    options: &Options,
+    tally: &Tally,
+    shift: &Shift,
+    purges: bool,
+) -> Result<Instant> {
     let store = PostgresStore::connect(options.store_url()?).await?;
-    consume::<count, _>(options, store, tally).await
-}
-
-pub(crate) async fn atomic_in_postgres(options: &Options, tally: &Tally) -> Result<Instant> {
-    let store = PostgresStore::connect(options.store_url()?).await?;
-    consume::<charge, _>(options, store, tally).await
-}
-
-pub(crate) async fn grouped_in_postgres(options: &Options, tally: &Tally) -> Result<Instant> {
-    let store = PostgresStore::connect(options.store_url()?).await?;
-    consume::<charge_in_group, _>(options, store, tally).await
+    let mut worker = Worker::builder(store)
+        .state(tally.clone())
+        .consume::<count_briefly>(queue(options));
+    if purges {
+        worker = worker.purge_every(PurgeTask::MIN_INTERVAL);
+    }
+    work(options, worker, tally, shift).await
 }
 
 /// How long the contestant's store takes for what a message asks of it, one message after the other.
@@ -125,38 +143,60 @@ async fn claim_and_complete_in<S: Store>(store: S, messages: usize) -> Result<Ve
     Ok(delays)
 }
 
-/// Consumes until every message has been executed or known as a copy, and drains.
-async fn consume<H, S>(options: &Options, store: S, tally: &Tally) -> Result<Instant>
+async fn consume_with<H, S>(
+    options: &Options,
+    store: S,
+    tally: &Tally,
+    shift: &Shift,
+) -> Result<Instant>
 where
     H: Handler<Tally>,
     H::Mode: RunsOn<S>,
     S: Store,
 {
-    let place = &options.place;
-    let (messages, settled) = (place.messages, AtomicUsize::new(0));
-    let all_settled = Arc::new(Notify::new());
-    let (settle, done) = (Arc::clone(&all_settled), tally.clone());
-    let balance = Worker::builder(store)
+    let worker = Worker::builder(store)
         .state(tally.clone())
-        .consume::<H>(place.queue(options.prefetch))
+        .consume::<H>(queue(options));
+    work(options, worker, tally, shift).await
+}
+
+/// For a worker whose channel has this prefetch: of the deliveries in its hands most are handled, the
+/// others may wait for the end of their original.
+fn queue(options: &Options) -> Queue {
+    let held = options.prefetch / HELD;
+    Queue::existing(&options.place.queue)
+        .prefetch(options.prefetch - held)
+        .held(held)
+}
+
+/// Works until the shift is over, and drains.
+async fn work<S: Store>(
+    options: &Options,
+    worker: WorkerBuilder<S, Tally>,
+    tally: &Tally,
+    shift: &Shift,
+) -> Result<Instant> {
+    let (settled, done) = (shift.clone(), tally.clone());
+    let worker = worker
         .on_settled(move |message| {
             if let Some((_, id)) = message.key.and_then(|key| key.as_str().split_once(':')) {
                 done.done(id);
             }
-            let is_done = matches!(
+            if matches!(
                 message.kind,
                 ExecutionKind::Executed | ExecutionKind::Duplicate
-            );
-            if is_done && settled.fetch_add(1, Relaxed) + 1 == messages {
-                settle.notify_one();
+            ) {
+                settled.settled();
             }
         })
-        .run_until(place.amqp_url.as_str(), all_settled.notified())
-        .await?;
+        .build(options.place.amqp_url.as_str())?;
+    shift.ready(worker.health()).await;
+    let balance = worker.run_until(shift.over()).await?;
     let end = Instant::now();
-    let duplicates = messages - tally.orders();
-    if balance.of(ExecutionKind::Executed) != tally.orders() as u64
-        || balance.of(ExecutionKind::Duplicate) != duplicates as u64
+    let executed: u64 = tally.counts().into_iter().map(u64::from).sum();
+    let copies = shift.count() as u64 - executed;
+    if balance.of(ExecutionKind::Executed) != executed
+        || balance.of(ExecutionKind::Duplicate) != copies
         || !balance.is_even()
     {
         return Err(format!("the worker's balance is {balance}").into());

@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path, sync::Arc};
 
+use bench_stores::resident_memory;
 use idem_core::{
     MemoryStore, PostgresStore, RedisStore, SqliteStore, Store,
     sqlx::{self, ConnectOptions, Connection, PgConnection, sqlite::SqliteConnectOptions},
@@ -37,10 +38,10 @@ pub(crate) async fn measure(options: &Options) -> Result<()> {
     let keys = options.keys;
     match options.place.open()? {
         Venue::Memory => {
-            let before = resident()?;
+            let before = resident_memory()?;
             let store = MemoryStore::new();
             complete(store.clone(), keys).await?;
-            told("process", keys, resident()?.saturating_sub(before))
+            told("process", keys, resident_memory()?.saturating_sub(before))
         }
         Venue::Sqlite(folder) => {
             let file = our_file(&folder);
@@ -85,15 +86,6 @@ fn told(part: &str, keys: u64, bytes: u64) -> Result<()> {
         keys,
         bytes,
     })
-}
-
-/// How much memory this process occupies.
-fn resident() -> Result<u64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kilobytes = line.and_then(|line| line.split_whitespace().next());
-    let kilobytes: u64 = kilobytes.ok_or("the kernel does not tell")?.parse()?;
-    Ok(kilobytes * 1024)
 }
 
 /// The size of a SQLite file after all that waits in its log is written to it.

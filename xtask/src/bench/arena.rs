@@ -1,28 +1,55 @@
 //! The servers that contestants consume from and keep their keys in.
 
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
-use super::{StoreKind, consume::Contestant, program::Program, server};
+use super::{
+    StoreKind,
+    consume::{Contestant, QueueKind},
+    program::Program,
+    server,
+};
 use crate::{
     Result,
+    cargo::Workspace,
     services::{Postgres, RabbitMq, Redis},
 };
 
 const QUEUE: &str = "bench";
 const DATABASE: &str = "bench";
 
-/// A broker for all contestants, and the databases that some of them need.
+/// A broker for all contestants, the databases that some of them need, and their programs.
 #[derive(Debug)]
-pub(crate) struct Arena<'a> {
-    program: &'a Program,
+pub(crate) struct Arena {
+    program: Program,
     broker: RabbitMq,
     postgres: Option<Postgres>,
     redis: Option<Redis>,
 }
 
-impl<'a> Arena<'a> {
-    /// Starts the servers.
-    pub(crate) fn open(program: &'a Program, contestants: &[Contestant]) -> Result<Self> {
+/// What is in the queue.
+#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+pub(crate) struct Messages {
+    #[serde(rename = "messages")]
+    pub(crate) count: u32,
+    /// How many of a hundred of them are copies of earlier ones.
+    pub(crate) duplicates: u8,
+}
+
+impl Messages {
+    /// A tenth of them are copies.
+    pub(crate) fn with_copies(count: u32) -> Self {
+        Self {
+            count,
+            duplicates: 10,
+        }
+    }
+}
+
+impl Arena {
+    /// Builds the programs and starts the servers.
+    pub(crate) fn open(contestants: &[Contestant]) -> Result<Self> {
+        let workspace = Workspace::load()?;
+        let program = Program::build(&workspace, "bench-consume")?;
         let is_wanted = |store| {
             let mut contestants = contestants.iter();
             contestants.any(|contestant| contestant.server() == Some(store))
@@ -37,14 +64,21 @@ impl<'a> Arena<'a> {
         })
     }
 
+    /// Fills the queue.
+    pub(crate) fn load(&self, messages: Messages, kind: QueueKind) -> Result<()> {
+        self.bench::<()>("load", messages, &["--kind", kind.name()])?;
+        Ok(())
+    }
+
     /// Lets the program do something with the queue.
     pub(crate) fn bench<T: DeserializeOwned>(
         &self,
         what: &str,
-        messages: u32,
+        messages: Messages,
         options: &[&str],
     ) -> Result<Vec<T>> {
-        let (url, messages) = (self.broker.amqp_url(), messages.to_string());
+        let url = self.broker.amqp_url();
+        let (count, duplicates) = (messages.count.to_string(), messages.duplicates.to_string());
         let place = [
             what,
             "--amqp-url",
@@ -52,7 +86,9 @@ impl<'a> Arena<'a> {
             "--queue",
             QUEUE,
             "--messages",
-            &messages,
+            &count,
+            "--duplicates",
+            &duplicates,
         ];
         self.program.run(&[&place, options].concat())
     }
@@ -63,10 +99,23 @@ impl<'a> Arena<'a> {
         &self,
         contestant: Contestant,
         what: &str,
-        messages: u32,
+        messages: Messages,
         options: &[&str],
     ) -> Result<T> {
-        let (store_url, name) = (self.empty_store(contestant)?, contestant.name());
+        let store_url = self.empty_store(contestant)?;
+        self.let_act_on(store_url.as_deref(), contestant, what, messages, options)
+    }
+
+    /// The same with a store that knows something.
+    pub(crate) fn let_act_on<T: DeserializeOwned>(
+        &self,
+        store_url: Option<&str>,
+        contestant: Contestant,
+        what: &str,
+        messages: Messages,
+        options: &[&str],
+    ) -> Result<T> {
+        let name = contestant.name();
         let mut all = vec!["--contestant", &name];
         all.extend(store_url.iter().flat_map(|url| ["--store-url", url]));
         all.extend(options);
@@ -75,6 +124,16 @@ impl<'a> Arena<'a> {
             .into_iter()
             .next()
             .expect("a contestant that succeeds tells"))
+    }
+
+    /// The URL of a new PostgreSQL database with so many completed keys in the table of a store.
+    pub(crate) fn filled_database(&self, records: u64) -> Result<String> {
+        let server = self.postgres.as_ref().expect("a contestant needs it");
+        let url = server.create_database(&format!("{DATABASE}_{records}"))?;
+        let records = records.to_string();
+        let fill = ["fill", "--store-url", &url, "--records", &records];
+        self.program.run::<()>(&fill)?;
+        Ok(url)
     }
 
     /// The URL of a database or a Redis without any key.

@@ -21,8 +21,11 @@ use self::{
     report::Report,
 };
 pub use self::{contestant::Contestant, finish::Finish, setting::QueueKind};
-use super::{arena::Arena, kept, program::Program};
-use crate::{Result, cargo::Workspace};
+use super::{
+    arena::{Arena, Messages},
+    kept,
+};
+use crate::Result;
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]
@@ -39,9 +42,12 @@ pub struct Options {
     /// How many deliveries may be unacknowledged [default: 256,1000, with --quick 256]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u16).range(16..))]
     prefetch: Vec<u16>,
-    /// How many messages are in the queue, a tenth of them copies [default: 50000, with --quick 4000]
+    /// How many messages are in the queue [default: 50000, with --quick 4000]
     #[arg(long, value_parser = clap::value_parser!(u32).range(10..))]
     messages: Option<u32>,
+    /// How many of a hundred messages are copies of earlier ones
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u8).range(..=50))]
+    duplicates: u8,
     /// How often each contestant has its turn [default: 5, with --quick 3]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
@@ -60,8 +66,7 @@ pub struct Options {
 /// Something is missing, or a contestant left a message or ran one more often than it should.
 pub fn run(options: &Options) -> Result<()> {
     let plan = Plan::new(options);
-    let program = Program::build(&Workspace::load()?, "bench-consume")?;
-    let arena = Arena::open(&program, plan.contestants())?;
+    let arena = Arena::open(plan.contestants())?;
     // A broker's first messages are slow.
     if let Some(first) = plan.heats().next() {
         hold(&arena, &first, plan.messages())?;
@@ -83,9 +88,8 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// Fills a queue and lets the contestant consume it.
-fn hold(arena: &Arena<'_>, heat: &Heat, messages: u32) -> Result<Finish> {
-    let kind = ["--kind", heat.setting.queue.name()];
-    arena.bench::<Finish>("load", messages, &kind)?;
+fn hold(arena: &Arena, heat: &Heat, messages: Messages) -> Result<Finish> {
+    arena.load(messages, heat.setting.queue)?;
     let prefetch = heat.setting.prefetch.to_string();
     let options = ["--prefetch", &prefetch];
     arena.let_act(heat.contestant, "consume", messages, &options)

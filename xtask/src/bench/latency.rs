@@ -11,12 +11,11 @@ use std::path::PathBuf;
 pub use self::delays::Delays;
 use self::report::{Line, Report};
 use super::{
-    arena::Arena,
-    consume::{Contestant, Finish},
+    arena::{Arena, Messages},
+    consume::{Contestant, Finish, QueueKind},
     kept,
-    program::Program,
 };
-use crate::{Result, cargo::Workspace};
+use crate::Result;
 
 /// What all others are compared with: a task per message, as idem has.
 const BASELINE: Contestant = Contestant::LapinTaskEach;
@@ -66,8 +65,7 @@ pub fn run(options: &Options) -> Result<()> {
     let contestants: Vec<_> = std::iter::once(BASELINE)
         .chain(OURS.into_iter().filter(|ours| options.asks_for(*ours)))
         .collect();
-    let program = Program::build(&Workspace::load()?, "bench-consume")?;
-    let arena = Arena::open(&program, &contestants)?;
+    let arena = Arena::open(&contestants)?;
     let mut rounds = vec![Vec::new(); contestants.len()];
     let mut rates = Vec::new();
     for &contestant in &contestants {
@@ -96,11 +94,11 @@ impl Options {
 }
 
 /// Messages per second.
-fn half_of_its_pace(arena: &Arena<'_>, contestant: Contestant) -> Result<u32> {
-    const MESSAGES: u32 = 4_000;
-    arena.bench::<Finish>("load", MESSAGES, &["--kind", "classic"])?;
+fn half_of_its_pace(arena: &Arena, contestant: Contestant) -> Result<u32> {
+    let messages = Messages::with_copies(4_000);
+    arena.load(messages, QueueKind::Classic)?;
     let options = ["--prefetch", "256"];
-    let finish: Finish = arena.let_act(contestant, "consume", MESSAGES, &options)?;
+    let finish: Finish = arena.let_act(contestant, "consume", messages, &options)?;
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -109,15 +107,19 @@ fn half_of_its_pace(arena: &Arena<'_>, contestant: Contestant) -> Result<u32> {
     Ok((finish.per_second() / 2.0).max(1.0) as u32)
 }
 
-fn measure(arena: &Arena<'_>, contestant: Contestant, messages: u32, rate: u32) -> Result<Round> {
+fn measure(arena: &Arena, contestant: Contestant, messages: u32, rate: u32) -> Result<Round> {
     let prefetch = ["--prefetch", "256"];
     let rate = rate.to_string();
     let with_rate = [&prefetch[..], &["--rate", &rate]].concat();
+    let (few, many) = (
+        Messages::with_copies(messages),
+        Messages::with_copies(5 * messages),
+    );
     let store =
-        (contestant != BASELINE).then(|| arena.let_act(contestant, "store", messages, &prefetch));
+        (contestant != BASELINE).then(|| arena.let_act(contestant, "store", few, &prefetch));
     Ok(Round {
-        alone: arena.let_act(contestant, "latency", messages, &prefetch)?,
-        loaded: arena.let_act(contestant, "latency", 5 * messages, &with_rate)?,
+        alone: arena.let_act(contestant, "latency", few, &prefetch)?,
+        loaded: arena.let_act(contestant, "latency", many, &with_rate)?,
         store: store.transpose()?,
     })
 }

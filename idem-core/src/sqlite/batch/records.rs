@@ -13,6 +13,7 @@ use crate::{
     sqlite::{
         fault::{self, Fault},
         row,
+        sql::Save,
     },
     store::record::{Record, Step},
 };
@@ -116,7 +117,7 @@ impl Batch<'_> {
         let mut refused = Vec::new();
         let mut rest = changed.as_slice();
         while !rest.is_empty() {
-            let (some, others) = rest.split_at(self.sql.save.fitting(rest.len()));
+            let (some, others) = rest.split_at(Save::fitting(rest.len()));
             rest = others;
             match self.write(some).await {
                 Ok(_) => {}

@@ -8,9 +8,10 @@ use amqprs::{
     },
     connection::{Connection, OpenConnectionArguments},
 };
+use bench_orders::{Options, Order, Tally};
 use lapin::uri::AMQPUri;
 
-use crate::{Result, consume::Options, order::Order, tally::Tally};
+use crate::Result;
 
 pub(crate) async fn with_amqprs(options: &Options, tally: &Tally) -> Result<Instant> {
     let connection = Connection::open(&arguments(&options.place.amqp_url)?).await?;

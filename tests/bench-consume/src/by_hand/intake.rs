@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use bench_orders::Options;
 use futures_util::StreamExt as _;
 use lapin::{
     Channel, Connection, Consumer,
@@ -10,7 +11,7 @@ use lapin::{
     types::FieldTable,
 };
 
-use crate::{Result, consume::Options};
+use crate::Result;
 
 /// Who says that a message is done.
 #[derive(Clone, Copy, Debug)]

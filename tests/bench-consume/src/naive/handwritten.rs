@@ -1,9 +1,10 @@
 //! One transaction per message: the row of the key, the row of business, the commit.
 
+use bench_orders::{Order, Tally};
 use idem_amqp::sqlx::{self, PgPool};
 
 use super::{Handle, postgres::pool};
-use crate::{Result, charges, order::Order, tally::Tally};
+use crate::{Result, charges};
 
 #[derive(Clone, Debug)]
 pub(crate) struct HandwrittenPostgres(PgPool);

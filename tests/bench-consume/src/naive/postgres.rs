@@ -1,9 +1,10 @@
 //! SELECT, INSERT, UPDATE on a pool of connections, each statement a transaction of its own.
 
+use bench_orders::{Order, Tally};
 use idem_amqp::sqlx::{self, PgPool, postgres::PgPoolOptions};
 
 use super::Handle;
-use crate::{Result, order::Order, tally::Tally};
+use crate::Result;
 
 const CONNECTIONS: u32 = 16;
 

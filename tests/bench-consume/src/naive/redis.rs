@@ -1,12 +1,13 @@
 //! GET, SET NX EX, MULTI with SET and SET, on one connection that all tasks share.
 
+use bench_orders::{Order, Tally};
 use idem_amqp::Policy;
 use redis::{
     AsyncCommands, Client, ExistenceCheck, SetExpiry, SetOptions, aio::MultiplexedConnection,
 };
 
 use super::Handle;
-use crate::{Result, order::Order, tally::Tally};
+use crate::Result;
 
 #[derive(Clone, Debug)]
 pub(crate) struct NaiveRedis(MultiplexedConnection);

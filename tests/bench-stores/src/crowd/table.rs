@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use idem_core::{
     PostgresStore,
-    sqlx::{self, AssertSqlSafe, Connection, PgConnection},
+    sqlx::{self, Connection, PgConnection},
 };
 use xtask::bench::stores::{Kind, Pace};
 
@@ -26,28 +26,10 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Creates the table as the store does, fills it, and leaves it as after long use: analysed,
-    /// and with nothing left to be written.
+    /// One that is new, as after long use.
     pub(super) async fn filled(url: &str, name: &'static str, records: u64) -> Result<Self> {
+        bench_stores::fill(url, name, records, "").await?;
         let store = PostgresStore::builder(url).table(name).build().await?;
-        let mut connection = PgConnection::connect(url).await?;
-        // Indexes that are built afterwards are built much faster.
-        let without_indexes = format!(
-            "ALTER TABLE {name} DROP CONSTRAINT {name}_pkey; DROP INDEX {name}_purge_after"
-        );
-        let with_indexes = format!(
-            "ALTER TABLE {name} ADD PRIMARY KEY (key);
-             CREATE INDEX {name}_purge_after ON {name} (purge_after)"
-        );
-        let fill = include_str!("fill.sql").replace("crowd", name);
-        execute(&mut connection, without_indexes).await?;
-        sqlx::query(AssertSqlSafe(fill))
-            .bind(i64::try_from(records)?)
-            .execute(&mut connection)
-            .await?;
-        execute(&mut connection, with_indexes).await?;
-        execute(&mut connection, format!("VACUUM ANALYZE {name}")).await?;
-        execute(&mut connection, "CHECKPOINT".to_owned()).await?;
         Ok(Self {
             name,
             url: url.to_owned(),
@@ -110,11 +92,4 @@ impl Table {
         );
         Ok(names.bind(numbers).fetch_all(&mut connection).await?)
     }
-}
-
-async fn execute(connection: &mut PgConnection, statements: String) -> Result<()> {
-    sqlx::raw_sql(AssertSqlSafe(statements))
-        .execute(connection)
-        .await?;
-    Ok(())
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use clap::ValueEnum as _;
 
-use super::{Contestant, Options, QueueKind, setting::Setting};
+use super::{super::arena::Messages, Contestant, Options, QueueKind, setting::Setting};
 
 const PREFETCH: [u16; 2] = [256, 1000];
 
@@ -12,7 +12,7 @@ const PREFETCH: [u16; 2] = [256, 1000];
 pub(crate) struct Plan {
     contestants: Vec<Contestant>,
     settings: Vec<Setting>,
-    messages: u32,
+    messages: Messages,
     rounds: u32,
 }
 
@@ -42,9 +42,10 @@ impl Plan {
         Self {
             settings: settings.collect(),
             contestants: contestants.filter(asked_for).collect(),
-            messages: options
-                .messages
-                .unwrap_or(if quick { 4_000 } else { 50_000 }),
+            messages: Messages {
+                count: (options.messages).unwrap_or(if quick { 4_000 } else { 50_000 }),
+                duplicates: options.duplicates,
+            },
             rounds: options.rounds.unwrap_or(if quick { 3 } else { 5 }),
         }
     }
@@ -53,7 +54,7 @@ impl Plan {
         &self.contestants
     }
 
-    pub(crate) fn messages(&self) -> u32 {
+    pub(crate) fn messages(&self) -> Messages {
         self.messages
     }
 
@@ -139,6 +140,12 @@ mod tests {
         ];
         assert_eq!(few.contestants(), expected);
         assert_eq!(few.settings()[0].to_string(), "quorum queue, prefetch 16");
+    }
+
+    #[test]
+    fn a_tenth_of_the_messages_are_copies_unless_it_is_said_otherwise() {
+        assert_eq!(plan("bench").messages().duplicates, 10);
+        assert_eq!(plan("bench --duplicates 0").messages().duplicates, 0);
     }
 
     #[test]

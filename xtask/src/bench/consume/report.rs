@@ -5,7 +5,10 @@ use std::{fmt, thread};
 use serde::Serialize;
 
 use super::{
-    super::table::{Table, grouped},
+    super::{
+        arena::Messages,
+        table::{Table, grouped},
+    },
     aims,
     figures::{Figures, Standing},
     plan::Plan,
@@ -14,7 +17,8 @@ use super::{
 /// What the whole run found out.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    messages: u32,
+    #[serde(flatten)]
+    messages: Messages,
     rounds: u32,
     /// Of this machine.
     cores: usize,
@@ -68,10 +72,12 @@ fn table(race: &[Standing]) -> Table {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (messages, rounds) = (grouped(self.messages.into()), self.rounds);
+        let Messages { count, duplicates } = self.messages;
         writeln!(
             f,
-            "\n{messages} messages, 10 % of them copies, {rounds} rounds, {} cores",
+            "\n{} messages, {duplicates} % of them copies, {} rounds, {} cores",
+            grouped(count.into()),
+            self.rounds,
             self.cores
         )?;
         for race in &self.races {
@@ -121,7 +127,7 @@ mod tests {
         let figures = figures(&[(LapinAckEach, 100), (IdemMemory, 265)]);
         let race = figures.standings(SETTING, &[LapinAckEach, IdemMemory]);
         let report = Report {
-            messages: 10,
+            messages: Messages::with_copies(10),
             rounds: 1,
             cores: 2,
             races: vec![race; settings],

@@ -1,6 +1,5 @@
 //! The queue that is consumed.
 
-use idem_amqp::Queue;
 use lapin::{
     Channel, Connection, ConnectionProperties,
     options::{QueueDeclareOptions, QueueDeleteOptions},
@@ -8,28 +7,39 @@ use lapin::{
 };
 use xtask::bench::consume::QueueKind;
 
-use crate::Result;
+use crate::{Result, sequence};
 
-/// One held delivery for so many in the window: copies whose original is at work.
-const HELD: u16 = 8;
-
-/// Where a queue is, and how many messages it has in the beginning.
+/// Where a queue is, and what is in it in the beginning.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Place {
+pub struct Place {
     /// The broker
     #[arg(long)]
-    pub(crate) amqp_url: String,
+    pub amqp_url: String,
     /// The queue's name
     #[arg(long)]
-    pub(crate) queue: String,
+    pub queue: String,
     /// How many messages are in it
     #[arg(long)]
-    pub(crate) messages: usize,
+    pub messages: usize,
+    /// How many of a hundred of them are copies of earlier ones
+    #[arg(long, default_value_t = Place::COPIES, value_parser = clap::value_parser!(u8).range(..=50))]
+    pub duplicates: u8,
 }
 
 impl Place {
+    /// Of a hundred messages, unless the options say otherwise.
+    pub const COPIES: u8 = 10;
+
+    /// The number of the order in each message, the first message first.
+    pub fn orders(&self) -> Vec<usize> {
+        sequence::orders(self.messages, self.duplicates)
+    }
+
     /// A connection of its own, which the caller closes.
-    pub(crate) async fn connect(&self) -> Result<(Connection, Channel)> {
+    ///
+    /// # Errors
+    /// The broker refuses, or is not there.
+    pub async fn connect(&self) -> Result<(Connection, Channel)> {
         let properties = ConnectionProperties::default();
         let connection = Connection::connect(&self.amqp_url, properties).await?;
         let channel = connection.create_channel().await?;
@@ -37,7 +47,10 @@ impl Place {
     }
 
     /// Makes the queue and the one for dead letters, without anything in them.
-    pub(crate) async fn declare(&self, channel: &Channel, kind: QueueKind) -> Result<()> {
+    ///
+    /// # Errors
+    /// The broker refuses, or is not there.
+    pub async fn declare(&self, channel: &Channel, kind: QueueKind) -> Result<()> {
         self.delete(channel).await?;
         for (name, kind) in [
             (self.queue.clone(), kind),
@@ -58,7 +71,10 @@ impl Place {
     }
 
     /// How many messages wait in the queue.
-    pub(crate) async fn waiting(&self, channel: &Channel) -> Result<u32> {
+    ///
+    /// # Errors
+    /// The broker refuses, or is not there.
+    pub async fn waiting(&self, channel: &Channel) -> Result<u32> {
         let look = QueueDeclareOptions {
             passive: true,
             ..QueueDeclareOptions::default()
@@ -68,21 +84,16 @@ impl Place {
         Ok(queue.await?.message_count())
     }
 
-    pub(crate) async fn delete(&self, channel: &Channel) -> Result<()> {
+    /// Deletes the queue and the one for dead letters.
+    ///
+    /// # Errors
+    /// The broker refuses, or is not there.
+    pub async fn delete(&self, channel: &Channel) -> Result<()> {
         for name in [self.queue.clone(), self.dead_letters()] {
             let options = QueueDeleteOptions::default();
             channel.queue_delete(name.into(), options).await?;
         }
         Ok(())
-    }
-
-    /// For a worker whose channel has this prefetch: of the deliveries in its hands most are
-    /// handled, the others may wait for the end of their original.
-    pub(crate) fn queue(&self, prefetch: u16) -> Queue {
-        let held = prefetch / HELD;
-        Queue::existing(&self.queue)
-            .prefetch(prefetch - held)
-            .held(held)
     }
 
     fn dead_letters(&self) -> String {

@@ -1,5 +1,7 @@
 //! Every contestant consumes a small queue, and is caught if it leaves something behind.
 
+mod scale;
+
 use std::process::{Command, Output};
 
 use xtask::{
@@ -176,4 +178,22 @@ fn each_message_takes_its_time_alone_and_under_load() {
 fn a_store_takes_its_time_by_itself() {
     let Delays { p50, p99 } = delays("store", "idem-sqlite", &["--messages", "20"]);
     assert!(0.0 < p50 && p50 <= p99, "{p50} {p99}");
+}
+
+/// What it tells, if it succeeds.
+fn told<T: serde::de::DeserializeOwned>(what: &str, queue: &str, more: &[&str]) -> T {
+    let output = run(what, queue, &[&["--prefetch", "32"], more].concat());
+    assert!(output.status.success(), "{what}: {}", complaint(&output));
+    serde_json::from_slice(&output.stdout).expect("what it measured")
+}
+
+#[test]
+fn a_queue_without_copies_is_filled_when_it_is_asked_for() {
+    let without = ["--messages", "200", "--duplicates", "0"];
+    let kind = ["--kind", "classic"];
+    let filled = run("load", "bench-new", &[&without[..], &kind].concat());
+    assert!(filled.status.success(), "{}", complaint(&filled));
+    let more = [&without[..], &["--contestant", "idem-memory"]].concat();
+    let finish: Finish = told("consume", "bench-new", &more);
+    assert_eq!(finish.executions, 200);
 }

@@ -8,11 +8,11 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::{Result, order::id};
+use crate::{Result, id};
 
 /// One for the publisher and its consumer.
 #[derive(Debug)]
-pub(crate) struct Stopwatch {
+pub struct Stopwatch {
     /// By the orders' ids.
     numbers: HashMap<String, usize>,
     times: Mutex<Vec<Time>>,
@@ -27,7 +27,8 @@ enum Time {
 }
 
 impl Stopwatch {
-    pub(crate) fn new(orders: usize) -> Self {
+    /// For orders with the numbers below this one.
+    pub fn new(orders: usize) -> Self {
         Self {
             numbers: (0..orders).map(|number| (id(number), number)).collect(),
             times: Mutex::new(vec![Time::Unknown; orders]),
@@ -36,12 +37,12 @@ impl Stopwatch {
     }
 
     /// The order is about to be published.
-    pub(crate) fn start(&self, number: usize) {
+    pub fn start(&self, number: usize) {
         self.times()[number] = Time::Since(Instant::now());
     }
 
     /// The consumer is done with the order of this id.
-    pub(crate) fn stop(&self, id: &str) {
+    pub fn stop(&self, id: &str) {
         let now = Instant::now();
         let Some(&number) = self.numbers.get(id) else {
             return;
@@ -54,14 +55,17 @@ impl Stopwatch {
     }
 
     /// Waits until the consumer is done with the order. One waits at a time.
-    pub(crate) async fn stopped(&self, number: usize) {
+    pub async fn stopped(&self, number: usize) {
         while !matches!(self.times()[number], Time::Took(_)) {
             self.stopped.notified().await;
         }
     }
 
     /// How long each order took, in the order of their numbers.
-    pub(crate) fn delays(&self) -> Result<Vec<Duration>> {
+    ///
+    /// # Errors
+    /// An order has no end.
+    pub fn delays(&self) -> Result<Vec<Duration>> {
         let took = |time: &Time| match time {
             Time::Took(delay) => Ok(*delay),
             Time::Unknown | Time::Since(_) => Err("an order was not done with".into()),

@@ -5,14 +5,14 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use crate::{Error, Result, order::Order, stopwatch::Stopwatch};
+use crate::{Error, Order, Result, Stopwatch};
 
 /// What a contestant's handler counts with; clones count together.
 #[derive(Clone, Debug)]
-pub(crate) struct Tally(Arc<Counts>, Option<Arc<Stopwatch>>);
+pub struct Tally(Arc<Counts>, Option<Arc<Stopwatch>>);
 
 #[derive(Debug)]
 struct Counts {
@@ -28,7 +28,7 @@ struct Counts {
 
 impl Tally {
     /// For a queue with these orders.
-    pub(crate) fn new(orders: &[usize]) -> Self {
+    pub fn new(orders: &[usize]) -> Self {
         let distinct = orders.iter().max().map_or(0, |last| last + 1);
         let mut copies = vec![0; distinct];
         for &order in orders {
@@ -47,19 +47,19 @@ impl Tally {
     }
 
     /// One that times each order, too.
-    pub(crate) fn timed_by(self, stopwatch: Arc<Stopwatch>) -> Self {
+    pub fn timed_by(self, stopwatch: Arc<Stopwatch>) -> Self {
         Self(self.0, Some(stopwatch))
     }
 
     /// The order of this id is acknowledged, or about to be.
-    pub(crate) fn done(&self, id: &str) {
+    pub fn done(&self, id: &str) {
         if let Some(stopwatch) = &self.1 {
             stopwatch.stop(id);
         }
     }
 
     /// What the handler is for.
-    pub(crate) fn execute(&self, order: &Order) {
+    pub fn execute(&self, order: &Order) {
         self.0.executions[order.number].fetch_add(1, Relaxed);
         let delivered = order.delivered.duration_since(self.0.began);
         let delivered = u64::try_from(delivered.as_nanos()).unwrap_or(u64::MAX);
@@ -67,27 +67,48 @@ impl Tally {
     }
 
     /// For tasks that nobody waits for: what went wrong is told in the end.
-    pub(crate) fn note(&self, outcome: Result<()>) {
+    pub fn note(&self, outcome: Result<()>) {
         if let Err(error) = outcome {
             let _ = self.0.failure.set(error.to_string());
         }
     }
 
     /// How many orders there are.
-    pub(crate) fn orders(&self) -> usize {
+    pub fn orders(&self) -> usize {
         self.0.copies.len()
     }
 
-    /// From the first delivery until `end`.
-    pub(crate) fn seconds_until(&self, end: Instant) -> f64 {
-        let first = std::time::Duration::from_nanos(self.0.first_delivery.load(Relaxed));
-        let total = end.duration_since(self.0.began);
-        total.saturating_sub(first).as_secs_f64()
+    /// When the first order was decoded, if any was executed.
+    pub fn first_delivery(&self) -> Option<Instant> {
+        let after = self.0.first_delivery.load(Relaxed);
+        (after < u64::MAX).then(|| self.0.began + Duration::from_nanos(after))
+    }
+
+    /// From the first delivery until `end`; none if there was no delivery.
+    pub fn seconds_until(&self, end: Instant) -> f64 {
+        let total = self.first_delivery().map(|first| end - first);
+        total.unwrap_or_default().as_secs_f64()
+    }
+
+    /// How often each order has been executed so far.
+    pub fn counts(&self) -> Vec<u32> {
+        let counts = self.0.executions.iter();
+        counts.map(|count| count.load(Relaxed)).collect()
+    }
+
+    /// Counts what another process has executed.
+    pub fn add(&self, counts: &[u32]) {
+        for (count, more) in self.0.executions.iter().zip(counts) {
+            count.fetch_add(*more, Relaxed);
+        }
     }
 
     /// How many executions there were, if each order was executed as often as it should be: once,
     /// or once for each copy.
-    pub(crate) fn executions(&self, deduplicated: bool) -> Result<u32> {
+    ///
+    /// # Errors
+    /// It was not; or something was [noted](Self::note).
+    pub fn executions(&self, deduplicated: bool) -> Result<u32> {
         if let Some(failure) = self.0.failure.get() {
             return Err(failure.as_str().into());
         }
@@ -110,10 +131,8 @@ fn wrong(number: usize, executed: u32, expected: u32) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::order::body;
+    use crate::body;
 
     fn order(number: usize) -> Order {
         Order::decode(&body(number)).unwrap()
@@ -148,6 +167,23 @@ mod tests {
             let error = executed(numbers).executions(deduplicated).unwrap_err();
             assert_eq!(error.to_string(), complaint);
         }
+    }
+
+    #[test]
+    fn what_other_processes_executed_counts_too() {
+        let sum = executed(&[0]);
+        sum.add(&executed(&[1]).counts());
+        assert_eq!(sum.executions(true).unwrap(), 2);
+        sum.add(&executed(&[1]).counts());
+        assert_eq!(sum.counts(), [1, 2]);
+        assert!(sum.executions(true).is_err());
+    }
+
+    #[test]
+    fn no_delivery_takes_no_time() {
+        let tally = executed(&[]);
+        assert_eq!(tally.first_delivery(), None);
+        assert!(tally.seconds_until(Instant::now()) < 1e-9);
     }
 
     #[test]

@@ -1,13 +1,11 @@
 //! Which orders the messages of a queue carry, one behind the other.
 //!
-//! Each tenth message is a copy of an earlier one. Half of the copies come soon after, as after a
+//! Some messages, a tenth as a rule, are copies of earlier ones, evenly spread. Half of the copies come soon after, as after a
 //! lost connection or a publisher's retry: their original may still be at work. The other half come
 //! late, as from an outbox that is sent again: their original is long done.
 
 use fastrand::Rng;
 
-/// One message of so many is a copy.
-const EVERY: usize = 10;
 /// A copy that comes soon has at most so many messages between itself and what it copies.
 const SOON: usize = 100;
 /// A copy that comes late has at least so many: twice the greatest number of deliveries that any
@@ -15,14 +13,15 @@ const SOON: usize = 100;
 const LATE: usize = 2_000;
 
 /// The number of the order in each message. Orders are numbered from zero, without a gap; the same
-/// number of messages has the same orders each time.
-pub(crate) fn orders(messages: usize) -> Vec<usize> {
+/// number of messages and of copies in a hundred of them has the same orders each time.
+pub(crate) fn orders(messages: usize, copies: u8) -> Vec<usize> {
     let mut random = Rng::with_seed(0);
     let mut orders = Vec::with_capacity(messages);
     let mut new = 0;
     for place in 0..messages {
-        if place % EVERY == EVERY - 1 {
-            orders.push(orders[original(place, &mut random)]);
+        let before = copies_before(place, copies);
+        if copies_before(place + 1, copies) > before {
+            orders.push(orders[original(place, before, &mut random)]);
         } else {
             orders.push(new);
             new += 1;
@@ -31,9 +30,14 @@ pub(crate) fn orders(messages: usize) -> Vec<usize> {
     orders
 }
 
-/// Where the message is that the one at `place` copies.
-fn original(place: usize, random: &mut Rng) -> usize {
-    let comes_late = (place / EVERY) % 2 == 1;
+/// How many of the messages before this place are copies.
+fn copies_before(place: usize, of_a_hundred: u8) -> usize {
+    place * usize::from(of_a_hundred) / 100
+}
+
+/// Where the message is that the one at `place`, behind so many other copies, copies.
+fn original(place: usize, copies_before: usize, random: &mut Rng) -> usize {
+    let comes_late = copies_before % 2 == 1;
     if comes_late {
         let newest = place.checked_sub(LATE).unwrap_or(place);
         random.usize(..newest.max(1))
@@ -48,7 +52,7 @@ mod tests {
 
     /// How far each copy is behind the last message with the same order.
     fn distances(orders: &[usize]) -> Vec<usize> {
-        let copies = (EVERY - 1..orders.len()).step_by(EVERY);
+        let copies = (9..orders.len()).step_by(10);
         copies
             .map(|place| {
                 let mut before = orders[..place].iter().rev();
@@ -60,17 +64,18 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_of_the_messages_are_copies_and_no_order_is_left_out() {
-        let orders = orders(50_000);
-        let mut distinct = orders.clone();
-        distinct.sort_unstable();
-        distinct.dedup();
-        assert_eq!(distinct, (0..45_000).collect::<Vec<_>>());
+    fn so_many_of_the_messages_are_copies_and_no_order_is_left_out() {
+        for (copies, distinct) in [(0, 50_000), (10, 45_000), (3, 48_500), (50, 25_000)] {
+            let mut orders = orders(50_000, copies);
+            orders.sort_unstable();
+            orders.dedup();
+            assert_eq!(orders, (0..distinct).collect::<Vec<_>>(), "{copies} %");
+        }
     }
 
     #[test]
     fn half_of_the_copies_come_soon_and_half_of_them_late() {
-        let distances = distances(&orders(50_000));
+        let distances = distances(&orders(50_000, 10));
         let soon = distances.iter().filter(|&&far| far <= SOON).count();
         let late = distances.iter().filter(|&&far| far >= LATE / 2).count();
         assert_eq!(distances.len(), 5_000);
@@ -80,7 +85,7 @@ mod tests {
 
     #[test]
     fn each_run_has_the_same_orders() {
-        assert_eq!(orders(1_000), orders(1_000));
-        assert_ne!(orders(1_000)[999], 999);
+        assert_eq!(orders(1_000, 10), orders(1_000, 10));
+        assert_ne!(orders(1_000, 10)[999], 999);
     }
 }

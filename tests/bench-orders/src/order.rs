@@ -8,28 +8,34 @@ use serde::Deserialize;
 use crate::Result;
 
 /// How long each message is.
-pub(crate) const BYTES: usize = 256;
+pub const BYTES: usize = 256;
 
 /// What every contestant decodes.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
-pub(crate) struct Order {
-    pub(crate) id: String,
+pub struct Order {
+    /// Its key, and the message's id.
+    pub id: String,
     /// To count executions by.
-    pub(crate) number: usize,
-    pub(crate) amount_cents: i64,
+    pub number: usize,
+    /// What is charged.
+    pub amount_cents: i64,
     /// When it was decoded, the first that a consumer does with a delivery.
     #[serde(skip, default = "Instant::now")]
-    pub(crate) delivered: Instant,
+    pub delivered: Instant,
 }
 
 impl Order {
-    pub(crate) fn decode(body: &[u8]) -> Result<Self> {
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// The body is none of [`body`]'s.
+    pub fn decode(body: &[u8]) -> Result<Self> {
         Ok(serde_json::from_slice(body)?)
     }
 }
 
 /// The body of the message that carries an order.
-pub(crate) fn body(number: usize) -> Vec<u8> {
+pub fn body(number: usize) -> Vec<u8> {
     let (id, cents) = (id(number), 100 + number % 9_900);
     let beginning = format!(
         r#"{{"id":"{id}","number":{number},"amount_cents":{cents},"currency":"EUR","note":""#
@@ -38,7 +44,7 @@ pub(crate) fn body(number: usize) -> Vec<u8> {
 }
 
 /// As scattered as random ones, and the same each time.
-pub(crate) fn id(number: usize) -> String {
+pub fn id(number: usize) -> String {
     format!("ord-{:016x}", Rng::with_seed(number as u64).u64(..))
 }
 
