@@ -1,6 +1,6 @@
 //! The same without the feature `metrics`: nothing is kept and nothing is done.
 
-#![expect(clippy::unused_self, reason = "as with the feature")]
+#![allow(clippy::unused_self, reason = "as with the feature")]
 
 use std::time::Duration;
 
