@@ -103,7 +103,7 @@ impl Incident {
         }
     }
 
-    fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         let at = Self::ALL.iter().position(|other| *other == self);
         at.expect("ALL has every incident")
     }

@@ -38,6 +38,8 @@
 //! | `redis` | `RedisStore` |
 //! | `redis-rustls` | the same, for `rediss://` as well |
 //! | `uuid` | `uuid::Uuid` as a part of a key |
+//! | `metrics` | counters, gauges and histograms for the facade `metrics`; `docs/operations.md` lists them |
+//! | `opentelemetry` | trace context in the headers of messages; `docs/operations.md` says how |
 //! | `testing` | tests of handlers without a broker and without a server, on paused time |
 //! | `rustls` | `amqps://`, with the system's certificates |
 
@@ -60,6 +62,7 @@ mod retry;
 mod sessions;
 mod settlement;
 mod shutdown;
+mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod topology;
@@ -89,6 +92,8 @@ pub use settlement::{Reason, Settlement};
 pub use shutdown::shutdown_signal;
 pub use worker::{Balance, Settled, Worker, WorkerBuilder};
 
+#[doc(inline)]
+pub use idem_core::operator;
 pub use idem_core::{Answer, Refusal, Refused, Request};
 pub use idem_core::{
     AnyStore, Atomic, Attempt, Backoff, Begun, Cause, Claim, ClaimRequest, Commit, ConnectError,

@@ -1,11 +1,13 @@
 //! Publishes with an id, persistent, and waits for the broker's confirm.
 
 use tokio::sync::{mpsc, oneshot};
+use tracing::Instrument as _;
 
 use crate::{
     Queue,
     connection::{AmqpUrls, Brokers, Link, Unreachable},
     error::PublishError,
+    telemetry::{self, spans},
     topology,
 };
 
@@ -101,15 +103,37 @@ impl Publisher {
         publication: &Publication,
         company: Company,
     ) -> Result<(), PublishError> {
+        let published = async {
+            let published = self.request(publication, company).await;
+            spans::published(&published);
+            published
+        };
+        published.instrument(spans::publish(publication)).await
+    }
+
+    async fn request(
+        &self,
+        publication: &Publication,
+        company: Company,
+    ) -> Result<(), PublishError> {
         let (answer, answered) = oneshot::channel();
         let request = Request {
-            publication: publication.clone(),
+            publication: self.in_context(publication),
             company,
             answer,
         };
         let gone = || PublishError::Unconfirmed("the publisher's task has ended".into());
         self.requests.send(request).await.map_err(|_| gone())?;
         answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// The message with its trace context. That is never the reason why a message is too large.
+    fn in_context(&self, publication: &Publication) -> Publication {
+        let traced = telemetry::inject(publication.clone());
+        match self.frame.check(&traced, 0) {
+            Ok(()) => traced,
+            Err(_) => publication.clone(),
+        }
     }
 
     /// Declares a queue and its dead-letter queue as a worker would, so that messages can be

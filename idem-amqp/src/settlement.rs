@@ -61,6 +61,24 @@ pub enum Reason {
 }
 
 impl Reason {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Rejected,
+        Self::Exhausted,
+        Self::Undecodable,
+        Self::Keyless,
+        Self::KeyReused,
+        Self::InDoubt,
+        Self::Stale,
+        Self::SessionExpired,
+        Self::BeyondWindow,
+        Self::Late,
+    ];
+
+    pub(crate) fn index(self) -> usize {
+        let at = Self::ALL.iter().position(|other| *other == self);
+        at.expect("ALL has every reason")
+    }
+
     /// The header's value.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -24,6 +24,7 @@ mod consumer;
 mod desk;
 mod engine;
 mod fitness;
+mod gauges;
 mod grace;
 mod mender;
 mod numbered;
@@ -46,6 +47,7 @@ use checkup::{Checkup, ToldLimit};
 use consumer::Consumer;
 use desk::Room;
 use engine::Engine;
+use gauges::Gauges;
 use grace::Grace;
 use mender::Mender;
 use reception::{Reception, Receptionist};
@@ -125,6 +127,8 @@ impl Worker {
         let _dropped_tasks_stop = deadline.clone().drop_guard();
         let grace = Arc::new(Grace::new(self.grace));
         let supervisor = self.supervisor(&counters, &deadline, &grace);
+        let gauges = Arc::new(self.gauges(&supervisor));
+        let _kept = Arc::clone(&gauges).keep();
         let stop = async {
             shutdown.await;
             tracing::info!("draining");
@@ -144,8 +148,17 @@ impl Worker {
         };
         supervisor.finish().await;
         let reports = self.engine.report(grace.left().max(LAST_REPORTS)).await;
-        counters.interrupted(supervisor.running());
+        supervisor.interrupted();
+        gauges.sample();
         ran.map(|()| counters.balance(reports, self.vitals.incidents()))
+    }
+
+    fn gauges(&self, supervisor: &Supervisor) -> Gauges {
+        Gauges {
+            consumers: supervisor.consumers.clone(),
+            engine: Arc::clone(&self.engine),
+            vitals: Arc::clone(&self.vitals),
+        }
     }
 
     fn supervisor(
@@ -159,7 +172,10 @@ impl Worker {
         let replier = Publisher::lazy(self.brokers.clone());
         let consumers = self.subscriptions.iter().map(|subscription| {
             let Subscription {
-                queue, attendant, ..
+                queue,
+                attendant,
+                meters,
+                ..
             } = subscription;
             Arc::new(Consumer {
                 room: Room::new(queue.concurrency(), queue.held_cap()),
@@ -170,6 +186,7 @@ impl Worker {
                     publisher: publisher.clone(),
                     replier: replier.clone(),
                     counters: Arc::clone(counters),
+                    meters: Arc::clone(meters),
                     observer: self.observer.clone(),
                     deadline: deadline.clone(),
                 }),

@@ -4,6 +4,7 @@
 #![allow(
     dead_code,
     missing_docs,
+    unreachable_pub,
     clippy::pedantic,
     reason = "they are parts of programs"
 )]

@@ -5,14 +5,17 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     Claim, ClaimRequest, ConnectError, Lease, MemoryStore, OpenSession, Opened, Outcome, Purge,
     Release, SequenceStore, SessionKey, SessionStore, Store, StoreError, Touched, Write,
+    operator::OperatorStore,
 };
 
 mod erased;
+mod operator;
 #[cfg(test)]
 mod tests;
 mod traced;
 
 use erased::{Erased, ErasedPurge, ErasedSessions};
+use operator::ErasedOperator;
 use traced::traced;
 
 /// Any store, behind one type: what an application takes whose store is named by its
@@ -29,6 +32,8 @@ pub struct AnyStore {
     purge: Option<Arc<dyn ErasedPurge>>,
     /// The same store; `None` if it keeps none.
     sessions: Option<Arc<dyn ErasedSessions>>,
+    /// The same store; `None` if it shows nothing to operators.
+    operator: Option<Arc<dyn ErasedOperator>>,
 }
 
 impl AnyStore {
@@ -38,6 +43,7 @@ impl AnyStore {
         Self {
             purge: Some(Arc::clone(&store) as _),
             sessions: None,
+            operator: None,
             store,
         }
     }
@@ -48,6 +54,7 @@ impl AnyStore {
         Self {
             purge: Some(Arc::clone(&store) as _),
             sessions: Some(Arc::clone(&store) as _),
+            operator: None,
             store,
         }
     }
@@ -58,6 +65,7 @@ impl AnyStore {
             store: Arc::new(store),
             purge: None,
             sessions: None,
+            operator: None,
         }
     }
 
@@ -67,8 +75,20 @@ impl AnyStore {
         Self {
             purge: None,
             sessions: Some(Arc::clone(&store) as _),
+            operator: None,
             store,
         }
+    }
+
+    /// Shows the keys of this clone of the store to operators, too.
+    pub fn and_operator(mut self, store: impl OperatorStore) -> Self {
+        self.operator = Some(Arc::new(store));
+        self
+    }
+
+    /// Whether records have to be purged: not those of a store that forgets by itself.
+    pub fn is_purged(&self) -> bool {
+        self.purge.is_some()
     }
 
     /// The store behind it, if it is of this type.
@@ -152,28 +172,32 @@ async fn redis(_: &str) -> Result<AnyStore, ConnectError> {
 
 impl From<MemoryStore> for AnyStore {
     fn from(store: MemoryStore) -> Self {
-        Self::with_sessions(store)
+        let operated = store.clone();
+        Self::with_sessions(store).and_operator(operated)
     }
 }
 
 #[cfg(feature = "postgres")]
 impl From<crate::PostgresStore> for AnyStore {
     fn from(store: crate::PostgresStore) -> Self {
-        Self::with_sessions(store)
+        let operated = store.clone();
+        Self::with_sessions(store).and_operator(operated)
     }
 }
 
 #[cfg(feature = "sqlite")]
 impl From<crate::SqliteStore> for AnyStore {
     fn from(store: crate::SqliteStore) -> Self {
-        Self::with_sessions(store)
+        let operated = store.clone();
+        Self::with_sessions(store).and_operator(operated)
     }
 }
 
 #[cfg(feature = "redis")]
 impl From<crate::RedisStore> for AnyStore {
     fn from(store: crate::RedisStore) -> Self {
-        Self::expiring_with_sessions(store)
+        let operated = store.clone();
+        Self::expiring_with_sessions(store).and_operator(operated)
     }
 }
 

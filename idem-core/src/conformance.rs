@@ -46,6 +46,7 @@
 //! | `SequencePurge` | the same, with [`Purge`](crate::Purge), and data that no other case shares | purging sequences |
 //! | `DurableSequences` | the same, and [`DurableHarness`] | remembering sequences over a restart |
 //! | `TransactionalSequences` | the same, and [`TransactionalHarness`] | atomic handlers in sequences |
+//! | `OperatorStore` | a store with [`OperatorStore`](crate::operator::OperatorStore) | what operators see and change |
 //! | `Durable` | [`DurableHarness`] | remembering what it answered over a restart |
 //!
 //! A case that fails names the rule it holds the store to. No case sleeps.
@@ -59,6 +60,10 @@ pub mod concurrency;
 pub mod durability;
 pub mod fencing;
 pub mod fingerprints;
+pub mod operator_changes;
+pub mod operator_fences;
+pub mod operator_listings;
+pub mod operator_sights;
 pub mod owners;
 pub mod purge;
 pub mod replay;
@@ -93,6 +98,7 @@ mod harness;
 mod holder;
 mod list;
 mod open;
+mod operator;
 mod producer;
 mod race;
 mod rule;

@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::{
     ClaimRequest, EntityError, Execution, Failure, Handler, Key, Operation, Policy, SequencePlace,
     Store,
+    telemetry::{Handlers, Measured},
 };
 
 mod atomic;
@@ -61,7 +62,7 @@ use turns::Turns;
 /// unprotected, until the store has been told of it.
 #[derive(Debug)]
 pub struct Executor<S> {
-    store: Arc<S>,
+    store: Arc<Measured<S>>,
     in_flight: InFlight,
     hearts: Hearts,
     /// How many messages of a handler are at it together.
@@ -71,6 +72,7 @@ pub struct Executor<S> {
     closed: Arc<AtomicBool>,
     /// What was done while the store was away, where the policy is to fail open.
     local: Arc<LocalMemory>,
+    handlers: Handlers,
 }
 
 impl<S> Clone for Executor<S> {
@@ -83,6 +85,7 @@ impl<S> Clone for Executor<S> {
             turns: self.turns.clone(),
             closed: Arc::clone(&self.closed),
             local: Arc::clone(&self.local),
+            handlers: self.handlers.clone(),
         }
     }
 }
@@ -91,19 +94,20 @@ impl<S: Store> Executor<S> {
     /// An executor on this store.
     pub fn new(store: S) -> Self {
         Self {
-            store: Arc::new(store),
+            store: Arc::new(Measured::new(store)),
             in_flight: InFlight::default(),
             hearts: Hearts::default(),
             company: Company::default(),
             turns: Turns::default(),
             closed: Arc::default(),
             local: Arc::new(LocalMemory::new(Self::DEFAULT_LOCAL_MEMORY)),
+            handlers: Handlers::default(),
         }
     }
 
     /// The store.
     pub fn store(&self) -> &S {
-        &self.store
+        self.store.store()
     }
 
     /// Runs `work` unless it was done before or another worker is at it.
@@ -143,8 +147,12 @@ impl<S: Store> Executor<S> {
         }
         match self.claim(request, policy).await {
             Ok(grant) => {
-                let work = pin!(work(grant.attempt()));
-                self.run_leased(grant, work, Requester::Nobody).await
+                let handler = request.key.scope();
+                let attempt = grant.attempt();
+                let work = pin!(self.handlers.run(handler, attempt, work(attempt)));
+                let ended = self.run_leased(grant, work, Requester::Nobody).await;
+                self.handlers.ended(handler, &ended);
+                ended
             }
             Err(ended) => ended.into_execution(Requester::Nobody),
         }
@@ -165,7 +173,9 @@ impl<S: Store> Executor<S> {
             let (request, policy) = (&message.request, &message.policy);
             return self.give_up(request, policy, unread).await;
         }
-        <H::Mode as RunsOn<S>>::run(self, message, state).await
+        let ended = <H::Mode as RunsOn<S>>::run(self, message, state).await;
+        self.handlers.ended(H::SCOPE, &ended);
+        ended
     }
 
     /// Looks whether the store can run this handler: for one that is
@@ -185,6 +195,19 @@ impl<S: Store> Executor<S> {
     /// From now on no handler is started: what is claimed is released again as abandoned.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
+    }
+
+    /// Registers the metrics of a handler before its first message. Without the feature `metrics` it
+    /// does nothing, and nor does [`sample`](Self::sample).
+    pub fn expect(&self, handler: &str) {
+        self.handlers.expect(handler);
+    }
+
+    /// Brings those metrics up to date that change while nothing happens, such as the age of the
+    /// oldest claim. A worker of `idem-amqp` does so every second.
+    pub fn sample(&self) {
+        let progress = |handler: &str| self.in_flight.progress(handler);
+        self.handlers.sample(progress, self.reports());
     }
 
     /// Waits until the holder of this key, if it is in this process, has ended; for ever if none

@@ -6,6 +6,7 @@ mod builder;
 mod encoding;
 mod numbered;
 mod part;
+mod stored;
 
 pub use builder::{IdempotencyKey, KeyBuilder};
 pub use part::KeyPart;
@@ -113,6 +114,14 @@ pub enum KeyError {
     /// A key without any part would be the same for all messages.
     #[error("a key needs at least one part")]
     NoParts,
+    /// No store keeps such a text as a key.
+    #[error(
+        "`{text}` is no key: write `SCOPE:PART` as a store shows it, with `%XX` for `%`, `~`, and `:` inside a part"
+    )]
+    Text {
+        /// The text as it was given.
+        text: String,
+    },
     /// A key function of the user's own found no key.
     #[error("{reason}")]
     Custom {

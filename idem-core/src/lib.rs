@@ -33,6 +33,7 @@
 //! | `redis` | `RedisStore` |
 //! | `redis-rustls` | the same, for `rediss://` as well |
 //! | `uuid` | `uuid::Uuid` as a part of a key |
+//! | `metrics` | counters, gauges and histograms for the facade `metrics`; `docs/operations.md` lists them |
 //! | `conformance` | the conformance suite for stores, your own included |
 //! | `testing` | tests of handlers without a server, on paused time |
 
@@ -55,6 +56,7 @@ mod key;
 mod memory;
 mod numbered;
 mod operation;
+pub mod operator;
 mod policy;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -67,6 +69,7 @@ mod session;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;
+mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
 
@@ -124,4 +127,10 @@ pub mod __private {
     pub use crate::numbered::{LONGEST_WAIT, SHORTEST_WAIT, number, numbered, numbered_key};
     pub use crate::operation::{Content, Returned};
     pub use crate::reply::asked::{Answers, Anything, Asked, IsNone, IsRequest};
+}
+
+/// The instruments that `idem-amqp` counts with, too; not part of the public API.
+#[doc(hidden)]
+pub mod __telemetry {
+    pub use crate::telemetry::{Counter, Gauge, Histogram, Label, Metric, Stopwatch};
 }

@@ -17,6 +17,7 @@ use crate::{
 
 mod clock;
 mod kept;
+mod operator;
 mod records;
 mod sequences;
 mod sessions;

@@ -24,6 +24,7 @@ mod length;
 mod location;
 mod migration;
 mod names;
+mod operator;
 mod pooler;
 mod row;
 mod sequences;
@@ -43,6 +44,7 @@ use lane::Lane;
 use lending::Lending;
 pub use migration::Migrate;
 use names::Names;
+use operator::Operator;
 use sequences::Sequences;
 use session::{Address, Session};
 use sessions::Sessions;
@@ -126,6 +128,7 @@ pub struct PostgresStore {
     sessions: Sessions,
     sequences: Sequences,
     entities: Entities,
+    operator: Operator,
     names: Names,
     sql: Arc<Sql>,
     clock: Clock,

@@ -20,6 +20,7 @@ mod lane;
 mod link;
 mod location;
 mod naming;
+mod operator;
 mod replicas;
 mod script;
 mod sequences;

@@ -14,6 +14,7 @@ mod clock;
 mod fault;
 mod lending;
 mod location;
+mod operator;
 mod row;
 mod schema;
 mod sequences;

@@ -20,6 +20,8 @@ mod noticed;
 mod noticed_sequences;
 #[path = "broken_stores/noticed_sessions.rs"]
 mod noticed_sessions;
+#[path = "broken_stores/operator.rs"]
+mod operator;
 #[path = "model/oracle.rs"]
 mod oracle;
 #[path = "broken_stores/record.rs"]
@@ -38,4 +40,4 @@ mod write;
 use harness::PlainHarness;
 
 // The store that the broken ones are made of passes every case.
-idem_core::conformance!(without_a_flaw; PlainHarness; Purge, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
+idem_core::conformance!(without_a_flaw; PlainHarness; Purge, OperatorStore, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);

@@ -45,20 +45,20 @@ use {
 #[cfg(feature = "sqlite")]
 use {sqlite_harness::SqliteHarness, sqlite_transaction_harness::SqliteTransactionHarness};
 
-idem_core::conformance!(memory; MemoryHarness; Purge, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
+idem_core::conformance!(memory; MemoryHarness; Purge, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
 idem_core::conformance!(cached_memory; CachedMemoryHarness; Purge, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
 #[cfg(feature = "sqlite")]
 idem_core::conformance!(cached_sqlite; CachedSqliteHarness; Purge, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
 #[cfg(feature = "sqlite")]
-idem_core::conformance!(sqlite; SqliteHarness; Purge, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
+idem_core::conformance!(sqlite; SqliteHarness; Purge, OperatorStore, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
 #[cfg(feature = "sqlite")]
 idem_core::conformance!(sqlite_transaction; SqliteTransactionHarness; TransactionalStore);
 #[cfg(feature = "postgres")]
-idem_core::conformance!(postgres; PostgresHarness<ReadCommitted>; Purge, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+idem_core::conformance!(postgres; PostgresHarness<ReadCommitted>; Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "postgres")]
-idem_core::conformance!(postgres_repeatable_read; PostgresHarness<RepeatableRead>; Purge, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+idem_core::conformance!(postgres_repeatable_read; PostgresHarness<RepeatableRead>; Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "postgres")]
-idem_core::conformance!(postgres_serializable; PostgresHarness<Serializable>; Purge, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+idem_core::conformance!(postgres_serializable; PostgresHarness<Serializable>; Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 /// What the default of the database is must not matter.
 #[cfg(feature = "postgres")]
 mod postgres_atomic {
@@ -75,6 +75,6 @@ mod postgres_atomic {
 #[cfg(feature = "postgres")]
 idem_core::conformance!(postgres_grouped; GroupedHarness; only TransactionalStore);
 #[cfg(feature = "redis")]
-idem_core::conformance!(redis; RedisHarness; Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
+idem_core::conformance!(redis; RedisHarness; OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
 #[cfg(feature = "redis")]
-idem_core::conformance!(redis_cluster; RedisClusterHarness; Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
+idem_core::conformance!(redis_cluster; RedisClusterHarness; OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);

@@ -19,6 +19,8 @@
 //! | [`ledger`] | the charges that workers made |
 //! | [`chaos`] | workers under load and a seeded schedule of faults, and what became of the orders |
 //! | [`manner`] | how an order behaves when it is charged |
+//! | [`metered`] | what is counted, as Prometheus would read it |
+//! | [`traced`] | what is traced, as a collector would get it |
 //! | [`flawed`] | a store with a bug, for tests of the tests |
 //! | [`interfered`] | a store whose calls fail, or end the process, on cue |
 //! | [`proxy`] | a link to a server that can be cut and frozen, and loses answers |
@@ -35,6 +37,7 @@ pub mod leases;
 pub mod ledger;
 pub mod log;
 pub mod manner;
+pub mod metered;
 pub mod process;
 pub mod proxy;
 pub mod queue_type;
@@ -47,3 +50,4 @@ pub mod script;
 pub mod servers;
 pub mod session;
 pub mod store_at;
+pub mod traced;

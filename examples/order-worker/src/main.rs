@@ -4,11 +4,12 @@
 //! cargo run --release -p order-worker            # consumes until ctrl-c or SIGTERM
 //! cargo run --release -p order-worker -- ledger  # prints what was charged
 //! cargo run --release -p order-worker -- doctor  # says what can go wrong; exits with 1 if it is bad
+//! cargo run --release -p order-worker -- --metrics 127.0.0.1:9464   # and serves Prometheus
 //! ```
 //!
 //! Everything is set by environment variables, see `settings.rs`.
 
-use std::{process::ExitCode, time::Duration};
+use std::{env, process::ExitCode, time::Duration};
 
 use idem_amqp::{
     Operation, Policy, PolicyError, Purge, Queue, RunsOn, Store, Worker, shutdown_signal,
@@ -16,6 +17,7 @@ use idem_amqp::{
 use tracing_subscriber::EnvFilter;
 
 mod memory;
+mod metrics;
 mod order;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -26,7 +28,7 @@ mod settings;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-use settings::{Command, Settings};
+use settings::{Arguments, Command, Settings};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -50,9 +52,13 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), Error> {
-    let command = Command::from_args()?;
-    let settings = Settings::from_env(command)?;
-    let ledger = command == Command::Ledger;
+    let arguments = Arguments::parse(env::args().skip(1))?;
+    // First: what is counted goes to the recorder that is there when its handle is made.
+    if let Some(address) = arguments.metrics {
+        metrics::serve(address)?;
+    }
+    let settings = Settings::from_env(arguments.command)?;
+    let ledger = settings.command == Command::Ledger;
     match settings.store_url.split(':').next() {
         #[cfg(feature = "sqlite")]
         Some("sqlite") if ledger => sqlite::print_ledger(&settings.store_url).await,

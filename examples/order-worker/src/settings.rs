@@ -1,6 +1,6 @@
 //! What the command line and the environment say.
 
-use std::{env, str::FromStr, time::Duration};
+use std::{env, net::SocketAddr, str::FromStr, time::Duration};
 
 use crate::Error;
 
@@ -38,17 +38,38 @@ pub(crate) enum Command {
     Doctor,
 }
 
-impl Command {
-    pub(crate) fn from_args() -> Result<Self, Error> {
-        match env::args().nth(1).as_deref() {
-            None => Ok(Self::Consume),
-            Some("ledger") => Ok(Self::Ledger),
-            Some("doctor") => Ok(Self::Doctor),
-            Some(other) => {
-                Err(format!("unknown command `{other}`: there are `ledger` and `doctor`").into())
+/// The command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Arguments {
+    pub(crate) command: Command,
+    /// Where metrics are served.
+    pub(crate) metrics: Option<SocketAddr>,
+}
+
+impl Arguments {
+    pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, Error> {
+        let mut arguments = Self {
+            command: Command::Consume,
+            metrics: None,
+        };
+        while let Some(word) = words.next() {
+            match &*word {
+                "ledger" => arguments.command = Command::Ledger,
+                "doctor" => arguments.command = Command::Doctor,
+                "--metrics" => arguments.metrics = Some(address(words.next())?),
+                other => return Err(format!("unknown argument `{other}`: {USAGE}").into()),
             }
         }
+        Ok(arguments)
     }
+}
+
+const USAGE: &str = "there are `ledger`, `doctor` and `--metrics 127.0.0.1:9464`";
+
+fn address(word: Option<String>) -> Result<SocketAddr, Error> {
+    let word = word.unwrap_or_default();
+    let wrong = |_| format!("--metrics: `{word}` is no address and port: {USAGE}").into();
+    word.parse().map_err(wrong)
 }
 
 /// How a settled message is reported on standard output.

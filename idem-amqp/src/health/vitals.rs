@@ -13,12 +13,16 @@ use super::{
     state::{Phase, State},
     waiting::{Waiting, WhatFor},
 };
-use crate::incident::{Incident, Incidents, Tally};
+use crate::{
+    incident::{Incident, Incidents, Tally},
+    telemetry::Links,
+};
 
 /// What a worker, or a publisher of its own, knows of itself.
 #[derive(Debug, Default)]
 pub(crate) struct Vitals {
     tally: Tally,
+    links: Links,
     state: Mutex<State>,
 }
 
@@ -27,6 +31,7 @@ impl Vitals {
     pub(crate) fn of<'a>(queues: impl Iterator<Item = &'a str>) -> Self {
         Self {
             tally: Tally::default(),
+            links: Links::default(),
             state: Mutex::new(State::new(queues)),
         }
     }
@@ -35,6 +40,7 @@ impl Vitals {
     /// `on` says on which connection, or on which queue.
     pub(crate) fn befell(&self, incident: Incident, on: &str, error: Option<&dyn Display>) {
         self.tally.add(incident);
+        self.links.befell(incident);
         let error = error.map(tracing::field::display);
         match incident {
             Incident::Unblocked => tracing::info!(%incident, on, "{}", incident.story()),
@@ -57,7 +63,12 @@ impl Vitals {
         self.state().phase = Phase::Draining;
     }
 
+    pub(crate) fn links(&self) -> &Links {
+        &self.links
+    }
+
     pub(crate) fn connected(&self, broker: &impl ToString) {
+        self.links.connected();
         let mut state = self.state();
         state.broker = Some(broker.to_string());
         state.connection.recover(Instant::now());

@@ -3,6 +3,8 @@
 use std::fmt;
 
 use idem_core::Fingerprint;
+#[cfg(feature = "opentelemetry")]
+use lapin::types::FieldTable;
 use lapin::{
     BasicProperties,
     types::{AMQPValue, LongString, ShortString},
@@ -141,6 +143,34 @@ impl Publication {
         headers.insert(name.into(), value);
         self.properties = self.properties.with_headers(headers);
         self
+    }
+
+    /// Whether it has a header of one of these names.
+    #[cfg(feature = "opentelemetry")]
+    pub(crate) fn has_any_header(&self, names: &[&str]) -> bool {
+        let headers = self.properties.headers().as_ref();
+        headers.is_some_and(|own| names.iter().any(|name| own.contains_key(name)))
+    }
+
+    /// Adds these headers.
+    #[cfg(feature = "opentelemetry")]
+    pub(crate) fn with_headers(mut self, further: &FieldTable) -> Self {
+        let mut headers = self.properties.headers().clone().unwrap_or_default();
+        for (name, value) in further {
+            headers.insert(name.clone(), value.clone());
+        }
+        self.properties = self.properties.with_headers(headers);
+        self
+    }
+
+    /// Its exchange and its routing key.
+    pub(crate) fn address(&self) -> (&str, &str) {
+        (self.exchange.as_str(), self.routing_key.as_str())
+    }
+
+    /// The bytes of its body.
+    pub(crate) fn size(&self) -> usize {
+        self.body.len()
     }
 
     /// Where it goes.

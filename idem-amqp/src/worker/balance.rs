@@ -11,6 +11,7 @@ use crate::{
     incident::Incidents,
     reply::{Replies, ReplyCounters},
     sessions::{SessionCounters, SessionCounts},
+    telemetry::Meters,
 };
 
 type Kinds<T> = [T; ExecutionKind::ALL.len()];
@@ -124,28 +125,31 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    pub(super) fn delivered(&self) {
+    pub(super) fn delivered(&self, queue: &Meters) {
         self.deliveries.fetch_add(1, Relaxed);
+        queue.delivered();
     }
 
-    pub(super) fn ended(&self, kind: ExecutionKind) {
+    pub(super) fn ended(&self, kind: ExecutionKind, queue: &Meters) {
         self.ended[index(kind)].fetch_add(1, Relaxed);
+        queue.ended(index(kind));
     }
 
     pub(super) fn would_have_been(&self, kind: ExecutionKind) {
         self.would_have_been[index(kind)].fetch_add(1, Relaxed);
     }
 
-    pub(super) fn stale_number(&self) {
+    pub(super) fn stale_number(&self, queue: &Meters) {
         self.stale_numbers.fetch_add(1, Relaxed);
+        queue.stale_number();
     }
 
     /// Counts deliveries whose handlers block their threads, and so cannot be dropped: of those that
     /// have not ended, no more than this many.
-    pub(super) fn interrupted(&self, running: usize) {
-        let ended: u64 = self.ended.iter().map(|count| count.load(Relaxed)).sum();
-        let open = self.deliveries.load(Relaxed).saturating_sub(ended);
-        self.ended[index(ExecutionKind::Interrupted)].fetch_add(open.min(running as u64), Relaxed);
+    pub(super) fn interrupted(&self, running: usize, queue: &Meters) {
+        for _ in 0..queue.open().min(running) {
+            self.ended(ExecutionKind::Interrupted, queue);
+        }
     }
 
     pub(super) fn balance(&self, reports: Reports, incidents: Incidents) -> Balance {
@@ -177,20 +181,20 @@ mod tests {
 
     #[test]
     fn a_balance_is_even_when_every_delivery_has_ended() {
-        let counters = Counters::default();
-        counters.delivered();
+        let (counters, queue) = (Counters::default(), Meters::of("orders", "charge"));
+        counters.delivered(&queue);
         let balance = || counters.balance(Reports::default(), Incidents::default());
         assert!(!balance().is_even());
-        counters.ended(ExecutionKind::Duplicate);
+        counters.ended(ExecutionKind::Duplicate, &queue);
         assert!(balance().is_even());
         assert_eq!(balance().to_string(), "deliveries=1 duplicate=1");
     }
 
     #[test]
     fn what_would_have_been_suppressed_is_counted_beside_how_it_ended() {
-        let counters = Counters::default();
-        counters.delivered();
-        counters.ended(ExecutionKind::Observed);
+        let (counters, queue) = (Counters::default(), Meters::of("orders", "charge"));
+        counters.delivered(&queue);
+        counters.ended(ExecutionKind::Observed, &queue);
         counters.would_have_been(ExecutionKind::Duplicate);
         let balance = counters.balance(Reports::default(), Incidents::default());
         assert!(balance.is_even());
@@ -201,14 +205,14 @@ mod tests {
 
     #[test]
     fn what_still_runs_is_interrupted_and_nothing_that_ended_or_was_lost_is() {
-        let counters = Counters::default();
-        (0..3).for_each(|_| counters.delivered());
-        counters.ended(ExecutionKind::Executed);
-        counters.interrupted(1);
+        let (counters, queue) = (Counters::default(), Meters::of("orders", "charge"));
+        (0..3).for_each(|_| counters.delivered(&queue));
+        counters.ended(ExecutionKind::Executed, &queue);
+        counters.interrupted(1, &queue);
         let balance = || counters.balance(Reports::default(), Incidents::default());
         let text = "deliveries=3 executed=1 interrupted=1";
         assert_eq!(balance().to_string(), text);
-        counters.interrupted(2);
+        counters.interrupted(2, &queue);
         assert!(balance().is_even());
     }
 }

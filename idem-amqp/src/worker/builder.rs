@@ -17,6 +17,7 @@ use crate::{
     doctor::{self, History},
     error::WorkerError,
     health::Vitals,
+    telemetry::Meters,
 };
 
 /// A worker in the making: its store, its state, its handlers.
@@ -147,7 +148,9 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         let policy = queue.policy_or(H::POLICY);
         let fails_open = policy.store_outage() == StoreOutage::FailOpen;
         let observes = policy.enforcement() == Enforcement::Observe;
+        self.executor.expect(H::SCOPE);
         self.subscriptions.push(Subscription {
+            meters: Arc::new(Meters::of(queue.name(), H::SCOPE)),
             queue,
             limit: H::Mode::limit(&self.executor),
             fit: fitness::of::<H, S>(&self.executor),

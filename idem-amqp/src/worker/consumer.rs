@@ -11,6 +11,7 @@ use lapin::{
 };
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::Instrument as _;
 
 use super::{
     acker::Verdicts,
@@ -26,6 +27,7 @@ use crate::{
     error::TopologyError,
     health::Vitals,
     incident::Incident,
+    telemetry::spans,
     topology::{self, Step},
 };
 
@@ -177,12 +179,13 @@ impl Consumer {
     }
 
     fn start(&self, raw: RawDelivery, desk: &Arc<Desk>) {
-        self.clerk.counters.delivered();
-        let tag = raw.delivery_tag;
+        self.clerk.counters.delivered(&self.clerk.meters);
+        let (tag, bytes) = (raw.delivery_tag, raw.data.len());
         let arrival = self.receive(raw);
+        let span = spans::process(&arrival.delivery, tag, bytes);
         let (clerk, desk) = (Arc::clone(&self.clerk), Arc::clone(desk));
-        self.tasks
-            .spawn(async move { clerk.serve(tag, arrival, &desk).await });
+        let served = async move { clerk.serve(tag, arrival, &desk).await };
+        self.tasks.spawn(served.instrument(span));
     }
 
     fn receive(&self, raw: RawDelivery) -> Arrival {
@@ -212,8 +215,10 @@ impl Consumer {
             .basic_cancel(deliveries.tag(), BasicCancelOptions::default())
             .await?;
         while let Some(Some(Ok(raw))) = deliveries.next().now_or_never() {
-            self.clerk.counters.delivered();
-            self.clerk.abandon(&self.receive(raw));
+            self.clerk.counters.delivered(&self.clerk.meters);
+            let (tag, bytes) = (raw.delivery_tag, raw.data.len());
+            let arrival = self.receive(raw);
+            spans::process(&arrival.delivery, tag, bytes).in_scope(|| self.clerk.abandon(&arrival));
         }
         if self.tasks.is_empty() {
             // Tag 0 with `multiple` means all that are outstanding: here, the unstarted.

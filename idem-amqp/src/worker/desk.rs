@@ -6,7 +6,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::acker::Verdicts;
-use crate::health::Vitals;
+use crate::{health::Vitals, telemetry::Seats};
 
 /// One channel's deliveries, and the room for them.
 #[derive(Debug)]
@@ -55,6 +55,7 @@ impl Desk {
 pub(super) struct Room {
     running: Arc<Semaphore>,
     held: Arc<Semaphore>,
+    all: Seats,
 }
 
 impl Room {
@@ -62,6 +63,15 @@ impl Room {
         Self {
             running: Arc::new(Semaphore::new(running)),
             held: Arc::new(Semaphore::new(held)),
+            all: Seats { running, held },
+        }
+    }
+
+    /// How many places are taken.
+    pub(super) fn taken(&self) -> Seats {
+        Seats {
+            running: self.all.running - self.running.available_permits(),
+            held: self.all.held - self.held.available_permits(),
         }
     }
 }

@@ -15,6 +15,9 @@ pub(super) trait Engine: Send + Sync {
     /// Tells the store what was done while it was away, for at most so long.
     fn report(&self, patience: Duration) -> BoxFuture<'_, Reports>;
 
+    /// Brings its metrics up to date.
+    fn sample(&self);
+
     /// What the store finds out about its own server.
     fn store_findings(&self) -> BoxFuture<'_, Vec<Finding>>;
 }
@@ -26,6 +29,10 @@ impl<S: Store> Engine for Executor<S> {
 
     fn report(&self, patience: Duration) -> BoxFuture<'_, Reports> {
         Box::pin(Executor::report(self, patience))
+    }
+
+    fn sample(&self) {
+        Executor::sample(self);
     }
 
     fn store_findings(&self) -> BoxFuture<'_, Vec<Finding>> {

@@ -9,6 +9,7 @@ use std::{
 use idem_core::ExecutionKind;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::{
     attend::{Arrival, Attend, End},
@@ -19,7 +20,13 @@ use super::{
     replying::Tries,
     settled::Settled,
 };
-use crate::{Queue, publisher::Publisher, reply::ReplyFate, settlement::Settlement};
+use crate::{
+    Queue,
+    publisher::Publisher,
+    reply::ReplyFate,
+    settlement::Settlement,
+    telemetry::{Meters, spans},
+};
 
 pub(super) type Observer = Arc<dyn Fn(&Settled<'_>) + Send + Sync>;
 
@@ -36,6 +43,7 @@ pub(super) struct Clerk {
     pub(super) replier: Publisher,
     pub(super) mender: Mender,
     pub(super) counters: Arc<Counters>,
+    pub(super) meters: Arc<Meters>,
     pub(super) observer: Option<Observer>,
     /// Cancelled when the grace period is over: handlers that still run are dropped.
     pub(super) deadline: CancellationToken,
@@ -51,23 +59,25 @@ impl Clerk {
             end = self.attendant.attend(&arrival, &self.queue, desk, &mut seat) => end,
             () = self.deadline.cancelled() => End::interrupted(),
         };
+        let span = spans::settle(self.queue.name(), end.settlement);
         let settled = if end.settlement == Settlement::Ack && end.reply.is_none() {
-            acknowledge(tag, desk).map(|()| None)
+            span.in_scope(|| acknowledge(tag, desk).map(|()| None))
         } else {
             // Large, and seldom: the future of a delivery is moved about as a whole.
-            Box::pin(self.settle(tag, &arrival, &mut end, desk, &mut seat)).await
+            let settled = self.settle(tag, &arrival, &mut end, desk, &mut seat);
+            Box::pin(settled.instrument(span)).await
         };
         let reply = settled.unwrap_or_else(|Unsettled| {
             end.settlement = Settlement::Leave;
             None
         });
         drop(seat);
-        self.counters.ended(end.kind);
+        self.counters.ended(end.kind, &self.meters);
         if let Some(kind) = end.would_have_been {
             self.counters.would_have_been(kind);
         }
         if end.stale_number {
-            self.counters.stale_number();
+            self.counters.stale_number(&self.meters);
         }
         self.observe(&Settled {
             queue: self.queue.name(),
@@ -87,7 +97,7 @@ impl Clerk {
     /// A delivery that came while the worker was stopping.
     pub(super) fn abandon(&self, arrival: &Arrival) {
         let end = End::abandoned();
-        self.counters.ended(end.kind);
+        self.counters.ended(end.kind, &self.meters);
         self.observe(&Settled {
             queue: self.queue.name(),
             key: None,
@@ -154,6 +164,8 @@ impl Clerk {
     }
 
     fn observe(&self, settled: &Settled<'_>) {
+        self.meters.settled(settled);
+        spans::ended(settled);
         tracing::debug!(
             queue = settled.queue,
             key = settled.key.map(tracing::field::display),

@@ -9,6 +9,7 @@ use crate::{
     Queue, Sessions,
     doctor::{Case, Gaps},
     error::WorkerError,
+    telemetry::Meters,
 };
 
 /// A queue and what handles its messages.
@@ -19,6 +20,7 @@ pub(crate) struct Subscription {
     /// How many of its handlers the store lets run at once.
     pub(crate) limit: Option<usize>,
     pub(super) attendant: Arc<dyn Attend>,
+    pub(super) meters: Arc<Meters>,
     /// Asks whether the store can do what its handler needs.
     pub(super) fit: Fit,
     /// Whether its handler is to fail open, and cannot.

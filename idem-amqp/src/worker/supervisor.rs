@@ -92,10 +92,13 @@ impl Supervisor {
         .await;
     }
 
-    /// How many deliveries have not ended.
-    pub(super) fn running(&self) -> usize {
-        let consumers = self.consumers.iter();
-        consumers.map(|consumer| consumer.tasks.len()).sum()
+    /// Counts the deliveries that have not ended, and will not.
+    pub(super) fn interrupted(&self) {
+        for consumer in &self.consumers {
+            let clerk = &consumer.clerk;
+            let running = consumer.tasks.len();
+            clerk.counters.interrupted(running, &clerk.meters);
+        }
     }
 
     async fn connect(&self, brokers: &mut Brokers) -> Option<Result<Link, Unreachable>> {

@@ -20,6 +20,25 @@ async fn memory_is_a_store() {
     assert_eq!(store.purge(10).await.unwrap(), 0);
 }
 
+#[tokio::test]
+async fn a_hidden_store_shows_its_keys_if_it_can() {
+    let key = Key::new("orders", 1).unwrap();
+    let store = AnyStore::from(MemoryStore::new());
+    let request = ClaimRequest::new(key.clone(), &Policy::DEFAULT);
+    assert!(matches!(
+        store.claim(&request).await,
+        Ok(Claim::Acquired(_))
+    ));
+    assert!(store.show(&key).await.unwrap().record.is_some());
+    let hidden = AnyStore::new(MemoryStore::new());
+    let error = hidden.show(&key).await.unwrap_err();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(
+        source.starts_with("this store cannot list its keys"),
+        "{source}"
+    );
+}
+
 #[cfg(feature = "sqlite")]
 #[tokio::test]
 async fn sqlite_is_a_store() {

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use tracing::{debug, field::display, warn};
 
-use crate::{Claim, Key, Opened, StoreError, Touched, Write};
+use crate::{Claim, Key, Opened, StoreError, Touched, Write, operator::Intervened};
 
 /// Awaits a call and tells its answer, in words: an outcome is nobody's business but its owner's.
 pub(super) async fn traced<T: InWords>(
@@ -42,6 +42,17 @@ impl InWords for Claim {
             Self::Late => "late".into(),
             Self::Ahead { mark, window } => format!("beyond the window of {window} from {mark}"),
         }
+    }
+}
+
+impl InWords for Intervened {
+    fn in_words(&self) -> String {
+        match self {
+            Self::Applied => "applied",
+            Self::Changed => "changed meanwhile",
+            Self::Unfit => "unfit",
+        }
+        .into()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The lists of cases, and the macro that makes a test of each.
 
 use super::{Case, DurableHarness, Harness, TransactionalHarness};
-use crate::{Purge, SequenceStore, SessionStore};
+use crate::{Purge, SequenceStore, SessionStore, operator::OperatorStore};
 
 /// Writes one test per case of the conformance suite, in a module of the given name.
 ///
@@ -138,6 +138,14 @@ impl<H: Harness> Case<H> {
         H: TransactionalHarness<Store: SequenceStore>,
     {
         crate::__conformance_list!(TransactionalSequences[cases]())
+    }
+
+    /// The cases of stores that show their keys to operators.
+    pub fn of_operators() -> Vec<Self>
+    where
+        H: Harness<Store: OperatorStore>,
+    {
+        crate::__conformance_list!(OperatorStore[cases]())
     }
 
     /// The cases of stores that outlive their process.
@@ -541,6 +549,44 @@ macro_rules! __conformance_list {
                 numbers_that_race_to_begin_a_sequence_all_run_once
                 completions_that_race_with_the_mark_count
                 copies_that_race_with_the_mark_never_run
+            }
+        }
+    };
+    (OperatorStore [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            operator_listings {
+                every_key_is_listed_page_by_page
+                keys_are_listed_by_their_state
+                keys_are_listed_by_their_age
+                keys_are_listed_by_the_head_of_their_names
+                keys_are_counted_by_scope_and_state
+            }
+            operator_sights {
+                a_key_in_progress_is_shown_with_its_lease
+                a_completed_key_is_shown_with_its_outcome
+                a_failed_key_is_shown_with_its_error_and_its_retry
+                a_quarantined_key_is_shown_as_such
+                a_key_of_a_session_is_shown_and_listed
+                what_nobody_has_claimed_is_not_shown
+            }
+            operator_changes {
+                a_released_retry_is_due_at_once
+                a_quarantined_key_that_is_released_runs
+                a_completed_key_is_not_released
+                a_forgotten_completion_runs_anew
+                a_key_completed_by_hand_makes_copies_duplicates
+                a_key_that_never_came_can_be_completed
+                what_makes_no_sense_changes_nothing
+                an_intervention_may_be_repeated
+                interventions_are_noted_down
+            }
+            operator_fences {
+                the_holder_of_a_released_key_is_fenced_out
+                the_holder_of_a_forgotten_key_is_fenced_out
+                the_holder_of_a_key_completed_by_hand_is_fenced_out
+                what_was_seen_of_another_attempt_changes_nothing
+                what_was_seen_in_another_state_changes_nothing
+                of_interventions_that_race_one_takes_effect
             }
         }
     };

@@ -35,6 +35,12 @@ pub(super) enum Rule {
     Done,
     Exceptions,
     StaysKnown,
+    Listed,
+    Intervenes,
+    FencedOut,
+    ByState,
+    RepeatedByHand,
+    NotedDown,
 }
 
 impl Rule {
@@ -126,6 +132,24 @@ impl fmt::Display for Rule {
             }
             Self::StaysKnown => {
                 "SequenceStore, rule 8: a sequence, and what is in its window, is kept while its producer goes on, and begins anew when it has expired"
+            }
+            Self::Listed => {
+                "OperatorStore, rule 1: a listing tells of every key that is chosen, as it is"
+            }
+            Self::Intervenes => {
+                "OperatorStore, rule 2: an intervention takes effect if and only if the record is still what was seen"
+            }
+            Self::FencedOut => {
+                "OperatorStore, rule 3: whoever held the key is fenced out, and tokens grow"
+            }
+            Self::ByState => {
+                "OperatorStore, rule 4: what comes of an intervention depends on the state"
+            }
+            Self::RepeatedByHand => {
+                "OperatorStore, rule 5: the same intervention repeated changes nothing and is applied again"
+            }
+            Self::NotedDown => {
+                "OperatorStore, rule 6: what was changed is shown, also after the record is gone"
             }
         })
     }

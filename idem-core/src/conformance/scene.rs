@@ -28,6 +28,14 @@ impl<'a, H: Harness> Scene<'a, H> {
         }
     }
 
+    pub(super) fn rule(&self) -> Rule {
+        self.rule
+    }
+
+    pub(super) fn key(&self) -> &Key {
+        &self.key
+    }
+
     /// A new owner that asks for this case's key.
     pub(super) fn claimant(&self) -> Claimant<H::Store> {
         self.claimant_of(self.key.clone())

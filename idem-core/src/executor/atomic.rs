@@ -80,7 +80,12 @@ where
         key: &message.request.key,
         attempt: Attempt::new(&open.lease, open.policy.max_attempts()).without_doubt(),
     };
-    let ran = match guarded::call::<H, St>(body, &context, S::lend(&mut transaction)) {
+    let ran = match guarded::call::<H, St>(
+        body,
+        &context,
+        S::lend(&mut transaction),
+        &executor.handlers,
+    ) {
         Ok(work) => {
             let store = Arc::clone(&executor.store);
             let (extended, by) = (open.lease.clone(), open.request.lease);

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Attempt, Claim, ClaimRequest, Context, Entity, EntityError, EntityStore, Execution, Handler,
-    InEntity, Lease, Operation, Policy, RecordedBy, Release, StoreError,
+    InEntity, Lease, Operation, Policy, RecordedBy, Release, Store, StoreError, TransactionalStore,
 };
 
 mod ending;
@@ -72,7 +72,12 @@ where
             key: &message.request.key,
             attempt: trial.attempt(),
         };
-        let ran = match guarded::call::<H, St>(body, &context, S::lend(&mut transaction)) {
+        let ran = match guarded::call::<H, St>(
+            body,
+            &context,
+            S::lend(&mut transaction),
+            &executor.handlers,
+        ) {
             Ok(work) => Ok(trial.run(work).await),
             Err(error) => Err(error),
         };

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Attempt, Claim, ClaimRequest, Context, EntityError, Execution, GroupEnd, GroupStore, Grouped,
-    Handler, Lease, Mode, Operation, Outcome, Policy, Release, StoreError,
+    Handler, Lease, Mode, Operation, Outcome, Policy, Release, StoreError, TransactionalStore,
 };
 
 impl<S, Tx, const SIZE: usize> RunsOn<S> for Grouped<Tx, SIZE>
@@ -184,7 +184,12 @@ where
     if open.executor.is_closed() {
         return Fared::Closed;
     }
-    let Ok(work) = guarded::call::<H, St>(body, context, S::lend_seat(&mut seat)) else {
+    let Ok(work) = guarded::call::<H, St>(
+        body,
+        context,
+        S::lend_seat(&mut seat),
+        &open.executor.handlers,
+    ) else {
         return Fared::Apart;
     };
     let work = within(store.time_limit(), work);

@@ -8,7 +8,9 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{Cause, Failure, Handler, Mode, Operation, Outcome, Refusal, Rejection};
+use crate::{
+    Cause, Failure, Handler, Mode, Operation, Outcome, Refusal, Rejection, telemetry::Handlers,
+};
 
 /// Runs it; a panic is its message.
 pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
@@ -20,9 +22,11 @@ pub(super) fn call<'a, H: Handler<St>, St>(
     message: H::Message,
     context: &'a crate::Context<'a, St>,
     lent: <H::Mode as Mode>::Lent<'a>,
-) -> Result<impl Future<Output = Result<H::Output, H::Error>> + Send + 'a, String> {
+    handlers: &Handlers,
+) -> Result<impl Future<Output = Result<H::Output, H::Error>> + Send + use<'a, H, St>, String> {
     caught(|| H::call(message, context, lent))
         .unwrap_or_else(|panic| Err(Rejection::new(format!("a parameter panicked: {panic}"))))
+        .map(|work| handlers.run(H::SCOPE, context.attempt, work))
         .map_err(|rejection| rejection.to_string())
 }
 

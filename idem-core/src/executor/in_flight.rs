@@ -6,26 +6,41 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use super::turns::Running;
-use crate::Key;
+use crate::{Key, telemetry::Progress};
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct InFlight(Arc<Mutex<HashMap<Key, Workers>>>);
 
 /// Those who work on one key: more than one where a lease was lost, or while one steps back.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Workers {
     count: usize,
+    /// When the first of them began.
+    since: Instant,
     /// One of them has ended, if somebody waits for that.
     ended: Option<Arc<Notify>>,
+}
+
+impl Workers {
+    fn none_yet() -> Self {
+        Self {
+            count: 0,
+            since: Instant::now(),
+            ended: None,
+        }
+    }
 }
 
 impl InFlight {
     /// Marks the key as worked on until the guard is dropped.
     pub(super) fn enter(&self, key: &Key) -> Working {
-        self.lock().entry(key.clone()).or_default().count += 1;
+        let mut keys = self.lock();
+        let workers = keys.entry(key.clone());
+        workers.or_insert_with(Workers::none_yet).count += 1;
+        drop(keys);
         Working {
             in_flight: self.clone(),
             key: key.clone(),
@@ -38,7 +53,7 @@ impl InFlight {
     pub(super) fn enter_alone(&self, key: &Key) -> Option<Working> {
         match self.lock().entry(key.clone()) {
             Entry::Occupied(_) => return None,
-            Entry::Vacant(free) => free.insert(Workers::default()).count = 1,
+            Entry::Vacant(free) => free.insert(Workers::none_yet()).count = 1,
         }
         Some(Working {
             in_flight: self.clone(),
@@ -50,6 +65,17 @@ impl InFlight {
     /// Whether somebody in this process works on the key.
     pub(super) fn contains(&self, key: &Key) -> bool {
         self.lock().contains_key(key)
+    }
+
+    /// The keys of this handler that are worked on.
+    pub(super) fn progress(&self, handler: &str) -> Progress {
+        let keys = self.lock();
+        let own = keys.iter().filter(|(key, _)| key.scope() == handler);
+        let ages = own.map(|(_, workers)| workers.since.elapsed());
+        ages.fold(Progress::default(), |so_far, age| Progress {
+            keys: so_far.keys + 1,
+            oldest: so_far.oldest.max(age),
+        })
     }
 
     /// Waits until a worker on this key has ended; for ever if there is none.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use serde::Serialize;
+use tracing::Instrument as _;
 
 use super::{
     Executor, Prepared, Requester, RunsOn,
@@ -58,7 +59,7 @@ impl<S: Store> RunsOn<S> for Leased {
             key: &message.request.key,
             attempt: grant.attempt(),
         };
-        match guarded::call::<H, St>(body, &context, ()) {
+        match guarded::call::<H, St>(body, &context, (), &executor.handlers) {
             Ok(work) => executor.run_leased(grant, pin!(work), requester).await,
             Err(error) => {
                 // Nothing ran: if the key was lost meanwhile, that changes nothing for this message.
@@ -215,13 +216,14 @@ pub(super) async fn complete<S: Store>(
     };
     tracing::warn!(key = %lease.key, error = error_chain(&error), "completion unknown, repeating it until the store tells");
     let (store, lease) = (Arc::clone(store), lease.clone());
-    let repeat = tokio::spawn(async move {
+    let repeat = async move {
         let _working = working;
         until_known("complete", &lease.key, || {
             store.complete(&lease, &outcome, retention)
         })
         .await
-    });
+    };
+    let repeat = tokio::spawn(repeat.in_current_span());
     // The task can only fail when the runtime shuts down, and this future with it.
     repeat.await.unwrap_or(Write::Fenced)
 }

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use super::{WhenFull, records::Records, sequences::Sequences, sessions::Sessions};
+use super::{
+    WhenFull, operator::Audit, records::Records, sequences::Sequences, sessions::Sessions,
+};
 use crate::{
     Claim, ClaimRequest, Key, SequencePlace, SessionKey, StoreError,
     store::{
@@ -18,6 +20,7 @@ pub(super) struct Kept {
     pub(super) sessions: Sessions,
     /// Nor are these.
     pub(super) sequences: Sequences,
+    pub(super) audit: Audit,
     capacity: usize,
     pub(super) when_full: WhenFull,
 }
@@ -28,6 +31,7 @@ impl Kept {
             records: Records::default(),
             sessions: Sessions::default(),
             sequences: Sequences::default(),
+            audit: Audit::default(),
             capacity,
             when_full,
         }

@@ -31,6 +31,10 @@ impl Records {
         self.by_key.get(key)
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Key, &Record)> {
+        self.by_key.iter()
+    }
+
     pub(super) fn floor(&self) -> i64 {
         self.floor
     }

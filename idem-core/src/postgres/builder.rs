@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 use tokio::{sync::Mutex, time};
 
 use super::{
-    Clock, Entities, Groups, Lane, Lending, Migrate, PostgresStore, Sql, atomic,
+    Clock, Entities, Groups, Lane, Lending, Migrate, Operator, PostgresStore, Sql, atomic,
     fault::Fault,
     group, location, migration,
     names::{DEFAULT_TABLE, Names},
@@ -184,6 +184,7 @@ impl PostgresStoreBuilder {
             }),
             sessions,
             sequences,
+            operator: Operator::new(&address, &names),
             transaction_timeout: self.transaction_timeout,
             address,
             names,

@@ -36,6 +36,7 @@ pub(super) enum Answered {
 
 impl Call for ClaimCall {
     type Answer = Claim;
+    const LANE: &str = "claims";
     const MAY_BE_DROPPED: bool = true;
 
     fn key(&self) -> &Key {

@@ -10,7 +10,9 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use sqlx::{PgConnection, PgTransaction};
 
 use super::{PostgresStore, claims::Answered, sql::Sql};
-use crate::{Claim, ClaimRequest, GroupEnd, GroupStore, Lease, Outcome, StoreError};
+use crate::{
+    Claim, ClaimRequest, GroupEnd, GroupStore, Lease, Outcome, StoreError, telemetry::Batches,
+};
 
 mod course;
 mod ending;
@@ -30,6 +32,7 @@ pub(super) struct Groups {
     queues: Arc<Mutex<HashMap<&'static str, Arc<Queue>>>>,
     at_once: usize,
     pub(super) steps: Arc<Steps>,
+    batches: Batches,
 }
 
 impl Groups {
@@ -39,6 +42,7 @@ impl Groups {
             queues: Arc::default(),
             at_once: at_once as usize,
             steps: Arc::new(Steps::new()),
+            batches: Batches::of("postgres", "groups"),
         }
     }
 

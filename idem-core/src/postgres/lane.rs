@@ -13,7 +13,7 @@ use super::{
     session::{Session, Statement},
     sql::Sql,
 };
-use crate::{Key, StoreError};
+use crate::{Key, StoreError, telemetry::Batches};
 
 /// How many calls may wait; further callers wait to be let in.
 const QUEUE: usize = 1024;
@@ -38,6 +38,9 @@ pub(super) trait Call: Send + Sync + Sized + 'static {
 
     /// How much of its caller's making it sends, in bytes.
     fn bytes(&self) -> usize;
+
+    /// What calls of this kind are, in metrics.
+    const LANE: &str;
 
     /// Whether it may be left out if its caller has gone.
     const MAY_BE_DROPPED: bool;
@@ -69,6 +72,7 @@ impl<C: Call> Lane<C> {
             session,
             sql,
             clock,
+            batches: Batches::of("postgres", C::LANE),
         };
         tokio::spawn(task.run(calls));
         Self(sender)
@@ -91,6 +95,7 @@ struct Task {
     session: Session,
     sql: Arc<Sql>,
     clock: Clock,
+    batches: Batches,
 }
 
 impl Task {
@@ -136,6 +141,7 @@ impl Task {
 
     async fn ask<C: Call>(&mut self, batch: &Batch<C>) -> Result<Vec<PgRow>, Fault> {
         let calls = batch.calls();
+        self.batches.sent(calls.len());
         let skew = self.clock.skew();
         let ask = batch.ask();
         let statement = || C::statement(&calls, ask, &self.sql, skew);

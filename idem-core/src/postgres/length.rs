@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// What `timestamptz` can hold several of: 10,000 years.
-const LONGEST: i64 = 10_000 * 366 * 24 * 3600 * 1_000_000;
+pub(super) const LONGEST: i64 = 10_000 * 366 * 24 * 3600 * 1_000_000;
 
 /// Microseconds, at most ten thousand years of them.
 pub(super) fn micros(duration: Duration) -> i64 {

@@ -106,10 +106,7 @@ pub(super) async fn check(
 async fn create(connection: &mut PgConnection, names: &Names) -> Result<i64, MigrateError> {
     // A snapshot from before the lock would not show what another process has created.
     let mut transaction = connection.begin_with(READ_COMMITTED).await?;
-    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))")
-        .bind(names.to_string())
-        .execute(&mut *transaction)
-        .await?;
+    lock(&mut transaction, names).await?;
     if let Some(version) = version(&mut transaction, names).await? {
         return Ok(version);
     }
@@ -117,6 +114,28 @@ async fn create(connection: &mut PgConnection, names: &Names) -> Result<i64, Mig
     created.map_err(|error| MigrateError::Refused(names.to_string(), error))?;
     transaction.commit().await?;
     Ok(KNOWN)
+}
+
+/// Creates what tables of an earlier version of the program lack; nothing that is there is changed
+/// but the functions, which are the same.
+pub(super) async fn complete(
+    connection: &mut PgConnection,
+    names: &Names,
+) -> Result<(), MigrateError> {
+    let mut transaction = connection.begin_with(READ_COMMITTED).await?;
+    lock(&mut transaction, names).await?;
+    let completed = create_missing(&mut transaction, names).await;
+    completed.map_err(|error| MigrateError::Incomplete(names.to_string(), error))?;
+    Ok(transaction.commit().await?)
+}
+
+/// Until the transaction ends.
+async fn lock(connection: &mut PgConnection, names: &Names) -> Result<(), sqlx::Error> {
+    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))")
+        .bind(names.to_string())
+        .execute(connection)
+        .await
+        .map(drop)
 }
 
 async fn create_missing(connection: &mut PgConnection, names: &Names) -> Result<(), sqlx::Error> {
@@ -159,12 +178,17 @@ pub(super) enum MigrateError {
     #[error("the role's `search_path` names no schema that exists; name one for the store")]
     NoSchema,
     #[error(
-        "the tables of {0} are not there: run the statements of `PostgresStore::schema`, or let \
-         the store create them"
+        "the tables of {0} are not there: run the statements of `PostgresStore::schema`, which `idem \
+         migrate --print` prints, or let the store create them, or `idem migrate`"
     )]
     Missing(String),
     #[error("the tables of {0} are not there, and could not be created")]
     Refused(String, #[source] sqlx::Error),
+    #[error(
+        "the tables of {0} lack the one for what operators change, and it could not be created: let \
+         their owner run `idem migrate`"
+    )]
+    Incomplete(String, #[source] sqlx::Error),
     #[error("the tables of {0} cannot be used by this program or by this role")]
     Unusable(String, #[source] sqlx::Error),
     #[error(

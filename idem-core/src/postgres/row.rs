@@ -40,6 +40,15 @@ pub(super) fn told(row: &PgRow) -> Result<(&str, Told), sqlx::Error> {
     Ok((row.try_get("key")?, told))
 }
 
+/// Reads what a row says of a record, its error included.
+pub(super) fn read_in_full(row: &PgRow) -> Result<Record, Unreadable> {
+    let mut record = read(row)?;
+    if let State::Failed { error, .. } = &mut record.state {
+        *error = row.try_get("error")?;
+    }
+    Ok(record)
+}
+
 /// Reads what a row says of a record.
 pub(super) fn read(row: &PgRow) -> Result<Record, Unreadable> {
     Ok(Record {

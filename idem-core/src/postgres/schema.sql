@@ -70,6 +70,18 @@ CREATE TABLE IF NOT EXISTS idem_records_exceptions (
     PRIMARY KEY (sequence, number)
 );
 
+-- What operators changed by hand; nothing removes it.
+CREATE TABLE IF NOT EXISTS idem_records_audit (
+    key          text COLLATE "C" NOT NULL,
+    at           timestamptz      NOT NULL,
+    action       text             NOT NULL,     -- release, forget or complete
+    by_whom      text             NOT NULL,
+    state_before text,                          -- if there was a record
+    token_before bigint,
+    owner        bytea            NOT NULL,     -- of the intervention, which may be repeated
+    PRIMARY KEY (key, owner)
+);
+
 CREATE SEQUENCE IF NOT EXISTS idem_records_token AS bigint;
 
 CREATE TABLE IF NOT EXISTS idem_records_meta (

@@ -9,6 +9,7 @@ use crate::{Key, Owner, Policy};
 mod batching;
 mod healing;
 mod housekeeping;
+mod operator;
 mod poolers;
 mod races;
 mod rights;

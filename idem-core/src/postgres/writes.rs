@@ -38,6 +38,7 @@ pub(super) enum Change {
 
 impl Call for WriteCall {
     type Answer = Write;
+    const LANE: &str = "writes";
     const MAY_BE_DROPPED: bool = false;
 
     fn key(&self) -> &Key {

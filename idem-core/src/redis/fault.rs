@@ -130,7 +130,7 @@ fn is_refusal(error: &RedisError) -> bool {
 }
 
 /// The server is fine, and this one record cannot be read.
-fn is_of_record(error: &RedisError) -> bool {
+pub(super) fn is_of_record(error: &RedisError) -> bool {
     error.kind() == ErrorKind::UnexpectedReturnType
         || UNREADABLE.iter().any(|word| says(error, word))
 }

@@ -19,6 +19,7 @@ use super::{
     replicas::Replicas,
     script,
 };
+use crate::telemetry::Batches;
 
 /// Sends a call that is alone at once, and others to the task, which ends with the last clone of
 /// this.
@@ -37,6 +38,7 @@ impl Lane {
             link,
             clock,
             replicas,
+            batches: Batches::of("redis", "all"),
         });
         let queue = Queue { calls, next: None };
         tokio::spawn(Arc::clone(&courier).serve(queue));
@@ -123,6 +125,7 @@ struct Courier {
     link: Arc<Link>,
     clock: Clock,
     replicas: Option<Replicas>,
+    batches: Batches,
 }
 
 impl Courier {
@@ -149,6 +152,7 @@ impl Courier {
     }
 
     async fn carry_out_alone(&self, call: &Call) -> Answer {
+        self.batches.sent(1);
         script::run_alone(call, self.clock.skew(), |command| self.ask(command)).await
     }
 
@@ -157,7 +161,9 @@ impl Courier {
             return Ok(());
         }
         let ask = |command| self.ask(command);
-        let answers = script::run(&batch.calls(), self.clock.skew(), ask).await;
+        let calls = batch.calls();
+        self.batches.sent(calls.len());
+        let answers = script::run(&calls, self.clock.skew(), ask).await;
         batch.tell(answers)
     }
 

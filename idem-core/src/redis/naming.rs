@@ -54,6 +54,35 @@ impl Naming {
         name
     }
 
+    /// What operators did to a key: beside its record, in the same slot. No number is like that.
+    pub(super) fn audit(&self, key: &Key) -> Vec<u8> {
+        let mut name = self.record(key);
+        name.extend_from_slice(b"~audit");
+        name
+    }
+
+    /// What the names of the records begin with whose keys begin with this text, up to the mark before
+    /// a number, which stands behind the braces.
+    pub(super) fn head(&self, text: &str) -> Vec<u8> {
+        let (head, _) = text.split_once('~').unwrap_or((text, ""));
+        let mut name = self.braced(head);
+        name.pop();
+        name
+    }
+
+    /// The text of the key whose record is called so; `None` if it is no record.
+    pub(super) fn key_of(&self, record: &str) -> Option<String> {
+        let braced = record.strip_prefix(self.prefix())?.strip_prefix(":{")?;
+        let (inside, behind) = braced.split_once('}')?;
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        let is_record = behind.is_empty() || behind.strip_prefix('~').is_some_and(is_number);
+        let text = inside
+            .replace("%7B", "{")
+            .replace("%7D", "}")
+            .replace("%25", "%");
+        is_record.then(|| text + behind)
+    }
+
     fn braced(&self, key: &str) -> Vec<u8> {
         let mut name = Vec::with_capacity(self.prefix.len() + key.len() + 24);
         name.extend_from_slice(self.prefix.as_bytes());
@@ -90,6 +119,29 @@ mod tests {
             ("a:b", "idem:{orders:a%253Ab}"),
         ] {
             assert_eq!(name(part), expected);
+        }
+    }
+
+    #[test]
+    fn a_record_tells_its_key() {
+        let naming = Naming::new("idem").unwrap();
+        for part in ["o-17", "{}a", "%7B", "a:b~", "%257B", &"x".repeat(400)] {
+            let key = Key::new("orders", part).unwrap().with_room();
+            for key in [key.clone(), key.numbered(17)] {
+                let name = String::from_utf8(naming.record(&key)).unwrap();
+                assert_eq!(naming.key_of(&name).as_deref(), Some(key.as_str()));
+                let audit = String::from_utf8(naming.audit(&key)).unwrap();
+                assert_eq!(naming.key_of(&audit), None);
+            }
+        }
+        let others = [
+            "idem:{a}~",
+            "idem:{a}~mark",
+            "idem:{a}~exceptions",
+            "idem:a",
+        ];
+        for other in others.into_iter().chain(["other:{a:b}", "idem:{a"]) {
+            assert_eq!(naming.key_of(other), None, "{other}");
         }
     }
 

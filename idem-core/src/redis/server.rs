@@ -6,7 +6,7 @@ use redis::{
     Cmd, ErrorKind, RedisResult, Value,
     cluster::ClusterClientBuilder,
     cluster_async::ClusterConnection,
-    cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo},
+    cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo, SingleNodeRoutingInfo},
     from_redis_value,
 };
 
@@ -54,6 +54,21 @@ impl Server {
             Self::One(link) => link.ask(command).await,
             Self::Cluster(connection) => command.query_async(&mut connection.clone()).await,
         }
+    }
+
+    /// Sends one command to the server with this address.
+    pub(super) async fn ask_at(&self, address: &str, command: &Cmd) -> RedisResult<Value> {
+        let Self::Cluster(connection) = self else {
+            return self.ask(command).await;
+        };
+        let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+        let node = SingleNodeRoutingInfo::ByAddress {
+            host: host.to_owned(),
+            port: port.parse().unwrap_or_default(),
+        };
+        let routing = RoutingInfo::SingleNode(node);
+        let mut connection = connection.clone();
+        connection.route_command(command.clone(), routing).await
     }
 
     /// Asks every server that takes writes; the answers come with their addresses.

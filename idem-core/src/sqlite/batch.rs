@@ -91,6 +91,7 @@ impl Batch<'_> {
                 }
                 Call::Purge { batch, reply } => reply.hold(Ok(self.purge(*batch).await?)),
                 Call::Session(call) => self.carry_out_session(call).await?,
+                Call::Operator(call) => self.carry_out_operator(call).await?,
             }
         }
         Ok(())
@@ -148,7 +149,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    async fn floor(&mut self) -> Result<i64, CallError> {
+    pub(super) async fn floor(&mut self) -> Result<i64, CallError> {
         if let Some(floor) = self.floor {
             return Ok(floor);
         }

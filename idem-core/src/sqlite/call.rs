@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{fault::Fault, sessions::SessionCall};
+use super::{fault::Fault, operator::OperatorCall, sessions::SessionCall};
 use crate::{
     Claim, ClaimRequest, Key, Outcome, Release, StoreError, Write,
     store::record::{self, Record, Step},
@@ -27,6 +27,7 @@ pub(super) enum Call {
         reply: Reply<u32>,
     },
     Session(SessionCall),
+    Operator(OperatorCall),
 }
 
 /// A write under a lease.
@@ -60,7 +61,7 @@ impl Call {
                 alone.then_some(&request.key)
             }
             Self::Write { key, .. } => Some(key),
-            Self::Purge { .. } | Self::Session(_) => None,
+            Self::Purge { .. } | Self::Session(_) | Self::Operator(_) => None,
         }
     }
 
@@ -70,7 +71,7 @@ impl Call {
             Self::Claim { reply, .. } => reply.hold(Err(error)),
             Self::Write { reply, .. } => reply.hold(Err(error)),
             Self::Purge { reply, .. } => reply.hold(Err(error)),
-            Self::Session(_) => {}
+            Self::Session(_) | Self::Operator(_) => {}
         }
     }
 
@@ -81,6 +82,7 @@ impl Call {
             Self::Write { reply, .. } => reply.send(committed),
             Self::Purge { reply, .. } => reply.send(committed),
             Self::Session(call) => call.answer(committed),
+            Self::Operator(call) => call.answer(committed),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use sqlx::{
-    Connection, Sqlite, SqliteConnection, SqlitePool, Transaction,
+    ConnectOptions as _, Connection, Sqlite, SqliteConnection, SqlitePool, Transaction,
     sqlite::{SqliteConnectOptions, SqlitePoolOptions},
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -35,6 +35,11 @@ impl Lending {
 
     pub(super) fn file(&self) -> PathBuf {
         self.pool.connect_options().get_filename().to_owned()
+    }
+
+    /// A connection of the caller's own.
+    pub(super) async fn connect(&self) -> Result<SqliteConnection, sqlx::Error> {
+        self.pool.connect_options().connect().await
     }
 
     /// How many there are at most.

@@ -55,6 +55,18 @@ CREATE TABLE IF NOT EXISTS "idem_records_exceptions" (
     PRIMARY KEY (sequence, number)
 ) STRICT, WITHOUT ROWID;
 
+-- What operators changed by hand; nothing removes it.
+CREATE TABLE IF NOT EXISTS "idem_records_audit" (
+    key          TEXT    NOT NULL,
+    at           INTEGER NOT NULL,
+    action       TEXT    NOT NULL,          -- release, forget or complete
+    by_whom      TEXT    NOT NULL,
+    state_before TEXT,                      -- if there was a record
+    token_before INTEGER,
+    owner        BLOB    NOT NULL,          -- of the intervention, which may be repeated
+    PRIMARY KEY (key, owner)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE IF NOT EXISTS "idem_records_meta" (
     name  TEXT    NOT NULL PRIMARY KEY,
     value INTEGER NOT NULL

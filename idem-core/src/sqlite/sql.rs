@@ -2,7 +2,7 @@
 
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
-use super::sequences;
+use super::{operator, sequences};
 use crate::ConnectError;
 
 /// The name that the files beside this one are written with.
@@ -24,6 +24,7 @@ pub(super) struct Sql {
     pub(super) keep_records: SqlStr,
     pub(super) expire: SqlStr,
     pub(super) sequences: sequences::Statements,
+    pub(super) operator: operator::Statements,
 }
 
 /// Writes several records with one statement.
@@ -83,6 +84,7 @@ impl Sql {
             keep_records: sql(include_str!("keep_records.sql")),
             expire: sql(include_str!("expire.sql")),
             sequences: sequences::Statements::new(sql),
+            operator: operator::Statements::new(sql),
         })
     }
 }

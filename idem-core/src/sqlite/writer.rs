@@ -13,7 +13,7 @@ use super::{
     schema,
     sql::Sql,
 };
-use crate::StoreError;
+use crate::{StoreError, telemetry::Batches};
 
 /// How many calls may wait; further callers wait to be let in.
 const QUEUE: usize = 1024;
@@ -38,6 +38,7 @@ impl Writer {
             options,
             sql,
             clock,
+            batches: Batches::of("sqlite", "all"),
         };
         tokio::spawn(task.run(calls));
         Self(sender)
@@ -64,6 +65,7 @@ struct Task {
     options: SqliteConnectOptions,
     sql: Arc<Sql>,
     clock: Clock,
+    batches: Batches,
 }
 
 impl Task {
@@ -71,6 +73,7 @@ impl Task {
         let mut calls = Vec::with_capacity(BATCH);
         // Whatever queued while the last batch was committed is the next one.
         while waiting.recv_many(&mut calls, BATCH).await > 0 {
+            self.batches.sent(calls.len());
             let committed = self.commit(&mut calls).await;
             if let Err(fault) = &committed {
                 tracing::debug!(error = %fault, calls = calls.len(), "a batch was not committed");

@@ -7,11 +7,13 @@ use super::{Outcome, Owner, Release};
 use crate::Fingerprint;
 
 mod claim;
+mod intervene;
 #[cfg(test)]
 mod tests;
 mod writes;
 
 pub(crate) use claim::claim;
+pub(crate) use intervene::{Ruling, intervene};
 pub(crate) use writes::{complete, extend, release};
 
 /// What a store keeps for one key. Times are microseconds of the store's clock.

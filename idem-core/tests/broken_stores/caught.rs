@@ -50,7 +50,12 @@ fn named(file: &str, case: &str) -> String {
 /// How often a case is tried. What races depends on how threads are run, and a flaw may slip
 /// through one time.
 fn times(case: &str) -> usize {
-    let races = ["concurrency::", "session_races::", "sequence_races::"];
+    let races = [
+        "concurrency::",
+        "session_races::",
+        "sequence_races::",
+        "operator_fences::",
+    ];
     if races.iter().any(|file| case.starts_with(file)) {
         20
     } else {
@@ -816,5 +821,81 @@ caught! {
     }
     commits_unfenced_in_sequences (CommitsUnfenced) {
         sequence_transactions::a_transaction_that_the_mark_has_passed_commits_nothing
+    }
+    lists_one_page (ListsOnePage) {
+        operator_listings::every_key_is_listed_page_by_page
+    }
+    lists_every_state (ListsEveryState) {
+        operator_listings::keys_are_listed_by_their_state
+    }
+    lists_every_age (ListsEveryAge) {
+        operator_listings::keys_are_listed_by_their_age
+    }
+    lists_without_case (ListsWithoutCase) {
+        operator_listings::keys_are_listed_by_the_head_of_their_names
+    }
+    hides_the_numbered (HidesNumbered) {
+        operator_sights::a_key_of_a_session_is_shown_and_listed
+    }
+    counts_no_quarantine (CountsNoQuarantine) {
+        operator_listings::keys_are_counted_by_scope_and_state
+    }
+    shows_the_whole_lease (ShowsTheWholeLease) {
+        operator_sights::a_key_in_progress_is_shown_with_its_lease
+    }
+    shows_outcomes_as_text (ShowsOutcomesAsText) {
+        operator_sights::a_completed_key_is_shown_with_its_outcome
+    }
+    hides_errors (HidesErrors) {
+        operator_sights::a_failed_key_is_shown_with_its_error_and_its_retry
+    }
+    shows_no_reason (ShowsNoReason) {
+        operator_sights::a_quarantined_key_is_shown_as_such
+    }
+    shows_what_is_not (ShowsWhatIsNot) {
+        operator_sights::what_nobody_has_claimed_is_not_shown
+    }
+    frees_for_later (FreesForLater) {
+        operator_changes::a_released_retry_is_due_at_once
+    }
+    keeps_quarantine (KeepsQuarantine) {
+        operator_changes::a_quarantined_key_that_is_released_runs
+    }
+    frees_the_completed (FreesTheCompleted) {
+        operator_changes::a_completed_key_is_not_released
+    }
+    forgets_the_lease_alone (ForgetsTheLeaseAlone) {
+        operator_changes::a_forgotten_completion_runs_anew
+        operator_fences::the_holder_of_a_forgotten_key_is_fenced_out
+    }
+    completes_any_content (CompletesAnyContent) {
+        operator_changes::a_key_completed_by_hand_makes_copies_duplicates
+    }
+    completes_only_the_known (CompletesOnlyTheKnown) {
+        operator_changes::a_key_that_never_came_can_be_completed
+    }
+    applies_interventions_to_nothing (AppliesInterventionsToNothing) {
+        operator_changes::what_makes_no_sense_changes_nothing
+    }
+    refuses_repeats (RefusesRepeats) {
+        operator_changes::an_intervention_may_be_repeated
+    }
+    notes_nothing (NotesNothing) {
+        operator_changes::interventions_are_noted_down
+    }
+    frees_under_the_same_token (FreesUnderTheSameToken) {
+        operator_fences::the_holder_of_a_released_key_is_fenced_out
+    }
+    completes_under_the_same_token (CompletesUnderTheSameToken) {
+        operator_fences::the_holder_of_a_key_completed_by_hand_is_fenced_out
+    }
+    ignores_what_was_seen (IgnoresWhatWasSeen) {
+        operator_fences::what_was_seen_of_another_attempt_changes_nothing
+    }
+    compares_tokens_alone (ComparesTokensAlone) {
+        operator_fences::what_was_seen_in_another_state_changes_nothing
+    }
+    intervenes_in_two_steps (IntervenesInTwoSteps) {
+        operator_fences::of_interventions_that_race_one_takes_effect
     }
 }

@@ -379,4 +379,55 @@ pub(crate) enum Flaw {
     PurgesNoSequences,
     /// Purges sequences of which it has heard just now.
     PurgesKnownSequences,
+    // Operators
+    /// Ends a listing with its first page.
+    ListsOnePage,
+    /// Lists keys whatever their state.
+    ListsEveryState,
+    /// Lists keys whatever their age.
+    ListsEveryAge,
+    /// Compares the heads of names without their case.
+    ListsWithoutCase,
+    /// Lists no keys with a number.
+    HidesNumbered,
+    /// Takes quarantined keys for others that failed.
+    CountsNoQuarantine,
+    /// Shows the lease, and not what is left of it.
+    ShowsTheWholeLease,
+    /// Shows outcomes as text.
+    ShowsOutcomesAsText,
+    /// Shows no errors.
+    HidesErrors,
+    /// Shows a quarantined key like any other that failed.
+    ShowsNoReason,
+    /// Shows a record where there is none.
+    ShowsWhatIsNot,
+    /// Lets a key that was freed by hand wait for its retry.
+    FreesForLater,
+    /// Lets only a replay run, whatever an operator says.
+    KeepsQuarantine,
+    /// Frees what is completed.
+    FreesTheCompleted,
+    /// Forgets a key by ending its lease.
+    ForgetsTheLeaseAlone,
+    /// Forgets the content of what is completed by hand.
+    CompletesAnyContent,
+    /// Completes by hand only what has come.
+    CompletesOnlyTheKnown,
+    /// Answers that it has done what makes no sense.
+    AppliesInterventionsToNothing,
+    /// Takes a repeated intervention for another one.
+    RefusesRepeats,
+    /// Keeps no record of interventions.
+    NotesNothing,
+    /// Frees a key without a new token.
+    FreesUnderTheSameToken,
+    /// Completes a key by hand without a new token.
+    CompletesUnderTheSameToken,
+    /// Intervenes whatever has become of the key.
+    IgnoresWhatWasSeen,
+    /// Looks at the token alone.
+    ComparesTokensAlone,
+    /// Looks first and changes later, with a gap between.
+    IntervenesInTwoSteps,
 }

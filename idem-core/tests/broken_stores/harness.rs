@@ -69,6 +69,7 @@ impl TransactionalHarness for PlainHarness {
 pub(crate) fn cases() -> Vec<Case<PlainHarness>> {
     let mut cases = Case::of_store();
     cases.extend(Case::of_purge());
+    cases.extend(Case::of_operators());
     cases.extend(Case::of_durability());
     cases.extend(Case::of_transactions());
     cases.extend(Case::of_sessions());

@@ -30,6 +30,24 @@ pub(crate) enum State {
     Released(Release),
 }
 
+impl Record {
+    /// Of a key that never came.
+    pub(crate) fn unknown(owner: Owner, token: i64) -> Self {
+        Self {
+            token,
+            attempts: 0,
+            in_doubt: false,
+            owner,
+            fingerprint: None,
+            retention: Duration::ZERO,
+            forget_at: Duration::ZERO,
+            lease: Duration::ZERO,
+            not_before: Duration::ZERO,
+            state: State::Completed(Outcome::default()),
+        }
+    }
+}
+
 impl PlainStore {
     /// Whether a claim finds nothing more.
     pub(crate) fn forgotten(&self, record: &Record) -> bool {

@@ -7,7 +7,8 @@ use std::{
 };
 
 use idem_core::{
-    Claim, ClaimRequest, Key, Lease, Outcome, Purge, Release, Store, StoreError, Write,
+    Claim, ClaimRequest, Key, Lease, Outcome, Owner, Purge, Release, Store, StoreError, Write,
+    operator::AuditEntry,
 };
 use tokio::time::Instant;
 
@@ -28,7 +29,9 @@ pub(crate) struct Shared {
     pub(crate) records: HashMap<String, Record>,
     pub(crate) sessions: HashMap<String, Session>,
     pub(crate) sequences: HashMap<String, Sequence>,
-    floor: i64,
+    pub(crate) floor: i64,
+    /// What operators did, to which record.
+    pub(crate) audit: Vec<(String, Owner, AuditEntry)>,
     effects: Vec<String>,
 }
 
@@ -81,7 +84,7 @@ impl PlainStore {
         self.shared.lock().expect("nothing panics under the lock")
     }
 
-    fn next_token(&self, old: Option<&Record>, floor: i64) -> i64 {
+    pub(crate) fn next_token(&self, old: Option<&Record>, floor: i64) -> i64 {
         let micros = 1_000_000 + i64::try_from(self.now().as_micros()).expect("not so far away");
         let known =
             old.filter(|record| !self.has(Flaw::TokensStartOver) || !self.forgotten(record));

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use idem_amqp::{
-    ExecutionKind as Kind, Health, Incident, MemoryStore, Publication, PublishError, Publisher,
-    Worker,
+    Balance, ExecutionKind as Kind, Health, Incident, MemoryStore, Publication, PublishError,
+    Publisher, Worker,
 };
 use idem_tests::{
     bed::{Bed, dead},
@@ -103,6 +103,46 @@ async fn a_connection_that_an_operator_closes_is_replaced() {
     assert_balance(&balance, [(Kind::Executed, 2), (Kind::Duplicate, 1)]);
     assert_eq!(balance.incidents().of(Incident::ConnectionClosed), 1);
     script.assert_effects(["a", "b"]);
+    bed.assert_nothing_stuck().await;
+}
+
+/// Two workers of one process are two connections to one queue, with one store: a link that is cut
+/// hands its messages to the other.
+#[tokio::test]
+async fn a_queue_is_consumed_by_several_connections_of_one_process() {
+    let bed = Bed::new().await;
+    let proxy = Proxy::open(bed.broker().port()).await;
+    let store = MemoryStore::new();
+    let (script, go_on) = waiting();
+    let workers = [bed.url_by(proxy.port(), ""), bed.url().to_owned()].map(|url| {
+        let worker = Worker::builder(store.clone()).state(script.clone());
+        Running::start(worker.consume::<charge>(bed.queue().prefetch(8)), url)
+    });
+    bed.until_consumed(bed.name(), 2).await;
+    let orders: Vec<String> = (0..12).map(|order| format!("o{order}")).collect();
+    for order in &orders {
+        bed.order(order).await;
+    }
+    // Neither has room for all.
+    script.calls.count("the handlers run", 12).await;
+    proxy.cut();
+    bed.until_consumed(bed.name(), 2).await;
+    for order in &orders {
+        bed.order(order).await;
+    }
+    go_on.add_permits(12);
+
+    bed.until_settled().await;
+    let [cut, whole] = workers;
+    let balances = [cut.stop().await, whole.stop().await];
+    let executed = balances.each_ref().map(|it| it.of(Kind::Executed));
+    assert_eq!(executed.iter().sum::<u64>(), 12, "{balances:?}");
+    assert!(
+        executed.iter().all(|&executed| executed > 0),
+        "{executed:?}"
+    );
+    assert!(balances.iter().all(Balance::is_even), "{balances:?}");
+    script.assert_effects(orders.iter().map(String::as_str));
     bed.assert_nothing_stuck().await;
 }
 

@@ -3,7 +3,7 @@
 use super::{Ending, Trial, acquired};
 use crate::{
     Cause, EntityStore, Execution, Lease, Operation, Outcome, Policy, Recording, Refusal, Release,
-    StoreError, Write,
+    Store, StoreError, TransactionalStore, Write,
     executor::{
         atomic::Overdue,
         grant::{Ended, judge},

@@ -143,6 +143,8 @@ impl<'a> Course<'a> {
         let Some(completion) = self.completion(&room.last) else {
             return self.store.roll_back_open(room.open).await;
         };
+        let members = self.members.len() + usize::from(room.last.success().is_some());
+        self.store.groups.batches.sent(members);
         match room.commit(&self.store.address, completion).await {
             Ok(connection) => {
                 if connection == Connection::Clean {

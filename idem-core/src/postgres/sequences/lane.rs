@@ -18,6 +18,7 @@ use crate::{
         sessions::Links,
         sql::Sql,
     },
+    telemetry::Batches,
 };
 
 /// How many claims may wait; further callers wait to be let in.
@@ -49,6 +50,7 @@ struct Task {
     /// Which of the links is this task's, and of the sessions that have the same.
     place: usize,
     tools: Tools,
+    batches: Batches,
 }
 
 impl Lane {
@@ -58,6 +60,7 @@ impl Lane {
             links,
             place,
             tools,
+            batches: Batches::of("postgres", "sequences"),
         };
         tokio::spawn(task.run(claims));
         Self(sender)
@@ -120,6 +123,7 @@ impl Task {
     }
 
     async fn ask(&self, link: &mut Link, claims: &[Waiting]) -> Result<Vec<Settled>, Fault> {
+        self.batches.sent(claims.len());
         let batch = Batch {
             claims: claims.iter().map(|waiting| &waiting.claim).collect(),
             tools: &self.tools,

@@ -1,7 +1,7 @@
 use super::*;
 
 /// A URL for a new role that may do nothing in the database.
-async fn stranger(database: &Database) -> (String, String) {
+pub(super) async fn stranger(database: &Database) -> (String, String) {
     let role = format!(
         "stranger_{:x}",
         u128::from_be_bytes(*Owner::new().as_bytes())

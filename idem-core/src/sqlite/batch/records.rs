@@ -81,7 +81,11 @@ impl Batch<'_> {
     }
 
     /// Writes what a step comes to: at once, unless the record was read ahead.
-    pub(super) async fn save<A>(&mut self, key: &Key, step: Step<A>) -> Result<A, CallError> {
+    pub(in crate::sqlite) async fn save<A>(
+        &mut self,
+        key: &Key,
+        step: Step<A>,
+    ) -> Result<A, CallError> {
         let Some(record) = step.write else {
             return Ok(step.answer);
         };

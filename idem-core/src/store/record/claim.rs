@@ -120,7 +120,7 @@ fn acquired(request: &ClaimRequest, record: Record) -> Step<Claim> {
 
 /// Greater than the key's last token, than every purged one, and than the time, which is all
 /// that is left of a record that was lost.
-fn next_token(record: Option<&Record>, now: i64, floor: i64) -> i64 {
+pub(super) fn next_token(record: Option<&Record>, now: i64, floor: i64) -> i64 {
     let last = record.map_or(floor, |record| record.token.max(floor));
     last.saturating_add(1).max(now)
 }

@@ -1,5 +1,8 @@
 use super::*;
-use crate::{Claim, ClaimRequest, Key, Policy, Write};
+use crate::{
+    Claim, ClaimRequest, Key, Policy, Write,
+    operator::{Action, Intervened, Intervention, Seen},
+};
 
 /// A moment well after the epoch, in microseconds.
 const NOW: i64 = 1_000_000_000;
@@ -394,4 +397,82 @@ fn durations_beyond_the_calendar_do_not_overflow() {
     let record = claim(None, &endless, NOW, 0).write.unwrap();
     assert_eq!(record.forget_at, i64::MAX);
     assert!(answer(Some(&record), &request(b'c', b'x')).starts_with("held"));
+}
+
+fn intervention(action: Action, seen: Option<Seen>) -> Intervention {
+    let key = Key::new("orders", "o-1").unwrap();
+    match action {
+        Action::Release => Intervention::release(key, seen, "maria@ops-1"),
+        Action::Forget => Intervention::forget(key, seen, "maria@ops-1"),
+        Action::Complete => {
+            Intervention::complete(key, seen, "maria@ops-1", Outcome::new("by hand"), RETENTION)
+        }
+    }
+}
+
+/// The record after an intervention, in short: state, attempts, `!` if in doubt, error.
+fn ruling(record: Option<&Record>, action: Action) -> String {
+    let intervention = intervention(action, record.map(Record::seen));
+    let new = match intervene(record, &intervention, NOW, 0) {
+        Ruling::Refused(answer) => return format!("{answer:?}"),
+        Ruling::Removed => return "removed".into(),
+        Ruling::Written(new) => new,
+    };
+    assert!(record.is_none_or(|old| new.token > old.token), "{new:?}");
+    assert_eq!(new.forget_at, NOW + micros(RETENTION));
+    let doubt = if new.in_doubt { "!" } else { "" };
+    match new.state {
+        State::InProgress { .. } => "in progress".into(),
+        State::Completed { outcome } => {
+            assert_eq!(outcome, Outcome::new("by hand"));
+            format!("completed {}{doubt}", new.attempts)
+        }
+        State::Failed {
+            reason,
+            error,
+            not_before,
+        } => {
+            assert_eq!((reason, not_before), (Reason::Failed, None));
+            let error = error.unwrap_or_default();
+            format!("failed {}{doubt} {error}", new.attempts)
+        }
+    }
+}
+
+#[test]
+fn what_an_operator_does_depends_on_the_state() {
+    let quarantined = doubtful(failed(Reason::Quarantined));
+    let delayed = doubtful(waiting(NOW + SECOND));
+    let table = [
+        (None, "Unfit", "Unfit", "completed 0"),
+        (
+            Some(in_progress(NOW + SECOND)),
+            "failed 2! released by maria@ops-1",
+            "removed",
+            "completed 2",
+        ),
+        (Some(delayed), "failed 2! ", "removed", "completed 2!"),
+        (Some(quarantined), "failed 2 ", "removed", "completed 2!"),
+        (Some(completed()), "Unfit", "removed", "Unfit"),
+    ];
+    for (record, released, forgotten, done) in &table {
+        let ruling = |action| ruling(record.as_ref(), action);
+        assert_eq!(ruling(Action::Release), *released, "{record:?}");
+        assert_eq!(ruling(Action::Forget), *forgotten, "{record:?}");
+        assert_eq!(ruling(Action::Complete), *done, "{record:?}");
+    }
+}
+
+#[test]
+fn an_operator_changes_only_what_was_seen() {
+    let old = in_progress(NOW);
+    let later = Record {
+        token: 8,
+        ..old.clone()
+    };
+    for seen in [None, Some(later.seen()), Some(completed().seen())] {
+        let release = intervention(Action::Release, seen);
+        let refused = Ruling::Refused(Intervened::Changed);
+        assert_eq!(intervene(Some(&old), &release, NOW, 0), refused);
+    }
 }

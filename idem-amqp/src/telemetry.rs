@@ -1,0 +1,22 @@
+//! What operators see of a worker: the one place of its metrics and spans. Those of the engine are
+//! `idem-core`'s.
+//!
+//! `docs/operations.md` says what each metric means. Handles are registered once, when a handler is consumed
+//! and when a worker is built: an application installs its recorder before that.
+
+#[cfg_attr(not(feature = "opentelemetry"), path = "telemetry/no_context.rs")]
+mod context;
+mod links;
+mod meters;
+pub(crate) mod spans;
+
+pub(crate) use context::inject;
+pub(crate) use links::Links;
+pub(crate) use meters::{Meters, Seats};
+
+use crate::settlement::Settlement;
+
+/// What a settlement is called in metrics and spans.
+fn label(settlement: Settlement) -> &'static str {
+    meters::SETTLED[meters::place(settlement)]
+}

@@ -1,0 +1,186 @@
+//! What is measured of one queue and its handler.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use idem_core::__telemetry::{Counter, Gauge, Histogram, Label, Metric};
+use idem_core::ExecutionKind;
+
+use crate::{
+    reply::ReplyFate,
+    settlement::{Reason, Settlement},
+    worker::Settled,
+};
+
+const DELIVERIES: Metric = Metric {
+    name: "idem_deliveries_total",
+    help: "Messages that the broker delivered.",
+};
+const OUTCOMES: Metric = Metric {
+    name: "idem_outcomes_total",
+    help: "How deliveries ended: each in exactly one outcome.",
+};
+const REDELIVERIES: Metric = Metric {
+    name: "idem_redeliveries_total",
+    help: "Ended deliveries that the broker had delivered before.",
+};
+const REPLAYS: Metric = Metric {
+    name: "idem_replays_total",
+    help: "Ended deliveries of dead letters that a person sent again.",
+};
+const SECONDS: Metric = Metric {
+    name: "idem_delivery_seconds",
+    help: "From a delivery to its settlement: waiting, holding and running.",
+};
+const SETTLEMENTS: Metric = Metric {
+    name: "idem_settlements_total",
+    help: "What the broker was told of deliveries.",
+};
+const DEAD_LETTERS: Metric = Metric {
+    name: "idem_dead_letters_total",
+    help: "Deliveries whose message went to the dead-letter queue.",
+};
+const REPLIES: Metric = Metric {
+    name: "idem_replies_total",
+    help: "Replies to messages that asked for one.",
+};
+const STALE_NUMBERS: Metric = Metric {
+    name: "idem_stale_numbers_total",
+    help: "Duplicates that came for the first time, long after their number was done.",
+};
+const IN_FLIGHT: Metric = Metric {
+    name: "idem_in_flight",
+    help: "Deliveries that have not ended.",
+};
+const RUNNING: Metric = Metric {
+    name: "idem_running",
+    help: "Deliveries at work: of those in flight, the ones that have a place among the running.",
+};
+const HELD: Metric = Metric {
+    name: "idem_held",
+    help: "Deliveries held back: of those in flight, the ones that wait for another worker, a retry or the store.",
+};
+
+/// One queue's handles.
+#[derive(Debug)]
+pub(crate) struct Meters {
+    /// How many deliveries have not ended.
+    open: AtomicUsize,
+    deliveries: Counter,
+    outcomes: [Counter; ExecutionKind::ALL.len()],
+    redeliveries: Counter,
+    replays: Counter,
+    seconds: Histogram,
+    settlements: [Counter; SETTLED.len()],
+    dead_letters: [Counter; Reason::ALL.len()],
+    replies: [Counter; FATES.len()],
+    stale_numbers: Counter,
+    in_flight: Gauge,
+    running: Gauge,
+    held: Gauge,
+}
+
+/// How many places of a consumer are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seats {
+    pub(crate) running: usize,
+    pub(crate) held: usize,
+}
+
+pub(super) const SETTLED: [&str; 5] = ["ack", "dead_letter", "retry", "requeue", "left"];
+const FATES: [&str; 3] = ["sent", "requester_gone", "lost"];
+
+impl Meters {
+    pub(crate) fn of(queue: &str, handler: &str) -> Self {
+        let own = [("queue", queue), ("handler", handler)];
+        Self {
+            open: AtomicUsize::default(),
+            deliveries: Counter::register(DELIVERIES, &own),
+            outcomes: std::array::from_fn(|kind| {
+                with(
+                    OUTCOMES,
+                    &own,
+                    ("outcome", ExecutionKind::ALL[kind].label()),
+                )
+            }),
+            redeliveries: Counter::register(REDELIVERIES, &own),
+            replays: Counter::register(REPLAYS, &own),
+            seconds: Histogram::register(SECONDS, &own),
+            settlements: SETTLED.map(|told| with(SETTLEMENTS, &own, ("settlement", told))),
+            dead_letters: Reason::ALL
+                .map(|reason| with(DEAD_LETTERS, &own, ("reason", reason.as_str()))),
+            replies: FATES.map(|fate| with(REPLIES, &own, ("fate", fate))),
+            stale_numbers: Counter::register(STALE_NUMBERS, &own),
+            in_flight: Gauge::register(IN_FLIGHT, &own),
+            running: Gauge::register(RUNNING, &own),
+            held: Gauge::register(HELD, &own),
+        }
+    }
+
+    pub(crate) fn delivered(&self) {
+        self.open.fetch_add(1, Relaxed);
+        self.deliveries.add();
+    }
+
+    /// A delivery has ended in the kind at this place of [`ExecutionKind::ALL`].
+    pub(crate) fn ended(&self, kind: usize) {
+        self.open.fetch_sub(1, Relaxed);
+        self.outcomes[kind].add();
+    }
+
+    /// How many deliveries have not ended.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Relaxed)
+    }
+
+    pub(crate) fn stale_number(&self) {
+        self.stale_numbers.add();
+    }
+
+    pub(crate) fn settled(&self, settled: &Settled<'_>) {
+        self.settlements[place(settled.settlement)].add();
+        if let Settlement::DeadLetter(reason) = settled.settlement {
+            self.dead_letters[reason.index()].add();
+        }
+        if settled.redelivered {
+            self.redeliveries.add();
+        }
+        if settled.replay {
+            self.replays.add();
+        }
+        if let Some(fate) = settled.reply {
+            self.replies[place_of(fate)].add();
+        }
+        self.seconds.took(settled.elapsed);
+    }
+
+    /// Brings the gauges up to date.
+    pub(crate) fn sample(&self, seats: Seats) {
+        self.in_flight.count(self.open());
+        self.running.count(seats.running);
+        self.held.count(seats.held);
+    }
+}
+
+fn with(metric: Metric, own: &[Label<'_>; 2], further: Label<'_>) -> Counter {
+    Counter::register(metric, &[own[0], own[1], further])
+}
+
+/// The settlement's place in [`SETTLED`].
+pub(super) fn place(settlement: Settlement) -> usize {
+    match settlement {
+        Settlement::Ack => 0,
+        Settlement::DeadLetter(_) => 1,
+        Settlement::Retry { .. } => 2,
+        Settlement::Requeue { .. } => 3,
+        Settlement::Hold { .. } | Settlement::Leave => 4,
+    }
+}
+
+/// The fate's place in [`FATES`].
+fn place_of(fate: ReplyFate) -> usize {
+    match fate {
+        ReplyFate::Sent => 0,
+        ReplyFate::RequesterGone => 1,
+        ReplyFate::Lost => 2,
+    }
+}

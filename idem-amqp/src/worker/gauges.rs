@@ -1,0 +1,45 @@
+//! What changes while nothing happens, looked at every second: how many wait, for how long, how the worker is.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{consumer::Consumer, engine::Engine};
+use crate::health::{Health, Vitals};
+
+const EVERY: Duration = Duration::from_secs(1);
+
+/// A worker's gauges.
+pub(super) struct Gauges {
+    pub(super) consumers: Vec<Arc<Consumer>>,
+    pub(super) engine: Arc<dyn Engine>,
+    pub(super) vitals: Arc<Vitals>,
+}
+
+impl Gauges {
+    /// Keeps them up to date until what this returns is dropped. Without the feature `metrics`, there is
+    /// nothing to do.
+    pub(super) fn keep(self: Arc<Self>) -> Option<AbortOnDropHandle<()>> {
+        cfg!(feature = "metrics").then(|| {
+            AbortOnDropHandle::new(tokio::spawn(async move {
+                loop {
+                    self.sample();
+                    sleep(EVERY).await;
+                }
+            }))
+        })
+    }
+
+    /// Brings them up to date.
+    pub(super) fn sample(&self) {
+        for consumer in &self.consumers {
+            consumer.clerk.meters.sample(consumer.room.taken());
+        }
+        self.engine.sample();
+        let health = Health::of(Arc::clone(&self.vitals));
+        self.vitals
+            .links()
+            .is(health.is_ready(), health.failing_for());
+    }
+}

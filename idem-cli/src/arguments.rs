@@ -1,0 +1,242 @@
+//! The command line.
+
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use idem_amqp::{Key, operator::KeyState};
+
+use crate::span;
+
+/// Looks into the stores of idempotent consumers, changes one key at a time, and sends dead letters
+/// again
+///
+/// Exit status: 0 if it is done; 1 if it could not be done, or the doctor found an error; 2 if the command
+/// line is wrong; 3 if there is no such key or letter; 4 if it was not confirmed.
+#[derive(Debug, Parser)]
+#[command(name = "idem", version)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) store: StoreArguments,
+    /// The broker; with commas, the nodes of a cluster
+    #[arg(
+        long,
+        global = true,
+        env = "AMQP_URL",
+        default_value = "amqp://127.0.0.1:5672/%2f",
+        hide_env_values = true,
+        value_name = "URL"
+    )]
+    pub(crate) amqp: String,
+    /// Prints JSON, one object on a line
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Where the store is.
+#[derive(Debug, Args)]
+pub(crate) struct StoreArguments {
+    #[arg(
+        long = "store",
+        help = "The store: sqlite:FILE, postgres://USER@HOST/DATABASE, redis://HOST or \
+                redis+cluster://HOST,HOST",
+        global = true,
+        env = "IDEM_STORE_URL",
+        hide_env_values = true,
+        value_name = "URL"
+    )]
+    pub(crate) url: Option<String>,
+    /// The table, if it is not `idem_records` (SQLite, PostgreSQL)
+    #[arg(long, global = true, env = "IDEM_STORE_TABLE")]
+    pub(crate) table: Option<String>,
+    /// The schema of the table, if it is not the first of the role's `search_path` (PostgreSQL)
+    #[arg(long, global = true, env = "IDEM_STORE_SCHEMA")]
+    pub(crate) schema: Option<String>,
+    /// What the names of all records begin with, if it is not `idem` (Redis)
+    #[arg(long, global = true, env = "IDEM_STORE_PREFIX")]
+    pub(crate) prefix: Option<String>,
+    /// How long the store may take for one answer; a large table takes its time
+    #[arg(long, global = true, value_name = "TIME", value_parser = span::parse, default_value = "1m")]
+    pub(crate) timeout: Duration,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Looks at keys, and changes one
+    #[command(subcommand)]
+    Keys(KeysCommand),
+    /// Counts the keys of each scope
+    Stats,
+    /// Removes the records whose retention has ended
+    Purge {
+        /// How many are removed at once
+        #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+        batch: u32,
+    },
+    /// Creates the tables, or what is missing of them
+    Migrate {
+        /// Prints the statements and leaves them to you
+        #[arg(long)]
+        print: bool,
+    },
+    /// Looks at dead letters, and sends chosen ones again
+    #[command(subcommand)]
+    Dead(DeadCommand),
+    /// Says what can go wrong at broker, queues and store, and what to change
+    Doctor(Patient),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeysCommand {
+    /// Lists keys
+    List {
+        /// Only keys in this state: in-progress, completed or failed
+        #[arg(long)]
+        state: Option<KeyState>,
+        /// Only keys that were last written so long ago or longer: 30s, 5m, 1h, 2d
+        #[arg(long, value_name = "AGE", value_parser = span::parse)]
+        older_than: Option<Duration>,
+        /// Only keys of this scope
+        #[arg(long)]
+        scope: Option<String>,
+        /// Only keys that begin so
+        #[arg(long, conflicts_with = "scope", value_name = "TEXT")]
+        begins: Option<String>,
+        /// At most so many
+        #[arg(long, value_name = "KEYS")]
+        limit: Option<usize>,
+    },
+    /// Shows everything that is known of a key, and what operators did to it
+    Show {
+        /// As it is listed: SCOPE:PART
+        key: Key,
+    },
+    /// Frees a key for its next attempt; whoever holds it is fenced out
+    Release(Change),
+    /// Removes the record of a key: its message runs again if it comes again
+    Forget(Change),
+    /// Makes a key done, so that its message is a duplicate
+    Complete {
+        #[command(flatten)]
+        change: Change,
+        /// What the handler would have returned, as JSON
+        #[arg(long, value_name = "JSON", default_value = "null")]
+        outcome: String,
+        /// How long it is remembered
+        #[arg(long, value_name = "TIME", value_parser = span::parse, default_value = "72h")]
+        retention: Duration,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Change {
+    /// As it is listed: SCOPE:PART
+    pub(crate) key: Key,
+    #[command(flatten)]
+    pub(crate) sure: Sure,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Sure {
+    /// Does not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DeadCommand {
+    /// Lists dead letters
+    List(Letters),
+    /// Shows everything that is known of dead letters, their bodies included
+    Show(Letters),
+    /// Sends dead letters again, to the queues that they came from
+    Replay {
+        #[command(flatten)]
+        letters: Letters,
+        #[command(flatten)]
+        sure: Sure,
+    },
+}
+
+/// Which dead letters. Conditions add up; of one that is given several times, any value will do.
+#[derive(Debug, Args)]
+pub(crate) struct Letters {
+    /// The dead-letter queue, such as orders.charge.dead
+    pub(crate) queue: String,
+    /// Only letters with this reason: rejected, exhausted, in-doubt, broker-expired, …
+    #[arg(long)]
+    pub(crate) reason: Vec<String>,
+    /// Only the letters of this key
+    #[arg(long)]
+    pub(crate) key: Vec<String>,
+    /// Only the letter of the message with this id
+    #[arg(long, value_name = "ID")]
+    pub(crate) message_id: Vec<String>,
+    /// Only letters that failed so long ago or longer: 30s, 5m, 1h, 2d
+    #[arg(long, value_name = "AGE", value_parser = span::parse)]
+    pub(crate) older_than: Option<Duration>,
+    /// At most so many, those in front
+    #[arg(long, value_name = "LETTERS")]
+    pub(crate) limit: Option<usize>,
+}
+
+/// What the doctor looks at. It knows nothing of handlers: what theirs ask for is told here.
+#[derive(Debug, Args)]
+pub(crate) struct Patient {
+    /// Queues that workers consume from; they must exist
+    pub(crate) queues: Vec<String>,
+    /// The longest lease of their handlers
+    #[arg(long, value_name = "TIME", value_parser = span::parse, default_value = "30s")]
+    pub(crate) lease: Duration,
+    /// The shortest retention of their handlers
+    #[arg(long, value_name = "TIME", value_parser = span::parse, default_value = "72h")]
+    pub(crate) retention: Duration,
+    /// How often their handlers try at most
+    #[arg(long, value_name = "ATTEMPTS")]
+    pub(crate) max_attempts: Option<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The command lines of the guide, without what a shell would add.
+    fn examples() -> Vec<Vec<&'static str>> {
+        let guide = include_str!("../../docs/operator.md");
+        let lines = guide.lines().map(|line| line.trim_start_matches("$ "));
+        let commands = lines.filter(|line| line.starts_with("idem "));
+        let words = |line: &'static str| line.split_whitespace().take_while(|word| *word != "#");
+        commands.map(|line| words(line).collect()).collect()
+    }
+
+    #[test]
+    fn every_example_of_the_guide_is_understood() {
+        for example in examples() {
+            let store = ["--store", "sqlite:x"];
+            let parsed = Arguments::try_parse_from(example.iter().chain(&store));
+            assert!(parsed.is_ok(), "{example:?}: {parsed:?}");
+        }
+    }
+
+    #[test]
+    fn every_command_is_in_the_guide() {
+        use clap::CommandFactory as _;
+
+        let guide = include_str!("../../docs/operator.md");
+        let command = Arguments::command();
+        for first in command.get_subcommands() {
+            let seconds: Vec<_> = first.get_subcommands().collect();
+            let of_second =
+                |second: &clap::Command| format!("{} {}", first.get_name(), second.get_name());
+            let names = if seconds.is_empty() {
+                vec![first.get_name().to_owned()]
+            } else {
+                seconds.into_iter().map(of_second).collect()
+            };
+            for name in names {
+                assert!(guide.contains(&name), "`idem {name}` is not in the guide");
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Changes one key: shows it, asks, and does it if it is still as it was shown.
+
+use std::time::Duration;
+
+use idem_amqp::{
+    AnyStore, Key, Outcome,
+    operator::{Action, Intervened, Intervention, KeyRecord, KeyState, OperatorStore as _, Seen},
+};
+use serde_json::json;
+
+use crate::{
+    arguments::Change, confirm::confirm, error::Error, keys::rest, operator, output::Output,
+};
+
+/// `completion` is what a completed key remembers, and for how long.
+pub(crate) async fn run(
+    store: &AnyStore,
+    output: &Output,
+    change: &Change,
+    action: Action,
+    completion: Option<(Outcome, Duration)>,
+) -> Result<(), Error> {
+    let key = &change.key;
+    let record = store.show(key).await?.record;
+    let seen = record.as_ref().map(KeyRecord::seen);
+    let intervention = intervention(key, action, seen, completion);
+    if !intervention.is_fit() {
+        return Err(unfit(key, action, record.as_ref()));
+    }
+    output.line(format!("{key} {}", described(record.as_ref())))?;
+    confirm(&question(key, action), &change.sure)?;
+    match store.intervene(&intervention).await? {
+        Intervened::Applied => {}
+        Intervened::Changed => {
+            let text = format!("`{key}` has changed meanwhile, so nothing was done: look again");
+            return Err(Error::Unchanged(text));
+        }
+        _ => return Err(unfit(key, action, record.as_ref())),
+    }
+    output.object(&json!({
+        "key": key.as_str(),
+        "action": action.as_str(),
+        "by": intervention.by,
+        "state_before": seen.map(|seen| seen.state.as_str()),
+        "token_before": seen.map(|seen| seen.token.get()),
+    }))?;
+    output.line(done(action))?;
+    if let Some(remark) = remembered_elsewhere(action, seen) {
+        output.line(remark)?;
+    }
+    Ok(())
+}
+
+fn intervention(
+    key: &Key,
+    action: Action,
+    seen: Option<Seen>,
+    completion: Option<(Outcome, Duration)>,
+) -> Intervention {
+    let (key, by) = (key.clone(), operator::name());
+    match (action, completion) {
+        (Action::Release, _) => Intervention::release(key, seen, by),
+        (Action::Forget, _) => Intervention::forget(key, seen, by),
+        (_, completion) => {
+            let (outcome, retention) = completion.unwrap_or_default();
+            Intervention::complete(key, seen, by, outcome, retention)
+        }
+    }
+}
+
+fn described(record: Option<&KeyRecord>) -> String {
+    match record {
+        Some(record) => format!("is {}, {}", record.state(), rest(record)),
+        None => "is not known to the store".into(),
+    }
+}
+
+fn question(key: &Key, action: Action) -> String {
+    match action {
+        Action::Release => format!("Free `{key}`, and fence out whoever holds it?"),
+        Action::Forget => format!("Forget `{key}`? Its message runs again if it comes again."),
+        _ => format!("Make `{key}` done? Its message does not run."),
+    }
+}
+
+fn done(action: Action) -> &'static str {
+    match action {
+        Action::Release => "released: its next copy runs",
+        Action::Forget => "forgotten: its message runs again if it comes again",
+        _ => "completed: copies of its message are duplicates",
+    }
+}
+
+/// What this command does not reach.
+fn remembered_elsewhere(action: Action, seen: Option<Seen>) -> Option<&'static str> {
+    let was_completed = seen.is_some_and(|seen| seen.state == KeyState::Completed);
+    (action == Action::Forget && was_completed).then_some(
+        "workers with a cache (`Cached`) may answer copies from memory for up to 1m more",
+    )
+}
+
+fn unfit(key: &Key, action: Action, record: Option<&KeyRecord>) -> Error {
+    match (action, record) {
+        (_, None) => Error::NotFound(format!("the store has no key `{key}`")),
+        (Action::Release, _) => Error::Unchanged(format!(
+            "`{key}` is completed: `idem keys forget` lets its message run again"
+        )),
+        _ => Error::Unchanged(format!("`{key}` is completed already")),
+    }
+}

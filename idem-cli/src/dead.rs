@@ -1,0 +1,97 @@
+//! `idem dead`: looks at dead letters, and sends chosen ones again.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::SystemTime,
+};
+
+use idem_amqp::{DeadLetter, Dealt, Fate, Replayer, Selection, Tally};
+use serde_json::json;
+
+use crate::{
+    arguments::{DeadCommand, Letters, Sure},
+    confirm::confirm,
+    error::{Error, chain},
+    output::Output,
+};
+
+mod letter;
+
+pub(crate) async fn run(amqp: &str, output: &Output, command: DeadCommand) -> Result<(), Error> {
+    match command {
+        DeadCommand::List(letters) => {
+            let found = find(amqp, &letters).await?;
+            letter::list(*output, &found)
+        }
+        DeadCommand::Show(letters) => {
+            let found = find(amqp, &letters).await?;
+            if found.is_empty() {
+                let text = format!("`{}` has no such letter", letters.queue);
+                return Err(Error::NotFound(text));
+            }
+            letter::show(*output, &found)
+        }
+        DeadCommand::Replay { letters, sure } => replay(amqp, output, &letters, &sure).await,
+    }
+}
+
+async fn find(amqp: &str, letters: &Letters) -> Result<Vec<DeadLetter>, Error> {
+    let replayer = Replayer::new(amqp, &letters.queue)?;
+    Ok(replayer.look(&selection(letters)).await?)
+}
+
+async fn replay(amqp: &str, output: &Output, letters: &Letters, sure: &Sure) -> Result<(), Error> {
+    let queue = &letters.queue;
+    let question = format!("Send the chosen letters of `{queue}` again? They execute again.");
+    confirm(&question, sure)?;
+    let (so_far, progress) = (AtomicU64::new(0), *output);
+    let replayer = Replayer::new(amqp, queue)?
+        .on_dealt(move |dealt| report(progress, dealt, so_far.fetch_add(1, Relaxed) + 1));
+    let tally = replayer.replay(&selection(letters)).await?;
+    output.line(tally.to_string())?;
+    output.object(&as_json(tally))?;
+    match tally.failed {
+        0 => Ok(()),
+        _ => Err(Error::Told),
+    }
+}
+
+/// How far it has come, for people only; what stays is said in any case.
+fn report(output: Output, dealt: &Dealt<'_>, number: u64) {
+    let line = letter::line(dealt.letter);
+    match dealt.fate {
+        Fate::Failed(error) => eprintln!("idem: left {line}: {}", chain(error)),
+        // A reader that has gone is no reason to stop.
+        _ => drop(output.line(format!("{number} sent {line}"))),
+    }
+}
+
+fn as_json(tally: Tally) -> serde_json::Value {
+    json!({
+        "seen": tally.seen,
+        "replayed": tally.replayed,
+        "failed": tally.failed,
+        "left": tally.left,
+    })
+}
+
+fn selection(letters: &Letters) -> Selection {
+    let mut chosen = Selection::all();
+    for reason in &letters.reason {
+        chosen = chosen.reason(reason);
+    }
+    for key in &letters.key {
+        chosen = chosen.key(key);
+    }
+    for id in &letters.message_id {
+        chosen = chosen.message_id(id);
+    }
+    if let Some(age) = letters.older_than {
+        let latest = SystemTime::now().checked_sub(age);
+        chosen = chosen.failed_before(latest.unwrap_or(SystemTime::UNIX_EPOCH));
+    }
+    match letters.limit {
+        Some(limit) => chosen.limit(limit),
+        None => chosen,
+    }
+}

@@ -1,0 +1,79 @@
+//! `idem doctor`: what can go wrong at broker, queues and store.
+
+use idem_amqp::{AnyStore, Failed, Finding, Policy, Queue, Severity, Worker, idempotent};
+use serde_json::json;
+
+use crate::{
+    arguments::{Patient, StoreArguments},
+    error::{Error, chain},
+    output::Output,
+    store::{Tables, open},
+};
+
+/// Stands for the handlers, which are not known here. It never runs.
+#[idempotent(key = content(), scope = "idem.doctor", crate = idem_amqp)]
+async fn any_handler(_: serde_json::Value) -> Result<(), Failed> {
+    Ok(())
+}
+
+pub(crate) async fn run(
+    store: &StoreArguments,
+    amqp: &str,
+    output: &Output,
+    patient: Patient,
+) -> Result<(), Error> {
+    let findings = match open(store, Tables::MustExist).await {
+        Ok(store) => look(store, amqp, &patient).await?,
+        Err(Error::Connect(error)) => vec![out_of_reach(&error)],
+        Err(error) => return Err(error),
+    };
+    for finding in &findings {
+        tell(*output, finding)?;
+    }
+    if findings.is_empty() {
+        output.line("nothing to say")?;
+    }
+    let is_error = |finding: &Finding| finding.severity == Severity::Error;
+    if findings.iter().any(is_error) {
+        return Err(Error::Told);
+    }
+    Ok(())
+}
+
+/// Asks the doctor of a worker that is never started.
+async fn look(store: AnyStore, amqp: &str, patient: &Patient) -> Result<Vec<Finding>, Error> {
+    let mut policy = Policy::builder()
+        .lease(patient.lease)
+        .retention(patient.retention);
+    if let Some(attempts) = patient.max_attempts {
+        policy = policy.max_attempts(attempts);
+    }
+    let policy = policy.build()?;
+    let queues = patient.queues.iter();
+    let queues = queues.map(|name| Queue::existing(name).policy(policy));
+    let worker = queues.fold(Worker::builder(store), |worker, queue| {
+        worker.consume::<any_handler>(queue)
+    });
+    Ok(worker.build(amqp)?.doctor().await)
+}
+
+fn out_of_reach(error: &(dyn std::error::Error + 'static)) -> Finding {
+    let text = format!("{}; broker and queues were not looked at", chain(error));
+    Finding::error("store-unusable", text)
+}
+
+fn tell(output: Output, finding: &Finding) -> Result<(), Error> {
+    output.object(&json!({
+        "finding": finding.code,
+        "severity": finding.severity.to_string(),
+        "subject": finding.subject,
+        "text": finding.text,
+    }))?;
+    let about = finding.subject.as_ref();
+    let about = about.map_or_else(String::new, |subject| format!(" ({subject})"));
+    output.line(format!(
+        "{} {}{about}: {}",
+        finding.severity, finding.code, finding.text
+    ))?;
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! Why a command has not done what it was to do, and with which status it ends.
+
+use std::{
+    error::Error as StdError,
+    io::{self, ErrorKind},
+    process::ExitCode,
+};
+
+use idem_amqp::{ConnectError, PolicyError, ReplayError, StoreError, WorkerError};
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("say where the store is: `--store URL`, or the variable IDEM_STORE_URL")]
+    NoStore,
+    /// What was said does not fit together.
+    #[error("{0}")]
+    Usage(String),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// Nothing was changed, for this reason.
+    #[error("{0}")]
+    Unchanged(String),
+    #[error("{0}")]
+    NotFound(String),
+    #[error("not confirmed, so nothing was changed: answer `yes`, or give `--yes`")]
+    NotConfirmed,
+    /// It has said so already.
+    #[error("some things are not as they should be")]
+    Told,
+    #[error("the output cannot be written")]
+    Output(#[from] io::Error),
+}
+
+impl Error {
+    /// Says what is wrong, and gives the status to end with.
+    pub(crate) fn report(&self) -> ExitCode {
+        match self {
+            // Whoever read the output has had enough of it.
+            Self::Output(error) if error.kind() == ErrorKind::BrokenPipe => {
+                return ExitCode::SUCCESS;
+            }
+            Self::Told => {}
+            _ => eprintln!("idem: {}", chain(self)),
+        }
+        ExitCode::from(match self {
+            Self::NoStore | Self::Usage(_) => 2,
+            Self::NotFound(_) => 3,
+            Self::NotConfirmed => 4,
+            _ => 1,
+        })
+    }
+}
+
+/// An error and its causes, in one line; some errors repeat what caused them.
+pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
+    let causes = std::iter::successors(error.source(), |&error| error.source());
+    causes
+        .map(ToString::to_string)
+        .fold(error.to_string(), |text, cause| {
+            if text.contains(&cause) {
+                text
+            } else {
+                format!("{text}: {cause}")
+            }
+        })
+}

@@ -1,0 +1,82 @@
+//! What is printed: tables for people, or JSON.
+
+use std::io::{self, Write as _};
+
+use serde_json::Value;
+
+/// Standard output, in the form that was asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    json: bool,
+}
+
+impl Output {
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// One line for people; nothing where JSON is asked for.
+    pub(crate) fn line(self, text: impl AsRef<str>) -> io::Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        writeln!(io::stdout().lock(), "{}", text.as_ref())
+    }
+
+    /// One object on a line; nothing unless JSON is asked for.
+    pub(crate) fn object(self, object: &Value) -> io::Result<()> {
+        if !self.json {
+            return Ok(());
+        }
+        writeln!(io::stdout().lock(), "{object}")
+    }
+
+    /// Rows below their headings, as wide as they need to be.
+    pub(crate) fn table<const N: usize>(
+        self,
+        headings: [&str; N],
+        rows: &[[String; N]],
+    ) -> io::Result<()> {
+        let headings = headings.map(str::to_owned);
+        let mut widths = [0; N];
+        for row in std::iter::once(&headings).chain(rows) {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        for row in std::iter::once(&headings).chain(rows) {
+            let cells = row.iter().zip(widths);
+            let cells: Vec<_> = cells
+                .map(|(cell, width)| format!("{cell:width$}"))
+                .collect();
+            self.line(cells.join("  ").trim_end())?;
+        }
+        Ok(())
+    }
+
+    /// Names and what they stand for, one below the other.
+    pub(crate) fn fields(self, fields: &[(&str, String)]) -> io::Result<()> {
+        let widest = fields.iter().map(|(name, _)| name.len()).max();
+        let width = widest.unwrap_or(0);
+        for (name, value) in fields {
+            self.line(format!("{name:width$}  {}", printable(value)))?;
+        }
+        Ok(())
+    }
+}
+
+/// On one line, and without what a terminal would obey.
+pub(crate) fn printable(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    text.chars().map(shown).collect()
+}
+
+/// At most so many characters.
+pub(crate) fn short(text: &str, longest: usize) -> String {
+    let text = printable(text);
+    if text.chars().count() <= longest {
+        return text;
+    }
+    let head: String = text.chars().take(longest - 1).collect();
+    format!("{head}…")
+}

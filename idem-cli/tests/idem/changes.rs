@@ -1,0 +1,165 @@
+//! `keys release`, `keys forget` and `keys complete`, on every store.
+
+use idem_amqp::{
+    Begun, Claim, ClaimRequest, Commit, Outcome, Policy, TransactionalStore, Write,
+    sqlx::{PgConnection, SqliteConnection},
+};
+use idem_tests::store_at::StoreAt;
+use tempfile::tempdir;
+
+use crate::command::{Idem, Ran, acquire, ask, complete, each_store, key};
+
+#[tokio::test]
+async fn a_release_fences_the_holder_out() {
+    let folder = tempdir().unwrap();
+    for (store, idem) in each_store(folder.path()).await {
+        let holder = acquire(&store, "o-1").await;
+        let ran = idem
+            .run(&["keys", "release", "orders.charge:o-1", "--yes"])
+            .await;
+        let out = ran.ends(0);
+        assert!(
+            out.starts_with("orders.charge:o-1 is in_progress, lease ends in "),
+            "{out}"
+        );
+        assert!(out.ends_with("released: its next copy runs\n"), "{out}");
+        assert_eq!(complete(&store, &holder).await, Write::Fenced, "{store:?}");
+        let next = acquire(&store, "o-1").await;
+        assert!(next.token > holder.token && next.in_doubt);
+        let shown = idem.run(&["keys", "show", "orders.charge:o-1"]).await;
+        let out = shown.ends(0);
+        let audit = format!("ago, was in_progress under token {}\n", holder.token);
+        assert!(
+            out.contains("\nrelease by ") && out.ends_with(&audit),
+            "{out}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_forgotten_key_runs_again() {
+    let folder = tempdir().unwrap();
+    for (store, idem) in each_store(folder.path()).await {
+        let holder = acquire(&store, "o-1").await;
+        assert_eq!(complete(&store, &holder).await, Write::Applied);
+        let ran = idem
+            .run(&["keys", "forget", "orders.charge:o-1", "--yes"])
+            .await;
+        let out = ran.ends(0);
+        assert!(out.contains("is completed, remembered for 2d 23h"), "{out}");
+        assert!(
+            out.contains("workers with a cache (`Cached`) may answer"),
+            "{out}"
+        );
+        assert_eq!(acquire(&store, "o-1").await.attempt, 1, "{store:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_completed_key_makes_copies_duplicates() {
+    let folder = tempdir().unwrap();
+    for (store, idem) in each_store(folder.path()).await {
+        let holder = acquire(&store, "o-1").await;
+        let outcome = r#"{"receipt":7}"#;
+        let by_hand = [
+            "keys",
+            "complete",
+            "orders.charge:o-1",
+            "--outcome",
+            outcome,
+            "--yes",
+        ];
+        idem.run(&by_hand).await.ends(0);
+        assert_eq!(complete(&store, &holder).await, Write::Fenced, "{store:?}");
+        match ask(&store, "o-1").await {
+            Claim::Completed { outcome: told, .. } => {
+                assert_eq!(told.as_bytes(), outcome.as_bytes());
+            }
+            other => panic!("{other:?}"),
+        }
+        let again = idem.run(&by_hand).await;
+        again.ends(1);
+        assert!(again.err.contains("is completed already"), "{again:?}");
+        let release = idem
+            .run(&["keys", "release", "orders.charge:o-1", "-y"])
+            .await;
+        release.ends(1);
+        assert!(
+            release.err.contains("`idem keys forget` lets"),
+            "{release:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_changed_that_is_not_confirmed() {
+    let folder = tempdir().unwrap();
+    for (store, idem) in each_store(folder.path()).await {
+        let holder = acquire(&store, "o-1").await;
+        for command in ["release", "forget", "complete"] {
+            let ran = idem.run(&["keys", command, "orders.charge:o-1"]).await;
+            ran.ends(4);
+            assert!(ran.err.contains("give `--yes`"), "{ran:?}");
+        }
+        assert_eq!(complete(&store, &holder).await, Write::Applied, "{store:?}");
+        let shown = idem
+            .run(&["--json", "keys", "show", "orders.charge:o-1"])
+            .await;
+        assert_eq!(shown.objects()[0]["audit"], serde_json::json!([]));
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_there_is_not_is_not_found() {
+    let folder = tempdir().unwrap();
+    for (store, idem) in each_store(folder.path()).await {
+        for command in ["show", "release", "forget"] {
+            let mut arguments = vec!["keys", command, "orders.charge:o-2"];
+            arguments.extend((command != "show").then_some("--yes"));
+            let ran: Ran = idem.run(&arguments).await;
+            ran.ends(3);
+            assert!(
+                ran.err.contains("has no key `orders.charge:o-2`"),
+                "{ran:?}"
+            );
+        }
+        let never = ["keys", "complete", "orders.charge:o-2", "--yes", "--json"];
+        let ran = idem.run(&never).await;
+        ran.ends(0);
+        assert_eq!(ran.objects()[0]["state_before"], serde_json::Value::Null);
+        assert!(matches!(ask(&store, "o-2").await, Claim::Completed { .. }));
+    }
+}
+
+/// What comes of an atomic handler whose key is taken away while its transaction is open.
+async fn commit_after<Tx>(
+    store: impl TransactionalStore<Tx>,
+    idem: &Idem,
+    command: &str,
+) -> Commit {
+    let request = ClaimRequest::new(key(command), &Policy::DEFAULT);
+    let Begun::Acquired(lease, transaction) = store.begin(&request).await.unwrap() else {
+        panic!("the key is new")
+    };
+    let name = lease.key.as_str();
+    idem.run(&["keys", command, name, "--yes"]).await.ends(0);
+    let retention = Policy::DEFAULT.retention();
+    let outcome = Outcome::new("late");
+    let committed = store.commit(transaction, &lease, &outcome, retention).await;
+    committed.unwrap()
+}
+
+#[tokio::test]
+async fn an_atomic_handler_that_is_fenced_out_commits_nothing() {
+    let folder = tempdir().unwrap();
+    let sqlite = StoreAt::sqlite(&folder.path().join("idem.db"));
+    let postgres = StoreAt::postgres().await;
+    for command in ["release", "forget", "complete"] {
+        let (store, idem) = (sqlite.open_sqlite().await, Idem::on(&sqlite));
+        let ended = commit_after::<SqliteConnection>(store, &idem, command).await;
+        assert_eq!(ended, Commit::Fenced, "{command}");
+        let (store, idem) = (postgres.open_postgres().await, Idem::on(&postgres));
+        let ended = commit_after::<PgConnection>(store, &idem, command).await;
+        assert_eq!(ended, Commit::Fenced, "{command}");
+    }
+}

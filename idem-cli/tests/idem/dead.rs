@@ -1,0 +1,105 @@
+//! `dead list`, `dead show` and `dead replay`.
+
+use idem_amqp::{ExecutionKind as Kind, Failed, MemoryStore};
+use idem_tests::{
+    bed::{Bed, dead},
+    journal::eventually,
+    script::Script,
+};
+
+use crate::command::Idem;
+
+/// Leaves one dead letter for each of these orders, rejected.
+async fn bury(bed: &Bed, store: &MemoryStore, ids: &[&str]) {
+    let rejecting = Script::new(async |_| Err(Failed::rejected("no such customer")));
+    let worker = bed.charging(store.clone(), &rejecting);
+    for id in ids {
+        bed.order(id).await;
+    }
+    worker.ended(Kind::Rejected, ids.len()).await;
+    worker.stop().await;
+    let expected = u32::try_from(ids.len()).unwrap();
+    eventually("the dead letters are there", async || {
+        match bed.waiting(&dead(bed.name())).await {
+            Some((waiting, _)) if waiting == expected => Ok(()),
+            seen => Err(seen),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn dead_letters_are_listed_shown_and_sent_again() {
+    let (bed, store) = (Bed::new().await, MemoryStore::new());
+    bury(&bed, &store, &["a", "b"]).await;
+    let (idem, queue) = (Idem::at(bed.url()), dead(bed.name()));
+    let listed = idem.run(&["dead", "list", &queue]).await;
+    let out = listed.ends(0);
+    assert!(out.contains("orders.charge:a  rejected"), "{out}");
+    assert!(out.contains("no such customer"), "{out}");
+    assert!(out.ends_with("2 letters\n"), "{out}");
+
+    let one = ["--json", "dead", "show", &queue, "--key", "orders.charge:b"];
+    let shown = idem.run(&one).await;
+    shown.ends(0);
+    let letters = shown.objects();
+    assert_eq!(letters.len(), 1);
+    assert_eq!(letters[0]["reason"], "rejected");
+    assert_eq!(letters[0]["queue"], bed.name());
+    assert!(letters[0]["body"].as_str().unwrap().contains("\"b\""));
+    let none = idem
+        .run(&["dead", "show", &queue, "--reason", "exhausted"])
+        .await;
+    none.ends(3);
+
+    let unconfirmed = idem.run(&["dead", "replay", &queue]).await;
+    unconfirmed.ends(4);
+    let chosen = [
+        "dead",
+        "replay",
+        &queue,
+        "--key",
+        "orders.charge:a",
+        "--yes",
+    ];
+    let replayed = idem.run(&chosen).await;
+    let out = replayed.ends(0);
+    assert!(
+        out.starts_with("1 sent orders.charge:a rejected: no such customer"),
+        "{out}"
+    );
+    let script = Script::succeeding();
+    let worker = bed.charging(store, &script);
+    worker.ended(Kind::Executed, 1).await;
+    script.assert_effects(["a"]);
+    worker.stop().await;
+    let left = idem.run(&["--json", "dead", "list", &queue]).await;
+    assert_eq!(left.objects().len(), 1, "{left:?}");
+}
+
+#[tokio::test]
+async fn a_letter_whose_queue_is_gone_stays_and_is_told_of() {
+    let (bed, store) = (Bed::new().await, MemoryStore::new());
+    bury(&bed, &store, &["a"]).await;
+    bed.delete(bed.name()).await;
+    let (idem, queue) = (Idem::at(bed.url()), dead(bed.name()));
+    let replayed = idem
+        .run(&["--json", "dead", "replay", &queue, "--yes"])
+        .await;
+    replayed.ends(1);
+    assert_eq!(replayed.objects()[0]["failed"], 1);
+    assert!(
+        replayed.err.contains("is gone: declare it first"),
+        "{replayed:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_queue_that_there_is_not_is_an_error() {
+    let bed = Bed::new().await;
+    let listed = Idem::at(bed.url())
+        .run(&["dead", "list", "nowhere.dead"])
+        .await;
+    listed.ends(1);
+    assert!(listed.err.contains("nowhere.dead"), "{listed:?}");
+}

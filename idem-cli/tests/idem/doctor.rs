@@ -1,0 +1,49 @@
+//! `doctor`: findings, and an exit status for scripts.
+
+use idem_tests::{bed::Bed, store_at::StoreAt};
+use tempfile::{TempDir, tempdir};
+
+use crate::command::Idem;
+
+async fn store(folder: &TempDir) -> StoreAt {
+    let store = StoreAt::sqlite(&folder.path().join("idem.db"));
+    Idem::on(&store).run(&["migrate"]).await.ends(0);
+    store
+}
+
+#[tokio::test]
+async fn what_loses_messages_is_an_error_and_says_so_to_scripts() {
+    let (bed, folder) = (Bed::new().await, tempdir().unwrap());
+    let name = bed.another("transient");
+    bed.also(&name);
+    let missing = format!("{name}.missing");
+    let idem = Idem::on(&store(&folder).await).and_at(bed.url());
+    let ran = idem.run(&["--json", "doctor", &missing]).await;
+    ran.ends(1);
+    let findings = ran.objects();
+    let about = |finding: &&serde_json::Value| finding["subject"] == missing.as_str();
+    let error = findings.iter().find(about).unwrap();
+    assert_eq!(error["severity"], "error", "{error}");
+}
+
+#[tokio::test]
+async fn a_queue_that_workers_declare_is_fine() {
+    let (bed, folder) = (Bed::new().await, tempdir().unwrap());
+    bed.declare(&bed.queue()).await;
+    let idem = Idem::on(&store(&folder).await).and_at(bed.url());
+    let ran = idem.run(&["doctor", bed.name()]).await;
+    let out = ran.ends(0);
+    assert!(!out.contains("error"), "{out}");
+}
+
+#[tokio::test]
+async fn a_broker_and_a_store_that_are_away_are_findings() {
+    let folder = tempdir().unwrap();
+    let nowhere = "amqp://127.0.0.1:1/%2f";
+    let idem = Idem::on(&store(&folder).await).and_at(nowhere);
+    let ran = idem.run(&["doctor", "orders"]).await;
+    assert!(ran.ends(1).contains("error broker-unreachable"), "{ran:?}");
+    let lost = StoreAt::sqlite(&folder.path().join("lost.db"));
+    let ran = Idem::on(&lost).and_at(nowhere).run(&["doctor"]).await;
+    assert!(ran.ends(1).contains("error store-unusable"), "{ran:?}");
+}

@@ -1,0 +1,1 @@
+SELECT to_regclass('idem_records_audit') IS NOT NULL

@@ -1,0 +1,1 @@
+DELETE FROM "idem_records" WHERE key = ?1

@@ -1,0 +1,290 @@
+//! What is counted of a worker, as `docs/operations.md` promises it.
+
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
+
+use idem_amqp::{
+    Balance, ExecutionKind as Kind, Failed, Incident, MemoryStore, Policy, Selection, Store,
+    StoreOutage, Worker,
+};
+use idem_tests::{
+    bed::{Bed, QUICK},
+    interfered::{Call, Fate, Interfered},
+    laddered::laddered,
+    metered::Metered,
+    proxy::Proxy,
+    running::Running,
+    script::{Order, Script, charge},
+    store_at::StoreAt,
+};
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use crate::replays::{replayer, until_dead};
+
+const HANDLER: (&str, &str) = ("handler", "orders.charge");
+
+fn worker_on(metered: &Metered, bed: &Bed, store: impl Store, script: &Script) -> Running {
+    let _recorded = metered.record();
+    bed.charging(store, script)
+}
+
+/// Each outcome is counted as the worker's balance has it, and together they are the deliveries.
+fn assert_conserved(metered: &Metered, balance: &Balance) {
+    for (kind, count) in balance.iter() {
+        let counted = metered.sum("idem_outcomes_total", &[("outcome", kind.label())]);
+        assert_eq!(counted, count, "{kind}: {balance}");
+    }
+    let outcomes = metered.sum("idem_outcomes_total", &[]);
+    assert_eq!(outcomes, metered.sum("idem_deliveries_total", &[]));
+    assert_eq!(outcomes, balance.deliveries());
+    assert_eq!(outcomes, metered.sum("idem_settlements_total", &[]));
+    assert_eq!(metered.sum("idem_in_flight", &[]), 0);
+}
+
+/// Order `slow` waits for the test, `bad` is refused the first time, `late` fails the first time.
+fn eventful(go_on: &Arc<Semaphore>) -> Script {
+    let (go_on, refusals) = (Arc::clone(go_on), Arc::new(Semaphore::new(1)));
+    Script::new(move |call| {
+        let (go_on, refusals) = (Arc::clone(&go_on), Arc::clone(&refusals));
+        async move {
+            match (&*call.id, call.attempt) {
+                ("slow", _) => go_on.acquire().await?.forget(),
+                ("bad", _) => {
+                    if let Ok(refusal) = refusals.try_acquire() {
+                        refusal.forget();
+                        return Err(Failed::rejected("no such customer"));
+                    }
+                }
+                ("late", 1) => return Err(Failed::retry("still down")),
+                _ => {}
+            }
+            Ok(())
+        }
+    })
+}
+
+#[tokio::test]
+async fn every_delivery_is_counted_in_exactly_one_outcome() {
+    let (bed, metered) = (Bed::with_vhost().await, Metered::default());
+    let queue = laddered(bed.queue()).held(0);
+    bed.declare(&queue).await;
+    let go_on = Arc::new(Semaphore::new(0));
+    let script = eventful(&go_on);
+    let worker = {
+        let _recorded = metered.record();
+        let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+        bed.start(worker.consume::<charge>(queue))
+    };
+    bed.order("slow").await;
+    script.calls.count("the handler runs", 1).await;
+    bed.order("slow").await;
+    worker.ended(Kind::Conflict, 1).await;
+    go_on.add_permits(1);
+    for id in ["a", "a", "bad", "late"] {
+        bed.order(id).await;
+    }
+    bed.json(&json!({"order": "a"})).await;
+    bed.json(&Order::new("")).await;
+    bed.json(&Order {
+        amount_cents: 5,
+        ..Order::new("a")
+    })
+    .await;
+    worker.ended(Kind::Executed, 3).await;
+    worker.ended(Kind::Duplicate, 2).await;
+    until_dead(&bed, 4).await;
+    let rejected = Selection::all().reason("rejected");
+    replayer(&bed).replay(&rejected).await.unwrap();
+    worker.ended(Kind::Executed, 4).await;
+
+    let balance = worker.stop().await;
+    for kind in [
+        Kind::Rejected,
+        Kind::Undecodable,
+        Kind::Keyless,
+        Kind::KeyReused,
+    ] {
+        assert_eq!(balance.of(kind), 1, "{kind}: {balance}");
+    }
+    assert_eq!(balance.of(Kind::Failed), 1, "{balance}");
+    assert_conserved(&metered, &balance);
+    let of_queue = [("queue", bed.name()), HANDLER];
+    assert_eq!(metered.sum("idem_replays_total", &of_queue), 1);
+    assert_eq!(metered.sum("idem_dead_letters_total", &of_queue), 4);
+    let retries = metered.sum("idem_settlements_total", &[("settlement", "retry")]);
+    let (failed, conflicts) = (balance.of(Kind::Failed), balance.of(Kind::Conflict));
+    assert_eq!(retries, failed + conflicts);
+    let ended = balance.deliveries();
+    assert_eq!(metered.sum("idem_delivery_seconds_count", &of_queue), ended);
+    let runs = u64::try_from(script.calls.entries().len()).unwrap();
+    assert_eq!(metered.sum("idem_handler_seconds_count", &[HANDLER]), runs);
+}
+
+#[tokio::test]
+async fn what_runs_and_what_is_held_shows_how_many_and_how_old() {
+    let (bed, metered) = (Bed::new().await, Metered::default());
+    let go_on = Arc::new(Semaphore::new(0));
+    let script = eventful(&go_on);
+    let worker = worker_on(&metered, &bed, MemoryStore::new(), &script);
+    metered.until("idem_ready", &[], |ready| ready == 1).await;
+    bed.order("slow").await;
+    bed.order("slow").await;
+    metered.until("idem_held", &[], |held| held == 1).await;
+    assert_eq!(metered.sum("idem_in_flight", &[]), 2);
+    assert_eq!(metered.sum("idem_running", &[]), 1);
+    assert_eq!(metered.sum("idem_claims_in_progress", &[HANDLER]), 1);
+    let grown = |age| age >= 1;
+    metered
+        .until("idem_oldest_claim_seconds", &[HANDLER], grown)
+        .await;
+
+    go_on.add_permits(1);
+    worker.ended(Kind::Duplicate, 1).await;
+    assert_conserved(&metered, &worker.stop().await);
+    for over in [
+        "idem_held",
+        "idem_running",
+        "idem_claims_in_progress",
+        "idem_oldest_claim_seconds",
+    ] {
+        assert_eq!(metered.sum(over, &[]), 0, "{over}");
+    }
+    assert_eq!(metered.sum("idem_ready", &[]), 0);
+}
+
+#[tokio::test]
+async fn a_lost_lease_is_counted_and_the_write_that_was_refused() {
+    let (bed, metered) = (Bed::new().await, Metered::default());
+    let shared = MemoryStore::new();
+    let released = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let heard = Arc::clone(&released);
+    let deaf = Interfered::new(shared.clone(), move |call, _| match call {
+        Call::Extend if !heard.load(SeqCst) => Fate::Refuse,
+        _ => Fate::Pass,
+    });
+    let lease = Policy::builder()
+        .lease(Duration::from_millis(400))
+        .build()
+        .unwrap();
+    let queue = bed.queue().prefetch(1).held(0).policy(lease);
+    let zombie_runs = Script::hanging();
+    let zombie = {
+        let _recorded = metered.record();
+        let worker = Worker::builder(deaf).state(zombie_runs.clone());
+        bed.start(worker.consume::<charge>(queue.clone()))
+    };
+    bed.order("a").await;
+    zombie_runs.calls.count("the zombie runs", 1).await;
+    let script = Script::succeeding();
+    let other = Worker::builder(shared).state(script.clone());
+    let other = bed.start(other.consume::<charge>(queue));
+    bed.order("a").await;
+    other.ended(Kind::Executed, 1).await;
+    released.store(true, SeqCst);
+
+    metered
+        .until("idem_leases_lost_total", &[HANDLER], |lost| lost == 1)
+        .await;
+    assert_eq!(
+        metered.sum("idem_fenced_writes_total", &[("call", "extend")]),
+        1
+    );
+    assert!(metered.sum("idem_store_errors_total", &[("call", "extend")]) > 0);
+    assert_conserved(&metered, &zombie.stop().await);
+    other.stop().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_replaced_another_is_counted_and_why() {
+    let (bed, metered) = (Bed::new().await, Metered::default());
+    let proxy = Proxy::open(bed.broker().port()).await;
+    let worker = {
+        let _recorded = metered.record();
+        let worker = Worker::builder(MemoryStore::new()).state(Script::succeeding());
+        let worker = worker.consume::<charge>(bed.queue());
+        Running::start(worker, bed.url_by(proxy.port(), ""))
+    };
+    bed.until_consumed(bed.name(), 1).await;
+    assert_eq!(metered.sum("idem_connections_total", &[]), 1);
+    proxy.cut();
+    metered
+        .until("idem_connections_total", &[], |made| made == 2)
+        .await;
+    let broken = [("incident", Incident::ConnectionBroken.label())];
+    assert_eq!(metered.sum("idem_incidents_total", &broken), 1);
+    assert_conserved(&metered, &worker.stop().await);
+}
+
+#[tokio::test]
+async fn what_is_done_without_the_store_is_counted_until_the_store_is_told() {
+    let (bed, metered) = (Bed::new().await, Metered::default());
+    let (store, away) = Interfered::switched(MemoryStore::new());
+    away.store(true, SeqCst);
+    let policy = QUICK.to_builder().store_outage(StoreOutage::FailOpen);
+    let worker = {
+        let _recorded = metered.record();
+        let worker = Worker::builder(store).state(Script::succeeding());
+        bed.start(worker.consume::<charge>(bed.queue().policy(policy.build().unwrap())))
+    };
+    bed.order("a").await;
+    worker.ended(Kind::Unprotected, 1).await;
+    metered
+        .until("idem_reports_pending", &[], |pending| pending == 1)
+        .await;
+    assert!(metered.sum("idem_store_errors_total", &[("call", "claim")]) > 0);
+    away.store(false, SeqCst);
+    let told = [("report", "told")];
+    metered
+        .until("idem_reports_total", &told, |told| told == 1)
+        .await;
+    assert_conserved(&metered, &worker.stop().await);
+    assert_eq!(metered.sum("idem_reports_pending", &[]), 0);
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_makes_the_worker_unready_for_ever_longer() {
+    let (bed, metered) = (Bed::new().await, Metered::default());
+    let (store, away) = Interfered::switched(MemoryStore::new());
+    let worker = worker_on(&metered, &bed, store, &Script::succeeding());
+    metered.until("idem_ready", &[], |ready| ready == 1).await;
+    away.store(true, SeqCst);
+    bed.order("a").await;
+    metered
+        .until("idem_failing_seconds", &[], |failing| failing >= 1)
+        .await;
+    assert_eq!(metered.sum("idem_ready", &[]), 0);
+    assert_eq!(metered.sum("idem_held", &[]), 1);
+    away.store(false, SeqCst);
+    worker.ended(Kind::Executed, 1).await;
+    metered.until("idem_ready", &[], |ready| ready == 1).await;
+    assert_conserved(&metered, &worker.stop().await);
+}
+
+#[tokio::test]
+async fn batches_of_postgres_are_counted_with_their_calls() {
+    let (bed, metered) = (Bed::new().await, Metered::default());
+    let store = StoreAt::postgres().await;
+    let store = {
+        let _recorded = metered.record();
+        store.open_postgres().await
+    };
+    let worker = worker_on(&metered, &bed, store, &Script::succeeding());
+    for number in 0..20 {
+        bed.order(&number.to_string()).await;
+    }
+    worker.ended(Kind::Executed, 20).await;
+    assert_conserved(&metered, &worker.stop().await);
+    for (call, lane) in [("claim", "claims"), ("complete", "writes")] {
+        let answered = metered.sum("idem_store_seconds_count", &[("call", call)]);
+        assert_eq!(answered, 20, "{call}");
+        let sent = [("store", "postgres"), ("lane", lane)];
+        assert_eq!(
+            metered.sum("idem_store_batch_calls_sum", &sent),
+            20,
+            "{lane}"
+        );
+    }
+}
