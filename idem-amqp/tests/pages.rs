@@ -5,6 +5,7 @@
     dead_code,
     missing_docs,
     unreachable_pub,
+    clippy::drop_non_drop,
     clippy::pedantic,
     reason = "they are parts of programs"
 )]

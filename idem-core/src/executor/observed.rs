@@ -10,6 +10,7 @@ use std::{
 use futures_util::FutureExt as _;
 use serde::Serialize;
 use tokio::time::{Instant, timeout};
+use tracing::Instrument as _;
 
 use super::{
     Executor, Prepared, Requester,
@@ -87,13 +88,12 @@ impl<S: Store> Executor<S> {
             self.give_back_unrun(sight, Release::Abandoned).await;
             return Execution::Abandoned;
         }
-        let attempt = sight.attempt(policy);
-        let work = self
-            .handlers
-            .run(request.key.scope(), attempt, work(attempt));
-        let work = pin!(work);
+        let (handler, attempt) = (request.key.scope(), sight.attempt(policy));
+        let work = pin!(self.handlers.run(handler, attempt, work(attempt)));
         let ran = self.run_observed(sight, request, policy, work, Requester::Nobody);
-        ran.await.0
+        let (ended, _) = ran.await;
+        self.handlers.ended(handler, &ended);
+        ended
     }
 
     /// Runs a handler for a message, whatever the store says.
@@ -278,7 +278,7 @@ impl<S: Store> Executor<S> {
     /// Tells the store, and waits a moment for its answer; after that it is told in the background.
     async fn tell(&self, lease: Lease, held: Held, end: End, retention: Duration) -> Option<Write> {
         let store = Arc::clone(&self.store);
-        let told = tokio::spawn(async move {
+        let told = async move {
             match end {
                 End::Completed(outcome) => {
                     complete(&store, &lease, outcome, retention, held.working).await
@@ -288,7 +288,8 @@ impl<S: Store> Executor<S> {
                     release(&*store, &lease, &reason).await
                 }
             }
-        });
+        };
+        let told = tokio::spawn(told.in_current_span());
         timeout(PATIENCE, told).await.ok()?.ok()
     }
 }
