@@ -94,5 +94,5 @@ fn tell(told: &Told) -> Result<()> {
 
 fn since_1970(instant: Instant) -> Result<Duration> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
-    Ok(now - instant.elapsed())
+    Ok(now.saturating_sub(instant.elapsed()))
 }
