@@ -133,6 +133,8 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) full: bool,
     /// Ahead: whether the numbers before it are being handled here.
     pub(crate) near: bool,
+    /// Whether neither a record nor the broker counts the attempts: then only the ladder does.
+    pub(crate) uncounted: bool,
     /// Whether there is something to keep.
     pub(crate) content: Content,
     /// Conflict: how long the holder's lease still lasts.
@@ -157,6 +159,7 @@ impl<'a> Circumstances<'a> {
             last_returns: false,
             full: false,
             near: false,
+            uncounted: false,
             content: Content::Published,
             remaining: Duration::ZERO,
             retry_after: Duration::ZERO,
@@ -272,7 +275,7 @@ fn come_back(after: Duration, now: &Circumstances<'_>) -> Settlement {
 
 /// Whether a message can wait here, and be returned: on the ladder it starts counting anew.
 fn has_room(now: &Circumstances<'_>) -> bool {
-    !now.full && !now.last_returns
+    !now.full && !now.last_returns && !now.uncounted
 }
 
 /// Close to its queue's delivery limit a message is not returned any more, because the broker would

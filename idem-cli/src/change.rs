@@ -28,6 +28,9 @@ pub(crate) async fn run(
         return Err(unfit(key, action, record.as_ref()));
     }
     output.line(format!("{key} {}", described(record.as_ref())))?;
+    if let Some(warning) = warning(key, action) {
+        output.line(warning)?;
+    }
     confirm(&question(key, action), &change.sure)?;
     match store.intervene(&intervention).await? {
         Intervened::Applied => {}
@@ -81,6 +84,27 @@ fn question(key: &Key, action: Action) -> String {
         Action::Forget => format!("Forget `{key}`? Its message runs again if it comes again."),
         _ => format!("Make `{key}` done? Its message does not run."),
     }
+}
+
+/// What is not seen by the key alone.
+fn warning(key: &Key, action: Action) -> Option<&'static str> {
+    match action {
+        Action::Forget if is_numbered(key) => Some(
+            "it is a number of a sequence or a session: a sequence waits at a number that is forgotten \
+             until its message comes again; if it will not, use `idem keys complete`",
+        ),
+        Action::Complete => Some(
+            "a handler that is recorded by a table of its own (`recorded_by`) asks that table first, and \
+             may run all the same",
+        ),
+        _ => None,
+    }
+}
+
+/// Whether it ends with a number: `~` in a part is written otherwise.
+fn is_numbered(key: &Key) -> bool {
+    let number = key.as_str().rsplit_once('~').map(|(_, number)| number);
+    number.is_some_and(|number| number.parse::<u64>().is_ok())
 }
 
 fn done(action: Action) -> &'static str {

@@ -29,7 +29,8 @@ pub use listing::{Cursor, Listing, Page};
 ///    and under the token in which it was [seen](Intervention::seen); otherwise it is
 ///    [`Intervened::Changed`]. Looking, changing and noting it down are one atomic step.
 /// 3. Whoever held the key is fenced out: no later write under its lease takes effect. After a release
-///    its owner acquires no more. Fencing tokens grow over an intervention as over a takeover or a purge.
+///    its owner acquires no more. Fencing tokens grow over an intervention as over a takeover or a purge;
+///    over a forgotten key of a store that takes them from a clock (Redis, memory), as long as that clock does.
 /// 4. What comes of it depends on the state:
 ///
 /// | | [`Release`](Action::Release) | [`Forget`](Action::Forget) | [`Complete`](Action::Complete) |

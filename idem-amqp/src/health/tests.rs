@@ -1,6 +1,6 @@
 use std::io;
 
-use idem_core::{Execution, StoreError};
+use idem_core::{Execution, ExecutionKind, StoreError};
 use tokio::time::advance;
 
 use super::*;
@@ -79,15 +79,15 @@ async fn a_store_is_away_until_an_execution_has_its_answer() {
     let (vitals, health) = worker(&[]);
     let _run = vitals.run();
     vitals.connected(&"one:5672");
-    let _first = vitals.saw(&away());
+    let _first = vitals.saw(&away(), None);
     advance(SECOND).await;
-    let _second = vitals.saw(&away());
-    assert!(vitals.saw(&Ended::Abandoned).is_none());
+    let _second = vitals.saw(&away(), None);
+    assert!(vitals.saw(&Ended::Abandoned, None).is_none());
     advance(SECOND).await;
     assert_eq!(health.failing_for(), Some(2 * SECOND));
     let told = "the store does not answer for 2s: the store is unavailable: gone";
     assert_eq!(health.to_string(), told);
-    assert!(vitals.saw(&answered()).is_none());
+    assert!(vitals.saw(&answered(), None).is_none());
     assert_eq!(health.failing_for(), None);
 }
 
@@ -110,11 +110,11 @@ async fn a_store_that_fails_clients_alone_is_away_until_it_answers_anybody_or_no
     vitals.failed_client("gone".into());
     advance(SECOND).await;
     // A message that waits as well is the same problem.
-    let waiting = vitals.saw(&away());
+    let waiting = vitals.saw(&away(), None);
     advance(SECOND).await;
     assert_eq!(health.problems().len(), 1);
     assert_eq!(health.failing_for(), Some(2 * SECOND));
-    assert!(vitals.saw(&answered()).is_none());
+    assert!(vitals.saw(&answered(), None).is_none());
     assert_eq!(health.problems(), []);
     drop(waiting);
 
@@ -177,7 +177,7 @@ async fn a_store_is_not_known_to_be_away_once_no_message_waits_for_it() {
     let (vitals, health) = worker(&[]);
     let _run = vitals.run();
     vitals.connected(&"one:5672");
-    let (one, other) = (vitals.saw(&away()), vitals.saw(&away()));
+    let (one, other) = (vitals.saw(&away(), None), vitals.saw(&away(), None));
     drop(one);
     advance(SECOND).await;
     assert_eq!(health.failing_for(), Some(SECOND));
@@ -190,12 +190,28 @@ async fn handlers_that_fail_open_are_told_and_no_failure() {
     let (vitals, health) = worker(&[]);
     let _run = vitals.run();
     vitals.connected(&"one:5672");
-    assert!(vitals.saw(&unprotected()).is_none());
+    assert!(vitals.saw(&unprotected(), None).is_none());
     advance(SECOND).await;
     assert_eq!(health.to_string(), "handlers run without the store for 1s");
     assert_eq!((health.failing_for(), health.is_ready()), (None, true));
-    assert!(vitals.saw(&answered()).is_none());
+    assert!(vitals.saw(&answered(), None).is_none());
     assert_eq!(health.problems(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observed_message_that_failed_without_the_store_tells_of_no_recovery() {
+    let (vitals, health) = worker(&[]);
+    let _run = vitals.run();
+    vitals.connected(&"one:5672");
+    let _waiting = vitals.saw(&away(), None);
+    advance(SECOND).await;
+    let failed = answered();
+    assert!(
+        vitals
+            .saw(&failed, Some(ExecutionKind::StoreUnavailable))
+            .is_none()
+    );
+    assert!(health.failing_for().is_some(), "{health}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -110,29 +110,29 @@ impl Vitals {
     }
 
     /// What an execution tells of the store: that it answers, that it does not, or nothing. If its
-    /// message waits for the store now, it does so until what this returns is dropped.
+    /// message waits for the store now, it does so until what this returns is dropped. A message that is
+    /// only observed runs to its own end, whatever it would have been.
     pub(crate) fn saw<T, E: Failure>(
         self: &Arc<Self>,
         execution: &Execution<T, E>,
+        would_have_been: Option<ExecutionKind>,
     ) -> Option<Waiting> {
         let now = Instant::now();
         match execution {
             Execution::StoreUnavailable { error } => {
                 return Some(Waiting::start(self, WhatFor::Store, in_words(error)));
             }
-            Execution::Unprotected { .. }
-            | Execution::Observed {
-                would_have_been: Some(ExecutionKind::StoreUnavailable),
-                ..
-            } => self.state().protection.fail(now, None),
+            Execution::Unprotected { .. } => self.state().protection.fail(now, None),
+            _ if would_have_been == Some(ExecutionKind::StoreUnavailable) => {
+                self.state().protection.fail(now, None);
+            }
             Execution::Undecodable { .. }
             | Execution::Keyless { .. }
             | Execution::LeaseLost { .. }
-            | Execution::Observed {
-                would_have_been: Some(ExecutionKind::Keyless | ExecutionKind::LeaseLost),
-                ..
-            }
             | Execution::Abandoned => {}
+            _ if would_have_been.is_some_and(|it| {
+                matches!(it, ExecutionKind::Keyless | ExecutionKind::LeaseLost)
+            }) => {}
             _ => {
                 let mut state = self.state();
                 state.store.recover(now);

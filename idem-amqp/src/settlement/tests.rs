@@ -164,6 +164,11 @@ fn a_delay_below_the_first_rung_is_waited_out_here_if_there_is_room() {
         ..near
     };
     assert_eq!(settle(Kind::Failed, &close_to_the_limit), retry(SECOND));
+    let uncounted = Circumstances {
+        uncounted: true,
+        ..near
+    };
+    assert_eq!(settle(Kind::Failed, &uncounted), retry(SECOND));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use idem_core::{
 use tokio::time::{Instant, sleep};
 
 use super::{
-    circumstances::{attempts, circumstances},
+    circumstances::{attempts, circumstances, counted},
     desk::{Desk, Seat},
     numbered,
     replying::reply,
@@ -154,13 +154,15 @@ where
                 ahead
             } else {
                 let handled = self.executor.handle(&mut message, &*self.state).await;
-                _waits_for_store = desk.vitals.saw(&handled);
+                _waits_for_store = desk.vitals.saw(&handled, message.would_have_been());
                 if let Some(place) = message.place_in_sequence() {
                     numbered::report(&handled, &arrival.delivery, place, desk);
                 }
                 handled
             };
             now.claims += 1;
+            now.uncounted =
+                message.would_have_been().is_some() && counted(&arrival.delivery).is_none();
             // A replay that was delivered before: had it been claimed then, it would not be late.
             if execution.kind() == Kind::Late && arrival.delivery.is_replay() && !starts_over {
                 starts_over = true;

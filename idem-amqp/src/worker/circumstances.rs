@@ -39,8 +39,9 @@ fn asker(arrival: &Arrival) -> Asker {
 /// How many attempts have been made with the message, as far as it tells itself.
 pub(super) fn attempts(delivery: &Delivery) -> u32 {
     let carried = delivery.get(ATTEMPT).filter(|_| delivery.comes_back());
-    let carried = carried.and_then(|number| number.parse().ok());
-    carried.or_else(|| counted(delivery)).unwrap_or(0)
+    let carried: u32 = carried.and_then(|number| number.parse().ok()).unwrap_or(0);
+    // What comes from the ladder is a new message to the broker.
+    carried.saturating_add(counted(delivery).unwrap_or(0))
 }
 
 /// How often the message was returned. Where the broker does not count, once is taken for often.
@@ -53,7 +54,7 @@ fn returns(delivery: &Delivery) -> u32 {
 }
 
 /// What the broker has counted.
-fn counted(delivery: &Delivery) -> Option<u32> {
+pub(super) fn counted(delivery: &Delivery) -> Option<u32> {
     let counts = ["x-acquired-count", "x-delivery-count"];
     counts
         .iter()

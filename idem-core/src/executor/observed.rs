@@ -136,9 +136,14 @@ impl<S: Store> Executor<S> {
         match guarded::call::<H, St>(body, &context, (), &self.handlers) {
             Ok(work) => {
                 let work = pin!(work);
+                let (attempt, is_claimed) = (sight.lease.attempt, sight.held.is_some());
                 let ran = self.run_observed(sight, request, policy, work, requester);
                 let (execution, would_have_been) = ran.await;
                 message.would_have_been = would_have_been;
+                if !is_claimed {
+                    // No record has counted it, should the same delivery be tried again.
+                    message.earlier = attempt;
+                }
                 execution
             }
             Err(error) => {

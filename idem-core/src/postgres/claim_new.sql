@@ -14,7 +14,12 @@ written AS (
         updated_at + lease * interval '1 microsecond' + retention * interval '1 microsecond',
         updated_at + retention * interval '1 microsecond',
         owner, fingerprint
-    FROM input
+    FROM input AS excluded
+    -- What is there is left alone: a conflict waits for whoever is writing the row.
+    LEFT JOIN LATERAL (
+        SELECT key AS known FROM idem_records WHERE key = excluded.key LIMIT 1
+    ) AS record ON true
+    WHERE record.known IS NULL
     ORDER BY key COLLATE "C"
     ON CONFLICT (key) DO NOTHING
     RETURNING *

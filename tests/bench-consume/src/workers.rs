@@ -50,7 +50,9 @@ pub(crate) async fn measure(options: &Options) -> Result<()> {
 fn together(messages: usize, shares: &[Share]) -> Result<Together> {
     let began = shares.iter().filter_map(|share| share.began).min();
     let ended = shares.iter().map(|share| share.ended).max();
-    let took = began.zip(ended).map(|(began, ended)| ended.saturating_sub(began));
+    let took = began
+        .zip(ended)
+        .map(|(began, ended)| ended.saturating_sub(began));
     let executions = |share: &Share| share.executions.iter().sum();
     Ok(Together {
         messages: messages.try_into()?,

@@ -309,3 +309,14 @@ async fn attempts_without_a_claim_are_counted_as_the_transport_tells() {
         assert_eq!(message.would_have_been(), Some(Kind::StoreUnavailable));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn attempts_of_one_delivery_without_a_claim_are_counted_here() {
+    let (executor, store) = executor();
+    store.go_away();
+    let mut message = ship("13").attempted_before(1);
+    for (attempt, kind) in [(2, Kind::Failed), (3, Kind::Exhausted)] {
+        let ended = executor.handle(&mut message, &()).await;
+        assert_eq!((ended.kind(), ended.attempt()), (kind, Some(attempt)));
+    }
+}

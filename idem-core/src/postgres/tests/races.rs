@@ -113,3 +113,22 @@ async fn an_extension_that_is_carried_out_late_does_not_shorten_a_later_one() {
     assert_eq!(extended.unwrap(), Write::Applied);
     assert!(lease_ends(&database, "orders:b").await >= before);
 }
+
+/// As by a completion that waits for its commit.
+#[tokio::test]
+async fn a_claim_does_not_wait_for_whoever_writes_the_record() {
+    let database = Database::new();
+    let store = database.store().await;
+    acquire(&store, "a").await;
+    let mut bystander = database.bystander().await;
+    let write = "BEGIN; UPDATE idem_records SET state = 'completed' WHERE key = 'orders:a'";
+    run(&mut bystander, write).await;
+    let claims = async {
+        let (a, b) = (request("a"), request("b"));
+        tokio::join!(store.claim(&a), store.claim(&b))
+    };
+    let patience = Duration::from_millis(900);
+    let (a, b) = tokio::time::timeout(patience, claims).await.unwrap();
+    assert!(matches!(a, Ok(Claim::Held { .. })), "{a:?}");
+    assert!(matches!(b, Ok(Claim::Acquired(_))), "{b:?}");
+}
