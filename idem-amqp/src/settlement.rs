@@ -114,6 +114,15 @@ pub(crate) enum Content {
     Withdrawn,
 }
 
+/// Who counts the attempts that a message has had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// Its key's record, or the broker.
+    Anyway,
+    /// Only what it carries when it comes back from the ladder.
+    OnTheLadder,
+}
+
 /// What the settlement depends on beside the kind of the execution.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Circumstances<'a> {
@@ -133,8 +142,8 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) full: bool,
     /// Ahead: whether the numbers before it are being handled here.
     pub(crate) near: bool,
-    /// Whether neither a record nor the broker counts the attempts: then only the ladder does.
-    pub(crate) uncounted: bool,
+    /// Who counts its attempts.
+    pub(crate) counted: Counted,
     /// Whether there is something to keep.
     pub(crate) content: Content,
     /// Conflict: how long the holder's lease still lasts.
@@ -159,7 +168,7 @@ impl<'a> Circumstances<'a> {
             last_returns: false,
             full: false,
             near: false,
-            uncounted: false,
+            counted: Counted::Anyway,
             content: Content::Published,
             remaining: Duration::ZERO,
             retry_after: Duration::ZERO,
@@ -275,7 +284,7 @@ fn come_back(after: Duration, now: &Circumstances<'_>) -> Settlement {
 
 /// Whether a message can wait here, and be returned: on the ladder it starts counting anew.
 fn has_room(now: &Circumstances<'_>) -> bool {
-    !now.full && !now.last_returns && !now.uncounted
+    !now.full && !now.last_returns && now.counted == Counted::Anyway
 }
 
 /// Close to its queue's delivery limit a message is not returned any more, because the broker would

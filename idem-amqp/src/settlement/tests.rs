@@ -165,7 +165,7 @@ fn a_delay_below_the_first_rung_is_waited_out_here_if_there_is_room() {
     };
     assert_eq!(settle(Kind::Failed, &close_to_the_limit), retry(SECOND));
     let uncounted = Circumstances {
-        uncounted: true,
+        counted: Counted::OnTheLadder,
         ..near
     };
     assert_eq!(settle(Kind::Failed, &uncounted), retry(SECOND));

@@ -21,7 +21,7 @@ use crate::{
     headers,
     reply::Reply,
     sessions,
-    settlement::{Circumstances, Settlement, settle},
+    settlement::{Circumstances, Counted, Settlement, settle},
 };
 
 /// A message as it arrived.
@@ -161,8 +161,10 @@ where
                 handled
             };
             now.claims += 1;
-            now.uncounted =
-                message.would_have_been().is_some() && counted(&arrival.delivery).is_none();
+            // A claim that was observed only may have left no record of the attempt.
+            if message.would_have_been().is_some() && counted(&arrival.delivery).is_none() {
+                now.counted = Counted::OnTheLadder;
+            }
             // A replay that was delivered before: had it been claimed then, it would not be late.
             if execution.kind() == Kind::Late && arrival.delivery.is_replay() && !starts_over {
                 starts_over = true;
