@@ -90,6 +90,27 @@ async fn what_fails_while_the_store_is_away_is_tried_as_often_as_any_message() {
     assert_eq!(script.attempts(), [1, 2]);
 }
 
+/// A classic queue does not count what is returned to it: only what comes from the ladder carries a number.
+#[tokio::test]
+async fn what_fails_while_the_store_is_away_is_exhausted_in_a_classic_queue_too() {
+    let bed = Bed::bare().await;
+    let script = Script::new(async |_| Err(Failed::retry("no paper")));
+    let (store, away) = Interfered::switched(MemoryStore::new());
+    away.store(true, SeqCst);
+    // Below the first rung, where a message that is counted waits in the worker.
+    let soon = Backoff::new(Duration::from_millis(100), Duration::from_millis(100));
+    let policy = observing().to_builder().backoff(soon).max_attempts(3);
+    let queue = bed.queue().classic().policy(policy.build().unwrap());
+    bed.declare(&queue).await;
+    let worker = Worker::builder(store).state(script.clone());
+    let worker = bed.start(worker.consume::<charge>(queue));
+    bed.order("a").await;
+    worker.ended(Kind::Exhausted, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Failed, 2), (Kind::Exhausted, 1)]);
+    assert_eq!(script.attempts(), [1, 2, 3]);
+}
+
 #[idempotent(key = "id", scope = "orders.charge")]
 async fn charge_atomically(order: Order, _db: &mut SqliteConnection) -> Result<(), Failed> {
     drop(order);
