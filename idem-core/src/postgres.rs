@@ -177,10 +177,10 @@ impl PostgresStore {
         answered: Answered,
     ) -> Result<Claim, StoreError> {
         if let Some(place) = request.sequence_place()? {
-            return self.claim_numbered(request, place, answered).await;
+            return Box::pin(self.claim_numbered(request, place, answered)).await;
         }
         if let Some(place) = request.place()? {
-            return self.claim_place(request, place).await;
+            return Box::pin(self.claim_place(request, place)).await;
         }
         let request = request.clone();
         self.claims.call(ClaimCall { request, answered }).await
