@@ -130,6 +130,22 @@ pub trait Store: Debug + Send + Sync + 'static {
 }
 
 /// A store that must be told to drop what its retention has ended for.
+///
+/// ```
+/// use idem_core::{Purge, StoreError};
+///
+/// /// What `PurgeTask` does each time.
+/// async fn purge_all(store: &impl Purge) -> Result<u32, StoreError> {
+///     let mut removed = 0;
+///     loop {
+///         let batch = store.purge(1_000).await?;
+///         removed += batch;
+///         if batch < 1_000 {
+///             return Ok(removed);
+///         }
+///     }
+/// }
+/// ```
 pub trait Purge: Store {
     /// Removes at most `batch` records, completed or not, whose retention has ended, and says how
     /// many. Fewer than `batch` means that none are left for now but those that somebody else is removing.
