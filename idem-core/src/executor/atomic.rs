@@ -1,7 +1,8 @@
 //! Atomic execution: the handler's writes and the completion commit together.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
+use futures_util::{FutureExt as _, TryFutureExt as _, future::Either};
 use tokio::time::{Instant, timeout};
 
 use super::{
@@ -89,7 +90,8 @@ where
         Ok(work) => {
             let store = Arc::clone(&executor.store);
             let (extended, by) = (open.lease.clone(), open.request.lease);
-            let work = within(store.time_limit(), work);
+            // Pinned, because whatever it is moved into has room for it twice.
+            let work = pin!(within(store.time_limit(), work));
             let extend = move || {
                 let (store, lease) = (Arc::clone(&store), extended.clone());
                 async move { store.extend_open(&lease, by).await }
@@ -327,13 +329,17 @@ impl<S: Store> Open<'_, S> {
 #[error("it was still open after {0:?}, which is the store's limit")]
 pub(super) struct Overdue(Duration);
 
-pub(super) async fn within<T>(
+/// Not an `async fn`: that would have room for the work twice.
+pub(super) fn within<T>(
     limit: Option<Duration>,
     work: impl Future<Output = T>,
-) -> Result<T, Overdue> {
+) -> impl Future<Output = Result<T, Overdue>> {
     match limit {
-        Some(limit) => timeout(limit, work).await.map_err(|_| Overdue(limit)),
-        None => Ok(work.await),
+        Some(limit) => {
+            let work = timeout(limit, work);
+            Either::Left(work.map_err(move |_| Overdue(limit)))
+        }
+        None => Either::Right(work.map(Ok)),
     }
 }
 
