@@ -85,6 +85,16 @@ struct Shared {
 }
 
 /// Where replies go.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), idem_amqp::ClientError> {
+/// use idem_amqp::{Client, ReplyTo};
+///
+/// let leases = Client::builder().queue("leases").reply_to(ReplyTo::Direct);
+/// let leases = leases.connect("amqp://127.0.0.1:5672/%2f").await?;
+/// # drop(leases);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ReplyTo {

@@ -11,6 +11,17 @@ use lapin::{
 use crate::{headers, reply, sessions, topology};
 
 /// Where a message came from: a parameter for handlers that want to know.
+///
+/// ```
+/// use idem_amqp::{Delivery, prelude::*};
+/// # #[derive(serde::Deserialize)] struct Order { id: String }
+///
+/// #[idempotent(key = "id")]
+/// async fn ship(order: Order, from: Delivery) -> Result<(), Failed> {
+///     println!("{} by {} of {}", order.id, from.routing_key(), from.exchange());
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Delivery(Arc<Origin>);
 

@@ -12,6 +12,18 @@ pub use topology::{Permission, TopologyError, TopologyObject, TopologyProblem};
 type Source = Box<dyn Error + Send + Sync>;
 
 /// Why a worker stopped, or never started.
+///
+/// ```
+/// use idem_amqp::WorkerError;
+///
+/// /// What a process manager makes of it: 78 says that another start would end likewise.
+/// fn exit_status(error: &WorkerError) -> u8 {
+///     match error {
+///         WorkerError::InvalidUrl { .. } | WorkerError::Topology(_) => 78,
+///         _ => 1,
+///     }
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
@@ -109,6 +121,20 @@ pub enum WorkerError {
 }
 
 /// Why a message is not known to have arrived.
+///
+/// ```no_run
+/// # use idem_amqp::{Publication, PublishError, Publisher};
+/// /// Publishes again what may not have arrived. Its id stays the same, so a copy is known for one.
+/// async fn insist(publisher: &Publisher, order: &Publication) -> Result<(), PublishError> {
+///     let mut tries = 1..;
+///     loop {
+///         match publisher.publish(order).await {
+///             Err(PublishError::Unconfirmed(_)) if tries.next() < Some(5) => {}
+///             ended => return ended,
+///         }
+///     }
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublishError {

@@ -11,6 +11,16 @@ use std::time::Duration;
 ///
 /// | default rungs | 1 s | 5 s | 15 s | 1 min | 5 min | 15 min | 1 h |
 /// |---|---|---|---|---|---|---|---|
+///
+/// ```
+/// use std::time::Duration;
+/// use idem_amqp::{Ladder, Queue};
+///
+/// let ladder = Ladder::new([Duration::from_secs(10), Duration::from_mins(2), Duration::from_hours(1)])?;
+/// let queue = Queue::existing("orders.charge").ladder(ladder);
+/// # drop(queue);
+/// # Ok::<_, idem_amqp::LadderError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ladder {
     /// At least one, rising.

@@ -28,6 +28,19 @@ pub use publication::Publication;
 /// lone one does not wait. Connects when first used and again after a lost connection.
 ///
 /// Clones share the connection.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), idem_amqp::PublishError> {
+/// use idem_amqp::{Publication, Publisher};
+/// use serde_json::json;
+///
+/// let publisher = Publisher::connect("amqp://127.0.0.1:5672/%2f").await?;
+/// publisher.declare("orders.charge").await?; // if it may come before the first worker
+///
+/// let order = json!({"order_id": "o-17", "amount_cents": 1250});
+/// publisher.publish(&Publication::json("orders.charge", &order)?).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Publisher {
     brokers: Brokers,

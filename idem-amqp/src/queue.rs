@@ -23,6 +23,17 @@ use stated::Stated;
 /// | [`native_retries`](Self::native_retries) | in the queue itself, which must be one of RabbitMQ 4.3 or later | |
 ///
 /// A `&str` is [`Queue::declare`] of that name.
+///
+/// ```
+/// use idem_amqp::{Policy, Queue};
+///
+/// let ours = Queue::declare("orders.charge").prefetch(16);
+/// assert_eq!(ours.dead_letter_queue(), "orders.charge.dead");
+///
+/// let theirs = Queue::existing("orders").dead_letters("orders-failed");
+/// let theirs = theirs.policy(Policy::builder().max_attempts(3).build_const());
+/// # drop(theirs);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Queue {
     name: Arc<str>,

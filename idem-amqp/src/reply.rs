@@ -161,6 +161,15 @@ pub enum ReplyFate {
 }
 
 /// Replies of a worker, by what became of them and what they were.
+///
+/// ```
+/// use idem_amqp::Balance;
+///
+/// fn tell(balance: &Balance) {
+///     let replies = balance.replies();
+///     println!("{replies}: {} were repeated from memory", replies.replayed);
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Replies {

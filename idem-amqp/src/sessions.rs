@@ -19,6 +19,18 @@ pub(crate) use place::place;
 /// | [`window`](Self::window) | 5 | requests that a client may have under way |
 /// | [`life`](Self::life) | 5 min | without a sign of life, until a session ends |
 /// | [`expire_every`](Self::expire_every) | 1 min | between two removals of sessions that have ended |
+///
+/// ```
+/// use std::time::Duration;
+/// use idem_amqp::{MemoryStore, Sessions, Worker, prelude::*};
+/// # #[derive(serde::Deserialize)] struct CreateLease { name: String }
+/// # #[idempotent(key = message_id())]
+/// # async fn grant(lease: CreateLease) -> Result<u64, Failed> { Ok(lease.name.len() as u64) }
+///
+/// let sessions = Sessions::default().window(16).life(Duration::from_mins(10));
+/// let worker = Worker::builder(MemoryStore::new()).consume_in_sessions::<grant>("leases", sessions);
+/// # drop(worker);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sessions {
     window: u32,

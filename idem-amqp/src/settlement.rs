@@ -7,6 +7,17 @@ use idem_core::{Backoff, ExecutionKind};
 use crate::queue::Retries;
 
 /// What becomes of a delivery.
+///
+/// ```
+/// use idem_amqp::{Settled, Settlement};
+///
+/// /// For [`WorkerBuilder::on_settled`](crate::WorkerBuilder::on_settled).
+/// fn tell(settled: &Settled<'_>) {
+///     if let Settlement::DeadLetter(reason) = settled.settlement {
+///         println!("{} of {:?}: {reason:?}", settled.queue, settled.key);
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settlement {

@@ -1,6 +1,15 @@
 //! When to stop.
 
 /// Resolves on ctrl-c, and on Unix on SIGTERM, which is what process managers send.
+///
+/// ```no_run
+/// # async fn example(worker: idem_amqp::Worker) -> Result<(), idem_amqp::WorkerError> {
+/// use idem_amqp::shutdown_signal;
+///
+/// let balance = worker.run_until(shutdown_signal()).await?;
+/// println!("{balance}");
+/// # Ok(()) }
+/// ```
 pub async fn shutdown_signal() {
     let interrupt = async {
         if let Err(error) = tokio::signal::ctrl_c().await {

@@ -185,6 +185,7 @@ pub(crate) struct Letters {
 #[derive(Debug, Args)]
 pub(crate) struct Patient {
     /// Queues that workers consume from; they must exist
+    #[arg(required = true, value_name = "QUEUE")]
     pub(crate) queues: Vec<String>,
     /// The longest lease of their handlers
     #[arg(long, value_name = "TIME", value_parser = span::parse, default_value = "30s")]

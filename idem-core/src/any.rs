@@ -25,6 +25,16 @@ use traced::traced;
 /// that is what lends it a transaction.
 ///
 /// Each call is traced at debug level with its key and its answer, a failed one as a warning.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), idem_core::ConnectError> {
+/// use idem_core::AnyStore;
+///
+/// let url = std::env::var("IDEM_STORE_URL").unwrap_or_else(|_| "sqlite:orders.db".into());
+/// let store = AnyStore::connect(&url).await?;
+/// # drop(store);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct AnyStore {
     store: Arc<dyn Erased>,

@@ -4,6 +4,17 @@ use std::time::Duration;
 
 /// Waits that double from attempt to attempt up to a longest one, each shortened by up to half at
 /// random so that messages that failed together do not come back together.
+///
+/// ```
+/// use std::time::Duration;
+/// use idem_core::{Backoff, Policy};
+///
+/// const PATIENT: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(10));
+/// const POLICY: Policy = Policy::builder().backoff(PATIENT).build_const();
+///
+/// let third = POLICY.backoff().wait(3);
+/// assert!(Duration::from_secs(10) <= third && third <= Duration::from_secs(20));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
     first: Duration,

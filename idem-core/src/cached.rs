@@ -61,6 +61,17 @@ struct Shared<S> {
 }
 
 /// A [`Cached`] store in the making.
+///
+/// ```
+/// use std::time::Duration;
+/// use idem_core::{Cached, MemoryStore};
+///
+/// let store = Cached::builder(MemoryStore::new())
+///     .capacity(8 * 1024 * 1024)
+///     .longest(Duration::from_secs(20))
+///     .build();
+/// # drop(store);
+/// ```
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct CachedBuilder<S> {

@@ -5,6 +5,19 @@ use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 use crate::{Envelope, HeaderSource, Key, Lease};
 
 /// One attempt's surroundings: the application's state, the message's envelope, and the lease.
+///
+/// ```
+/// use idem_core::{Context, FromContext, Rejection};
+///
+/// /// For logs: which message this is, and which try.
+/// struct Label(String);
+///
+/// impl<S> FromContext<S> for Label {
+///     fn from_context(context: &Context<'_, S>) -> Result<Self, Rejection> {
+///         Ok(Self(format!("{}, attempt {}", context.key, context.attempt.number())))
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Context<'a, S> {
@@ -48,6 +61,17 @@ pub trait FromContext<S>: Sized {
 }
 
 /// Why a handler's parameter could not be made.
+///
+/// ```
+/// use idem_core::Rejection;
+///
+/// fn priority(header: Option<&str>) -> Result<u8, Rejection> {
+///     let text = header.ok_or_else(|| Rejection::new("no x-priority header"))?;
+///     text.parse().map_err(|_| Rejection::new(format!("x-priority is `{text}`: send 0 to 255")))
+/// }
+///
+/// assert_eq!(priority(Some("high")).unwrap_err().to_string(), "x-priority is `high`: send 0 to 255");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Rejection {
@@ -64,10 +88,40 @@ impl Rejection {
 }
 
 /// A part of the application's state, cloned for the handler.
+///
+/// ```
+/// use idem_core::{Failed, State, idempotent};
+/// # #[derive(Clone)] struct Mailer;
+/// # impl Mailer { async fn send(&self, _to: &str) -> Result<(), std::io::Error> { Ok(()) } }
+/// # #[derive(serde::Deserialize)] struct Welcome { to: String }
+///
+/// #[idempotent(key = "to")]
+/// async fn welcome(mail: Welcome, State(mailer): State<Mailer>) -> Result<(), Failed> {
+///     mailer.send(&mail.to).await?;
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct State<T>(pub T);
 
 /// How to get a part out of the application's state. Every state is a part of itself.
+///
+/// ```
+/// use idem_core::FromRef;
+///
+/// #[derive(Clone)]
+/// struct Mailer;
+///
+/// /// The worker's state. A handler asks for `State<App>`, or for `State<Mailer>`.
+/// #[derive(Clone)]
+/// struct App { mailer: Mailer }
+///
+/// impl FromRef<App> for Mailer {
+///     fn from_ref(app: &App) -> Self {
+///         app.mailer.clone()
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "the worker's state `{S}` does not hold a `{Self}`",
     label = "not part of the state",
@@ -91,6 +145,22 @@ impl<S, T: FromRef<S>> FromContext<S> for State<T> {
 }
 
 /// Which attempt at a key this is.
+///
+/// ```
+/// use idem_core::{Attempt, Failed, idempotent};
+/// # #[derive(serde::Deserialize)] struct Transfer { id: String }
+/// # async fn is_booked(_: &str) -> bool { true }
+/// # async fn book(_: &str) {}
+///
+/// #[idempotent(key = "id")]
+/// async fn transfer(order: Transfer, attempt: Attempt) -> Result<(), Failed> {
+///     if attempt.is_in_doubt() && is_booked(&order.id).await {
+///         return Ok(());
+///     }
+///     book(&order.id).await;
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
     number: u32,
@@ -189,6 +259,19 @@ impl<S> FromContext<S> for Attempt {
 }
 
 /// A number that grows with every claim of a key; a write that carries an older one is refused.
+///
+/// ```
+/// use idem_core::{Failed, FencingToken, idempotent};
+/// # #[derive(serde::Deserialize)] struct Report { name: String, text: String }
+/// # async fn put(_: &str, _: &str, _: i64) -> Result<(), std::io::Error> { Ok(()) }
+///
+/// /// The file service refuses a token that is lower than the last that it saw for this name.
+/// #[idempotent(key = "name")]
+/// async fn upload(report: Report, token: FencingToken) -> Result<(), Failed> {
+///     put(&report.name, &report.text, token.get()).await?;
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(i64);
 
@@ -223,6 +306,22 @@ impl<S> FromContext<S> for Key {
 }
 
 /// The message's headers.
+///
+/// ```
+/// use idem_core::{Failed, Headers, idempotent};
+/// # #[derive(serde::Deserialize)] struct Order { id: String }
+///
+/// #[idempotent(key = "id")]
+/// async fn file(order: Order, headers: Headers) -> Result<String, Failed> {
+///     let tenant = headers.get("x-tenant").ok_or_else(|| Failed::rejected("no tenant"))?;
+///     Ok(format!("{tenant}/{}", order.id))
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let filed = file(Order { id: "o-17".into() }, Headers::from([("x-tenant", "acme")])).await;
+/// assert_eq!(filed.unwrap(), "acme/o-17");
+/// # });
+/// ```
 #[derive(Clone)]
 pub struct Headers(Arc<dyn HeaderSource>);
 

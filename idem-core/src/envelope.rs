@@ -7,6 +7,24 @@ use bytes::Bytes;
 use crate::Fingerprint;
 
 /// Headers of a message, read without copying them out of the transport's own form.
+///
+/// ```
+/// use std::borrow::Cow;
+/// use idem_core::{Envelope, HeaderSource};
+///
+/// /// A mail's subject line, which is all that its handler may see of its headers.
+/// struct Subject(String);
+///
+/// impl HeaderSource for Subject {
+///     fn get(&self, name: &str) -> Option<Cow<'_, str>> {
+///         (name == "subject").then(|| Cow::Borrowed(self.0.as_str()))
+///     }
+///     fn names(&self) -> Vec<&str> { vec!["subject"] }
+/// }
+///
+/// let envelope = Envelope::builder("hello").headers(Subject("order o-17".into())).build();
+/// assert_eq!(envelope.header("subject").as_deref(), Some("order o-17"));
+/// ```
 pub trait HeaderSource: Send + Sync {
     /// The header's value as text, if it is there and has one.
     fn get(&self, name: &str) -> Option<Cow<'_, str>>;
@@ -38,6 +56,15 @@ pub struct SessionNumber {
 }
 
 /// One message as its transport delivered it: body, id, headers and extensions. Clones share it.
+///
+/// ```
+/// use idem_core::Envelope;
+///
+/// let envelope = Envelope::new(r#"{"order_id":"o-17"}"#);
+/// let order: serde_json::Value = envelope.json()?;
+/// assert_eq!(order["order_id"], "o-17");
+/// # Ok::<_, idem_core::DecodeError>(())
+/// ```
 #[derive(Clone)]
 pub struct Envelope(Arc<Content>);
 
@@ -127,6 +154,14 @@ impl fmt::Debug for Envelope {
 }
 
 /// An envelope in the making.
+///
+/// ```
+/// use idem_core::Envelope;
+///
+/// let envelope = Envelope::builder("{}").id("m-1").header("x-tenant", "acme").build();
+/// assert_eq!(envelope.id(), Some("m-1"));
+/// assert_eq!(envelope.header("x-tenant").as_deref(), Some("acme"));
+/// ```
 #[must_use]
 pub struct EnvelopeBuilder {
     body: Bytes,

@@ -6,6 +6,20 @@ use crate::{Failure, KeyError, Outcome, Refusal, StoreError, Verdict};
 
 /// How one message ended in the engine. A replay of a remembered outcome is
 /// [`Duplicate`](Self::Duplicate), an execution is [`Executed`](Self::Executed).
+///
+/// ```
+/// use idem_core::Execution;
+///
+/// fn tell<T, E: idem_core::Failure>(ended: &Execution<T, E>) -> String {
+///     match ended {
+///         Execution::Executed { attempt, .. } => format!("done, at attempt {attempt}"),
+///         Execution::Duplicate { .. } => "was done before".into(),
+///         Execution::Conflict { remaining } => format!("look again in {remaining:?}"),
+///         Execution::Failed { retry_after, .. } => format!("try again in {retry_after:?}"),
+///         other => format!("{}: {}", other.kind(), other.error().unwrap_or_default()),
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Execution<T, E> {

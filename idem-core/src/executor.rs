@@ -54,6 +54,22 @@ use turns::Turns;
 ///
 /// Clones share the store. An executor serves any transport; `idem-amqp`'s worker is built on it.
 ///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// use idem_core::{ExecutionKind, Executor, Failed, Key, MemoryStore, Policy};
+///
+/// let executor = Executor::new(MemoryStore::new());
+/// let key = Key::new("invoices.send", 1042_u64)?;
+/// let sent = executor.execute(key, &Policy::DEFAULT, async |attempt| {
+///     if attempt.number() > 3 {
+///         return Err(Failed::rejected("nobody answers"));
+///     }
+///     Ok("sent")
+/// });
+/// assert_eq!(sent.await.kind(), ExecutionKind::Executed);
+/// # Ok::<_, idem_core::KeyError>(()) }).unwrap();
+/// ```
+///
 /// # Cancel safety
 /// A dropped call leaves nothing that the lease does not heal: the handler's future is dropped
 /// with it, and the key is free when the lease runs out (atomic handlers are rolled back). One

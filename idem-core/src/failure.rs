@@ -5,6 +5,19 @@ use std::{error::Error, fmt, time::Duration};
 use crate::Refusal;
 
 /// What is to become of a message whose handler failed.
+///
+/// ```
+/// use std::time::Duration;
+/// use idem_core::Verdict;
+///
+/// fn verdict(status: u16) -> Verdict {
+///     match status {
+///         429 => Verdict::RetryAfter(Duration::from_mins(1)),
+///         400..=499 => Verdict::Reject,
+///         _ => Verdict::Retry,
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
@@ -65,6 +78,21 @@ pub trait Failure: fmt::Display + fmt::Debug + Send + 'static {
 /// The ready-made handler error.
 ///
 /// `?` turns any error into a failure worth another attempt; [`Failed::rejected`] is for good.
+///
+/// ```
+/// use std::time::Duration;
+/// use idem_core::{Failed, Failure, Verdict};
+///
+/// fn amount(text: &str, bank_is_open: bool) -> Result<u32, Failed> {
+///     if !bank_is_open {
+///         return Err(Failed::retry_after(Duration::from_mins(10), "the bank is closed"));
+///     }
+///     text.parse().map_err(Failed::rejected) // or `Ok(text.parse()?)`, for another attempt
+/// }
+///
+/// assert_eq!(amount("12", false).unwrap_err().verdict(), Verdict::RetryAfter(Duration::from_mins(10)));
+/// assert_eq!(amount("twelve", true).unwrap_err().verdict(), Verdict::Reject);
+/// ```
 pub struct Failed {
     verdict: Verdict,
     error: Box<dyn Error + Send + Sync>,

@@ -3,6 +3,17 @@
 use std::fmt;
 
 /// Something about a server, or about how it is used, that matters for what is promised.
+///
+/// ```
+/// use idem_core::{Finding, Severity};
+///
+/// fn is_bad(findings: &[Finding]) -> bool {
+///     findings.iter().any(|finding| finding.severity == Severity::Error)
+/// }
+///
+/// let finding = Finding::error("full", "the disk is full: make room").about("orders.db");
+/// assert!(is_bad(&[finding]));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {

@@ -8,6 +8,14 @@ use sha2::{Digest, Sha256};
 /// The first 128 bits of the SHA-256 of what a message says.
 ///
 /// It notices accidents (an id used twice), it does not defend against a forger.
+///
+/// ```
+/// use idem_core::Fingerprint;
+///
+/// let sent = Fingerprint::of(br#"{"order_id":"o-17","amount_cents":500}"#);
+/// let again = Fingerprint::of(br#"{"order_id":"o-17","amount_cents":900}"#);
+/// assert_ne!(sent, again);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 16]);
 
@@ -53,6 +61,14 @@ impl fmt::Debug for Fingerprint {
 }
 
 /// A fingerprint of named fields in the making.
+///
+/// ```
+/// use idem_core::Fingerprint;
+///
+/// let of = |cents: u32| Fingerprint::builder().field("amount_cents", &cents).field("to", "ann").build();
+/// assert_eq!(of(500), of(500));
+/// assert_ne!(of(500), of(900));
+/// ```
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct FingerprintBuilder(Sha256);

@@ -19,6 +19,16 @@ pub use part::KeyPart;
 ///
 /// A key is at most [`Key::MAX_LEN`] bytes long. A longer one keeps its head and ends with `~`
 /// and the SHA-256 of the whole text in hexadecimal.
+///
+/// ```
+/// use idem_core::Key;
+///
+/// let key = Key::new("orders.charge", "o-17")?;
+/// assert_eq!(key.as_str(), "orders.charge:o-17");
+/// assert_eq!(key.scope(), "orders.charge");
+/// assert!(Key::new("orders.charge", "").is_err());
+/// # Ok::<_, idem_core::KeyError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(Arc<str>);
 

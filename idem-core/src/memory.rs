@@ -33,6 +33,14 @@ use kept::Kept;
 /// restart: a message that is delivered again then runs again.
 ///
 /// Time is tokio's: under a paused clock, leases and retentions end when the test says so.
+///
+/// ```
+/// use idem_core::{Executor, MemoryStore};
+///
+/// let store = MemoryStore::new();
+/// let (one, other) = (Executor::new(store.clone()), Executor::new(store)); // they share the keys
+/// # drop((one, other));
+/// ```
 #[derive(Clone)]
 pub struct MemoryStore(Arc<Shared>);
 
@@ -55,6 +63,13 @@ pub enum WhenFull {
 }
 
 /// A [`MemoryStore`] in the making.
+///
+/// ```
+/// use idem_core::{MemoryStore, WhenFull};
+///
+/// let store = MemoryStore::builder().capacity(100_000, WhenFull::Refuse).build();
+/// # drop(store);
+/// ```
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct MemoryStoreBuilder {

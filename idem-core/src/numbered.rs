@@ -140,6 +140,22 @@ impl<H: Operation + ?Sized> fmt::Debug for Numbered<H> {
 }
 
 /// A value by which a producer numbers its messages: an integer, or text of digits.
+///
+/// ```
+/// use std::borrow::Cow;
+/// use idem_core::{KeyPart, MessageNumber};
+///
+/// /// The reading of a device's counter.
+/// struct Reading(u64);
+///
+/// impl MessageNumber for Reading {
+///     fn digits(&self) -> Option<Cow<'_, str>> {
+///         self.0.to_part()
+///     }
+/// }
+///
+/// assert_eq!(Reading(17).digits().as_deref(), Some("17"));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot number messages",
     label = "not a number",

@@ -12,6 +12,31 @@ use crate::{
 /// What a handler is, apart from state and store: its message, its key, its policy.
 ///
 /// `#[idempotent]` writes this. By hand it is for messages that are not JSON, say.
+///
+/// ```
+/// use idem_core::{DecodeError, Envelope, Failed, Key, KeyError, Leased, Operation};
+///
+/// /// Its messages are lines of text: `o-17;1250`.
+/// struct Charge;
+///
+/// impl Operation for Charge {
+///     type Message = (String, i64);
+///     type Output = ();
+///     type Error = Failed;
+///     type Mode = Leased;
+///     const SCOPE: &'static str = "orders.charge";
+///
+///     fn decode(envelope: &Envelope) -> Result<Self::Message, DecodeError> {
+///         let line = std::str::from_utf8(envelope.body()).map_err(DecodeError::new)?;
+///         let (id, cents) = line.split_once(';').ok_or_else(|| DecodeError::new("no `;`"))?;
+///         Ok((id.to_owned(), cents.parse().map_err(DecodeError::new)?))
+///     }
+///
+///     fn key((id, _): &Self::Message, _: &Envelope) -> Result<Key, KeyError> {
+///         Key::new(Self::SCOPE, id)
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     label = "not a handler",
@@ -71,6 +96,31 @@ pub trait Operation: Send + Sync + 'static {
 }
 
 /// How an operation is called when the worker's state is `S`.
+///
+/// ```
+/// use idem_core::{Context, Failed, Handler, Rejection};
+/// # use idem_core::{DecodeError, Envelope, Key, KeyError, Leased, Operation};
+/// # struct Charge;
+/// # impl Operation for Charge {
+/// #     type Message = (String, i64);
+/// #     type Output = ();
+/// #     type Error = Failed;
+/// #     type Mode = Leased;
+/// #     const SCOPE: &'static str = "orders.charge";
+/// #     fn decode(envelope: &Envelope) -> Result<Self::Message, DecodeError> { envelope.json() }
+/// #     fn key((id, _): &Self::Message, _: &Envelope) -> Result<Key, KeyError> { Key::new(Self::SCOPE, id) }
+/// # }
+///
+/// impl<S> Handler<S> for Charge {
+///     fn call<'a>(
+///         (id, cents): Self::Message,
+///         _context: &'a Context<'a, S>,
+///         _lent: (),
+///     ) -> Result<impl Future<Output = Result<(), Failed>> + Send + 'a, Rejection> {
+///         Ok(async move { Ok(println!("{cents} for {id}")) })
+///     }
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a handler",
     label = "not a handler",

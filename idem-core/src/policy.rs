@@ -10,6 +10,17 @@ pub use enforcement::Enforcement;
 
 /// What to do with a message whose earlier attempt ended without a word (leased handlers only:
 /// an atomic handler's attempt was rolled back, there is nothing to doubt).
+///
+/// ```
+/// use idem_core::{Failed, idempotent};
+/// # #[derive(serde::Deserialize)] struct Transfer { id: String }
+///
+/// #[idempotent(key = "id", in_doubt = "quarantine")]
+/// async fn transfer(order: Transfer) -> Result<(), Failed> {
+///     println!("{}", order.id); // by a bank that nobody can ask
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InDoubt {
@@ -20,6 +31,17 @@ pub enum InDoubt {
 }
 
 /// What to do with a message while the store cannot be reached.
+///
+/// ```
+/// use idem_core::{Failed, idempotent};
+/// # #[derive(serde::Deserialize)] struct Alarm { id: String }
+///
+/// #[idempotent(key = "id", store_outage = "fail_open")]
+/// async fn ring(alarm: Alarm) -> Result<(), Failed> {
+///     println!("{}", alarm.id); // rather twice than late
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreOutage {
@@ -54,6 +76,17 @@ pub enum StoreOutage {
 /// | store outage | fail closed | nothing runs unprotected |
 /// | largest outcome | 64 KiB | of an output, as JSON, that is remembered |
 /// | enforcement | enforce | what is not to run does not |
+///
+/// ```
+/// use std::time::Duration;
+/// use idem_core::Policy;
+///
+/// assert_eq!(Policy::DEFAULT.lease(), Duration::from_secs(30));
+///
+/// // For one queue, `Queue::policy` takes it; for a handler, the arguments of `#[idempotent]` do.
+/// const QUICK: Policy = Policy::builder().lease(Duration::from_secs(5)).max_attempts(3).build_const();
+/// assert_eq!(QUICK.retention(), Policy::DEFAULT.retention());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     lease: Duration,
@@ -162,6 +195,16 @@ impl Default for Policy {
 }
 
 /// A policy in the making; usable in constants, so that a mistake is a compile error.
+///
+/// ```
+/// use std::time::Duration;
+/// use idem_core::{InDoubt, Policy, PolicyError};
+///
+/// let days = |days: u64| Policy::builder().retention(Duration::from_hours(24 * days)).in_doubt(InDoubt::Quarantine);
+/// assert_eq!(days(7).build()?.in_doubt(), InDoubt::Quarantine);
+/// assert_eq!(days(0).build(), Err(PolicyError::RetentionShorterThanLease));
+/// # Ok::<_, PolicyError>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 #[must_use]
 pub struct PolicyBuilder(Policy);

@@ -15,6 +15,18 @@ mod tests;
 /// Purges a store now and then, until it is dropped.
 ///
 /// A claim pays no heed to records whose retention has ended: purging them is about space.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// use std::time::Duration;
+/// use idem_core::{MemoryStore, PurgeTask};
+///
+/// let store = MemoryStore::new();
+/// let purging = PurgeTask::spawn(store.clone(), Duration::from_mins(10));
+/// // … until the application ends
+/// drop(purging);
+/// # });
+/// ```
 #[derive(Debug)]
 #[must_use = "the task ends when this is dropped"]
 pub struct PurgeTask(JoinHandle<()>);

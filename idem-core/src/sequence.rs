@@ -65,6 +65,14 @@ pub trait SequenceStore: Store {}
 
 /// Names a sequence: the producer and its epoch, in a scope. A key, of at most 234 bytes; a longer one
 /// is shortened to its head and a digest.
+///
+/// ```
+/// use idem_core::{Key, SequenceKey};
+///
+/// let sequence = SequenceKey::from(Key::new("meters.read", "meter-7")?);
+/// assert_eq!(sequence.message(41).as_str(), "meters.read:meter-7~41");
+/// # Ok::<_, idem_core::KeyError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SequenceKey(Key);
 
@@ -99,6 +107,15 @@ impl fmt::Debug for SequenceKey {
 }
 
 /// Where a message stands in its sequence, and how the sequence is kept.
+///
+/// ```
+/// use idem_core::{ClaimRequest, Key, Policy, SequencePlace};
+///
+/// let place = SequencePlace::new(Key::new("meters.read", "meter-7")?, 41);
+/// let request = ClaimRequest::in_sequence(place, &Policy::DEFAULT); // for `Executor::execute_request`
+/// assert_eq!(request.key.as_str(), "meters.read:meter-7~41");
+/// # Ok::<_, idem_core::KeyError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SequencePlace {

@@ -56,6 +56,30 @@ pub use transactional::{Begun, Commit, TransactionalStore};
 /// 12. So it is with a request in a [sequence](ClaimRequest::sequence), the rules of a
 ///     [`SequenceStore`](crate::SequenceStore), and [`ClaimRequest::without_sequence`].
 ///
+/// ```
+/// use std::time::Duration;
+/// use idem_core::{Claim, ClaimRequest, Lease, Outcome, Release, Store, StoreError, Write};
+///
+/// /// Says what another store answers.
+/// #[derive(Debug)]
+/// struct Told<S>(S);
+///
+/// impl<S: Store> Store for Told<S> {
+///     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+///         self.0.claim(request).await.inspect(|claim| println!("{}: {claim:?}", request.key))
+///     }
+///     async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+///         self.0.extend(lease, by).await
+///     }
+///     async fn complete(&self, lease: &Lease, outcome: &Outcome, retention: Duration) -> Result<Write, StoreError> {
+///         self.0.complete(lease, outcome, retention).await
+///     }
+///     async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
+///         self.0.release(lease, reason).await
+///     }
+/// }
+/// ```
+///
 /// # Cancel safety
 /// A dropped future leaves the write unknown, as an `Err` does.
 pub trait Store: Debug + Send + Sync + 'static {
@@ -106,6 +130,22 @@ pub trait Store: Debug + Send + Sync + 'static {
 }
 
 /// A store that must be told to drop what its retention has ended for.
+///
+/// ```
+/// use idem_core::{Purge, StoreError};
+///
+/// /// What `PurgeTask` does each time.
+/// async fn purge_all(store: &impl Purge) -> Result<u32, StoreError> {
+///     let mut removed = 0;
+///     loop {
+///         let batch = store.purge(1_000).await?;
+///         removed += batch;
+///         if batch < 1_000 {
+///             return Ok(removed);
+///         }
+///     }
+/// }
+/// ```
 pub trait Purge: Store {
     /// Removes at most `batch` records, completed or not, whose retention has ended, and says how
     /// many. Fewer than `batch` means that none are left for now but those that somebody else is removing.

@@ -56,8 +56,20 @@ pub fn idempotent_core(arguments: TokenStream, item: TokenStream) -> TokenStream
 ///
 /// # Examples
 ///
-/// ```ignore
-/// use idem_amqp::{Failed, Worker, idempotent};
+/// ```
+/// # extern crate idem_core as idem_amqp; // which depends on this crate, and re-exports that one
+/// # mod sqlx {
+/// #     pub struct SqliteConnection;
+/// #     pub struct Query;
+/// #     pub fn query(_: &str) -> Query { Query }
+/// #     impl Query {
+/// #         pub fn bind<T>(self, _: T) -> Self { self }
+/// #         pub async fn execute(self, _: &mut SqliteConnection) -> std::io::Result<()> { Ok(()) }
+/// #     }
+/// # }
+/// # use sqlx::SqliteConnection;
+/// # #[derive(serde::Deserialize)] struct OrderPlaced { order_id: String, amount_cents: i64 }
+/// use idem_amqp::{Failed, idempotent};
 ///
 /// /// Atomic: the charge and the record of it commit together.
 /// #[idempotent(key = "order_id")]
@@ -69,9 +81,9 @@ pub fn idempotent_core(arguments: TokenStream, item: TokenStream) -> TokenStream
 ///         .await?;
 ///     Ok(())
 /// }
-///
-/// Worker::builder(store).consume::<charge>("orders.charge")
 /// ```
+///
+/// `Worker::builder(store).consume::<charge>("orders.charge")` consumes a queue with it.
 #[doc = include_str!("../docs/expansion.md")]
 #[proc_macro_attribute]
 pub fn idempotent_amqp(arguments: TokenStream, item: TokenStream) -> TokenStream {
@@ -110,7 +122,8 @@ pub fn idempotency_key_core(item: TokenStream) -> TokenStream {
 ///
 /// # Examples
 ///
-/// ```ignore
+/// ```
+/// # extern crate idem_core as idem_amqp; // which depends on this crate, and re-exports that one
 /// use idem_amqp::{Failed, IdempotencyKey, idempotent};
 /// use serde::Deserialize;
 ///

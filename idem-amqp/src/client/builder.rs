@@ -6,6 +6,21 @@ use super::{Client, ClientError, ReplyTo};
 use crate::connection::{AmqpUrls, Brokers};
 
 /// A client in the making: its queue, how long it waits, where replies go.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), idem_amqp::ClientError> {
+/// use std::time::Duration;
+/// use idem_amqp::Client;
+///
+/// let leases = Client::builder()
+///     .queue("leases")
+///     .timeout(Duration::from_secs(1))
+///     .deadline(Duration::from_secs(10))
+///     .connect("amqp://127.0.0.1:5672/%2f")
+///     .await?;
+/// # drop(leases);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 #[must_use = "a client is made by `connect`"]
 pub struct ClientBuilder {

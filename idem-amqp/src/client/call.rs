@@ -19,6 +19,19 @@ use super::{
 /// reply or the [`deadline`](Self::deadline) has passed. A worker handles it once, and repeats the
 /// reply if it was lost.
 ///
+/// ```no_run
+/// # use idem_amqp::{CallError, Client, Request};
+/// # #[derive(serde::Serialize)] struct CreateLease { name: String }
+/// # impl Request for CreateLease { type Reply = u64; type Error = String; }
+/// # async fn example(leases: Client) -> Result<(), CallError<String>> {
+/// use std::time::Duration;
+///
+/// let request = CreateLease { name: "printer".into() };
+/// let lease = leases.call(&request).key("job-17").deadline(Duration::from_secs(10)).await?;
+/// println!("lease {}", lease.reply);
+/// # Ok(()) }
+/// ```
+///
 /// # Errors
 /// See [`CallError`]: each variant says whether the request was handled, and what to do.
 ///

@@ -65,6 +65,19 @@ impl From<Unreachable> for ClientError {
 /// | `Unsaved` | no, nor will it be (by this call) | see to the place where the session is kept |
 /// | `Reply` | yes | give both sides the same contract; the bytes are kept |
 /// | `Request` | no, nor will it be | change the request |
+///
+/// ```
+/// use idem_amqp::CallError;
+///
+/// /// Whether the request may have had its effect.
+/// fn may_have_happened<E>(error: &CallError<E>) -> bool {
+///     match error {
+///         CallError::Unknown { .. } | CallError::Reply { .. } => true,
+///         CallError::Failed { code, .. } => code == "in-doubt" || code.starts_with("outcome-"),
+///         _ => false,
+///     }
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError<E> {

@@ -10,6 +10,15 @@ use super::error::CallError;
 use crate::headers;
 
 /// A request's reply.
+///
+/// ```
+/// use idem_amqp::Replied;
+///
+/// fn tell(lease: &Replied<u64>) {
+///     let again = if lease.replayed { ", as it was answered before" } else { "" };
+///     println!("lease {}{again}", lease.reply);
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Replied<T> {

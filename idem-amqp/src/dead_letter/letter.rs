@@ -25,6 +25,15 @@ use crate::{
 /// idem's own dead letters say everything in their headers. Of a message that RabbitMQ itself
 /// dead-lettered (its delivery limit was reached, it expired, a foreign consumer rejected it)
 /// only that is known which the broker's `x-death` tells: no error, no attempt, no key.
+///
+/// ```
+/// use idem_amqp::DeadLetter;
+///
+/// fn tell(letter: &DeadLetter) {
+///     let (key, error) = (letter.key().unwrap_or("no key"), letter.error().unwrap_or_default());
+///     println!("{key} {}: {error}", letter.reason());
+/// }
+/// ```
 #[derive(Clone)]
 pub struct DeadLetter {
     delivery: Delivery,

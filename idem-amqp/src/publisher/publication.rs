@@ -18,6 +18,17 @@ use crate::error::PublishError;
 ///
 /// It gets a `UUIDv7` as its id when it is made, so that publishing it again after a lost confirm
 /// is recognised by consumers that use `message_id()` as their key.
+///
+/// ```
+/// use idem_amqp::Publication;
+/// use serde_json::json;
+///
+/// let order = Publication::json("orders.charge", &json!({"order_id": "o-17"}))?
+///     .message_id("outbox-42")?
+///     .header("x-tenant", "acme")?;
+/// assert_eq!(order.id(), "outbox-42");
+/// # Ok::<_, idem_amqp::PublishError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Publication {
     pub(super) exchange: ShortString,

@@ -3,6 +3,17 @@
 use crate::DeadLetter;
 
 /// A letter that was chosen and dealt with, as told to [`Replayer::on_dealt`](super::Replayer::on_dealt).
+///
+/// ```
+/// use idem_amqp::{Fate, Replayer};
+///
+/// fn told(replayer: Replayer) -> Replayer {
+///     replayer.on_dealt(|dealt| match dealt.fate {
+///         Fate::Failed(error) => eprintln!("{:?} stays: {error}", dealt.letter.key()),
+///         fate => println!("{:?}: {fate:?}", dealt.letter.key()),
+///     })
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Dealt<'a> {

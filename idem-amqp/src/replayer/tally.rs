@@ -5,6 +5,16 @@ use std::fmt;
 use super::Fate;
 
 /// How many letters were seen, and what became of them: `seen` is the sum of the others.
+///
+/// ```
+/// use std::process::ExitCode;
+/// use idem_amqp::Tally;
+///
+/// fn report(tally: &Tally) -> ExitCode {
+///     println!("{tally}");
+///     if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {

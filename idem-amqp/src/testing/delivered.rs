@@ -9,6 +9,19 @@ use super::Message;
 use crate::{Publication, Settlement, reply};
 
 /// How a delivery ended, and what RabbitMQ would be told.
+///
+/// ```test_harness
+/// # use idem_amqp::{Reason, Settlement, prelude::*, testing::{Message, Setup}};
+/// # #[idempotent(key = message_id())]
+/// # async fn note(_: serde_json::Value) -> Result<(), Failed> { Err(Failed::rejected("no room")) }
+/// #[tokio::test(start_paused = true)]
+/// async fn a_note_without_room_is_a_dead_letter() {
+///     let harness = Setup::new(|| ()).consume::<note>("notes");
+///     let ended = harness.deliver(&Message::json("hello").message_id("m-1")).await;
+///     assert_eq!(ended.settlement(), Settlement::DeadLetter(Reason::Rejected));
+///     assert_eq!((ended.attempt(), ended.error()), (Some(1), Some("no room")));
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Delivered {
     pub(crate) kind: ExecutionKind,

@@ -24,6 +24,18 @@ mod rehearse;
 ///
 /// A delivery ends when RabbitMQ would be told something: what has to wait, for a key that another worker
 /// holds or for a store that is away, is held as a worker holds it, on the paused clock.
+///
+/// ```test_harness
+/// # use idem_amqp::{Settlement, prelude::*, testing::{Message, Setup}};
+/// # #[idempotent(key = message_id())]
+/// # async fn note(_: serde_json::Value) -> Result<(), Failed> { Ok(()) }
+/// #[tokio::test(start_paused = true)]
+/// async fn both_copies_are_acknowledged() {
+///     let harness = Setup::new(|| ()).consume::<note>("notes");
+///     let both = harness.deliver_at_once(&Message::json("hello").message_id("m-1")).await;
+///     assert!(both.iter().all(|one| one.settlement() == Settlement::Ack));
+/// }
+/// ```
 pub struct Harness<H, St = (), G: Ground = InMemory> {
     make: Arc<dyn Fn() -> St>,
     state: Arc<St>,

@@ -11,6 +11,19 @@ use super::Harness;
 use crate::Queue;
 
 /// A harness in the making: how the application's state is made, and what it stands on.
+///
+/// ```test_harness
+/// # use idem_amqp::{ExecutionKind, Policy, Queue, prelude::*, testing::{Message, Setup}};
+/// # #[idempotent(key = message_id())]
+/// # async fn note(_: serde_json::Value) -> Result<(), Failed> { Err(Failed::retry("no room yet")) }
+/// #[tokio::test(start_paused = true)]
+/// async fn a_note_is_tried_twice() {
+///     let queue = Queue::declare("notes").policy(Policy::builder().max_attempts(2).build_const());
+///     let harness = Setup::new(|| ()).consume::<note>(queue);
+///     let ended = harness.see_through(&Message::json("hello").message_id("m-1")).await;
+///     assert_eq!((ended.kind(), ended.attempt()), (ExecutionKind::Exhausted, Some(2)));
+/// }
+/// ```
 #[derive(Debug)]
 #[must_use]
 pub struct Setup<St, G = InMemory>(testing::Setup<St, G>);

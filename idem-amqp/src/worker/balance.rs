@@ -17,6 +17,15 @@ use crate::{
 type Kinds<T> = [T; ExecutionKind::ALL.len()];
 
 /// How the deliveries of a worker ended.
+///
+/// ```
+/// use idem_amqp::{Balance, ExecutionKind};
+///
+/// fn tell(balance: &Balance) {
+///     let copies = balance.of(ExecutionKind::Duplicate);
+///     println!("{copies} of {} deliveries were copies", balance.deliveries());
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Balance {
     deliveries: u64,

@@ -21,6 +21,23 @@ use crate::{
 };
 
 /// A worker in the making: its store, its state, its handlers.
+///
+/// ```
+/// use std::time::Duration;
+/// use idem_amqp::{MemoryStore, Queue, prelude::*};
+/// # #[derive(Clone)] struct Mailer;
+/// # #[idempotent(key = message_id())]
+/// # async fn send(_: String, State(_mailer): State<Mailer>) -> Result<(), Failed> { Ok(()) }
+///
+/// let worker = Worker::builder(MemoryStore::new())
+///     .state(Mailer)
+///     .consume::<send>(Queue::declare("mails").prefetch(16))
+///     .purge_every(Duration::from_mins(10))
+///     .grace(Duration::from_secs(10))
+///     .build("amqp://127.0.0.1:5672/%2f")?; // connects when it runs
+/// # drop(worker);
+/// # Ok::<_, idem_amqp::WorkerError>(())
+/// ```
 #[must_use]
 pub struct WorkerBuilder<S, St = ()> {
     executor: Executor<S>,

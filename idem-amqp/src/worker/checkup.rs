@@ -85,6 +85,17 @@ impl Worker {
     /// refuses, saying what is so: nothing is created or changed, but the broker's log notes each
     /// refusal, and the user needs the configure permission. What policies say cannot be seen.
     ///
+    /// ```no_run
+    /// # async fn example(worker: idem_amqp::Worker) {
+    /// use idem_amqp::Severity;
+    ///
+    /// let findings = worker.doctor().await;
+    /// for finding in findings.iter().filter(|finding| finding.severity == Severity::Error) {
+    ///     eprintln!("{finding}");
+    /// }
+    /// # }
+    /// ```
+    ///
     /// # Cancel safety
     /// Safe to drop.
     pub async fn doctor(&self) -> Vec<Finding> {

@@ -7,6 +7,17 @@ use idem_core::{ExecutionKind, Key};
 use crate::{reply::ReplyFate, settlement::Settlement};
 
 /// A message that ended, as told to [`WorkerBuilder::on_settled`](super::WorkerBuilder::on_settled).
+///
+/// ```
+/// use idem_amqp::{ExecutionKind, MemoryStore, prelude::*};
+///
+/// let worker = Worker::builder(MemoryStore::new()).on_settled(|settled| {
+///     if settled.kind == ExecutionKind::Duplicate {
+///         println!("a copy of {:?} in {}", settled.key, settled.queue);
+///     }
+/// });
+/// # drop(worker);
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Settled<'a> {

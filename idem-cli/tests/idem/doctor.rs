@@ -44,6 +44,17 @@ async fn a_broker_and_a_store_that_are_away_are_findings() {
     let ran = idem.run(&["doctor", "orders"]).await;
     assert!(ran.ends(1).contains("error broker-unreachable"), "{ran:?}");
     let lost = StoreAt::sqlite(&folder.path().join("lost.db"));
-    let ran = Idem::on(&lost).and_at(nowhere).run(&["doctor"]).await;
+    let ran = Idem::on(&lost)
+        .and_at(nowhere)
+        .run(&["doctor", "orders"])
+        .await;
     assert!(ran.ends(1).contains("error store-unusable"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn a_doctor_without_a_queue_to_look_at_asks_for_one() {
+    let folder = tempdir().unwrap();
+    let ran = Idem::on(&store(&folder).await).run(&["doctor"]).await;
+    ran.ends(2);
+    assert!(ran.err.contains("<QUEUE>"), "{ran:?}");
 }

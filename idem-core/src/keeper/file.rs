@@ -21,6 +21,17 @@ use super::{KeeperError, KeepingPlace, KeptSession, SessionKeeper, file};
 /// file system such locks may not hold: use a local one.
 ///
 /// The file holds the requests that were not answered; only its owner may read it.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// use idem_core::{FileKeeper, SessionKeeper};
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("leases.session");
+///
+/// let keeper = FileKeeper::open(path).await?;
+/// assert_eq!(keeper.load().await?, None); // nothing is kept yet; `SessionBuilder::resume_from` takes it
+/// # Ok::<_, idem_core::KeeperError>(()) }).unwrap();
+/// ```
 #[derive(Debug, Clone)]
 pub struct FileKeeper {
     file: Arc<Locked>,

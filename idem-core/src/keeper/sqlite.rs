@@ -22,6 +22,17 @@ const SAVE: &str = include_str!("sqlite/save.sql");
 /// The row belongs to the keeper that was opened last: an earlier one, of another process say, cannot
 /// save any more, so that its session sends no request, asks for no number again and does not close, each
 /// time for [`KeeperError::InUse`].
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// use idem_core::{SessionKeeper, SqliteKeeper};
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("shop.db");
+///
+/// let keeper = SqliteKeeper::open(path, "leases").await?;
+/// assert_eq!(keeper.load().await?, None); // nothing is kept yet; `SessionBuilder::resume_from` takes it
+/// # Ok::<_, idem_core::KeeperError>(()) }).unwrap();
+/// ```
 #[derive(Clone)]
 pub struct SqliteKeeper {
     pool: SqlitePool,

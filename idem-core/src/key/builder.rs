@@ -6,6 +6,27 @@ use super::{
 };
 
 /// A message type that knows its own key; derive it and mark the fields with `#[key]`.
+///
+/// ```
+/// use idem_core::{Failed, IdempotencyKey, idempotent};
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize, IdempotencyKey)]
+/// struct Notice {
+///     #[key]
+///     customer: String,
+///     #[key]
+///     order_id: u64,
+///     text: String,
+/// }
+///
+/// /// Its keys are `notify:CUSTOMER:ORDER_ID`.
+/// #[idempotent]
+/// async fn notify(notice: Notice) -> Result<(), Failed> {
+///     println!("to {}: {}", notice.customer, notice.text);
+///     Ok(())
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say which of its fields are the key",
     label = "no key",
@@ -17,6 +38,18 @@ pub trait IdempotencyKey {
 }
 
 /// A key in the making. The first thing wrong with it is what [`build`](Self::build) reports.
+///
+/// ```
+/// use idem_core::Key;
+///
+/// let invoice: Option<&str> = None;
+/// let key = Key::builder("orders.notify")
+///     .part("customer", &7)
+///     .first(&[("invoice", &invoice), ("order_id", &"o-17")])
+///     .build()?;
+/// assert_eq!(key.as_str(), "orders.notify:7:order_id=o-17");
+/// # Ok::<_, idem_core::KeyError>(())
+/// ```
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct KeyBuilder {

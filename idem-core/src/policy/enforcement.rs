@@ -1,6 +1,17 @@
 //! Whether a policy is carried out, or only watched.
 
 /// Whether what is not to run is kept from running, or only counted.
+///
+/// ```
+/// use idem_core::{Failed, idempotent};
+/// # #[derive(serde::Deserialize)] struct Order { id: String }
+///
+/// #[idempotent(key = "id", mode = "observe")]
+/// async fn charge(order: Order) -> Result<(), Failed> {
+///     println!("{}", order.id); // copies run as before, and are counted
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Enforcement {

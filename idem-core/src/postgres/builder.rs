@@ -28,6 +28,22 @@ use crate::ConnectError;
 /// | transaction timeout | 10 min | how long an atomic handler may run |
 /// | connections | 16 | how many atomic handlers run at the same time; the store's own are not among them |
 /// | groups | 4 | how many transactions the messages of one grouped handler share at the same time, on as many of the connections |
+///
+/// ```no_run
+/// # async fn example() -> Result<(), idem_core::ConnectError> {
+/// use std::time::Duration;
+/// use idem_core::{Migrate, PostgresStore};
+///
+/// let store = PostgresStore::builder("postgres://shop@db.internal/shop")
+///     .schema("idem")
+///     .migrate(Migrate::Never)
+///     .connections(32)
+///     .transaction_timeout(Duration::from_mins(2))
+///     .build()
+///     .await?;
+/// # drop(store);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 #[must_use]
 pub struct PostgresStoreBuilder {

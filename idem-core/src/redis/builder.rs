@@ -23,6 +23,21 @@ use crate::ConnectError;
 /// | connect timeout | 2 s | how long a connection may take |
 /// | response timeout | 2 s | how long an answer may take before it is *unknown* |
 /// | minimum of replicas | none | how many must have what an answer rests on |
+///
+/// ```no_run
+/// # async fn example() -> Result<(), idem_core::ConnectError> {
+/// use std::{num::NonZeroUsize, time::Duration};
+/// use idem_core::RedisStore;
+///
+/// let store = RedisStore::builder("redis://cache.internal/0")
+///     .prefix("shop")
+///     .response_timeout(Duration::from_secs(1))
+///     .min_replicas(NonZeroUsize::MIN, Duration::from_millis(500))
+///     .build()
+///     .await?;
+/// # drop(store);
+/// # Ok(()) }
+/// ```
 #[must_use]
 pub struct RedisStoreBuilder {
     address: Address,

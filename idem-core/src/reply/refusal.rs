@@ -12,6 +12,25 @@ use crate::Release;
 ///
 /// As JSON it is `{"code":…,"message":…,"error":…}`, without `error` if there is none. The codes
 /// that idem gives are constants here, and frozen; a [`Failure`](crate::Failure) may have others.
+///
+/// ```
+/// use idem_core::{Failure, Refusal, Verdict};
+///
+/// #[derive(Debug)]
+/// struct Taken { by: String }
+///
+/// # impl std::fmt::Display for Taken {
+/// #     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// #         write!(f, "{} has it", self.by)
+/// #     }
+/// # }
+/// impl Failure for Taken {
+///     fn verdict(&self) -> Verdict { Verdict::Reject }
+///     fn refusal(&self) -> Refusal { Refusal::new("taken", self.to_string()) }
+/// }
+///
+/// assert_eq!(Taken { by: "ann".into() }.refusal().code(), "taken");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     code: Cow<'static, str>,

@@ -25,6 +25,20 @@ use crate::ConnectError;
 /// | table | `idem_records` | also the beginning of its index's, view's and second table's name |
 /// | busy timeout | 10 s | how long a write waits for another process or an atomic handler |
 /// | connections | 8 | how many atomic handlers run at the same time |
+///
+/// ```no_run
+/// # async fn example() -> Result<(), idem_core::ConnectError> {
+/// use std::time::Duration;
+/// use idem_core::SqliteStore;
+///
+/// let store = SqliteStore::builder("shop.db")
+///     .table("message_keys")
+///     .busy_timeout(Duration::from_secs(30))
+///     .build()
+///     .await?;
+/// # drop(store);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct SqliteStoreBuilder {

@@ -14,6 +14,20 @@ use super::StoreError;
 use crate::{Fingerprint, Key, Policy, SequencePlace, SessionPlace};
 
 /// One try at a claim.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// use idem_core::{ClaimRequest, Execution, Executor, Failed, Fingerprint, Key, MemoryStore, Policy};
+///
+/// let executor = Executor::new(MemoryStore::new());
+/// for (body, runs) in [("500 cents", true), ("900 cents", false)] {
+///     let request = ClaimRequest::new(Key::new("orders.charge", "o-17")?, &Policy::DEFAULT)
+///         .fingerprint(Fingerprint::of(body.as_bytes()));
+///     let work = executor.execute_request(&request, &Policy::DEFAULT, async |_| Ok::<_, Failed>(()));
+///     assert_eq!(matches!(work.await, Execution::Executed { .. }), runs); // the second is `KeyReused`
+/// }
+/// # Ok::<_, idem_core::KeyError>(()) }).unwrap();
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ClaimRequest {

@@ -9,6 +9,19 @@ use std::fmt;
 /// | the claim | [`BeforeClaim`](Self::BeforeClaim) | [`AfterClaim`](Self::AfterClaim) |
 /// | an `.await` of the handler | | [`InHandler`](Self::InHandler) |
 /// | the completion | [`BeforeCompletion`](Self::BeforeCompletion) | [`AfterCompletion`](Self::AfterCompletion) |
+///
+/// ```test_harness
+/// # use idem_core::{Failed, idempotent, testing::{CrashPoint, Message, Setup}};
+/// # #[idempotent(key = message_id())]
+/// # async fn note(_: serde_json::Value) -> Result<(), Failed> { Ok(()) }
+/// #[tokio::test(start_paused = true)]
+/// async fn a_note_that_was_completed_is_not_made_again() {
+///     let harness = Setup::new(|| ()).handler::<note>();
+///     let message = Message::json("hello").id("m-1");
+///     harness.crash(CrashPoint::AfterCompletion, &message).await;
+///     assert_eq!(harness.deliver(&message.redelivered()).await.attempt(), None);
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CrashPoint {

@@ -18,6 +18,21 @@ use crate::{Claim, ClaimRequest, Lease, MemoryStore, Outcome, Release, Store, St
 /// Any store, behind a link that fails on command. Clones share the store and what is wrong with it.
 ///
 /// What a harness runs on; also for tests of an [`Executor`](crate::Executor) of one's own.
+///
+/// ```test_harness
+/// use std::time::Duration;
+/// use idem_core::{Execution, Executor, Failed, Key, MemoryStore, Policy, testing::FaultyStore};
+///
+/// #[tokio::test(start_paused = true)]
+/// async fn nothing_runs_while_the_store_is_away() {
+///     let store = FaultyStore::new(MemoryStore::new());
+///     store.fail_for(Duration::from_secs(5));
+///     let key = Key::new("orders.charge", "o-17").unwrap();
+///     let executor = Executor::new(store);
+///     let ended = executor.execute(key, &Policy::DEFAULT, async |_| Ok::<_, Failed>(()));
+///     assert!(matches!(ended.await, Execution::StoreUnavailable { .. }));
+/// }
+/// ```
 #[derive(Debug, Clone)]
 pub struct FaultyStore<S = MemoryStore> {
     pub(super) store: S,

@@ -24,6 +24,20 @@ mod rehearse;
 ///
 /// Each delivery is one claim and at most one run, and ends in an [`Execution`]: whoever would deliver
 /// again, or wait, is the test.
+///
+/// ```test_harness
+/// # use idem_core::{ExecutionKind, Failed, idempotent, testing::{Message, Setup}};
+/// # #[idempotent(key = message_id())]
+/// # async fn note(_: serde_json::Value) -> Result<(), Failed> { Ok(()) }
+/// #[tokio::test(start_paused = true)]
+/// async fn of_two_copies_at_once_one_runs() {
+///     let harness = Setup::new(|| ()).handler::<note>();
+///     let [one, other] = harness.deliver_at_once(&Message::json("hello").id("m-1")).await;
+///     let kinds = [one.kind(), other.kind()];
+///     assert!(kinds.contains(&ExecutionKind::Executed));
+///     assert!(kinds.contains(&ExecutionKind::Conflict) || kinds.contains(&ExecutionKind::Duplicate));
+/// }
+/// ```
 pub struct Harness<H, St = (), G: Ground = InMemory> {
     make: Make<St>,
     state: Arc<St>,

@@ -23,6 +23,22 @@ const MOST_WAITS: u32 = 64;
 /// A policy that quarantines what is in doubt leaves some crashes to a person: there an effect must not be
 /// doubled, and may be missing.
 ///
+/// ```test_harness
+/// # use idem_core::{Failed, Key, State, idempotent, testing::{Message, Setup, assert_idempotent}};
+/// # #[derive(Clone, Default)] struct Bank(std::sync::Arc<std::sync::Mutex<std::collections::BTreeSet<String>>>);
+/// # #[idempotent(key = message_id())]
+/// # async fn pay(_: serde_json::Value, key: Key, State(bank): State<Bank>) -> Result<(), Failed> {
+/// #     bank.0.lock().unwrap().insert(key.to_string());
+/// #     Ok(())
+/// # }
+/// #[tokio::test(start_paused = true)]
+/// async fn a_payment_is_made_once() {
+///     let harness = Setup::new(Bank::default).handler::<pay>();
+///     let payment = Message::json("1250 cents").id("m-1");
+///     assert_idempotent(&harness, &payment, async |run| run.state().0.lock().unwrap().clone()).await;
+/// }
+/// ```
+///
 /// # Panics
 /// With a text that says at which point the effect was doubled, missing or another one. Also if the handler
 /// does not execute the message, or `observe` sees nothing of it, or differs by itself: then nothing would be

@@ -6,6 +6,26 @@ use super::{FaultyStore, Ground, Harness, InMemory, clock::insist_on_paused};
 use crate::{Handler, Policy, RunsOn};
 
 /// A harness in the making: how the application's state is made, and what it stands on.
+///
+/// ```test_harness
+/// # use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+/// # use idem_core::{Failed, FromRef, Policy, State, idempotent, testing::{Message, Setup}};
+/// # #[derive(Clone, Default)] struct Counter(std::sync::Arc<AtomicU32>);
+/// # #[idempotent(key = message_id())]
+/// # async fn count(_: serde_json::Value, State(counter): State<Counter>) -> Result<(), Failed> {
+/// #     counter.0.fetch_add(1, Relaxed);
+/// #     Ok(())
+/// # }
+/// #[tokio::test(start_paused = true)]
+/// async fn a_message_counts_once() {
+///     let twice = Policy::builder().max_attempts(2).build_const();
+///     let harness = Setup::new(Counter::default).policy(twice).handler::<count>();
+///     for _ in 0..3 {
+///         harness.deliver(&Message::json("one").id("m-1")).await;
+///     }
+///     assert_eq!(harness.state().0.load(Relaxed), 1);
+/// }
+/// ```
 #[must_use]
 pub struct Setup<St, G = InMemory> {
     make: Make<St>,

@@ -5,6 +5,19 @@ use crate::ExecutionKind;
 
 /// Asserts that messages which ask for different work are all executed: that no two have the same key.
 ///
+/// ```test_harness
+/// # use idem_core::{Failed, idempotent, testing::{Message, Setup, assert_told_apart}};
+/// # #[derive(serde::Deserialize)] struct Notice { customer: u32, text: String }
+/// # #[idempotent(key = ["customer", "text"])]
+/// # async fn notify(notice: Notice) -> Result<(), Failed> { Ok(()) }
+/// #[tokio::test(start_paused = true)]
+/// async fn two_notices_to_one_customer_are_two() {
+///     let harness = Setup::new(|| ()).handler::<notify>();
+///     let notice = |text: &str| Message::json(&serde_json::json!({"customer": 7, "text": text}));
+///     assert_told_apart(&harness, [&notice("paid"), &notice("sent")]).await;
+/// }
+/// ```
+///
 /// # Panics
 /// With the key, if a message was taken for a copy of another one. Also if a message is not executed for other
 /// reasons.

@@ -14,6 +14,16 @@ use super::{
 };
 
 /// A session in the making, by [`Client::session`].
+///
+/// ```no_run
+/// # async fn example(leases: idem_amqp::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// use idem_amqp::FileKeeper;
+///
+/// let keeper = FileKeeper::open("leases.session").await?;
+/// let session = leases.session().keep_in(keeper).open().await?;
+/// println!("{} calls at once", session.window());
+/// # Ok(()) }
+/// ```
 #[must_use = "a session is made by `open` or `resume_from`"]
 pub struct SessionBuilder {
     client: Client,

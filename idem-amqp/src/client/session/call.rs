@@ -26,6 +26,19 @@ use super::{
 /// It waits while the window is full, and is saved if the session is kept anywhere. Then it is sent,
 /// and sent again, as any [`Call`](crate::Call) is.
 ///
+/// ```no_run
+/// # use idem_amqp::{CallError, Request, Session};
+/// # #[derive(serde::Serialize)] struct CreateLease { name: String }
+/// # impl Request for CreateLease { type Reply = u64; type Error = String; }
+/// # async fn example(session: Session) -> Result<(), CallError<String>> {
+/// use std::time::Duration;
+///
+/// let request = CreateLease { name: "printer".into() };
+/// let lease = session.call(&request).deadline(Duration::from_secs(10)).await?;
+/// println!("lease {}", lease.reply);
+/// # Ok(()) }
+/// ```
+///
 /// # Errors
 /// See [`CallError`]. [`CallError::Unknown`] says how to ask again: usually with
 /// [`Session::resume`] and the number.

@@ -14,6 +14,18 @@ pub struct RequestNumber {
 }
 
 /// A request of a session that may have been handled, and whose reply the client has not seen.
+///
+/// ```no_run
+/// # use idem_amqp::{CallError, Request, Session};
+/// # struct CreateLease;
+/// # impl Request for CreateLease { type Reply = u64; type Error = String; }
+/// # async fn example(session: Session) -> Result<(), CallError<String>> {
+/// for request in session.unanswered() {
+///     let lease = session.resume::<CreateLease>(&request.number).await?;
+///     println!("{}: lease {}", request.body, lease.reply);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Unanswered {
     /// Its name, for [`Session::resume`](super::Session::resume).
