@@ -10,6 +10,8 @@ mod links;
 mod meters;
 pub(crate) mod spans;
 
+#[cfg(feature = "opentelemetry")]
+pub(crate) use context::Carrier;
 pub(crate) use context::inject;
 pub(crate) use links::Links;
 pub(crate) use meters::{Meters, Seats};
