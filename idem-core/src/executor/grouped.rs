@@ -6,7 +6,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::time::Instant;
 
 use super::{
-    Executor, Prepared, Requester, RunsOn,
+    Executor, Prepared, Requester, RunsOn, Sharing,
     atomic::{Open, alone, within},
     grant::{Ended, ended_by, objection},
     guarded,
@@ -26,6 +26,15 @@ where
     fn limit(_: &Executor<S>) -> Option<usize> {
         // Whoever waits for a seat has claimed, and keeps its lease.
         None
+    }
+
+    fn sharing<H: Operation<Mode = Self>>(executor: &Executor<S>) -> Option<Sharing> {
+        let sharing = Sharing {
+            handler: H::SCOPE,
+            size: SIZE,
+            groups: executor.store.groups(),
+        };
+        (sharing.size > 1 && sharing.groups > 0).then_some(sharing)
     }
 
     async fn check<H: Operation<Mode = Self>>(executor: &Executor<S>) -> Result<(), EntityError> {
@@ -48,10 +57,11 @@ where
         St: Send + Sync + 'static,
     {
         let (_present, others) = executor.company.enter(H::SCOPE);
-        let groups = executor.store.groups();
+        let sharing = <Self as RunsOn<S>>::sharing::<H>(executor);
         // A few are sooner done side by side, and with a round trip less.
         // What was delivered before may be what ended its worker, and would claim for all who wait with it.
-        if SIZE > 1 && groups > 0 && others >= groups && !message.attempted {
+        let has_company = sharing.is_some_and(|sharing| others >= sharing.groups);
+        if has_company && !message.attempted {
             let ended = in_company::<S, Tx, H, St>(executor, message, state, SIZE).await;
             if let Some(ended) = ended {
                 return ended;
