@@ -215,3 +215,20 @@ async fn a_message_whose_key_was_completed_by_hand_meanwhile_is_a_duplicate() {
     assert!(matches!(ended, Execution::Duplicate { .. }), "{ended:?}");
     assert_eq!(runs, 1, "in the group");
 }
+
+/// Where a test lets calls fail, each message meets its faults alone.
+#[cfg(feature = "testing")]
+#[tokio::test(start_paused = true)]
+async fn on_a_store_whose_link_fails_a_message_with_company_is_run_by_itself() {
+    use crate::testing::{Call, FaultyStore};
+
+    let (store, wait) = (MemoryStore::new(), Duration::ZERO);
+    let faulty = FaultyStore::new(Busy { store, wait });
+    faulty.lose_next_answer(Call::Complete);
+    let (ended, runs) = handle_on(faulty, async {}).await;
+    assert!(
+        matches!(ended, Execution::Executed { output: 1, .. }),
+        "{ended:?}"
+    );
+    assert_eq!(runs, 1, "in no group");
+}
