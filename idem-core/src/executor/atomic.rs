@@ -145,17 +145,22 @@ impl<S: Store> Open<'_, S> {
         T: serde::Serialize,
         E: Failure,
     {
+        // What few messages come to is a future of its own, so that the others' are small.
         match ran {
             Ran::Returned(Err(overdue)) => {
                 let cause = Cause::Refused(overdue.to_string());
-                self.end(transaction, cause).await
+                Box::pin(self.end(transaction, cause)).await
             }
             Ran::Returned(Ok(Ok(output))) => match remembered::output(&output, self.policy) {
                 Ok(outcome) => self.commit(transaction, output, outcome).await,
-                Err(refusal) => self.forget(transaction, refusal).await,
+                Err(refusal) => Box::pin(self.forget(transaction, refusal)).await,
             },
-            Ran::Returned(Ok(Err(error))) => self.fail(transaction, guarded::cause(error)).await,
-            Ran::Panicked(message) => self.fail(transaction, Cause::Panicked(message)).await,
+            Ran::Returned(Ok(Err(error))) => {
+                Box::pin(self.fail(transaction, guarded::cause(error))).await
+            }
+            Ran::Panicked(message) => {
+                Box::pin(self.fail(transaction, Cause::Panicked(message))).await
+            }
             Ran::LeaseLost => self.lost(),
         }
     }
@@ -183,8 +188,8 @@ impl<S: Store> Open<'_, S> {
                 attempt,
             },
             Ok(Commit::Fenced) => self.lost(),
-            Ok(Commit::Refused { error }) => self.refused(error).await,
-            Err(error) => self.ask_again(output, outcome, error).await,
+            Ok(Commit::Refused { error }) => Box::pin(self.refused(error)).await,
+            Err(error) => Box::pin(self.ask_again(output, outcome, error)).await,
         }
     }
 
