@@ -71,8 +71,8 @@ where
         None => executor.begin(&message.request, &message.policy).await,
         // What few messages come to is a future of its own, so that the others' are small.
         Some(kept) => {
-            let begin = executor.begin_keeping(kept, &message.request, &message.policy);
-            Box::pin(begin).await
+            let kept = executor.begin_keeping(kept, &message.request, &message.policy);
+            Box::pin(kept).await
         }
     };
     let (lease, mut transaction) = match begun {
@@ -369,9 +369,8 @@ impl<S: Store> Executor<S> {
             let (store, lease) = (Arc::clone(&store), kept.lease.clone());
             async move { store.extend_open(&lease, by).await }
         };
-        let begin = self.begin(request, policy);
-        let hearts = &self.hearts;
-        match run_under_heartbeat(hearts, begin, extend, kept.claimed, by, Untold::GoOn).await {
+        let (hearts, work) = (&self.hearts, self.begin(request, policy));
+        match run_under_heartbeat(hearts, work, extend, kept.claimed, by, Untold::GoOn).await {
             Ran::Returned(begun) => begun,
             // Whose it is now, a claim tells.
             Ran::LeaseLost | Ran::Panicked(_) => self.begin(request, policy).await,
