@@ -2,7 +2,7 @@
 //! `idem-core`'s.
 //!
 //! `docs/operations.md` says what each metric means. Handles are registered once, when a handler is consumed
-//! and when a worker is built: an application installs its recorder before that.
+//! and when a worker or a publisher is built: an application installs its recorder before that.
 
 #[cfg_attr(not(feature = "opentelemetry"), path = "telemetry/no_context.rs")]
 mod context;
@@ -10,6 +10,8 @@ mod links;
 mod meters;
 pub(crate) mod spans;
 
+#[cfg(feature = "opentelemetry")]
+pub(crate) use context::Carrier;
 pub(crate) use context::inject;
 pub(crate) use links::Links;
 pub(crate) use meters::{Meters, Seats};

@@ -1,6 +1,6 @@
 //! Asks before something is changed.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, BufRead, IsTerminal as _, Write};
 
 use crate::{arguments::Sure, error::Error};
 
@@ -10,15 +10,67 @@ pub(crate) fn confirm(question: &str, sure: &Sure) -> Result<(), Error> {
     if sure.yes {
         return Ok(());
     }
-    if !io::stdin().is_terminal() {
+    let stdin = io::stdin();
+    if !stdin.is_terminal() {
         return Err(Error::NotConfirmed);
     }
-    eprint!("{question} [yes/no] ");
-    io::stderr().flush()?;
+    ask(question, stdin.lock(), io::stderr())
+}
+
+/// One answer counts, and whatever is not a yes is a no: so is the end of the input.
+fn ask(question: &str, mut answers: impl BufRead, mut terminal: impl Write) -> Result<(), Error> {
+    write!(terminal, "{question} [yes/no] ")?;
+    terminal.flush()?;
     let mut answer = String::new();
-    io::stdin().read_line(&mut answer)?;
+    answers.read_line(&mut answer)?;
     match answer.trim() {
         "yes" | "y" => Ok(()),
         _ => Err(Error::NotConfirmed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUESTION: &str = "Forget `orders.charge:o-1`?";
+
+    /// Whether it is done, and what the operator sees.
+    fn answered(typed: &str) -> (bool, String) {
+        let mut seen = Vec::new();
+        let done = match ask(QUESTION, typed.as_bytes(), &mut seen) {
+            Ok(()) => true,
+            Err(Error::NotConfirmed) => false,
+            Err(error) => panic!("{error}"),
+        };
+        (done, String::from_utf8(seen).unwrap())
+    }
+
+    #[test]
+    fn a_yes_confirms_and_everything_else_does_not() {
+        for (typed, expected) in [
+            ("yes\n", true),
+            ("y\n", true),
+            (" yes \r\n", true),
+            ("yes", true),
+            ("n\n", false),
+            ("no\n", false),
+            ("\n", false),
+            ("yesterday\n", false),
+            ("no\nyes\n", false),
+        ] {
+            assert_eq!(answered(typed).0, expected, "{typed:?}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_the_input_confirms_nothing() {
+        assert!(!answered("").0);
+    }
+
+    #[test]
+    fn the_question_is_asked_once_on_a_line_that_waits_for_the_answer() {
+        let (_, seen) = answered("perhaps\n");
+        assert_eq!(seen, format!("{QUESTION} [yes/no] "));
     }
 }

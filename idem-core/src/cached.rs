@@ -14,6 +14,7 @@ use crate::Store;
 mod entity;
 mod group;
 mod known;
+mod operator;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -35,7 +36,8 @@ use known::Known;
 /// | a replay | the store decides |
 ///
 /// So a key that an operator deletes from the store runs again after 60 s at most, whatever the
-/// process. The rest of the contract is the store's own: every other call passes through. A lease
+/// process; at once in this one, if it is changed through the cache, as an
+/// [`OperatorStore`](crate::operator::OperatorStore). The rest of the contract is the store's own: every other call passes through. A lease
 /// is to be completed through the cache that it was claimed through.
 ///
 /// ```

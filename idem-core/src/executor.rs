@@ -39,6 +39,8 @@ mod until_known;
 mod tests;
 
 use company::Company;
+#[doc(hidden)]
+pub use company::Sharing;
 use fail_open::LocalMemory;
 pub use fail_open::Reports;
 #[cfg(feature = "conformance")]
@@ -260,6 +262,12 @@ impl<S: Store> Executor<S> {
 pub trait RunsOn<S: Store>: crate::Mode {
     /// How many handlers of this mode the store lets run at once, if it sets a limit.
     fn limit(executor: &Executor<S>) -> Option<usize>;
+
+    /// How messages of this handler share transactions, if they do.
+    #[doc(hidden)]
+    fn sharing<H: Operation<Mode = Self>>(_: &Executor<S>) -> Option<Sharing> {
+        None
+    }
 
     /// Looks whether the store can do what handlers of this mode need.
     #[doc(hidden)]

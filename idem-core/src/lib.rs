@@ -82,6 +82,8 @@ pub use context::{
 pub use entity::{Entity, InEntity, RecordedBy};
 pub use envelope::{Envelope, EnvelopeBuilder, HeaderSource, SessionNumber};
 pub use execution::{Cause, Execution, ExecutionKind};
+#[doc(hidden)]
+pub use executor::Sharing;
 pub use executor::{Executor, Prepared, Reports, RunsOn, Turn};
 pub use failure::{Failed, Failure, Verdict};
 pub use finding::{Finding, Severity};

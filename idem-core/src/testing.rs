@@ -58,7 +58,8 @@
 //! |---|---|---|
 //! | leased | on the memory store, which keeps all rules of [`Store`](crate::Store) | how long its store keeps what it was told |
 //! | atomic, `&mut SqliteConnection` | [`Setup::sqlite`] (feature `sqlite`), on a temporary file | |
-//! | atomic, `&mut PgConnection`; `recorded_by` | not at all: it does not compile | all of it: SQL, isolation, locks |
+//! | atomic, `&mut PgConnection`; `recorded_by` | not in a harness: it does not compile | all of it: SQL, isolation, locks |
+//! | with `group` | the same; an [`Executor`](crate::Executor) on a [`FaultyStore`] before `PostgresStore` runs each message by itself | what messages that share a transaction do to each other |
 
 mod catalogue;
 mod clock;
@@ -66,6 +67,7 @@ mod crash;
 mod faults;
 mod faulty_store;
 mod ground;
+mod group;
 mod harness;
 mod idempotent;
 mod message;

@@ -117,7 +117,10 @@ impl<R: Request> Call<R> {
             shared.orders.clone(),
             &shared.switchboard,
         );
-        match conversation.hold(self.deadline, &shared.switchboard).await {
+        match conversation
+            .hold_traced(self.deadline, &shared.switchboard)
+            .await
+        {
             Ok(told) => told.reply.read::<R>(),
             Err(Fault::Unroutable) => Err(CallError::Unroutable { queue }),
             Err(Fault::Unsent(why)) => Err(CallError::Unsent(why)),

@@ -8,6 +8,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use tracing::Instrument as _;
+
 use super::{
     fate::{Fate, Fault, Setback},
     line::Order,
@@ -16,6 +18,7 @@ use super::{
     reply::RawReply,
     switchboard::{Switchboard, Waiting},
 };
+use crate::telemetry::{self, spans};
 
 /// One call. Dropping it leaves nothing behind.
 pub(super) struct Conversation {
@@ -53,6 +56,28 @@ impl Conversation {
             fate: Fate::default(),
             ordered: None,
         }
+    }
+
+    /// Holds it inside of a span of its own, whose context the request carries at every try.
+    pub(super) async fn hold_traced(
+        self,
+        deadline: Duration,
+        switchboard: &Switchboard,
+    ) -> Result<Told, Fault> {
+        let (message, correlation_id) = (&self.message, self.waiting.correlation_id());
+        let size = message.body.len();
+        let span = spans::call(message.queue.as_str(), message.id(), correlation_id, size);
+        let held = async move {
+            let message = telemetry::inject(Arc::unwrap_or_clone(self.message));
+            let message = Arc::new(message);
+            let held = Self { message, ..self }.hold(deadline, switchboard).await;
+            match &held {
+                Ok(told) => spans::answered(told.tries),
+                Err(fault) => spans::unanswered(fault.label(), fault),
+            }
+            held
+        };
+        held.instrument(span).await
     }
 
     /// Sends the request again and again until there is a reply, or the deadline has passed.

@@ -34,14 +34,28 @@ pub(super) enum Setback {
 }
 
 /// Why a call ended without a reply.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     /// Every try came back.
+    #[error("every try came back: there is no such queue")]
     Unroutable,
     /// Nothing was sent.
+    #[error("nothing was sent: {0}")]
     Unsent(Source),
     /// It may have run.
+    #[error("no reply came: {0}")]
     Unknown(Source),
+}
+
+impl Fault {
+    /// What it is called in spans.
+    pub(super) fn label(&self) -> &'static str {
+        match self {
+            Self::Unroutable => "unroutable",
+            Self::Unsent(_) => "unsent",
+            Self::Unknown(_) => "unknown",
+        }
+    }
 }
 
 impl Fate {

@@ -10,6 +10,8 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::headers;
+#[cfg(feature = "opentelemetry")]
+use crate::{republish::size_of, telemetry::Carrier};
 
 /// A request as it is put on the wire.
 #[derive(Debug, Clone)]
@@ -155,6 +157,28 @@ impl Message {
                 .with_expiration(expiration(*deadline)),
             None => properties,
         }
+    }
+}
+
+#[cfg(feature = "opentelemetry")]
+impl Carrier for Message {
+    fn has_any_header(&self, names: &[&str]) -> bool {
+        names.iter().any(|name| self.headers.contains_key(name))
+    }
+
+    /// Not if they are too long: trace context is never the reason why a request cannot be sent.
+    fn with_headers(mut self, further: &FieldTable) -> Self {
+        let sizes = further.inner().iter();
+        let size: usize = sizes
+            .map(|(name, value)| name.as_str().len() + size_of(value))
+            .sum();
+        if self.headers_len.saturating_add(size) <= MAX_HEADERS {
+            self.headers_len += size;
+            for (name, value) in further {
+                self.headers.insert(name.clone(), value.clone());
+            }
+        }
+        self
     }
 }
 

@@ -8,7 +8,7 @@ use lapin::{
 };
 
 use super::{AmqpUrls, Broker, Watch};
-use crate::{health::Vitals, incident::Incident};
+use crate::{health::Vitals, incident::Incident, telemetry::Links};
 
 /// The nodes of a broker, and whose turn it is. Clones take turns of their own.
 #[derive(Debug, Clone)]
@@ -64,6 +64,11 @@ impl Brokers {
     pub(crate) fn watched_by(mut self, vitals: Arc<Vitals>) -> Self {
         self.vitals = vitals;
         self
+    }
+
+    /// What is measured of the connections.
+    pub(crate) fn links(&self) -> &Links {
+        self.vitals.links()
     }
 
     /// Tries each node once, beginning with the one after the last that was connected to.

@@ -7,6 +7,7 @@ mod broker;
 mod declaration;
 mod delivery_limit;
 mod enforcement;
+mod groups;
 mod prefetch;
 mod registrations;
 mod retention;
@@ -42,6 +43,7 @@ pub(super) fn of_queue<'a>(
         sequences::gaps(patient),
         sessions::look(patient),
         enforcement::look(patient),
+        groups::look(patient, facts),
     ];
     several.chain(single.into_iter().flatten())
 }

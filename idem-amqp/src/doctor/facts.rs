@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::Policy;
+use idem_core::{Policy, Sharing};
 
 use super::{
     arguments::{Arguments, Kind, Limit},
@@ -51,6 +51,8 @@ pub(crate) struct Patient<'a> {
     pub(crate) policy: Policy,
     /// How many of its handlers the store lets run at once.
     pub(crate) at_once: Option<usize>,
+    /// How its handler's messages share transactions, if they do.
+    pub(crate) sharing: Option<Sharing>,
     /// How long the sessions of its clients live without a sign of life, if it serves any.
     pub(crate) life: Option<Duration>,
     /// If its handler's key is a place in a sequence.

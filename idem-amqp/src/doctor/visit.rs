@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::Policy;
+use idem_core::{Policy, Sharing};
 use lapin::Connection;
 
 use super::{Diagnosis, Facts, Gaps, Patient, Product, Told, examine, facts, greeting, look};
@@ -24,6 +24,8 @@ pub(crate) struct Case {
     pub(crate) queue: Queue,
     pub(crate) policy: Policy,
     pub(crate) at_once: Option<usize>,
+    /// How its handler's messages share transactions, if they do.
+    pub(crate) sharing: Option<Sharing>,
     /// How long the sessions of its clients live without a sign of life, if it serves any.
     pub(crate) life: Option<Duration>,
     /// If its handler's key is a place in a sequence.
@@ -108,6 +110,7 @@ impl History {
             policy: case.policy,
             life: case.life,
             at_once: case.at_once,
+            sharing: case.sharing,
             numbered: case.numbered,
             recorded: case.recorded,
             told: told.clone(),

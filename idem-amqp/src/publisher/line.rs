@@ -125,6 +125,10 @@ impl Line {
             return refuse_all(batch, error, &self.brokers);
         }
         refuse_too_large(batch, &self.frame);
+        if batch.is_empty() {
+            return;
+        }
+        self.brokers.links().published(batch.len());
         let Open { link, channel, .. } = self.open.as_mut().expect("opened just now");
         let mut confirms: Vec<_> = batch.iter().map(|_| None).collect();
         let mut confirming: FuturesUnordered<_> = (batch.iter().enumerate())

@@ -13,6 +13,8 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::error::PublishError;
+#[cfg(feature = "opentelemetry")]
+use crate::telemetry::Carrier;
 
 /// A message to publish.
 ///
@@ -156,24 +158,6 @@ impl Publication {
         self
     }
 
-    /// Whether it has a header of one of these names.
-    #[cfg(feature = "opentelemetry")]
-    pub(crate) fn has_any_header(&self, names: &[&str]) -> bool {
-        let headers = self.properties.headers().as_ref();
-        headers.is_some_and(|own| names.iter().any(|name| own.contains_key(name)))
-    }
-
-    /// Adds these headers.
-    #[cfg(feature = "opentelemetry")]
-    pub(crate) fn with_headers(mut self, further: &FieldTable) -> Self {
-        let mut headers = self.properties.headers().clone().unwrap_or_default();
-        for (name, value) in further {
-            headers.insert(name.clone(), value.clone());
-        }
-        self.properties = self.properties.with_headers(headers);
-        self
-    }
-
     /// Its exchange and its routing key.
     pub(crate) fn address(&self) -> (&str, &str) {
         (self.exchange.as_str(), self.routing_key.as_str())
@@ -231,6 +215,23 @@ impl Publication {
     #[cfg(test)]
     pub(crate) fn into_properties(self) -> BasicProperties {
         self.properties
+    }
+}
+
+#[cfg(feature = "opentelemetry")]
+impl Carrier for Publication {
+    fn has_any_header(&self, names: &[&str]) -> bool {
+        let headers = self.properties.headers().as_ref();
+        headers.is_some_and(|own| names.iter().any(|name| own.contains_key(name)))
+    }
+
+    fn with_headers(mut self, further: &FieldTable) -> Self {
+        let mut headers = self.properties.headers().clone().unwrap_or_default();
+        for (name, value) in further {
+            headers.insert(name.clone(), value.clone());
+        }
+        self.properties = self.properties.with_headers(headers);
+        self
     }
 }
 

@@ -10,7 +10,16 @@ use opentelemetry::{
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-use crate::{delivery::Delivery, publisher::Publication};
+use crate::delivery::Delivery;
+
+/// A message that can take the context along.
+pub(crate) trait Carrier {
+    /// Whether it has a header of one of these names.
+    fn has_any_header(&self, names: &[&str]) -> bool;
+
+    /// Adds these headers.
+    fn with_headers(self, further: &FieldTable) -> Self;
+}
 
 /// Makes a delivery's span part of the trace that its message was published in. A delivery of the broker's
 /// own making, and one that comes back from the retry ladder, belong there, too: that trace shows every
@@ -33,16 +42,16 @@ pub(crate) fn adopt(span: &Span, delivery: &Delivery) {
 
 /// The message with the current span's context, unless it carries one: then it was created in that, and
 /// its worker only passes it on.
-pub(crate) fn inject(publication: Publication) -> Publication {
+pub(crate) fn inject<M: Carrier>(message: M) -> M {
     let mut table = Table(FieldTable::default());
     let context = current();
     global::get_text_map_propagator(|propagator| propagator.inject_context(&context, &mut table));
     let Table(headers) = table;
     let names: Vec<_> = headers.inner().keys().map(ShortString::as_str).collect();
-    if names.is_empty() || publication.has_any_header(&names) {
-        return publication;
+    if names.is_empty() || message.has_any_header(&names) {
+        return message;
     }
-    publication.with_headers(&headers)
+    message.with_headers(&headers)
 }
 
 /// That of the current span, or of an application that traces without `tracing`.

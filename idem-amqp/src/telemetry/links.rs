@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::__telemetry::{Counter, Gauge, Metric};
+use idem_core::__telemetry::{Counter, Gauge, Histogram, Metric};
 
 use crate::incident::Incident;
 
@@ -23,6 +23,11 @@ const FAILING: Metric = Metric {
     help: "For how long the worker has been unable to do its job; 0 if it is able.",
 };
 
+const BATCH: Metric = Metric {
+    name: "idem_publish_batch_messages",
+    help: "Messages that were published together, and whose confirms were awaited together.",
+};
+
 /// The connections of a worker, or of a publisher of its own.
 #[derive(Debug)]
 pub(crate) struct Links {
@@ -30,6 +35,7 @@ pub(crate) struct Links {
     incidents: [Counter; Incident::ALL.len()],
     ready: Gauge,
     failing: Gauge,
+    batch: Histogram,
 }
 
 impl Default for Links {
@@ -40,6 +46,7 @@ impl Default for Links {
                 .map(|incident| Counter::register(INCIDENTS, &[("incident", incident.label())])),
             ready: Gauge::register(READY, &[]),
             failing: Gauge::register(FAILING, &[]),
+            batch: Histogram::register(BATCH, &[]),
         }
     }
 }
@@ -51,6 +58,11 @@ impl Links {
 
     pub(crate) fn befell(&self, incident: Incident) {
         self.incidents[incident.index()].add();
+    }
+
+    /// A batch goes out, of so many messages.
+    pub(crate) fn published(&self, messages: usize) {
+        self.batch.count(messages);
     }
 
     /// How the worker is now.

@@ -2,10 +2,10 @@
 
 use tracing::Span;
 
-use crate::{delivery::Delivery, publisher::Publication};
+use crate::delivery::Delivery;
 
 pub(crate) fn adopt(_: &Span, _: &Delivery) {}
 
-pub(crate) fn inject(publication: Publication) -> Publication {
-    publication
+pub(crate) fn inject<M>(message: M) -> M {
+    message
 }

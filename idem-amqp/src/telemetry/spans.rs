@@ -1,8 +1,10 @@
-//! A worker's spans: process, which is the whole of a delivery, settle and publish. At debug level, under the
+//! A worker's spans: process, which is the whole of a delivery, settle and publish; and a client's: call. At debug level, under the
 //! target `idem_amqp::telemetry::spans`; inside process are those of the engine.
 //!
 //! Names are those of OpenTelemetry's conventions for messaging, as of their version 1.42.0, which are not
 //! stable yet; ours begin with `idem.`.
+
+use std::fmt::Display;
 
 use lapin::types::ShortString;
 use tracing::{
@@ -115,6 +117,39 @@ pub(crate) fn published(result: &Result<(), PublishError>) {
         span.record("otel.status_code", "ERROR");
         span.record("otel.status_description", display(error));
     }
+}
+
+/// A request is sent, again and again, until there is a reply.
+pub(crate) fn call(queue: &str, id: &str, correlation_id: &str, bytes: usize) -> Span {
+    debug_span!(
+        "call",
+        otel.name = %format_args!("call {queue}"),
+        otel.kind = "client",
+        otel.status_code = Empty,
+        otel.status_description = Empty,
+        error.type = Empty,
+        messaging.system = "rabbitmq",
+        messaging.operation.name = "call",
+        messaging.operation.type = "send",
+        messaging.destination.name = queue,
+        messaging.message.id = id,
+        messaging.message.conversation_id = correlation_id,
+        messaging.message.body.size = bytes,
+        idem.tries = Empty,
+    )
+}
+
+/// The call of the current span has its reply, which may be a refusal.
+pub(crate) fn answered(tries: u32) {
+    Span::current().record("idem.tries", tries);
+}
+
+/// The call of the current span has ended without a reply.
+pub(crate) fn unanswered(kind: &'static str, error: &dyn Display) {
+    let span = Span::current();
+    span.record("error.type", kind);
+    span.record("otel.status_code", "ERROR");
+    span.record("otel.status_description", display(error));
 }
 
 fn kind(error: &PublishError) -> &'static str {

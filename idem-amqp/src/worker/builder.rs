@@ -170,6 +170,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
             meters: Arc::new(Meters::of(queue.name(), H::SCOPE)),
             queue,
             limit: H::Mode::limit(&self.executor),
+            sharing: H::Mode::sharing::<H>(&self.executor),
             fit: fitness::of::<H, S>(&self.executor),
             fails_open_in_vain: fails_open && !H::Mode::RUNS_UNCLAIMED,
             observes_in_vain: observes && !H::Mode::RUNS_UNCLAIMED,

@@ -60,3 +60,6 @@ pub(super) fn counted(delivery: &Delivery) -> Option<u32> {
         .iter()
         .find_map(|name| delivery.get(name)?.parse().ok())
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use idem_core::{Enforcement, Operation, Policy, Store, StoreOutage};
+use idem_core::{Enforcement, Operation, Policy, Sharing, Store, StoreOutage};
 
 use super::{attend::Attend, fitness::Fit, registrar::Register};
 use crate::{
@@ -19,6 +19,8 @@ pub(crate) struct Subscription {
     pub(crate) policy: Policy,
     /// How many of its handlers the store lets run at once.
     pub(crate) limit: Option<usize>,
+    /// How its handler's messages share transactions, if they do.
+    pub(crate) sharing: Option<Sharing>,
     pub(super) attendant: Arc<dyn Attend>,
     pub(super) meters: Arc<Meters>,
     /// Asks whether the store can do what its handler needs.
@@ -82,6 +84,7 @@ impl Subscription {
             queue: self.queue.clone(),
             policy: self.policy,
             at_once: self.limit,
+            sharing: self.sharing,
             life: self.served.as_ref().map(|served| served.sessions.lives()),
             numbered: self.numbered.and_then(Result::ok),
             recorded: self.recorded,

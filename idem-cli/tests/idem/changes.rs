@@ -1,7 +1,8 @@
 //! `keys release`, `keys forget` and `keys complete`, on every store.
 
 use idem_amqp::{
-    Begun, Claim, ClaimRequest, Commit, Outcome, Policy, TransactionalStore, Write,
+    Begun, Claim, ClaimRequest, Commit, Key, Outcome, Policy, Store as _, TransactionalStore,
+    Write,
     sqlx::{PgConnection, SqliteConnection},
 };
 use idem_tests::store_at::StoreAt;
@@ -88,6 +89,36 @@ async fn a_completed_key_makes_copies_duplicates() {
             release.err.contains("`idem keys forget` lets"),
             "{release:?}"
         );
+    }
+}
+
+/// What is not seen by the key alone is said before anything is done, also if nothing is done then.
+#[tokio::test]
+async fn what_the_key_alone_does_not_show_is_said_beforehand() {
+    let folder = tempdir().unwrap();
+    for (store, idem) in each_store(folder.path()).await {
+        let number: Key = "orders.charge:stream~7".parse().unwrap();
+        let request = ClaimRequest::new(number, &Policy::DEFAULT);
+        let claim = store.claim(&request).await.unwrap();
+        assert!(matches!(claim, Claim::Acquired(_)), "{claim:?}");
+        acquire(&store, "o-1").await;
+        let (waits, own_table) = (
+            "a sequence waits at a number",
+            "(`recorded_by`) asks that table",
+        );
+        for (command, name, said) in [
+            ("forget", "orders.charge:stream~7", Some(waits)),
+            ("forget", "orders.charge:o-1", None),
+            ("complete", "orders.charge:o-1", Some(own_table)),
+            ("release", "orders.charge:stream~7", None),
+        ] {
+            let ran = idem.run(&["keys", command, name]).await;
+            let out = ran.ends(4);
+            for warning in [waits, own_table] {
+                let expected = said == Some(warning);
+                assert_eq!(out.contains(warning), expected, "{command} {name}: {out}");
+            }
+        }
     }
 }
 

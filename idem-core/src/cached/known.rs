@@ -28,6 +28,8 @@ enum Entry {
     /// sent again meanwhile.
     Completing(Claimed),
     Completed(Completed),
+    /// An operator has changed it at this time: no earlier answer of the store's counts any more.
+    Intervened(Instant),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +100,7 @@ impl Known {
                     asked,
                     remaining: *remaining,
                 };
-                self.put(&request.key, Entry::Completed(completed));
+                self.told(&request.key, completed);
             }
             Claim::Held { .. } | Claim::Quarantined => self.not_completed(&request.key),
             Claim::KeyReused
@@ -174,13 +176,20 @@ impl Known {
         });
     }
 
-    fn put(&self, key: &Key, entry: Entry) {
-        match &entry {
-            Entry::Completed(completed) if self.is_too_large(&completed.outcome) => {
-                self.entries.invalidate(key);
-            }
-            _ => self.entries.insert(key.clone(), entry),
-        }
+    /// The store has told of a completed key.
+    fn told(&self, key: &Key, completed: Completed) {
+        let entry = self.entries.entry_by_ref(key);
+        entry.and_compute_with(|known| match known.map(moka::Entry::into_value) {
+            Some(Entry::Intervened(changed)) if completed.asked <= changed => Op::Nop,
+            _ if self.is_too_large(&completed.outcome) => Op::Remove,
+            _ => Op::Put(Entry::Completed(completed)),
+        });
+    }
+
+    /// An operator has changed the key, or may have.
+    pub(super) fn forget(&self, key: &Key) {
+        let changed = Entry::Intervened(self.now());
+        self.entries.insert(key.clone(), changed);
     }
 
     fn is_too_large(&self, outcome: &Outcome) -> bool {
@@ -209,7 +218,7 @@ impl Known {
 fn weight(key: &Key, entry: &Entry) -> u32 {
     let outcome = match entry {
         Entry::Completed(completed) => completed.outcome.as_bytes().len(),
-        Entry::Claimed(_) | Entry::Completing(_) => 0,
+        Entry::Claimed(_) | Entry::Completing(_) | Entry::Intervened(_) => 0,
     };
     u32::try_from(OVERHEAD + key.as_str().len() + outcome).unwrap_or(u32::MAX)
 }

@@ -1,5 +1,7 @@
 //! What a cache answers, and what it leaves to the store.
 
+mod operator;
+
 use tokio::time::advance;
 
 use super::*;

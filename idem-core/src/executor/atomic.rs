@@ -37,8 +37,15 @@ where
         H: Handler<St, Mode = Self>,
         St: Send + Sync + 'static,
     {
-        alone::<S, Tx, H, St>(executor, message, state).await
+        alone::<S, Tx, H, St>(executor, message, state, None).await
     }
+}
+
+/// A claim that the message has already.
+pub(super) struct Kept {
+    pub(super) lease: Lease,
+    /// When it was asked for.
+    pub(super) claimed: Instant,
 }
 
 /// Runs one message in a transaction of its own.
@@ -46,6 +53,7 @@ pub(super) async fn alone<S, Tx, H, St>(
     executor: &Executor<S>,
     message: &mut Prepared<H>,
     state: &St,
+    kept: Option<Kept>,
 ) -> Execution<H::Output, H::Error>
 where
     S: TransactionalStore<Tx>,
@@ -60,7 +68,15 @@ where
     };
     let requester = Requester::of(&message.envelope);
     let claimed = Instant::now();
-    let (lease, mut transaction) = match executor.begin(&message.request, &message.policy).await {
+    let begun = match kept {
+        None => executor.begin(&message.request, &message.policy).await,
+        // What few messages come to is a future of its own, so that the others' are small.
+        Some(kept) => {
+            let kept = executor.begin_keeping(kept, &message.request, &message.policy);
+            Box::pin(kept).await
+        }
+    };
+    let (lease, mut transaction) = match begun {
         Ok(begun) => begun,
         Err(ended) => {
             message.put_back(body);
@@ -344,6 +360,29 @@ pub(super) fn within<T>(
 }
 
 impl<S: Store> Executor<S> {
+    /// As [`begin`](Self::begin), and keeps the claim while a transaction is waited for.
+    async fn begin_keeping<Tx>(
+        &self,
+        kept: Kept,
+        request: &ClaimRequest,
+        policy: &Policy,
+    ) -> Result<(Lease, S::Transaction), Ended>
+    where
+        S: TransactionalStore<Tx>,
+    {
+        let (store, by) = (Arc::clone(&self.store), request.lease);
+        let extend = move || {
+            let (store, lease) = (Arc::clone(&store), kept.lease.clone());
+            async move { store.extend_open(&lease, by).await }
+        };
+        let (hearts, work) = (&self.hearts, self.begin(request, policy));
+        match run_under_heartbeat(hearts, work, extend, kept.claimed, by, Untold::GoOn).await {
+            Ran::Returned(begun) => begun,
+            // Whose it is now, a claim tells.
+            Ran::LeaseLost | Ran::Panicked(_) => self.begin(request, policy).await,
+        }
+    }
+
     /// Claims and opens the transaction, unless something speaks against running.
     async fn begin<Tx>(
         &self,

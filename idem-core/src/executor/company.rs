@@ -8,6 +8,19 @@ use std::{
 #[derive(Debug, Clone, Default)]
 pub(super) struct Company(Arc<Mutex<HashMap<&'static str, usize>>>);
 
+/// How messages of a handler share transactions. A message joins others when at least as many of its
+/// handler's are under way as there are groups: a few are sooner done side by side.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sharing {
+    /// Whose messages.
+    pub handler: &'static str,
+    /// How many share one transaction at most.
+    pub size: usize,
+    /// How many such transactions there are at once.
+    pub groups: usize,
+}
+
 /// Counts until it is dropped.
 #[derive(Debug)]
 pub(super) struct Present {

@@ -1,13 +1,13 @@
 //! Grouped execution: the writes and completions of several messages commit together.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{ops::ControlFlow, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::time::Instant;
 
 use super::{
-    Executor, Prepared, Requester, RunsOn,
-    atomic::{Open, alone, within},
+    Executor, Prepared, Requester, RunsOn, Sharing,
+    atomic::{Kept, Open, alone, within},
     grant::{Ended, ended_by, objection},
     guarded,
     heartbeat::{Ran, Untold, run_under_heartbeat},
@@ -26,6 +26,15 @@ where
     fn limit(_: &Executor<S>) -> Option<usize> {
         // Whoever waits for a seat has claimed, and keeps its lease.
         None
+    }
+
+    fn sharing<H: Operation<Mode = Self>>(executor: &Executor<S>) -> Option<Sharing> {
+        let sharing = Sharing {
+            handler: H::SCOPE,
+            size: SIZE,
+            groups: executor.store.groups(),
+        };
+        (sharing.size > 1 && sharing.groups > 0).then_some(sharing)
     }
 
     async fn check<H: Operation<Mode = Self>>(executor: &Executor<S>) -> Result<(), EntityError> {
@@ -48,16 +57,19 @@ where
         St: Send + Sync + 'static,
     {
         let (_present, others) = executor.company.enter(H::SCOPE);
-        let groups = executor.store.groups();
+        let sharing = <Self as RunsOn<S>>::sharing::<H>(executor);
         // A few are sooner done side by side, and with a round trip less.
         // What was delivered before may be what ended its worker, and would claim for all who wait with it.
-        if SIZE > 1 && groups > 0 && others >= groups && !message.attempted {
-            let ended = in_company::<S, Tx, H, St>(executor, message, state, SIZE).await;
-            if let Some(ended) = ended {
-                return ended;
+        let has_company = sharing.is_some_and(|sharing| others >= sharing.groups);
+        let kept = if has_company && !message.attempted {
+            match in_company::<S, Tx, H, St>(executor, message, state, SIZE).await {
+                ControlFlow::Break(ended) => return ended,
+                ControlFlow::Continue(kept) => Some(kept),
             }
-        }
-        alone::<S, Tx, H, St>(executor, message, state).await
+        } else {
+            None
+        };
+        alone::<S, Tx, H, St>(executor, message, state, kept).await
     }
 }
 
@@ -79,13 +91,16 @@ struct Succeeded<T> {
     end: BoxFuture<'static, GroupEnd>,
 }
 
-/// Runs one message in a transaction with others; `None` if it is to be run by itself.
+/// How a message ended; its claim, if it is to be run by itself.
+type InCompany<T, E> = ControlFlow<Execution<T, E>, Kept>;
+
+/// Runs one message in a transaction with others.
 async fn in_company<S, Tx, H, St>(
     executor: &Executor<S>,
     message: &mut Prepared<H>,
     state: &St,
     size: usize,
-) -> Option<Execution<H::Output, H::Error>>
+) -> InCompany<H::Output, H::Error>
 where
     S: GroupStore<Tx>,
     Tx: Send + 'static,
@@ -95,7 +110,7 @@ where
 {
     let body = match message.take() {
         Ok(body) => body,
-        Err(error) => return Some(Execution::Undecodable { error }),
+        Err(error) => return ControlFlow::Break(Execution::Undecodable { error }),
     };
     let requester = Requester::of(&message.envelope);
     let claimed = Instant::now();
@@ -104,13 +119,13 @@ where
         Ok(lease) => lease,
         Err(ended) => {
             message.put_back(body);
-            return Some(ended.into_execution(requester));
+            return ControlFlow::Break(ended.into_execution(requester));
         }
     };
     if lease.attempt > 1 {
         // It may fail again, and would cost the others their transaction. The claim is its own.
         message.put_back(body);
-        return None;
+        return ControlFlow::Continue(Kept { lease, claimed });
     }
     let open = Open {
         executor,
@@ -141,9 +156,9 @@ where
         // A heartbeat that finds the key completed: the group knows better.
         (_, Some(succeeded)) => Fared::Ended((&mut succeeded.end).await),
         (Ran::Panicked(_), None) => Fared::Apart,
-        (Ran::LeaseLost, None) => return Some(open.lost()),
+        (Ran::LeaseLost, None) => return ControlFlow::Break(open.lost()),
     };
-    match (fared, succeeded) {
+    let ended = match (fared, succeeded) {
         (
             Fared::Ended(end),
             Some(Succeeded {
@@ -158,6 +173,13 @@ where
         // The claim stays: the same owner has it back.
         (Fared::Standing(error), _) => Some(Execution::StoreUnavailable { error }),
         (Fared::Apart | Fared::Ended(_), _) => None,
+    };
+    match ended {
+        Some(ended) => ControlFlow::Break(ended),
+        None => ControlFlow::Continue(Kept {
+            lease: open.lease,
+            claimed,
+        }),
     }
 }
 

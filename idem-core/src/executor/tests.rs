@@ -20,6 +20,7 @@ use crate::{Attempt, Cause, Claim, ClaimRequest, Failed, InDoubt, Release, Write
 mod doubt;
 mod fail_open;
 mod faulty;
+mod groups;
 mod handlers;
 mod leases;
 mod lost_answers;

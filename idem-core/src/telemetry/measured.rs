@@ -1,15 +1,18 @@
 //! A store whose calls are measured: the executor's own way to the store.
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use futures_util::{FutureExt as _, future::BoxFuture};
 use tracing::{Instrument as _, Span};
 
 use super::{Counter, Histogram, Metric, Stopwatch, spans};
-use crate::{
-    Begun, Claim, ClaimRequest, Commit, Entity, EntityError, EntityStore, GroupEnd, GroupStore,
-    Lease, Outcome, Recording, Release, Store, StoreError, TransactionalStore, Write,
-};
+use crate::{Claim, ClaimRequest, Lease, Outcome, Release, Store, StoreError, Write};
+
+mod answer;
+mod entity;
+mod group;
+mod transactional;
+
+use answer::Answer;
 
 const CALL: Metric = Metric {
     name: "idem_store_seconds",
@@ -120,112 +123,6 @@ impl Asked<'_> {
     }
 }
 
-/// What a store says.
-trait Answer {
-    /// In a word.
-    fn label(&self) -> &'static str;
-
-    fn is_fenced(&self) -> bool {
-        false
-    }
-
-    /// Of a key that was acquired.
-    fn attempt(&self) -> Option<u32> {
-        None
-    }
-}
-
-impl Answer for Claim {
-    fn label(&self) -> &'static str {
-        match self {
-            Self::Acquired(_) => "acquired",
-            Self::Held { .. } => "held",
-            Self::Completed { .. } => "completed",
-            Self::KeyReused => "key_reused",
-            Self::Quarantined => "quarantined",
-            Self::Stale => "stale",
-            Self::SessionExpired => "session_expired",
-            Self::BeyondWindow { .. } => "beyond_window",
-            Self::Late => "late",
-            Self::Ahead { .. } => "ahead",
-        }
-    }
-
-    fn attempt(&self) -> Option<u32> {
-        match self {
-            Self::Acquired(lease) => Some(lease.attempt),
-            _ => None,
-        }
-    }
-}
-
-impl<T> Answer for Begun<T> {
-    fn label(&self) -> &'static str {
-        match self {
-            Self::Acquired(..) => "acquired",
-            Self::Not(answer) => answer.label(),
-        }
-    }
-
-    fn attempt(&self) -> Option<u32> {
-        match self {
-            Self::Acquired(lease, _) => Some(lease.attempt),
-            Self::Not(_) => None,
-        }
-    }
-}
-
-/// An open transaction.
-struct Opened<T>(T);
-
-impl<T> Answer for Opened<T> {
-    fn label(&self) -> &'static str {
-        "opened"
-    }
-}
-
-impl Answer for Write {
-    fn label(&self) -> &'static str {
-        match self {
-            Self::Applied => "applied",
-            Self::Fenced => "fenced",
-        }
-    }
-
-    fn is_fenced(&self) -> bool {
-        *self == Self::Fenced
-    }
-}
-
-impl Answer for Commit {
-    fn label(&self) -> &'static str {
-        match self {
-            Self::Committed => "committed",
-            Self::Fenced => "fenced",
-            Self::Refused { .. } => "refused",
-        }
-    }
-
-    fn is_fenced(&self) -> bool {
-        *self == Self::Fenced
-    }
-}
-
-impl Answer for Recording {
-    fn label(&self) -> &'static str {
-        match self {
-            Self::Committed => "committed",
-            Self::Fenced => "fenced",
-            Self::Violated { .. } => "violated",
-            Self::Refused { .. } => "refused",
-        }
-    }
-
-    fn is_fenced(&self) -> bool {
-        *self == Self::Fenced
-    }
-}
-
 impl<S: Store> Store for Measured<S> {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         let asked = self.calls.claim.ask(spans::claim(&request.key));
@@ -266,158 +163,5 @@ impl<S: Store> Store for Measured<S> {
 
     fn keeps_sequences(&self) -> bool {
         self.store.keeps_sequences()
-    }
-}
-
-impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Measured<S> {
-    type Transaction = S::Transaction;
-
-    fn transactions(&self) -> usize {
-        self.store.transactions()
-    }
-
-    fn time_limit(&self) -> Option<Duration> {
-        self.store.time_limit()
-    }
-
-    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<S::Transaction>, StoreError> {
-        let asked = self.calls.begin.ask(spans::claim(&request.key));
-        let answer = self.store.begin(request).instrument(asked.span()).await;
-        asked.answered(answer)
-    }
-
-    fn lend(transaction: &mut S::Transaction) -> &mut Tx {
-        S::lend(transaction)
-    }
-
-    async fn is_alive(&self, transaction: &mut S::Transaction) -> bool {
-        self.store.is_alive(transaction).await
-    }
-
-    async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
-        let asked = self.calls.extend.ask(Span::none());
-        let answer = self
-            .store
-            .extend_open(lease, by)
-            .instrument(asked.span())
-            .await;
-        asked.answered(answer)
-    }
-
-    async fn commit(
-        &self,
-        transaction: S::Transaction,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
-    ) -> Result<Commit, StoreError> {
-        let asked = self.calls.commit.ask(spans::complete(&lease.key));
-        let answer = self
-            .store
-            .commit(transaction, lease, outcome, retention)
-            .instrument(asked.span())
-            .await;
-        asked.answered(answer)
-    }
-
-    async fn roll_back(&self, transaction: S::Transaction) {
-        self.store.roll_back(transaction).await;
-    }
-}
-
-impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for Measured<S> {
-    type Seat = S::Seat;
-
-    fn groups(&self) -> usize {
-        self.store.groups()
-    }
-
-    async fn claim_for_group(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        let asked = self.calls.claim.ask(spans::claim(&request.key));
-        let answer = self
-            .store
-            .claim_for_group(request)
-            .instrument(asked.span())
-            .await;
-        asked.answered(answer)
-    }
-
-    async fn seat(&self, handler: &'static str, size: usize) -> Result<S::Seat, StoreError> {
-        self.store.seat(handler, size).await
-    }
-
-    fn lend_seat(seat: &mut S::Seat) -> &mut Tx {
-        S::lend_seat(seat)
-    }
-
-    fn leave(
-        &self,
-        seat: S::Seat,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
-    ) -> BoxFuture<'static, GroupEnd> {
-        let left = self.store.leave(seat, lease, outcome, retention);
-        let span = spans::complete(&lease.key);
-        if cfg!(not(feature = "metrics")) && span.is_disabled() {
-            return left;
-        }
-        let (commit, began) = (Arc::clone(&self.calls.commit), Stopwatch::start());
-        let left = left.inspect(move |end| commit.ended(began, end));
-        Box::pin(left.instrument(span))
-    }
-}
-
-impl Call {
-    /// A group has ended.
-    fn ended(&self, began: Stopwatch, end: &GroupEnd) {
-        self.seconds.record(began);
-        let label = match end {
-            GroupEnd::Committed => "committed",
-            GroupEnd::WithoutCompletion => "committed_without",
-            GroupEnd::RolledBack => "rolled_back",
-            GroupEnd::Unknown(error) => {
-                self.errors.add();
-                return spans::unanswered(&Span::current(), error);
-            }
-        };
-        spans::answered(&Span::current(), label, None);
-    }
-}
-
-impl<Tx, S: EntityStore<Tx>> EntityStore<Tx> for Measured<S> {
-    async fn check(&self, constraint: &'static str, columns: usize) -> Result<(), EntityError> {
-        self.store.check(constraint, columns).await
-    }
-
-    async fn open(&self, entity: &Entity, wait: Duration) -> Result<S::Transaction, StoreError> {
-        let asked = self.calls.begin.ask(Span::none());
-        let answer = self.store.open(entity, wait).await.map(Opened);
-        let answer = asked.answered(answer);
-        answer.map(|Opened(transaction)| transaction)
-    }
-
-    fn violates(&self, error: &(dyn Error + 'static), entity: &Entity) -> bool {
-        self.store.violates(error, entity)
-    }
-
-    async fn commit_entity(
-        &self,
-        transaction: S::Transaction,
-        entity: &Entity,
-        lease: Option<&Lease>,
-    ) -> Result<Recording, StoreError> {
-        let asked = self.calls.commit.ask(spans::record());
-        let call = self.store.commit_entity(transaction, entity, lease);
-        let answer = call.instrument(asked.span()).await;
-        asked.answered(answer)
-    }
-
-    async fn is_recorded(
-        &self,
-        entity: &Entity,
-        lease: Option<&Lease>,
-    ) -> Result<bool, StoreError> {
-        self.store.is_recorded(entity, lease).await
     }
 }

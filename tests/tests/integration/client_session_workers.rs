@@ -26,7 +26,12 @@ use crate::{
 const SHORT: Duration = Duration::from_secs(3);
 
 /// A worker that grants leases in sessions.
-async fn serve(desk: &Desk, bed: &Bed, store: &MemoryStore, sessions: Sessions) -> Running {
+pub(crate) async fn serve(
+    desk: &Desk,
+    bed: &Bed,
+    store: &MemoryStore,
+    sessions: Sessions,
+) -> Running {
     let worker = Worker::builder(store.clone()).state(desk.clone());
     let worker = worker.consume_in_sessions::<grant>(bed.queue().prefetch(8), sessions);
     let worker = bed.start(worker);

@@ -16,6 +16,7 @@ mod client_keepers;
 mod client_links;
 mod client_session_workers;
 mod client_sessions;
+mod client_traces;
 mod client_tries;
 mod client_workers;
 mod clocks;

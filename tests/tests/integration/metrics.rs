@@ -5,9 +5,10 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use idem_amqp::{
-    Balance, ExecutionKind as Kind, Failed, Incident, MemoryStore, Policy, Selection, Store,
-    StoreOutage, Worker,
+    Balance, ExecutionKind as Kind, Failed, Incident, MemoryStore, Policy, Publication, Publisher,
+    Selection, Store, StoreOutage, Worker,
 };
 use idem_tests::{
     bed::{Bed, QUICK},
@@ -117,6 +118,8 @@ async fn every_delivery_is_counted_in_exactly_one_outcome() {
     let retries = metered.sum("idem_settlements_total", &[("settlement", "retry")]);
     let (failed, conflicts) = (balance.of(Kind::Failed), balance.of(Kind::Conflict));
     assert_eq!(retries, failed + conflicts);
+    let published = metered.sum("idem_publish_batch_messages_sum", &[]);
+    assert_eq!(published, 4 + retries, "dead letters and retries");
     let ended = balance.deliveries();
     assert_eq!(metered.sum("idem_delivery_seconds_count", &of_queue), ended);
     let runs = u64::try_from(script.calls.entries().len()).unwrap();
@@ -261,6 +264,27 @@ async fn a_store_that_is_away_makes_the_worker_unready_for_ever_longer() {
     worker.ended(Kind::Executed, 1).await;
     metered.until("idem_ready", &[], |ready| ready == 1).await;
     assert_conserved(&metered, &worker.stop().await);
+}
+
+#[tokio::test]
+async fn batches_of_a_publisher_are_counted_with_their_messages() {
+    let (bed, metered) = (Bed::new().await, Metered::default());
+    let publisher = {
+        let _recorded = metered.record();
+        Publisher::connect(bed.url()).await.unwrap()
+    };
+    publisher.declare(bed.queue()).await.unwrap();
+    let orders = (0..20).map(async |number| {
+        let order = Order::new(&number.to_string());
+        let publication = Publication::json(bed.name(), &order).unwrap();
+        publisher.publish(&publication).await.unwrap();
+    });
+    join_all(orders).await;
+    let counted = |of: &str| metered.sum(&format!("idem_publish_batch_messages_{of}"), &[]);
+    assert_eq!((counted("sum"), counted("count")), (20, 1), "{metered:?}");
+    let alone = Publication::json(bed.name(), &Order::new("alone")).unwrap();
+    publisher.publish(&alone).await.unwrap();
+    assert_eq!((counted("sum"), counted("count")), (21, 2), "{metered:?}");
 }
 
 #[tokio::test]

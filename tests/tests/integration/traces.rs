@@ -117,6 +117,26 @@ async fn a_copy_of_what_is_done_is_a_trace_of_its_own_that_runs_nothing() {
 }
 
 #[tokio::test]
+async fn a_duplicate_and_the_execution_that_it_repeats_have_the_same_key_and_message_id() {
+    let (bed, traced) = (Bed::new().await, Traced::default());
+    let _recorded = traced.record();
+    let worker = bed.charging(MemoryStore::new(), &Script::succeeding());
+    let publication = order(&bed, "a");
+    for outcome in [Kind::Executed, Kind::Duplicate] {
+        publish(&bed, &publication).await;
+        worker.ended(outcome, 1).await;
+    }
+    let spans = processed(&traced, &bed, worker).await;
+    let found = |attribute: &str| -> Vec<_> {
+        let values = spans.iter().map(|span| span.attribute(attribute));
+        values.collect()
+    };
+    assert_eq!(found("idem.outcome"), ["executed", "duplicate"]);
+    assert_eq!(found("idem.key"), ["orders.charge:a"; 2]);
+    assert_eq!(found("messaging.message.id"), [publication.id(); 2]);
+}
+
+#[tokio::test]
 async fn every_attempt_is_in_the_publishers_trace_also_by_way_of_the_ladder() {
     let (bed, traced) = (Bed::with_vhost().await, Traced::default());
     let _recorded = traced.record();

@@ -177,7 +177,7 @@ impl<R: Request> SessionCall<R> {
         );
         let since = Moment::now();
         let left = deadline.saturating_duration_since(Instant::now());
-        let told = conversation.hold(left, &shared.switchboard).await;
+        let told = conversation.hold_traced(left, &shared.switchboard).await;
         let known = Known {
             doubtful: place.doubtful,
             since: since.elapsed(),

@@ -5,7 +5,7 @@ use idem_core::Finding;
 use crate::doctor::{Diagnosis, Patient};
 
 /// All that can be accepted of a queue.
-const ACCEPTABLE: [&str; 17] = [
+const ACCEPTABLE: [&str; 18] = [
     crate::doctor::facts::HIDDEN,
     super::declaration::TRANSIENT,
     super::declaration::AUTO_DELETE,
@@ -15,6 +15,7 @@ const ACCEPTABLE: [&str; 17] = [
     super::delivery_limit::DELIVERY_LIMIT,
     super::delivery_limit::NO_TARGET,
     super::enforcement::OBSERVED,
+    super::groups::GROUP,
     super::prefetch::PREFETCH,
     super::prefetch::CONNECTIONS,
     super::retention::RETENTION,

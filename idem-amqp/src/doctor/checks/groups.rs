@@ -1,0 +1,45 @@
+//! Handlers whose messages are to share transactions.
+
+use idem_core::{Finding, Sharing};
+
+use crate::doctor::{Diagnosis, Facts, Patient};
+
+pub(super) const GROUP: &str = "group";
+
+pub(super) fn look(patient: &Patient<'_>, facts: &Facts<'_>) -> Option<Diagnosis> {
+    let Sharing {
+        handler,
+        size,
+        groups,
+    } = patient.sharing?;
+    let most = at_once(handler, facts);
+    let name = patient.queue.name();
+    let enough = size.max(groups + 1);
+    let what = if most <= groups {
+        format!(
+            "messages of `{name}` never share a transaction: a worker handles at most {most} at once, and \
+             up to {groups} have one each"
+        )
+    } else if most < size {
+        format!(
+            "a group of `{name}` never fills: {size} messages may share a transaction, and a worker \
+             handles at most {most} at once"
+        )
+    } else {
+        return None;
+    };
+    Some(Diagnosis::told(Finding::warning(
+        GROUP,
+        format!("{what}; set `.prefetch({enough})` or more, or lower or remove `group = {size}`"),
+    )))
+}
+
+/// How many messages of a handler a worker is at, at most: of all queues that it serves.
+fn at_once(handler: &str, facts: &Facts<'_>) -> usize {
+    let queues = facts.queues.iter();
+    let its = queues.filter(|one| {
+        one.sharing
+            .is_some_and(|sharing| sharing.handler == handler)
+    });
+    its.map(|one| one.queue.concurrency()).sum()
+}

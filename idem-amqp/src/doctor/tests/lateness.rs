@@ -1,0 +1,140 @@
+//! How long a message may take, and how late a copy may be.
+
+use super::*;
+
+#[test]
+fn a_message_that_may_be_kept_for_longer_than_the_broker_waits_is_a_warning() {
+    let warned = [(Severity::Warning, "consumer-timeout", Bars::No)];
+    let leased = policy(|policy| policy.lease(HOUR / 2));
+    let patient = policy(|policy| policy.backoff(Backoff::new(SECOND, HOUR)));
+    let local = Queue::declare("orders").local_retries();
+    let laddered = Queue::declare("orders");
+    let classic = Queue::declare("orders").classic();
+    let brief = laddered.clone().consumer_timeout(60 * SECOND);
+    let table = [
+        (&laddered, V4_0, leased, true),
+        (&laddered, V4_0, patient, false),
+        (&local, V4_0, patient, false),
+        (
+            &local.clone().consumer_timeout(900 * SECOND),
+            V4_0,
+            patient,
+            true,
+        ),
+        (
+            &laddered.clone().consumer_timeout(HOUR),
+            V4_0,
+            leased,
+            false,
+        ),
+        (&brief, V4_0, Policy::DEFAULT, true),
+        (&classic, V4_0, leased, true),
+        (&classic, V4_3, leased, false),
+    ];
+    for (queue, broker, policy, expected) in table {
+        let found = found(&facts(broker, queue, policy, Told::Ours));
+        assert_eq!(found.contains(&warned[0]), expected, "{queue:?} {broker:?}");
+    }
+}
+
+#[test]
+fn a_timeout_that_the_queue_was_declared_with_counts() {
+    let queue = Queue::existing("orders");
+    let timed = told([
+        ("x-queue-type", "quorum"),
+        ("x-dead-letter-exchange", ""),
+        ("x-consumer-timeout", "60000"),
+    ]);
+    let found = found(&facts(V4_3, &queue, Policy::DEFAULT, timed));
+    assert_eq!(found, [(Severity::Warning, "consumer-timeout", Bars::No)]);
+}
+
+#[test]
+fn a_retention_that_is_shorter_than_a_copy_can_be_late_is_a_warning() {
+    let laddered = Queue::declare("orders");
+    let short_ladder = Queue::declare("orders").ladder(Ladder::new([SECOND]).unwrap());
+    let local = Queue::declare("orders").local_retries();
+    let twice = |retention| {
+        policy(|policy| {
+            let backoff = Backoff::new(2 * SECOND, 4 * SECOND);
+            policy.retention(retention).max_attempts(3).backoff(backoff)
+        })
+    };
+    // Waits of 2 s and 4 s; both take the rung of 5 s; a conflict takes the one of an hour.
+    let table = [
+        (&laddered, HOUR + 9 * SECOND, true),
+        (&laddered, HOUR + 10 * SECOND, false),
+        // Each takes a rung that is too short, and once more; the conflict takes it, too.
+        (&short_ladder, 8 * SECOND + 999 * SECOND / 1000, true),
+        (&short_ladder, 30 * SECOND, false),
+        // Waits of 2 s and 4 s in the worker, and a minute for the conflict.
+        (&local, 65 * SECOND, true),
+        (&local, 66 * SECOND, false),
+    ];
+    for (queue, retention, expected) in table {
+        let policy = policy_of(&twice, retention);
+        let found = found(&facts(V4_0, queue, policy, Told::Ours));
+        let warned = found.contains(&(Severity::Warning, "retention", Bars::No));
+        assert_eq!(warned, expected, "{queue:?} {retention:?}");
+    }
+}
+
+/// Its table remembers what was done: what is forgotten are failures, which each attempt records anew.
+#[test]
+fn a_handler_that_its_own_table_records_needs_its_retention_for_failures_alone() {
+    let queue = Queue::declare("orders");
+    let found = |retention, replay_window| {
+        let backoff = Backoff::new(2 * SECOND, 4 * SECOND);
+        let policy = policy(|policy| {
+            let policy = policy.retention(retention).max_attempts(100);
+            policy.backoff(backoff)
+        });
+        let mut facts = facts(V4_0, &queue, policy, Told::Ours);
+        facts.queues[0].recorded = true;
+        facts.replay_window = replay_window;
+        examine(&facts)
+    };
+    // A wait of 4 s takes the rung of 5 s, and a conflict the one of an hour.
+    for replay_window in [Duration::ZERO, 71 * HOUR] {
+        assert!(found(HOUR + 5 * SECOND, replay_window).is_empty());
+    }
+    let said = found(HOUR + 4 * SECOND, Duration::ZERO);
+    assert_eq!(said.len(), 1, "{said:?}");
+    let finding = &said[0].finding;
+    assert_eq!(
+        (finding.severity, finding.code),
+        (Severity::Warning, "retention")
+    );
+    assert!(
+        finding.text.contains("attempts would start over"),
+        "{}",
+        finding.text
+    );
+    assert!(!finding.text.contains("run again"), "{}", finding.text);
+}
+
+fn policy_of(make: &impl Fn(Duration) -> Policy, retention: Duration) -> Policy {
+    if retention >= Policy::DEFAULT.lease() {
+        return make(retention);
+    }
+    let short = make(HOUR).to_builder().lease(SECOND).retention(retention);
+    short.build().unwrap()
+}
+
+#[test]
+fn the_replay_window_adds_to_how_late_a_copy_can_be() {
+    let queue = Queue::declare("orders");
+    let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Told::Ours);
+    facts.replay_window = 71 * HOUR;
+    let said = examine(&facts);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert_eq!(said[0].finding.code, "retention");
+    assert!(
+        said[0]
+            .finding
+            .text
+            .contains("71 h of it being the replay window")
+    );
+    facts.replay_window = 70 * HOUR;
+    assert_eq!(found(&facts), []);
+}

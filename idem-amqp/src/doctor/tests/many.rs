@@ -1,0 +1,81 @@
+//! How many messages are taken at once.
+
+use idem_core::Sharing;
+
+use super::*;
+
+#[test]
+fn unusual_prefetches_are_said_and_so_is_a_small_pool() {
+    let one = Queue::declare("orders").prefetch(1).held(0);
+    let many = Queue::declare("orders").prefetch(600);
+    let found_of = |queue: &Queue| found(&facts(V4_0, queue, Policy::DEFAULT, Told::Ours));
+    assert_eq!(found_of(&one), [(Severity::Note, "prefetch", Bars::No)]);
+    assert_eq!(found_of(&many), [(Severity::Warning, "prefetch", Bars::No)]);
+    assert_eq!(found_of(&Queue::declare("orders").prefetch(500)), []);
+    let queue = Queue::declare("orders").prefetch(16);
+    for (limit, expected) in [(None, 0), (Some(17), 0), (Some(16), 0), (Some(15), 1)] {
+        let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Told::Ours);
+        facts.queues[0].at_once = limit;
+        let said = found(&facts);
+        assert_eq!(said.len(), expected, "{limit:?}: {said:?}");
+    }
+}
+
+const SHARING: Sharing = Sharing {
+    handler: "orders.charge",
+    size: 32,
+    groups: 4,
+};
+
+/// What is found of queues with these prefetches, whose messages this handler takes.
+fn found_of_groups(prefetches: &[u16]) -> Vec<(Severity, &'static str, Bars)> {
+    let queues = prefetches.iter();
+    let queues: Vec<_> = queues
+        .map(|prefetch| Queue::declare("orders").prefetch(*prefetch))
+        .collect();
+    let facts = |queue| facts(V4_0, queue, Policy::DEFAULT, Told::Ours);
+    let mut all = facts(&queues[0]);
+    all.queues = queues
+        .iter()
+        .flat_map(|queue| facts(queue).queues)
+        .collect();
+    for queue in &mut all.queues {
+        queue.sharing = Some(SHARING);
+    }
+    found(&all)
+}
+
+#[test]
+fn a_group_that_can_never_fill_is_a_warning() {
+    let warning = (Severity::Warning, "group", Bars::No);
+    for (prefetch, expected) in [(4, 1), (5, 1), (31, 1), (32, 0), (64, 0)] {
+        let said = found_of_groups(&[prefetch]);
+        assert_eq!(said, vec![warning; expected], "{prefetch}");
+    }
+}
+
+#[test]
+fn messages_of_all_queues_of_a_handler_share_its_groups() {
+    assert_eq!(found_of_groups(&[16, 16]), []);
+    assert_eq!(found_of_groups(&[16, 15]).len(), 2, "one for each queue");
+}
+
+#[test]
+fn what_is_said_of_a_group_says_what_to_set() {
+    let said_of = |prefetch: u16, sharing: Sharing| {
+        let queue = Queue::declare("orders").prefetch(prefetch);
+        let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Told::Ours);
+        facts.queues[0].sharing = Some(sharing);
+        examine(&facts).remove(0).finding.text
+    };
+    let alone = said_of(4, SHARING);
+    assert!(alone.contains("never share a transaction"), "{alone}");
+    assert!(alone.contains("set `.prefetch(32)` or more"), "{alone}");
+    let half = said_of(16, SHARING);
+    assert!(
+        half.contains("handles at most 16 at once; set `.prefetch(32)`"),
+        "{half}"
+    );
+    let pairs = said_of(4, Sharing { size: 2, ..SHARING });
+    assert!(pairs.contains("set `.prefetch(5)` or more, or"), "{pairs}");
+}

@@ -1,0 +1,41 @@
+//! Grouped handlers: each message has a transaction of its own here, so that it meets its faults alone.
+
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use super::FaultyStore;
+use crate::{Claim, ClaimRequest, GroupEnd, GroupStore, Lease, Outcome, Store as _, StoreError};
+
+// Not what somebody is looking for whose store has no groups.
+#[diagnostic::do_not_recommend]
+impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for FaultyStore<S> {
+    type Seat = S::Seat;
+
+    /// None, whatever the store has: what follows is never asked for.
+    fn groups(&self) -> usize {
+        0
+    }
+
+    async fn claim_for_group(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.claim(request).await
+    }
+
+    async fn seat(&self, handler: &'static str, size: usize) -> Result<S::Seat, StoreError> {
+        self.store.seat(handler, size).await
+    }
+
+    fn lend_seat(seat: &mut S::Seat) -> &mut Tx {
+        S::lend_seat(seat)
+    }
+
+    fn leave(
+        &self,
+        seat: S::Seat,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> BoxFuture<'static, GroupEnd> {
+        self.store.leave(seat, lease, outcome, retention)
+    }
+}
