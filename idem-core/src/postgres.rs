@@ -31,6 +31,7 @@ mod sequences;
 mod session;
 mod sessions;
 mod sql;
+mod template;
 #[cfg(test)]
 mod tests;
 mod writes;
@@ -157,7 +158,7 @@ impl PostgresStore {
     /// If a name cannot be one.
     pub fn schema(schema: Option<&str>, table: &str) -> Result<String, ConnectError> {
         let names = Names::new(schema, table)?;
-        let tables = names.put_into(include_str!("postgres/schema.sql"));
+        let tables = names.put_into_script(include_str!("postgres/schema.sql"));
         Ok(match names.create_schema() {
             Some(schema) => format!("{};\n\n{}", schema.as_str(), tables.as_str()),
             None => tables.as_str().to_owned(),
@@ -177,10 +178,10 @@ impl PostgresStore {
         answered: Answered,
     ) -> Result<Claim, StoreError> {
         if let Some(place) = request.sequence_place()? {
-            return self.claim_numbered(request, place, answered).await;
+            return Box::pin(self.claim_numbered(request, place, answered)).await;
         }
         if let Some(place) = request.place()? {
-            return self.claim_place(request, place).await;
+            return Box::pin(self.claim_place(request, place)).await;
         }
         let request = request.clone();
         self.claims.call(ClaimCall { request, answered }).await

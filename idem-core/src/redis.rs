@@ -162,10 +162,10 @@ impl fmt::Debug for RedisStore {
 impl Store for RedisStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         if let Some(place) = request.sequence_place()? {
-            return self.claim_numbered(request, place).await;
+            return Box::pin(self.claim_numbered(request, place)).await;
         }
         if let Some(place) = request.place()? {
-            return self.claim_place(request, place).await;
+            return Box::pin(self.claim_place(request, place)).await;
         }
         let key = &request.key;
         self.run(key, self.calls.claim(request), |value| {

@@ -1,7 +1,8 @@
 //! Atomic execution: the handler's writes and the completion commit together.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
+use futures_util::{FutureExt as _, TryFutureExt as _, future::Either};
 use tokio::time::{Instant, timeout};
 
 use super::{
@@ -89,7 +90,8 @@ where
         Ok(work) => {
             let store = Arc::clone(&executor.store);
             let (extended, by) = (open.lease.clone(), open.request.lease);
-            let work = within(store.time_limit(), work);
+            // Pinned, because whatever it is moved into has room for it twice.
+            let work = pin!(within(store.time_limit(), work));
             let extend = move || {
                 let (store, lease) = (Arc::clone(&store), extended.clone());
                 async move { store.extend_open(&lease, by).await }
@@ -129,17 +131,22 @@ impl<S: Store> Open<'_, S> {
         T: serde::Serialize,
         E: Failure,
     {
+        // What few messages come to is a future of its own, so that the others' are small.
         match ran {
             Ran::Returned(Err(overdue)) => {
                 let cause = Cause::Refused(overdue.to_string());
-                self.end(transaction, cause).await
+                Box::pin(self.end(transaction, cause)).await
             }
             Ran::Returned(Ok(Ok(output))) => match remembered::output(&output, self.policy) {
                 Ok(outcome) => self.commit(transaction, output, outcome).await,
-                Err(refusal) => self.forget(transaction, refusal).await,
+                Err(refusal) => Box::pin(self.forget(transaction, refusal)).await,
             },
-            Ran::Returned(Ok(Err(error))) => self.fail(transaction, guarded::cause(error)).await,
-            Ran::Panicked(message) => self.fail(transaction, Cause::Panicked(message)).await,
+            Ran::Returned(Ok(Err(error))) => {
+                Box::pin(self.fail(transaction, guarded::cause(error))).await
+            }
+            Ran::Panicked(message) => {
+                Box::pin(self.fail(transaction, Cause::Panicked(message))).await
+            }
             Ran::LeaseLost => self.lost(),
         }
     }
@@ -167,8 +174,8 @@ impl<S: Store> Open<'_, S> {
                 attempt,
             },
             Ok(Commit::Fenced) => self.lost(),
-            Ok(Commit::Refused { error }) => self.refused(error).await,
-            Err(error) => self.ask_again(output, outcome, error).await,
+            Ok(Commit::Refused { error }) => Box::pin(self.refused(error)).await,
+            Err(error) => Box::pin(self.ask_again(output, outcome, error)).await,
         }
     }
 
@@ -322,13 +329,17 @@ impl<S: Store> Open<'_, S> {
 #[error("it was still open after {0:?}, which is the store's limit")]
 pub(super) struct Overdue(Duration);
 
-pub(super) async fn within<T>(
+/// Not an `async fn`: that would have room for the work twice.
+pub(super) fn within<T>(
     limit: Option<Duration>,
     work: impl Future<Output = T>,
-) -> Result<T, Overdue> {
+) -> impl Future<Output = Result<T, Overdue>> {
     match limit {
-        Some(limit) => timeout(limit, work).await.map_err(|_| Overdue(limit)),
-        None => Ok(work.await),
+        Some(limit) => {
+            let work = timeout(limit, work);
+            Either::Left(work.map_err(move |_| Overdue(limit)))
+        }
+        None => Either::Right(work.map(Ok)),
     }
 }
 

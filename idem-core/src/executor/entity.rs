@@ -1,6 +1,6 @@
 //! Execution that the handler's own table records: no claim before something has failed.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc};
 
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
@@ -246,7 +246,8 @@ impl<S, H: Operation> Trial<'_, S, H> {
         S: EntityStore<Tx>,
     {
         let store = &self.executor.store;
-        let work = within(store.time_limit(), work);
+        // Pinned, because whatever it is moved into has room for it twice.
+        let work = pin!(within(store.time_limit(), work));
         let Some(Claimed { lease, asked }) = &self.lease else {
             return match AssertUnwindSafe(work).catch_unwind().await {
                 Ok(returned) => Ran::Returned(returned),

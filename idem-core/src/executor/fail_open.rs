@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::time::{Instant, timeout};
 
 use super::{
@@ -95,15 +96,15 @@ impl<S: Store> Executor<S> {
         request: &ClaimRequest,
         policy: &Policy,
     ) -> Result<Claim, StoreError> {
-        let claim = self.store.claim(request);
         if policy.store_outage() != StoreOutage::FailOpen {
-            return claim.await;
+            return self.store.claim(request).await;
         }
-        let answer = if self.local.is_away() {
-            within(SHORTLY.min(a_heartbeat(request)), claim).await
+        let patience = if self.local.is_away() {
+            SHORTLY.min(a_heartbeat(request))
         } else {
-            within_heartbeat(request, claim).await
+            a_heartbeat(request)
         };
+        let answer = Box::pin(within(patience, self.store.claim(request))).await;
         if answer.is_ok() {
             self.local.is_back();
         }
@@ -181,11 +182,11 @@ impl<S: Store> Executor<S> {
 }
 
 /// A store that is frozen is one that is away.
-async fn within_heartbeat<T>(
+fn within_heartbeat<T>(
     request: &ClaimRequest,
     call: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    within(a_heartbeat(request), call).await
+) -> impl Future<Output = Result<T, StoreError>> {
+    within(a_heartbeat(request), call)
 }
 
 fn a_heartbeat(request: &ClaimRequest) -> Duration {
@@ -193,12 +194,11 @@ fn a_heartbeat(request: &ClaimRequest) -> Duration {
     lease.clamp(Policy::MIN_LEASE, Policy::MAX_RETENTION) / 3
 }
 
-async fn within<T>(
+/// Not an `async fn`: that would have room for the call twice.
+fn within<T>(
     patience: Duration,
     call: impl Future<Output = Result<T, StoreError>>,
-) -> Result<T, StoreError> {
-    match timeout(patience, call).await {
-        Ok(answer) => answer,
-        Err(_) => Err(StoreError::unavailable("it did not answer")),
-    }
+) -> impl Future<Output = Result<T, StoreError>> {
+    timeout(patience, call)
+        .map(|answer| answer.unwrap_or_else(|_| Err(StoreError::unavailable("it did not answer"))))
 }

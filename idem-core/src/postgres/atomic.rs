@@ -21,7 +21,7 @@ mod statement;
 
 pub(super) use check::check;
 pub(super) use ending::{Connection, commit, judge};
-pub(super) use statement::{begin, begin_waiting, extension, hex};
+pub(super) use statement::{begin, begin_waiting, extension};
 
 /// A handler's open transaction. Dropping it closes its connection, which rolls back.
 pub struct OpenTransaction {

@@ -7,13 +7,14 @@ use std::{
     time::Duration,
 };
 
-use sqlx::{AssertSqlSafe, PgConnection, PgTransaction, Row as _, SqlSafeStr as _, SqlStr};
+use sqlx::{AssertSqlSafe, PgConnection, PgTransaction, Row as _, SqlStr};
 
 use super::{
     PostgresStore,
-    atomic::{OpenTransaction, hex},
+    atomic::OpenTransaction,
     fault::Fault,
     session::{Address, Session, Statement},
+    template::Hex,
 };
 use crate::{Entity, EntityError, EntityStore, Lease, Recording, StoreError};
 
@@ -212,21 +213,21 @@ impl PostgresStore {
         }
     }
 
-    /// Nothing of a message is put in but hexadecimal digits; what the server has told comes last,
-    /// so that it is not taken for a placeholder.
+    /// Nothing of a message is put in but hexadecimal digits.
     fn commitment(&self, table: &Table, entity: &Entity, lease: Option<&Lease>) -> SqlStr {
         let values = entity.parts.iter().map(|part| {
-            let digits = hex(part.as_bytes());
-            format!("convert_from(decode('{digits}', 'hex'), 'UTF8')")
+            format!(
+                "convert_from(decode('{}', 'hex'), 'UTF8')",
+                Hex(part.as_bytes())
+            )
         });
         let key = lease.map_or("", |lease| lease.key.as_str());
         let token = lease.map_or_else(|| "NULL".to_owned(), |lease| lease.token.to_string());
-        let text = self.sql.commit_entity.as_str();
-        let text = text
-            .replace("{key}", &hex(key.as_bytes()))
-            .replace("{token}", &token)
-            .replace("{writers}", &table.writers(values));
-        AssertSqlSafe(text).into_sql_str()
+        self.sql.commit_entity.fill(&[
+            ("writers", &table.writers(values)),
+            ("key", &Hex(key.as_bytes())),
+            ("token", &token),
+        ])
     }
 
     async fn is_there(&self, entity: &Entity, lease: Option<&Lease>) -> Result<bool, StoreError> {

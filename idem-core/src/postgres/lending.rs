@@ -140,7 +140,8 @@ impl Turn {
     }
 
     async fn try_begin(&mut self, text: SqlStr) -> Result<PgTransaction<'static>, Fault> {
-        let begun = self.slot.pool.begin_with(text);
+        // The pool's future has room for all that connecting takes.
+        let begun = Box::pin(self.slot.pool.begin_with(text));
         let begun = self.lending.address.within_patience(begun).await;
         if begun.is_err() {
             self.change_connection();

@@ -147,7 +147,7 @@ async fn create_missing(connection: &mut PgConnection, names: &Names) -> Result<
     if !there && let Some(statement) = names.create_schema() {
         sqlx::raw_sql(statement).execute(&mut *connection).await?;
     }
-    let tables = names.put_into(include_str!("schema.sql"));
+    let tables = names.put_into_script(include_str!("schema.sql"));
     sqlx::raw_sql(tables).execute(connection).await.map(drop)
 }
 

@@ -4,6 +4,8 @@ use std::fmt;
 
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
+use super::template::{Template, bare};
+
 use crate::ConnectError;
 
 /// The name that the files beside this one are written with.
@@ -77,13 +79,27 @@ impl Names {
 
     /// A file's statements, about these tables.
     pub(super) fn put_into(&self, file: &str) -> SqlStr {
+        AssertSqlSafe(self.text_of(file)).into_sql_str()
+    }
+
+    /// The same, with places for what differs.
+    pub(super) fn template(&self, file: &str) -> Template {
+        Template::new(&self.text_of(file))
+    }
+
+    /// A file for people to read, too, about these tables.
+    pub(super) fn put_into_script(&self, file: &str) -> SqlStr {
+        AssertSqlSafe(self.rename(file)).into_sql_str()
+    }
+
+    // A checked name has no character that could end the identifier it stands in.
+    fn text_of(&self, file: &str) -> String {
         let whole = FRAGMENTS
             .iter()
             .fold(file.to_owned(), |text, (placeholder, fragment)| {
                 text.replace(placeholder, fragment.trim_end())
             });
-        // A checked name has no character that could end the identifier it stands in.
-        AssertSqlSafe(self.rename(&whole)).into_sql_str()
+        self.rename(&bare(&whole))
     }
 
     fn rename(&self, sql: &str) -> String {

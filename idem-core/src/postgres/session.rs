@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use sqlx::{
     ConnectOptions, Connection, PgConnection, Postgres,
     postgres::{PgArguments, PgConnectOptions, PgRow},
@@ -91,14 +92,16 @@ impl Address {
         }
     }
 
-    pub(super) async fn within_patience<T>(
+    /// Not an `async fn`: that would have room for the answer's future twice.
+    pub(super) fn within_patience<T>(
         &self,
         answer: impl Future<Output = Result<T, sqlx::Error>>,
-    ) -> Result<T, Fault> {
-        match time::timeout(self.response_timeout, answer).await {
+    ) -> impl Future<Output = Result<T, Fault>> {
+        let patience = self.response_timeout;
+        time::timeout(patience, answer).map(move |answer| match answer {
             Ok(answer) => Ok(answer?),
-            Err(_) => Err(Fault::Silent(self.response_timeout)),
-        }
+            Err(_) => Err(Fault::Silent(patience)),
+        })
     }
 }
 

@@ -20,6 +20,11 @@ const LIMIT: Duration = Duration::from_mins(5);
 /// Messages before the first that counts: connections are made, statements prepared.
 const WARM_UP: usize = 50;
 
+/// The same under load, where everything is needed at once: what comes in half a second.
+fn warm_up(rate: u32) -> usize {
+    WARM_UP.max(rate as usize / 2)
+}
+
 /// Who is measured, and how.
 #[derive(Clone, Debug, clap::Args)]
 #[group(id = "latency")]
@@ -34,7 +39,8 @@ pub(crate) struct Options {
 /// Publishes until the last message is done, checks, tells.
 pub(crate) async fn measure(options: &Options) -> Result<()> {
     let place = &options.consumer.place;
-    let messages = place.messages + WARM_UP;
+    let warm_up = options.rate.map_or(WARM_UP, warm_up);
+    let messages = place.messages + warm_up;
     let mut consumer = options.consumer.clone();
     consumer.place.messages = messages;
     let (connection, channel) = place.connect().await?;
@@ -53,7 +59,7 @@ pub(crate) async fn measure(options: &Options) -> Result<()> {
     let delays = stopwatch.delays()?;
     println!(
         "{}",
-        serde_json::to_string(&Delays::of(&delays[WARM_UP..]))?
+        serde_json::to_string(&Delays::of(&delays[warm_up..]))?
     );
     Ok(())
 }

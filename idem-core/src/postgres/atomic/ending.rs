@@ -9,7 +9,10 @@ use sqlx::{
     postgres::{PgDatabaseError, PgSeverity},
 };
 
-use crate::{Commit, StoreError, postgres::fault::Fault};
+use crate::{
+    Commit, StoreError,
+    postgres::{fault::Fault, template::bare},
+};
 
 /// What is known of a connection after its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +53,8 @@ pub(in crate::postgres) async fn commit(
 /// failed of, because a table was altered or the handler has deallocated it.
 pub(super) async fn roll_back(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     const STATEMENTS: &str = concat!(include_str!("roll_back.sql"), include_str!("reset.sql"));
-    sqlx::raw_sql(STATEMENTS).execute(&mut *connection).await?;
+    let statements = sqlx::AssertSqlSafe(bare(STATEMENTS));
+    sqlx::raw_sql(statements).execute(&mut *connection).await?;
     connection.clear_cached_statements().await
 }
 

@@ -6,12 +6,17 @@ use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use crate::{
     Lease, Outcome,
-    postgres::{length::micros, session::Statement, sql::Sql},
+    postgres::{
+        length::micros,
+        session::Statement,
+        sql::Sql,
+        template::{Hex, Template, bare},
+    },
 };
 
 /// What begins a transaction. The server ends it if the handler sends nothing for `idle`.
 pub(in crate::postgres) fn begin(idle: Option<Duration>) -> String {
-    let mut text = include_str!("begin.sql").to_owned();
+    let mut text = bare(include_str!("begin.sql"));
     if let Some(idle) = idle {
         let millis = millis(idle);
         write!(
@@ -43,20 +48,19 @@ fn millis(duration: Duration) -> u128 {
 
 /// What completes and commits. Nothing of key or outcome is put in but its hexadecimal digits.
 pub(super) fn commit(
-    template: &SqlStr,
+    template: &Template,
     lease: &Lease,
     outcome: &Outcome,
     retention: Duration,
     skew: i64,
 ) -> SqlStr {
-    let text = template
-        .as_str()
-        .replace("{key}", &hex(lease.key.as_str().as_bytes()))
-        .replace("{token}", &lease.token.get().to_string())
-        .replace("{retention}", &micros(retention).to_string())
-        .replace("{skew}", &skew.to_string())
-        .replace("{outcome}", &hex(outcome.as_bytes()));
-    AssertSqlSafe(text).into_sql_str()
+    template.fill(&[
+        ("key", &Hex(lease.key.as_str().as_bytes())),
+        ("token", &lease.token.get()),
+        ("outcome", &Hex(outcome.as_bytes())),
+        ("retention", &micros(retention)),
+        ("skew", &skew),
+    ])
 }
 
 /// What extends the lease of an open transaction, from another connection.
@@ -73,36 +77,19 @@ pub(in crate::postgres) fn extension(
         .bind(micros(by))
 }
 
-pub(in crate::postgres) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] = [
-        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
-    ];
-    bytes
-        .iter()
-        .flat_map(|byte| [byte >> 4, byte & 15])
-        .map(|digit| DIGITS[usize::from(digit)])
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{FencingToken, Key};
 
     #[test]
-    fn bytes_are_told_by_their_digits() {
-        assert_eq!(hex(b""), "");
-        assert_eq!(hex(&[0x00, 0x0f, 0xa7, 0xff]), "000fa7ff");
-    }
-
-    #[test]
     fn nothing_of_a_key_or_an_outcome_is_read_as_sql() {
-        let template = AssertSqlSafe("{key} {token} {retention} {skew} {outcome}".to_owned());
+        let template = Template::new("{key} {token} {retention} {skew} {outcome}");
         let key = Key::new("s", "'; {outcome} \\' DROP").unwrap();
         let lease = Lease::new(key, FencingToken::new(-7), 1, false);
         let outcome = Outcome::new("'{token}\0");
         let retention = Duration::from_secs(1);
-        let text = commit(&template.into_sql_str(), &lease, &outcome, retention, 0);
+        let text = commit(&template, &lease, &outcome, retention, 0);
         let (key, rest) = text.as_str().split_once(' ').unwrap();
         assert!(key.bytes().all(|byte| byte.is_ascii_hexdigit()), "{key}");
         assert_eq!(rest, "-7 1000000 0 277b746f6b656e7d00");

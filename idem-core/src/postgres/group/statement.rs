@@ -1,11 +1,14 @@
 //! The texts of a group, with what differs put in.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use super::seat::Member;
-use crate::postgres::{atomic::hex, length::micros};
+use crate::postgres::{
+    length::micros,
+    template::{Hex, Template, bare},
+};
 
 /// What is said between two members, with a savepoint of a name that no handler uses for its own.
 #[derive(Debug)]
@@ -23,7 +26,7 @@ pub(in crate::postgres) struct Steps {
 impl Steps {
     pub(super) fn new() -> Self {
         let savepoint = format!("idem_{}", uuid::Uuid::new_v4().simple());
-        let text = |text: &str| text.replace("{savepoint}", &savepoint);
+        let text = |text: &str| bare(text).replace("{savepoint}", &savepoint);
         let step = |template| AssertSqlSafe(text(template)).into_sql_str();
         Self {
             begin: text(include_str!("begin.sql")),
@@ -41,34 +44,31 @@ impl Steps {
 }
 
 /// A group without members, rolled back.
-pub(super) fn rehearsal(begin: &str, commit: &SqlStr) -> SqlStr {
+pub(super) fn rehearsal(begin: &str, template: &Template) -> SqlStr {
     let Steps {
         begin: group, next, ..
     } = Steps::new();
-    let end = complete(commit, &[], 0);
-    let text = format!("{begin}{group}; {}; {end}", next.as_str());
+    let end = commit(template, &[], 0);
+    let text = format!("{begin}{group}; {}; {}", next.as_str(), end.as_str());
     AssertSqlSafe(text.replace("COMMIT AND CHAIN", "ROLLBACK")).into_sql_str()
 }
 
-/// What completes all members and commits.
-pub(super) fn commit(template: &SqlStr, members: &[&Member], skew: i64) -> SqlStr {
-    AssertSqlSafe(complete(template, members, skew)).into_sql_str()
+/// What completes all members and commits. Nothing of a key or an outcome is put in but its
+/// hexadecimal digits.
+pub(super) fn commit(template: &Template, members: &[&Member], skew: i64) -> SqlStr {
+    template.fill(&[
+        (
+            "keys",
+            &array(members, |it| Hex(it.lease.key.as_str().as_bytes())),
+        ),
+        ("tokens", &array(members, |it| it.lease.token.get())),
+        ("outcomes", &array(members, |it| Hex(it.outcome.as_bytes()))),
+        ("retentions", &array(members, |it| micros(it.retention))),
+        ("skew", &skew),
+    ])
 }
 
-/// Nothing of a key or an outcome is put in but its hexadecimal digits.
-fn complete(template: &SqlStr, members: &[&Member], skew: i64) -> String {
-    let keys = |member: &Member| hex(member.lease.key.as_str().as_bytes());
-    let outcomes = |member: &Member| hex(member.outcome.as_bytes());
-    template
-        .as_str()
-        .replace("{skew}", &skew.to_string())
-        .replace("{keys}", &array(members, keys))
-        .replace("{tokens}", &array(members, |it| it.lease.token.get()))
-        .replace("{outcomes}", &array(members, outcomes))
-        .replace("{retentions}", &array(members, |it| micros(it.retention)))
-}
-
-fn array<T: std::fmt::Display>(members: &[&Member], column: impl Fn(&Member) -> T) -> String {
+fn array<'a, T: Display>(members: &[&'a Member], column: impl Fn(&'a Member) -> T) -> String {
     let mut text = String::from("{");
     for (i, member) in members.iter().enumerate() {
         let comma = if i > 0 { "," } else { "" };

@@ -2,6 +2,7 @@ use futures_util::future::join_all;
 use tokio::task::{JoinHandle, yield_now};
 
 use super::*;
+use crate::{Release, TransactionalStore};
 
 /// Lets a lane begin its batch behind a lock, so that whatever comes next has to queue.
 async fn hold_the_table(database: &Database) -> PgConnection {
@@ -229,4 +230,20 @@ async fn large_outcomes_are_not_all_sent_at_once() {
     // One alone or the first few, then three at a time.
     let completing = transactions(&database).await;
     assert!((4..=5).contains(&completing), "{completing} transactions");
+}
+
+/// A worker has as many of these as deliveries in its hands: what a statement, a connection or a session
+/// takes is not part of each.
+#[tokio::test]
+async fn whoever_waits_takes_little_memory() {
+    let store = Database::new().store().await;
+    let (request, lease) = (request("o-1"), acquire(&store, "o-2").await);
+    let (outcome, reason) = (Outcome::default(), Release::Abandoned);
+    let sizes = [
+        size_of_val(&store.claim(&request)),
+        size_of_val(&store.complete(&lease, &outcome, MINUTE)),
+        size_of_val(&store.release(&lease, &reason)),
+        size_of_val(&TransactionalStore::<PgConnection>::begin(&store, &request)),
+    ];
+    assert!(sizes.iter().all(|&bytes| bytes < 4096), "{sizes:?} bytes");
 }

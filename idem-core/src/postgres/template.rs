@@ -1,0 +1,108 @@
+//! Statements that are sent as text: what is left of a file, and where a message's values go.
+
+use std::fmt::{self, Display, Write as _};
+
+use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
+
+/// A file's statements without comments and indentation. They are sent with each message, and
+/// `pg_stat_activity` shows their first kilobyte.
+pub(super) fn bare(file: &str) -> String {
+    let lines = file.lines().map(|line| match line.split_once("--") {
+        Some((before, _)) => before.trim(),
+        None => line.trim(),
+    });
+    let lines: Vec<_> = lines.filter(|line| !line.is_empty()).collect();
+    lines.join(" ")
+}
+
+/// A text with placeholders, `{name}`, taken apart once.
+#[derive(Debug)]
+pub(super) struct Template {
+    /// What stands before a placeholder, and its name.
+    pieces: Vec<(String, String)>,
+    tail: String,
+}
+
+impl Template {
+    pub(super) fn new(text: &str) -> Self {
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        while let Some((before, behind)) = rest.split_once('{')
+            && let Some((name, after)) = behind.split_once('}')
+        {
+            pieces.push((before.to_owned(), name.to_owned()));
+            rest = after;
+        }
+        Self {
+            pieces,
+            tail: rest.to_owned(),
+        }
+    }
+
+    /// Puts the values in. What they hold is not looked at: no placeholder is found in one.
+    pub(super) fn fill(&self, values: &[(&str, &dyn Display)]) -> SqlStr {
+        let mut text = String::with_capacity(1024);
+        for (before, name) in &self.pieces {
+            text.push_str(before);
+            let value = values.iter().find(|(of, _)| of == name);
+            let written = match value {
+                Some((_, value)) => write!(text, "{value}"),
+                // The server objects to it.
+                None => write!(text, "{{{name}}}"),
+            };
+            written.expect("a string takes what is written");
+        }
+        text.push_str(&self.tail);
+        AssertSqlSafe(text).into_sql_str()
+    }
+
+    #[cfg(test)]
+    pub(super) fn names(&self) -> Vec<&str> {
+        self.pieces.iter().map(|(_, name)| name.as_str()).collect()
+    }
+}
+
+/// Bytes as hexadecimal digits.
+pub(super) struct Hex<'a>(pub(super) &'a [u8]);
+
+impl Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        for byte in self.0 {
+            for digit in [byte >> 4, byte & 15] {
+                f.write_char(char::from(DIGITS[usize::from(digit)]))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_told_by_their_digits() {
+        assert_eq!(Hex(b"").to_string(), "");
+        assert_eq!(Hex(&[0x00, 0x0f, 0xa7, 0xff]).to_string(), "000fa7ff");
+    }
+
+    #[test]
+    fn nothing_but_the_statements_is_sent() {
+        let file = "-- Why.\nSELECT a,\n    -- Why b.\n    b -- and b\nFROM c;\n";
+        assert_eq!(bare(file), "SELECT a, b FROM c;");
+    }
+
+    #[test]
+    fn a_value_is_put_in_once_and_not_looked_at() {
+        let template = Template::new("f('{key}', {token}, '{key}')");
+        let text = template.fill(&[("key", &"{token}"), ("token", &-7)]);
+        assert_eq!(text.as_str(), "f('{token}', -7, '{token}')");
+    }
+
+    #[test]
+    fn a_placeholder_without_a_value_stays() {
+        let text = Template::new("a {b} c {").fill(&[]);
+        assert_eq!(text.as_str(), "a {b} c {");
+    }
+}
