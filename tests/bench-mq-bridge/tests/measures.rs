@@ -46,7 +46,7 @@ fn complaint(output: &Output) -> String {
 
 async fn executes_each_order_once(contestant: &str, more: &[&str]) {
     let place = place(&format!("bench-{contestant}"), MESSAGES);
-    fill(&place, QueueKind::Classic).await.unwrap();
+    fill(&place, QueueKind::Classic).await.expect("it is taken");
     let output = consume(&place, contestant, more);
     assert!(output.status.success(), "{}", complaint(&output));
     let finish: Finish = serde_json::from_slice(&output.stdout).expect("a finish");
@@ -75,10 +75,10 @@ async fn an_order_that_is_not_executed_is_noticed() {
     let url = new_database("bench_mq_bridge_again");
     let store = ["--store-url", &url];
     let place = place("bench-again", MESSAGES);
-    fill(&place, QueueKind::Classic).await.unwrap();
+    fill(&place, QueueKind::Classic).await.expect("it is taken");
     let first = consume(&place, "mq-bridge-postgres", &store);
     assert!(first.status.success(), "{}", complaint(&first));
-    fill(&place, QueueKind::Classic).await.unwrap();
+    fill(&place, QueueKind::Classic).await.expect("it is taken");
     let complaint = complaint(&consume(&place, "mq-bridge-postgres", &store));
     assert!(
         complaint.contains("was executed 0 times instead of 1"),
@@ -89,7 +89,7 @@ async fn an_order_that_is_not_executed_is_noticed() {
 #[tokio::test]
 async fn a_quorum_queue_is_refused_by_the_broker() {
     let place = place("bench-quorum", MESSAGES);
-    fill(&place, QueueKind::Quorum).await.unwrap();
+    fill(&place, QueueKind::Quorum).await.expect("it is taken");
     let complaint = complaint(&consume(&place, "mq-bridge-memory", &[]));
     assert!(
         complaint.contains("inequivalent arg 'x-queue-type'"),
