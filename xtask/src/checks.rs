@@ -50,6 +50,8 @@ pub fn ci() -> Result<()> {
     let workspace = Workspace::load()?;
     let mut steps = Steps::default();
     steps.run(cargo_with(&workspace, "fmt --all --check"));
+    let apart = "fmt --check --manifest-path tests/bench-mq-bridge/Cargo.toml";
+    steps.run(cargo_with(&workspace, apart));
     steps.run(cargo_with(
         &workspace,
         "clippy --workspace --all-targets --all-features -- -D warnings",

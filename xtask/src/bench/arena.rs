@@ -21,6 +21,8 @@ const DATABASE: &str = "bench";
 #[derive(Debug)]
 pub(crate) struct Arena {
     program: Program,
+    /// That of the contestants that are guests, if there are any.
+    guests: Option<Program>,
     broker: RabbitMq,
     postgres: Option<Postgres>,
     redis: Option<Redis>,
@@ -50,6 +52,8 @@ impl Arena {
     pub(crate) fn open(contestants: &[Contestant]) -> Result<Self> {
         let workspace = Workspace::load()?;
         let program = Program::build(&workspace, "bench-consume")?;
+        let has_guests = contestants.iter().any(|contestant| contestant.is_guest());
+        let guests = has_guests.then(|| Program::build_apart(&workspace, "bench-mq-bridge"));
         let is_wanted = |store| {
             let mut contestants = contestants.iter();
             contestants.any(|contestant| contestant.server() == Some(store))
@@ -58,6 +62,7 @@ impl Arena {
         let redis = is_wanted(StoreKind::Redis).then(server::redis);
         Ok(Self {
             program,
+            guests: guests.transpose()?,
             broker: server::rabbitmq()?,
             postgres: postgres.transpose()?,
             redis: redis.transpose()?,
@@ -77,6 +82,16 @@ impl Arena {
         messages: Messages,
         options: &[&str],
     ) -> Result<Vec<T>> {
+        self.run(&self.program, what, messages, options)
+    }
+
+    fn run<T: DeserializeOwned>(
+        &self,
+        program: &Program,
+        what: &str,
+        messages: Messages,
+        options: &[&str],
+    ) -> Result<Vec<T>> {
         let url = self.broker.amqp_url();
         let (count, duplicates) = (messages.count.to_string(), messages.duplicates.to_string());
         let place = [
@@ -90,7 +105,7 @@ impl Arena {
             "--duplicates",
             &duplicates,
         ];
-        self.program.run(&[&place, options].concat())
+        program.run(&[&place, options].concat())
     }
 
     /// Lets a contestant do something with the queue, with a store that knows nothing yet, and returns
@@ -119,11 +134,16 @@ impl Arena {
         let mut all = vec!["--contestant", &name];
         all.extend(store_url.iter().flat_map(|url| ["--store-url", url]));
         all.extend(options);
-        let told = self.bench(what, messages, &all)?;
+        let told = self.run(self.program_of(contestant), what, messages, &all)?;
         Ok(told
             .into_iter()
             .next()
             .expect("a contestant that succeeds tells"))
+    }
+
+    fn program_of(&self, contestant: Contestant) -> &Program {
+        let guests = self.guests.as_ref().filter(|_| contestant.is_guest());
+        guests.unwrap_or(&self.program)
     }
 
     /// The URL of a new PostgreSQL database with so many completed keys in the table of a store.

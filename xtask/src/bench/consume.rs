@@ -1,7 +1,7 @@
 //! Measures a consumer that handles each message once beside the consumers that people write by hand.
 //!
-//! Each contestant is a process of its own, the program `bench-consume`; this here starts the
-//! servers, has a queue filled, lets one contestant after the other consume it, and compares.
+//! Each contestant is a process of its own, the program `bench-consume` or that of a guest; this
+//! here starts the servers, has a queue filled, lets one contestant after the other consume it, and compares.
 
 mod aims;
 mod chart;
@@ -33,7 +33,7 @@ pub struct Options {
     /// Rougher figures, in less than a minute: classic queue, prefetch 256
     #[arg(long)]
     quick: bool,
-    /// Only these, beside the one that all others are compared with
+    /// Only these, beside the one that all others are compared with [default: all but mq-bridge-…]
     #[arg(long, value_enum, value_delimiter = ',')]
     contestant: Vec<Contestant>,
     /// Only these types of queue [default: classic,quorum, with --quick classic]
@@ -66,6 +66,10 @@ pub struct Options {
 /// Something is missing, or a contestant left a message or ran one more often than it should.
 pub fn run(options: &Options) -> Result<()> {
     let plan = Plan::new(options);
+    for (setting, contestant) in plan.left_out() {
+        let name = contestant.name();
+        eprintln!("{setting}: without {name}, which declares its queue itself, as a classic one");
+    }
     let arena = Arena::open(plan.contestants())?;
     // A broker's first messages are slow.
     if let Some(first) = plan.heats().next() {

@@ -22,16 +22,28 @@ pub(crate) struct Program {
 impl Program {
     /// Builds the program of the package of this name.
     pub(crate) fn build(workspace: &Workspace, name: &'static str) -> Result<Self> {
+        Self::build_package(workspace, name, &["--package", name])
+    }
+
+    /// Builds the program of the package of this name in `tests`, which is a workspace of its own.
+    pub(crate) fn build_apart(workspace: &Workspace, name: &'static str) -> Result<Self> {
+        let manifest = format!("tests/{name}/Cargo.toml");
+        let target = workspace.target.to_string_lossy();
+        let package = ["--manifest-path", &manifest, "--target-dir", &target];
+        Self::build_package(workspace, name, &package)
+    }
+
+    fn build_package(workspace: &Workspace, name: &'static str, package: &[&str]) -> Result<Self> {
         eprintln!("building {name}");
         let mut build = cargo(&workspace.root);
-        build.args(["build", "--release", "--package", name]);
+        build.args(["build", "--release"]).args(package);
         let status = build
             .stdin(Stdio::null())
             .status()
             .map_err(Error::io(format!("build {name}")))?;
         if !status.success() {
             return Err(Error::Command {
-                command: format!("cargo build --release -p {name}"),
+                command: format!("cargo build --release {}", package.join(" ")),
                 status: status.to_string(),
                 output: String::new(),
             });

@@ -9,7 +9,7 @@ struct Aim {
     times: f64,
 }
 
-const AIMS: [Aim; 7] = [
+const AIMS: [Aim; 10] = [
     aim(Contestant::IdemMemory, Contestant::BASELINE, 2.5),
     aim(Contestant::IdemRedis, Contestant::BASELINE, 2.0),
     aim(Contestant::IdemPostgres, Contestant::BASELINE, 1.3),
@@ -25,6 +25,9 @@ const AIMS: [Aim; 7] = [
         Contestant::HandwrittenPostgresAtomic,
         3.5,
     ),
+    aim(Contestant::IdemMemory, Contestant::MqBridgeMemory, 1.0),
+    aim(Contestant::IdemSqlite, Contestant::MqBridgeSqlite, 1.0),
+    aim(Contestant::IdemPostgres, Contestant::MqBridgePostgres, 1.0),
 ];
 
 const fn aim(who: Contestant, than: Contestant, times: f64) -> Aim {

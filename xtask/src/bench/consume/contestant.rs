@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::super::StoreKind;
+use super::{super::StoreKind, QueueKind};
 
 /// A consumer that is measured.
 #[derive(
@@ -25,6 +25,12 @@ pub enum Contestant {
     NaivePostgres,
     /// Deduplicated by hand: a transaction per message with the row of the key and one of business.
     HandwrittenPostgresAtomic,
+    /// mq-bridge, keys in the process's memory. Takes part if it is named, as the next two.
+    MqBridgeMemory,
+    /// mq-bridge, keys in a SQLite file.
+    MqBridgeSqlite,
+    /// mq-bridge, keys in PostgreSQL.
+    MqBridgePostgres,
     /// idem, keys in the process's memory.
     IdemMemory,
     /// idem, keys in a SQLite file.
@@ -57,12 +63,27 @@ impl Contestant {
         )
     }
 
+    /// Whether it comes only if it is named: its program is built apart, which takes minutes.
+    pub(crate) fn is_guest(self) -> bool {
+        matches!(
+            self,
+            Self::MqBridgeMemory | Self::MqBridgeSqlite | Self::MqBridgePostgres
+        )
+    }
+
+    /// Whether it can consume such a queue. mq-bridge declares its queue itself, without
+    /// arguments, and a broker refuses that for a quorum queue.
+    pub(crate) fn takes(self, queue: QueueKind) -> bool {
+        queue == QueueKind::Classic || !self.is_guest()
+    }
+
     /// The store that it takes a server of.
     pub(crate) fn server(self) -> Option<StoreKind> {
         match self {
             Self::NaiveRedis | Self::IdemRedis => Some(StoreKind::Redis),
             Self::NaivePostgres
             | Self::HandwrittenPostgresAtomic
+            | Self::MqBridgePostgres
             | Self::IdemPostgres
             | Self::IdemPostgresAtomic
             | Self::IdemPostgresGrouped => Some(StoreKind::Postgres),

@@ -34,9 +34,9 @@ impl Plan {
             prefetches.iter().map(with)
         });
         let asked_for = |contestant: &Contestant| {
-            options.contestant.is_empty()
-                || *contestant == Contestant::BASELINE
+            *contestant == Contestant::BASELINE
                 || options.contestant.contains(contestant)
+                || options.contestant.is_empty() && !contestant.is_guest()
         };
         let contestants = Contestant::value_variants().iter().copied();
         Self {
@@ -66,6 +66,15 @@ impl Plan {
         &self.settings
     }
 
+    /// Who takes no part under which setting.
+    pub(crate) fn left_out(&self) -> impl Iterator<Item = (Setting, Contestant)> {
+        self.settings.iter().flat_map(move |&setting| {
+            let contestants = self.contestants.iter().copied();
+            let out = contestants.filter(move |contestant| !contestant.takes(setting.queue));
+            out.map(move |contestant| (setting, contestant))
+        })
+    }
+
     /// All heats: in each round everyone has a turn, and each round begins with another one, so
     /// that nobody always comes after the same.
     pub(crate) fn heats(&self) -> impl Iterator<Item = Heat> {
@@ -75,6 +84,7 @@ impl Plan {
                 let order = self.contestants.iter().cycle().skip(first);
                 order
                     .take(self.contestants.len())
+                    .filter(move |contestant| contestant.takes(setting.queue))
                     .map(move |&contestant| Heat {
                         setting,
                         round,
@@ -126,8 +136,37 @@ mod tests {
             panic!("{:?}", quick.settings());
         };
         assert_eq!(setting.to_string(), "classic queue, prefetch 256");
-        assert_eq!(quick.contestants(), Contestant::value_variants());
+        let at_home = Contestant::value_variants().iter().copied();
+        let at_home = at_home.filter(|contestant| !contestant.is_guest());
+        assert_eq!(quick.contestants(), at_home.collect::<Vec<_>>());
         assert_eq!(plan("bench").settings().len(), 4);
+    }
+
+    #[test]
+    fn a_guest_takes_part_if_it_is_named() {
+        let invited = plan("bench --contestant mq-bridge-sqlite,idem-sqlite");
+        let expected = [
+            Contestant::LapinAckEach,
+            Contestant::MqBridgeSqlite,
+            Contestant::IdemSqlite,
+        ];
+        assert_eq!(invited.contestants(), expected);
+    }
+
+    #[test]
+    fn who_cannot_consume_a_quorum_queue_is_left_out_there() {
+        let plan = plan("bench --contestant mq-bridge-memory --prefetch 16 --rounds 1");
+        let heats: Vec<_> = plan.heats().map(|heat| heat.to_string()).collect();
+        assert_eq!(
+            heats,
+            [
+                "classic queue, prefetch 16, round 1: lapin-ack-each",
+                "classic queue, prefetch 16, round 1: mq-bridge-memory",
+                "quorum queue, prefetch 16, round 1: lapin-ack-each",
+            ]
+        );
+        let out: Vec<_> = plan.left_out().collect();
+        assert_eq!(out, [(plan.settings()[1], Contestant::MqBridgeMemory)]);
     }
 
     #[test]
