@@ -17,30 +17,21 @@ async fn charge(order: Order) -> Result<(), Failed> {
     Err(Failed::rejected(format!("no customer for {}", order.id)))
 }
 
-/// Leaves a dead letter for each of these orders.
-async fn bury(url: &str, ids: &[&str]) -> Result<(), Box<dyn Error>> {
+/// Leaves a dead letter for this order.
+async fn bury(url: &str, id: &str) -> Result<(), Box<dyn Error>> {
     let publisher = Publisher::connect(url).await?;
     publisher.declare("orders").await?;
-    for id in ids {
-        let order = Order {
-            id: (*id).to_owned(),
-        };
-        publisher
-            .publish(&Publication::json("orders", &order)?)
-            .await?;
-    }
+    let order = Order { id: id.to_owned() };
+    publisher
+        .publish(&Publication::json("orders", &order)?)
+        .await?;
     let (told, mut settled) = mpsc::unbounded_channel();
-    let all = async move {
-        for _ in 0..2 {
-            settled.recv().await;
-        }
-    };
     Worker::builder(MemoryStore::new())
-        .consume::<charge>(Queue::declare("orders").prefetch(1))
+        .consume::<charge>(Queue::declare("orders"))
         .on_settled(move |_| {
             let _ = told.send(());
         })
-        .run_until(url, all)
+        .run_until(url, async move { drop(settled.recv().await) })
         .await?;
     Ok(())
 }
@@ -50,7 +41,10 @@ fn chosen_letters_are_sent_again_and_the_others_stay() {
     let program = env!("CARGO_BIN_EXE_replay-dead-letters");
     let url = example::vhost(program);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(bury(&url, &["o-1", "o-2"])).unwrap();
+    // One after the other: a worker handles messages in any order.
+    for id in ["o-1", "o-2"] {
+        runtime.block_on(bury(&url, id)).unwrap();
+    }
 
     let run = |arguments: &[&str]| {
         let queue = ["--queue", "orders.dead"];

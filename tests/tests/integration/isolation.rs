@@ -28,7 +28,12 @@ async fn invoice(
 ) -> Result<(), Failed> {
     let numbered = "INSERT INTO invoices (order_id, number)
                     SELECT $1, count(*) + 1 FROM invoices";
-    sqlx::query(numbered).bind(&order.id).execute(db).await?;
+    sqlx::query(numbered)
+        .bind(&order.id)
+        .execute(&mut *db)
+        .await?;
+    // So that others are in the way.
+    sqlx::query("SELECT pg_sleep(0.02)").execute(db).await?;
     script.play(order, attempt, delivery).await
 }
 
