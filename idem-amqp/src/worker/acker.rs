@@ -1,13 +1,6 @@
 //! Tells the broker what became of a channel's deliveries, in as few frames as possible.
 
-use std::{
-    future::pending,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
 use lapin::{
     Channel, Error,
@@ -22,21 +15,13 @@ use super::window::{Ack, Window};
 
 /// How long a finished delivery waits for the ones before it.
 const PATIENCE: Duration = Duration::from_millis(5);
-/// How long finished deliveries wait for more to be acknowledged with them. A frame is dear: it wakes the
-/// client's I/O thread here, and queue and channel at the broker.
-const SHORTLY: Duration = Duration::from_millis(1);
-/// So many need not wait, as a share of the prefetch.
-const WORTH_A_FRAME: u16 = 8;
 /// Verdicts that are taken together.
 const BATCH: usize = 256;
 
 /// Sends verdicts to the acker of one channel. After the channel's end they go nowhere: the
 /// broker has its messages back already.
 #[derive(Debug, Clone)]
-pub(super) struct Verdicts {
-    given: mpsc::UnboundedSender<Verdict>,
-    newest: Arc<AtomicU64>,
-}
+pub(super) struct Verdicts(mpsc::UnboundedSender<Verdict>);
 
 #[derive(Debug)]
 enum Verdict {
@@ -53,12 +38,9 @@ impl Verdicts {
         failed: impl FnOnce(Error) + Send + 'static,
     ) -> Self {
         let (verdicts, given) = mpsc::unbounded_channel();
-        let newest = Arc::<AtomicU64>::default();
         let acker = Acker {
             channel,
             window: Window::new(),
-            newest: Arc::clone(&newest),
-            enough: u64::from(prefetch / WORTH_A_FRAME).max(1),
             most_blocked: usize::from(prefetch / 2).max(1),
         };
         tokio::spawn(async move {
@@ -66,40 +48,29 @@ impl Verdicts {
                 failed(error);
             }
         });
-        Self {
-            given: verdicts,
-            newest,
-        }
+        Self(verdicts)
     }
 
     /// Those of a channel that is none.
     #[cfg(feature = "testing")]
     pub(super) fn to_nobody() -> Self {
-        Self {
-            given: mpsc::unbounded_channel().0,
-            newest: Arc::default(),
-        }
-    }
-
-    /// A delivery has arrived, with the highest tag so far.
-    pub(super) fn expect(&self, tag: u64) {
-        self.newest.store(tag, Ordering::Relaxed);
+        Self(mpsc::unbounded_channel().0)
     }
 
     /// The message is done with.
     pub(super) fn ack(&self, tag: u64) {
-        let _ = self.given.send(Verdict::Ack(tag));
+        let _ = self.0.send(Verdict::Ack(tag));
     }
 
     /// The message goes back to its queue.
     pub(super) fn give_back(&self, tag: u64) {
-        let _ = self.given.send(Verdict::Return(tag));
+        let _ = self.0.send(Verdict::Return(tag));
     }
 
     /// Waits until every verdict so far has been sent.
     pub(super) async fn flush(&self) {
         let (done, flushed) = oneshot::channel();
-        let _ = self.given.send(Verdict::Flush(done));
+        let _ = self.0.send(Verdict::Flush(done));
         let _ = flushed.await;
     }
 }
@@ -107,18 +78,15 @@ impl Verdicts {
 struct Acker {
     channel: Channel,
     window: Window,
-    /// The highest tag that has arrived.
-    newest: Arc<AtomicU64>,
-    /// So many in a row are acknowledged at once.
-    enough: u64,
     most_blocked: usize,
 }
 
 impl Acker {
     async fn run(mut self, mut given: mpsc::UnboundedReceiver<Verdict>) -> Result<(), Error> {
         let mut batch = Vec::with_capacity(BATCH);
-        let (mut prefix_at, mut straggle_at) = (None, None);
+        let mut straggle_at = None;
         loop {
+            let patience = straggle_at.unwrap_or_else(Instant::now);
             tokio::select! {
                 taken = given.recv_many(&mut batch, BATCH) => {
                     if taken == 0 {
@@ -126,24 +94,16 @@ impl Acker {
                     }
                     self.settle(&mut batch).await?;
                 }
-                () = at(prefix_at) => self.send_prefix().await?,
-                () = at(straggle_at) => self.straggle().await?,
+                () = sleep_until(patience), if straggle_at.is_some() => self.straggle().await?,
             }
-            let waits = |since: Option<Instant>, patience| {
-                since.or_else(|| Some(Instant::now() + patience))
-            };
-            prefix_at = match self.window.ready() {
-                0 => None,
-                _ => waits(prefix_at, SHORTLY),
-            };
             straggle_at = match self.window.blocked() {
                 0 => None,
-                _ => waits(straggle_at, PATIENCE),
+                _ => straggle_at.or_else(|| Some(Instant::now() + PATIENCE)),
             };
         }
     }
 
-    /// Returns first and singly, then the prefix as one frame, if there is no reason to wait for more.
+    /// Returns first and singly, then the prefix as one frame.
     async fn settle(&mut self, batch: &mut Vec<Verdict>) -> Result<(), Error> {
         let mut flushes = Vec::new();
         for verdict in batch.drain(..) {
@@ -160,9 +120,8 @@ impl Acker {
                 }
             }
         }
-        let nothing_is_left = self.window.is_past(self.newest.load(Ordering::Relaxed));
-        if nothing_is_left || !flushes.is_empty() || self.window.ready() >= self.enough {
-            self.send_prefix().await?;
+        if let Some(prefix) = self.window.prefix() {
+            self.send(prefix).await?;
         }
         if !flushes.is_empty() || self.window.blocked() >= self.most_blocked {
             self.straggle().await?;
@@ -171,13 +130,6 @@ impl Acker {
             let _ = done.send(());
         }
         Ok(())
-    }
-
-    async fn send_prefix(&mut self) -> Result<(), Error> {
-        match self.window.prefix() {
-            Some(prefix) => self.send(prefix).await,
-            None => Ok(()),
-        }
     }
 
     async fn straggle(&mut self) -> Result<(), Error> {
@@ -191,13 +143,5 @@ impl Acker {
         self.channel
             .basic_ack(tag, BasicAckOptions { multiple })
             .await
-    }
-}
-
-/// Never, if there is no such time.
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => pending().await,
     }
 }

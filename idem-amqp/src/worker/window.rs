@@ -68,16 +68,6 @@ impl Window {
         })
     }
 
-    /// How many finished deliveries the frame for the prefix would acknowledge.
-    pub(super) fn ready(&self) -> u64 {
-        self.ready.count
-    }
-
-    /// Whether this delivery and all before it are decided.
-    pub(super) fn is_past(&self, tag: u64) -> bool {
-        self.lowest > tag
-    }
-
     /// How many finished deliveries wait behind an unfinished one.
     pub(super) fn blocked(&self) -> usize {
         self.waiting.len()
@@ -151,18 +141,6 @@ mod tests {
         let mut window = finished(&[2, 1, 3]);
         assert_eq!(window.prefix(), Some(ack(3, true)));
         assert_eq!(window.prefix(), None);
-    }
-
-    #[test]
-    fn a_window_knows_what_is_ready_and_whether_anything_is_left() {
-        let mut window = finished(&[1, 2, 4]);
-        assert_eq!(window.ready(), 2);
-        assert!(window.is_past(2) && !window.is_past(4));
-        window.told(3);
-        assert_eq!(window.ready(), 3);
-        assert!(window.is_past(4) && !window.is_past(5));
-        window.prefix();
-        assert_eq!(window.ready(), 0);
     }
 
     #[test]
