@@ -31,7 +31,7 @@ async fn bury(url: &str, id: &str) -> Result<(), Box<dyn Error>> {
         .on_settled(move |_| {
             let _ = told.send(());
         })
-        .run_until(url, async move { drop(settled.recv().await) })
+        .run_until(url, async move { settled.recv().await.unwrap_or_default() })
         .await?;
     Ok(())
 }
