@@ -99,6 +99,9 @@ impl Queue {
     }
 
     /// How many messages are handled at once, at least 1; 64 unless set.
+    ///
+    /// With 1, too, messages may be handled in another order than they came in: the channel holds more
+    /// of them, see [`held`](Self::held).
     pub fn prefetch(mut self, messages: u16) -> Self {
         self.prefetch = messages.max(1);
         self
