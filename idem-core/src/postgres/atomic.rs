@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::{Connection as _, PgConnection, PgTransaction, SqlStr};
+use sqlx::{Connection as _, PgConnection, PgTransaction};
 
 use super::{
     PostgresStore,
@@ -21,7 +21,7 @@ mod statement;
 
 pub(super) use check::check;
 pub(super) use ending::{Connection, commit, judge};
-pub(super) use statement::{begin, begin_waiting, extension};
+pub(super) use statement::{begin, extension, lock_timeout};
 
 /// A handler's open transaction. Dropping it closes its connection, which rolls back.
 pub struct OpenTransaction {
@@ -41,6 +41,11 @@ impl OpenTransaction {
     /// Gives the connection back, to be lent again.
     pub(super) fn give_back(self) {
         self.turn.is_clean();
+    }
+
+    /// Hands the connection on, with the transaction that was begun behind the end of the last one.
+    fn hand_on(self) {
+        self.turn.hand_on(self.transaction);
     }
 
     /// Leaves a connection alone that does not answer.
@@ -118,12 +123,19 @@ impl PostgresStore {
     pub(super) async fn end_open(
         &self,
         mut open: OpenTransaction,
-        statements: SqlStr,
+        mut statements: String,
     ) -> Result<Result<(), sqlx::Error>, StoreError> {
+        let chained = open.turn.chained();
+        statements.push_str(chained.unwrap_or_default());
+        let goes_on = chained.is_some();
         let ended = async { Ok(ending::commit(open.connection(), statements).await) };
         match self.address.within_patience(ended).await {
             Ok((ended, ending::Connection::Clean)) => {
-                open.give_back();
+                if goes_on {
+                    open.hand_on();
+                } else {
+                    open.give_back();
+                }
                 Ok(ended)
             }
             Ok((ended, ending::Connection::Unknown)) => Ok(ended),

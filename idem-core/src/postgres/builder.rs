@@ -174,7 +174,9 @@ impl PostgresStoreBuilder {
         let share = address.within_patience(group::may_share(&mut connection));
         let share = share.await.map_err(refused)?;
         let idle = address.within_patience(self.idle_limit(&mut connection));
-        let begin = atomic::begin(idle.await.map_err(refused)?);
+        let idle = idle.await.map_err(refused)?;
+        let kept_alive = address.with_keepalives().await;
+        let begin = atomic::begin(idle, kept_alive.is_some());
         self.within_patience(atomic::check(&mut connection, &names, &sql, &begin))
             .await?;
 
@@ -192,7 +194,11 @@ impl PostgresStoreBuilder {
             purging: Arc::new(Mutex::new(Session::new(address.clone()))),
             heartbeats: Arc::new(Mutex::new(Session::new(address.clone()))),
             entities: Entities::new(address.clone()),
-            lending: Lending::new(address.clone(), self.connections, begin),
+            lending: Lending::new(
+                kept_alive.unwrap_or_else(|| address.clone()),
+                self.connections,
+                begin,
+            ),
             groups: Groups::new(if share {
                 self.groups.min(self.connections)
             } else {

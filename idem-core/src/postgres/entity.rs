@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use sqlx::{AssertSqlSafe, PgConnection, PgTransaction, Row as _, SqlStr};
+use sqlx::{AssertSqlSafe, PgConnection, PgTransaction, Row as _};
 
 use super::{
     PostgresStore,
@@ -214,7 +214,7 @@ impl PostgresStore {
     }
 
     /// Nothing of a message is put in but hexadecimal digits.
-    fn commitment(&self, table: &Table, entity: &Entity, lease: Option<&Lease>) -> SqlStr {
+    fn commitment(&self, table: &Table, entity: &Entity, lease: Option<&Lease>) -> String {
         let values = entity.parts.iter().map(|part| {
             format!(
                 "convert_from(decode('{}', 'hex'), 'UTF8')",

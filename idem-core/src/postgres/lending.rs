@@ -1,6 +1,8 @@
 //! Connections for atomic handlers, and what must be proven of one before it is lent again.
 
 use std::{
+    collections::VecDeque,
+    iter,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -12,10 +14,10 @@ use futures_util::FutureExt as _;
 use sqlx::{
     AssertSqlSafe, PgPool, PgTransaction, SqlSafeStr as _, SqlStr, postgres::PgPoolOptions,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{sync::oneshot, time::Instant};
 
 use super::{
-    atomic::begin_waiting,
+    atomic::lock_timeout,
     fault::{Fault, Remedy},
     group::Steps,
     session::Address,
@@ -27,18 +29,29 @@ const LIFETIME: Duration = Duration::from_mins(30);
 /// A fixed number of connections, lent first come, first served.
 #[derive(Clone)]
 pub(super) struct Lending {
-    turns: Arc<Semaphore>,
-    idle: Arc<Mutex<Vec<Slot>>>,
+    desk: Arc<Mutex<Desk>>,
     connections: usize,
     address: Address,
+    /// `BEGIN`, and what a transaction sets.
     begin: SqlStr,
+}
+
+#[derive(Default)]
+struct Desk {
+    lent: usize,
+    idle: Vec<Slot>,
+    /// Nobody waits while a connection is free.
+    waiting: VecDeque<oneshot::Sender<Turn>>,
 }
 
 /// The right to one connection until it is dropped.
 pub(super) struct Turn {
     lending: Lending,
     slot: Slot,
-    _permit: OwnedSemaphorePermit,
+    /// When the connection was last taken from its pool, which sees to its lifetime.
+    since: Instant,
+    /// A transaction in which nothing has been done, from whoever had the connection before.
+    begun: Option<PgTransaction<'static>>,
 }
 
 /// Room for one connection: a pool of its own, so that what is known of the connection can be
@@ -52,11 +65,9 @@ struct Slot {
 impl Lending {
     /// Connects when a connection is needed. `begin` is what begins a transaction.
     pub(super) fn new(address: Address, connections: u32, begin: String) -> Self {
-        let connections = connections as usize;
         Self {
-            turns: Arc::new(Semaphore::new(connections)),
-            idle: Arc::default(),
-            connections,
+            desk: Arc::default(),
+            connections: connections as usize,
             address,
             begin: AssertSqlSafe(begin).into_sql_str(),
         }
@@ -70,18 +81,28 @@ impl Lending {
     /// Waits as long as it takes: handlers that take their time are no reason to call the store
     /// unavailable.
     pub(super) async fn turn(&self) -> Turn {
-        let permit = Arc::clone(&self.turns).acquire_owned().await;
-        // The one used last: those that are not needed are closed after a while.
-        let slot = self.slots().pop();
-        Turn {
-            slot: slot.unwrap_or_else(|| Slot::new(&self.address)),
-            lending: self.clone(),
-            _permit: permit.expect("the semaphore is never closed"),
-        }
+        let called = {
+            let mut desk = self.desk();
+            if desk.lent < self.connections {
+                desk.lent += 1;
+                // The one used last: those that are not needed are closed after a while.
+                let slot = desk.idle.pop();
+                return Turn {
+                    lending: self.clone(),
+                    slot: slot.unwrap_or_else(|| Slot::new(&self.address)),
+                    since: Instant::now(),
+                    begun: None,
+                };
+            }
+            let (caller, called) = oneshot::channel();
+            desk.waiting.push_back(caller);
+            called
+        };
+        called.await.expect("whoever waits is called")
     }
 
-    fn slots(&self) -> std::sync::MutexGuard<'_, Vec<Slot>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    fn desk(&self) -> std::sync::MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -91,7 +112,7 @@ impl Turn {
     /// # Cancel safety
     /// A connection on which nobody knows what has begun is closed.
     pub(super) async fn begin(&mut self) -> Result<PgTransaction<'static>, Fault> {
-        self.begin_with(self.lending.begin.clone()).await
+        self.begin_with("").await
     }
 
     /// Begins a transaction whose statements wait for a lock for at most so long.
@@ -102,8 +123,7 @@ impl Turn {
         &mut self,
         wait: Duration,
     ) -> Result<PgTransaction<'static>, Fault> {
-        self.begin_with(begin_waiting(&self.lending.begin, wait))
-            .await
+        self.begin_with(&lock_timeout(wait)).await
     }
 
     /// Begins a transaction that several messages share.
@@ -114,14 +134,19 @@ impl Turn {
         &mut self,
         steps: &Steps,
     ) -> Result<PgTransaction<'static>, Fault> {
-        self.begin_with(steps.begin(&self.lending.begin)).await
+        self.begin_with(&steps.begin).await
     }
 
-    async fn begin_with(&mut self, text: SqlStr) -> Result<PgTransaction<'static>, Fault> {
-        let begun = match self.try_begin(text.clone()).await {
+    /// Begins a transaction with these statements.
+    async fn begin_with(&mut self, statements: &str) -> Result<PgTransaction<'static>, Fault> {
+        let begun = match self.begun.take() {
+            Some(begun) => self.go_on(begun, statements).await,
+            None => self.try_begin(statements).await,
+        };
+        let begun = match begun {
             // One that has lain idle may be dead; this is how it is noticed.
             Err(fault @ Fault::Said(_)) if fault.remedy() == Remedy::Reconnect => {
-                self.try_begin(text).await
+                self.try_begin(statements).await
             }
             begun => begun,
         };
@@ -139,7 +164,14 @@ impl Turn {
         }
     }
 
-    async fn try_begin(&mut self, text: SqlStr) -> Result<PgTransaction<'static>, Fault> {
+    async fn try_begin(&mut self, statements: &str) -> Result<PgTransaction<'static>, Fault> {
+        self.since = Instant::now();
+        let text = if statements.is_empty() {
+            self.lending.begin.clone()
+        } else {
+            let text = format!("{}{statements}", self.lending.begin.as_str());
+            AssertSqlSafe(text).into_sql_str()
+        };
         // The pool's future has room for all that connecting takes.
         let begun = Box::pin(self.slot.pool.begin_with(text));
         let begun = self.lending.address.within_patience(begun).await;
@@ -149,6 +181,27 @@ impl Turn {
         // One that the driver closed by itself has not taken its mark along.
         self.slot.clean.store(false, Ordering::Release);
         begun
+    }
+
+    /// Goes on in a transaction that has begun already.
+    async fn go_on(
+        &mut self,
+        mut begun: PgTransaction<'static>,
+        statements: &str,
+    ) -> Result<PgTransaction<'static>, Fault> {
+        self.slot.clean.store(false, Ordering::Release);
+        if statements.is_empty() {
+            return Ok(begun);
+        }
+        let statements = AssertSqlSafe(statements.to_owned());
+        let done = Box::pin(sqlx::raw_sql(statements).execute(&mut *begun));
+        match self.lending.address.within_patience(done).await {
+            Ok(_) => Ok(begun),
+            Err(fault) => {
+                self.change_connection();
+                Err(fault)
+            }
+        }
     }
 
     /// Has the next user connect anew, without waiting for this connection to be closed.
@@ -161,11 +214,40 @@ impl Turn {
     pub(super) fn is_clean(&self) {
         self.slot.clean.store(true, Ordering::Release);
     }
+
+    /// What begins the next one's transaction behind the end of this one, if somebody waits for it.
+    pub(super) fn chained(&self) -> Option<&str> {
+        let is_wanted = self.since.elapsed() < LIFETIME && !self.lending.desk().waiting.is_empty();
+        is_wanted.then(|| self.lending.begin.as_str().trim_start_matches("BEGIN"))
+    }
+
+    /// Hands the connection on with a transaction in which nothing has been done but what is
+    /// [chained](Self::chained).
+    pub(super) fn hand_on(mut self, begun: PgTransaction<'static>) {
+        self.is_clean();
+        self.begun = Some(begun);
+    }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.lending.slots().push(self.slot.clone());
+        let mut desk = self.lending.desk();
+        let mut waiting = iter::from_fn(|| desk.waiting.pop_front());
+        let Some(next) = waiting.find(|caller| !caller.is_closed()) else {
+            // Rolled back: the connection is on its way to its pool when it is lent again.
+            self.begun = None;
+            desk.lent -= 1;
+            desk.idle.push(self.slot.clone());
+            return;
+        };
+        drop(desk);
+        // If it has gone meanwhile, this is dropped as well, and is the turn of the one behind it.
+        drop(next.send(Self {
+            lending: self.lending.clone(),
+            slot: self.slot.clone(),
+            since: self.since,
+            begun: self.begun.take(),
+        }));
     }
 }
 

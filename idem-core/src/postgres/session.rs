@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use sqlx::{
-    ConnectOptions, Connection, PgConnection, Postgres,
+    AssertSqlSafe, ConnectOptions, Connection, PgConnection, Postgres,
     postgres::{PgArguments, PgConnectOptions, PgRow},
     query::Query,
 };
@@ -28,10 +28,14 @@ const LONGEST_REST: Duration = Duration::from_mins(5);
 /// server does not notice that it has grown before its next `ANALYZE`, perhaps minutes later.
 const PLANS_LAST: Duration = Duration::from_secs(10);
 
-/// The server ends a connection whose other end has been gone for 25 s; by default after two hours,
-/// and until then it counts towards `max_connections`. Over a Unix socket this does nothing.
-const NOTICE_THE_DEAD: &str = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5;
-                               SET tcp_keepalives_count = 3";
+/// Under these the server ends a connection whose other end has been gone for 25 s; by default after
+/// two hours, and until then it counts towards `max_connections`. Over a Unix socket they do nothing.
+pub(super) const KEEPALIVES: [(&str, &str); 4] = [
+    ("tcp_keepalives_idle", "10"),
+    ("tcp_keepalives_interval", "5"),
+    ("tcp_keepalives_count", "3"),
+    ("tcp_user_timeout", "25000"),
+];
 
 /// A statement ready to be sent.
 pub(super) type Statement = Query<'static, Postgres, PgArguments>;
@@ -78,7 +82,9 @@ impl Address {
         let mut reconnects = 0;
         loop {
             let mut connection = self.within_patience(self.options.connect()).await?;
-            let set = sqlx::raw_sql(NOTICE_THE_DEAD).execute(&mut connection);
+            let keepalives = KEEPALIVES.map(|(name, value)| format!("SET {name} = {value}"));
+            let keepalives = AssertSqlSafe(keepalives.join("; "));
+            let set = sqlx::raw_sql(keepalives).execute(&mut connection);
             match self.within_patience(set).await {
                 Ok(_) => return Ok(connection),
                 // It was there, and was ended at once.
@@ -90,6 +96,28 @@ impl Address {
                 Err(fault) => return Err(fault),
             }
         }
+    }
+
+    /// The same, for connections that have their keepalives from the start, so that no `RESET` takes
+    /// them; `None` if the server does not take settings from the start, or a pooler in between.
+    pub(super) async fn with_keepalives(&self) -> Option<Self> {
+        let options = self.options.clone().options(KEEPALIVES);
+        let asked = async {
+            let mut connection = options.connect().await?;
+            let (name, _) = KEEPALIVES[0];
+            let setting = AssertSqlSafe(format!("SHOW {name}"));
+            let value: String = sqlx::query_scalar(setting)
+                .fetch_one(&mut connection)
+                .await?;
+            connection.close().await?;
+            Ok(value)
+        };
+        let told = self.within_patience(asked).await;
+        let has_them = told.is_ok_and(|told| told == KEEPALIVES[0].1);
+        has_them.then(|| Self {
+            options,
+            response_timeout: self.response_timeout,
+        })
     }
 
     /// Not an `async fn`: that would have room for the answer's future twice.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::PgConnection;
+use sqlx::{AssertSqlSafe, PgConnection};
 
 use super::{ending, statement};
 use crate::{
@@ -24,13 +24,16 @@ pub(in crate::postgres) async fn check(
     begin: &str,
 ) -> Result<(), MigrateError> {
     let unusable = |error| MigrateError::Unusable(names.to_string(), error);
-    sqlx::raw_sql(sqlx::AssertSqlSafe(begin.to_owned()))
+    sqlx::raw_sql(AssertSqlSafe(begin.to_owned()))
         .execute(&mut *connection)
         .await
         .map_err(unusable)?;
     let (lease, outcome) = (nobodys(), Outcome::default());
     let completion = statement::commit(&sql.commit, &lease, &outcome, Duration::ZERO, 0);
-    match sqlx::raw_sql(completion).execute(&mut *connection).await {
+    match sqlx::raw_sql(AssertSqlSafe(completion))
+        .execute(&mut *connection)
+        .await
+    {
         Err(error) if !ending::is_fenced(&error) => return Err(unusable(error)),
         _ => {}
     }

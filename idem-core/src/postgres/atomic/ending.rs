@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use futures_util::TryStreamExt as _;
 use sqlx::{
-    Connection as _, PgConnection, SqlStr,
+    AssertSqlSafe, Connection as _, PgConnection,
     error::DatabaseError,
     postgres::{PgDatabaseError, PgSeverity},
 };
@@ -32,9 +32,9 @@ const FENCED: &str = "IDEM2";
 /// was answered.
 pub(in crate::postgres) async fn commit(
     connection: &mut PgConnection,
-    statements: SqlStr,
+    statements: String,
 ) -> (Result<(), sqlx::Error>, Connection) {
-    let mut answers = sqlx::raw_sql(statements).execute_many(connection);
+    let mut answers = sqlx::raw_sql(AssertSqlSafe(statements)).execute_many(connection);
     let mut done = 0;
     loop {
         match answers.try_next().await {
@@ -53,7 +53,7 @@ pub(in crate::postgres) async fn commit(
 /// failed of, because a table was altered or the handler has deallocated it.
 pub(super) async fn roll_back(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     const STATEMENTS: &str = concat!(include_str!("roll_back.sql"), include_str!("reset.sql"));
-    let statements = sqlx::AssertSqlSafe(bare(STATEMENTS));
+    let statements = AssertSqlSafe(bare(STATEMENTS));
     sqlx::raw_sql(statements).execute(&mut *connection).await?;
     connection.clear_cached_statements().await
 }

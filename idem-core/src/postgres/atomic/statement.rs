@@ -2,21 +2,26 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
-
 use crate::{
     Lease, Outcome,
     postgres::{
         length::micros,
-        session::Statement,
+        session::{KEEPALIVES, Statement},
         sql::Sql,
         template::{Hex, Template, bare},
     },
 };
 
-/// What begins a transaction. The server ends it if the handler sends nothing for `idle`.
-pub(in crate::postgres) fn begin(idle: Option<Duration>) -> String {
+/// What begins a transaction. The server ends it if the handler sends nothing for `idle`. Unless the
+/// connection has keepalives, they are set for the transaction, and so the locks of a host that has
+/// vanished are free after 25 s.
+pub(in crate::postgres) fn begin(idle: Option<Duration>, has_keepalives: bool) -> String {
     let mut text = bare(include_str!("begin.sql"));
+    if !has_keepalives {
+        for (name, value) in KEEPALIVES {
+            write!(text, "; SET LOCAL {name} = {value}").expect("a string takes what is written");
+        }
+    }
     if let Some(idle) = idle {
         let millis = millis(idle);
         write!(
@@ -28,15 +33,10 @@ pub(in crate::postgres) fn begin(idle: Option<Duration>) -> String {
     text
 }
 
-/// The same, with statements that wait for a lock for at most so long. There are as many texts as
-/// there are leases among the handlers.
-pub(in crate::postgres) fn begin_waiting(begin: &SqlStr, wait: Duration) -> SqlStr {
-    let text = format!(
-        "{}; SET LOCAL lock_timeout = {}",
-        begin.as_str(),
-        millis(wait)
-    );
-    AssertSqlSafe(text).into_sql_str()
+/// What lets the statements of a transaction wait for a lock for at most so long. There are as many
+/// texts as there are leases among the handlers.
+pub(in crate::postgres) fn lock_timeout(wait: Duration) -> String {
+    format!("; SET LOCAL lock_timeout = {}", millis(wait))
 }
 
 /// As a setting takes it; zero would be for ever.
@@ -53,7 +53,7 @@ pub(super) fn commit(
     outcome: &Outcome,
     retention: Duration,
     skew: i64,
-) -> SqlStr {
+) -> String {
     template.fill(&[
         ("key", &Hex(lease.key.as_str().as_bytes())),
         ("token", &lease.token.get()),
@@ -90,15 +90,15 @@ mod tests {
         let outcome = Outcome::new("'{token}\0");
         let retention = Duration::from_secs(1);
         let text = commit(&template, &lease, &outcome, retention, 0);
-        let (key, rest) = text.as_str().split_once(' ').unwrap();
+        let (key, rest) = text.split_once(' ').unwrap();
         assert!(key.bytes().all(|byte| byte.is_ascii_hexdigit()), "{key}");
         assert_eq!(rest, "-7 1000000 0 277b746f6b656e7d00");
     }
 
     #[test]
     fn an_idle_transaction_ends_only_if_that_is_asked_for() {
-        assert!(!begin(None).contains("idle_in_transaction"));
-        let text = begin(Some(Duration::from_secs(90)));
+        assert!(!begin(None, true).contains("idle_in_transaction"));
+        let text = begin(Some(Duration::from_secs(90)), true);
         assert!(text.ends_with("; SET LOCAL idle_in_transaction_session_timeout = 90000"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{mem, time::Duration};
 
-use sqlx::{Row as _, SqlStr};
+use sqlx::Row as _;
 use tokio::{
     sync::oneshot,
     time::{Instant, sleep},
@@ -164,7 +164,7 @@ impl<'a> Course<'a> {
     }
 
     /// What completes all members, in the order of their keys; `None` if there is none.
-    fn completion(&self, last: &Last) -> Option<SqlStr> {
+    fn completion(&self, last: &Last) -> Option<String> {
         let mut members: Vec<_> = self.members.iter().chain(last.success()).collect();
         members.sort_by_key(|member| member.lease.key.as_str());
         let (template, skew) = (&self.store.sql.commit_group, self.store.clock.skew());

@@ -1,6 +1,6 @@
 //! What a group's members find and leave: an open transaction, with a savepoint for each of them.
 
-use sqlx::{Connection as _, Row as _, SqlStr};
+use sqlx::{Connection as _, Row as _};
 
 use super::{
     ending::{self, Lost},
@@ -81,7 +81,7 @@ impl Room {
     pub(super) async fn commit(
         &mut self,
         address: &Address,
-        statements: SqlStr,
+        statements: String,
     ) -> Result<Connection, Fault> {
         let committed = async {
             let (committed, connection) = atomic::commit(self.open.connection(), statements).await;

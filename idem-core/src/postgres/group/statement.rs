@@ -14,7 +14,7 @@ use crate::postgres::{
 #[derive(Debug)]
 pub(in crate::postgres) struct Steps {
     /// What goes behind the begin of a transaction, up to the first member.
-    begin: String,
+    pub(in crate::postgres) begin: String,
     /// Makes room for the next member.
     pub(super) next: SqlStr,
     /// The same, after the first member.
@@ -35,12 +35,6 @@ impl Steps {
             undo: step("ROLLBACK TO SAVEPOINT {savepoint}; RESET ROLE"),
         }
     }
-
-    /// What begins a group.
-    pub(in crate::postgres) fn begin(&self, begin: &SqlStr) -> SqlStr {
-        let text = format!("{}{}", begin.as_str(), self.begin);
-        AssertSqlSafe(text).into_sql_str()
-    }
 }
 
 /// A group without members, rolled back.
@@ -49,13 +43,13 @@ pub(super) fn rehearsal(begin: &str, template: &Template) -> SqlStr {
         begin: group, next, ..
     } = Steps::new();
     let end = commit(template, &[], 0);
-    let text = format!("{begin}{group}; {}; {}", next.as_str(), end.as_str());
+    let text = format!("{begin}{group}; {}; {end}", next.as_str());
     AssertSqlSafe(text.replace("COMMIT AND CHAIN", "ROLLBACK")).into_sql_str()
 }
 
 /// What completes all members and commits. Nothing of a key or an outcome is put in but its
 /// hexadecimal digits.
-pub(super) fn commit(template: &Template, members: &[&Member], skew: i64) -> SqlStr {
+pub(super) fn commit(template: &Template, members: &[&Member], skew: i64) -> String {
     template.fill(&[
         (
             "keys",

@@ -54,6 +54,39 @@ async fn what_a_handler_leaves_on_its_connection_is_not_lent_on() {
 }
 
 #[tokio::test]
+async fn what_a_handler_leaves_is_not_handed_on_to_whoever_waits() {
+    let shop = Shop::with(|builder| builder.connections(1)).await;
+    let (lease, mut open) = shop.begin("o-1").await;
+    let first = pid(lend(&mut open)).await;
+    let mut next = Box::pin(shop.begin("o-2"));
+    assert!(futures_util::poll!(next.as_mut()).is_pending());
+    litter(&shop, &mut open).await;
+    shop.commits(open, &lease).await;
+
+    let (lease, mut open) = next.await;
+    assert_eq!(found(lend(&mut open)).await, [""; 0]);
+    assert_eq!(first, pid(lend(&mut open)).await);
+    charge(lend(&mut open)).await;
+    shop.commits(open, &lease).await;
+    assert!(shop.is_completed("o-2").await);
+    assert_eq!(shop.charges().await, 1);
+}
+
+#[tokio::test]
+async fn a_handler_on_a_connection_that_was_handed_on_chooses_its_isolation() {
+    let shop = Shop::with(|builder| builder.connections(1)).await;
+    let (lease, open) = shop.begin("o-1").await;
+    let mut next = Box::pin(shop.begin("o-2"));
+    assert!(futures_util::poll!(next.as_mut()).is_pending());
+    shop.commits(open, &lease).await;
+    let (lease, mut open) = next.await;
+    let level = "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE";
+    execute(lend(&mut open), level).await.unwrap();
+    charge(lend(&mut open)).await;
+    shop.commits(open, &lease).await;
+}
+
+#[tokio::test]
 async fn what_a_handler_that_failed_leaves_behind_is_not_lent_on() {
     let shop = Shop::with(|builder| builder.connections(1)).await;
     let (lease, mut open) = shop.begin("o-1").await;

@@ -41,7 +41,7 @@ async fn what_begins_and_ends_a_transaction_does_not_depend_on_the_session() {
     let mut connection = options.connect().await.unwrap();
     for _ in 0..3 {
         let idle = Some(Duration::from_secs(30));
-        execute(&mut connection, statement::begin(idle))
+        execute(&mut connection, statement::begin(idle, false))
             .await
             .unwrap();
         ending::roll_back(&mut connection).await.unwrap();
