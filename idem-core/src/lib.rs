@@ -113,7 +113,7 @@ pub use sqlite::{SqliteStore, SqliteStoreBuilder};
 pub use sqlx;
 pub use store::{
     Begun, Claim, ClaimRequest, Commit, ConnectError, EntityError, EntityStore, GroupEnd,
-    GroupStore, Lease, Outcome, Owner, Purge, Recording, Release, Store, StoreError,
+    GroupStore, Lease, Opening, Outcome, Owner, Purge, Recording, Release, Store, StoreError,
     TransactionalStore, Write,
 };
 

@@ -19,7 +19,7 @@ pub use entity::{EntityError, EntityStore, Recording};
 pub use error::{ConnectError, StoreError};
 pub use group::{GroupEnd, GroupStore};
 pub use request::{ClaimRequest, Owner};
-pub use transactional::{Begun, Commit, TransactionalStore};
+pub use transactional::{Begun, Commit, Opening, TransactionalStore};
 
 /// Decides, once per key, who works, and remembers what came of it.
 ///

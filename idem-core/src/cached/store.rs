@@ -2,10 +2,13 @@
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
+use tokio::time::Instant;
+
 use super::Cached;
 use crate::{
-    Begun, Claim, ClaimRequest, Commit, Lease, OpenSession, Opened, Outcome, Purge, Release,
-    SequenceStore, SessionKey, SessionStore, Store, StoreError, Touched, TransactionalStore, Write,
+    Begun, Claim, ClaimRequest, Commit, Lease, OpenSession, Opened, Opening, Outcome, Purge,
+    Release, SequenceStore, SessionKey, SessionStore, Store, StoreError, Touched,
+    TransactionalStore, Write,
 };
 
 impl<S> Cached<S> {
@@ -20,6 +23,16 @@ impl<S> Cached<S> {
         let answer = self.0.known.answer(request)?;
         self.0.hits.fetch_add(1, Relaxed);
         Some(answer)
+    }
+
+    fn learn_begun<T>(&self, request: &ClaimRequest, begun: &Begun<T>, asked: Instant) {
+        match begun {
+            Begun::Acquired(lease, _) => {
+                let acquired = Claim::Acquired(lease.clone());
+                self.0.known.learn(request, &acquired, asked);
+            }
+            Begun::Not(answer) => self.0.known.learn(request, answer, asked),
+        }
     }
 }
 
@@ -108,14 +121,23 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Cached<S> {
         }
         let asked = self.0.known.now();
         let begun = self.0.store.begin(request).await?;
-        match &begun {
-            Begun::Acquired(lease, _) => {
-                let acquired = Claim::Acquired(lease.clone());
-                self.0.known.learn(request, &acquired, asked);
-            }
-            Begun::Not(answer) => self.0.known.learn(request, answer, asked),
-        }
+        self.learn_begun(request, &begun, asked);
         Ok(begun)
+    }
+
+    async fn claim_ahead(
+        &self,
+        request: &ClaimRequest,
+    ) -> Result<Option<Begun<Opening<'_, Self::Transaction>>>, StoreError> {
+        if let Some(answer) = self.look_up(request) {
+            return Ok(Some(Begun::Not(answer)));
+        }
+        let asked = self.0.known.now();
+        let claimed = self.0.store.claim_ahead(request).await?;
+        if let Some(claimed) = &claimed {
+            self.learn_begun(request, claimed, asked);
+        }
+        Ok(claimed)
     }
 
     fn lend(transaction: &mut Self::Transaction) -> &mut Tx {

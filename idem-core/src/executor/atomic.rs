@@ -10,6 +10,7 @@ use super::{
     grant::{Ended, ended_by, judge, objection},
     guarded,
     heartbeat::{Ran, Untold, run_under_heartbeat},
+    in_flight::Working,
     remembered,
     until_known::until_known,
 };
@@ -69,14 +70,20 @@ where
     let requester = Requester::of(&message.envelope);
     let claimed = Instant::now();
     let begun = match kept {
-        None => executor.begin(&message.request, &message.policy).await,
+        None => {
+            // What was delivered before may be what ended its worker, together with all who had claimed.
+            let ahead = !message.attempted;
+            executor
+                .begin(&message.request, &message.policy, ahead)
+                .await
+        }
         // What few messages come to is a future of its own, so that the others' are small.
         Some(kept) => {
             let kept = executor.begin_keeping(kept, &message.request, &message.policy);
             Box::pin(kept).await
         }
     };
-    let (lease, mut transaction) = match begun {
+    let (lease, mut transaction, _working) = match begun {
         Ok(begun) => begun,
         Err(ended) => {
             message.put_back(body);
@@ -90,7 +97,6 @@ where
         lease,
         requester,
     };
-    let _working = executor.working(open.request);
     let context = Context {
         state,
         envelope: &message.envelope,
@@ -359,6 +365,9 @@ pub(super) fn within<T>(
     }
 }
 
+/// A claim, its transaction, and the mark that it is worked on here.
+type Opened<S, Tx> = (Lease, <S as TransactionalStore<Tx>>::Transaction, Working);
+
 impl<S: Store> Executor<S> {
     /// As [`begin`](Self::begin), and keeps the claim while a transaction is waited for.
     async fn begin_keeping<Tx>(
@@ -366,44 +375,104 @@ impl<S: Store> Executor<S> {
         kept: Kept,
         request: &ClaimRequest,
         policy: &Policy,
-    ) -> Result<(Lease, S::Transaction), Ended>
+    ) -> Result<Opened<S, Tx>, Ended>
     where
         S: TransactionalStore<Tx>,
     {
-        let (store, by) = (Arc::clone(&self.store), request.lease);
-        let extend = move || {
-            let (store, lease) = (Arc::clone(&store), kept.lease.clone());
-            async move { store.extend_open(&lease, by).await }
-        };
-        let (hearts, work) = (&self.hearts, self.begin(request, policy));
-        match run_under_heartbeat(hearts, work, extend, kept.claimed, by, Untold::GoOn).await {
+        let work = self.begin(request, policy, false);
+        match self.keeping(&kept, request, work).await {
             Ran::Returned(begun) => begun,
             // Whose it is now, a claim tells.
-            Ran::LeaseLost | Ran::Panicked(_) => self.begin(request, policy).await,
+            Ran::LeaseLost | Ran::Panicked(_) => self.begin(request, policy, false).await,
         }
     }
 
-    /// Claims and opens the transaction, unless something speaks against running.
+    /// Keeps a claim for as long as this takes.
+    async fn keeping<Tx, T>(
+        &self,
+        Kept { lease, claimed }: &Kept,
+        request: &ClaimRequest,
+        work: impl Future<Output = T>,
+    ) -> Ran<T>
+    where
+        S: TransactionalStore<Tx>,
+    {
+        let (store, lease, by) = (Arc::clone(&self.store), lease.clone(), request.lease);
+        let extend = move || {
+            let (store, lease) = (Arc::clone(&store), lease.clone());
+            async move { store.extend_open(&lease, by).await }
+        };
+        run_under_heartbeat(&self.hearts, work, extend, *claimed, by, Untold::GoOn).await
+    }
+
+    /// Claims and opens the transaction, unless something speaks against running. If the
+    /// transaction has to be waited for, the claim may be made `ahead`.
     async fn begin<Tx>(
         &self,
         request: &ClaimRequest,
         policy: &Policy,
-    ) -> Result<(Lease, S::Transaction), Ended>
+        ahead: bool,
+    ) -> Result<Opened<S, Tx>, Ended>
     where
         S: TransactionalStore<Tx>,
     {
+        if ahead && let Some(opened) = self.begin_ahead(request, policy).await {
+            return opened;
+        }
         let (lease, transaction) = match self.store.begin(request).await {
             Ok(Begun::Acquired(lease, transaction)) => (lease, transaction),
             Ok(Begun::Not(answer)) => return Err(Ended::Answered(answer)),
             Err(error) => return Err(Ended::Unavailable(error)),
         };
-        let Some(objection) = objection(&lease, policy, self.is_closed(), false) else {
-            return Ok((lease, transaction));
+        let working = self.working(request);
+        if let Some(objection) = objection(&lease, policy, self.is_closed(), false) {
+            self.store.roll_back(transaction).await;
+            return Err(self.object(&lease, &objection).await);
+        }
+        Ok((lease, transaction, working))
+    }
+
+    /// Claims while its transaction is waited for, and keeps the claim until it is open. `None` if
+    /// it is to be begun in the usual way.
+    async fn begin_ahead<Tx>(
+        &self,
+        request: &ClaimRequest,
+        policy: &Policy,
+    ) -> Option<Result<Opened<S, Tx>, Ended>>
+    where
+        S: TransactionalStore<Tx>,
+    {
+        let claimed = Instant::now();
+        let (lease, opening) = match self.store.claim_ahead(request).await {
+            Ok(Some(Begun::Acquired(lease, opening))) => (lease, opening),
+            Ok(Some(Begun::Not(answer))) => return Some(Err(Ended::Answered(answer))),
+            Ok(None) => return None,
+            Err(error) => return Some(Err(Ended::Unavailable(error))),
         };
-        let ended = ended_by(&objection, &lease);
-        self.store.roll_back(transaction).await;
+        let working = self.working(request);
+        if let Some(objection) = objection(&lease, policy, self.is_closed(), false) {
+            return Some(Err(self.object(&lease, &objection).await));
+        }
+        let kept = Kept { lease, claimed };
+        let transaction = match self.keeping(&kept, request, opening).await {
+            Ran::Returned(Ok(transaction)) => transaction,
+            // The claim stays: the same owner has it back.
+            Ran::Returned(Err(error)) => return Some(Err(Ended::Unavailable(error))),
+            // Whose it is now, a claim tells.
+            Ran::LeaseLost | Ran::Panicked(_) => return None,
+        };
+        let Kept { lease, .. } = kept;
+        if self.is_closed() {
+            self.store.roll_back(transaction).await;
+            return Some(Err(self.object(&lease, &Release::Abandoned).await));
+        }
+        Some(Ok((lease, transaction, working)))
+    }
+
+    /// Releases a claim under which nothing is to run.
+    pub(super) async fn object(&self, lease: &Lease, objection: &Release) -> Ended {
         // Nothing ran: a lost lease changes nothing.
-        let _ = self.release(&lease, &objection).await;
-        Err(ended)
+        let _ = self.release(lease, objection).await;
+        ended_by(objection, lease)
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{
     Executor, Prepared, Requester, RunsOn, Sharing,
     atomic::{Kept, Open, alone, within},
-    grant::{Ended, ended_by, objection},
+    grant::{Ended, objection},
     guarded,
     heartbeat::{Ran, Untold, run_under_heartbeat},
     remembered,
@@ -266,12 +266,9 @@ impl<S: crate::Store> Executor<S> {
             Ok(answer) => return Err(Ended::Answered(answer)),
             Err(error) => return Err(Ended::Unavailable(error)),
         };
-        let Some(objection) = objection(&lease, policy, self.is_closed(), false) else {
-            return Ok(lease);
-        };
-        let ended = ended_by(&objection, &lease);
-        // Nothing ran: a lost lease changes nothing.
-        let _ = self.release(&lease, &objection).await;
-        Err(ended)
+        match objection(&lease, policy, self.is_closed(), false) {
+            Some(objection) => Err(self.object(&lease, &objection).await),
+            None => Ok(lease),
+        }
     }
 }

@@ -12,7 +12,8 @@ use super::{
     lending::{Lending, Turn},
 };
 use crate::{
-    Begun, Claim, ClaimRequest, Commit, Lease, Outcome, StoreError, TransactionalStore, Write,
+    Begun, Claim, ClaimRequest, Commit, Lease, Opening, Outcome, StoreError, TransactionalStore,
+    Write,
 };
 
 mod check;
@@ -90,6 +91,27 @@ impl PostgresStore {
                 answer.map(Begun::Not)
             }
         }
+    }
+
+    async fn claim_open_ahead(
+        &self,
+        request: &ClaimRequest,
+    ) -> Result<Option<Begun<Opening<'_, OpenTransaction>>>, StoreError> {
+        let Some(place) = self.lending.place().await else {
+            return Ok(None);
+        };
+        let lease = match self.claim_until(request, Answered::Committed).await? {
+            Claim::Acquired(lease) => lease,
+            answer => return Ok(Some(Begun::Not(answer))),
+        };
+        let opening = async move {
+            let mut turn = self.lending.turn().await;
+            drop(place);
+            let begun = turn.begin().await;
+            let transaction = begun.map_err(|fault| fault.unavailable())?;
+            Ok(OpenTransaction { transaction, turn })
+        };
+        Ok(Some(Begun::Acquired(lease, Box::pin(opening))))
     }
 
     /// Begins a transaction without a claim, whose statements wait for a lock for at most so long.
@@ -187,6 +209,13 @@ macro_rules! lend {
                 request: &ClaimRequest,
             ) -> Result<Begun<OpenTransaction>, StoreError> {
                 self.begin_open(request).await
+            }
+
+            async fn claim_ahead(
+                &self,
+                request: &ClaimRequest,
+            ) -> Result<Option<Begun<Opening<'_, OpenTransaction>>>, StoreError> {
+                self.claim_open_ahead(request).await
             }
 
             fn lend(open: &mut OpenTransaction) -> &mut $tx {

@@ -23,6 +23,11 @@ use super::{
     session::Address,
 };
 
+mod ahead;
+
+use ahead::Ahead;
+pub(super) use ahead::Place;
+
 /// When a connection that is still in use is replaced: what the server keeps for one only grows.
 const LIFETIME: Duration = Duration::from_mins(30);
 
@@ -30,6 +35,7 @@ const LIFETIME: Duration = Duration::from_mins(30);
 #[derive(Clone)]
 pub(super) struct Lending {
     desk: Arc<Mutex<Desk>>,
+    ahead: Ahead,
     connections: usize,
     address: Address,
     /// `BEGIN`, and what a transaction sets.
@@ -65,9 +71,11 @@ struct Slot {
 impl Lending {
     /// Connects when a connection is needed. `begin` is what begins a transaction.
     pub(super) fn new(address: Address, connections: u32, begin: String) -> Self {
+        let connections = connections as usize;
         Self {
             desk: Arc::default(),
-            connections: connections as usize,
+            ahead: Ahead::of(connections),
+            connections,
             address,
             begin: AssertSqlSafe(begin).into_sql_str(),
         }
@@ -99,6 +107,14 @@ impl Lending {
             called
         };
         called.await.expect("whoever waits is called")
+    }
+
+    /// If all connections are lent: waits for a place among those who claim before they have one.
+    pub(super) async fn place(&self) -> Option<Place> {
+        if self.desk().lent < self.connections {
+            return None;
+        }
+        Some(self.ahead.place().await)
     }
 
     fn desk(&self) -> std::sync::MutexGuard<'_, Desk> {

@@ -1,6 +1,8 @@
 //! Stores that lend their transaction to the handler.
 
-use std::time::Duration;
+use std::{future::ready, time::Duration};
+
+use futures_util::future::BoxFuture;
 
 use super::{Claim, ClaimRequest, Lease, Outcome, Store, StoreError, Write};
 
@@ -33,6 +35,21 @@ pub trait TransactionalStore<Tx>: Store {
         &self,
         request: &ClaimRequest,
     ) -> impl Future<Output = Result<Begun<Self::Transaction>, StoreError>> + Send;
+
+    /// If as many transactions are open as can be: claims the key before its own can be opened, so
+    /// that many claims share a statement, and no connection waits for one. `None` if one can be
+    /// [begun](Self::begin) now, and always in stores that gain nothing by it.
+    ///
+    /// # Errors
+    /// If the store cannot tell; the claim may have been recorded.
+    fn claim_ahead(
+        &self,
+        request: &ClaimRequest,
+    ) -> impl Future<Output = Result<Option<Begun<Opening<'_, Self::Transaction>>>, StoreError>> + Send
+    {
+        let _ = request;
+        ready(Ok(None))
+    }
 
     /// What the handler writes through.
     fn lend(transaction: &mut Self::Transaction) -> &mut Tx;
@@ -68,6 +85,10 @@ pub trait TransactionalStore<Tx>: Store {
     /// claim stays. A transaction that cannot be reached is gone with its connection.
     fn roll_back(&self, transaction: Self::Transaction) -> impl Future<Output = ()> + Send;
 }
+
+/// Opens the transaction of a claim that was made [ahead](TransactionalStore::claim_ahead), when it
+/// is its turn. Until then the lease is kept by [`extend_open`](TransactionalStore::extend_open).
+pub type Opening<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// The answer to [`TransactionalStore::begin`].
 #[derive(Debug)]

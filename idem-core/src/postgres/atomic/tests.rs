@@ -6,6 +6,7 @@ use xtask::services::postgres;
 use super::*;
 use crate::{Key, Owner, Policy, Release, Store as _};
 
+mod ahead;
 mod connections;
 mod endings;
 mod flushing;

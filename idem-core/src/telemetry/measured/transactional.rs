@@ -5,7 +5,9 @@ use std::time::Duration;
 use tracing::{Instrument as _, Span};
 
 use super::{super::spans, Measured, answer::Answer};
-use crate::{Begun, ClaimRequest, Commit, Lease, Outcome, StoreError, TransactionalStore, Write};
+use crate::{
+    Begun, ClaimRequest, Commit, Lease, Opening, Outcome, StoreError, TransactionalStore, Write,
+};
 
 impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Measured<S> {
     type Transaction = S::Transaction;
@@ -22,6 +24,22 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Measured<S> {
         let asked = self.calls.begin.ask(spans::claim(&request.key));
         let answer = self.store.begin(request).instrument(asked.span()).await;
         asked.answered(answer)
+    }
+
+    async fn claim_ahead(
+        &self,
+        request: &ClaimRequest,
+    ) -> Result<Option<Begun<Opening<'_, S::Transaction>>>, StoreError> {
+        let asked = self.calls.begin.ask(spans::claim(&request.key));
+        let answer = self
+            .store
+            .claim_ahead(request)
+            .instrument(asked.span())
+            .await;
+        match answer.transpose() {
+            Some(answer) => asked.answered(answer).map(Some),
+            None => Ok(None),
+        }
     }
 
     fn lend(transaction: &mut S::Transaction) -> &mut Tx {
