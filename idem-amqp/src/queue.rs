@@ -100,8 +100,9 @@ impl Queue {
 
     /// How many messages are handled at once, at least 1; 64 unless set.
     ///
-    /// With 1, too, messages may be handled in another order than they came in: the channel holds more
-    /// of them, see [`held`](Self::held).
+    /// With 1, and one worker at the queue, messages are handled in the order in which they are delivered,
+    /// which is that of the queue. One that is delivered again, [held](Self::held) or tried again later lets
+    /// others pass. With more than 1 there is no order.
     pub fn prefetch(mut self, messages: u16) -> Self {
         self.prefetch = messages.max(1);
         self

@@ -41,7 +41,7 @@ fn chosen_letters_are_sent_again_and_the_others_stay() {
     let program = env!("CARGO_BIN_EXE_replay-dead-letters");
     let url = example::vhost(program);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    // One after the other: a worker handles messages in any order.
+    // One after the other: a worker handles several at once.
     for id in ["o-1", "o-2"] {
         runtime.block_on(bury(&url, id)).unwrap();
     }

@@ -52,7 +52,7 @@ impl Verdicts {
     }
 
     /// Those of a channel that is none.
-    #[cfg(feature = "testing")]
+    #[cfg(any(test, feature = "testing"))]
     pub(super) fn to_nobody() -> Self {
         Self(mpsc::unbounded_channel().0)
     }

@@ -18,7 +18,7 @@ use super::{
     attend::Arrival,
     channels::{Channels, Ended, Stopped},
     checkup::ToldLimit,
-    desk::{Desk, Room},
+    desk::{Desk, Room, Seat},
     grace::Grace,
     settle::Clerk,
 };
@@ -183,8 +183,10 @@ impl Consumer {
         let (tag, bytes) = (raw.delivery_tag, raw.data.len());
         let arrival = self.receive(raw);
         let span = spans::process(&arrival.delivery, tag, bytes);
+        // Here, not in the task: tasks begin in any order.
+        let seat = Seat::on_arrival(desk);
         let (clerk, desk) = (Arc::clone(&self.clerk), Arc::clone(desk));
-        let served = async move { clerk.serve(tag, arrival, &desk).await };
+        let served = async move { clerk.serve(tag, arrival, &desk, seat).await };
         self.tasks.spawn(served.instrument(span));
     }
 

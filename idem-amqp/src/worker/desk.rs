@@ -1,9 +1,10 @@
-//! Where the deliveries of one consumer are attended to: how many run, how many wait.
+//! Where the deliveries of one consumer are attended to: how many run, who is next, how many wait.
 
-use std::sync::Arc;
+use std::{future::poll_fn, sync::Arc};
 
+use futures_util::FutureExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, PollSemaphore};
 
 use super::acker::Verdicts;
 use crate::{health::Vitals, telemetry::Seats};
@@ -25,20 +26,8 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    /// A place among the running, unless the desk stops first.
-    async fn place(&self) -> Option<OwnedSemaphorePermit> {
-        if self.ended.is_cancelled() || self.draining.is_cancelled() {
-            return None;
-        }
-        let running = Arc::clone(&self.room.running);
-        if let Ok(free) = Arc::clone(&running).try_acquire_owned() {
-            return Some(free);
-        }
-        tokio::select! {
-            biased;
-            () = self.stopping() => None,
-            place = running.acquire_owned() => place.ok(),
-        }
+    fn stops(&self) -> bool {
+        self.ended.is_cancelled() || self.draining.is_cancelled()
     }
 
     /// Waits until there is no point in waiting: the channel has ended, or the worker drains.
@@ -53,7 +42,7 @@ impl Desk {
 /// The room of one consumer, over all its channels.
 #[derive(Debug, Clone)]
 pub(super) struct Room {
-    running: Arc<Semaphore>,
+    running: PollSemaphore,
     held: Arc<Semaphore>,
     all: Seats,
 }
@@ -61,7 +50,7 @@ pub(super) struct Room {
 impl Room {
     pub(super) fn new(running: usize, held: usize) -> Self {
         Self {
-            running: Arc::new(Semaphore::new(running)),
+            running: PollSemaphore::new(Arc::new(Semaphore::new(running))),
             held: Arc::new(Semaphore::new(held)),
             all: Seats { running, held },
         }
@@ -76,21 +65,42 @@ impl Room {
     }
 }
 
-/// What a delivery occupies: nothing yet, a place among the running, or one among the held.
-#[derive(Debug, Default)]
+/// What a delivery occupies: a place among the running, one among the held, or neither.
+#[derive(Debug)]
 pub(super) struct Seat {
+    /// Its place in the line for one among the running: first come, first served.
+    line: PollSemaphore,
     running: Option<OwnedSemaphorePermit>,
     held: Option<OwnedSemaphorePermit>,
 }
 
 impl Seat {
-    /// Takes a place among the running; `false` if the desk stops first.
+    /// Takes a place among the running, or one in the line for it, before whatever arrives later.
+    pub(super) fn on_arrival(desk: &Desk) -> Self {
+        let mut line = desk.room.running.clone();
+        let place = poll_fn(|now| line.poll_acquire(now));
+        let running = place.now_or_never().flatten();
+        Self {
+            line,
+            running,
+            held: None,
+        }
+    }
+
+    /// Waits for a place among the running; `false` if the desk stops first.
     pub(super) async fn sit_down(&mut self, desk: &Desk) -> bool {
+        if desk.stops() {
+            return false;
+        }
         if self.running.is_none() {
-            let Some(place) = desk.place().await else {
-                return false;
+            self.running = tokio::select! {
+                biased;
+                () = desk.stopping() => None,
+                place = poll_fn(|now| self.line.poll_acquire(now)) => place,
             };
-            self.running = Some(place);
+            if self.running.is_none() {
+                return false;
+            }
             self.held = None;
         }
         true
@@ -112,3 +122,6 @@ impl Seat {
         self.held.is_some()
     }
 }
+
+#[cfg(test)]
+mod tests;

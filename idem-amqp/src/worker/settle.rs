@@ -51,9 +51,8 @@ pub(super) struct Clerk {
 
 impl Clerk {
     /// Sees one delivery through.
-    pub(super) async fn serve(&self, tag: u64, arrival: Arrival, desk: &Desk) {
+    pub(super) async fn serve(&self, tag: u64, arrival: Arrival, desk: &Desk, mut seat: Seat) {
         let arrived = Instant::now();
-        let mut seat = Seat::default();
         let mut end = tokio::select! {
             biased;
             end = self.attendant.attend(&arrival, &self.queue, desk, &mut seat) => end,

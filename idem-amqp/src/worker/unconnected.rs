@@ -62,7 +62,7 @@ where
             envelope: delivery.envelope(body),
             delivery,
         };
-        let mut seat = Seat::default();
+        let mut seat = Seat::on_arrival(&self.desk);
         let attended = self
             .attendant
             .attend(&arrival, &self.queue, &self.desk, &mut seat);

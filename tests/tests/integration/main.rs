@@ -54,6 +54,7 @@ mod numbered_publishing;
 mod observed;
 mod on_postgres;
 mod on_redis;
+mod order;
 mod outages;
 mod publishing;
 mod registrations;
