@@ -13,9 +13,6 @@ use crate::{
     settings::Settings,
 };
 
-/// Each handler has a transaction of its own, and more messages at once than that would only wait.
-const CONNECTIONS: u16 = 16;
-
 /// Without a unique constraint: that each order is charged once is the worker's doing. The lock is
 /// for workers that start at the same time, whom `IF NOT EXISTS` alone does not keep apart.
 const CREATE_CHARGES: &str = "
@@ -60,12 +57,8 @@ async fn charge(
     Ok(())
 }
 
-pub(crate) async fn consume(mut settings: Settings) -> Result<(), Error> {
-    let store = PostgresStore::builder(&settings.store_url)
-        .connections(CONNECTIONS.into())
-        .build()
-        .await?;
-    settings.prefetch = settings.prefetch.min(CONNECTIONS);
+pub(crate) async fn consume(settings: Settings) -> Result<(), Error> {
+    let store = PostgresStore::connect(&settings.store_url).await?;
     let mut ledger = PgConnection::connect(&settings.store_url).await?;
     sqlx::raw_sql(CREATE_CHARGES).execute(&mut ledger).await?;
     ledger.close().await?;

@@ -9,7 +9,7 @@ use crate::Error;
 /// | `AMQP_URL` | `amqp://127.0.0.1:5672/%2f` | the broker; with commas, the nodes of a cluster |
 /// | `STORE_URL` | `sqlite:orders.db` | `memory:`, `sqlite:FILE`, `postgres://…` or `redis://…` |
 /// | `ORDERS_QUEUE` | `orders` | the queue, declared by the worker |
-/// | `PREFETCH` | 64 | orders handled at once |
+/// | `PREFETCH` | 64 | orders taken at once; on PostgreSQL 16 of them are handled, the others wait |
 /// | `WORK_MS` | 0 | how long the payment gateway takes |
 /// | `LEASE_MS` | 30000 | how long a worker that went silent keeps an order |
 /// | `WORKER_NAME` | `worker-<process id>` | its name in the ledger |

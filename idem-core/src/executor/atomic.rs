@@ -7,18 +7,20 @@ use tokio::time::{Instant, timeout};
 
 use super::{
     Executor, Prepared, Requester, RunsOn,
-    grant::{Ended, ended_by, judge, objection},
+    grant::judge,
     guarded,
     heartbeat::{Ran, Untold, run_under_heartbeat},
-    in_flight::Working,
     remembered,
     until_known::until_known,
 };
 use crate::{
-    Atomic, Attempt, Begun, Cause, Claim, ClaimRequest, Commit, Context, Execution, Failure,
-    Handler, Lease, Mode, Outcome, Policy, Refusal, Release, Store, StoreError, TransactionalStore,
-    Write,
+    Atomic, Attempt, Cause, Claim, ClaimRequest, Commit, Context, Execution, Failure, Handler,
+    Lease, Mode, Outcome, Policy, Refusal, Release, Store, StoreError, TransactionalStore, Write,
 };
+
+mod opening;
+
+pub(super) use opening::Kept;
 
 impl<S, Tx> RunsOn<S> for Atomic<Tx>
 where
@@ -40,13 +42,6 @@ where
     {
         alone::<S, Tx, H, St>(executor, message, state, None).await
     }
-}
-
-/// A claim that the message has already.
-pub(super) struct Kept {
-    pub(super) lease: Lease,
-    /// When it was asked for.
-    pub(super) claimed: Instant,
 }
 
 /// Runs one message in a transaction of its own.
@@ -362,117 +357,5 @@ pub(super) fn within<T>(
             Either::Left(work.map_err(move |_| Overdue(limit)))
         }
         None => Either::Right(work.map(Ok)),
-    }
-}
-
-/// A claim, its transaction, and the mark that it is worked on here.
-type Opened<S, Tx> = (Lease, <S as TransactionalStore<Tx>>::Transaction, Working);
-
-impl<S: Store> Executor<S> {
-    /// As [`begin`](Self::begin), and keeps the claim while a transaction is waited for.
-    async fn begin_keeping<Tx>(
-        &self,
-        kept: Kept,
-        request: &ClaimRequest,
-        policy: &Policy,
-    ) -> Result<Opened<S, Tx>, Ended>
-    where
-        S: TransactionalStore<Tx>,
-    {
-        let work = self.begin(request, policy, false);
-        match self.keeping(&kept, request, work).await {
-            Ran::Returned(begun) => begun,
-            // Whose it is now, a claim tells.
-            Ran::LeaseLost | Ran::Panicked(_) => self.begin(request, policy, false).await,
-        }
-    }
-
-    /// Keeps a claim for as long as this takes.
-    async fn keeping<Tx, T>(
-        &self,
-        Kept { lease, claimed }: &Kept,
-        request: &ClaimRequest,
-        work: impl Future<Output = T>,
-    ) -> Ran<T>
-    where
-        S: TransactionalStore<Tx>,
-    {
-        let (store, lease, by) = (Arc::clone(&self.store), lease.clone(), request.lease);
-        let extend = move || {
-            let (store, lease) = (Arc::clone(&store), lease.clone());
-            async move { store.extend_open(&lease, by).await }
-        };
-        run_under_heartbeat(&self.hearts, work, extend, *claimed, by, Untold::GoOn).await
-    }
-
-    /// Claims and opens the transaction, unless something speaks against running. If the
-    /// transaction has to be waited for, the claim may be made `ahead`.
-    async fn begin<Tx>(
-        &self,
-        request: &ClaimRequest,
-        policy: &Policy,
-        ahead: bool,
-    ) -> Result<Opened<S, Tx>, Ended>
-    where
-        S: TransactionalStore<Tx>,
-    {
-        if ahead && let Some(opened) = self.begin_ahead(request, policy).await {
-            return opened;
-        }
-        let (lease, transaction) = match self.store.begin(request).await {
-            Ok(Begun::Acquired(lease, transaction)) => (lease, transaction),
-            Ok(Begun::Not(answer)) => return Err(Ended::Answered(answer)),
-            Err(error) => return Err(Ended::Unavailable(error)),
-        };
-        let working = self.working(request);
-        if let Some(objection) = objection(&lease, policy, self.is_closed(), false) {
-            self.store.roll_back(transaction).await;
-            return Err(self.object(&lease, &objection).await);
-        }
-        Ok((lease, transaction, working))
-    }
-
-    /// Claims while its transaction is waited for, and keeps the claim until it is open. `None` if
-    /// it is to be begun in the usual way.
-    async fn begin_ahead<Tx>(
-        &self,
-        request: &ClaimRequest,
-        policy: &Policy,
-    ) -> Option<Result<Opened<S, Tx>, Ended>>
-    where
-        S: TransactionalStore<Tx>,
-    {
-        let claimed = Instant::now();
-        let (lease, opening) = match self.store.claim_ahead(request).await {
-            Ok(Some(Begun::Acquired(lease, opening))) => (lease, opening),
-            Ok(Some(Begun::Not(answer))) => return Some(Err(Ended::Answered(answer))),
-            Ok(None) => return None,
-            Err(error) => return Some(Err(Ended::Unavailable(error))),
-        };
-        let working = self.working(request);
-        if let Some(objection) = objection(&lease, policy, self.is_closed(), false) {
-            return Some(Err(self.object(&lease, &objection).await));
-        }
-        let kept = Kept { lease, claimed };
-        let transaction = match self.keeping(&kept, request, opening).await {
-            Ran::Returned(Ok(transaction)) => transaction,
-            // The claim stays: the same owner has it back.
-            Ran::Returned(Err(error)) => return Some(Err(Ended::Unavailable(error))),
-            // Whose it is now, a claim tells.
-            Ran::LeaseLost | Ran::Panicked(_) => return None,
-        };
-        let Kept { lease, .. } = kept;
-        if self.is_closed() {
-            self.store.roll_back(transaction).await;
-            return Some(Err(self.object(&lease, &Release::Abandoned).await));
-        }
-        Some(Ok((lease, transaction, working)))
-    }
-
-    /// Releases a claim under which nothing is to run.
-    pub(super) async fn object(&self, lease: &Lease, objection: &Release) -> Ended {
-        // Nothing ran: a lost lease changes nothing.
-        let _ = self.release(lease, objection).await;
-        ended_by(objection, lease)
     }
 }

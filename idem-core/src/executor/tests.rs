@@ -17,6 +17,8 @@ use tokio::{
 use super::*;
 use crate::{Attempt, Cause, Claim, ClaimRequest, Failed, InDoubt, Release, Write};
 
+mod ahead;
+mod busy;
 mod doubt;
 mod fail_open;
 mod faulty;

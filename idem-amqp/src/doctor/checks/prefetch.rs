@@ -40,7 +40,7 @@ fn of_channel(patient: &Patient<'_>) -> Option<Finding> {
     })
 }
 
-/// No warning: a message that waits for a connection holds no key and loses no attempt.
+/// No warning: what waits for a connection is the next one's, and its claim, if it has one, is kept.
 fn of_store(patient: &Patient<'_>) -> Option<Finding> {
     let name = patient.queue.name();
     let prefetch = patient.queue.concurrency();
@@ -49,8 +49,8 @@ fn of_store(patient: &Patient<'_>) -> Option<Finding> {
         CONNECTIONS,
         format!(
             "{prefetch} messages of `{name}` may be handled at once, and the store runs {limit} \
-             atomic handlers at once: the others wait for a connection before they claim; for more \
-             at once raise the store's `connections`"
+             atomic handlers at once: the others wait for a connection; for more at once raise the \
+             store's `connections`"
         ),
     ))
 }

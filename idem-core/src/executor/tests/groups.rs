@@ -1,117 +1,13 @@
 //! Messages whose group came to nothing, and that wait for a transaction of their own.
 
-use futures_util::{FutureExt as _, future::BoxFuture};
-
-use super::*;
-use crate::{
-    Begun, Commit, Context, DecodeError, Envelope, GroupEnd, GroupStore, Grouped, KeyError, Lease,
-    MemoryStore, Operation, Outcome, Rejection, StoreError, TransactionalStore,
+use super::{
+    busy::{Blank, Busy},
+    *,
 };
-
-/// A store whose groups are all rolled back, and whose transactions have to be waited for.
-#[derive(Debug, Clone)]
-struct Busy {
-    store: MemoryStore,
-    wait: Duration,
-}
-
-/// What it lends.
-#[derive(Debug)]
-struct Blank;
-
-impl Store for Busy {
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        self.store.claim(request).await
-    }
-
-    async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
-        self.store.extend(lease, by).await
-    }
-
-    async fn complete(
-        &self,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
-    ) -> Result<Write, StoreError> {
-        self.store.complete(lease, outcome, retention).await
-    }
-
-    async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
-        self.store.release(lease, reason).await
-    }
-}
-
-impl TransactionalStore<Blank> for Busy {
-    type Transaction = Blank;
-
-    fn transactions(&self) -> usize {
-        1
-    }
-
-    fn time_limit(&self) -> Option<Duration> {
-        None
-    }
-
-    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Blank>, StoreError> {
-        sleep(self.wait).await;
-        Ok(match self.claim(request).await? {
-            Claim::Acquired(lease) => Begun::Acquired(lease, Blank),
-            answer => Begun::Not(answer),
-        })
-    }
-
-    fn lend(blank: &mut Blank) -> &mut Blank {
-        blank
-    }
-
-    async fn is_alive(&self, _: &mut Blank) -> bool {
-        true
-    }
-
-    async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
-        self.extend(lease, by).await
-    }
-
-    async fn commit(
-        &self,
-        _: Blank,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
-    ) -> Result<Commit, StoreError> {
-        Ok(match self.complete(lease, outcome, retention).await? {
-            Write::Applied => Commit::Committed,
-            Write::Fenced => Commit::Fenced,
-        })
-    }
-
-    async fn roll_back(&self, _: Blank) {}
-}
-
-impl GroupStore<Blank> for Busy {
-    type Seat = Blank;
-
-    fn groups(&self) -> usize {
-        1
-    }
-
-    async fn claim_for_group(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        self.claim(request).await
-    }
-
-    async fn seat(&self, _: &'static str, _: usize) -> Result<Blank, StoreError> {
-        Ok(Blank)
-    }
-
-    fn lend_seat(seat: &mut Blank) -> &mut Blank {
-        seat
-    }
-
-    fn leave(&self, _: Blank, _: &Lease, _: &Outcome, _: Duration) -> BoxFuture<'static, GroupEnd> {
-        async { GroupEnd::RolledBack }.boxed()
-    }
-}
+use crate::{
+    Context, DecodeError, Envelope, GroupStore, Grouped, KeyError, MemoryStore, Operation, Outcome,
+    Rejection,
+};
 
 /// Remembers which attempt it was, and counts its runs.
 struct Charge;
@@ -152,8 +48,7 @@ async fn handle(
     wait: Duration,
     elsewhere: impl Future,
 ) -> (Execution<u32, Failed>, u32) {
-    let store = store.clone();
-    handle_on(Busy { store, wait }, elsewhere).await
+    handle_on(Busy::new(store, wait), elsewhere).await
 }
 
 async fn handle_on(
@@ -222,8 +117,7 @@ async fn a_message_whose_key_was_completed_by_hand_meanwhile_is_a_duplicate() {
 async fn on_a_store_whose_link_fails_a_message_with_company_is_run_by_itself() {
     use crate::testing::{Call, FaultyStore};
 
-    let (store, wait) = (MemoryStore::new(), Duration::ZERO);
-    let faulty = FaultyStore::new(Busy { store, wait });
+    let faulty = FaultyStore::new(Busy::new(&MemoryStore::new(), Duration::ZERO));
     faulty.lose_next_answer(Call::Complete);
     let (ended, runs) = handle_on(faulty, async {}).await;
     assert!(

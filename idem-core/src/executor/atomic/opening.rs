@@ -1,0 +1,132 @@
+//! How an atomic handler comes to its claim and its transaction.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::super::{
+    Executor,
+    grant::{Ended, ended_by, objection},
+    heartbeat::{Ran, Untold, run_under_heartbeat},
+    in_flight::Working,
+};
+use crate::{Begun, ClaimRequest, Lease, Policy, Release, Store, TransactionalStore};
+
+/// A claim that the message has already.
+pub(in crate::executor) struct Kept {
+    pub(in crate::executor) lease: Lease,
+    /// When it was asked for.
+    pub(in crate::executor) claimed: Instant,
+}
+
+/// A claim, its transaction, and the mark that it is worked on here.
+pub(super) type Opened<S, Tx> = (Lease, <S as TransactionalStore<Tx>>::Transaction, Working);
+
+impl<S: Store> Executor<S> {
+    /// As [`begin`](Self::begin), and keeps the claim while a transaction is waited for.
+    pub(super) async fn begin_keeping<Tx>(
+        &self,
+        kept: Kept,
+        request: &ClaimRequest,
+        policy: &Policy,
+    ) -> Result<Opened<S, Tx>, Ended>
+    where
+        S: TransactionalStore<Tx>,
+    {
+        let work = self.begin(request, policy, false);
+        match self.keeping(&kept, request, work).await {
+            Ran::Returned(begun) => begun,
+            // Whose it is now, a claim tells.
+            Ran::LeaseLost | Ran::Panicked(_) => self.begin(request, policy, false).await,
+        }
+    }
+
+    /// Keeps a claim for as long as this takes.
+    async fn keeping<Tx, T>(
+        &self,
+        Kept { lease, claimed }: &Kept,
+        request: &ClaimRequest,
+        work: impl Future<Output = T>,
+    ) -> Ran<T>
+    where
+        S: TransactionalStore<Tx>,
+    {
+        let (store, lease, by) = (Arc::clone(&self.store), lease.clone(), request.lease);
+        let extend = move || {
+            let (store, lease) = (Arc::clone(&store), lease.clone());
+            async move { store.extend_open(&lease, by).await }
+        };
+        run_under_heartbeat(&self.hearts, work, extend, *claimed, by, Untold::GoOn).await
+    }
+
+    /// Claims and opens the transaction, unless something speaks against running. If the
+    /// transaction has to be waited for, the claim may be made `ahead`.
+    pub(super) async fn begin<Tx>(
+        &self,
+        request: &ClaimRequest,
+        policy: &Policy,
+        ahead: bool,
+    ) -> Result<Opened<S, Tx>, Ended>
+    where
+        S: TransactionalStore<Tx>,
+    {
+        if ahead && let Some(opened) = self.begin_ahead(request, policy).await {
+            return opened;
+        }
+        let (lease, transaction) = match self.store.begin(request).await {
+            Ok(Begun::Acquired(lease, transaction)) => (lease, transaction),
+            Ok(Begun::Not(answer)) => return Err(Ended::Answered(answer)),
+            Err(error) => return Err(Ended::Unavailable(error)),
+        };
+        let working = self.working(request);
+        if let Some(objection) = objection(&lease, policy, self.is_closed(), false) {
+            self.store.roll_back(transaction).await;
+            return Err(self.object(&lease, &objection).await);
+        }
+        Ok((lease, transaction, working))
+    }
+
+    /// Claims while its transaction is waited for, and keeps the claim until it is open. `None` if
+    /// it is to be begun in the usual way.
+    async fn begin_ahead<Tx>(
+        &self,
+        request: &ClaimRequest,
+        policy: &Policy,
+    ) -> Option<Result<Opened<S, Tx>, Ended>>
+    where
+        S: TransactionalStore<Tx>,
+    {
+        let claimed = Instant::now();
+        let (lease, opening) = match self.store.claim_ahead(request).await {
+            Ok(Some(Begun::Acquired(lease, opening))) => (lease, opening),
+            Ok(Some(Begun::Not(answer))) => return Some(Err(Ended::Answered(answer))),
+            Ok(None) => return None,
+            Err(error) => return Some(Err(Ended::Unavailable(error))),
+        };
+        let working = self.working(request);
+        if let Some(objection) = objection(&lease, policy, self.is_closed(), false) {
+            return Some(Err(self.object(&lease, &objection).await));
+        }
+        let kept = Kept { lease, claimed };
+        let transaction = match self.keeping(&kept, request, opening).await {
+            Ran::Returned(Ok(transaction)) => transaction,
+            // The claim stays: the same owner has it back.
+            Ran::Returned(Err(error)) => return Some(Err(Ended::Unavailable(error))),
+            // Whose it is now, a claim tells.
+            Ran::LeaseLost | Ran::Panicked(_) => return None,
+        };
+        let Kept { lease, .. } = kept;
+        if self.is_closed() {
+            self.store.roll_back(transaction).await;
+            return Some(Err(self.object(&lease, &Release::Abandoned).await));
+        }
+        Some(Ok((lease, transaction, working)))
+    }
+
+    /// Releases a claim under which nothing is to run.
+    pub(in crate::executor) async fn object(&self, lease: &Lease, objection: &Release) -> Ended {
+        // Nothing ran: a lost lease changes nothing.
+        let _ = self.release(lease, objection).await;
+        ended_by(objection, lease)
+    }
+}

@@ -1,0 +1,174 @@
+//! Atomic handlers that claim while they wait for a transaction.
+
+use super::{
+    busy::{Blank, Busy},
+    *,
+};
+use crate::{
+    Atomic, Context, DecodeError, Envelope, Key, KeyError, MemoryStore, Operation, Outcome,
+    Rejection,
+};
+
+const WAIT: Duration = LEASE.saturating_mul(3);
+
+/// Remembers which attempt it was, and counts its runs.
+struct Charge;
+
+impl Operation for Charge {
+    type Message = u32;
+    type Output = u32;
+    type Error = Failed;
+    type Mode = Atomic<Blank>;
+    const SCOPE: &'static str = "orders";
+
+    fn decode(envelope: &Envelope) -> Result<u32, DecodeError> {
+        envelope.json()
+    }
+
+    fn key(_: &u32, _: &Envelope) -> Result<Key, KeyError> {
+        Ok(key())
+    }
+}
+
+impl Handler<AtomicU32> for Charge {
+    fn call<'a>(
+        _: u32,
+        context: &'a Context<'a, AtomicU32>,
+        _: &'a mut Blank,
+    ) -> Result<impl Future<Output = Result<u32, Failed>> + Send + 'a, Rejection> {
+        Ok(async move {
+            context.state.fetch_add(1, SeqCst);
+            Ok(context.attempt.number())
+        })
+    }
+}
+
+fn busy(store: &MemoryStore) -> Executor<Busy> {
+    Executor::new(Busy {
+        claims_ahead: true,
+        ..Busy::new(store, WAIT)
+    })
+}
+
+fn message() -> Prepared<Charge> {
+    Prepared::new(Envelope::new("7"), &Policy::DEFAULT).unwrap()
+}
+
+/// Handles it while something else happens; says how often its handler ran, too.
+async fn handle(
+    executor: &Executor<Busy>,
+    message: &mut Prepared<Charge>,
+    elsewhere: impl Future,
+) -> (Execution<u32, Failed>, u32) {
+    let runs = AtomicU32::default();
+    let (ended, _) = tokio::join!(executor.handle(message, &runs), elsewhere);
+    (ended, runs.load(SeqCst))
+}
+
+async fn claim(store: &MemoryStore) -> Claim {
+    let request = ClaimRequest::new(key(), &Policy::DEFAULT);
+    store.claim(&request).await.unwrap()
+}
+
+fn is_first_attempt(ended: &Execution<u32, Failed>) -> bool {
+    matches!(
+        ended,
+        Execution::Executed {
+            output: 1,
+            attempt: 1,
+            ..
+        }
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_kept_until_its_transaction_is_open() {
+    let store = MemoryStore::new();
+    let copy = async {
+        sleep(LEASE * 5 / 2).await;
+        let answer = claim(&store).await;
+        assert!(matches!(answer, Claim::Held { .. }), "{answer:?}");
+    };
+    let (ended, runs) = handle(&busy(&store), &mut message(), copy).await;
+    assert!(is_first_attempt(&ended), "{ended:?}");
+    assert_eq!(runs, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_delivered_before_claims_when_it_has_its_transaction() {
+    let store = MemoryStore::new();
+    let elsewhere = async {
+        sleep(LEASE).await;
+        let answer = claim(&store).await;
+        assert!(matches!(answer, Claim::Acquired(_)), "{answer:?}");
+    };
+    let mut again = message().redelivered(true);
+    handle(&busy(&store), &mut again, elsewhere).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_not_begun_when_the_executor_closes_was_no_attempt() {
+    let store = MemoryStore::new();
+    let executor = busy(&store);
+    let closing = async {
+        sleep(LEASE).await;
+        executor.close();
+    };
+    let (ended, runs) = handle(&executor, &mut message(), closing).await;
+    assert!(matches!(ended, Execution::Abandoned), "{ended:?}");
+    assert_eq!(runs, 0);
+    let Claim::Acquired(lease) = claim(&store).await else {
+        panic!("the key is free");
+    };
+    assert_eq!(lease.attempt, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_waited_for_with_attempts_that_are_used_up() {
+    let store = MemoryStore::new();
+    let policy = attempts(1);
+    let mut message = Prepared::<Charge>::new(Envelope::new("7"), &policy).unwrap();
+    claim(&store).await;
+    sleep(LEASE).await;
+    let began = tokio::time::Instant::now();
+    let (ended, runs) = handle(&busy(&store), &mut message, async {}).await;
+    assert!(matches!(ended, Execution::Exhausted { .. }), "{ended:?}");
+    assert_eq!((runs, began.elapsed()), (0, Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_was_completed_by_hand_meanwhile_is_a_duplicate() {
+    use crate::operator::{Intervened, Intervention, OperatorStore as _};
+
+    let store = MemoryStore::new();
+    let by_hand = async {
+        sleep(LEASE).await;
+        let shown = store.show(&key()).await.unwrap();
+        let seen = shown.record.map(|record| record.seen());
+        let outcome = Outcome::new("7");
+        let complete = Intervention::complete(key(), seen, "maria@ops-1", outcome, LEASE * 100);
+        let intervened = store.intervene(&complete).await.unwrap();
+        assert_eq!(intervened, Intervened::Applied);
+    };
+    let (ended, runs) = handle(&busy(&store), &mut message(), by_hand).await;
+    assert!(matches!(ended, Execution::Duplicate { .. }), "{ended:?}");
+    assert_eq!(runs, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_that_cannot_be_opened_is_no_attempt() {
+    let store = MemoryStore::new();
+    let down = Executor::new(Busy {
+        is_down: true,
+        ..busy(&store).store().clone()
+    });
+    let mut message = message();
+    let (ended, _) = handle(&down, &mut message, async {}).await;
+    assert!(
+        matches!(ended, Execution::StoreUnavailable { .. }),
+        "{ended:?}"
+    );
+    let (ended, runs) = handle(&busy(&store), &mut message, async {}).await;
+    assert!(is_first_attempt(&ended), "{ended:?}");
+    assert_eq!(runs, 1);
+}

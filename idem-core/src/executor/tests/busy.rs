@@ -1,0 +1,150 @@
+//! A store whose transactions have to be waited for.
+
+use futures_util::{FutureExt as _, future::BoxFuture};
+
+use super::*;
+use crate::{
+    Begun, Commit, GroupEnd, GroupStore, Lease, MemoryStore, Opening, Outcome, StoreError,
+    TransactionalStore,
+};
+
+/// A store whose transactions hold nothing and have to be waited for, and whose groups are all rolled
+/// back.
+#[derive(Debug, Clone)]
+pub(super) struct Busy {
+    pub(super) store: MemoryStore,
+    pub(super) wait: Duration,
+    pub(super) claims_ahead: bool,
+    /// No transaction can be opened.
+    pub(super) is_down: bool,
+}
+
+/// What it lends.
+#[derive(Debug)]
+pub(super) struct Blank;
+
+impl Busy {
+    pub(super) fn new(store: &MemoryStore, wait: Duration) -> Self {
+        Self {
+            store: store.clone(),
+            wait,
+            claims_ahead: false,
+            is_down: false,
+        }
+    }
+
+    async fn open(&self) -> Result<Blank, StoreError> {
+        sleep(self.wait).await;
+        if self.is_down {
+            return Err(StoreError::unavailable("no connection"));
+        }
+        Ok(Blank)
+    }
+}
+
+impl Store for Busy {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.store.claim(request).await
+    }
+
+    async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        self.store.extend(lease, by).await
+    }
+
+    async fn complete(
+        &self,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Write, StoreError> {
+        self.store.complete(lease, outcome, retention).await
+    }
+
+    async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
+        self.store.release(lease, reason).await
+    }
+}
+
+impl TransactionalStore<Blank> for Busy {
+    type Transaction = Blank;
+
+    fn transactions(&self) -> usize {
+        1
+    }
+
+    fn time_limit(&self) -> Option<Duration> {
+        None
+    }
+
+    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Blank>, StoreError> {
+        let blank = self.open().await?;
+        Ok(match self.claim(request).await? {
+            Claim::Acquired(lease) => Begun::Acquired(lease, blank),
+            answer => Begun::Not(answer),
+        })
+    }
+
+    async fn claim_ahead(
+        &self,
+        request: &ClaimRequest,
+    ) -> Result<Option<Begun<Opening<'_, Blank>>>, StoreError> {
+        if !self.claims_ahead {
+            return Ok(None);
+        }
+        Ok(Some(match self.claim(request).await? {
+            Claim::Acquired(lease) => Begun::Acquired(lease, self.open().boxed()),
+            answer => Begun::Not(answer),
+        }))
+    }
+
+    fn lend(blank: &mut Blank) -> &mut Blank {
+        blank
+    }
+
+    async fn is_alive(&self, _: &mut Blank) -> bool {
+        true
+    }
+
+    async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        self.extend(lease, by).await
+    }
+
+    async fn commit(
+        &self,
+        _: Blank,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Commit, StoreError> {
+        Ok(match self.complete(lease, outcome, retention).await? {
+            Write::Applied => Commit::Committed,
+            Write::Fenced => Commit::Fenced,
+        })
+    }
+
+    async fn roll_back(&self, _: Blank) {}
+}
+
+impl GroupStore<Blank> for Busy {
+    type Seat = Blank;
+
+    fn groups(&self) -> usize {
+        1
+    }
+
+    async fn claim_for_group(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.claim(request).await
+    }
+
+    async fn seat(&self, _: &'static str, _: usize) -> Result<Blank, StoreError> {
+        Ok(Blank)
+    }
+
+    fn lend_seat(seat: &mut Blank) -> &mut Blank {
+        seat
+    }
+
+    fn leave(&self, _: Blank, _: &Lease, _: &Outcome, _: Duration) -> BoxFuture<'static, GroupEnd> {
+        async { GroupEnd::RolledBack }.boxed()
+    }
+}
