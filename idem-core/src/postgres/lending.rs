@@ -89,7 +89,7 @@ impl Lending {
     /// Waits as long as it takes: handlers that take their time are no reason to call the store
     /// unavailable.
     pub(super) async fn turn(&self) -> Turn {
-        let called = {
+        let turn = {
             let mut desk = self.desk();
             if desk.lent < self.connections {
                 desk.lent += 1;
@@ -102,11 +102,11 @@ impl Lending {
                     begun: None,
                 };
             }
-            let (caller, called) = oneshot::channel();
+            let (caller, turn) = oneshot::channel();
             desk.waiting.push_back(caller);
-            called
+            turn
         };
-        called.await.expect("whoever waits is called")
+        turn.await.expect("whoever waits is called")
     }
 
     /// If all connections are lent: waits for a place among those who claim before they have one.

@@ -114,7 +114,7 @@ impl Address {
         };
         let told = self.within_patience(asked).await;
         let has_them = told.is_ok_and(|told| told == KEEPALIVES[0].1);
-        has_them.then(|| Self {
+        has_them.then_some(Self {
             options,
             response_timeout: self.response_timeout,
         })
