@@ -90,9 +90,10 @@ CREATE TABLE IF NOT EXISTS idem_records_meta (
 );
 
 -- Completes a key inside its handler's transaction. The statement comes as text, so that COMMIT goes
--- in the same message; in a function the server keeps its plan.
-CREATE OR REPLACE FUNCTION idem_records_complete(
-    of_key text, under_token bigint, with_outcome bytea, for_microseconds bigint, skew bigint
+-- in the same message; in a function the server keeps its plan. Key and outcome come as hexadecimal
+-- digits, which are decoded here, because calls among the arguments are planned each time.
+CREATE OR REPLACE FUNCTION idem_records_complete_one(
+    of_key text, under_token bigint, with_outcome text, for_microseconds bigint, skew bigint
 ) RETURNS void
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -108,7 +109,7 @@ BEGIN
     END IF;
     UPDATE idem_records AS record SET
         state = 'completed',
-        outcome = with_outcome,
+        outcome = decode(with_outcome, 'hex'),
         lease_ends = NULL,
         retention = for_microseconds,
         updated_at = now,
@@ -119,7 +120,7 @@ BEGIN
             THEN record.purge_after
             ELSE forget
         END
-    WHERE record.key = of_key
+    WHERE record.key = convert_from(decode(of_key, 'hex'), 'UTF8')
         AND record.token = under_token
         AND record.state = 'in_progress';
     IF NOT FOUND THEN

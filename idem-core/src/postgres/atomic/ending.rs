@@ -25,7 +25,7 @@ pub(in crate::postgres) enum Connection {
 /// How many statements of a `commit.sql` are done when the transaction is committed.
 const COMMITTED: usize = 3;
 
-/// The SQLSTATE with which `idem_records_complete` refuses a lease that is not the current one.
+/// The SQLSTATE with which `idem_records_complete_one` refuses a lease that is not the current one.
 const FENCED: &str = "IDEM2";
 
 /// Completes, commits and cleans up, in one round trip. An error is one that came before the commit

@@ -15,10 +15,10 @@ async fn refusal_at_start(url: &str, schema: &str) -> String {
 #[tokio::test]
 async fn tables_without_the_function_are_refused_at_the_start() {
     let shop = Shop::open().await;
-    let without = "DROP FUNCTION idem_records_complete";
+    let without = "DROP FUNCTION idem_records_complete_one";
     execute(&mut shop.bystander().await, without).await.unwrap();
     let said = refusal_at_start(&shop.url, &shop.schema).await;
-    assert!(said.contains("idem_records_complete"), "{said}");
+    assert!(said.contains("idem_records_complete_one"), "{said}");
 }
 
 #[tokio::test]
@@ -37,7 +37,7 @@ async fn a_role_that_may_not_execute_the_function_is_refused_at_the_start() {
     let allowed = PostgresStore::builder(&url).schema(schema).build().await;
     allowed.unwrap();
 
-    let revoke = "REVOKE EXECUTE ON FUNCTION idem_records_complete FROM public";
+    let revoke = "REVOKE EXECUTE ON FUNCTION idem_records_complete_one FROM public";
     execute(&mut bystander, revoke).await.unwrap();
     let said = refusal_at_start(&url, schema).await;
     assert!(said.contains("permission denied for function"), "{said}");
