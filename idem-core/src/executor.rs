@@ -1,14 +1,6 @@
 //! Claim, run under a heartbeat, complete or release: one message from first to last.
 
-use std::{
-    future::ready,
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{future::ready, pin::pin, sync::Arc, time::Duration};
 
 use serde::Serialize;
 
@@ -19,6 +11,7 @@ use crate::{
 };
 
 mod atomic;
+mod closed;
 mod company;
 mod entity;
 mod fail_open;
@@ -38,6 +31,7 @@ mod until_known;
 #[cfg(test)]
 mod tests;
 
+use closed::Closed;
 use company::Company;
 #[doc(hidden)]
 pub use company::Sharing;
@@ -87,7 +81,7 @@ pub struct Executor<S> {
     company: Company,
     /// Where the sequences stand that this process works on.
     turns: Turns,
-    closed: Arc<AtomicBool>,
+    closed: Arc<Closed>,
     /// What was done while the store was away, where the policy is to fail open.
     local: Arc<LocalMemory>,
     handlers: Handlers,
@@ -212,7 +206,7 @@ impl<S: Store> Executor<S> {
 
     /// From now on no handler is started: what is claimed is released again as abandoned.
     pub fn close(&self) {
-        self.closed.store(true, Ordering::Release);
+        self.closed.close();
     }
 
     /// Registers the metrics of a handler before its first message. Without the feature `metrics` it
@@ -253,7 +247,7 @@ impl<S: Store> Executor<S> {
     }
 
     fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.closed.is_closed()
     }
 }
 

@@ -125,18 +125,20 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Cached<S> {
         Ok(begun)
     }
 
+    fn is_busy(&self) -> bool {
+        self.0.store.is_busy()
+    }
+
     async fn claim_ahead(
         &self,
         request: &ClaimRequest,
-    ) -> Result<Option<Begun<Opening<'_, Self::Transaction>>>, StoreError> {
+    ) -> Result<Begun<Opening<'_, Self::Transaction>>, StoreError> {
         if let Some(answer) = self.look_up(request) {
-            return Ok(Some(Begun::Not(answer)));
+            return Ok(Begun::Not(answer));
         }
         let asked = self.0.known.now();
         let claimed = self.0.store.claim_ahead(request).await?;
-        if let Some(claimed) = &claimed {
-            self.learn_begun(request, claimed, asked);
-        }
+        self.learn_begun(request, &claimed, asked);
         Ok(claimed)
     }
 

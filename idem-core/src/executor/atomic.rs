@@ -67,7 +67,8 @@ where
     let begun = match kept {
         None => {
             // What was delivered before may be what ended its worker, together with all who had claimed.
-            let ahead = !message.attempted;
+            // Nor is an only attempt to be lost while it waits.
+            let ahead = !message.attempted && message.policy.max_attempts() > 1;
             executor
                 .begin(&message.request, &message.policy, ahead)
                 .await

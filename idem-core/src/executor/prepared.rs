@@ -104,7 +104,8 @@ impl<H: Operation> Prepared<H> {
     /// Says whether it may have been attempted before: the transport delivers it again, or it comes
     /// back for another attempt. A handler that is [recorded in its own table](crate::InEntity)
     /// then counts the attempt before it runs, and a [sequence](SequencePlace::begins) does not begin with
-    /// it; to others this is nothing.
+    /// it. An atomic handler neither shares a transaction for it nor claims before it has one: if it is
+    /// what ends the process, all that had claimed lose an attempt. So say it of all that may have been.
     pub fn redelivered(mut self, redelivered: bool) -> Self {
         self.attempted = redelivered;
         self.begins_unless(redelivered)

@@ -96,13 +96,11 @@ impl PostgresStore {
     async fn claim_open_ahead(
         &self,
         request: &ClaimRequest,
-    ) -> Result<Option<Begun<Opening<'_, OpenTransaction>>>, StoreError> {
-        let Some(place) = self.lending.place().await else {
-            return Ok(None);
-        };
+    ) -> Result<Begun<Opening<'_, OpenTransaction>>, StoreError> {
+        let place = self.lending.place().await;
         let lease = match self.claim_until(request, Answered::Committed).await? {
             Claim::Acquired(lease) => lease,
-            answer => return Ok(Some(Begun::Not(answer))),
+            answer => return Ok(Begun::Not(answer)),
         };
         let opening = async move {
             let mut turn = self.lending.turn().await;
@@ -111,7 +109,7 @@ impl PostgresStore {
             let transaction = begun.map_err(|fault| fault.unavailable())?;
             Ok(OpenTransaction { transaction, turn })
         };
-        Ok(Some(Begun::Acquired(lease, Box::pin(opening))))
+        Ok(Begun::Acquired(lease, Box::pin(opening)))
     }
 
     /// Begins a transaction without a claim, whose statements wait for a lock for at most so long.
@@ -148,8 +146,8 @@ impl PostgresStore {
         mut statements: String,
     ) -> Result<Result<(), sqlx::Error>, StoreError> {
         let chained = open.turn.chained();
-        statements.push_str(chained.unwrap_or_default());
         let goes_on = chained.is_some();
+        statements.push_str(&chained.unwrap_or_default());
         let ended = async { Ok(ending::commit(open.connection(), statements).await) };
         match self.address.within_patience(ended).await {
             Ok((ended, ending::Connection::Clean)) => {
@@ -211,10 +209,14 @@ macro_rules! lend {
                 self.begin_open(request).await
             }
 
+            fn is_busy(&self) -> bool {
+                self.lending.is_busy()
+            }
+
             async fn claim_ahead(
                 &self,
                 request: &ClaimRequest,
-            ) -> Result<Option<Begun<Opening<'_, OpenTransaction>>>, StoreError> {
+            ) -> Result<Begun<Opening<'_, OpenTransaction>>, StoreError> {
                 self.claim_open_ahead(request).await
             }
 

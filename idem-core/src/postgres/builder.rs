@@ -107,7 +107,8 @@ impl PostgresStoreBuilder {
 
     /// How many atomic handlers run at the same time, at least 1. Of those that wait, up to three times
     /// as many have claimed their key, and keep its lease: claims share a statement, and no connection
-    /// waits for one. The others wait before they claim, and so does what was delivered before.
+    /// waits for one. The others wait before they claim, and so does what was delivered before, or is at its
+    /// last attempt.
     pub fn connections(mut self, connections: u32) -> Self {
         self.connections = connections.max(1);
         self

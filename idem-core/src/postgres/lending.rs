@@ -28,6 +28,10 @@ mod ahead;
 use ahead::Ahead;
 pub(super) use ahead::Place;
 
+/// For how long a connection is handed on before it is back with its pool once: the server counts what
+/// was written for autovacuum, and a pooler has its connection back, when no transaction is open.
+const HANDED_ON: Duration = Duration::from_secs(1);
+
 /// When a connection that is still in use is replaced: what the server keeps for one only grows.
 const LIFETIME: Duration = Duration::from_mins(30);
 
@@ -54,7 +58,7 @@ struct Desk {
 pub(super) struct Turn {
     lending: Lending,
     slot: Slot,
-    /// When the connection was last taken from its pool, which sees to its lifetime.
+    /// When the connection was last taken from its pool.
     since: Instant,
     /// A transaction in which nothing has been done, from whoever had the connection before.
     begun: Option<PgTransaction<'static>>,
@@ -109,12 +113,14 @@ impl Lending {
         turn.await.expect("whoever waits is called")
     }
 
-    /// If all connections are lent: waits for a place among those who claim before they have one.
-    pub(super) async fn place(&self) -> Option<Place> {
-        if self.desk().lent < self.connections {
-            return None;
-        }
-        Some(self.ahead.place().await)
+    /// Whether all connections are lent.
+    pub(super) fn is_busy(&self) -> bool {
+        self.desk().lent >= self.connections
+    }
+
+    /// Waits for a place among those who claim before they have a connection.
+    pub(super) async fn place(&self) -> Place {
+        self.ahead.place().await
     }
 
     fn desk(&self) -> std::sync::MutexGuard<'_, Desk> {
@@ -231,10 +237,11 @@ impl Turn {
         self.slot.clean.store(true, Ordering::Release);
     }
 
-    /// What begins the next one's transaction behind the end of this one, if somebody waits for it.
-    pub(super) fn chained(&self) -> Option<&str> {
-        let is_wanted = self.since.elapsed() < LIFETIME && !self.lending.desk().waiting.is_empty();
-        is_wanted.then(|| self.lending.begin.as_str().trim_start_matches("BEGIN"))
+    /// What begins the next one's transaction behind the end of this one, if somebody waits for it. The
+    /// isolation level of this one would go on with `AND CHAIN`.
+    pub(super) fn chained(&self) -> Option<String> {
+        let is_wanted = self.since.elapsed() < HANDED_ON && !self.lending.desk().waiting.is_empty();
+        is_wanted.then(|| format!("; ROLLBACK; {}", self.lending.begin.as_str()))
     }
 
     /// Hands the connection on with a transaction in which nothing has been done but what is
@@ -250,10 +257,11 @@ impl Drop for Turn {
         let mut desk = self.lending.desk();
         let mut waiting = iter::from_fn(|| desk.waiting.pop_front());
         let Some(next) = waiting.find(|caller| !caller.is_closed()) else {
-            // Rolled back: the connection is on its way to its pool when it is lent again.
-            self.begun = None;
             desk.lent -= 1;
             desk.idle.push(self.slot.clone());
+            // Rolled back: the connection is on its way to its pool when it is lent again. Last, because
+            // the driver panics outside of a runtime.
+            self.begun = None;
             return;
         };
         drop(desk);

@@ -16,7 +16,7 @@ use super::{Claim, ClaimRequest, Lease, Outcome, Store, StoreError, Write};
 )]
 pub trait TransactionalStore<Tx>: Store {
     /// An open transaction.
-    type Transaction: Send;
+    type Transaction: Send + 'static;
 
     /// How many can be open at once; whoever begins a further one waits, before it claims.
     fn transactions(&self) -> usize;
@@ -36,19 +36,32 @@ pub trait TransactionalStore<Tx>: Store {
         request: &ClaimRequest,
     ) -> impl Future<Output = Result<Begun<Self::Transaction>, StoreError>> + Send;
 
-    /// If as many transactions are open as can be: claims the key before its own can be opened, so
-    /// that many claims share a statement, and no connection waits for one. `None` if one can be
-    /// [begun](Self::begin) now, and always in stores that gain nothing by it.
+    /// Whether as many transactions are open as can be, and a key is better claimed
+    /// [ahead](Self::claim_ahead); never in stores that gain nothing by it.
+    fn is_busy(&self) -> bool {
+        false
+    }
+
+    /// Claims the key before its transaction can be opened, so that many claims share a statement, and
+    /// no connection waits for one. Waits while too many have claimed ahead already.
     ///
     /// # Errors
     /// If the store cannot tell; the claim may have been recorded.
     fn claim_ahead(
         &self,
         request: &ClaimRequest,
-    ) -> impl Future<Output = Result<Option<Begun<Opening<'_, Self::Transaction>>>, StoreError>> + Send
+    ) -> impl Future<Output = Result<Begun<Opening<'_, Self::Transaction>>, StoreError>> + Send
     {
-        let _ = request;
-        ready(Ok(None))
+        let begun = self.begin(request);
+        async {
+            Ok(match begun.await? {
+                Begun::Acquired(lease, transaction) => {
+                    let opening: Opening<'_, _> = Box::pin(ready(Ok(transaction)));
+                    Begun::Acquired(lease, opening)
+                }
+                Begun::Not(answer) => Begun::Not(answer),
+            })
+        }
     }
 
     /// What the handler writes through.

@@ -41,6 +41,7 @@ struct Calls {
     complete: Call,
     release: Call,
     begin: Call,
+    claim_ahead: Call,
     commit: Arc<Call>,
 }
 
@@ -69,6 +70,7 @@ impl<S> Measured<S> {
                 complete: Call::named("complete"),
                 release: Call::named("release"),
                 begin: Call::named("begin"),
+                claim_ahead: Call::named("claim_ahead"),
                 commit: Arc::new(Call::named("commit")),
             },
         }

@@ -70,7 +70,10 @@ impl<S: Store> Executor<S> {
     where
         S: TransactionalStore<Tx>,
     {
-        if ahead && let Some(opened) = self.begin_ahead(request, policy).await {
+        if ahead
+            && self.store.is_busy()
+            && let Some(opened) = self.begin_ahead(request, policy).await
+        {
             return opened;
         }
         let (lease, transaction) = match self.store.begin(request).await {
@@ -98,29 +101,38 @@ impl<S: Store> Executor<S> {
     {
         let claimed = Instant::now();
         let (lease, opening) = match self.store.claim_ahead(request).await {
-            Ok(Some(Begun::Acquired(lease, opening))) => (lease, opening),
-            Ok(Some(Begun::Not(answer))) => return Some(Err(Ended::Answered(answer))),
-            Ok(None) => return None,
+            Ok(Begun::Acquired(lease, opening)) => (lease, opening),
+            Ok(Begun::Not(answer)) => return Some(Err(Ended::Answered(answer))),
             Err(error) => return Some(Err(Ended::Unavailable(error))),
         };
         let working = self.working(request);
         if let Some(objection) = objection(&lease, policy, self.is_closed(), false) {
             return Some(Err(self.object(&lease, &objection).await));
         }
+        if lease.attempt == policy.max_attempts() {
+            // The last one is not to be lost while it waits.
+            let _ = self.release(&lease, &Release::Abandoned).await;
+            return None;
+        }
         let kept = Kept { lease, claimed };
-        let transaction = match self.keeping(&kept, request, opening).await {
-            Ran::Returned(Ok(transaction)) => transaction,
-            // The claim stays: the same owner has it back.
-            Ran::Returned(Err(error)) => return Some(Err(Ended::Unavailable(error))),
-            // Whose it is now, a claim tells.
-            Ran::LeaseLost | Ran::Panicked(_) => return None,
+        let opened = tokio::select! {
+            biased;
+            opened = self.keeping(&kept, request, opening) => Some(opened),
+            () = self.closed.closing() => None,
         };
         let Kept { lease, .. } = kept;
-        if self.is_closed() {
-            self.store.roll_back(transaction).await;
-            return Some(Err(self.object(&lease, &Release::Abandoned).await));
+        match opened {
+            Some(Ran::Returned(Ok(transaction))) if self.is_closed() => {
+                self.store.roll_back(transaction).await;
+            }
+            Some(Ran::Returned(Ok(transaction))) => return Some(Ok((lease, transaction, working))),
+            // The claim stays: the same owner has it back.
+            Some(Ran::Returned(Err(error))) => return Some(Err(Ended::Unavailable(error))),
+            // Whose it is now, a claim tells.
+            Some(Ran::LeaseLost | Ran::Panicked(_)) => return None,
+            None => {}
         }
-        Some(Ok((lease, transaction, working)))
+        Some(Err(self.object(&lease, &Release::Abandoned).await))
     }
 
     /// Releases a claim under which nothing is to run.

@@ -114,22 +114,46 @@ async fn what_has_not_begun_when_the_executor_closes_was_no_attempt() {
         sleep(LEASE).await;
         executor.close();
     };
+    let began = tokio::time::Instant::now();
     let (ended, runs) = handle(&executor, &mut message(), closing).await;
     assert!(matches!(ended, Execution::Abandoned), "{ended:?}");
-    assert_eq!(runs, 0);
+    assert_eq!((runs, began.elapsed()), (0, LEASE), "at once");
     let Claim::Acquired(lease) = claim(&store).await else {
         panic!("the key is free");
     };
     assert_eq!(lease.attempt, 1);
 }
 
+/// A process that is killed would lose it without a run.
+#[tokio::test(start_paused = true)]
+async fn a_last_attempt_is_not_claimed_before_it_has_its_transaction() {
+    for (max, failed) in [(1, 0), (2, 1)] {
+        let store = MemoryStore::new();
+        for _ in 0..failed {
+            let Claim::Acquired(lease) = claim(&store).await else {
+                panic!("the key is free");
+            };
+            let write = store.release(&lease, &Release::failed("no")).await;
+            assert_eq!(write.unwrap(), Write::Applied);
+        }
+        let elsewhere = async {
+            sleep(LEASE).await;
+            let answer = claim(&store).await;
+            assert!(matches!(answer, Claim::Acquired(_)), "{max}: {answer:?}");
+        };
+        let mut message = Prepared::<Charge>::new(Envelope::new("7"), &attempts(max)).unwrap();
+        handle(&busy(&store), &mut message, elsewhere).await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_is_waited_for_with_attempts_that_are_used_up() {
     let store = MemoryStore::new();
-    let policy = attempts(1);
-    let mut message = Prepared::<Charge>::new(Envelope::new("7"), &policy).unwrap();
-    claim(&store).await;
-    sleep(LEASE).await;
+    let mut message = Prepared::<Charge>::new(Envelope::new("7"), &attempts(2)).unwrap();
+    for _ in 0..2 {
+        claim(&store).await;
+        sleep(LEASE).await;
+    }
     let began = tokio::time::Instant::now();
     let (ended, runs) = handle(&busy(&store), &mut message, async {}).await;
     assert!(matches!(ended, Execution::Exhausted { .. }), "{ended:?}");

@@ -84,17 +84,18 @@ impl TransactionalStore<Blank> for Busy {
         })
     }
 
+    fn is_busy(&self) -> bool {
+        self.claims_ahead
+    }
+
     async fn claim_ahead(
         &self,
         request: &ClaimRequest,
-    ) -> Result<Option<Begun<Opening<'_, Blank>>>, StoreError> {
-        if !self.claims_ahead {
-            return Ok(None);
-        }
-        Ok(Some(match self.claim(request).await? {
+    ) -> Result<Begun<Opening<'_, Blank>>, StoreError> {
+        Ok(match self.claim(request).await? {
             Claim::Acquired(lease) => Begun::Acquired(lease, self.open().boxed()),
             answer => Begun::Not(answer),
-        }))
+        })
     }
 
     fn lend(blank: &mut Blank) -> &mut Blank {

@@ -20,11 +20,11 @@ pub(in crate::postgres) struct Steps {
     /// The same, after the first member.
     pub(super) second: SqlStr,
     /// Undoes what the last member has written, and makes room for the next.
-    pub(super) undo: SqlStr,
+    pub(in crate::postgres) undo: SqlStr,
 }
 
 impl Steps {
-    pub(super) fn new() -> Self {
+    pub(in crate::postgres) fn new() -> Self {
         let savepoint = format!("idem_{}", uuid::Uuid::new_v4().simple());
         let text = |text: &str| bare(text).replace("{savepoint}", &savepoint);
         let step = |template| AssertSqlSafe(text(template)).into_sql_str();

@@ -79,16 +79,56 @@ async fn whoever_waits_gets_the_connection_with_a_transaction_that_has_begun() {
     );
 }
 
-#[tokio::test]
-async fn what_was_handed_on_can_be_begun_with_more() {
-    let lending = one_connection("idem_with_more");
+/// A turn with a transaction that has begun already.
+async fn handed_on(lending: &Lending) -> Turn {
     let mut turn = lending.turn().await;
     let transaction = turn.begin().await.unwrap();
     let mut next = pin!(lending.turn());
     assert!(poll!(next.as_mut()).is_pending());
     end(turn, transaction).await;
+    next.await
+}
 
-    let mut turn = next.await;
+#[tokio::test]
+async fn a_turn_dropped_outside_of_a_runtime_leaves_its_connection_to_others() {
+    let lending = one_connection("idem_outside");
+    let turn = handed_on(&lending).await;
+    // The driver panics there.
+    let dropped = std::thread::spawn(move || drop(turn)).join();
+    assert!(dropped.is_err());
+    assert_eq!(lent_and_idle(&lending), (0, 1));
+}
+
+#[tokio::test]
+async fn what_was_handed_on_and_has_died_is_begun_anew() {
+    let lending = one_connection("idem_died");
+    let mut turn = handed_on(&lending).await;
+    let server = postgres::shared().unwrap();
+    let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+               WHERE application_name = 'idem_died'";
+    server.query("idem", end).unwrap();
+    let mut transaction = turn.begin_group(&Steps::new()).await.unwrap();
+    let level = "SELECT current_setting('idem.transaction')";
+    assert_eq!(ask(&mut transaction, level).await, "open");
+}
+
+#[tokio::test]
+async fn a_group_begins_on_what_was_handed_on() {
+    let lending = one_connection("idem_group_begins");
+    let mut turn = handed_on(&lending).await;
+    let steps = Steps::new();
+    let mut transaction = turn.begin_group(&steps).await.unwrap();
+    let undo = AssertSqlSafe(steps.undo.as_str().to_owned());
+    sqlx::raw_sql(undo)
+        .execute(&mut *transaction)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn what_was_handed_on_can_be_begun_with_more() {
+    let lending = one_connection("idem_with_more");
+    let mut turn = handed_on(&lending).await;
     let mut transaction = turn.begin_waiting(Duration::from_secs(7)).await.unwrap();
     let both = "SELECT current_setting('idem.transaction') || current_setting('lock_timeout')";
     assert_eq!(ask(&mut transaction, both).await, "open7s");
@@ -131,15 +171,15 @@ async fn turns_come_in_the_order_in_which_they_were_waited_for() {
     assert_eq!(lent_and_idle(&lending), (0, 1));
 }
 
-/// Or it would never come back to its pool, which sees to that.
+/// The server counts what was written when no transaction is open, and the pool sees to the lifetime.
 #[tokio::test]
-async fn a_connection_past_its_lifetime_is_not_handed_on() {
-    let lending = one_connection("idem_lifetime");
+async fn a_connection_comes_back_to_its_pool_before_long() {
+    let lending = one_connection("idem_comes_back");
     let mut turn = lending.turn().await;
     let mut next = pin!(lending.turn());
     assert!(poll!(next.as_mut()).is_pending());
     assert!(turn.chained().is_some());
-    turn.since = Instant::now() - LIFETIME;
+    turn.since = Instant::now() - HANDED_ON;
     assert_eq!(turn.chained(), None);
 }
 

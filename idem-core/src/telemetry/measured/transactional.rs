@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use tracing::{Instrument as _, Span};
 
-use super::{super::spans, Measured, answer::Answer};
+use super::{
+    super::{Stopwatch, spans},
+    Measured,
+    answer::Answer,
+};
 use crate::{
     Begun, ClaimRequest, Commit, Lease, Opening, Outcome, StoreError, TransactionalStore, Write,
 };
@@ -26,20 +30,26 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Measured<S> {
         asked.answered(answer)
     }
 
+    fn is_busy(&self) -> bool {
+        self.store.is_busy()
+    }
+
     async fn claim_ahead(
         &self,
         request: &ClaimRequest,
-    ) -> Result<Option<Begun<Opening<'_, S::Transaction>>>, StoreError> {
-        let asked = self.calls.begin.ask(spans::claim(&request.key));
+    ) -> Result<Begun<Opening<'_, S::Transaction>>, StoreError> {
+        let asked = self.calls.claim_ahead.ask(spans::claim(&request.key));
         let answer = self
             .store
             .claim_ahead(request)
             .instrument(asked.span())
             .await;
-        match answer.transpose() {
-            Some(answer) => asked.answered(answer).map(Some),
-            None => Ok(None),
-        }
+        Ok(match asked.answered(answer)? {
+            Begun::Acquired(lease, opening) => {
+                Begun::Acquired(lease, Box::pin(self.opened(opening)))
+            }
+            Begun::Not(answer) => Begun::Not(answer),
+        })
     }
 
     fn lend(transaction: &mut S::Transaction) -> &mut Tx {
@@ -78,6 +88,20 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Measured<S> {
 
     async fn roll_back(&self, transaction: S::Transaction) {
         self.store.roll_back(transaction).await;
+    }
+}
+
+impl<S> Measured<S> {
+    /// What is left of a beginning whose claim was made ahead.
+    async fn opened<T>(&self, opening: Opening<'_, T>) -> Result<T, StoreError> {
+        let call = &self.calls.begin;
+        let began = Stopwatch::start();
+        let opened = opening.await;
+        call.seconds.record(began);
+        if opened.is_err() {
+            call.errors.add();
+        }
+        opened
     }
 }
 

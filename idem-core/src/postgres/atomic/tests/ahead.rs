@@ -4,25 +4,30 @@ use futures_util::{FutureExt as _, future::join_all};
 
 use super::*;
 
-type Claimed<'a> = Option<Begun<Opening<'a, OpenTransaction>>>;
-
-async fn claim_ahead<'a>(shop: &'a Shop, request: &ClaimRequest) -> Claimed<'a> {
-    let claimed = TransactionalStore::<Lent>::claim_ahead(&shop.store, request).await;
+async fn claim_ahead<'a>(shop: &'a Shop, id: &str) -> Begun<Opening<'a, OpenTransaction>> {
+    let claimed = TransactionalStore::<Lent>::claim_ahead(&shop.store, &request(id)).await;
     claimed.unwrap()
 }
 
 async fn acquired<'a>(shop: &'a Shop, id: &str) -> (Lease, Opening<'a, OpenTransaction>) {
-    match claim_ahead(shop, &request(id)).await {
-        Some(Begun::Acquired(lease, opening)) => (lease, opening),
-        other => panic!("{}", other.is_some()),
+    match claim_ahead(shop, id).await {
+        Begun::Acquired(lease, opening) => (lease, opening),
+        Begun::Not(answer) => panic!("{answer:?}"),
     }
 }
 
+fn is_busy(shop: &Shop) -> bool {
+    TransactionalStore::<Lent>::is_busy(&shop.store)
+}
+
 #[tokio::test]
-async fn nobody_claims_ahead_of_a_free_connection() {
+async fn a_store_is_busy_while_all_connections_are_lent() {
     let shop = Shop::with(|builder| builder.connections(1)).await;
-    assert!(claim_ahead(&shop, &request("o-1")).await.is_none());
-    shop.begin("o-1").await;
+    assert!(!is_busy(&shop));
+    let (lease, open) = shop.begin("o-1").await;
+    assert!(is_busy(&shop));
+    shop.commits(open, &lease).await;
+    assert!(!is_busy(&shop));
 }
 
 #[tokio::test]
@@ -48,8 +53,8 @@ async fn a_duplicate_is_told_so_without_a_connection() {
     let (lease, open) = shop.begin("o-1").await;
     shop.commits(open, &lease).await;
     let (_, _busy) = shop.begin("o-2").await;
-    let told = claim_ahead(&shop, &request("o-1")).await;
-    assert!(matches!(told, Some(Begun::Not(Claim::Completed { .. }))));
+    let told = claim_ahead(&shop, "o-1").await;
+    assert!(matches!(told, Begun::Not(Claim::Completed { .. })));
 }
 
 /// What is claimed cannot be run by another worker, and waits for a lease if this one dies.
@@ -58,14 +63,13 @@ async fn three_times_as_many_as_there_are_connections_claim_ahead_and_no_more() 
     let shop = Shop::with(|builder| builder.connections(1)).await;
     let (_, _busy) = shop.begin("o").await;
     let ahead = join_all(["a", "b", "c"].map(|id| acquired(&shop, id))).await;
-    let fourth = request("d");
-    let mut fourth = Box::pin(claim_ahead(&shop, &fourth));
+    let mut fourth = Box::pin(claim_ahead(&shop, "d"));
     assert!(futures_util::poll!(fourth.as_mut()).is_pending());
     let claim = shop.store.claim(&request("d")).await;
     assert!(matches!(claim, Ok(Claim::Acquired(_))), "{claim:?}");
     // Who gives up his claim makes room, too.
     drop(ahead);
-    assert!(matches!(fourth.await, Some(Begun::Not(Claim::Held { .. }))));
+    assert!(matches!(fourth.await, Begun::Not(Claim::Held { .. })));
 }
 
 #[tokio::test]
@@ -90,14 +94,7 @@ async fn whatever_is_given_up_nobody_waits_for_ever() {
     let handlers = (0..120_u64).map(|id| {
         let shop = Arc::clone(&shop);
         tokio::spawn(async move {
-            let request = request(&id.to_string());
-            let Some(claimed) = claim_ahead(&shop, &request).await else {
-                let (lease, open) = shop.begin_request(&request).await;
-                return shop.commits(open, &lease).await;
-            };
-            let Begun::Acquired(lease, opening) = claimed else {
-                panic!("the key is new");
-            };
+            let (lease, opening) = acquired(&shop, &id.to_string()).await;
             match id % 3 {
                 0 => drop(opening),
                 1 => drop(opening.now_or_never()),

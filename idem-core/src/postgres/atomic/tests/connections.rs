@@ -73,17 +73,62 @@ async fn what_a_handler_leaves_is_not_handed_on_to_whoever_waits() {
 }
 
 #[tokio::test]
-async fn a_handler_on_a_connection_that_was_handed_on_chooses_its_isolation() {
+async fn a_handler_on_a_connection_that_was_handed_on_chooses_its_isolation_for_itself() {
     let shop = Shop::with(|builder| builder.connections(1)).await;
-    let (lease, open) = shop.begin("o-1").await;
+    let (mut lease, mut open) = shop.begin("o-1").await;
+    for id in ["o-2", "o-3"] {
+        let mut next = Box::pin(shop.begin(id));
+        assert!(futures_util::poll!(next.as_mut()).is_pending());
+        let level = "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE";
+        execute(lend(&mut open), level).await.unwrap();
+        charge(lend(&mut open)).await;
+        shop.commits(open, &lease).await;
+        (lease, open) = next.await;
+    }
+    let level: String = sqlx::query_scalar("SHOW transaction_isolation")
+        .fetch_one(lend(&mut open))
+        .await
+        .unwrap();
+    assert_eq!(level, "read committed");
+}
+
+#[tokio::test]
+async fn a_connection_that_dies_when_it_was_handed_on_was_no_attempt_of_the_next() {
+    let shop = Shop::with(|builder| builder.connections(1)).await;
+    let (lease, mut open) = shop.begin("o-1").await;
+    let first = pid(lend(&mut open)).await;
     let mut next = Box::pin(shop.begin("o-2"));
     assert!(futures_util::poll!(next.as_mut()).is_pending());
     shop.commits(open, &lease).await;
+    let (_, mut open) = next.await;
+    let end = format!("SELECT pg_terminate_backend({first}, 10000)");
+    execute(&mut shop.bystander().await, end).await.unwrap();
+    let refused = sqlx::query("SELECT 1").execute(lend(&mut open)).await;
+    refused.unwrap_err();
+    assert!(!TransactionalStore::<Lent>::is_alive(&shop.store, &mut open).await);
+    drop(open);
+    let (_, mut open) = shop.begin("o-3").await;
+    assert_ne!(first, pid(lend(&mut open)).await);
+}
+
+#[tokio::test]
+async fn a_nested_transaction_left_open_is_none_of_the_next_handlers() {
+    let shop = Shop::with(|builder| builder.connections(1)).await;
+    let (lease, mut open) = shop.begin("o-1").await;
+    let mut next = Box::pin(shop.begin("o-2"));
+    assert!(futures_util::poll!(next.as_mut()).is_pending());
+    let mut nested = lend(&mut open).begin().await.unwrap();
+    charge(&mut nested).await;
+    std::mem::forget(nested);
+    shop.commits(open, &lease).await;
+
     let (lease, mut open) = next.await;
-    let level = "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE";
-    execute(lend(&mut open), level).await.unwrap();
+    let mut nested = lend(&mut open).begin().await.unwrap();
+    charge(&mut nested).await;
+    nested.rollback().await.unwrap();
     charge(lend(&mut open)).await;
     shop.commits(open, &lease).await;
+    assert_eq!(shop.charges().await, 2);
 }
 
 #[tokio::test]
