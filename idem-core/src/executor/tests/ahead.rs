@@ -1,47 +1,14 @@
 //! Atomic handlers that claim while they wait for a transaction.
 
 use super::{
-    busy::{Blank, Busy},
+    busy::{Blank, Busy, claim, complete_by_hand_later},
     *,
 };
-use crate::{
-    Atomic, Context, DecodeError, Envelope, Key, KeyError, MemoryStore, Operation, Outcome,
-    Rejection,
-};
+use crate::{Atomic, Envelope, MemoryStore};
 
 const WAIT: Duration = LEASE.saturating_mul(3);
 
-/// Remembers which attempt it was, and counts its runs.
-struct Charge;
-
-impl Operation for Charge {
-    type Message = u32;
-    type Output = u32;
-    type Error = Failed;
-    type Mode = Atomic<Blank>;
-    const SCOPE: &'static str = "orders";
-
-    fn decode(envelope: &Envelope) -> Result<u32, DecodeError> {
-        envelope.json()
-    }
-
-    fn key(_: &u32, _: &Envelope) -> Result<Key, KeyError> {
-        Ok(key())
-    }
-}
-
-impl Handler<AtomicU32> for Charge {
-    fn call<'a>(
-        _: u32,
-        context: &'a Context<'a, AtomicU32>,
-        _: &'a mut Blank,
-    ) -> Result<impl Future<Output = Result<u32, Failed>> + Send + 'a, Rejection> {
-        Ok(async move {
-            context.state.fetch_add(1, SeqCst);
-            Ok(context.attempt.number())
-        })
-    }
-}
+type Charge = super::busy::Charge<Atomic<Blank>>;
 
 fn busy(store: &MemoryStore) -> Executor<Busy> {
     Executor::new(Busy {
@@ -63,11 +30,6 @@ async fn handle(
     let runs = AtomicU32::default();
     let (ended, _) = tokio::join!(executor.handle(message, &runs), elsewhere);
     (ended, runs.load(SeqCst))
-}
-
-async fn claim(store: &MemoryStore) -> Claim {
-    let request = ClaimRequest::new(key(), &Policy::DEFAULT);
-    store.claim(&request).await.unwrap()
 }
 
 fn is_first_attempt(ended: &Execution<u32, Failed>) -> bool {
@@ -162,18 +124,8 @@ async fn nothing_is_waited_for_with_attempts_that_are_used_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_was_completed_by_hand_meanwhile_is_a_duplicate() {
-    use crate::operator::{Intervened, Intervention, OperatorStore as _};
-
     let store = MemoryStore::new();
-    let by_hand = async {
-        sleep(LEASE).await;
-        let shown = store.show(&key()).await.unwrap();
-        let seen = shown.record.map(|record| record.seen());
-        let outcome = Outcome::new("7");
-        let complete = Intervention::complete(key(), seen, "maria@ops-1", outcome, LEASE * 100);
-        let intervened = store.intervene(&complete).await.unwrap();
-        assert_eq!(intervened, Intervened::Applied);
-    };
+    let by_hand = complete_by_hand_later(&store);
     let (ended, runs) = handle(&busy(&store), &mut message(), by_hand).await;
     assert!(matches!(ended, Execution::Duplicate { .. }), "{ended:?}");
     assert_eq!(runs, 0);

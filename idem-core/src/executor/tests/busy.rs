@@ -1,11 +1,14 @@
 //! A store whose transactions have to be waited for.
 
+use std::marker::PhantomData;
+
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::*;
 use crate::{
-    Begun, Commit, GroupEnd, GroupStore, Lease, MemoryStore, Opening, Outcome, StoreError,
-    TransactionalStore,
+    Begun, Commit, Context, DecodeError, Envelope, GroupEnd, GroupStore, KeyError, Lease,
+    MemoryStore, Mode, Opening, Operation, Outcome, Rejection, StoreError, TransactionalStore,
+    operator::{Intervened, Intervention, OperatorStore as _},
 };
 
 /// A store whose transactions hold nothing and have to be waited for, and whose groups are all rolled
@@ -148,4 +151,55 @@ impl GroupStore<Blank> for Busy {
     fn leave(&self, _: Blank, _: &Lease, _: &Outcome, _: Duration) -> BoxFuture<'static, GroupEnd> {
         async { GroupEnd::RolledBack }.boxed()
     }
+}
+
+/// Remembers which attempt it was, and counts its runs.
+pub(super) struct Charge<M>(PhantomData<M>);
+
+impl<M: Mode + Send + Sync + 'static> Operation for Charge<M> {
+    type Message = u32;
+    type Output = u32;
+    type Error = Failed;
+    type Mode = M;
+    const SCOPE: &'static str = "orders";
+
+    fn decode(envelope: &Envelope) -> Result<u32, DecodeError> {
+        envelope.json()
+    }
+
+    fn key(_: &u32, _: &Envelope) -> Result<Key, KeyError> {
+        Ok(key())
+    }
+}
+
+impl<M> Handler<AtomicU32> for Charge<M>
+where
+    M: for<'a> Mode<Lent<'a> = &'a mut Blank> + Send + Sync + 'static,
+{
+    fn call<'a>(
+        _: u32,
+        context: &'a Context<'a, AtomicU32>,
+        _: &'a mut Blank,
+    ) -> Result<impl Future<Output = Result<u32, Failed>> + Send + 'a, Rejection> {
+        Ok(async move {
+            context.state.fetch_add(1, SeqCst);
+            Ok(context.attempt.number())
+        })
+    }
+}
+
+pub(super) async fn claim(store: &MemoryStore) -> Claim {
+    let request = ClaimRequest::new(key(), &Policy::DEFAULT);
+    store.claim(&request).await.unwrap()
+}
+
+/// What an operator does while the message waits.
+pub(super) async fn complete_by_hand_later(store: &MemoryStore) {
+    sleep(LEASE).await;
+    let shown = store.show(&key()).await.unwrap();
+    let seen = shown.record.map(|record| record.seen());
+    let outcome = Outcome::new("7");
+    let complete = Intervention::complete(key(), seen, "maria@ops-1", outcome, LEASE * 100);
+    let intervened = store.intervene(&complete).await.unwrap();
+    assert_eq!(intervened, Intervened::Applied);
 }
