@@ -96,6 +96,18 @@ mod tests {
     }
 
     #[test]
+    fn keepalives_are_set_for_a_transaction_only_if_its_connection_has_none() {
+        assert!(!begin(None, true).contains("tcp_"));
+        let text = begin(None, false);
+        for (name, value) in KEEPALIVES {
+            assert!(
+                text.contains(&format!("; SET LOCAL {name} = {value}")),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
     fn an_idle_transaction_ends_only_if_that_is_asked_for() {
         assert!(!begin(None, true).contains("idle_in_transaction"));
         let text = begin(Some(Duration::from_secs(90)), true);

@@ -53,6 +53,25 @@ async fn what_a_handler_leaves_on_its_connection_is_not_lent_on() {
     shop.commits(open, &lease).await;
 }
 
+/// What the server does when this host has vanished must not depend on what was reset.
+#[tokio::test]
+async fn every_handlers_connection_has_keepalives() {
+    let shop = Shop::with(|builder| builder.connections(1)).await;
+    for id in ["o-1", "o-2"] {
+        let (lease, mut open) = shop.begin(id).await;
+        let told = "SELECT current_setting('tcp_keepalives_idle') || ' '
+                    || current_setting('tcp_keepalives_interval') || ' '
+                    || current_setting('tcp_keepalives_count') || ' '
+                    || current_setting('tcp_user_timeout')";
+        let told: String = sqlx::query_scalar(told)
+            .fetch_one(lend(&mut open))
+            .await
+            .unwrap();
+        assert_eq!(told, "10 5 3 25000", "{id}");
+        shop.commits(open, &lease).await;
+    }
+}
+
 #[tokio::test]
 async fn what_a_handler_leaves_is_not_handed_on_to_whoever_waits() {
     let shop = Shop::with(|builder| builder.connections(1)).await;
