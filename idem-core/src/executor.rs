@@ -185,7 +185,12 @@ impl<S: Store> Executor<S> {
             let (request, policy) = (&message.request, &message.policy);
             return self.give_up(request, policy, unread).await;
         }
-        let ended = <H::Mode as RunsOn<S>>::run(self, message, state).await;
+        let ended = if let Some(answer) = message.answered.take() {
+            grant::Ended::Answered(answer).into_execution(Requester::of(&message.envelope))
+        } else {
+            message.watcher = Some(self.in_flight.watch(message.key()));
+            <H::Mode as RunsOn<S>>::run(self, message, state).await
+        };
         self.handlers.ended(H::SCOPE, &ended);
         ended
     }
@@ -223,9 +228,10 @@ impl<S: Store> Executor<S> {
     }
 
     /// Waits until the holder of this key, if it is in this process, has ended; for ever if none
-    /// is. A hint for when to claim again, no more.
+    /// is. A hint for when to claim again, no more. A message has [one of its
+    /// own](Prepared::holder_ended), which misses none.
     pub async fn holder_ended(&self, key: &Key) {
-        self.in_flight.ended(key).await;
+        self.in_flight.watch(key).ended().await;
     }
 
     /// Waits for the turn of a numbered message that is [ahead](Execution::Ahead) of this mark.
@@ -243,7 +249,9 @@ impl<S: Store> Executor<S> {
     fn working(&self, request: &ClaimRequest) -> Working {
         let turn = request.sequence.as_ref();
         let turn = turn.map(|place| self.turns.enter(place));
-        self.in_flight.enter(&request.key).in_turn(turn)
+        self.in_flight
+            .enter(&request.key)
+            .on(request.fingerprint, turn)
     }
 
     fn is_closed(&self) -> bool {

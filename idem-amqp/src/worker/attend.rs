@@ -209,11 +209,10 @@ where
                 // Those that it waits for need the places among the running.
                 seat.stand_up();
             }
-            let (turn, key) = (turn.as_ref(), message.key());
-            let over = async move {
-                match turn {
+            let over = async {
+                match &turn {
                     Some(turn) => turn.comes().await,
-                    None if conflict => self.executor.holder_ended(key).await,
+                    None if conflict => message.holder_ended().await,
                     None => pending().await,
                 }
             };
@@ -224,7 +223,8 @@ where
                     return end::<H>(arrival, &execution, Some(message.key()), Settlement::Leave);
                 }
             }
-            if !seat.sit_down(desk).await {
+            // What is answered runs nothing.
+            if !message.is_answered() && !seat.sit_down(desk).await {
                 return end::<H>(arrival, &execution, Some(message.key()), Settlement::Leave);
             }
         }

@@ -79,7 +79,7 @@ where
             Box::pin(kept).await
         }
     };
-    let (lease, mut transaction, _working) = match begun {
+    let (lease, mut transaction, working) = match begun {
         Ok(begun) => begun,
         Err(ended) => {
             message.put_back(body);
@@ -120,7 +120,11 @@ where
         Err(error) => Err(error),
     };
     match ran {
-        Ok(ran) => open.settle(transaction, ran).await,
+        Ok(ran) => {
+            let ended = open.settle(transaction, ran).await;
+            working.tell_copies(&ended, open.request.retention);
+            ended
+        }
         Err(error) => {
             // Nothing ran: a lost lease changes nothing.
             let _ = open.roll_back(transaction, &Release::gave_up(&error)).await;

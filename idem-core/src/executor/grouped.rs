@@ -134,7 +134,7 @@ where
         lease,
         requester,
     };
-    let _working = executor.working(open.request);
+    let working = executor.working(open.request);
     let context = Context {
         state,
         envelope: &message.envelope,
@@ -175,7 +175,10 @@ where
         (Fared::Apart | Fared::Ended(_), _) => None,
     };
     match ended {
-        Some(ended) => ControlFlow::Break(ended),
+        Some(ended) => {
+            working.tell_copies(&ended, open.request.retention);
+            ControlFlow::Break(ended)
+        }
         None => ControlFlow::Continue(Kept {
             lease: open.lease,
             claimed,

@@ -1,97 +1,156 @@
-//! Which keys this process is working on, so that a conflict at home is noticed at once.
+//! Which keys this process works on, so that whoever waits for one of them learns at once how it ended.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
-    future,
-    sync::{Arc, Mutex, PoisonError},
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::{Notify, futures::OwnedNotified},
+    time::Instant,
+};
 
 use super::turns::Running;
-use crate::{Key, telemetry::Progress};
+use crate::{Claim, ClaimRequest, Execution, Fingerprint, Key, Outcome, telemetry::Progress};
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct InFlight(Arc<Mutex<HashMap<Key, Workers>>>);
+pub(super) struct InFlight(Arc<Mutex<HashMap<Key, Present>>>);
 
-/// Those who work on one key: more than one where a lease was lost, or while one steps back.
+/// Those who work on one key, and those who watch it.
 #[derive(Debug)]
-struct Workers {
-    count: usize,
+struct Present {
+    /// More than one where a lease was lost, or while one steps back.
+    workers: usize,
     /// When the first of them began.
     since: Instant,
-    /// One of them has ended, if somebody waits for that.
+    watchers: usize,
+    /// How many workers have ended while it was watched.
+    ends: u64,
+    /// If somebody waits for that.
     ended: Option<Arc<Notify>>,
+    /// By the last worker, while it was watched.
+    completed: Option<Completed>,
 }
 
-impl Workers {
-    fn none_yet() -> Self {
-        Self {
-            count: 0,
-            since: Instant::now(),
-            ended: None,
-        }
-    }
+/// A completion that the store has taken.
+#[derive(Debug, Clone)]
+struct Completed {
+    fingerprint: Option<Fingerprint>,
+    outcome: Outcome,
+    forgotten: Instant,
 }
 
 impl InFlight {
     /// Marks the key as worked on until the guard is dropped.
     pub(super) fn enter(&self, key: &Key) -> Working {
         let mut keys = self.lock();
-        let workers = keys.entry(key.clone());
-        workers.or_insert_with(Workers::none_yet).count += 1;
+        Present::of(&mut keys, key).begin();
         drop(keys);
-        Working {
-            in_flight: self.clone(),
-            key: key.clone(),
-            turn: None,
-        }
+        self.working(key)
     }
 
     /// Marks the key as worked on until the guard is dropped, if nobody else in this process works
     /// on it.
     pub(super) fn enter_alone(&self, key: &Key) -> Option<Working> {
-        match self.lock().entry(key.clone()) {
-            Entry::Occupied(_) => return None,
-            Entry::Vacant(free) => free.insert(Workers::none_yet()).count = 1,
+        let mut keys = self.lock();
+        let present = Present::of(&mut keys, key);
+        if present.workers > 0 {
+            return None;
         }
-        Some(Working {
+        present.begin();
+        drop(keys);
+        Some(self.working(key))
+    }
+
+    fn working(&self, key: &Key) -> Working {
+        Working {
             in_flight: self.clone(),
             key: key.clone(),
+            fingerprint: None,
             turn: None,
-        })
+        }
+    }
+
+    /// From now on until the guard is dropped, no worker on the key ends unnoticed.
+    pub(super) fn watch(&self, key: &Key) -> Watcher {
+        let mut keys = self.lock();
+        let present = Present::of(&mut keys, key);
+        present.watchers += 1;
+        let seen = present.ends;
+        drop(keys);
+        Watcher {
+            in_flight: self.clone(),
+            key: key.clone(),
+            seen,
+        }
     }
 
     /// Whether somebody in this process works on the key.
     pub(super) fn contains(&self, key: &Key) -> bool {
-        self.lock().contains_key(key)
+        (self.lock().get(key)).is_some_and(|present| present.workers > 0)
     }
 
     /// The keys of this handler that are worked on.
     pub(super) fn progress(&self, handler: &str) -> Progress {
         let keys = self.lock();
-        let own = keys.iter().filter(|(key, _)| key.scope() == handler);
-        let ages = own.map(|(_, workers)| workers.since.elapsed());
+        let worked_on = keys.iter().filter(|(_, present)| present.workers > 0);
+        let own = worked_on.filter(|(key, _)| key.scope() == handler);
+        let ages = own.map(|(_, present)| present.since.elapsed());
         ages.fold(Progress::default(), |so_far, age| Progress {
             keys: so_far.keys + 1,
             oldest: so_far.oldest.max(age),
         })
     }
 
-    /// Waits until a worker on this key has ended; for ever if there is none.
-    pub(super) async fn ended(&self, key: &Key) {
-        let Some(ended) = self
-            .lock()
-            .get_mut(key)
-            .map(|workers| Arc::clone(workers.ended.get_or_insert_default()).notified_owned())
-        else {
-            return future::pending().await;
+    /// Somebody who was present is not any more.
+    fn leave(&self, key: &Key, leave: impl FnOnce(&mut Present)) {
+        let mut keys = self.lock();
+        let Some(present) = keys.get_mut(key) else {
+            return;
         };
-        ended.await;
+        leave(present);
+        if present.workers == 0 && present.watchers == 0 {
+            keys.remove(key);
+        }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Workers>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Present>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Present {
+    fn of<'a>(keys: &'a mut HashMap<Key, Self>, key: &Key) -> &'a mut Self {
+        keys.entry(key.clone()).or_insert_with(|| Self {
+            workers: 0,
+            since: Instant::now(),
+            watchers: 0,
+            ends: 0,
+            ended: None,
+            completed: None,
+        })
+    }
+
+    fn begin(&mut self) {
+        if self.workers == 0 {
+            self.since = Instant::now();
+        }
+        self.workers += 1;
+        self.completed = None;
+    }
+}
+
+impl Completed {
+    /// What a store would answer that still has the record. `None` if there may be more to it.
+    fn answer(self, request: &ClaimRequest) -> Option<Claim> {
+        let remaining = self.forgotten.saturating_duration_since(Instant::now());
+        let is_plain = request.session.is_none() && request.sequence.is_none() && !request.replay;
+        let is_copy = is_plain && self.fingerprint == request.fingerprint;
+        (is_copy && !remaining.is_zero()).then_some(Claim::Completed {
+            outcome: self.outcome,
+            remaining,
+        })
     }
 }
 
@@ -99,35 +158,147 @@ impl InFlight {
 pub(super) struct Working {
     in_flight: InFlight,
     key: Key,
+    /// Of the content.
+    fingerprint: Option<Fingerprint>,
     /// Ends with it: a number that is worked on.
     turn: Option<Running>,
 }
 
 impl Working {
-    /// On a numbered message: what waits for its end is woken.
-    pub(super) fn in_turn(mut self, turn: Option<Running>) -> Self {
+    /// On this content; on a numbered message: what waits for its end is woken.
+    pub(super) fn on(mut self, fingerprint: Option<Fingerprint>, turn: Option<Running>) -> Self {
+        self.fingerprint = fingerprint;
         self.turn = turn;
         self
+    }
+
+    /// Tells copies that wait here how it ended, if it was completed.
+    pub(super) fn tell_copies<T, E>(&self, ended: &Execution<T, E>, retention: Duration) {
+        if let Execution::Executed { outcome, .. } = ended {
+            self.completed(outcome, retention);
+        }
+    }
+
+    /// The store has taken this completion: it is what copies that wait here are told.
+    pub(super) fn completed(&self, outcome: &Outcome, retention: Duration) {
+        let mut keys = self.in_flight.lock();
+        // One watcher is the worker itself, if it has one.
+        if let Some(present) = keys.get_mut(&self.key)
+            && present.watchers > 1
+        {
+            let forgotten = Instant::now().checked_add(retention);
+            present.completed = forgotten.map(|forgotten| Completed {
+                fingerprint: self.fingerprint,
+                outcome: outcome.clone(),
+                forgotten,
+            });
+        }
     }
 }
 
 impl Drop for Working {
     fn drop(&mut self) {
-        let mut in_flight = self.in_flight.lock();
-        let Entry::Occupied(mut entry) = in_flight.entry(self.key.clone()) else {
-            return;
-        };
-        let workers = entry.get_mut();
-        workers.count -= 1;
-        let ended = if workers.count == 0 {
-            entry.remove().ended
-        } else {
-            workers.ended.clone()
-        };
-        drop(in_flight);
-        if let Some(ended) = ended {
+        let mut waiting = None;
+        self.in_flight.leave(&self.key, |present| {
+            present.workers -= 1;
+            present.ends += 1;
+            waiting.clone_from(&present.ended);
+        });
+        if let Some(ended) = waiting {
             ended.notify_waiters();
         }
         drop(self.turn.take());
+    }
+}
+
+/// Somebody to whom it matters when workers on a key end.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    in_flight: InFlight,
+    key: Key,
+    /// How many ends it knows of.
+    seen: u64,
+}
+
+impl Watcher {
+    /// Waits until a worker has ended of whom it did not know, or who has yet to begin; for ever if
+    /// there is none. If the key was completed then, that is the answer to this request.
+    pub(super) async fn holder_ended(&mut self, request: &ClaimRequest) -> Option<Claim> {
+        self.ended().await;
+        let mut keys = self.in_flight.lock();
+        let present = keys.get_mut(&self.key)?;
+        self.seen = present.ends;
+        let completed = present.completed.clone();
+        drop(keys);
+        completed?.answer(request)
+    }
+
+    /// Waits for that.
+    pub(super) async fn ended(&self) {
+        if let Some(ended) = self.next_end() {
+            ended.await;
+        }
+    }
+
+    /// `None` if it has come.
+    fn next_end(&self) -> Option<OwnedNotified> {
+        let mut keys = self.in_flight.lock();
+        let present = keys.get_mut(&self.key)?;
+        let ended = present.ended.get_or_insert_default();
+        (present.ends == self.seen).then(|| Arc::clone(ended).notified_owned())
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.in_flight
+            .leave(&self.key, |present| present.watchers -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Policy;
+
+    fn request() -> ClaimRequest {
+        ClaimRequest::new(Key::new("orders", "o-1").unwrap(), &Policy::DEFAULT)
+    }
+
+    fn complete(in_flight: &InFlight) {
+        let working = in_flight.enter(&request().key);
+        working.completed(&Outcome::new("7"), Policy::DEFAULT.retention());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_completion_is_no_answer_if_somebody_has_worked_on_the_key_since() {
+        let in_flight = InFlight::default();
+        let key = request().key;
+        let _other = in_flight.watch(&key);
+        let mut waiting = in_flight.watch(&key);
+        complete(&in_flight);
+        drop(in_flight.enter(&key));
+        assert_eq!(waiting.holder_ended(&request()).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_completion_is_no_answer_when_it_would_be_forgotten() {
+        let in_flight = InFlight::default();
+        let _other = in_flight.watch(&request().key);
+        let mut waiting = in_flight.watch(&request().key);
+        complete(&in_flight);
+        tokio::time::advance(Policy::DEFAULT.retention()).await;
+        assert_eq!(waiting.holder_ended(&request()).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_kept_of_what_nobody_works_on_or_watches() {
+        let in_flight = InFlight::default();
+        let other = in_flight.watch(&request().key);
+        let mut waiting = in_flight.watch(&request().key);
+        complete(&in_flight);
+        assert!(waiting.holder_ended(&request()).await.is_some());
+        drop((waiting, other));
+        assert!(in_flight.lock().is_empty());
     }
 }

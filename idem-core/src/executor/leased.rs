@@ -211,17 +211,23 @@ pub(super) async fn complete<S: Store>(
     working: Working,
 ) -> Write {
     let error = match store.complete(lease, &outcome, retention).await {
-        Ok(write) => return write,
+        Ok(Write::Applied) => {
+            working.completed(&outcome, retention);
+            return Write::Applied;
+        }
+        Ok(Write::Fenced) => return Write::Fenced,
         Err(error) => error,
     };
     tracing::warn!(key = %lease.key, error = error_chain(&error), "completion unknown, repeating it until the store tells");
     let (store, lease) = (Arc::clone(store), lease.clone());
     let repeat = async move {
-        let _working = working;
-        until_known("complete", &lease.key, || {
+        let completed = until_known("complete", &lease.key, || {
             store.complete(&lease, &outcome, retention)
-        })
-        .await
+        });
+        let completed = completed.await;
+        // Until then it is worked on.
+        drop(working);
+        completed
     };
     let repeat = tokio::spawn(repeat.in_current_span());
     // The task can only fail when the runtime shuts down, and this future with it.

@@ -6,10 +6,11 @@ use uuid::Uuid;
 
 use super::{
     guarded::{self, caught},
+    in_flight::Watcher,
     unread::Unread,
 };
 use crate::{
-    Answer, ClaimRequest, DecodeError, Envelope, Execution, ExecutionKind, Key, KeyError,
+    Answer, Claim, ClaimRequest, DecodeError, Envelope, Execution, ExecutionKind, Key, KeyError,
     Operation, Outcome, Policy, Refusal, SequencePlace, SessionKey, SessionPlace,
 };
 
@@ -30,6 +31,10 @@ pub struct Prepared<H: Operation> {
     pub(super) would_have_been: Option<ExecutionKind>,
     /// Why its number is given up instead of being handled.
     pub(super) unread: Option<Unread>,
+    /// Of those who work on its key in this process, since it was handled last.
+    pub(super) watcher: Option<Watcher>,
+    /// What the store would answer if it were asked again.
+    pub(super) answered: Option<Claim>,
     body: Option<H::Message>,
 }
 
@@ -90,6 +95,8 @@ impl<H: Operation> Prepared<H> {
             earlier: 0,
             would_have_been: None,
             unread: None,
+            watcher: None,
+            answered: None,
             body: None,
             envelope,
         }
@@ -122,6 +129,26 @@ impl<H: Operation> Prepared<H> {
     /// to [observe](crate::Enforcement::Observe); `None` if it would have run all the same.
     pub fn would_have_been(&self) -> Option<ExecutionKind> {
         self.would_have_been
+    }
+
+    /// Waits until somebody else who works on its key in this process has ended, since this was handled
+    /// last; for ever if there is nobody. A hint for when to handle it again, no more.
+    ///
+    /// If the key was completed then, and this is a copy of what was handled, it [is
+    /// answered](Self::is_answered).
+    ///
+    /// # Cancel safety
+    /// A dropped call loses no hint.
+    pub async fn holder_ended(&mut self) {
+        match &mut self.watcher {
+            Some(watcher) => self.answered = watcher.holder_ended(&self.request).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether it is known how it ends: handled, it neither runs nor asks the store.
+    pub fn is_answered(&self) -> bool {
+        self.answered.is_some()
     }
 
     fn begins_unless(mut self, came_before: bool) -> Self {

@@ -19,6 +19,7 @@ use crate::{Attempt, Cause, Claim, ClaimRequest, Failed, InDoubt, Release, Write
 
 mod ahead;
 mod busy;
+mod copies;
 mod doubt;
 mod fail_open;
 mod faulty;

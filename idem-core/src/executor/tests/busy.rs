@@ -12,12 +12,14 @@ use crate::{
 };
 
 /// A store whose transactions hold nothing and have to be waited for, and whose groups are all rolled
-/// back.
+/// back unless it is said that they commit.
 #[derive(Debug, Clone)]
 pub(super) struct Busy {
     pub(super) store: MemoryStore,
     pub(super) wait: Duration,
     pub(super) claims_ahead: bool,
+    /// Groups do, after as long as a transaction is waited for.
+    pub(super) groups_commit: bool,
     /// No transaction can be opened.
     pub(super) is_down: bool,
 }
@@ -32,6 +34,7 @@ impl Busy {
             store: store.clone(),
             wait,
             claims_ahead: false,
+            groups_commit: false,
             is_down: false,
         }
     }
@@ -148,8 +151,24 @@ impl GroupStore<Blank> for Busy {
         seat
     }
 
-    fn leave(&self, _: Blank, _: &Lease, _: &Outcome, _: Duration) -> BoxFuture<'static, GroupEnd> {
-        async { GroupEnd::RolledBack }.boxed()
+    fn leave(
+        &self,
+        _: Blank,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> BoxFuture<'static, GroupEnd> {
+        let (busy, lease, outcome) = (self.clone(), lease.clone(), outcome.clone());
+        let left = async move {
+            if !busy.groups_commit {
+                return GroupEnd::RolledBack;
+            }
+            sleep(busy.wait).await;
+            let completed = busy.complete(&lease, &outcome, retention).await;
+            assert_eq!(completed.unwrap(), Write::Applied);
+            GroupEnd::Committed
+        };
+        left.boxed()
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) enum Fault {
     Unreached,
     /// The call has its effect, and fails all the same.
     AnswerLost,
+    /// The call has its effect, and answers after five seconds.
+    AnswerLate,
     /// The call never ends.
     Silent,
     /// The call answers that it was fenced.
@@ -101,6 +103,10 @@ impl Faulty {
             None => write.await,
             Some(Fault::Fenced) => Ok(Write::Fenced),
             Some(Fault::Late) => late(write).await,
+            Some(Fault::AnswerLate) => {
+                let answer = write.await;
+                late(async { answer }).await
+            }
             Some(fault) => Err(broken(fault, write).await),
         }
     }
@@ -125,7 +131,7 @@ async fn broken<T>(fault: Fault, call: impl Future<Output = T>) -> StoreError {
         }
         Fault::Full => return StoreError::Full(7),
         Fault::Panics => panic!("told to panic"),
-        Fault::Unreached | Fault::Fenced | Fault::Late => {}
+        Fault::Unreached | Fault::Fenced | Fault::Late | Fault::AnswerLate => {}
     }
     StoreError::unavailable("told to fail")
 }
@@ -135,6 +141,10 @@ impl Store for Faulty {
         match self.fault(Call::Claim) {
             None => self.store.claim(request).await,
             Some(Fault::Late) => late(self.store.claim(request)).await,
+            Some(Fault::AnswerLate) => {
+                let answer = self.store.claim(request).await;
+                late(async { answer }).await
+            }
             Some(fault) => Err(broken(fault, self.store.claim(request)).await),
         }
     }
