@@ -68,10 +68,17 @@ where
         None => {
             // What was delivered before may be what ended its worker, together with all who had claimed.
             // Nor is an only attempt to be lost while it waits.
-            let ahead = !message.attempted && message.policy.max_attempts() > 1;
-            executor
-                .begin(&message.request, &message.policy, ahead)
-                .await
+            let may_claim_ahead = !message.attempted && message.policy.max_attempts() > 1;
+            let opened = if may_claim_ahead && executor.store.is_busy() {
+                let ahead = executor.begin_ahead(&mut message.request, &message.policy);
+                ahead.await
+            } else {
+                None
+            };
+            match opened {
+                Some(opened) => opened,
+                None => executor.begin(&message.request, &message.policy).await,
+            }
         }
         // What few messages come to is a future of its own, so that the others' are small.
         Some(kept) => {

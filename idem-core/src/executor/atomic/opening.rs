@@ -10,7 +10,7 @@ use super::super::{
     heartbeat::{Ran, Untold, run_under_heartbeat},
     in_flight::Working,
 };
-use crate::{Begun, ClaimRequest, Lease, Policy, Release, Store, TransactionalStore};
+use crate::{Begun, ClaimRequest, Lease, Owner, Policy, Release, Store, TransactionalStore};
 
 /// A claim that the message has already.
 pub(in crate::executor) struct Kept {
@@ -33,11 +33,11 @@ impl<S: Store> Executor<S> {
     where
         S: TransactionalStore<Tx>,
     {
-        let work = self.begin(request, policy, false);
+        let work = self.begin(request, policy);
         match self.keeping(&kept, request, work).await {
             Ran::Returned(begun) => begun,
             // Whose it is now, a claim tells.
-            Ran::LeaseLost | Ran::Panicked(_) => self.begin(request, policy, false).await,
+            Ran::LeaseLost | Ran::Panicked(_) => self.begin(request, policy).await,
         }
     }
 
@@ -59,23 +59,15 @@ impl<S: Store> Executor<S> {
         run_under_heartbeat(&self.hearts, work, extend, *claimed, by, Untold::GoOn).await
     }
 
-    /// Claims and opens the transaction, unless something speaks against running. If the
-    /// transaction has to be waited for, the claim may be made `ahead`.
+    /// Claims and opens the transaction, unless something speaks against running.
     pub(super) async fn begin<Tx>(
         &self,
         request: &ClaimRequest,
         policy: &Policy,
-        ahead: bool,
     ) -> Result<Opened<S, Tx>, Ended>
     where
         S: TransactionalStore<Tx>,
     {
-        if ahead
-            && self.store.is_busy()
-            && let Some(opened) = self.begin_ahead(request, policy).await
-        {
-            return opened;
-        }
         let (lease, transaction) = match self.store.begin(request).await {
             Ok(Begun::Acquired(lease, transaction)) => (lease, transaction),
             Ok(Begun::Not(answer)) => return Err(Ended::Answered(answer)),
@@ -91,9 +83,9 @@ impl<S: Store> Executor<S> {
 
     /// Claims while its transaction is waited for, and keeps the claim until it is open. `None` if
     /// it is to be begun in the usual way.
-    async fn begin_ahead<Tx>(
+    pub(super) async fn begin_ahead<Tx>(
         &self,
-        request: &ClaimRequest,
+        request: &mut ClaimRequest,
         policy: &Policy,
     ) -> Option<Result<Opened<S, Tx>, Ended>>
     where
@@ -112,6 +104,8 @@ impl<S: Store> Executor<S> {
         if lease.attempt == policy.max_attempts() {
             // The last one is not to be lost while it waits.
             let _ = self.release(&lease, &Release::Abandoned).await;
+            // Who has released never acquires again.
+            request.owner = Owner::new();
             return None;
         }
         let kept = Kept { lease, claimed };

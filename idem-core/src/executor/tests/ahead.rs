@@ -4,7 +4,10 @@ use super::{
     busy::{Blank, Busy, claim, complete_by_hand_later},
     *,
 };
-use crate::{Atomic, Envelope, MemoryStore};
+use crate::{
+    Atomic, Envelope, ExecutionKind, MemoryStore,
+    operator::{KeyState, OperatorStore as _},
+};
 
 const WAIT: Duration = LEASE.saturating_mul(3);
 
@@ -98,13 +101,16 @@ async fn a_last_attempt_is_not_claimed_before_it_has_its_transaction() {
             let write = store.release(&lease, &Release::failed("no")).await;
             assert_eq!(write.unwrap(), Write::Applied);
         }
+        let mut message = Prepared::<Charge>::new(Envelope::new("7"), &attempts(max)).unwrap();
         let elsewhere = async {
             sleep(LEASE).await;
-            let answer = claim(&store).await;
-            assert!(matches!(answer, Claim::Acquired(_)), "{max}: {answer:?}");
+            let record = store.show(&key()).await.unwrap().record;
+            let is_claimed = record.is_some_and(|record| record.state() == KeyState::InProgress);
+            assert!(!is_claimed, "{max}");
         };
-        let mut message = Prepared::<Charge>::new(Envelope::new("7"), &attempts(max)).unwrap();
-        handle(&busy(&store), &mut message, elsewhere).await;
+        let (ended, _) = handle(&busy(&store), &mut message, elsewhere).await;
+        assert_eq!(ended.kind(), ExecutionKind::Executed, "{ended:?}");
+        assert_eq!(ended.attempt(), Some(max), "{ended:?}");
     }
 }
 
