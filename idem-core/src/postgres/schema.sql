@@ -188,7 +188,8 @@ SET enable_seqscan = off
 AS $$
 DECLARE
     own    bigint := pg_current_xact_id_if_assigned()::text::bigint;
-    unseen bigint := pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
+    is_own boolean := written_by IS NULL OR (own & 4294967295)::text::xid = ANY (written_by);
+    number bigint;
 BEGIN
     IF current_setting('idem.transaction', true) IS DISTINCT FROM 'open' THEN
         RAISE 'the handler has ended its transaction by itself' USING ERRCODE = 'IDEM1';
@@ -198,17 +199,20 @@ BEGIN
     END IF;
     -- A row that is seen and whose writer has not committed is this transaction's own. A savepoint
     -- writes under a number of its own, which is greater than the transaction's.
-    IF NOT EXISTS (
-        SELECT FROM unnest(written_by) AS writer
-        CROSS JOIN LATERAL (
-            SELECT own + ((writer::text::bigint - own) & 4294967295) AS number
-        ) AS in_full
-        WHERE CASE
-            WHEN number - own > 2147483647 THEN false
-            WHEN number >= unseen THEN true
-            ELSE pg_xact_status(number::text::xid8) = 'in progress'
-        END
-    ) AND written_by IS NOT NULL THEN
+    IF NOT is_own THEN
+        FOR number IN
+            SELECT own + ((writer::text::bigint - own) & 4294967295)
+            FROM unnest(written_by) AS writer
+        LOOP
+            BEGIN
+                is_own := is_own OR pg_xact_status(number::text::xid8) = 'in progress';
+            EXCEPTION WHEN invalid_parameter_value THEN
+                -- Nobody has that number yet: the row was written that much longer ago, when
+                -- the numbers had not come round again.
+            END;
+        END LOOP;
+    END IF;
+    IF is_own IS NOT TRUE THEN
         RAISE 'the row with the message''s key was there before' USING ERRCODE = 'IDEM4';
     END IF;
     IF under_token IS NULL THEN

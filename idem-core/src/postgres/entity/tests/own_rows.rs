@@ -136,3 +136,35 @@ async fn a_row_is_its_own_at_every_level() {
         assert_eq!(executed(execution), 1, "{level}");
     }
 }
+
+/// The server tells the lower half of the number of the transaction that wrote a row, also when these have come
+/// round.
+#[tokio::test]
+async fn a_row_is_not_its_own_however_long_it_was_there_before() {
+    let till = Till::open().await;
+    let transactions_ago = [
+        1_i64,
+        1 << 30,
+        (1 << 31) - 1,
+        1 << 31,
+        3 << 30,
+        (1 << 32) - 1000,
+    ];
+    for ago in transactions_ago {
+        let ask = format!(
+            "BEGIN;
+             SET LOCAL idem.transaction = 'open';
+             DO $$
+             DECLARE
+                 written_by xid := ((pg_current_xact_id()::text::bigint - {ago}) & 4294967295)::text::xid;
+             BEGIN
+                 PERFORM idem_records_recorded(ARRAY[written_by], NULL, NULL);
+                 RAISE 'the row of {ago} transactions ago is taken for its own';
+             EXCEPTION WHEN SQLSTATE 'IDEM4' THEN
+             END
+             $$;
+             COMMIT"
+        );
+        till.run(&ask).await;
+    }
+}
