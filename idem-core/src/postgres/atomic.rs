@@ -84,12 +84,14 @@ impl PostgresStore {
             (Ok(Claim::Acquired(lease)), Ok(open)) => Ok(Begun::Acquired(lease, open)),
             // The same owner has its key back when it asks again.
             (Ok(Claim::Acquired(_)), Err(fault)) => Err(fault.unavailable()),
-            (answer, open) => {
+            (Ok(answer), open) => {
                 if let Ok(open) = open {
                     open.give_back();
                 }
-                answer.map(Begun::Not)
+                Ok(Begun::Not(answer))
             }
+            // What is wrong with the claim's session may be wrong with this one: it is closed.
+            (Err(error), _) => Err(error),
         }
     }
 
@@ -226,8 +228,9 @@ macro_rules! lend {
             }
 
             async fn is_alive(&self, open: &mut OpenTransaction) -> bool {
-                let answer = open.connection().ping();
-                self.address.within_patience(answer).await.is_ok()
+                let answer = ending::is_writable(open.connection());
+                let answer = self.address.within_patience(answer).await;
+                answer.unwrap_or(false)
             }
 
             async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {

@@ -67,8 +67,9 @@ pub trait TransactionalStore<Tx>: Store {
     /// What the handler writes through.
     fn lend(transaction: &mut Self::Transaction) -> &mut Tx;
 
-    /// Whether the database still answers through the transaction. If not, the handler did not
-    /// fail by itself, and that was no attempt.
+    /// Whether the database still answers through the transaction, and can be written to. If not, the
+    /// handler did not fail by itself, and that was no attempt. Asked when a handler has failed: what it has
+    /// written may be rolled back by this.
     fn is_alive(&self, transaction: &mut Self::Transaction) -> impl Future<Output = bool> + Send;
 
     /// Keeps the claim while the handler runs, as [`Store::extend`] does for a lease.

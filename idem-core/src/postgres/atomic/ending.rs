@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use futures_util::TryStreamExt as _;
 use sqlx::{
-    AssertSqlSafe, Connection as _, PgConnection,
+    AssertSqlSafe, Connection as _, PgConnection, Row as _,
     error::DatabaseError,
     postgres::{PgDatabaseError, PgSeverity},
 };
@@ -27,6 +27,9 @@ const COMMITTED: usize = 3;
 
 /// The SQLSTATE with which `idem_records_complete_one` refuses a lease that is not the current one.
 const FENCED: &str = "IDEM2";
+
+/// `idle_in_transaction_session_timeout`, and `transaction_timeout` of PostgreSQL 17.
+const OVERDUE: [&str; 2] = ["25P03", "25P04"];
 
 /// Completes, commits and cleans up, in one round trip. An error is one that came before the commit
 /// was answered.
@@ -58,6 +61,18 @@ pub(super) async fn roll_back(connection: &mut PgConnection) -> Result<(), sqlx:
     connection.clear_cached_statements().await
 }
 
+/// Whether a transaction whose handler has failed can be blamed on the handler: its session is there, and one that
+/// can write. It is rolled back, because nothing is answered in one that is aborted.
+pub(super) async fn is_writable(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    const STATEMENTS: &str = concat!(
+        include_str!("roll_back.sql"),
+        include_str!("is_writable.sql")
+    );
+    let statements = AssertSqlSafe(bare(STATEMENTS));
+    let answer = sqlx::raw_sql(statements).fetch_one(connection).await?;
+    answer.try_get(0)
+}
+
 /// What an error means that came before the commit was answered.
 pub(in crate::postgres) fn judge(error: sqlx::Error) -> Result<Commit, StoreError> {
     let said = error
@@ -65,6 +80,8 @@ pub(in crate::postgres) fn judge(error: sqlx::Error) -> Result<Commit, StoreErro
         .and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
     match said {
         Some(said) if said.code() == FENCED => Ok(Commit::Fenced),
+        // The session has ended, before the commit: only in one that waits, or runs, is it ended by these.
+        Some(said) if OVERDUE.contains(&said.code()) => Ok(refused(said.message())),
         // The transaction is aborted, and the session goes on.
         Some(said) if said.severity() == PgSeverity::Error => Ok(refused(explained(said))),
         // The session has ended, perhaps after the commit.

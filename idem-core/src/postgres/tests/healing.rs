@@ -2,6 +2,7 @@ use futures_util::future::join_all;
 use xtask::services::Postgres;
 
 use super::*;
+use crate::{Begun, TransactionalStore, postgres::atomic::OpenTransaction};
 
 const END_ALL: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
                        WHERE datname = current_database() AND application_name = 'idem'";
@@ -44,15 +45,9 @@ async fn a_connection_that_died_while_nobody_used_it_costs_no_caller_an_error() 
 #[tokio::test]
 async fn a_server_that_is_read_only_is_unavailable_until_it_is_not() {
     let database = Database::new();
-    let read_only = |on: &str| {
-        let name = database.url.rsplit('/').next().unwrap();
-        let set = format!("ALTER DATABASE {name} SET default_transaction_read_only = {on}");
-        // From another database, which can be written to.
-        postgres::shared().unwrap().query("idem", &set).unwrap();
-    };
     let store = database.store().await;
     let lease = acquire(&store, "a").await;
-    read_only("on");
+    read_only(&database, "on");
     database.number(END_ALL).await;
     for _ in 0..2 {
         let claim = store.claim(&request("b")).await;
@@ -61,9 +56,78 @@ async fn a_server_that_is_read_only_is_unavailable_until_it_is_not() {
             "{claim:?}"
         );
     }
-    read_only("off");
+    read_only(&database, "off");
     acquire(&store, "b").await;
     complete(&store, &lease).await;
+}
+
+/// New sessions of the database can write nothing.
+fn read_only(database: &Database, on: &str) {
+    let name = database.url.rsplit('/').next().unwrap();
+    let set = format!("ALTER DATABASE {name} SET default_transaction_read_only = {on}");
+    // From another database, which can be written to.
+    postgres::shared().unwrap().query("idem", &set).unwrap();
+}
+
+/// One connection for handlers, in a database with a table for them.
+async fn lender(database: &Database) -> PostgresStore {
+    database.run("CREATE TABLE charges (id text)").await;
+    let store = PostgresStore::builder(&database.url).connections(1);
+    store.build().await.unwrap()
+}
+
+type Lent = PgConnection;
+
+async fn begin(store: &PostgresStore, id: &str) -> OpenTransaction {
+    let begun = TransactionalStore::<Lent>::begin(store, &request(id)).await;
+    let Ok(Begun::Acquired(_, open)) = begun else {
+        panic!("{begun:?}");
+    };
+    open
+}
+
+async fn charge(open: &mut OpenTransaction) -> Result<(), sqlx::Error> {
+    let charge = sqlx::query("INSERT INTO charges VALUES ('o-1')");
+    let lent: &mut Lent = <PostgresStore as TransactionalStore<Lent>>::lend(open);
+    charge.execute(lent).await.map(drop)
+}
+
+#[tokio::test]
+async fn a_session_that_was_begun_on_a_read_only_server_is_not_lent_later() {
+    let database = Database::new();
+    let store = lender(&database).await;
+    read_only(&database, "on");
+    database.number(END_ALL).await;
+    let begun = TransactionalStore::<Lent>::begin(&store, &request("a")).await;
+    assert!(
+        matches!(begun, Err(StoreError::Unavailable(_))),
+        "{begun:?}"
+    );
+    read_only(&database, "off");
+    let mut open = begin(&store, "a").await;
+    charge(&mut open).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_handler_that_cannot_write_for_its_session_has_not_failed_and_the_next_can() {
+    let database = Database::new();
+    let store = lender(&database).await;
+    read_only(&database, "on");
+    let mut open = begin(&store, "a").await;
+    read_only(&database, "off");
+    charge(&mut open).await.unwrap_err();
+    assert!(!TransactionalStore::<Lent>::is_alive(&store, &mut open).await);
+    drop(open);
+    let mut open = begin(&store, "b").await;
+    charge(&mut open).await.unwrap();
+    fail(&mut open).await;
+    assert!(TransactionalStore::<Lent>::is_alive(&store, &mut open).await);
+}
+
+async fn fail(open: &mut OpenTransaction) {
+    let lent: &mut Lent = <PostgresStore as TransactionalStore<Lent>>::lend(open);
+    let nonsense = sqlx::query("INSERT INTO nowhere VALUES (1)").execute(lent);
+    nonsense.await.unwrap_err();
 }
 
 #[tokio::test]

@@ -166,8 +166,11 @@ async fn a_transaction_that_idles_too_long_ends_if_the_user_wants_that() {
             break;
         }
     }
-    let unknown = shop.commit(open, &lease).await;
-    assert!(unknown.is_err(), "{unknown:?}");
+    let refused = shop.commit(open, &lease).await.unwrap();
+    assert!(
+        matches!(&refused, Commit::Refused { error } if error.contains("idle")),
+        "{refused:?}"
+    );
     assert!(!shop.is_completed("o-1").await);
 }
 
