@@ -99,6 +99,7 @@ where
         policy: &message.policy,
         lease,
         requester,
+        losses: message.losses,
     };
     let context = Context {
         state,
@@ -130,6 +131,7 @@ where
         Ok(ran) => {
             let ended = open.settle(transaction, ran).await;
             working.tell_copies(&ended, open.request.retention);
+            message.losses.count(&ended);
             ended
         }
         Err(error) => {
@@ -147,6 +149,29 @@ pub(super) struct Open<'a, S> {
     pub(super) policy: &'a Policy,
     pub(super) lease: Lease,
     pub(super) requester: Requester,
+    pub(super) losses: Losses,
+}
+
+/// How often in succession the transaction of a message was lost while the store answered.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Losses(u32);
+
+impl Losses {
+    /// An outage takes the transaction of one message once or twice. What is lost each time is lost by what
+    /// the handler does: it idles longer than the server lets it, say.
+    const MOST: u32 = 4;
+
+    /// Whether one more is the handler's own failure, and not to be repeated as the same attempt.
+    pub(super) fn are_its_own(self) -> bool {
+        self.0 >= Self::MOST
+    }
+
+    pub(super) fn count<T, E>(&mut self, ended: &Execution<T, E>) {
+        self.0 = match ended {
+            Execution::StoreUnavailable { .. } => self.0 + 1,
+            _ => 0,
+        };
+    }
 }
 
 impl<S: Store> Open<'_, S> {
@@ -221,6 +246,9 @@ impl<S: Store> Open<'_, S> {
             Claim::Completed { outcome: kept, .. } if kept == outcome => {
                 self.whose(output, outcome).await
             }
+            Claim::Acquired(_) if self.losses.are_its_own() => {
+                self.refused(error.to_string()).await
+            }
             // It was rolled back by nobody's fault. The claim stays, for the same attempt.
             Claim::Acquired(_) => Execution::StoreUnavailable { error },
             _ => self.lost(),
@@ -264,7 +292,10 @@ impl<S: Store> Open<'_, S> {
             return self.refuse(transaction, guarded::refusal(&cause)).await;
         }
         // The claim stays: the same owner has it back, as the same attempt, when the store is back.
-        if !cause.is_for_good() && !self.executor.store.is_alive(&mut transaction).await {
+        if !cause.is_for_good()
+            && !self.losses.are_its_own()
+            && !self.executor.store.is_alive(&mut transaction).await
+        {
             let error = StoreError::unavailable(cause.to_string());
             return Execution::StoreUnavailable { error };
         }

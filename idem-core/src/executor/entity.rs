@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{
     Executor, Prepared, Requester, RunsOn,
-    atomic::{Overdue, within},
+    atomic::{Losses, Overdue, within},
     grant::{Ended, ended_by, objection},
     guarded,
     heartbeat::{Ran, Untold, run_under_heartbeat},
@@ -83,7 +83,11 @@ where
         };
         message.attempted = true;
         match ran {
-            Ok(ran) => trial.settle(transaction, ran).await,
+            Ok(ran) => {
+                let ended = trial.settle(transaction, ran).await;
+                message.losses.count(&ended);
+                ended
+            }
             Err(error) => trial.undecodable(transaction, error).await,
         }
     }
@@ -115,6 +119,7 @@ struct Trial<'a, S, H: Operation> {
     by: RecordedBy<H>,
     entity: Entity,
     requester: Requester,
+    losses: Losses,
     lease: Option<Claimed>,
 }
 
@@ -168,6 +173,7 @@ impl<'a, S, H: Operation> Trial<'a, S, H> {
             by,
             entity: entity.map_err(|error| Execution::Keyless { error })?,
             requester: Requester::of(&message.envelope),
+            losses: message.losses,
             lease: None,
         })
     }

@@ -133,6 +133,7 @@ where
         policy: &message.policy,
         lease,
         requester,
+        losses: message.losses,
     };
     let working = executor.working(open.request);
     let context = Context {

@@ -5,6 +5,7 @@ use std::{borrow::Cow, error::Error as _, fmt};
 use uuid::Uuid;
 
 use super::{
+    atomic::Losses,
     guarded::{self, caught},
     in_flight::Watcher,
     unread::Unread,
@@ -29,6 +30,8 @@ pub struct Prepared<H: Operation> {
     /// How often it has been attempted before, as far as the transport knows.
     pub(super) earlier: u32,
     pub(super) would_have_been: Option<ExecutionKind>,
+    /// How often running its transaction has been lost, since anything else became of it.
+    pub(super) losses: Losses,
     /// Why its number is given up instead of being handled.
     pub(super) unread: Option<Unread>,
     /// Of those who work on its key in this process, since it was handled last.
@@ -94,6 +97,7 @@ impl<H: Operation> Prepared<H> {
             keyless: None,
             earlier: 0,
             would_have_been: None,
+            losses: Losses::default(),
             unread: None,
             watcher: None,
             answered: None,

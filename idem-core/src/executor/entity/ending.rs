@@ -85,6 +85,9 @@ impl<S, H: Operation> Trial<'_, S, H> {
         let store = &self.executor.store;
         match store.is_recorded(&self.entity, self.lease()).await {
             Ok(true) => self.duplicate(),
+            Ok(false) if self.losses.are_its_own() => {
+                self.failed(Cause::Refused(error.to_string())).await
+            }
             Ok(false) | Err(_) => Execution::StoreUnavailable { error },
         }
     }
@@ -108,7 +111,10 @@ impl<S, H: Operation> Trial<'_, S, H> {
         S: EntityStore<Tx>,
     {
         let store = &self.executor.store;
-        if !cause.is_for_good() && !store.is_alive(&mut transaction).await {
+        if !cause.is_for_good()
+            && !self.losses.are_its_own()
+            && !store.is_alive(&mut transaction).await
+        {
             let error = StoreError::unavailable(cause.to_string());
             return Execution::StoreUnavailable { error };
         }

@@ -241,6 +241,28 @@ async fn a_connection_that_breaks_is_no_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_handler_whose_connection_breaks_each_time_has_failed() {
+    for fate in [Fate::NeverSent, Fate::NotApplied] {
+        let store = Faulty::default();
+        let lender = Lender { store, fate };
+        let mut message = message();
+        for _ in 0..4 {
+            let ended = handle(&lender, &mut message).await;
+            assert!(
+                matches!(ended, Execution::StoreUnavailable { .. }),
+                "{ended:?}"
+            );
+        }
+        let ended = handle(&lender, &mut message).await;
+        assert!(
+            matches!(ended, Execution::Exhausted { attempt: 1, .. }),
+            "{ended:?}"
+        );
+        assert!(matches!(remembered(&lender).await, Claim::Acquired(_)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_handler_that_waits_on_a_silent_link_fails_when_its_time_is_up() {
     let began = Instant::now();
     let (ended, store) = commit(Fate::Silent).await;
