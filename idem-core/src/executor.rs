@@ -13,6 +13,7 @@ use crate::{
 mod atomic;
 mod closed;
 mod company;
+mod completion;
 mod entity;
 mod fail_open;
 mod grant;

@@ -3,21 +3,19 @@
 use std::{
     pin::{Pin, pin},
     sync::Arc,
-    time::Duration,
 };
 
 use serde::Serialize;
-use tracing::Instrument as _;
 
 use super::{
     Executor, Prepared, Requester, RunsOn,
+    completion::complete,
     fail_open::OrLocal,
     grant::{Grant, judge},
     guarded,
     heartbeat::{Ran, Untold, run_under_heartbeat},
-    in_flight::Working,
     remembered,
-    until_known::{error_chain, until_known},
+    until_known::until_known,
 };
 use crate::{
     Cause, Context, Execution, Failure, Handler, Lease, Leased, Outcome, Policy, Release, Store,
@@ -199,39 +197,6 @@ pub(super) fn remember(output: &impl Serialize, lease: &Lease, policy: &Policy) 
         tracing::error!(key = %lease.key, code = refusal.code(), error = %refusal, "done, but its output cannot be remembered: copies are told so");
         Outcome::forgotten(&refusal)
     })
-}
-
-/// Completes, and keeps at it in the background if the answer is lost, even when the caller goes
-/// away: the work is done and must not run again. Until then the key is worked on.
-pub(super) async fn complete<S: Store>(
-    store: &Arc<S>,
-    lease: &Lease,
-    outcome: Outcome,
-    retention: Duration,
-    working: Working,
-) -> Write {
-    let error = match store.complete(lease, &outcome, retention).await {
-        Ok(Write::Applied) => {
-            working.completed(&outcome, retention);
-            return Write::Applied;
-        }
-        Ok(Write::Fenced) => return Write::Fenced,
-        Err(error) => error,
-    };
-    tracing::warn!(key = %lease.key, error = error_chain(&error), "completion unknown, repeating it until the store tells");
-    let (store, lease) = (Arc::clone(store), lease.clone());
-    let repeat = async move {
-        let completed = until_known("complete", &lease.key, || {
-            store.complete(&lease, &outcome, retention)
-        });
-        let completed = completed.await;
-        // Until then it is worked on.
-        drop(working);
-        completed
-    };
-    let repeat = tokio::spawn(repeat.in_current_span());
-    // The task can only fail when the runtime shuts down, and this future with it.
-    repeat.await.unwrap_or(Write::Fenced)
 }
 
 pub(super) async fn release<S: Store>(store: &S, lease: &Lease, reason: &Release) -> Write {

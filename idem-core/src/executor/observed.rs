@@ -14,11 +14,12 @@ use tracing::Instrument as _;
 
 use super::{
     Executor, Prepared, Requester,
+    completion::complete,
     grant::{Ended, ended_by, judge, objection},
     guarded::{self, panic_message},
     heartbeat::{Ran, Untold, run_under_heartbeat},
     in_flight::Working,
-    leased::{complete, release, remember},
+    leased::{release, remember},
     remembered,
 };
 use crate::{

@@ -37,6 +37,21 @@ async fn a_completion_is_repeated_past_the_lease_and_without_its_caller() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_completion_whose_caller_goes_away_before_its_first_answer_is_repeated() {
+    for fault in [Fault::Silent, Fault::Late] {
+        let (executor, store) = executor();
+        store.script(Call::Complete, [fault]);
+        tokio::select! {
+            ended = run(&executor) => panic!("{ended:?}"),
+            () = sleep(Duration::from_secs(1)) => {}
+        }
+        sleep(Duration::from_secs(2)).await;
+        let copy = run(&executor).await;
+        assert!(matches!(copy, Execution::Duplicate { .. }), "{copy:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_completion_after_a_takeover_is_no_success() {
     let (executor, store) = executor();
     store.script(Call::Complete, [Fault::Fenced]);
