@@ -36,6 +36,8 @@ enum Entry {
 struct Claimed {
     token: FencingToken,
     fingerprint: Option<Fingerprint>,
+    /// When the store was asked for it.
+    asked: Instant,
 }
 
 #[derive(Debug, Clone)]
@@ -92,7 +94,7 @@ impl Known {
             return;
         }
         match answer {
-            Claim::Acquired(lease) => self.claimed(request, lease),
+            Claim::Acquired(lease) => self.claimed(request, lease, asked),
             Claim::Completed { outcome, remaining } => {
                 let completed = Completed {
                     outcome: outcome.clone(),
@@ -112,10 +114,11 @@ impl Known {
         }
     }
 
-    fn claimed(&self, request: &ClaimRequest, lease: &Lease) {
+    fn claimed(&self, request: &ClaimRequest, lease: &Lease, asked: Instant) {
         let claimed = Claimed {
             token: lease.token,
             fingerprint: request.fingerprint,
+            asked,
         };
         let entry = self.entries.entry_by_ref(&request.key);
         entry.and_compute_with(|known| match known.map(moka::Entry::into_value) {
@@ -161,7 +164,9 @@ impl Known {
     ) {
         let entry = self.entries.entry_by_ref(&lease.key);
         entry.and_compute_with(|known| match known.map(moka::Entry::into_value) {
-            Some(Entry::Completing(Claimed { token, fingerprint })) if token == lease.token => {
+            Some(Entry::Completing(Claimed {
+                token, fingerprint, ..
+            })) if token == lease.token => {
                 if self.is_too_large(outcome) {
                     return Op::Remove;
                 }
@@ -181,6 +186,12 @@ impl Known {
         let entry = self.entries.entry_by_ref(key);
         entry.and_compute_with(|known| match known.map(moka::Entry::into_value) {
             Some(Entry::Intervened(changed)) if completed.asked <= changed => Op::Nop,
+            // It comes late: since it was given the key was free.
+            Some(Entry::Claimed(claimed) | Entry::Completing(claimed))
+                if completed.asked <= claimed.asked =>
+            {
+                Op::Nop
+            }
             _ if self.is_too_large(&completed.outcome) => Op::Remove,
             _ => Op::Put(Entry::Completed(completed)),
         });

@@ -58,3 +58,18 @@ async fn an_answer_that_was_asked_for_before_a_change_and_comes_after_it_is_not_
     cache.0.known.learn(&request(), &answer, asked);
     acquire(&cache, &request()).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_after_the_next_claim_is_not_remembered_either() {
+    let cache = cache();
+    let asked = cache.0.known.now();
+    done(&cache, &request()).await;
+    let answer = cache.store().claim(&request()).await.unwrap();
+    forgotten(&cache).await;
+    advance(MILLISECOND).await;
+    let lease = acquire(&cache, &request()).await;
+    cache.0.known.learn(&request(), &answer, asked);
+    let failed = cache.release(&lease, &Release::failed("no")).await;
+    assert_eq!(failed.unwrap(), Write::Applied);
+    acquire(&cache, &request()).await;
+}
