@@ -6,7 +6,7 @@ use std::{
     pin::pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use futures_util::{FutureExt as _, future::BoxFuture, task::AtomicWaker};
@@ -164,10 +164,33 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// Until when the lease is known to hold, by this process's own clock; `None` if it is lost.
+/// Until when the lease is known to hold, by this process's own clocks; `None` if it is lost.
 struct Held {
-    until: Mutex<Option<Instant>>,
+    until: Mutex<Option<Until>>,
     waiting: AtomicWaker,
+}
+
+/// A moment on two clocks: one that nobody sets, and which stands still while the machine sleeps, and
+/// one that goes on.
+#[derive(Debug, Clone, Copy)]
+struct Until {
+    running: Instant,
+    wall: SystemTime,
+}
+
+impl Until {
+    fn new(running: Instant) -> Self {
+        let left = running.saturating_duration_since(Instant::now());
+        Self {
+            running,
+            wall: SystemTime::now() + left,
+        }
+    }
+
+    /// Whether it has passed, by either clock: one that was set ahead costs a heartbeat's wait.
+    fn has_passed(self, running: Instant, wall: SystemTime) -> bool {
+        self.running <= running || self.wall <= wall
+    }
 }
 
 /// How the lease stands, as far as is known.
@@ -180,20 +203,20 @@ enum Standing {
 impl Held {
     fn until(until: Instant) -> Self {
         Self {
-            until: Mutex::new(Some(until)),
+            until: Mutex::new(Some(Until::new(until))),
             waiting: AtomicWaker::new(),
         }
     }
 
     fn set(&self, until: Instant) {
-        self.put(Some(until));
+        self.put(Some(Until::new(until)));
     }
 
     fn lose(&self) {
         self.put(None);
     }
 
-    fn put(&self, until: Option<Instant>) {
+    fn put(&self, until: Option<Until>) {
         *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
         self.waiting.wake();
     }
@@ -204,8 +227,24 @@ impl Held {
         let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
         match until {
             None => Standing::Lost,
-            Some(until) if Instant::now() < until => Standing::Held,
-            Some(_) => Standing::Over,
+            Some(until) if until.has_passed(Instant::now(), SystemTime::now()) => Standing::Over,
+            Some(_) => Standing::Held,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_slept_past_the_lease_does_not_go_on() {
+        let lease = Duration::from_secs(30);
+        let (running, wall) = (Instant::now(), SystemTime::now());
+        let until = Until::new(running + lease);
+        let held = |running, wall| !until.has_passed(running, wall);
+        assert!(held(running + lease / 2, wall + lease / 2));
+        assert!(!held(running, wall + lease * 2), "asleep");
+        assert!(!held(running + lease, wall), "set back");
     }
 }
