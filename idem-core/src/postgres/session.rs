@@ -81,7 +81,9 @@ impl Address {
     pub(super) async fn connect(&self) -> Result<PgConnection, Fault> {
         let mut reconnects = 0;
         loop {
-            let mut connection = self.within_patience(self.options.connect()).await?;
+            // Boxed: a handshake of TLS takes room, and whoever waits for a transaction has this in it.
+            let connecting = Box::pin(self.options.connect());
+            let mut connection = self.within_patience(connecting).await?;
             let keepalives = KEEPALIVES.map(|(name, value)| format!("SET {name} = {value}"));
             let keepalives = AssertSqlSafe(keepalives.join("; "));
             let set = sqlx::raw_sql(keepalives).execute(&mut connection);
