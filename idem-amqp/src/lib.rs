@@ -36,12 +36,11 @@
 //! | `sqlite` | `SqliteStore`, and handlers that take `&mut SqliteConnection` |
 //! | `postgres` | `PostgresStore`, and handlers that take `&mut PgConnection` |
 //! | `redis` | `RedisStore` |
-//! | `redis-rustls` | the same, for `rediss://` as well |
 //! | `uuid` | `uuid::Uuid` as a part of a key |
 //! | `metrics` | counters, gauges and histograms for the facade `metrics`; `docs/operations.md` lists them |
 //! | `opentelemetry` | trace context in the headers of messages; `docs/operations.md` says how |
 //! | `testing` | tests of handlers without a broker and without a server, on paused time |
-//! | `rustls` | `amqps://`, with the system's certificates |
+//! | `rustls` | TLS, with the system's certificates: `amqps://`, `rediss://`, and `sslmode` of `postgres://` |
 
 mod client;
 mod connection;

@@ -114,7 +114,7 @@ impl AnyStore {
     /// | `sqlite:FILE`, `sqlite://FILE` | `SqliteStore`, with the feature `sqlite` |
     /// | `postgres://USER@HOST/DATABASE`, `postgresql://…` | `PostgresStore`, with the feature `postgres` |
     /// | `redis://HOST`, `redis+cluster://HOST,HOST` | `RedisStore`, with the feature `redis` |
-    /// | `rediss://HOST`, `rediss+cluster://HOST,HOST` | the same through TLS, with the feature `redis-rustls` |
+    /// | `rediss://HOST`, `rediss+cluster://HOST,HOST` | the same through TLS, with the feature `rustls` |
     ///
     /// # Errors
     /// If no store has the URL's scheme, the store is not compiled in, or it cannot be opened.

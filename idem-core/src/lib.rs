@@ -31,7 +31,7 @@
 //! | `sqlite` | `SqliteStore`, and handlers that take `&mut SqliteConnection` |
 //! | `postgres` | `PostgresStore`, and handlers that take `&mut PgConnection` |
 //! | `redis` | `RedisStore` |
-//! | `redis-rustls` | the same, for `rediss://` as well |
+//! | `rustls` | TLS to the servers of these stores: `rediss://`, and `sslmode` of `postgres://` |
 //! | `uuid` | `uuid::Uuid` as a part of a key |
 //! | `metrics` | counters, gauges and histograms for the facade `metrics`; `docs/operations.md` lists them |
 //! | `conformance` | the conformance suite for stores, your own included |

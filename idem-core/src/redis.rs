@@ -95,7 +95,7 @@ pub struct RedisStore {
 
 impl RedisStore {
     /// Connects to one server (`redis://HOST`) or a cluster (`redis+cluster://HOST,HOST`), with
-    /// `rediss` instead of `redis` through TLS (feature `redis-rustls`).
+    /// `rediss` instead of `redis` through TLS (feature `rustls`).
     ///
     /// # Errors
     /// If the URL cannot be read, or Redis cannot be reached, refuses or is older than 6.2.

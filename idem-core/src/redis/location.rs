@@ -77,10 +77,10 @@ pub(super) fn settings(response_timeout: Duration) -> TcpSettings {
 
 fn node(url: &str) -> Result<ConnectionInfo, ConnectError> {
     let encrypted = url.starts_with("rediss:");
-    if encrypted && cfg!(not(feature = "redis-rustls")) {
+    if encrypted && cfg!(not(feature = "rustls")) {
         return Err(ConnectError::NotCompiledIn {
             scheme: "rediss".into(),
-            feature: "redis-rustls",
+            feature: "rustls",
         });
     }
     // The client's errors name what is wrong, never the URL.
@@ -141,12 +141,12 @@ mod tests {
         }
     }
 
-    #[cfg(not(feature = "redis-rustls"))]
+    #[cfg(not(feature = "rustls"))]
     #[test]
     fn encryption_names_its_feature() {
         for url in ["rediss://host", "rediss+cluster://a,b"] {
             let error = Location::parse(url).unwrap_err().to_string();
-            assert!(error.contains("`redis-rustls`"), "{error}");
+            assert!(error.contains("`rustls`"), "{error}");
         }
     }
 }

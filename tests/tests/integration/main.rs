@@ -29,6 +29,7 @@ mod doctor;
 mod doctor_sessions;
 mod doubts;
 mod duplicates;
+mod encryption;
 mod entities;
 mod fail_open;
 mod failover;
