@@ -14,19 +14,19 @@ pub(crate) fn confirm(question: &str, sure: &Sure) -> Result<(), Error> {
     if !stdin.is_terminal() {
         return Err(Error::NotConfirmed);
     }
-    ask(question, stdin.lock(), io::stderr())
+    match ask(question, stdin.lock(), io::stderr()) {
+        Ok(true) => Ok(()),
+        Ok(false) | Err(_) => Err(Error::NotConfirmed),
+    }
 }
 
 /// One answer counts, and whatever is not a yes is a no: so is the end of the input.
-fn ask(question: &str, mut answers: impl BufRead, mut terminal: impl Write) -> Result<(), Error> {
+fn ask(question: &str, mut answers: impl BufRead, mut terminal: impl Write) -> io::Result<bool> {
     write!(terminal, "{question} [yes/no] ")?;
     terminal.flush()?;
     let mut answer = String::new();
     answers.read_line(&mut answer)?;
-    match answer.trim() {
-        "yes" | "y" => Ok(()),
-        _ => Err(Error::NotConfirmed),
-    }
+    Ok(matches!(answer.trim(), "yes" | "y"))
 }
 
 #[cfg(test)]
@@ -38,11 +38,7 @@ mod tests {
     /// Whether it is done, and what the operator sees.
     fn answered(typed: &str) -> (bool, String) {
         let mut seen = Vec::new();
-        let done = match ask(QUESTION, typed.as_bytes(), &mut seen) {
-            Ok(()) => true,
-            Err(Error::NotConfirmed) => false,
-            Err(error) => panic!("{error}"),
-        };
+        let done = ask(QUESTION, typed.as_bytes(), &mut seen).unwrap();
         (done, String::from_utf8(seen).unwrap())
     }
 

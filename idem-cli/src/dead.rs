@@ -12,7 +12,7 @@ use crate::{
     arguments::{DeadCommand, Letters, Sure},
     confirm::confirm,
     error::{Error, chain},
-    output::Output,
+    output::{Output, complain},
 };
 
 mod letter;
@@ -31,7 +31,9 @@ pub(crate) async fn run(amqp: &str, output: &Output, command: DeadCommand) -> Re
             }
             letter::show(*output, &found)
         }
-        DeadCommand::Replay { letters, sure } => replay(amqp, output, &letters, &sure).await,
+        DeadCommand::Replay { letters, sure } => {
+            replay(amqp, output.optional(), &letters, &sure).await
+        }
     }
 }
 
@@ -40,13 +42,13 @@ async fn find(amqp: &str, letters: &Letters) -> Result<Vec<DeadLetter>, Error> {
     Ok(replayer.look(&selection(letters)).await?)
 }
 
-async fn replay(amqp: &str, output: &Output, letters: &Letters, sure: &Sure) -> Result<(), Error> {
+async fn replay(amqp: &str, output: Output, letters: &Letters, sure: &Sure) -> Result<(), Error> {
     let queue = &letters.queue;
     let question = format!("Send the chosen letters of `{queue}` again? They execute again.");
     confirm(&question, sure)?;
-    let (so_far, progress) = (AtomicU64::new(0), *output);
+    let so_far = AtomicU64::new(0);
     let replayer = Replayer::new(amqp, queue)?
-        .on_dealt(move |dealt| report(progress, dealt, so_far.fetch_add(1, Relaxed) + 1));
+        .on_dealt(move |dealt| report(output, dealt, so_far.fetch_add(1, Relaxed) + 1));
     let tally = replayer.replay(&selection(letters)).await?;
     output.line(tally.to_string())?;
     output.object(&as_json(tally))?;
@@ -60,8 +62,7 @@ async fn replay(amqp: &str, output: &Output, letters: &Letters, sure: &Sure) -> 
 fn report(output: Output, dealt: &Dealt<'_>, number: u64) {
     let line = letter::line(dealt.letter);
     match dealt.fate {
-        Fate::Failed(error) => eprintln!("idem: left {line}: {}", chain(error)),
-        // A reader that has gone is no reason to stop.
+        Fate::Failed(error) => complain(format_args!("left {line}: {}", chain(error))),
         _ => drop(output.line(format!("{number} sent {line}"))),
     }
 }

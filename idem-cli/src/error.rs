@@ -8,6 +8,8 @@ use std::{
 
 use idem_amqp::{ConnectError, PolicyError, ReplayError, StoreError, WorkerError};
 
+use crate::output::complain;
+
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -44,12 +46,12 @@ impl Error {
     /// Says what is wrong, and gives the status to end with.
     pub(crate) fn report(&self) -> ExitCode {
         match self {
-            // Whoever read the output has had enough of it.
+            // Whoever read the listing has had enough of it: what changes something goes on.
             Self::Output(error) if error.kind() == ErrorKind::BrokenPipe => {
                 return ExitCode::SUCCESS;
             }
             Self::Told => {}
-            _ => eprintln!("idem: {}", chain(self)),
+            _ => complain(chain(self)),
         }
         ExitCode::from(match self {
             Self::NoStore | Self::Usage(_) => 2,

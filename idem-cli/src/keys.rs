@@ -42,10 +42,10 @@ pub(crate) async fn run(
         }
         KeysCommand::Show { key } => show::run(&store, output, &key).await,
         KeysCommand::Release(change) => {
-            change::run(&store, output, &change, Action::Release, None).await
+            change::run(&store, &output.optional(), &change, Action::Release, None).await
         }
         KeysCommand::Forget(change) => {
-            change::run(&store, output, &change, Action::Forget, None).await
+            change::run(&store, &output.optional(), &change, Action::Forget, None).await
         }
         KeysCommand::Complete {
             change,
@@ -55,7 +55,14 @@ pub(crate) async fn run(
             let value: serde_json::Value = serde_json::from_str(&outcome)
                 .map_err(|error| Error::Usage(format!("the outcome is no JSON: {error}")))?;
             let completion = Some((Outcome::new(value.to_string()), retention));
-            change::run(&store, output, &change, Action::Complete, completion).await
+            change::run(
+                &store,
+                &output.optional(),
+                &change,
+                Action::Complete,
+                completion,
+            )
+            .await
         }
     }
 }

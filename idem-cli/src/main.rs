@@ -42,6 +42,7 @@ async fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .log_internal_errors(false)
         .init();
     match run(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
@@ -60,9 +61,9 @@ async fn run(arguments: Arguments) -> Result<(), Error> {
     match command {
         Command::Keys(command) => keys::run(&store, &output, command).await,
         Command::Stats => stats::run(&store, &output).await,
-        Command::Purge { batch } => purge::run(&store, &output, batch).await,
+        Command::Purge { batch } => purge::run(&store, &output.optional(), batch).await,
         Command::Migrate { print } => migrate::run(&store, &output, print).await,
         Command::Dead(command) => dead::run(&amqp, &output, command).await,
-        Command::Doctor(patient) => doctor::run(&store, &amqp, &output, patient).await,
+        Command::Doctor(patient) => doctor::run(&store, &amqp, &output.optional(), patient).await,
     }
 }

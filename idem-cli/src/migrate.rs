@@ -22,6 +22,7 @@ pub(crate) async fn run(
         output.line(statements.trim_end())?;
         return Ok(());
     }
+    let output = output.optional();
     let opened = store::open(arguments, Tables::Created).await?;
     opened.prepare().await?;
     output.line(match kind {

@@ -1,6 +1,9 @@
 //! What is printed: tables for people, or JSON.
 
-use std::io::{self, Write as _};
+use std::{
+    fmt,
+    io::{self, Write as _},
+};
 
 use serde_json::Value;
 
@@ -8,11 +11,32 @@ use serde_json::Value;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     json: bool,
+    unwritten: Unwritten,
+}
+
+/// What it means that the output cannot be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unwritten {
+    /// The command has nothing else to do, so it ends.
+    Ends,
+    /// What the command does goes on, and its status says how it ended.
+    IsNothing,
 }
 
 impl Output {
     pub(crate) fn new(json: bool) -> Self {
-        Self { json }
+        Self {
+            json,
+            unwritten: Unwritten::Ends,
+        }
+    }
+
+    /// The same for a command whose deed or status counts, whether anybody reads of it or not.
+    pub(crate) fn optional(self) -> Self {
+        Self {
+            unwritten: Unwritten::IsNothing,
+            ..self
+        }
     }
 
     /// One line for people; nothing where JSON is asked for.
@@ -20,7 +44,7 @@ impl Output {
         if self.json {
             return Ok(());
         }
-        writeln!(io::stdout().lock(), "{}", text.as_ref())
+        self.write(text.as_ref())
     }
 
     /// One object on a line; nothing unless JSON is asked for.
@@ -28,7 +52,14 @@ impl Output {
         if !self.json {
             return Ok(());
         }
-        writeln!(io::stdout().lock(), "{object}")
+        self.write(object)
+    }
+
+    fn write(self, line: impl fmt::Display) -> io::Result<()> {
+        match writeln!(io::stdout().lock(), "{line}") {
+            Err(_) if self.unwritten == Unwritten::IsNothing => Ok(()),
+            written => written,
+        }
     }
 
     /// Rows below their headings, as wide as they need to be.
@@ -63,6 +94,11 @@ impl Output {
         }
         Ok(())
     }
+}
+
+/// One line on standard error, which nobody may be reading.
+pub(crate) fn complain(text: impl fmt::Display) {
+    drop(writeln!(io::stderr(), "idem: {text}"));
 }
 
 /// On one line, and without what a terminal would obey.

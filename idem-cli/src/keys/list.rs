@@ -9,7 +9,7 @@ use serde_json::json;
 use super::record;
 use crate::{
     error::Error,
-    output::{Output, short},
+    output::{Output, complain, short},
     span::words,
 };
 
@@ -33,7 +33,7 @@ pub(super) async fn run(
         let shown = &page.records[..page.records.len().min(left)];
         print(*output, shown)?;
         for name in &page.unreadable {
-            eprintln!("idem: the record of `{name}` cannot be read");
+            complain(format_args!("the record of `{name}` cannot be read"));
             output.object(&json!({"unreadable": name}))?;
         }
         left -= shown.len();

@@ -1,6 +1,7 @@
 //! Runs the command.
 
 use std::{
+    io,
     path::Path,
     process::{Command, Stdio},
 };
@@ -44,11 +45,7 @@ impl Idem {
 
     /// Without a terminal, as from a script.
     pub(crate) async fn run(&self, arguments: &[&str]) -> Ran {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_idem"));
-        command.args(&self.0).args(arguments).stdin(Stdio::null());
-        for variable in ["IDEM_STORE_URL", "AMQP_URL", "RUST_LOG"] {
-            command.env_remove(variable);
-        }
+        let mut command = self.command(arguments);
         let output = tokio::task::spawn_blocking(move || command.output());
         let output = output.await.unwrap().unwrap();
         Ran {
@@ -56,6 +53,24 @@ impl Idem {
             out: String::from_utf8(output.stdout).unwrap(),
             err: String::from_utf8(output.stderr).unwrap(),
         }
+    }
+
+    /// The same when whoever read what it prints has gone; the status.
+    pub(crate) async fn run_unread(&self, arguments: &[&str]) -> i32 {
+        let mut command = self.command(arguments);
+        let nobody = || io::pipe().unwrap().1;
+        command.stdout(nobody()).stderr(nobody());
+        let status = tokio::task::spawn_blocking(move || command.status());
+        status.await.unwrap().unwrap().code().unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_idem"));
+        command.args(&self.0).args(arguments).stdin(Stdio::null());
+        for variable in ["IDEM_STORE_URL", "AMQP_URL", "RUST_LOG"] {
+            command.env_remove(variable);
+        }
+        command
     }
 }
 

@@ -10,7 +10,7 @@ use idem_tests::{
 use crate::command::Idem;
 
 /// Leaves one dead letter for each of these orders, rejected.
-async fn bury(bed: &Bed, store: &MemoryStore, ids: &[&str]) {
+pub(crate) async fn bury(bed: &Bed, store: &MemoryStore, ids: &[&str]) {
     let rejecting = Script::new(async |_| Err(Failed::rejected("no such customer")));
     let worker = bed.charging(store.clone(), &rejecting);
     for id in ids {

@@ -11,4 +11,5 @@ mod dead;
 mod doctor;
 mod keys;
 mod tables;
+mod unread;
 mod worker;
