@@ -8,7 +8,7 @@ use idem_amqp::{Key, operator::KeyState};
 use crate::span;
 
 /// Looks into the stores of idempotent consumers, changes one key at a time, and sends dead letters
-/// again
+/// again or drops them
 ///
 /// Exit status: 0 if it is done; 1 if it could not be done, or the doctor found an error; 2 if the command
 /// line is wrong; 3 if there is no such key or letter; 4 if it was not confirmed.
@@ -80,7 +80,7 @@ pub(crate) enum Command {
         #[arg(long)]
         print: bool,
     },
-    /// Looks at dead letters, and sends chosen ones again
+    /// Looks at dead letters, and sends chosen ones again or drops them
     #[command(subcommand)]
     Dead(DeadCommand),
     /// Says what can go wrong at broker, queues and store, and what to change
@@ -151,12 +151,17 @@ pub(crate) enum DeadCommand {
     /// Shows everything that is known of dead letters, their bodies included
     Show(Letters),
     /// Sends dead letters again, to the queues that they came from
-    Replay {
-        #[command(flatten)]
-        letters: Letters,
-        #[command(flatten)]
-        sure: Sure,
-    },
+    Replay(Deal),
+    /// Drops dead letters for good; what the store knows of their keys stays
+    Discard(Deal),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Deal {
+    #[command(flatten)]
+    pub(crate) letters: Letters,
+    #[command(flatten)]
+    pub(crate) sure: Sure,
 }
 
 /// Which dead letters. Conditions add up; of one that is given several times, any value will do.

@@ -1,4 +1,4 @@
-//! `idem dead`: looks at dead letters, and sends chosen ones again.
+//! `idem dead`: looks at dead letters, and sends chosen ones again or drops them.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -9,7 +9,7 @@ use idem_amqp::{DeadLetter, Dealt, Fate, Replayer, Selection, Tally};
 use serde_json::json;
 
 use crate::{
-    arguments::{DeadCommand, Letters, Sure},
+    arguments::{DeadCommand, Deal, Letters},
     confirm::confirm,
     error::{Error, chain},
     output::{Output, complain},
@@ -31,9 +31,8 @@ pub(crate) async fn run(amqp: &str, output: &Output, command: DeadCommand) -> Re
             }
             letter::show(*output, &found)
         }
-        DeadCommand::Replay { letters, sure } => {
-            replay(amqp, output.optional(), &letters, &sure).await
-        }
+        DeadCommand::Replay(deal) => replay(amqp, output.optional(), &deal).await,
+        DeadCommand::Discard(deal) => discard(amqp, output.optional(), &deal).await,
     }
 }
 
@@ -42,14 +41,29 @@ async fn find(amqp: &str, letters: &Letters) -> Result<Vec<DeadLetter>, Error> {
     Ok(replayer.look(&selection(letters)).await?)
 }
 
-async fn replay(amqp: &str, output: Output, letters: &Letters, sure: &Sure) -> Result<(), Error> {
-    let queue = &letters.queue;
+async fn replay(amqp: &str, output: Output, deal: &Deal) -> Result<(), Error> {
+    let queue = &deal.letters.queue;
     let question = format!("Send the chosen letters of `{queue}` again? They execute again.");
-    confirm(&question, sure)?;
+    confirm(&question, &deal.sure)?;
+    let replayer = reporting(amqp, output, queue)?;
+    tell(output, replayer.replay(&selection(&deal.letters)).await?)
+}
+
+async fn discard(amqp: &str, output: Output, deal: &Deal) -> Result<(), Error> {
+    let queue = &deal.letters.queue;
+    let question = format!("Drop the chosen letters of `{queue}`? They are gone for good.");
+    confirm(&question, &deal.sure)?;
+    let replayer = reporting(amqp, output, queue)?;
+    tell(output, replayer.discard(&selection(&deal.letters)).await?)
+}
+
+fn reporting(amqp: &str, output: Output, queue: &str) -> Result<Replayer, Error> {
     let so_far = AtomicU64::new(0);
-    let replayer = Replayer::new(amqp, queue)?
-        .on_dealt(move |dealt| report(output, dealt, so_far.fetch_add(1, Relaxed) + 1));
-    let tally = replayer.replay(&selection(letters)).await?;
+    let replayer = Replayer::new(amqp, queue)?;
+    Ok(replayer.on_dealt(move |dealt| report(output, dealt, so_far.fetch_add(1, Relaxed) + 1)))
+}
+
+fn tell(output: Output, tally: Tally) -> Result<(), Error> {
     output.line(tally.to_string())?;
     output.object(&as_json(tally))?;
     match tally.failed {
@@ -63,6 +77,7 @@ fn report(output: Output, dealt: &Dealt<'_>, number: u64) {
     let line = letter::line(dealt.letter);
     match dealt.fate {
         Fate::Failed(error) => complain(format_args!("left {line}: {}", chain(error))),
+        Fate::Discarded => drop(output.line(format!("{number} discarded {line}"))),
         _ => drop(output.line(format!("{number} sent {line}"))),
     }
 }
@@ -71,6 +86,7 @@ fn as_json(tally: Tally) -> serde_json::Value {
     json!({
         "seen": tally.seen,
         "replayed": tally.replayed,
+        "discarded": tally.discarded,
         "failed": tally.failed,
         "left": tally.left,
     })

@@ -1,5 +1,5 @@
 //! `idem`, the operator's command: looks into the stores of idempotent consumers, changes one key at a
-//! time, and sends dead letters again.
+//! time, and sends dead letters again or drops them.
 //!
 //! ```sh
 //! export IDEM_STORE_URL=postgres://shop@db.example/shop

@@ -1,4 +1,4 @@
-//! `dead list`, `dead show` and `dead replay`.
+//! `dead list`, `dead show`, `dead replay` and `dead discard`.
 
 use idem_amqp::{ExecutionKind as Kind, Failed, MemoryStore};
 use idem_tests::{
@@ -75,6 +75,40 @@ async fn dead_letters_are_listed_shown_and_sent_again() {
     worker.stop().await;
     let left = idem.run(&["--json", "dead", "list", &queue]).await;
     assert_eq!(left.objects().len(), 1, "{left:?}");
+}
+
+#[tokio::test]
+async fn chosen_letters_are_discarded_and_the_others_stay() {
+    let (bed, store) = (Bed::new().await, MemoryStore::new());
+    bury(&bed, &store, &["a", "b"]).await;
+    let (idem, queue) = (Idem::at(bed.url()), dead(bed.name()));
+    let unconfirmed = idem.run(&["dead", "discard", &queue]).await;
+    unconfirmed.ends(4);
+
+    let chosen = ["--key", "orders.charge:a", "--yes"];
+    let discard = [&["dead", "discard", &queue][..], &chosen].concat();
+    let discarded = idem.run(&discard).await;
+    let out = discarded.ends(0);
+    assert!(
+        out.starts_with("1 discarded orders.charge:a rejected: no such customer\n"),
+        "{out}"
+    );
+    assert!(out.contains(" replayed=0 discarded=1 failed=0 "), "{out}");
+    let left = idem.run(&["--json", "dead", "list", &queue]).await;
+    left.ends(0);
+    let keys: Vec<_> = left
+        .objects()
+        .iter()
+        .map(|one| one["key"].clone())
+        .collect();
+    assert_eq!(keys, ["orders.charge:b"]);
+
+    let rest = ["--json", "dead", "discard", &queue, "--yes"];
+    let discarded = idem.run(&rest).await;
+    discarded.ends(0);
+    assert_eq!(discarded.objects()[0]["discarded"], 1);
+    let left = idem.run(&["dead", "list", &queue]).await;
+    assert!(left.ends(0).ends_with("0 letters\n"), "{left:?}");
 }
 
 #[tokio::test]
