@@ -24,7 +24,7 @@ async fn observe(database_url: &str, amqp_url: &str, pool: PgPool) -> Result<(),
     let store = PostgresStore::connect(database_url).await?;
     let balance = Worker::builder(store)
         .state(pool)
-        .consume::<charge>(Queue::existing("orders.charge"))
+        .consume::<charge>(Queue::existing("orders.charge").dead_letters("orders.failed"))
         .purge_every(Duration::from_hours(1))
         .on_settled(|settled| {
             if let Some(kind) = settled.would_have_been {
