@@ -29,7 +29,7 @@ pub(super) fn parse(input: ParseStream<'_>, name: &str, example: &str) -> Result
     Ok(Written { duration, span })
 }
 
-/// Parses `backoff = "1s..5m"`, or `"10s"` for a wait that stays the same.
+/// Parses `backoff = "1s..5m"`, or `"10s"` for waits that do not grow.
 pub(super) fn parse_range(input: ParseStream<'_>) -> Result<(Written, Written)> {
     let literal = literal(input, "backoff", "1s..5m")?;
     let span = literal.span();
