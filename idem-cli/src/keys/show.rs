@@ -55,7 +55,7 @@ fn fields(record: &KeyRecord, shown: &Shown) -> Vec<(&'static str, String)> {
     fields
 }
 
-/// `release by maria@ops-1, 3m ago, was in_progress under token 17`
+/// `release by operator@ops-1, 3m ago, was in_progress under token 17`
 fn in_words(entry: &AuditEntry) -> String {
     let age = SystemTime::now().duration_since(entry.at);
     let before = match entry.before {

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Who changes things in these cases.
-pub(super) const BY: &str = "maria@ops-1";
+pub(super) const BY: &str = "operator@ops-1";
 
 impl<H> Scene<'_, H>
 where

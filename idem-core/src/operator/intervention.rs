@@ -12,7 +12,7 @@ use crate::{FencingToken, Key, Outcome, Owner};
 /// # async fn free(store: impl OperatorStore, key: Key) -> Result<bool, StoreError> {
 /// let shown = store.show(&key).await?;
 /// let seen = shown.record.map(|record| record.seen());
-/// let release = Intervention::release(key, seen, "maria@ops-1");
+/// let release = Intervention::release(key, seen, "operator@ops-1");
 /// Ok(store.intervene(&release).await? == Intervened::Applied)
 /// # }
 /// ```

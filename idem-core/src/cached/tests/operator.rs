@@ -12,7 +12,10 @@ async fn change(cache: &Cache, change: impl FnOnce(Option<crate::operator::Seen>
 
 async fn forgotten(cache: &Cache) {
     let key = request().key;
-    change(cache, |seen| Intervention::forget(key, seen, "maria@ops-1")).await;
+    change(cache, |seen| {
+        Intervention::forget(key, seen, "operator@ops-1")
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -37,7 +40,7 @@ async fn what_an_operator_completes_is_answered_with_the_operators_outcome() {
     let (key, outcome) = (request().key, Outcome::new("by hand"));
     let retention = Policy::DEFAULT.retention();
     change(&cache, |seen| {
-        Intervention::complete(key, seen, "maria@ops-1", outcome, retention)
+        Intervention::complete(key, seen, "operator@ops-1", outcome, retention)
     })
     .await;
     let late = Outcome::new("too late");

@@ -218,7 +218,7 @@ pub(super) async fn complete_by_hand_later(store: &MemoryStore) {
     let shown = store.show(&key()).await.unwrap();
     let seen = shown.record.map(|record| record.seen());
     let outcome = Outcome::new("7");
-    let complete = Intervention::complete(key(), seen, "maria@ops-1", outcome, LEASE * 100);
+    let complete = Intervention::complete(key(), seen, "operator@ops-1", outcome, LEASE * 100);
     let intervened = store.intervene(&complete).await.unwrap();
     assert_eq!(intervened, Intervened::Applied);
 }

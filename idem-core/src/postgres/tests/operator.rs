@@ -6,7 +6,7 @@ use crate::operator::{Action, Intervened, Intervention, Listing, OperatorStore a
 async fn release(store: &PostgresStore, lease: &Lease) -> Result<Intervened, StoreError> {
     let shown = store.show(&lease.key).await.unwrap();
     let seen = shown.record.map(|record| record.seen());
-    let release = Intervention::release(lease.key.clone(), seen, "maria@ops-1");
+    let release = Intervention::release(lease.key.clone(), seen, "operator@ops-1");
     store.intervene(&release).await
 }
 

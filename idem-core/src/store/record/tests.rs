@@ -402,11 +402,15 @@ fn durations_beyond_the_calendar_do_not_overflow() {
 fn intervention(action: Action, seen: Option<Seen>) -> Intervention {
     let key = Key::new("orders", "o-1").unwrap();
     match action {
-        Action::Release => Intervention::release(key, seen, "maria@ops-1"),
-        Action::Forget => Intervention::forget(key, seen, "maria@ops-1"),
-        Action::Complete => {
-            Intervention::complete(key, seen, "maria@ops-1", Outcome::new("by hand"), RETENTION)
-        }
+        Action::Release => Intervention::release(key, seen, "operator@ops-1"),
+        Action::Forget => Intervention::forget(key, seen, "operator@ops-1"),
+        Action::Complete => Intervention::complete(
+            key,
+            seen,
+            "operator@ops-1",
+            Outcome::new("by hand"),
+            RETENTION,
+        ),
     }
 }
 
@@ -447,7 +451,7 @@ fn what_an_operator_does_depends_on_the_state() {
         (None, "Unfit", "Unfit", "completed 0"),
         (
             Some(in_progress(NOW + SECOND)),
-            "failed 2! released by maria@ops-1",
+            "failed 2! released by operator@ops-1",
             "removed",
             "completed 2",
         ),
