@@ -245,8 +245,9 @@ impl Attempt {
         self.in_doubt
     }
 
-    /// Whether the store has been asked. Always, unless the policy is to fail open: then another
-    /// process may be at the same work, and the [`token`](Self::token) is 0.
+    /// Whether the store has granted it: always, unless the policy is to fail open, or to observe.
+    /// Without a grant another process may be at the same work, or have done it, and the
+    /// [`token`](Self::token) is 0.
     pub fn is_protected(&self) -> bool {
         self.protected
     }
