@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::{Connection as _, PgConnection, PgTransaction};
+use sqlx::{PgConnection, PgTransaction};
 
 use super::{
     PostgresStore,
