@@ -21,7 +21,7 @@ pub enum Incident {
     /// The connection broke: the other end is gone, or the network.
     ConnectionBroken,
     /// The broker sent what the AMQP client cannot read, which ended the connection: a message
-    /// whose properties are not UTF-8.
+    /// whose properties are not UTF-8, or larger than a frame of this connection.
     Unreadable,
     /// The broker closed a channel: a message was with its consumer for longer than the broker's
     /// consumer timeout, say.
@@ -88,8 +88,8 @@ impl Incident {
             Self::ConnectionClosed => "the broker closed the connection: connecting again",
             Self::ConnectionBroken => "the connection broke: connecting again",
             Self::Unreadable => {
-                "a message in one of the queues cannot be read, its properties are not UTF-8: \
-                 connecting again, and taking one message at a time for a while"
+                "a message in one of the queues cannot be read, its properties are not UTF-8, or larger \
+                 than a frame (`frame_max`): connecting again, and taking one message at a time for a while"
             }
             Self::ChannelClosed => "the broker closed a channel: opening another one",
             Self::ConsumerCancelled => "the broker cancelled a consumer: consuming again",

@@ -3,7 +3,10 @@
 use std::{future::pending, sync::Arc};
 
 use futures_util::{FutureExt as _, StreamExt as _, stream::BoxStream};
-use lapin::{Connection, Error, ErrorKind, Event};
+use lapin::{
+    Connection, Error, ErrorKind, Event,
+    protocol::{AMQPErrorKind, AMQPHardError},
+};
 
 use crate::{
     health::{Vitals, Waiting},
@@ -91,6 +94,12 @@ fn cause(error: &Error) -> Incident {
     match error.kind() {
         ErrorKind::ParsingError(_) => Incident::Unreadable,
         ErrorKind::MissingHeartbeatError => Incident::HeartbeatMissed,
+        // What the client says of a frame that is larger than was agreed.
+        ErrorKind::ProtocolError(told)
+            if *told.kind() == AMQPErrorKind::Hard(AMQPHardError::FRAMEERROR) =>
+        {
+            Incident::Unreadable
+        }
         ErrorKind::ProtocolError(_) if error.is_amqp_soft_error() => ChannelClosed,
         ErrorKind::ProtocolError(_) | ErrorKind::InvalidConnectionState(_) => {
             Incident::ConnectionClosed
@@ -111,10 +120,12 @@ mod tests {
     fn an_error_tells_what_it_ended_and_why() {
         let soft = AMQPError::new(AMQPSoftError::PRECONDITIONFAILED.into(), "".into());
         let hard = AMQPError::new(AMQPHardError::CONNECTIONFORCED.into(), "".into());
+        let frame = AMQPError::new(AMQPHardError::FRAMEERROR.into(), "".into());
         for (kind, expected) in [
             (ErrorKind::MissingHeartbeatError, Incident::HeartbeatMissed),
             (ErrorKind::ProtocolError(soft), ChannelClosed),
             (ErrorKind::ProtocolError(hard), Incident::ConnectionClosed),
+            (ErrorKind::ProtocolError(frame), Incident::Unreadable),
             (
                 ErrorKind::IOError(Arc::new(io::ErrorKind::BrokenPipe.into())),
                 Incident::ConnectionBroken,
