@@ -19,6 +19,8 @@ pub(super) enum Stopped {
     Drained,
     /// The connection has ended.
     Disconnected,
+    /// The connection is there, and opens no channel any more.
+    UsedUp,
     /// The queue cannot be used, and waiting will not help.
     Unusable(TopologyError),
 }
@@ -32,7 +34,14 @@ pub(super) enum Ended {
     Unsettled,
     Failed(Error),
     Unusable(TopologyError),
+    /// There was none: it could not be opened.
+    NotOpened(Error),
 }
+
+/// How often in a row a channel is tried to be opened on a connection that is there. The client never
+/// opens one again under a number whose channel the broker has closed, and there are not many numbers
+/// (`channel_max`): a queue that stays refused uses them up.
+const NOT_OPENED: u32 = 3;
 
 const REOPEN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
@@ -46,7 +55,7 @@ pub(super) struct Channels<'a> {
 
 impl Channels<'_> {
     /// Consumes on this connection, with a new channel whenever one has ended, until the worker
-    /// drains or the connection ends.
+    /// drains, or the connection ends or is used up.
     pub(super) async fn consume<Fut>(
         &self,
         connection: &Connection,
@@ -57,6 +66,8 @@ impl Channels<'_> {
         Fut: Future<Output = Ended>,
     {
         let mut tries = 0;
+        // In a row; none before the first could be opened: then another connection helps no more.
+        let mut not_opened = None;
         loop {
             let opened = Instant::now();
             match consume_once().await {
@@ -65,7 +76,19 @@ impl Channels<'_> {
                     return Stopped::Unusable(error);
                 }
                 _ if !connection.status().connected() => return Stopped::Disconnected,
-                ended => self.tell(ended),
+                Ended::NotOpened(error) => {
+                    not_opened = not_opened.map(|times| times + 1);
+                    if not_opened >= Some(NOT_OPENED) && !self.draining.is_cancelled() {
+                        self.vitals
+                            .befell(Incident::ConnectionBroken, self.queue, Some(&error));
+                        return Stopped::UsedUp;
+                    }
+                    self.tell(Ended::NotOpened(error));
+                }
+                ended => {
+                    not_opened = Some(0);
+                    self.tell(ended);
+                }
             }
             tries = if opened.elapsed() > REOPEN.longest() {
                 1
@@ -84,7 +107,9 @@ impl Channels<'_> {
         let (incident, error) = match ended {
             Ended::Unusable(error) => (Incident::QueueRefused, Some(in_words(&error))),
             Ended::Cancelled => (Incident::ConsumerCancelled, None),
-            Ended::Failed(error) => (Incident::ChannelClosed, Some(error.to_string())),
+            Ended::Failed(error) | Ended::NotOpened(error) => {
+                (Incident::ChannelClosed, Some(error.to_string()))
+            }
             // The acker has told.
             Ended::Unsettled | Ended::Drained => {
                 return self.vitals.not_consuming(self.queue, None);

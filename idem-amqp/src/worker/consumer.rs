@@ -24,7 +24,6 @@ use super::{
 };
 use crate::{
     delivery::{Delivery, Origin},
-    error::TopologyError,
     health::Vitals,
     incident::Incident,
     telemetry::spans,
@@ -83,7 +82,7 @@ impl Consumer {
             () = self.draining.cancelled() => return Ended::Drained,
         };
         match opened {
-            Ok(Ok((channel, deliveries))) => {
+            Ok((channel, deliveries)) => {
                 tokio::select! {
                     consumed = self.consume_channel(&channel, deliveries) => {
                         consumed.unwrap_or_else(Ended::Failed)
@@ -93,8 +92,7 @@ impl Consumer {
                     }
                 }
             }
-            Ok(Err(error)) => Ended::Unusable(error),
-            Err(error) => Ended::Failed(error),
+            Err(ended) => ended,
         }
     }
 
@@ -102,35 +100,31 @@ impl Consumer {
         &self,
         connection: &Connection,
         width: Width,
-    ) -> Result<Result<(Channel, lapin::Consumer), TopologyError>, Error> {
+    ) -> Result<(Channel, lapin::Consumer), Ended> {
         let queue = &self.clerk.queue;
-        let channel = connection.create_channel().await?;
-        if let Err(error) = topology::establish(&channel, queue).await {
-            return Ok(Err(error));
-        }
+        let channel = connection.create_channel().await;
+        let channel = channel.map_err(Ended::NotOpened)?;
+        let established = topology::establish(&channel, queue).await;
+        established.map_err(Ended::Unusable)?;
         let prefetch = match width {
             Width::Full => queue.channel_prefetch(),
             Width::One => 1,
         };
-        channel
-            .basic_qos(prefetch, BasicQosOptions::default())
-            .await?;
+        let limited = channel.basic_qos(prefetch, BasicQosOptions::default());
+        limited.await.map_err(Ended::Failed)?;
         let consuming = channel.basic_consume(
             queue.name().into(),
             "".into(),
             BasicConsumeOptions::default(),
             FieldTable::default(),
         );
-        let deliveries = match consuming.await {
-            Ok(deliveries) => deliveries,
-            Err(refused) => {
-                let step = Step::Consume(queue.name());
-                return Ok(Err(topology::explain(step, queue, refused)));
-            }
-        };
+        let deliveries = consuming.await.map_err(|refused| {
+            let step = Step::Consume(queue.name());
+            Ended::Unusable(topology::explain(step, queue, refused))
+        })?;
         tracing::info!(queue = queue.name(), prefetch, "consuming");
         self.vitals.consuming(queue.name());
-        Ok(Ok((channel, deliveries)))
+        Ok((channel, deliveries))
     }
 
     async fn consume_channel(

@@ -22,7 +22,6 @@ use super::{
 use crate::{
     Queue,
     delivery::{Delivery, Origin},
-    error::TopologyError,
     health::{Vitals, in_words},
     publisher::Publisher,
     reply::Reply,
@@ -84,12 +83,11 @@ impl Reception {
             () = self.draining.cancelled() => return Ended::Drained,
         };
         match opened {
-            Ok(Ok((channel, deliveries))) => {
+            Ok((channel, deliveries)) => {
                 let consumed = self.consume_channel(&channel, deliveries).await;
                 consumed.unwrap_or_else(Ended::Failed)
             }
-            Ok(Err(error)) => Ended::Unusable(error),
-            Err(error) => Ended::Failed(error),
+            Err(ended) => ended,
         }
     }
 
@@ -97,34 +95,30 @@ impl Reception {
         &self,
         connection: &Connection,
         width: Width,
-    ) -> Result<Result<(Channel, lapin::Consumer), TopologyError>, Error> {
-        let channel = connection.create_channel().await?;
-        if let Err(error) = topology::establish_control(&channel, &self.queue).await {
-            return Ok(Err(error));
-        }
+    ) -> Result<(Channel, lapin::Consumer), Ended> {
+        let channel = connection.create_channel().await;
+        let channel = channel.map_err(Ended::NotOpened)?;
+        let established = topology::establish_control(&channel, &self.queue).await;
+        established.map_err(Ended::Unusable)?;
         let prefetch = match width {
             Width::Full => PREFETCH,
             Width::One => 1,
         };
-        channel
-            .basic_qos(prefetch, BasicQosOptions::default())
-            .await?;
+        let limited = channel.basic_qos(prefetch, BasicQosOptions::default());
+        limited.await.map_err(Ended::Failed)?;
         let consuming = channel.basic_consume(
             self.name.as_str().into(),
             "".into(),
             BasicConsumeOptions::default(),
             FieldTable::default(),
         );
-        let deliveries = match consuming.await {
-            Ok(deliveries) => deliveries,
-            Err(refused) => {
-                let step = Step::Consume(&self.name);
-                return Ok(Err(topology::explain(step, &self.queue, refused)));
-            }
-        };
+        let deliveries = consuming.await.map_err(|refused| {
+            let step = Step::Consume(&self.name);
+            Ended::Unusable(topology::explain(step, &self.queue, refused))
+        })?;
         tracing::info!(queue = self.name, prefetch, "consuming");
         self.vitals.consuming(&self.name);
-        Ok(Ok((channel, deliveries)))
+        Ok((channel, deliveries))
     }
 
     async fn consume_channel(

@@ -140,7 +140,7 @@ impl Supervisor {
         }
     }
 
-    /// All consumers, until each has drained or the connection has ended, or may be wider.
+    /// All consumers, until each has drained or the connection has ended, is used up, or may be wider.
     async fn consume_all(
         &self,
         link: &mut Link,
@@ -164,16 +164,27 @@ impl Supervisor {
             }
         };
         tokio::select! {
-            consumed = consuming => consumed.map(drop),
+            consumed = consuming => match consumed {
+                Ok(_) | Err(Cut::UsedUp) => Ok(()),
+                Err(Cut::Unusable(error)) => Err(error),
+            },
             () = narrow_is_over => Ok(()),
             () = link.watch.keep() => unreachable!("watching never ends"),
         }
     }
 }
 
-fn end(stopped: Stopped) -> Result<(), WorkerError> {
+/// Why one consumer's end is that of all others on the connection.
+enum Cut {
+    /// It opens no channel any more.
+    UsedUp,
+    Unusable(WorkerError),
+}
+
+fn end(stopped: Stopped) -> Result<(), Cut> {
     match stopped {
         Stopped::Drained | Stopped::Disconnected => Ok(()),
-        Stopped::Unusable(error) => Err(error.into()),
+        Stopped::UsedUp => Err(Cut::UsedUp),
+        Stopped::Unusable(error) => Err(Cut::Unusable(error.into())),
     }
 }

@@ -359,3 +359,43 @@ async fn headers_larger_than_a_frame_do_not_return_the_messages_beside_them_agai
     script.assert_effects(["a", "b", "c"]);
     bed.assert_nothing_stuck().await;
 }
+
+/// The AMQP client never opens a channel again under a number whose channel the broker has closed.
+#[tokio::test]
+async fn queues_that_were_refused_until_no_channel_was_left_are_consumed_when_they_are_back() {
+    const CHANNELS: usize = 16;
+    let bed = Bed::bare().await;
+    let queues: Vec<_> = (0..CHANNELS / 2)
+        .map(|number| bed.another(&number.to_string()))
+        .collect();
+    let declare = async |queue: &str| bed.declare_foreign(queue, FieldTable::default()).await;
+    let script = Script::succeeding();
+    let mut worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    for queue in &queues {
+        declare(queue).await;
+        declare(&dead(queue)).await;
+        worker = worker.consume::<charge>(Queue::existing(queue).policy(QUICK));
+    }
+    let query = format!("?channel_max={CHANNELS}");
+    let worker = Running::start(worker, bed.url_by(bed.broker().port(), &query));
+    worker.until("it is ready", Health::is_ready).await;
+    for queue in &queues {
+        bed.delete(queue).await;
+    }
+    let used_up = |health: &Health| {
+        let refused = health.incidents().of(Incident::QueueRefused);
+        let not_opened = health.incidents().of(Incident::ChannelClosed);
+        refused >= CHANNELS as u64 / 2 && not_opened >= CHANNELS as u64
+    };
+    worker.until("no channel can be opened", used_up).await;
+
+    for queue in &queues {
+        declare(queue).await;
+        bed.order_to(queue, queue).await;
+    }
+    worker.ended(Kind::Executed, queues.len()).await;
+    worker.until("it is ready again", Health::is_ready).await;
+    worker.stop().await;
+    script.assert_effects(&queues);
+    bed.assert_nothing_stuck().await;
+}
