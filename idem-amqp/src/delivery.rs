@@ -167,10 +167,10 @@ impl Delivery {
     /// Whether the broker may drop the message if it is returned a few times more.
     pub(crate) fn is_close_to(&self, delivery_limit: u64) -> bool {
         const MARGIN: u64 = 2;
-        let returned = self
-            .get("x-delivery-count")
-            .and_then(|count| count.parse().ok());
-        returned.is_some_and(|count: u64| count + MARGIN >= delivery_limit)
+        let returned = self.get("x-delivery-count");
+        // The first delivery has no count.
+        let returned: u64 = returned.and_then(|count| count.parse().ok()).unwrap_or(0);
+        returned.saturating_add(MARGIN) >= delivery_limit
     }
 }
 
@@ -205,4 +205,53 @@ fn text(value: &AMQPValue) -> Option<Cow<'_, str>> {
         AMQPValue::Timestamp(value) => Cow::Owned(value.to_string()),
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use lapin::types::FieldTable;
+
+    use super::*;
+
+    fn counted(count: Option<AMQPValue>) -> Delivery {
+        let mut headers = FieldTable::default();
+        if let Some(count) = count {
+            headers.insert("x-delivery-count".into(), count);
+        }
+        Delivery::new(Origin {
+            queue: "orders".into(),
+            exchange: "".into(),
+            routing_key: "orders".into(),
+            redelivered: false,
+            properties: BasicProperties::default().with_headers(headers),
+        })
+    }
+
+    #[test]
+    fn a_message_is_close_to_its_limit_two_returns_before_it() {
+        let returned = |times| counted(Some(AMQPValue::LongLongInt(times)));
+        for (delivery, limit, expected) in [
+            (returned(17), 20, false),
+            (returned(18), 20, true),
+            // The broker counts from the first return on, and some queues not at all.
+            (counted(None), 0, true),
+            (counted(None), 2, true),
+            (counted(None), 3, false),
+            (counted(None), 20, false),
+        ] {
+            assert_eq!(
+                delivery.is_close_to(limit),
+                expected,
+                "{delivery:?} {limit}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_count_that_a_publisher_made_up_is_no_panic() {
+        let most = AMQPValue::LongString(u64::MAX.to_string().into());
+        assert!(counted(Some(most)).is_close_to(1000));
+        let nonsense = AMQPValue::LongString("often".into());
+        assert!(!counted(Some(nonsense)).is_close_to(1000));
+    }
 }

@@ -6,7 +6,7 @@ use idem_amqp::{
     Backoff, ExecutionKind as Kind, Failed, MemoryStore, Policy, Queue, Store, Worker,
 };
 use idem_tests::{
-    bed::{Bed, dead},
+    bed::{Bed, QUICK, dead},
     running::assert_balance,
     script::{Script, charge},
 };
@@ -236,5 +236,28 @@ async fn a_message_close_to_its_delivery_limit_is_kept_and_not_returned() {
     let counts_returns = bed.broker().version() < Version::new(4, 3);
     let failed = if counts_returns { 18 } else { 24 };
     assert_balance(&balance, [(Kind::Failed, failed), (Kind::Executed, 1)]);
+    bed.assert_nothing_stuck().await;
+}
+
+/// RabbitMQ drops such a message when it is returned for the first time, up to 4.2.
+#[tokio::test]
+async fn a_message_that_may_not_be_returned_at_all_is_kept_from_its_first_failure_on() {
+    let bed = Bed::bare().await;
+    let mut never_again = FieldTable::default();
+    let quorum = AMQPValue::LongString("quorum".into());
+    never_again.insert("x-queue-type".into(), quorum);
+    never_again.insert("x-delivery-limit".into(), AMQPValue::LongInt(0));
+    bed.declare_foreign(bed.name(), never_again).await;
+    bed.declare_foreign(&dead(bed.name()), FieldTable::default())
+        .await;
+    let queue = Queue::existing(bed.name()).policy(QUICK);
+    let script = failing_until(3);
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    let worker = bed.start(worker.consume::<charge>(queue));
+    bed.order("a").await;
+
+    worker.ended(Kind::Executed, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
+    assert_eq!(script.attempts(), [1, 2, 3]);
     bed.assert_nothing_stuck().await;
 }
