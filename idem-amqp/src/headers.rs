@@ -26,6 +26,10 @@ pub(crate) const LAST_FAILURE: &str = "idem-last-failure";
 /// That a header of the publisher's was too large to be carried over.
 pub(crate) const HEADERS_CUT: &str = "idem-headers-cut";
 
+/// On a copy of a letter that left the retry ladder, and found no queue: why the broker took it off
+/// its rung. It has not ended.
+pub(crate) const UNROUTED: &str = "idem-unrouted";
+
 /// On a reply: whether it is repeated from memory. A boolean.
 pub(crate) const REPLAYED: &str = "idem-replayed";
 /// On a reply that is an error: its code.
@@ -52,7 +56,7 @@ pub(crate) const SEQUENCE: &str = "idem-sequence";
 pub(crate) const WITHDRAWN: &str = "idem-withdrawn";
 
 /// Those of messages that are consumed. A publisher's own header keeps its name, also one that begins like these.
-const ALL: [&str; 12] = [
+const ALL: [&str; 13] = [
     REASON,
     ERROR,
     ATTEMPT,
@@ -65,6 +69,7 @@ const ALL: [&str; 12] = [
     FIRST_FAILURE,
     LAST_FAILURE,
     HEADERS_CUT,
+    UNROUTED,
 ];
 
 /// Whether a header says where its message stands, in a session or in a sequence, or that it is withdrawn.

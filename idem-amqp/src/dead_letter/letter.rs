@@ -14,6 +14,7 @@ use crate::{
     delivery::{Delivery, Origin},
     headers::{
         ATTEMPT, ERROR, EXCHANGE, FIRST_FAILURE, KEY, LAST_FAILURE, QUEUE, REASON, ROUTING_KEY,
+        UNROUTED,
     },
     ladder::is_rung,
     publisher::Publication,
@@ -145,6 +146,19 @@ impl DeadLetter {
     /// that in idem's own headers: the broker's are lost on the way. The reason marks it as a
     /// dead letter that was sent again.
     pub(crate) fn again(&self, queue: &str) -> Publication {
+        self.republished().publication("", queue, &self.body)
+    }
+
+    /// The same, to be published to the very queue that it is in, where it stays what it is.
+    pub(crate) fn copy(&self) -> Publication {
+        let mut copy = self.republished();
+        if self.was_on_its_way() {
+            copy.text(UNROUTED, &self.reason);
+        }
+        copy.publication("", self.delivery.queue(), &self.body)
+    }
+
+    fn republished(&self) -> Republished {
         let before = Delivery::new(Origin {
             queue: self.queue().unwrap_or_default().into(),
             exchange: short(self.exchange()),
@@ -166,7 +180,7 @@ impl DeadLetter {
                 again.time(name, time);
             }
         }
-        again.publication("", queue, &self.body)
+        again
     }
 
     /// What idem's header says of where the message came from; nothing if a publisher wrote it.
@@ -177,8 +191,10 @@ impl DeadLetter {
 
     /// Whether it left the retry ladder, and its queue was gone: it has not ended.
     fn was_on_its_way(&self) -> bool {
-        let died_in = self.death.as_ref().map(|death| death.queue.as_str());
-        died_in.is_some_and(is_rung)
+        match &self.death {
+            Some(death) => is_rung(&death.queue),
+            None => unrouted(&self.delivery).is_some(),
+        }
     }
 
     /// Whether the broker may drop it if it is returned a few times more.
@@ -195,8 +211,13 @@ fn reason(delivery: &Delivery, death: Option<&Death>) -> String {
         (Some(_), Some(death)) if queue == Some(&death.queue) => death.reason(),
         (Some(reason), _) => reason.to_owned(),
         (None, Some(death)) => death.reason(),
-        (None, None) => "unknown".to_owned(),
+        (None, None) => unrouted(delivery).unwrap_or("unknown").to_owned(),
     }
+}
+
+/// What a copy says in the place of the broker, whose word is lost with it.
+fn unrouted(delivery: &Delivery) -> Option<&str> {
+    delivery.own_text(UNROUTED)
 }
 
 fn time(seconds: u64) -> Option<SystemTime> {

@@ -69,10 +69,6 @@ impl Reading {
         Ok(reading)
     }
 
-    pub(super) fn queue(&self) -> &str {
-        &self.queue
-    }
-
     /// The next letters; none at the end. Those that have come since the start are not read: a
     /// replayed letter may die again, and again.
     pub(super) async fn next(&mut self) -> Result<Vec<Held>, Error> {

@@ -120,11 +120,11 @@ impl Round<'_> {
     async fn renew(&mut self, left: Vec<Held>) -> Result<(), Source> {
         let old = |held: &Held| held.letter.is_close_to(self.delivery_limit);
         let old: Vec<_> = left.into_iter().filter(old).collect();
-        let queue = self.reading.queue();
-        let copied = join_all(old.iter().map(async |held| {
-            let copy = held.letter.again(queue);
-            self.publisher.publish(&copy).await
-        }));
+        let publisher = &self.publisher;
+        let copied = old
+            .iter()
+            .map(async |held| publisher.publish(&held.letter.copy()).await);
+        let copied = join_all(copied);
         for (held, copied) in old.iter().zip(copied.await) {
             match copied {
                 Ok(()) => self.reading.acknowledge(held.tag).await?,

@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
-use idem_amqp::{ExecutionKind as Kind, InDoubt, MemoryStore, Queue, Settlement};
+use idem_amqp::{
+    ExecutionKind as Kind, InDoubt, MemoryStore, Queue, Replayer, Selection, Settlement,
+};
 use idem_tests::{
     bed::{Bed, DeadLetter, QUICK, dead, persistent},
+    journal::eventually,
     laddered::{DELAY, body, failing_until, laddered, rungs, start},
     running::assert_balance,
     script::Script,
 };
 use lapin::types::{AMQPValue, FieldTable};
+
+use crate::replays::tally;
 
 async fn send_again(bed: &Bed, queue: &str, letter: &DeadLetter) {
     bed.send(queue, &letter.body, letter.properties.clone())
@@ -78,5 +83,52 @@ async fn a_replay_that_meets_a_conflict_goes_over_the_ladder_and_is_one_still() 
     assert_balance(&balance, [(Kind::Conflict, 1), (Kind::Executed, 1)]);
     next.stop().await;
     script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+/// Each look is a return, and close to the delivery limit a letter is replaced by a copy.
+#[tokio::test]
+async fn a_retry_of_a_deleted_queue_is_sent_back_however_often_it_was_looked_at() {
+    const RUNG: Duration = Duration::from_secs(3);
+    const UNROUTED: &str = "idem.unrouted";
+    let bed = Bed::with_vhost().await;
+    bed.also(UNROUTED);
+    let queue = bed.queue().ladder(rungs([RUNG]));
+    bed.declare(&queue).await;
+    let (store, script) = (MemoryStore::new(), failing_until(2, RUNG));
+    let worker = start(&bed, &store, &script, queue.clone());
+    bed.order("a").await;
+    worker.ended(Kind::Failed, 1).await;
+    worker.stop().await;
+    bed.delete(bed.name()).await;
+    let until_back = async || {
+        eventually("the retry is kept", async || {
+            match bed.waiting(UNROUTED).await {
+                Some((1, _)) => Ok(()),
+                seen => Err(seen),
+            }
+        })
+        .await;
+    };
+    until_back().await;
+    let replayer = Replayer::new(bed.url(), UNROUTED).unwrap();
+    let replayer = replayer.delivery_limit(4);
+    for _ in 0..6 {
+        let found = replayer.look(&Selection::all()).await.unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].queue(), Some(bed.name()));
+        assert_eq!(found[0].reason(), "broker-expired");
+        until_back().await;
+    }
+
+    let worker = start(&bed, &store, &script, queue);
+    bed.until_consumed(bed.name(), 1).await;
+    let sent = replayer.replay(&Selection::all()).await.unwrap();
+    assert_eq!(tally(sent), [1, 1, 0, 0, 0]);
+    worker.ended(Kind::Executed, 1).await;
+    let settled = worker.settled.entries();
+    assert!(!settled[0].replay, "it had not ended");
+    assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
+    assert_eq!(script.attempts(), [1, 2]);
     bed.assert_nothing_stuck().await;
 }

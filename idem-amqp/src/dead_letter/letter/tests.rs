@@ -131,8 +131,28 @@ fn what_is_sent_again_tells_the_same_without_the_brokers_headers() {
 
 #[test]
 fn a_copy_of_a_letter_that_says_nothing_does_not_make_an_origin_up() {
-    let again = of(letter(vec![]).again("orders.dead").into_properties());
-    assert_eq!((again.queue(), again.reason()), (None, "unknown"));
+    let copy = of(letter(vec![]).copy().into_properties());
+    assert_eq!((copy.queue(), copy.reason()), (None, "unknown"));
+}
+
+#[test]
+fn a_copy_tells_the_same_as_the_letter_in_whose_place_it_is() {
+    let mut stranded = ours();
+    stranded.retain(|(name, _)| *name != REASON);
+    stranded.push(death("idem.retry.5s"));
+    for headers in [ours(), vec![death("orders")], stranded] {
+        let letter = letter(headers);
+        let copy = of(letter.copy().into_properties());
+        assert_eq!(told(&copy), told(&letter));
+        // Also the second one.
+        let copy = of(copy.copy().into_properties());
+        assert_eq!(told(&copy), told(&letter));
+        let (original, copy) = [&letter, &copy]
+            .map(|it| of(it.again("orders").into_properties()))
+            .into();
+        assert_eq!(told(&copy), told(&original));
+        assert_eq!(copy.header(UNROUTED), None);
+    }
 }
 
 #[test]
@@ -166,4 +186,14 @@ fn a_retry_whose_queue_was_gone_goes_on_as_no_replay() {
     assert_eq!(stranded.queue(), Some("orders"));
     let again = of(stranded.again("orders").into_properties());
     assert_eq!(again.header(REASON), None);
+    let copy = of(stranded.copy().into_properties());
+    let again = of(copy.again("orders").into_properties());
+    assert_eq!(again.header(REASON), None);
+}
+
+#[test]
+fn a_publishers_word_for_a_way_on_the_ladder_does_not_count_beside_the_brokers() {
+    let own = vec![(UNROUTED, text("broker-expired")), (QUEUE, text("victim"))];
+    let forged = letter([own, vec![death("orders")]].concat());
+    assert_eq!(forged.queue(), Some("orders"));
 }
