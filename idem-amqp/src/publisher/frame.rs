@@ -5,10 +5,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use lapin::types::{AMQPValue, FieldTable, ShortString};
+use lapin::types::FieldTable;
 
 use super::Publication;
-use crate::{error::PublishError, republish::size_of};
+use crate::{error::PublishError, republish::entry};
 
 /// The largest frame that the broker takes, as far as it is known. Clones share it.
 #[derive(Debug, Clone)]
@@ -73,10 +73,6 @@ fn size(publication: &Publication) -> usize {
 fn entries(headers: &FieldTable) -> usize {
     let entries = headers.inner().iter();
     entries.map(|(name, value)| entry(name, value)).sum()
-}
-
-fn entry(name: &ShortString, value: &AMQPValue) -> usize {
-    1 + name.as_str().len() + size_of(value)
 }
 
 #[cfg(test)]

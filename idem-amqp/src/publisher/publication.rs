@@ -12,9 +12,9 @@ use lapin::{
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::error::PublishError;
 #[cfg(feature = "opentelemetry")]
 use crate::telemetry::Carrier;
+use crate::{error::PublishError, republish::cut};
 
 /// A message to publish.
 ///
@@ -156,6 +156,14 @@ impl Publication {
         headers.insert(name.into(), value);
         self.properties = self.properties.with_headers(headers);
         self
+    }
+
+    /// With so many bytes less of the publisher's headers, and a word of that. Nothing if it has none.
+    pub(crate) fn with_headers_cut(&self, excess: usize) -> Option<Self> {
+        let headers = cut(self.properties.headers().as_ref()?, excess)?;
+        let mut shorter = self.clone();
+        shorter.properties = shorter.properties.with_headers(headers);
+        Some(shorter)
     }
 
     /// Its exchange and its routing key.

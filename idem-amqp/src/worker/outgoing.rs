@@ -82,6 +82,21 @@ impl Outgoing {
     }
 }
 
+impl Outgoing {
+    /// Leaves headers of the publisher's behind, if it was too large because of them.
+    fn shorten(&mut self, error: &PublishError) -> bool {
+        let PublishError::TooLarge { bytes, most } = error else {
+            return false;
+        };
+        let excess = bytes.saturating_sub(*most);
+        let Some(shorter) = self.letter.with_headers_cut(excess) else {
+            return false;
+        };
+        self.letter = shorter;
+        true
+    }
+}
+
 #[cfg(feature = "testing")]
 impl Outgoing {
     /// What is published.
@@ -95,7 +110,7 @@ const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_s
 impl Clerk {
     /// Publishes it, again and again until the broker has confirmed it. If it does not come to
     /// that, the delivery is to be left unsettled.
-    pub(super) async fn send(&self, outgoing: &Outgoing, desk: &Desk) -> Result<(), Unsettled> {
+    pub(super) async fn send(&self, outgoing: Outgoing, desk: &Desk) -> Result<(), Unsettled> {
         tokio::select! {
             sent = self.send_until_confirmed(outgoing, desk) => sent,
             () = desk.ended.cancelled() => Err(Unsettled),
@@ -105,13 +120,21 @@ impl Clerk {
 
     async fn send_until_confirmed(
         &self,
-        outgoing: &Outgoing,
+        mut outgoing: Outgoing,
         desk: &Desk,
     ) -> Result<(), Unsettled> {
         let may_come_back = outgoing.destination == Destination::Ladder;
         let mut tries = 0;
         let mut _waits;
         while let Err(error) = self.publisher.publish(&outgoing.letter).await {
+            if outgoing.shorten(&error) {
+                tracing::warn!(
+                    queue = self.queue.name(),
+                    error = in_words(&error),
+                    "headers of the message are left behind"
+                );
+                continue;
+            }
             tries += 1;
             self.complain(outgoing.destination, &error, tries);
             if tries > 1 {

@@ -131,7 +131,7 @@ impl Clerk {
         } else {
             if let Some(letter) = self.letter(arrival, end)? {
                 seat.step_aside(desk);
-                self.send(&letter, desk).await?;
+                self.send(letter, desk).await?;
             }
             if let Some(answer) = &end.reply {
                 seat.step_aside(desk);
@@ -140,7 +140,7 @@ impl Clerk {
                 let untold = reply != Some(ReplyFate::Sent);
                 if let Some((reason, error)) = answer.otherwise().filter(|_| untold) {
                     let letter = Outgoing::untold(arrival, end, reason, error, &self.queue);
-                    self.send(&letter, desk).await?;
+                    self.send(letter, desk).await?;
                     end.settlement = Settlement::DeadLetter(reason);
                 }
             }

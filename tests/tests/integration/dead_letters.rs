@@ -7,7 +7,7 @@ use idem_amqp::{
 };
 use idem_tests::{
     bed::{Bed, DeadLetter, QUICK, dead, persistent},
-    running::assert_balance,
+    running::{Running, assert_balance},
     script::{Order, Script, charge},
 };
 use lapin::types::{AMQPValue, FieldTable, ShortString};
@@ -131,6 +131,36 @@ async fn an_error_longer_than_a_header_may_be_is_cut() {
     bed.order("a").await;
 
     assert_eq!(bed.dead_letter().await.error(), "ö".repeat(512));
+    worker.ended(Kind::Rejected, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
+    bed.assert_nothing_stuck().await;
+}
+
+/// A message that fills a frame of 8 KiB almost, so that what idem says about its end has no room.
+pub(crate) async fn send_filling_a_frame(bed: &Bed, id: &str) {
+    let mut headers = FieldTable::default();
+    for (name, value) in [("x-large", "x".repeat(7300)), ("x-small", "kept".into())] {
+        headers.insert(name.into(), AMQPValue::LongString(value.into()));
+    }
+    let properties = persistent().with_headers(headers);
+    bed.send(bed.name(), &body(id), properties).await;
+}
+
+#[tokio::test]
+async fn headers_that_leave_no_room_in_a_frame_are_left_behind_by_the_dead_letter() {
+    let bed = Bed::new().await;
+    let script = Script::new(async |_| Err(Failed::rejected("x".repeat(1000))));
+    let worker = Worker::builder(MemoryStore::new()).state(script);
+    let small_frames = bed.url_by(bed.broker().port(), "?frame_max=8192");
+    let worker = Running::start(worker.consume::<charge>(bed.queue()), small_frames);
+    send_filling_a_frame(&bed, "a").await;
+
+    let letter = bed.dead_letter().await;
+    assert_eq!(letter.error().len(), 1000);
+    assert_eq!(letter.header("x-large"), None);
+    assert_eq!(letter.header("x-small").as_deref(), Some("kept"));
+    let cut = letter.value("idem-headers-cut");
+    assert_eq!(cut, Some(&AMQPValue::Boolean(true)));
     worker.ended(Kind::Rejected, 1).await;
     assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
     bed.assert_nothing_stuck().await;

@@ -10,10 +10,12 @@ use idem_tests::{
     bed::{Bed, persistent},
     journal::Journal,
     laddered::{DELAY, FIRST_RUNG, SECOND_RUNG, body, failing_until, laddered, rungs, start},
-    running::assert_balance,
-    script::{Order, Script},
+    running::{Running, assert_balance},
+    script::{Order, Script, charge},
 };
 use lapin::types::{AMQPValue, FieldTable};
+
+use crate::dead_letters::send_filling_a_frame;
 
 const A_DAY: Duration = Duration::from_hours(24);
 
@@ -244,5 +246,26 @@ async fn a_delay_below_the_first_rung_is_waited_out_in_the_worker() {
     assert_eq!(settled[0].settlement, Settlement::Requeue { after });
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Failed, 1), (Kind::Executed, 1)]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn headers_that_leave_no_room_in_a_frame_are_left_behind_by_the_retry() {
+    let bed = Bed::with_vhost().await;
+    let queue = laddered(bed.queue());
+    bed.declare(&queue).await;
+    let script = Script::new(async |call| match call.attempt {
+        1 => Err(Failed::retry_after(DELAY, "x".repeat(1000))),
+        _ => Ok(()),
+    });
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    let small_frames = bed.url_by(bed.broker().port(), "?frame_max=8192");
+    let worker = Running::start(worker.consume::<charge>(queue), small_frames);
+    send_filling_a_frame(&bed, "a").await;
+
+    worker.ended(Kind::Executed, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Failed, 1), (Kind::Executed, 1)]);
+    assert_eq!(script.attempts(), [1, 2]);
     bed.assert_nothing_stuck().await;
 }
