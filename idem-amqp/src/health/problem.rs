@@ -29,7 +29,8 @@ pub enum ProblemKind {
     /// Messages, or clients of sessions, wait for the store, which does not answer.
     StoreUnavailable,
     /// Retries or dead letters of a queue cannot be published: their queue or exchange was deleted,
-    /// is full, or may not be used, or the broker cannot be reached. Their messages are kept.
+    /// is full, or may not be used, or the broker cannot be reached. So it is with replies while it
+    /// cannot be reached. Their messages are kept.
     Unpublished {
         /// The name of the queue that the messages came from.
         queue: String,
@@ -69,7 +70,10 @@ impl fmt::Display for ProblemKind {
             Self::NotConsuming { queue } => write!(f, "not consuming {queue}"),
             Self::StoreUnavailable => f.write_str("the store does not answer"),
             Self::Unpublished { queue } => {
-                write!(f, "retries or dead letters of {queue} cannot be published")
+                write!(
+                    f,
+                    "retries, dead letters or replies of {queue} cannot be published"
+                )
             }
             Self::Unprotected => f.write_str("handlers run without the store"),
             Self::Blocked => f.write_str("the broker takes no messages"),

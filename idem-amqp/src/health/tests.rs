@@ -228,7 +228,7 @@ async fn letters_that_cannot_be_published_are_told_until_the_last_of_their_queue
     drop((one, other));
     assert_eq!(
         health.to_string(),
-        "retries or dead letters of orders cannot be published for 1s: full"
+        "retries, dead letters or replies of orders cannot be published for 1s: full"
     );
     assert_eq!((health.failing_for(), health.is_ready()), (None, false));
     drop(again);

@@ -103,8 +103,8 @@ impl Vitals {
         Waiting::start(self, WhatFor::Alarm, reason.into())
     }
 
-    /// A retry or a dead letter of this queue cannot be published, until what this returns is
-    /// dropped.
+    /// A retry, a dead letter or a reply of this queue cannot be published, until what this returns
+    /// is dropped.
     pub(crate) fn unpublished(self: &Arc<Self>, queue: &str, error: String) -> Waiting {
         Waiting::start(self, WhatFor::Confirm(queue.into()), error)
     }

@@ -21,7 +21,7 @@ pub(super) enum WhatFor {
     Store,
     /// The broker's alarm to end.
     Alarm,
-    /// The confirmation of a retry or a dead letter of this queue.
+    /// The confirmation of a retry, a dead letter or a reply of this queue.
     Confirm(String),
 }
 

@@ -99,7 +99,7 @@ impl Clerk {
         let publication = reply.publication(to, &arrival.delivery);
         let published = async {
             match tries {
-                Tries::Many => self.publish_reply(&publication).await,
+                Tries::Many => self.publish_reply(&publication, desk).await,
                 Tries::One => {
                     let published = timeout(AT_MOST, self.replier.publish(&publication)).await;
                     let fate = published.map(|published| fate(&published));
@@ -117,8 +117,9 @@ impl Clerk {
         Ok(Some(fate))
     }
 
-    async fn publish_reply(&self, reply: &Publication) -> ReplyFate {
-        let (mut tries, mut refusals, mut unconfirmed) = (0, 0, 0);
+    async fn publish_reply(&self, reply: &Publication, desk: &Desk) -> ReplyFate {
+        let (mut tries, mut away, mut refusals, mut unconfirmed) = (0, 0, 0, 0);
+        let mut _waits;
         loop {
             let published = self.replier.publish(reply).await;
             if let Some(fate) = fate(&published) {
@@ -128,12 +129,15 @@ impl Clerk {
             tries += 1;
             // A broker that is away is no reason to give up.
             match error {
-                PublishError::Unavailable { .. } => {}
+                PublishError::Unavailable { .. } => away += 1,
                 PublishError::Unconfirmed(_) => unconfirmed += 1,
                 _ => refusals += 1,
             }
             let queue = self.queue.name();
             let error = in_words(&error);
+            if away > 1 {
+                _waits = desk.vitals.unpublished(queue, error.clone());
+            }
             if refusals >= REFUSALS || unconfirmed >= UNCONFIRMED {
                 tracing::error!(
                     queue,

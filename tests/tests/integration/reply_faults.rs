@@ -8,7 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use idem_amqp::{ExecutionKind as Kind, Health, Incident, MemoryStore, ReplyFate, Worker};
+use idem_amqp::{
+    ExecutionKind as Kind, Health, Incident, MemoryStore, ProblemKind, ReplyFate, Worker,
+};
 use idem_tests::{
     bed::Bed,
     interfered::{Call, Fate, Interfered},
@@ -248,5 +250,37 @@ async fn a_refusal_that_is_not_confirmed_keeps_no_message_for_long() {
     mute.speak().await;
     assert_eq!(worker.stop().await.replies().lost, 1);
     bed.drain(&mute.queue).await;
+    bed.assert_nothing_stuck().await;
+}
+
+/// Replies have a connection of their own, which is opened with the first.
+#[tokio::test]
+async fn a_reply_that_waits_for_a_connection_is_told_until_it_was_sent() {
+    let bed = Bed::with_vhost().await;
+    bed.declare(&bed.queue()).await;
+    let requester = Requester::on(&bed).await;
+    let script = Script::succeeding();
+    let worker = quoting(&bed, MemoryStore::new(), &script);
+    worker.until("it is ready", Health::is_ready).await;
+    let limit = async |command: &str, limits: Option<&str>| {
+        let broker = bed.broker().clone();
+        let arguments = [Some(command), Some("-p"), Some(bed.vhost()), limits];
+        let arguments: Vec<_> = arguments.into_iter().flatten().map(String::from).collect();
+        off_thread(move || broker.rabbitmqctl(arguments)).await;
+    };
+    limit("set_vhost_limits", Some(r#"{"max-connections": 0}"#)).await;
+    requester.ask(bed.name(), &order("a"), "c-1").await;
+    let queue = bed.name().to_owned();
+    let waits = ProblemKind::Unpublished { queue };
+    let told = |health: &Health| health.problems().iter().any(|it| it.kind == waits);
+    worker.until("it says that the reply waits", told).await;
+    assert!(!worker.health().is_ready());
+    assert!(worker.settled.entries().is_empty());
+
+    limit("clear_vhost_limits", None).await;
+    assert_eq!(requester.reply().await.json(), json!({"attempt": 1}));
+    worker.until("it is ready again", Health::is_ready).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
+    script.assert_effects(["a"]);
     bed.assert_nothing_stuck().await;
 }
