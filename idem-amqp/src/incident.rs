@@ -18,7 +18,8 @@ pub enum Incident {
     HeartbeatMissed,
     /// The broker closed the connection: its node was shut down, or an operator asked for it.
     ConnectionClosed,
-    /// The connection broke: the other end is gone, or the network.
+    /// The connection broke: the other end is gone, or the network. Or no channel can be opened on it any
+    /// more, because a queue was refused too often.
     ConnectionBroken,
     /// The broker sent what the AMQP client cannot read, which ended the connection: a message
     /// whose properties are not UTF-8, or larger than a frame of this connection.
@@ -86,7 +87,9 @@ impl Incident {
             }
             Self::HeartbeatMissed => "the broker was silent for too long: connecting again",
             Self::ConnectionClosed => "the broker closed the connection: connecting again",
-            Self::ConnectionBroken => "the connection broke: connecting again",
+            Self::ConnectionBroken => {
+                "the connection broke, or has no channel left: connecting again"
+            }
             Self::Unreadable => {
                 "a message in one of the queues cannot be read, its properties are not UTF-8, or larger \
                  than a frame (`frame_max`): connecting again, and taking one message at a time for a while"

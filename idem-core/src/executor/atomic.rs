@@ -3,13 +3,13 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, TryFutureExt as _, future::Either};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::{
     Executor, Prepared, Requester, RunsOn,
     grant::judge,
     guarded,
-    heartbeat::{Ran, Untold, run_under_heartbeat},
+    heartbeat::{Moment, Ran, Untold, run_under_heartbeat},
     remembered,
     until_known::until_known,
 };
@@ -63,7 +63,7 @@ where
         Err(error) => return Execution::Undecodable { error },
     };
     let requester = Requester::of(&message.envelope);
-    let claimed = Instant::now();
+    let claimed = Moment::now();
     let begun = match kept {
         None => {
             // What was delivered before may be what ended its worker, together with all who had claimed.
@@ -160,6 +160,10 @@ impl Losses {
     /// An outage takes the transaction of one message once or twice. What is lost each time is lost by what
     /// the handler does: it idles longer than the server lets it, say.
     const MOST: u32 = 4;
+
+    pub(super) fn are_none(self) -> bool {
+        self.0 == 0
+    }
 
     /// Whether one more is the handler's own failure, and not to be repeated as the same attempt.
     pub(super) fn are_its_own(self) -> bool {

@@ -3,14 +3,13 @@
 use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc};
 
 use futures_util::FutureExt as _;
-use tokio::time::Instant;
 
 use super::{
     Executor, Prepared, Requester, RunsOn,
     atomic::{Losses, Overdue, within},
     grant::{Ended, ended_by, objection},
     guarded,
-    heartbeat::{Ran, Untold, run_under_heartbeat},
+    heartbeat::{Moment, Ran, Untold, run_under_heartbeat},
 };
 use crate::{
     Attempt, Claim, ClaimRequest, Context, Entity, EntityError, EntityStore, Execution, Handler,
@@ -51,7 +50,7 @@ where
             Err(ended) => return ended,
         };
         // A copy elsewhere waits at the index; here there is a cheaper place to wait.
-        let Some(_working) = executor.in_flight.enter_alone(&trial.request.key) else {
+        let Some(working) = executor.in_flight.enter_alone(&trial.request.key) else {
             message.put_back(body);
             let remaining = trial.request.lease;
             return Execution::Conflict { remaining };
@@ -61,6 +60,8 @@ where
         let (mut transaction, lease) = match trial.begin(claims).await {
             Ok(begun) => begun,
             Err(ended) => {
+                // Else it would wake itself: what it met may be held elsewhere.
+                working.step_back();
                 message.put_back(body);
                 return ended.into_execution(trial.requester);
             }
@@ -126,7 +127,7 @@ struct Trial<'a, S, H: Operation> {
 /// A lease, and when it was asked for.
 struct Claimed {
     lease: Lease,
-    asked: Instant,
+    asked: Moment,
 }
 
 /// Why a run does not begin.
@@ -223,7 +224,7 @@ impl<S, H: Operation> Trial<'_, S, H> {
                 Ok(None)
             };
         }
-        let asked = Instant::now();
+        let asked = Moment::now();
         let lease = acquired(self.executor.store.claim(&self.request).await)?;
         let closed = self.executor.is_closed();
         let Some(objection) = objection(&lease, &self.policy, closed, false) else {

@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::{
     Executor,
     grant::{Ended, Grant},
+    heartbeat::Moment,
 };
 use crate::{Claim, ClaimRequest, Policy, Release, Store, StoreError, StoreOutage};
 
@@ -139,7 +140,7 @@ impl<S: Store> Executor<S> {
         policy: &'a Policy,
         outage: StoreError,
     ) -> Result<Grant<'a>, Ended> {
-        let claimed = Instant::now();
+        let claimed = Moment::now();
         let lease = match self.local.try_claim(request) {
             Ok(Claim::Acquired(lease)) => lease,
             Ok(answer) => return Err(Ended::Answered(answer)),

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::{
-    Executor, Requester, fail_open::Watch, heartbeat::Hearts, in_flight::Working, retry_after,
+    Executor, Requester,
+    fail_open::Watch,
+    heartbeat::{Hearts, Moment},
+    in_flight::Working,
+    retry_after,
 };
 use crate::{
     Attempt, Cause, Claim, ClaimRequest, Execution, Failure, InDoubt, Lease, Outcome, Policy,
@@ -18,7 +20,7 @@ pub(super) struct Grant<'a> {
     pub(super) lease: Lease,
     pub(super) request: &'a ClaimRequest,
     pub(super) policy: &'a Policy,
-    pub(super) claimed: Instant,
+    pub(super) claimed: Moment,
     pub(super) working: Working,
     /// Where its lease is kept.
     pub(super) hearts: &'a Hearts,
@@ -159,7 +161,7 @@ impl<S: Store> Executor<S> {
         if let Some(answer) = self.local.look(request) {
             return self.claim_remembered(request, policy, answer);
         }
-        let claimed = Instant::now();
+        let claimed = Moment::now();
         match self.ask(request, policy).await {
             Ok(Claim::Acquired(lease)) => self.grant(request, policy, lease, claimed).await,
             Ok(answer) => Err(Ended::Answered(answer)),
@@ -179,7 +181,7 @@ impl<S: Store> Executor<S> {
         request: &'a ClaimRequest,
         policy: &'a Policy,
         lease: Lease,
-        claimed: Instant,
+        claimed: Moment,
     ) -> Result<Grant<'a>, Ended> {
         let working = self.working(request);
         let (objection, ended) = if self.local.remembers(&lease.key) {

@@ -3,14 +3,13 @@
 use std::{ops::ControlFlow, panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
-use tokio::time::Instant;
 
 use super::{
     Executor, Prepared, Requester, RunsOn, Sharing,
     atomic::{Kept, Open, alone, within},
     grant::{Ended, objection},
     guarded,
-    heartbeat::{Ran, Untold, run_under_heartbeat},
+    heartbeat::{Moment, Ran, Untold, run_under_heartbeat},
     remembered,
 };
 use crate::{
@@ -59,9 +58,10 @@ where
         let (_present, others) = executor.company.enter(H::SCOPE);
         let sharing = <Self as RunsOn<S>>::sharing::<H>(executor);
         // A few are sooner done side by side, and with a round trip less.
-        // What was delivered before may be what ended its worker, and would claim for all who wait with it.
+        // What was delivered before may be what ended its worker, and would claim for all who wait with it. So
+        // may what has lost a transaction.
         let has_company = sharing.is_some_and(|sharing| others >= sharing.groups);
-        let kept = if has_company && !message.attempted {
+        let kept = if has_company && !message.attempted && message.losses.are_none() {
             match in_company::<S, Tx, H, St>(executor, message, state, SIZE).await {
                 ControlFlow::Break(ended) => return ended,
                 ControlFlow::Continue(kept) => Some(kept),
@@ -113,7 +113,7 @@ where
         Err(error) => return ControlFlow::Break(Execution::Undecodable { error }),
     };
     let requester = Requester::of(&message.envelope);
-    let claimed = Instant::now();
+    let claimed = Moment::now();
     let claim = executor.claim_for_group(&message.request, &message.policy);
     let lease = match claim.await {
         Ok(lease) => lease,
@@ -165,7 +165,13 @@ where
             Some(Succeeded {
                 output, outcome, ..
             }),
-        ) => open.settle_in_company(output, outcome, end).await,
+        ) => {
+            let ended = open.settle_in_company(output, outcome, end).await;
+            if let Some(ended) = &ended {
+                message.losses.count(ended);
+            }
+            ended
+        }
         (Fared::Closed, _) => {
             // Nothing ran: a lost lease changes nothing.
             let _ = executor.release(&open.lease, &Release::Abandoned).await;

@@ -30,6 +30,35 @@ pub(super) enum Ran<T> {
     LeaseLost,
 }
 
+/// A moment on two clocks: one that nobody sets, and which stands still while the machine sleeps, and
+/// one that goes on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    running: Instant,
+    wall: SystemTime,
+}
+
+impl Moment {
+    pub(super) fn now() -> Self {
+        Self {
+            running: Instant::now(),
+            wall: SystemTime::now(),
+        }
+    }
+
+    fn after(self, wait: Duration) -> Self {
+        Self {
+            running: self.running + wait,
+            wall: self.wall + wait,
+        }
+    }
+
+    /// Whether it has passed, by either clock: one that was set ahead costs a heartbeat's wait.
+    fn has_passed(self, now: Self) -> bool {
+        self.running <= now.running || self.wall <= now.wall
+    }
+}
+
 /// What work does whose lease has ended, as far as is known, while the store does not tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Untold {
@@ -55,7 +84,7 @@ pub(super) async fn run_under_heartbeat<T, F, Fut>(
     hearts: &Hearts,
     work: impl Future<Output = T>,
     extend: F,
-    claimed: Instant,
+    claimed: Moment,
     lease: Duration,
     untold: Untold,
 ) -> Ran<T>
@@ -65,13 +94,13 @@ where
 {
     // A request made by hand may ask for any lease.
     let lease = lease.clamp(Policy::MIN_LEASE, Policy::MAX_RETENTION);
-    let first = claimed + lease / 3;
+    let first = claimed.running + lease / 3;
     let heart = Arc::new(Heart {
         extend,
         first,
         lease,
         untold,
-        held: Held::until(claimed + lease),
+        held: Held::until(claimed.after(lease)),
     });
     let kept = hearts.keep(first, Arc::clone(&heart) as _);
     if kept.is_next {
@@ -131,25 +160,25 @@ where
         let mut next = self.first;
         loop {
             sleep_until(next).await;
-            let asked = Instant::now();
+            let asked = Moment::now();
             // A store that is frozen, or whose answer was lost, is asked again.
             match timeout(interval, (self.extend)()).await {
                 Ok(Ok(Write::Applied)) => {
-                    self.held.set(asked + self.lease);
-                    next = asked + interval;
+                    self.held.set(asked.after(self.lease));
+                    next = asked.running + interval;
                 }
                 Ok(Ok(Write::Fenced)) => return,
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "the heartbeat failed, trying again");
-                    next = asked + interval / 4;
+                    next = asked.running + interval / 4;
                 }
                 Err(_) => {
                     tracing::warn!("the store did not answer the heartbeat, trying again");
-                    next = asked + interval;
+                    next = asked.running + interval;
                 }
             }
             if self.untold == Untold::GoOn {
-                self.held.set(asked + self.lease);
+                self.held.set(asked.after(self.lease));
             }
         }
     }
@@ -166,31 +195,8 @@ impl Drop for Stops<'_> {
 
 /// Until when the lease is known to hold, by this process's own clocks; `None` if it is lost.
 struct Held {
-    until: Mutex<Option<Until>>,
+    until: Mutex<Option<Moment>>,
     waiting: AtomicWaker,
-}
-
-/// A moment on two clocks: one that nobody sets, and which stands still while the machine sleeps, and
-/// one that goes on.
-#[derive(Debug, Clone, Copy)]
-struct Until {
-    running: Instant,
-    wall: SystemTime,
-}
-
-impl Until {
-    fn new(running: Instant) -> Self {
-        let left = running.saturating_duration_since(Instant::now());
-        Self {
-            running,
-            wall: SystemTime::now() + left,
-        }
-    }
-
-    /// Whether it has passed, by either clock: one that was set ahead costs a heartbeat's wait.
-    fn has_passed(self, running: Instant, wall: SystemTime) -> bool {
-        self.running <= running || self.wall <= wall
-    }
 }
 
 /// How the lease stands, as far as is known.
@@ -201,22 +207,22 @@ enum Standing {
 }
 
 impl Held {
-    fn until(until: Instant) -> Self {
+    fn until(until: Moment) -> Self {
         Self {
-            until: Mutex::new(Some(Until::new(until))),
+            until: Mutex::new(Some(until)),
             waiting: AtomicWaker::new(),
         }
     }
 
-    fn set(&self, until: Instant) {
-        self.put(Some(Until::new(until)));
+    fn set(&self, until: Moment) {
+        self.put(Some(until));
     }
 
     fn lose(&self) {
         self.put(None);
     }
 
-    fn put(&self, until: Option<Until>) {
+    fn put(&self, until: Option<Moment>) {
         *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
         self.waiting.wake();
     }
@@ -227,7 +233,7 @@ impl Held {
         let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
         match until {
             None => Standing::Lost,
-            Some(until) if until.has_passed(Instant::now(), SystemTime::now()) => Standing::Over,
+            Some(until) if until.has_passed(Moment::now()) => Standing::Over,
             Some(_) => Standing::Held,
         }
     }
@@ -240,11 +246,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_machine_that_slept_past_the_lease_does_not_go_on() {
         let lease = Duration::from_secs(30);
-        let (running, wall) = (Instant::now(), SystemTime::now());
-        let until = Until::new(running + lease);
-        let held = |running, wall| !until.has_passed(running, wall);
-        assert!(held(running + lease / 2, wall + lease / 2));
-        assert!(!held(running, wall + lease * 2), "asleep");
-        assert!(!held(running + lease, wall), "set back");
+        let claimed = Moment::now();
+        let until = claimed.after(lease);
+        assert!(!until.has_passed(claimed.after(lease / 2)));
+        let slept = claimed.wall + lease * 2;
+        assert!(until.has_passed(Moment {
+            wall: slept,
+            ..claimed
+        }));
+        let set_back = claimed.wall;
+        assert!(until.has_passed(Moment {
+            wall: set_back,
+            ..claimed.after(lease)
+        }));
     }
 }

@@ -69,6 +69,7 @@ impl InFlight {
             key: key.clone(),
             fingerprint: None,
             turn: None,
+            steps_back: false,
         }
     }
 
@@ -162,6 +163,7 @@ pub(super) struct Working {
     fingerprint: Option<Fingerprint>,
     /// Ends with it: a number that is worked on.
     turn: Option<Running>,
+    steps_back: bool,
 }
 
 impl Working {
@@ -170,6 +172,11 @@ impl Working {
         self.fingerprint = fingerprint;
         self.turn = turn;
         self
+    }
+
+    /// Nothing was begun: to those who wait it is as if nobody had been here.
+    pub(super) fn step_back(mut self) {
+        self.steps_back = true;
     }
 
     /// Tells copies that wait here how it ended, if it was completed.
@@ -201,8 +208,10 @@ impl Drop for Working {
         let mut waiting = None;
         self.in_flight.leave(&self.key, |present| {
             present.workers -= 1;
-            present.ends += 1;
-            waiting.clone_from(&present.ended);
+            if !self.steps_back {
+                present.ends += 1;
+                waiting.clone_from(&present.ended);
+            }
         });
         if let Some(ended) = waiting {
             ended.notify_waiters();

@@ -9,7 +9,7 @@ use std::{
 
 use futures_util::FutureExt as _;
 use serde::Serialize;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tracing::Instrument as _;
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
     completion::complete,
     grant::{Ended, ended_by, judge, objection},
     guarded::{self, panic_message},
-    heartbeat::{Ran, Untold, run_under_heartbeat},
+    heartbeat::{Moment, Ran, Untold, run_under_heartbeat},
     in_flight::Working,
     leased::{release, remember},
     remembered,
@@ -40,7 +40,7 @@ struct Sight {
 }
 
 struct Held {
-    claimed: Instant,
+    claimed: Moment,
     working: Working,
 }
 
@@ -162,7 +162,7 @@ impl<S: Store> Executor<S> {
         requester: Requester,
         earlier: u32,
     ) -> Sight {
-        let claimed = Instant::now();
+        let claimed = Moment::now();
         let answer = timeout(PATIENCE, self.store.claim(request)).await;
         let ended = match answer {
             Ok(Ok(Claim::Acquired(lease))) => {

@@ -21,7 +21,7 @@ mod ending;
 mod statement;
 
 pub(super) use check::check;
-pub(super) use ending::{Connection, commit, judge};
+pub(super) use ending::{Connection, OVERDUE, commit, judge};
 pub(super) use statement::{begin, extension, lock_timeout};
 
 /// A handler's open transaction. Dropping it closes its connection, which rolls back.

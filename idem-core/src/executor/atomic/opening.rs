@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use super::super::{
     Executor,
     grant::{Ended, ended_by, objection},
-    heartbeat::{Ran, Untold, run_under_heartbeat},
+    heartbeat::{Moment, Ran, Untold, run_under_heartbeat},
     in_flight::Working,
 };
 use crate::{Begun, ClaimRequest, Lease, Owner, Policy, Release, Store, TransactionalStore};
@@ -16,7 +14,7 @@ use crate::{Begun, ClaimRequest, Lease, Owner, Policy, Release, Store, Transacti
 pub(in crate::executor) struct Kept {
     pub(in crate::executor) lease: Lease,
     /// When it was asked for.
-    pub(in crate::executor) claimed: Instant,
+    pub(in crate::executor) claimed: Moment,
 }
 
 /// A claim, its transaction, and the mark that it is worked on here.
@@ -91,7 +89,7 @@ impl<S: Store> Executor<S> {
     where
         S: TransactionalStore<Tx>,
     {
-        let claimed = Instant::now();
+        let claimed = Moment::now();
         let (lease, opening) = match self.store.claim_ahead(request).await {
             Ok(Begun::Acquired(lease, opening)) => (lease, opening),
             Ok(Begun::Not(answer)) => return Some(Err(Ended::Answered(answer))),

@@ -29,7 +29,7 @@ const COMMITTED: usize = 3;
 const FENCED: &str = "IDEM2";
 
 /// `idle_in_transaction_session_timeout`, and `transaction_timeout` of PostgreSQL 17.
-const OVERDUE: [&str; 2] = ["25P03", "25P04"];
+pub(in crate::postgres) const OVERDUE: [&str; 2] = ["25P03", "25P04"];
 
 /// Completes, commits and cleans up, in one round trip. An error is one that came before the commit
 /// was answered.
@@ -61,14 +61,10 @@ pub(super) async fn roll_back(connection: &mut PgConnection) -> Result<(), sqlx:
     connection.clear_cached_statements().await
 }
 
-/// Whether a transaction whose handler has failed can be blamed on the handler: its session is there, and one that
-/// can write. It is rolled back, because nothing is answered in one that is aborted.
+/// Whether a failure can be blamed on the handler: its session is there, and one that can write. What it has
+/// written is rolled back, because nothing is answered in a transaction that is aborted.
 pub(super) async fn is_writable(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
-    const STATEMENTS: &str = concat!(
-        include_str!("roll_back.sql"),
-        include_str!("is_writable.sql")
-    );
-    let statements = AssertSqlSafe(bare(STATEMENTS));
+    let statements = AssertSqlSafe(bare(include_str!("is_writable.sql")));
     let answer = sqlx::raw_sql(statements).fetch_one(connection).await?;
     answer.try_get(0)
 }

@@ -5,7 +5,7 @@ use sqlx::{
     postgres::{PgDatabaseError, PgSeverity},
 };
 
-use crate::postgres::fault::Fault;
+use crate::postgres::{atomic::OVERDUE, fault::Fault};
 
 /// How a group's transaction was lost.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) enum Lost {
 pub(super) fn of(fault: Fault) -> Lost {
     if is_own_end(&fault) {
         Lost::Ended
-    } else if has_objected(&fault) {
+    } else if has_objected(&fault) || has_code(&fault, &OVERDUE) {
         Lost::RolledBack
     } else {
         Lost::Unknown(fault)

@@ -186,7 +186,7 @@ impl Shop {
             // One after the other, so that their order is known.
             tokio::select! {
                 biased;
-                _ = &mut handled => panic!("{order} waits for its group"),
+                ended = &mut handled => panic!("{order} waits for its group: {ended:?}"),
                 () = self.have_come(before) => {}
             }
             all.push_back(handled);

@@ -3,6 +3,22 @@
 use super::*;
 
 #[tokio::test]
+async fn a_handler_that_ends_the_transaction_by_itself_and_fails_has_failed_by_itself() {
+    for own_end in ["COMMIT", "ROLLBACK", "ROLLBACK; BEGIN", "COMMIT; BEGIN"] {
+        let shop = Shop::with(|builder| builder.connections(1)).await;
+        let (lease, mut open) = shop.begin("o-1").await;
+        execute(lend(&mut open), own_end).await.unwrap();
+        let is_alive = TransactionalStore::<Lent>::is_alive(&shop.store, &mut open);
+        assert!(is_alive.await, "{own_end}");
+        shop.rolls_back(open, &lease).await;
+        let (lease, mut open) = shop.begin("o-1").await;
+        charge(lend(&mut open)).await;
+        shop.commits(open, &lease).await;
+        assert_eq!(shop.charges().await, 1, "{own_end}");
+    }
+}
+
+#[tokio::test]
 async fn a_handler_that_ends_the_transaction_by_itself_is_refused() {
     for own_end in [
         "COMMIT",

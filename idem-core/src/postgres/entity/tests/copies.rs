@@ -1,6 +1,7 @@
 //! A message, and its copies.
 
 use super::*;
+use crate::{Claim, ClaimRequest, Store as _};
 
 #[tokio::test]
 async fn what_succeeds_leaves_its_row_and_no_record() {
@@ -36,6 +37,19 @@ async fn a_copy_that_comes_later_is_a_duplicate_and_does_nothing() {
     assert_eq!(till.count("payments").await, 1);
     assert_eq!(till.count("notes").await, 1);
     assert_eq!(till.count("idem_records").await, 0);
+}
+
+#[tokio::test]
+async fn a_copy_of_what_another_worker_attempts_does_not_wake_itself() {
+    let till = Till::open().await;
+    let mut again = message::<Pay>("o-1").redelivered(true);
+    let elsewhere = ClaimRequest::new(again.key().clone(), &policy());
+    let claim = till.executor.store().claim(&elsewhere).await.unwrap();
+    assert!(matches!(claim, Claim::Acquired(_)), "{claim:?}");
+    let ended = till.handle_again(&mut again, &pay()).await;
+    assert!(matches!(ended, Execution::Conflict { .. }), "{ended:?}");
+    let woken = tokio::time::timeout(SECOND / 10, again.holder_ended()).await;
+    assert!(woken.is_err(), "nobody has ended here");
 }
 
 /// Pays when it is told to, and then says that it has.

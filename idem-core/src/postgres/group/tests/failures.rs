@@ -116,3 +116,26 @@ async fn a_further_attempt_joins_no_group() {
     );
     assert!(shop.store.groups.queues.lock().unwrap().is_empty());
 }
+
+/// `b` makes the server end the session of its transaction, also when it is by itself.
+#[tokio::test]
+async fn whoever_idles_longer_than_the_server_lets_it_has_failed_alone() {
+    // Longer than it takes the others to come.
+    let short = Duration::from_secs(2);
+    let shop = Shop::with(|builder| builder.groups(1).idle_in_transaction_timeout(short)).await;
+    let charging = charge_and(move |_, order| {
+        Box::pin(async move {
+            if order == "b" {
+                tokio::time::sleep(short * 3 / 2).await;
+            }
+            Ok(())
+        })
+    });
+    let all = shop.handle_together(&["b", "a", "c"], &charging).await;
+    let [b, others @ ..] = &*all else {
+        unreachable!("there are three")
+    };
+    assert!(matches!(b, Execution::Failed { .. }), "{b:?}");
+    assert!(others.iter().all(executed), "{others:?}");
+    assert_eq!(shop.charges().await, ["a", "c"]);
+}
