@@ -207,7 +207,9 @@ const RETURN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs
 /// A number whose turn is near is woken; this is for numbers that end elsewhere.
 const RECHECK_NEAR: Duration = Duration::from_secs(1);
 
-const RECHECK: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+/// A copy elsewhere is at work for as long as a handler takes: for milliseconds, most often.
+const RECHECK: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(5));
+const RECHECK_AHEAD: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 const OUTAGE: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 /// A person has to mend the record, or a newer version of the program to read it.
 const CORRUPT: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(1));
@@ -234,7 +236,7 @@ pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement
             recheck: recheck(now),
         },
         Kind::Ahead => Settlement::Hold {
-            recheck: wait(RECHECK, now.claims, now),
+            recheck: wait(RECHECK_AHEAD, now.claims, now),
         },
         Kind::Failed => come_back(now.retry_after, now),
         Kind::LeaseLost => come_back(wait(RETURN, 1, now), now),
@@ -313,7 +315,7 @@ fn recheck(now: &Circumstances<'_>) -> Duration {
     let after_lease = now
         .remaining
         .saturating_add(jitter(Duration::from_millis(50), now.random));
-    wait(RECHECK, now.claims, now).min(after_lease.max(RECHECK.first() / 2))
+    wait(RECHECK, now.claims, now).min(after_lease.max(Duration::from_millis(50)))
 }
 
 /// How long to wait the so many-th time.

@@ -44,7 +44,7 @@ fn every_kind_has_its_settlement() {
         (Kind::Unprotected, Settlement::Ack),
         (Kind::Observed, Settlement::Ack),
         (Kind::Duplicate, Settlement::Ack),
-        (Kind::Conflict, hold(SECOND / 10)),
+        (Kind::Conflict, hold(SECOND / 100)),
         (Kind::Failed, requeue(7 * SECOND)),
         (Kind::Refused, Settlement::Ack),
         (Kind::Rejected, Settlement::DeadLetter(Reason::Rejected)),
@@ -220,21 +220,21 @@ fn a_record_that_cannot_be_read_is_rechecked_once_a_minute_at_most() {
 
 #[test]
 fn a_conflict_is_rechecked_ever_more_rarely() {
-    let rechecks = [1, 2, 3, 6, 7, 100].map(|claims| {
+    let rechecks = [1, 2, 3, 9, 10, 100].map(|claims| {
         let now = Circumstances {
             claims,
             ..certain(&Retries::Local)
         };
         settle(Kind::Conflict, &now)
     });
-    let expected = [100, 200, 400, 3200, 5000, 5000].map(|ms| hold(Duration::from_millis(ms)));
+    let expected = [10, 20, 40, 2560, 5000, 5000].map(|ms| hold(Duration::from_millis(ms)));
     assert_eq!(rechecks, expected);
 }
 
 #[test]
 fn a_conflict_is_rechecked_just_after_the_lease_ends() {
     let now = Circumstances {
-        claims: 7,
+        claims: 10,
         remaining: SECOND,
         ..certain(&Retries::Local)
     };
@@ -245,6 +245,7 @@ fn a_conflict_is_rechecked_just_after_the_lease_ends() {
 #[test]
 fn a_conflict_with_an_expired_lease_is_no_hot_loop() {
     let now = Circumstances {
+        claims: 10,
         remaining: Duration::ZERO,
         random: 0.0,
         ..certain(&Retries::Local)

@@ -217,7 +217,7 @@ pub(crate) async fn copy_at_another_worker(store: impl Store + Clone) {
     // Long enough for a hot loop to show: two workers, two deliveries, the re-check backs off.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let claims = store.count(Call::Claim);
-    assert!((3..=9).contains(&claims), "{claims} claims in 2 s");
+    assert!((3..=13).contains(&claims), "{claims} claims in 2 s");
     assert_eq!(script.attempts(), [1]);
     go_on.add_permits(1);
 
@@ -243,7 +243,7 @@ async fn a_copy_at_another_worker_is_held_until_the_first_has_ended() {
 #[tokio::test]
 async fn a_copy_at_the_same_worker_is_a_duplicate_as_soon_as_the_first_is_completed() {
     /// By then the re-check backs off as far as it does: 2.5 s at least.
-    const RARELY: usize = 8;
+    const RARELY: usize = 11;
     let bed = Bed::new().await;
     let (script, go_on) = waiting();
     let asked = Journal::default();
