@@ -123,10 +123,12 @@ async fn whoever_idles_longer_than_the_server_lets_it_has_failed_alone() {
     // Longer than it takes the others to come.
     let short = Duration::from_secs(2);
     let shop = Shop::with(|builder| builder.groups(1).idle_in_transaction_timeout(short)).await;
-    let charging = charge_and(move |_, order| {
+    let url = shop.url.clone();
+    let charging = charge_and(move |db, order| {
+        let url = url.clone();
         Box::pin(async move {
             if order == "b" {
-                tokio::time::sleep(short * 3 / 2).await;
+                until_the_server_ends_it(&url, db).await;
             }
             Ok(())
         })
@@ -138,4 +140,22 @@ async fn whoever_idles_longer_than_the_server_lets_it_has_failed_alone() {
     assert!(matches!(b, Execution::Failed { .. }), "{b:?}");
     assert!(others.iter().all(executed), "{others:?}");
     assert_eq!(shop.charges().await, ["a", "c"]);
+}
+
+async fn until_the_server_ends_it(url: &str, db: &mut PgConnection) {
+    let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
+        .fetch_one(db)
+        .await
+        .unwrap();
+    let mut bystander = PgConnection::connect(url).await.unwrap();
+    let is_there = "SELECT count(*) FROM pg_stat_activity WHERE pid = $1";
+    while sqlx::query_scalar::<_, i64>(is_there)
+        .bind(pid)
+        .fetch_one(&mut bystander)
+        .await
+        .unwrap()
+        > 0
+    {
+        tokio::task::yield_now().await;
+    }
 }
