@@ -16,6 +16,7 @@
 //! | [`registrar`] | opens sessions beside it, and ends them when the test says so |
 //! | [`leases`] | the contract of its requests and replies |
 //! | [`servers`] | private servers, from tests that must not block |
+//! | [`postgres_pair`] | a PostgreSQL and its standby, and an address that leads to the one in charge |
 //! | [`ledger`] | the charges that workers made |
 //! | [`chaos`] | workers under load and a seeded schedule of faults, and what became of the orders |
 //! | [`manner`] | how an order behaves when it is charged |
@@ -38,6 +39,7 @@ pub mod ledger;
 pub mod log;
 pub mod manner;
 pub mod metered;
+pub mod postgres_pair;
 pub mod process;
 pub mod proxy;
 pub mod queue_type;

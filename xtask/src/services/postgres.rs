@@ -2,6 +2,7 @@
 
 mod database_server;
 mod layout;
+mod standby;
 
 use std::{fs, path::Path};
 
@@ -63,7 +64,11 @@ pub(crate) fn installed() -> Result<Installed> {
     let entries = fs::read_dir(DEBIAN).into_iter().flatten();
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let usual = newest_first(names).map(|version| Path::new(DEBIAN).join(version).join("bin"));
-    Installed::find("PostgreSQL", usual, &["postgres", "initdb", "psql"])
+    Installed::find(
+        "PostgreSQL",
+        usual,
+        &["postgres", "initdb", "pg_basebackup", "psql"],
+    )
 }
 
 fn newest_first(names: impl Iterator<Item = String>) -> impl Iterator<Item = String> {

@@ -2,6 +2,7 @@
 
 mod pgbouncer;
 mod postgres;
+mod postgres_standby;
 mod programs;
 mod rabbitmq;
 mod rabbitmq_cluster;

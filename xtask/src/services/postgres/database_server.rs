@@ -11,7 +11,7 @@ use crate::{
     services::{Installed, Server, probe, url::percent_encoded, watchdog::Launch},
 };
 
-const SUPERUSER: &str = "idem";
+pub(super) const SUPERUSER: &str = "idem";
 pub(crate) const DATABASE: &str = "idem";
 
 /// A running private PostgreSQL: its address and its databases.
@@ -46,7 +46,18 @@ impl DatabaseServer {
         installed: &Installed,
         settings: &[(&str, &str)],
     ) -> Result<Self> {
-        let layout = Layout::create(folder, installed, settings)?;
+        let layout = Layout::create(folder, installed, settings, None)?;
+        Ok(Self { layout })
+    }
+
+    /// As [`lay_out`](Self::lay_out), with the data of this primary, which it goes on receiving.
+    pub(crate) fn lay_out_standby(
+        folder: &Path,
+        installed: &Installed,
+        settings: &[(&str, &str)],
+        primary: String,
+    ) -> Result<Self> {
+        let layout = Layout::create(folder, installed, settings, Some(primary))?;
         Ok(Self { layout })
     }
 

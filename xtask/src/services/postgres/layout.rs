@@ -22,6 +22,8 @@ pub(crate) struct Layout {
     pub(crate) folder: PathBuf,
     pub(crate) port: u16,
     programs: PathBuf,
+    /// Where a standby gets its data; a primary makes its own.
+    primary: Option<String>,
 }
 
 impl Layout {
@@ -30,12 +32,14 @@ impl Layout {
         folder: &Path,
         installed: &Installed,
         settings: &[(&str, &str)],
+        primary: Option<String>,
     ) -> Result<Self> {
         let [port] = free_ports()?;
         let layout = Self {
             folder: folder.to_owned(),
             port,
             programs: installed.folder().to_owned(),
+            primary,
         };
         layout
             .write_files(settings)
@@ -60,10 +64,13 @@ impl Layout {
     }
 
     pub(crate) fn launch(&self) -> Launch {
+        let mut environment = vec![("IDEM_POSTGRES", self.programs.display().to_string())];
+        let primary = self.primary.clone();
+        environment.extend(primary.map(|primary| ("IDEM_POSTGRES_PRIMARY", primary)));
         Launch {
             folder: self.folder.clone(),
             script: self.folder.join("launch.sh"),
-            environment: vec![("IDEM_POSTGRES", self.programs.display().to_string())],
+            environment,
             foreign_variables: &["PG"],
         }
     }
