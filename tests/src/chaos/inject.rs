@@ -83,6 +83,7 @@ async fn on_store(site: &Site, injection: Injection) {
     match injection.fault {
         Fault::CrashStore => site.store.crash(lasting).await,
         Fault::HangStore => site.store.hang(lasting).await,
+        Fault::FailOver => site.store.fail_over(lasting).await,
         other => unreachable!("{other:?} is nothing that befalls a store"),
     }
 }

@@ -41,8 +41,7 @@ impl Site {
             let broker = Arc::new(off_thread(RabbitMq::start).await);
             (Bed::on(&broker), Some(broker))
         };
-        let own_store = !schedule.at(Place::Store).is_empty();
-        let (store, ledger) = Store::open(plan.store, own_store).await;
+        let (store, ledger) = Store::open(plan.store, schedule).await;
         let links = links_to(bed.broker().port(), plan.workers + 1).await;
         let store_links = match store.port() {
             Some(port) => links_to(port, plan.workers).await,

@@ -8,12 +8,13 @@ use std::{
 
 use idem_amqp::sqlx::{self, ConnectOptions as _};
 use xtask::{
-    chaos::StoreKind,
+    chaos::{Fault, Place, Schedule, StoreKind},
     services::{Postgres, Redis, postgres, redis},
 };
 
 use crate::{
     ledger::{Ledger, in_sqlite},
+    postgres_pair::PostgresPair,
     servers::{crash, hang, off_thread},
     store_at::StoreAt,
 };
@@ -22,6 +23,8 @@ use crate::{
 pub(super) enum Store {
     File(PathBuf),
     Postgres(Arc<Postgres>),
+    /// One with a standby, which confirms every commit before it is answered.
+    Pair(PostgresPair),
     Redis(Arc<Redis>),
     /// One that tests share, to which nothing is done.
     Shared {
@@ -38,17 +41,26 @@ impl Store {
         match self {
             Self::File(_) => None,
             Self::Postgres(server) => Some(server.port()),
+            Self::Pair(pair) => Some(pair.port()),
             Self::Redis(server) => Some(server.port()),
             Self::Shared { port } => Some(*port),
         }
     }
 
-    /// Starts one of this run's own, or takes the one that tests share; the ledger is empty.
-    pub(super) async fn open(kind: StoreKind, own: bool) -> (Self, Ledger) {
+    /// Starts one of this run's own if something will be done to it, else takes the one that tests share; the
+    /// ledger is empty.
+    pub(super) async fn open(kind: StoreKind, schedule: &Schedule) -> (Self, Ledger) {
+        let own = !schedule.at(Place::Store).is_empty();
         let (store, at) = match (kind, own) {
             (StoreKind::Sqlite, _) => {
                 let ledger = Ledger::create().await;
                 return (Self::File(ledger.path()), ledger);
+            }
+            (StoreKind::Postgres, true) if schedule.includes(Fault::FailOver) => {
+                let pair = PostgresPair::start().await;
+                pair.commit_on_both().await;
+                let at = pair.store().await;
+                (Self::Pair(pair), at)
             }
             (StoreKind::Postgres, true) => {
                 let server = Arc::new(off_thread(Postgres::start).await);
@@ -77,6 +89,7 @@ impl Store {
         match self {
             Self::File(_) | Self::Shared { .. } => unreachable!("nobody plans to kill it"),
             Self::Postgres(server) => crash(server, down).await,
+            Self::Pair(pair) => crash(&pair.primary(), down).await,
             Self::Redis(server) => crash(server, down).await,
         }
     }
@@ -87,8 +100,24 @@ impl Store {
             Self::File(file) => lock(file, lasting).await,
             Self::Shared { .. } => unreachable!("nobody plans to freeze it"),
             Self::Postgres(server) => hang(server, lasting).await,
+            Self::Pair(pair) => hang(&pair.primary(), lasting).await,
             Self::Redis(server) => hang(server, lasting).await,
         }
+    }
+
+    /// Its standby receives nothing for a while, so that no commit is answered, and takes its place then, without
+    /// the transactions of that while, and with all that was answered before.
+    pub(super) async fn fail_over(&self, unanswered: Duration) {
+        let Self::Pair(pair) = self else {
+            unreachable!("nobody plans a fail-over without a standby");
+        };
+        // What a primary shows after a crash may not have been confirmed: it does not wait for that again.
+        pair.catch_up().await;
+        pair.fall_behind().await;
+        tokio::time::sleep(unanswered).await;
+        pair.fail_over().await;
+        pair.replace_standby().await;
+        pair.commit_on_both().await;
     }
 }
 

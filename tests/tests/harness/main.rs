@@ -3,9 +3,12 @@
 
 use std::{path::Path, time::Duration};
 
+use idem_amqp::sqlx::{Connection as _, PgConnection};
 use idem_tests::{
     chaos::{Chaos, Report},
     flawed::Flaw,
+    ledger::{Charge, Ledger, in_postgres},
+    postgres_pair::PostgresPair,
     process::{Gate, Settings},
 };
 use xtask::chaos::{Fault, Mode, Plan, Queues, StoreKind};
@@ -16,7 +19,7 @@ const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A few seconds of kills, with two workers.
-fn plan(store: StoreKind, mode: Mode) -> Plan {
+fn kills(store: StoreKind, mode: Mode) -> Plan {
     Plan {
         seed: 5,
         seconds: 5,
@@ -34,16 +37,57 @@ async fn run(plan: Plan, change: impl FnOnce(&mut Settings) + 'static) -> Report
 }
 
 async fn atomic(change: impl FnOnce(&mut Settings) + 'static) -> Report {
-    run(plan(StoreKind::Postgres, Mode::Atomic), change).await
+    run(kills(StoreKind::Postgres, Mode::Atomic), change).await
 }
 
 async fn leased(change: impl FnOnce(&mut Settings) + 'static) -> Report {
-    run(plan(StoreKind::Redis, Mode::Leased), change).await
+    run(kills(StoreKind::Redis, Mode::Leased), change).await
 }
 
 #[tokio::test]
 async fn sound_leased_workers_are_clean() {
     let report = leased(|_| {}).await;
+    assert!(report.is_clean(), "{report}");
+}
+
+#[tokio::test]
+async fn a_fail_over_loses_what_the_standby_had_not_received_and_the_address_leads_to_it() {
+    let pair = PostgresPair::start().await;
+    let store = pair.store().await;
+    let ledger = Ledger::of(&store).await;
+    let charge = |order_id| Charge::new(order_id, 1, "worker");
+    let write = async |order_id| {
+        let mut db = PgConnection::connect(&store.url).await?;
+        in_postgres::write(&mut db, &charge(order_id)).await
+    };
+    write("received").await.expect("it is written");
+    pair.catch_up().await;
+    pair.fall_behind().await;
+    write("not received").await.expect("it is written");
+    let mut open = PgConnection::connect(&store.url).await.expect("a server");
+    let primary = pair.primary();
+    pair.fail_over().await;
+
+    assert_ne!(pair.primary().port(), primary.port());
+    assert!(open.ping().await.is_err(), "the old server is dead");
+    assert_eq!(ledger.charges().await, [charge("received")]);
+    write("later").await.expect("it is written");
+    pair.replace_standby().await;
+    pair.commit_on_both().await;
+    write("on both").await.expect("it is written");
+    pair.fail_over().await;
+    let charges = ["received", "later", "on both"].map(charge);
+    assert_eq!(ledger.charges().await, charges);
+}
+
+#[tokio::test]
+async fn sound_atomic_workers_are_clean_over_fail_overs() {
+    let plan = Plan {
+        seconds: 15,
+        only: vec![Fault::FailOver],
+        ..kills(StoreKind::Postgres, Mode::Atomic)
+    };
+    let report = run(plan, |_| {}).await;
     assert!(report.is_clean(), "{report}");
 }
 

@@ -39,6 +39,9 @@ pub enum Fault {
     CrashStore,
     /// The store hangs, and goes on
     HangStore,
+    /// The standby that confirms the store's commits receives no more; then the store is killed, and the standby
+    /// takes its place
+    FailOver,
 }
 
 /// Whom a fault befalls.
@@ -54,9 +57,12 @@ pub(super) enum Victim {
 /// Until a broker that was started answers: about as long as it takes on an idle machine.
 const BOOT_MS: u64 = 6_000;
 
+/// Until a standby is promoted and has a standby itself: likewise.
+const NEW_STANDBY_MS: u64 = 3_000;
+
 impl Fault {
     /// Once round, each as often as it shall occur beside the others.
-    pub(super) const ROUND: [Self; 18] = [
+    pub(super) const ROUND: [Self; 19] = [
         Self::Kill,
         Self::Kill,
         Self::Pause,
@@ -75,6 +81,7 @@ impl Fault {
         Self::HangBroker,
         Self::CrashStore,
         Self::HangStore,
+        Self::FailOver,
     ];
 
     /// As it is written on a command line.
@@ -94,14 +101,19 @@ impl Fault {
             Self::HangBroker => "hang-broker",
             Self::CrashStore => "crash-store",
             Self::HangStore => "hang-store",
+            Self::FailOver => "fail-over",
         }
     }
 
     /// Whether it can be done where this is the store: a file has no links, and no process to be
-    /// killed.
+    /// killed; Redis has no standby whose word a write could wait for.
     pub(super) fn befalls(self, store: StoreKind) -> bool {
         let needs_a_server = self == Self::CrashStore || self.victim() == Victim::StoreLink;
-        store != StoreKind::Sqlite || !needs_a_server
+        match store {
+            StoreKind::Postgres => true,
+            StoreKind::Redis => self != Self::FailOver,
+            StoreKind::Sqlite => self != Self::FailOver && !needs_a_server,
+        }
     }
 
     pub(super) fn victim(self) -> Victim {
@@ -114,7 +126,7 @@ impl Fault {
             | Self::CrashBroker
             | Self::RestartBroker
             | Self::HangBroker => Victim::Broker,
-            Self::CrashStore | Self::HangStore => Victim::Store,
+            Self::CrashStore | Self::HangStore | Self::FailOver => Victim::Store,
         }
     }
 
@@ -134,6 +146,8 @@ impl Fault {
             Self::CrashBroker | Self::CrashStore => 0..=3_000,
             Self::BlockPublishers | Self::HangBroker => 1_000..=5_000,
             Self::HangStore => 500..=6_000,
+            // How long commits wait before the server is killed: shorter than workers wait for an answer.
+            Self::FailOver => 0..=800,
         }
     }
 
@@ -141,6 +155,7 @@ impl Fault {
     pub(super) fn rest(self) -> u64 {
         match self {
             Self::CrashBroker | Self::RestartBroker => BOOT_MS,
+            Self::FailOver => NEW_STANDBY_MS,
             _ => 1_000,
         }
     }

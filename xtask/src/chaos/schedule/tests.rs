@@ -129,6 +129,14 @@ fn a_file_is_not_killed_and_has_no_links() {
 }
 
 #[test]
+fn only_postgres_fails_over() {
+    for store in [StoreKind::Sqlite, StoreKind::Redis] {
+        let schedule = Plan { store, ..plan(5) }.schedule();
+        assert!(!schedule.includes(Fault::FailOver), "{schedule}");
+    }
+}
+
+#[test]
 fn a_schedule_is_a_line_per_fault() {
     let schedule = Schedule(vec![
         Injection {
