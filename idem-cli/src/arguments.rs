@@ -196,6 +196,9 @@ pub(crate) struct Patient {
     #[arg(long, value_name = "TIME", value_parser = span::parse, default_value = "30s")]
     pub(crate) lease: Duration,
     /// The shortest retention of their handlers
+    /// Their dead-letter queue, if it is not QUEUE.dead
+    #[arg(long, value_name = "QUEUE")]
+    pub(crate) dead_letters: Option<String>,
     #[arg(long, value_name = "TIME", value_parser = span::parse, default_value = "72h")]
     pub(crate) retention: Duration,
     /// How often their handlers try at most

@@ -50,7 +50,13 @@ async fn look(store: AnyStore, amqp: &str, patient: &Patient) -> Result<Vec<Find
     }
     let policy = policy.build()?;
     let queues = patient.queues.iter();
-    let queues = queues.map(|name| Queue::existing(name).policy(policy));
+    let queues = queues.map(|name| {
+        let queue = Queue::existing(name).policy(policy);
+        match &patient.dead_letters {
+            Some(dead_letters) => queue.dead_letters(dead_letters),
+            None => queue,
+        }
+    });
     let worker = queues.fold(Worker::builder(store), |worker, queue| {
         worker.consume::<any_handler>(queue)
     });

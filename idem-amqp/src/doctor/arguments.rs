@@ -48,6 +48,12 @@ impl Arguments {
         Some(Duration::from_millis(number))
     }
 
+    /// Whether its oldest messages make room for new ones.
+    pub(super) fn drops_when_full(&self) -> bool {
+        let bounded = self.has("x-max-length") || self.has("x-max-length-bytes");
+        bounded && matches!(self.text("x-overflow"), None | Some("drop-head"))
+    }
+
     /// How often a message may be returned; a negative number is no limit.
     pub(crate) fn delivery_limit(&self) -> Option<Limit> {
         let number: i64 = self.text(DELIVERY_LIMIT)?.parse().ok()?;

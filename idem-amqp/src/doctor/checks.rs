@@ -4,6 +4,7 @@ use super::{Diagnosis, Facts, Patient};
 
 mod acceptance;
 mod broker;
+mod dead_letters;
 mod declaration;
 mod delivery_limit;
 mod enforcement;
@@ -32,6 +33,7 @@ pub(super) fn of_queue<'a>(
     let broker = facts.broker.version();
     let several = acceptance::look(patient)
         .chain(declaration::look(patient))
+        .chain(dead_letters::look(patient, broker))
         .chain(registrations::look(patient))
         .chain(prefetch::look(patient));
     let single = [

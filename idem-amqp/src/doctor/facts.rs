@@ -60,6 +60,8 @@ pub(crate) struct Patient<'a> {
     /// Whether a table of its handler's own says what was handled.
     pub(crate) recorded: bool,
     pub(crate) told: Told,
+    /// The same of its dead-letter queue.
+    pub(crate) dead_letters: Told,
     /// The same of its queue of registrations, if it has one.
     pub(crate) registrations: Option<Told>,
 }

@@ -112,7 +112,11 @@ impl Known {
         };
         match (difference.argument, difference.existing) {
             // It is a stream, of which everything else has been compared, or nothing matters.
-            (NEVER_CREATED, _) => Learnt::All,
+            (NEVER_CREATED, age) => {
+                let age = age.map(|age| (NEVER_CREATED.into(), age.text));
+                self.arguments.values.extend(age);
+                Learnt::All
+            }
             ("durable", Some(value)) => set(&mut self.arguments.durable, &value.text),
             ("auto_delete", Some(value)) => set(&mut self.arguments.auto_delete, &value.text),
             (name, Some(value)) => self.learn_argument(name, value),
@@ -223,8 +227,16 @@ mod tests {
     #[test]
     fn a_stream_has_told_all_when_it_lacks_the_argument_of_streams() {
         let refusal = "received the value '[{bool,true}]' of type 'array' but current is none";
-        let learnt = Known::default().learn_text(&differs(NEVER_CREATED, refusal));
+        let mut known = Known::default();
+        let learnt = known.learn_text(&differs(NEVER_CREATED, refusal));
         assert_eq!(learnt, Learnt::All);
+        assert!(!known.arguments.has(NEVER_CREATED));
+        let learnt = known.learn_text(&differs(
+            NEVER_CREATED,
+            "received the value '[{bool,true}]' of type 'array' but current is the value '1D' of type 'longstr'",
+        ));
+        assert_eq!(learnt, Learnt::All);
+        assert_eq!(known.arguments.text(NEVER_CREATED), Some("1D"));
     }
 
     #[test]

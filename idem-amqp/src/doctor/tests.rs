@@ -33,6 +33,7 @@ fn facts(broker: Product, queue: &Queue, policy: Policy, told: Told) -> Facts<'_
             numbered: None,
             recorded: false,
             told,
+            dead_letters: Told::Ours,
             registrations: None,
         }],
     }

@@ -42,6 +42,15 @@ enum Asked {
     ButAccepted,
 }
 
+/// What was told about one queue, and about those that belong to it.
+#[derive(Debug)]
+struct Answers {
+    queue: Told,
+    dead_letters: Told,
+    /// Of its queue of registrations, if it has one.
+    registrations: Option<Told>,
+}
+
 /// What was found, and what was told about each queue, in the order of the history.
 #[derive(Debug)]
 pub(crate) struct Visit {
@@ -72,40 +81,39 @@ impl History {
 
     async fn examine(&self, connection: &Connection, product: Product, asked: Asked) -> Visit {
         let mut all = Vec::with_capacity(self.queues.len());
-        let mut registrations = Vec::with_capacity(self.queues.len());
         for Case { queue, .. } in &self.queues {
-            all.push(told(connection, queue, queue.name(), product, asked).await);
-            registrations.push(match queue.control_queue() {
-                Some(name) => Some(told(connection, queue, &name, product, asked).await),
-                None => None,
+            all.push(Answers {
+                queue: told(connection, queue, queue.name(), product, asked).await,
+                dead_letters: told_of_dead_letters(connection, queue, product, asked).await,
+                registrations: match queue.control_queue() {
+                    Some(name) => Some(told(connection, queue, &name, product, asked).await),
+                    None => None,
+                },
             });
         }
         Visit {
-            diagnoses: self.diagnoses(product, &all, &registrations),
-            told: all,
+            diagnoses: self.diagnoses(product, &all),
+            told: all.into_iter().map(|answers| answers.queue).collect(),
         }
     }
 
     /// What can be said without the broker.
     pub(crate) fn unvisited(&self) -> Vec<Diagnosis> {
-        let told = self.queues.iter().map(|case| match case.queue.declared() {
-            Some(_) => Told::Ours,
-            None => Told::Hidden("the broker cannot be reached".into()),
+        let answers = self.queues.iter().map(|case| Answers {
+            queue: match case.queue.declared() {
+                Some(_) => Told::Ours,
+                None => Told::Hidden("the broker cannot be reached".into()),
+            },
+            // That the one cannot be looked at says the same of the others.
+            dead_letters: Told::Ours,
+            registrations: None,
         });
-        // That the one cannot be looked at says the same of the other.
-        let registrations = vec![None; self.queues.len()];
-        self.diagnoses(Product::NotAsked, &told.collect::<Vec<_>>(), &registrations)
+        self.diagnoses(Product::NotAsked, &answers.collect::<Vec<_>>())
     }
 
-    fn diagnoses(
-        &self,
-        product: Product,
-        told: &[Told],
-        registrations: &[Option<Told>],
-    ) -> Vec<Diagnosis> {
-        let told = told.iter().zip(registrations);
-        let queues = self.queues.iter().zip(told);
-        let queues = queues.map(|(case, (told, registrations))| Patient {
+    fn diagnoses(&self, product: Product, answers: &[Answers]) -> Vec<Diagnosis> {
+        let queues = self.queues.iter().zip(answers);
+        let queues = queues.map(|(case, answers)| Patient {
             queue: &case.queue,
             policy: case.policy,
             life: case.life,
@@ -113,8 +121,9 @@ impl History {
             sharing: case.sharing,
             numbered: case.numbered,
             recorded: case.recorded,
-            told: told.clone(),
-            registrations: registrations.clone(),
+            told: answers.queue.clone(),
+            dead_letters: answers.dead_letters.clone(),
+            registrations: answers.registrations.clone(),
         });
         examine(&Facts {
             broker: product,
@@ -148,6 +157,35 @@ async fn told(
     if queue.declared().is_some() {
         return Told::Ours;
     }
+    look_up(connection, queue, name, product, asked).await
+}
+
+/// What is told of its dead-letter queue. The worker declares that of a declared queue, too, and is refused
+/// at its start if it is there and differs; who only asks the doctor has to be told the same.
+async fn told_of_dead_letters(
+    connection: &Connection,
+    queue: &Queue,
+    product: Product,
+    asked: Asked,
+) -> Told {
+    let declared = queue.declared().is_some();
+    if declared && asked == Asked::ButAccepted {
+        return Told::Ours;
+    }
+    let told = look_up(connection, queue, queue.dead_letter_queue(), product, asked).await;
+    match told {
+        Told::Missing | Told::Hidden(_) if declared => Told::Ours,
+        told => told,
+    }
+}
+
+async fn look_up(
+    connection: &Connection,
+    queue: &Queue,
+    name: &str,
+    product: Product,
+    asked: Asked,
+) -> Told {
     if asked == Asked::ButAccepted && queue.accepts(facts::HIDDEN) {
         return Told::Hidden("that is accepted".into());
     }

@@ -1,6 +1,10 @@
 //! `doctor`: findings, and an exit status for scripts.
 
-use idem_tests::{bed::Bed, store_at::StoreAt};
+use idem_tests::{
+    bed::{Bed, dead},
+    store_at::StoreAt,
+};
+use lapin::types::{AMQPValue, FieldTable};
 use tempfile::{TempDir, tempdir};
 
 use crate::command::Idem;
@@ -34,6 +38,29 @@ async fn a_queue_that_workers_declare_is_fine() {
     let ran = idem.run(&["doctor", bed.name()]).await;
     let out = ran.ends(0);
     assert!(!out.contains("error"), "{out}");
+}
+
+/// Workers do not start with it either.
+#[tokio::test]
+async fn a_dead_letter_queue_that_loses_letters_is_an_error_unless_another_one_is_named() {
+    let (bed, folder) = (Bed::bare().await, tempdir().unwrap());
+    let another = bed.another("failed");
+    let mut aged = FieldTable::default();
+    aged.insert("x-message-ttl".into(), AMQPValue::LongLongInt(1000));
+    bed.declare_foreign(&dead(bed.name()), aged).await;
+    for queue in [bed.name(), &another] {
+        bed.declare_foreign(queue, FieldTable::default()).await;
+    }
+    let idem = Idem::on(&store(&folder).await).and_at(bed.url());
+    let ran = idem.run(&["doctor", bed.name()]).await;
+    assert!(
+        ran.ends(1).contains("error dead-letters-message-ttl"),
+        "{ran:?}"
+    );
+    let named = ["doctor", bed.name(), "--dead-letters", &another];
+    let ran = idem.run(&named).await;
+    assert!(!ran.ends(0).contains("dead-letters"), "{ran:?}");
+    bed.assert_nothing_stuck().await;
 }
 
 #[tokio::test]

@@ -25,14 +25,14 @@ async fn sqlite(folder: &Path) -> SqliteStore {
     StoreAt::sqlite(&folder.join("keys.db")).open_sqlite().await
 }
 
-async fn doctor(url: &str, queue: impl Into<Queue>) -> Vec<Finding> {
+pub(crate) async fn doctor(url: &str, queue: impl Into<Queue>) -> Vec<Finding> {
     let folder = tempdir().unwrap();
     let worker = Worker::builder(sqlite(folder.path()).await).state(Script::succeeding());
     let worker = worker.consume::<charge>(queue).build(url).unwrap();
     worker.doctor().await
 }
 
-fn codes(findings: &[Finding]) -> Vec<(Severity, &str)> {
+pub(crate) fn codes(findings: &[Finding]) -> Vec<(Severity, &str)> {
     let codes = findings.iter();
     codes
         .map(|finding| (finding.severity, finding.code))
@@ -44,7 +44,7 @@ fn start(bed: &Bed, queue: Queue, script: &Script) -> Running {
     bed.start(worker.consume::<charge>(queue))
 }
 
-async fn why_unfit(bed: &Bed, queue: Queue) -> Vec<Finding> {
+pub(crate) async fn why_unfit(bed: &Bed, queue: Queue) -> Vec<Finding> {
     match start(bed, queue, &Script::succeeding()).failed().await {
         WorkerError::Unfit { findings } => findings,
         other => panic!("{other:?}"),
@@ -63,11 +63,11 @@ fn quorum<const N: usize>(further: [(&str, AMQPValue); N]) -> FieldTable {
     table
 }
 
-fn number(value: i64) -> AMQPValue {
+pub(crate) fn number(value: i64) -> AMQPValue {
     AMQPValue::LongLongInt(value)
 }
 
-fn text(value: &str) -> AMQPValue {
+pub(crate) fn text(value: &str) -> AMQPValue {
     AMQPValue::LongString(value.into())
 }
 
@@ -128,8 +128,11 @@ async fn all_arguments_of_an_existing_queue_are_found_out() {
 async fn a_queue_that_does_not_exist_is_not_created_by_looking() {
     let bed = Bed::bare().await;
     let found = doctor(bed.url(), Queue::existing(bed.name())).await;
-    assert_eq!(codes(&found), [(Severity::Error, "missing")]);
-    assert_eq!(bed.waiting(bed.name()).await, None, "it was declared");
+    assert_eq!(codes(&found), [(Severity::Error, "missing"); 2]);
+    for (missing, name) in found.iter().zip([bed.name(), &dead(bed.name())]) {
+        assert!(missing.text.contains(&format!("`{name}`")), "{missing:?}");
+        assert_eq!(bed.waiting(name).await, None, "it was declared");
+    }
 }
 
 #[tokio::test]
@@ -144,7 +147,8 @@ async fn a_queue_that_may_not_be_looked_at_is_said_to_be_hidden() {
     let own = format!("{}:secret", bed.name());
     let url = bed.url().replace("guest:guest", &own);
     let found = doctor(&url, Queue::existing(bed.name())).await;
-    assert_eq!(codes(&found), [(Severity::Note, "hidden")]);
+    // And so may its dead-letter queue.
+    assert_eq!(codes(&found), [(Severity::Note, "hidden"); 2]);
     bed.assert_nothing_stuck().await;
 }
 

@@ -26,6 +26,7 @@ mod connections;
 mod crashes;
 mod dead_letters;
 mod doctor;
+mod doctor_dead_letters;
 mod doctor_sessions;
 mod doubts;
 mod duplicates;

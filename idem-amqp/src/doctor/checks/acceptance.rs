@@ -5,13 +5,20 @@ use idem_core::Finding;
 use crate::doctor::{Diagnosis, Patient};
 
 /// All that can be accepted of a queue.
-const ACCEPTABLE: [&str; 18] = [
+const ACCEPTABLE: [&str; 25] = [
     crate::doctor::facts::HIDDEN,
     super::declaration::TRANSIENT,
     super::declaration::AUTO_DELETE,
     super::declaration::EXPIRES,
     super::declaration::MESSAGE_TTL,
     super::declaration::MAX_LENGTH,
+    super::dead_letters::STREAM,
+    super::dead_letters::TRANSIENT,
+    super::dead_letters::AUTO_DELETE,
+    super::dead_letters::EXPIRES,
+    super::dead_letters::MESSAGE_TTL,
+    super::dead_letters::MAX_LENGTH,
+    super::dead_letters::RETURNS,
     super::delivery_limit::DELIVERY_LIMIT,
     super::delivery_limit::NO_TARGET,
     super::enforcement::OBSERVED,

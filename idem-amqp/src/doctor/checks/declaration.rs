@@ -129,9 +129,7 @@ fn expiring(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
 
 fn bounded(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
     let name = patient.queue.name();
-    let bounded = arguments.has("x-max-length") || arguments.has("x-max-length-bytes");
-    let drops = matches!(arguments.text("x-overflow"), None | Some("drop-head"));
-    (bounded && drops && patient.has_no_target()).then(|| {
+    (arguments.drops_when_full() && patient.has_no_target()).then(|| {
         Diagnosis::told(Finding::error(
             MAX_LENGTH,
             format!(

@@ -104,9 +104,7 @@ fn deleted_unused(name: &str, arguments: &Arguments) -> Option<Diagnosis> {
 }
 
 fn bounded(name: &str, arguments: &Arguments) -> Option<Diagnosis> {
-    let bounded = arguments.has("x-max-length") || arguments.has("x-max-length-bytes");
-    let drops = matches!(arguments.text("x-overflow"), None | Some("drop-head"));
-    (bounded && drops).then(|| {
+    arguments.drops_when_full().then(|| {
         Diagnosis::told(Finding::warning(
             MAX_LENGTH,
             format!(

@@ -111,3 +111,129 @@ fn a_stream_bars_the_start_and_cannot_be_accepted() {
         "{found:?}"
     );
 }
+
+/// What is found of an existing queue with this dead-letter queue.
+fn of_dead_letters(
+    broker: Product,
+    queue: &Queue,
+    dead_letters: Told,
+) -> Vec<(Severity, &'static str, Bars)> {
+    let mut facts = facts(broker, queue, Policy::DEFAULT, Told::Ours);
+    facts.queues[0].dead_letters = dead_letters;
+    for one in examine(&facts) {
+        let text = one.finding.to_string();
+        assert!(text.contains("`orders.dead`"), "{text}");
+    }
+    found(&facts)
+}
+
+#[test]
+fn a_dead_letter_queue_that_drops_letters_bars_the_start() {
+    let quorum = ("x-queue-type", "quorum");
+    let bounded = ("x-max-length", "1");
+    let properties = |durable, auto_delete| {
+        Told::Arguments(Arguments {
+            durable,
+            auto_delete,
+            ..Arguments::default()
+        })
+    };
+    let table = [
+        (properties(false, false), vec!["dead-letters-transient"]),
+        (properties(true, true), vec!["dead-letters-auto-delete"]),
+        (told([("x-expires", "1000")]), vec!["dead-letters-expires"]),
+        (
+            told([("x-message-ttl", "1000")]),
+            vec!["dead-letters-message-ttl"],
+        ),
+        (told([bounded]), vec!["dead-letters-max-length"]),
+        (
+            told([("x-max-length-bytes", "1")]),
+            vec!["dead-letters-max-length"],
+        ),
+        (told([bounded, ("x-overflow", "reject-publish")]), vec![]),
+        (
+            told([quorum, ("x-delivery-limit", "20")]),
+            vec!["dead-letters-delivery-limit"],
+        ),
+        (told([quorum, ("x-delivery-limit", "1000000000")]), vec![]),
+        (told([quorum, ("x-delivery-limit", "-1")]), vec![]),
+        (told([("x-delivery-limit", "20")]), vec![]),
+        (
+            told([("x-queue-type", "stream")]),
+            vec!["dead-letters-stream"],
+        ),
+        (told([]), vec![]),
+        (Told::Ours, vec![]),
+    ];
+    let queue = Queue::existing("orders");
+    for (dead_letters, codes) in table {
+        let accepted = codes
+            .iter()
+            .fold(queue.clone(), |queue, code| queue.accept(*code));
+        let barred: Vec<_> = codes
+            .iter()
+            .map(|code| (Severity::Error, *code, Bars::UnlessAccepted))
+            .collect();
+        assert_eq!(of_dead_letters(V3_10, &queue, dead_letters.clone()), barred);
+        let noted: Vec<_> = codes
+            .iter()
+            .map(|code| (Severity::Note, *code, Bars::No))
+            .collect();
+        assert_eq!(of_dead_letters(V3_10, &accepted, dead_letters), noted);
+    }
+}
+
+#[test]
+fn what_the_worker_is_refused_to_declare_as_its_dead_letter_queue_cannot_be_accepted() {
+    let queue = Queue::declare("orders").accept("dead-letters-message-ttl");
+    let aged = told([("x-message-ttl", "1000")]);
+    let barred = [(Severity::Error, "dead-letters-message-ttl", Bars::Always)];
+    assert_eq!(of_dead_letters(V3_10, &queue, aged), barred);
+}
+
+#[test]
+fn a_limit_of_the_brokers_own_on_dead_letters_is_an_error_that_a_policy_may_lift() {
+    let queue = Queue::existing("orders");
+    let quorum = || told([("x-queue-type", "quorum")]);
+    assert_eq!(of_dead_letters(V3_10, &queue, quorum()), []);
+    let error = [(Severity::Error, "dead-letters-delivery-limit", Bars::No)];
+    for broker in [V4_0, V4_3] {
+        assert_eq!(of_dead_letters(broker, &queue, quorum()), error);
+    }
+}
+
+#[test]
+fn letters_that_go_on_to_another_queue_are_not_lost_and_those_that_go_in_a_circle_are() {
+    let queue = Queue::existing("orders");
+    let aged = ("x-message-ttl", "1000");
+    let exchange = |name| ("x-dead-letter-exchange", name);
+    let key = |name| ("x-dead-letter-routing-key", name);
+    let lost = [(
+        Severity::Error,
+        "dead-letters-message-ttl",
+        Bars::UnlessAccepted,
+    )];
+    for (to, expected) in [
+        (told([aged, exchange("archive")]), &[][..]),
+        (told([aged, exchange(""), key("archive")]), &[]),
+        (told([aged, exchange(""), key("orders.dead")]), &lost),
+        (told([aged, exchange("")]), &lost),
+    ] {
+        assert_eq!(
+            of_dead_letters(V4_3, &queue, to.clone()),
+            expected,
+            "{to:?}"
+        );
+    }
+}
+
+#[test]
+fn a_dead_letter_queue_that_is_missing_or_hidden_is_told() {
+    let queue = Queue::existing("orders");
+    let missing = [(Severity::Error, "missing", Bars::No)];
+    assert_eq!(of_dead_letters(V4_3, &queue, Told::Missing), missing);
+    let hidden = Told::Hidden("access refused".into());
+    let noted = [(Severity::Note, "hidden", Bars::No)];
+    assert_eq!(of_dead_letters(V4_3, &queue, hidden), noted);
+}
