@@ -62,6 +62,7 @@ pub use tally::Tally;
 pub struct Replayer {
     brokers: Brokers,
     queue: String,
+    moved_from: Vec<String>,
     delivery_limit: u64,
     observer: Option<Observer>,
 }
@@ -81,9 +82,22 @@ impl Replayer {
         Ok(Self {
             brokers: brokers.map_err(|reason| ReplayError::InvalidUrl { reason })?,
             queue: dead_letter_queue.into(),
+            moved_from: Vec::new(),
             delivery_limit: 20,
             observer: None,
         })
+    }
+
+    /// Names a dead-letter queue out of which RabbitMQ itself has moved letters to this one, for their age,
+    /// say; may be called several times.
+    ///
+    /// A message that died in another queue than its headers say is not believed to be a letter of
+    /// idem's, for its publisher can have written them. A dead-letter queue is such another queue, unless
+    /// it is named here, or is the `<queue>.dead` of the queue that the headers say. Name no queue to
+    /// which others than workers publish.
+    pub fn moved_from(mut self, dead_letter_queue: impl Into<String>) -> Self {
+        self.moved_from.push(dead_letter_queue.into());
+        self
     }
 
     /// Sets the delivery limit of the dead-letter queue, for a queue that has a lower one than 20,
@@ -139,7 +153,7 @@ impl Replayer {
     }
 
     async fn deal(&self, selection: &Selection, deed: Deed<'_>) -> Result<Tally, ReplayError> {
-        let reading = Reading::open(self.brokers.clone(), &self.queue).await?;
+        let reading = Reading::open(self.brokers.clone(), &self.queue, &self.moved_from).await?;
         let round = Round {
             reading,
             publisher: Publisher::lazy(self.brokers.clone()),
@@ -158,6 +172,7 @@ impl fmt::Debug for Replayer {
         f.debug_struct("Replayer")
             .field("brokers", &self.brokers)
             .field("queue", &self.queue)
+            .field("moved_from", &self.moved_from)
             .field("delivery_limit", &self.delivery_limit)
             .finish_non_exhaustive()
     }

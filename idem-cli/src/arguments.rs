@@ -184,6 +184,10 @@ pub(crate) struct Letters {
     /// At most so many, those in front
     #[arg(long, value_name = "LETTERS")]
     pub(crate) limit: Option<usize>,
+    /// A dead-letter queue out of which the broker moved letters to this one. Without it, they are
+    /// believed only if it is the one of the queue that they came from, with `.dead` behind its name
+    #[arg(long, value_name = "QUEUE")]
+    pub(crate) moved_from: Vec<String>,
 }
 
 /// What the doctor looks at. It knows nothing of handlers: what theirs ask for is told here.
@@ -192,13 +196,13 @@ pub(crate) struct Patient {
     /// Queues that workers consume from; they must exist
     #[arg(required = true, value_name = "QUEUE")]
     pub(crate) queues: Vec<String>,
+    /// Their dead-letter queue, if it is not QUEUE.dead
+    #[arg(long, value_name = "QUEUE")]
+    pub(crate) dead_letters: Option<String>,
     /// The longest lease of their handlers
     #[arg(long, value_name = "TIME", value_parser = span::parse, default_value = "30s")]
     pub(crate) lease: Duration,
     /// The shortest retention of their handlers
-    /// Their dead-letter queue, if it is not QUEUE.dead
-    #[arg(long, value_name = "QUEUE")]
-    pub(crate) dead_letters: Option<String>,
     #[arg(long, value_name = "TIME", value_parser = span::parse, default_value = "72h")]
     pub(crate) retention: Duration,
     /// How often their handlers try at most

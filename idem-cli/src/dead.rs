@@ -37,7 +37,7 @@ pub(crate) async fn run(amqp: &str, output: &Output, command: DeadCommand) -> Re
 }
 
 async fn find(amqp: &str, letters: &Letters) -> Result<Vec<DeadLetter>, Error> {
-    let replayer = Replayer::new(amqp, &letters.queue)?;
+    let replayer = replayer(amqp, letters)?;
     Ok(replayer.look(&selection(letters)).await?)
 }
 
@@ -45,7 +45,7 @@ async fn replay(amqp: &str, output: Output, deal: &Deal) -> Result<(), Error> {
     let queue = &deal.letters.queue;
     let question = format!("Send the chosen letters of `{queue}` again? They execute again.");
     confirm(&question, &deal.sure)?;
-    let replayer = reporting(amqp, output, queue)?;
+    let replayer = reporting(amqp, output, &deal.letters)?;
     tell(output, replayer.replay(&selection(&deal.letters)).await?)
 }
 
@@ -53,13 +53,21 @@ async fn discard(amqp: &str, output: Output, deal: &Deal) -> Result<(), Error> {
     let queue = &deal.letters.queue;
     let question = format!("Drop the chosen letters of `{queue}`? They are gone for good.");
     confirm(&question, &deal.sure)?;
-    let replayer = reporting(amqp, output, queue)?;
+    let replayer = reporting(amqp, output, &deal.letters)?;
     tell(output, replayer.discard(&selection(&deal.letters)).await?)
 }
 
-fn reporting(amqp: &str, output: Output, queue: &str) -> Result<Replayer, Error> {
+fn replayer(amqp: &str, letters: &Letters) -> Result<Replayer, Error> {
+    let replayer = Replayer::new(amqp, &letters.queue)?;
+    Ok(letters
+        .moved_from
+        .iter()
+        .fold(replayer, Replayer::moved_from))
+}
+
+fn reporting(amqp: &str, output: Output, letters: &Letters) -> Result<Replayer, Error> {
     let so_far = AtomicU64::new(0);
-    let replayer = Replayer::new(amqp, queue)?;
+    let replayer = replayer(amqp, letters)?;
     Ok(replayer.on_dealt(move |dealt| report(output, dealt, so_far.fetch_add(1, Relaxed) + 1)))
 }
 

@@ -8,6 +8,8 @@ pub(super) struct Death {
     /// In the broker's words.
     why: String,
     pub(super) queue: String,
+    /// The queues of all its deaths, this one first; empty where one is not told.
+    pub(super) queues: Vec<String>,
     pub(super) exchange: String,
     pub(super) routing_key: String,
     /// In seconds since 1970, of the first of all its deaths.
@@ -20,7 +22,10 @@ impl Death {
     /// From a message's headers.
     pub(super) fn last(headers: Option<&FieldTable>) -> Option<Self> {
         let deaths = headers?.inner().get("x-death")?.as_array()?.as_slice();
-        let mut deaths = deaths.iter().filter_map(AMQPValue::as_field_table);
+        let deaths = deaths.iter().filter_map(AMQPValue::as_field_table);
+        let queues = deaths.clone();
+        let queues = queues.map(|death| text(death, "queue").unwrap_or_default());
+        let mut deaths = deaths;
         // The broker puts the latest in front.
         let latest = deaths.next()?;
         let time = |death: &FieldTable| death.inner().get("time").and_then(AMQPValue::as_timestamp);
@@ -28,6 +33,7 @@ impl Death {
         Some(Self {
             why: text(latest, "reason")?,
             queue: text(latest, "queue")?,
+            queues: queues.collect(),
             exchange: text(latest, "exchange").unwrap_or_default(),
             routing_key: routing_key(latest).unwrap_or_default(),
             first: deaths.chain([latest]).filter_map(time).min(),

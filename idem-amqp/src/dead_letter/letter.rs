@@ -25,7 +25,9 @@ use crate::{
 ///
 /// idem's own dead letters say everything in their headers. Of a message that RabbitMQ itself
 /// dead-lettered (its delivery limit was reached, it expired, a foreign consumer rejected it)
-/// only that is known which the broker's `x-death` tells: no error, no attempt, no key.
+/// only that is known which the broker's `x-death` tells: no error, no attempt, no key. So it is
+/// also with one whose headers claim to be idem's, if it died in another queue than they say:
+/// its publisher wrote them.
 ///
 /// ```
 /// use idem_amqp::DeadLetter;
@@ -41,6 +43,8 @@ pub struct DeadLetter {
     body: Vec<u8>,
     reason: String,
     death: Option<Death>,
+    /// Whether idem wrote what its headers of idem's say.
+    genuine: bool,
 }
 
 /// AMQP's names are no longer.
@@ -56,17 +60,18 @@ impl DeadLetter {
 
     /// The last error, cut at 1 KiB.
     pub fn error(&self) -> Option<&str> {
-        self.delivery.own_text(ERROR)
+        self.written(ERROR)
     }
 
     /// How many attempts there were; 0 if it was never run.
     pub fn attempt(&self) -> Option<u32> {
-        self.delivery.get(ATTEMPT)?.parse().ok()
+        let attempt = self.delivery.get(ATTEMPT).filter(|_| self.genuine);
+        attempt?.parse().ok()
     }
 
     /// The message's key, where it has one.
     pub fn key(&self) -> Option<&str> {
-        self.delivery.own_text(KEY)
+        self.written(KEY)
     }
 
     /// The queue it came from, and goes back to when it is replayed. None if it came from the very
@@ -93,13 +98,13 @@ impl DeadLetter {
     /// When it failed first, to the second, if that is known.
     pub fn first_failure(&self) -> Option<SystemTime> {
         let told = self.death.as_ref().and_then(|death| death.first);
-        self.delivery.time(FIRST_FAILURE).or(told).and_then(time)
+        self.told_time(FIRST_FAILURE).or(told).and_then(time)
     }
 
     /// When it failed for good, to the second, if that is known.
     pub fn last_failure(&self) -> Option<SystemTime> {
         let told = self.death.as_ref().and_then(|death| death.last);
-        let own = self.delivery.time(LAST_FAILURE);
+        let own = self.told_time(LAST_FAILURE);
         own.max(told).and_then(time)
     }
 
@@ -132,10 +137,17 @@ impl DeadLetter {
 }
 
 impl DeadLetter {
-    pub(crate) fn new(delivery: Delivery, body: Vec<u8>) -> Self {
+    /// A message as it was found. The broker may have moved letters from `moved_from` to its queue.
+    pub(crate) fn new(delivery: Delivery, body: Vec<u8>, moved_from: &[String]) -> Self {
         let death = Death::last(delivery.origin().properties.headers().as_ref());
+        let queue = delivery.own_text(QUEUE);
+        let genuine = death
+            .as_ref()
+            .is_none_or(|death| agrees(death, queue, moved_from));
+        let own = delivery.own_text(REASON).filter(|_| genuine);
         Self {
-            reason: reason(&delivery, death.as_ref()),
+            reason: reason(&delivery, own, death.as_ref()),
+            genuine,
             body,
             delivery,
             death,
@@ -167,7 +179,9 @@ impl DeadLetter {
             properties: self.delivery.origin().properties.clone(),
         });
         let mut again = Republished::of(&before);
-        again.carry_over(&before, &[ERROR, ATTEMPT, KEY, REASON]);
+        if self.genuine {
+            again.carry_over(&before, &[ERROR, ATTEMPT, KEY, REASON]);
+        }
         if !self.was_on_its_way() {
             again.text(REASON, &self.reason);
         }
@@ -185,8 +199,17 @@ impl DeadLetter {
 
     /// What idem's header says of where the message came from; nothing if a publisher wrote it.
     fn told(&self, name: &str) -> Option<&str> {
-        let believed = self.delivery.own_text(REASON).is_some() || self.was_on_its_way();
-        self.delivery.own_text(name).filter(|_| believed)
+        let believed = self.written(REASON).is_some() || self.was_on_its_way();
+        self.written(name).filter(|_| believed)
+    }
+
+    /// A header of idem's; nothing if a publisher wrote it.
+    fn written(&self, name: &str) -> Option<&str> {
+        self.delivery.own_text(name).filter(|_| self.genuine)
+    }
+
+    fn told_time(&self, name: &str) -> Option<u64> {
+        self.delivery.time(name).filter(|_| self.genuine)
     }
 
     /// Whether it left the retry ladder, and its queue was gone: it has not ended.
@@ -203,11 +226,26 @@ impl DeadLetter {
     }
 }
 
+/// Whether the broker's word leaves idem's own possible. idem publishes its letters without `x-death`, so
+/// they can have died since in the queue that they say, to which they were sent again, on the retry ladder,
+/// or in a dead-letter queue, out of which they were moved on. What has died in any other queue was
+/// dead-lettered by the broker alone, and its publisher wrote the headers.
+fn agrees(death: &Death, queue: Option<&str>, moved_from: &[String]) -> bool {
+    let is_its_dead_letter_queue =
+        |died: &str| queue.is_some_and(|queue| died.strip_suffix(".dead") == Some(queue));
+    death.queues.iter().all(|died| {
+        Some(died.as_str()) == queue
+            || is_rung(died)
+            || is_its_dead_letter_queue(died)
+            || moved_from.contains(died)
+    })
+}
+
 /// A message that idem dead-lettered, and that was sent again, may have died in its queue since, and
 /// by the broker: what idem says is older then.
-fn reason(delivery: &Delivery, death: Option<&Death>) -> String {
+fn reason(delivery: &Delivery, own: Option<&str>, death: Option<&Death>) -> String {
     let queue = delivery.own_text(QUEUE);
-    match (delivery.own_text(REASON), death) {
+    match (own, death) {
         (Some(_), Some(death)) if queue == Some(&death.queue) => death.reason(),
         (Some(reason), _) => reason.to_owned(),
         (None, Some(death)) => death.reason(),

@@ -32,6 +32,8 @@ pub(super) struct Reading {
     connection: Connection,
     channel: Channel,
     queue: String,
+    /// Dead-letter queues out of which the broker has moved letters to this one.
+    moved_from: Vec<String>,
     /// Letters that were there at the start, and have not been read.
     ahead: u32,
     /// Letters that were read, and not acknowledged.
@@ -51,7 +53,11 @@ const RETURN_TIMEOUT: Duration = Duration::from_secs(30);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Reading {
-    pub(super) async fn open(mut brokers: Brokers, queue: &str) -> Result<Self, ReplayError> {
+    pub(super) async fn open(
+        mut brokers: Brokers,
+        queue: &str,
+        moved_from: &[String],
+    ) -> Result<Self, ReplayError> {
         let Link { connection, .. } = brokers.connect("idem replay").await?;
         let unreadable = |source: Error| ReplayError::Queue {
             queue: queue.to_owned(),
@@ -61,6 +67,7 @@ impl Reading {
             channel: connection.create_channel().await.map_err(unreadable)?,
             connection,
             queue: queue.to_owned(),
+            moved_from: moved_from.to_vec(),
             ahead: 0,
             held: 0,
             acknowledged: false,
@@ -116,7 +123,7 @@ impl Reading {
         });
         Held {
             tag: raw.delivery_tag,
-            letter: DeadLetter::new(delivery, raw.data),
+            letter: DeadLetter::new(delivery, raw.data, &self.moved_from),
         }
     }
 

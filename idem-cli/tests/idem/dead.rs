@@ -2,10 +2,11 @@
 
 use idem_amqp::{ExecutionKind as Kind, Failed, MemoryStore};
 use idem_tests::{
-    bed::{Bed, dead},
+    bed::{Bed, dead, persistent},
     journal::eventually,
     script::Script,
 };
+use lapin::types::{AMQPValue, FieldTable};
 
 use crate::command::Idem;
 
@@ -18,7 +19,10 @@ pub(crate) async fn bury(bed: &Bed, store: &MemoryStore, ids: &[&str]) {
     }
     worker.ended(Kind::Rejected, ids.len()).await;
     worker.stop().await;
-    let expected = u32::try_from(ids.len()).unwrap();
+    until_dead(bed, u32::try_from(ids.len()).unwrap()).await;
+}
+
+async fn until_dead(bed: &Bed, expected: u32) {
     eventually("the dead letters are there", async || {
         match bed.waiting(&dead(bed.name())).await {
             Some((waiting, _)) if waiting == expected => Ok(()),
@@ -136,4 +140,42 @@ async fn a_queue_that_there_is_not_is_an_error() {
         .await;
     listed.ends(1);
     assert!(listed.err.contains("nowhere.dead"), "{listed:?}");
+}
+
+/// Its publisher wrote the headers, and the broker dead-lettered it.
+#[tokio::test]
+async fn a_letter_that_claims_to_come_from_another_queue_is_listed_and_sent_as_the_brokers_own() {
+    let bed = Bed::new().await;
+    let payments = bed.another("payments");
+    let mut forged = FieldTable::default();
+    for (name, value) in [
+        ("idem-reason", "rejected"),
+        ("idem-queue", payments.as_str()),
+        ("idem-key", "payments.charge:o-1"),
+    ] {
+        forged.insert(name.into(), AMQPValue::LongString(value.into()));
+    }
+    let forged = persistent()
+        .with_expiration("1".into())
+        .with_headers(forged);
+    bed.send(bed.name(), b"{}", forged).await;
+    let (idem, queue) = (Idem::at(bed.url()), dead(bed.name()));
+    until_dead(&bed, 1).await;
+    let listed = idem.run(&["--json", "dead", "list", &queue]).await;
+    listed.ends(0);
+    let letter = &listed.objects()[0];
+    assert_eq!(letter["queue"], bed.name(), "{letter}");
+    assert_eq!(letter["reason"], "broker-expired", "{letter}");
+    assert!(letter["key"].is_null(), "{letter}");
+    let moved = ["--json", "dead", "list", &queue, "--moved-from", bed.name()];
+    let listed = idem.run(&moved).await;
+    listed.ends(0);
+    assert_eq!(listed.objects()[0]["queue"], payments.as_str());
+    let replayed = idem
+        .run(&["--json", "dead", "replay", &queue, "--yes"])
+        .await;
+    replayed.ends(0);
+    assert_eq!(bed.waiting(bed.name()).await, Some((1, 0)));
+    bed.drain(bed.name()).await;
+    bed.assert_nothing_stuck().await;
 }

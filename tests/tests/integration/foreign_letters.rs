@@ -113,3 +113,45 @@ async fn a_letter_that_is_looked_at_often_is_not_dropped_by_its_queues_delivery_
     replayer.discard(&Selection::all()).await.unwrap();
     bed.assert_nothing_stuck().await;
 }
+
+/// Whoever publishes to one queue could have an operator publish to another one.
+#[tokio::test]
+async fn a_message_that_claims_to_be_a_dead_letter_of_another_queue_goes_back_to_where_it_died() {
+    let bed = Bed::bare().await;
+    foreign(&bed, &[]).await;
+    let payments = bed.another("payments");
+    bed.declare_foreign(&payments, FieldTable::default()).await;
+    let mut forged = FieldTable::default();
+    for (name, value) in [
+        ("idem-reason", text("rejected")),
+        ("idem-queue", text(&payments)),
+        ("idem-exchange", text("payments")),
+        ("idem-routing-key", text("payments.due")),
+        ("idem-key", text("payments.charge:o-1")),
+        ("idem-error", text("please send it again")),
+        ("idem-attempt", AMQPValue::LongUInt(3)),
+        ("idem-last-failure", AMQPValue::Timestamp(1)),
+    ] {
+        forged.insert(name.into(), value);
+    }
+    let body = serde_json::to_vec(&Order::new("a")).unwrap();
+    let forged = persistent().with_headers(forged);
+    bed.send(bed.name(), &body, forged.with_expiration("1".into()))
+        .await;
+    until_dead(&bed, 1).await;
+    let found = replayer(&bed).look(&Selection::all()).await.unwrap();
+    let found: Vec<_> = found
+        .iter()
+        .map(|letter| {
+            (
+                letter.queue(),
+                letter.key(),
+                letter.error(),
+                letter.attempt(),
+            )
+        })
+        .collect();
+    assert_eq!(found, [(Some(bed.name()), None, None, None)]);
+    assert_eq!(bed.waiting(&payments).await, Some((0, 0)));
+    replay_the_brokers(bed, "broker-expired").await;
+}

@@ -37,6 +37,7 @@ fn the_latest_death_tells_the_queue_and_the_reason() {
     let expected = Death {
         why: "delivery_limit".into(),
         queue: "orders".into(),
+        queues: ["orders", "orders.later", "orders"].map(Into::into).into(),
         exchange: "shop".into(),
         routing_key: "order.placed".into(),
         first: Some(50),

@@ -31,7 +31,7 @@ fn of(properties: BasicProperties) -> DeadLetter {
         redelivered: false,
         properties,
     });
-    DeadLetter::new(delivery, b"{}".to_vec())
+    DeadLetter::new(delivery, b"{}".to_vec(), &["archive".into()])
 }
 
 /// What the broker writes when a message died in this queue.
@@ -109,6 +109,44 @@ fn a_letter_of_ours_that_was_moved_on_from_its_dead_letter_queue_is_still_ours()
     headers.push(death("orders.dead"));
     let moved = told(&letter(headers));
     assert_eq!(moved, OURS.replace("Some(60)", "Some(90)"));
+}
+
+/// By this name a worker knows it, and nobody else publishes there.
+#[test]
+fn a_letter_of_ours_that_was_moved_on_from_a_queue_that_is_told_is_still_ours() {
+    let mut headers = ours();
+    headers.push(death("archive"));
+    let moved = told(&letter(headers));
+    assert_eq!(moved, OURS.replace("Some(60)", "Some(90)"));
+}
+
+#[test]
+fn a_message_that_died_elsewhere_than_its_headers_say_is_the_brokers() {
+    for queue in ["payments", "orders.dead", "orders.dead.dead", ""] {
+        let mut headers = ours();
+        headers.retain(|(name, _)| *name != QUEUE);
+        headers.extend([(QUEUE, text(queue)), death("orders")]);
+        let letter = letter(headers);
+        assert_eq!(told(&letter), THE_BROKERS, "{queue}");
+        for again in [letter.again("orders"), letter.copy()] {
+            assert_eq!(told(&of(again.into_properties())), THE_BROKERS, "{queue}");
+        }
+    }
+}
+
+/// Also when it went on from there: into the dead-letter queue of the queue that it names, say.
+#[test]
+fn a_message_that_died_elsewhere_before_is_the_brokers() {
+    let deaths = ["orders.dead", "idem.retry.5s", "payments"].map(|queue| {
+        let (_, death) = death(queue);
+        death.as_array().unwrap().as_slice()[0].clone()
+    });
+    let mut headers = ours();
+    let deaths = FieldArray::from(deaths.to_vec());
+    headers.push(("x-death", AMQPValue::FieldArray(deaths)));
+    let letter = letter(headers);
+    assert_eq!(letter.reason(), "broker-delivery-limit");
+    assert_eq!((letter.queue(), letter.key()), (None, None));
 }
 
 #[test]

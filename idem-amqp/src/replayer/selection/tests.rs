@@ -31,7 +31,7 @@ fn letter(headers: &[(&str, AMQPValue)]) -> DeadLetter {
             .with_message_id("m-1".into())
             .with_headers(table),
     });
-    DeadLetter::new(delivery, b"{}".to_vec())
+    DeadLetter::new(delivery, b"{}".to_vec(), &[])
 }
 
 fn text(value: &str) -> AMQPValue {
