@@ -16,7 +16,7 @@ use crate::{headers, reply, sessions, topology};
 /// use idem_amqp::{Delivery, prelude::*};
 /// # #[derive(serde::Deserialize)] struct Order { id: String }
 ///
-/// #[idempotent(key = "id")]
+/// #[idempotent(key = "id", scope = "orders.ship")]
 /// async fn ship(order: Order, from: Delivery) -> Result<(), Failed> {
 ///     println!("{} by {} of {}", order.id, from.routing_key(), from.exchange());
 ///     Ok(())

@@ -36,6 +36,20 @@ pub enum WorkerError {
         /// The queue's name.
         queue: String,
     },
+    /// Two different handlers have one scope: what one of them has done would be a duplicate to the other.
+    #[error(
+        "the handlers `{one}` and `{other}` have the scope `{scope}` in common, so a message that one of \
+         them has done would be acknowledged as a duplicate by the other, and lost: give each a scope of its own \
+         with `scope = \"…\"`"
+    )]
+    ScopeTwice {
+        /// The scope.
+        scope: String,
+        /// The one handler's type.
+        one: String,
+        /// The other's.
+        other: String,
+    },
     /// The queue's name is empty, or too long to have a dead-letter queue.
     #[error("`{queue}` cannot be a queue's name here: use 1 to 250 bytes")]
     QueueName {

@@ -7,7 +7,7 @@
 //! #[derive(Deserialize)]
 //! struct OrderPlaced { order_id: String, amount_cents: i64 }
 //!
-//! #[idempotent(key = "order_id")]
+//! #[idempotent(key = "order_id", scope = "orders.charge")]
 //! async fn charge(order: OrderPlaced, attempt: Attempt) -> Result<(), Failed> {
 //!     if order.amount_cents <= 0 {
 //!         return Err(Failed::rejected("amount must be positive"));

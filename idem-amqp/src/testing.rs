@@ -21,7 +21,7 @@
 //! #     fn charges(&self) -> BTreeMap<String, i64> { self.0.lock().unwrap().clone() }
 //! # }
 //!
-//! #[idempotent(key = "order_id")]
+//! #[idempotent(key = "order_id", scope = "orders.charge")]
 //! async fn charge(order: OrderPlaced, State(bank): State<Bank>) -> Result<(), Failed> {
 //!     if order.amount_cents <= 0 {
 //!         return Err(Failed::rejected("amount must be positive"));

@@ -95,7 +95,7 @@ impl Rejection {
 /// # impl Mailer { async fn send(&self, _to: &str) -> Result<(), std::io::Error> { Ok(()) } }
 /// # #[derive(serde::Deserialize)] struct Welcome { to: String }
 ///
-/// #[idempotent(key = "to")]
+/// #[idempotent(key = "to", scope = "mails.welcome")]
 /// async fn welcome(mail: Welcome, State(mailer): State<Mailer>) -> Result<(), Failed> {
 ///     mailer.send(&mail.to).await?;
 ///     Ok(())
@@ -152,7 +152,7 @@ impl<S, T: FromRef<S>> FromContext<S> for State<T> {
 /// # async fn is_booked(_: &str) -> bool { true }
 /// # async fn book(_: &str) {}
 ///
-/// #[idempotent(key = "id")]
+/// #[idempotent(key = "id", scope = "bank.transfer")]
 /// async fn transfer(order: Transfer, attempt: Attempt) -> Result<(), Failed> {
 ///     if attempt.is_in_doubt() && is_booked(&order.id).await {
 ///         return Ok(());
@@ -267,7 +267,7 @@ impl<S> FromContext<S> for Attempt {
 /// # async fn put(_: &str, _: &str, _: i64) -> Result<(), std::io::Error> { Ok(()) }
 ///
 /// /// The file service refuses a token that is lower than the last that it saw for this name.
-/// #[idempotent(key = "name")]
+/// #[idempotent(key = "name", scope = "reports.upload")]
 /// async fn upload(report: Report, token: FencingToken) -> Result<(), Failed> {
 ///     put(&report.name, &report.text, token.get()).await?;
 ///     Ok(())
@@ -312,7 +312,7 @@ impl<S> FromContext<S> for Key {
 /// use idem_core::{Failed, Headers, idempotent};
 /// # #[derive(serde::Deserialize)] struct Order { id: String }
 ///
-/// #[idempotent(key = "id")]
+/// #[idempotent(key = "id", scope = "orders.file")]
 /// async fn file(order: Order, headers: Headers) -> Result<String, Failed> {
 ///     let tenant = headers.get("x-tenant").ok_or_else(|| Failed::rejected("no tenant"))?;
 ///     Ok(format!("{tenant}/{}", order.id))

@@ -52,7 +52,9 @@ pub trait Operation: Send + Sync + 'static {
     /// [`Leased`], [`Atomic`], [`Grouped`](crate::Grouped) or [`InEntity`](crate::InEntity).
     type Mode: Mode;
 
-    /// The handler's durable name inside its keys. Changing it forgets all history.
+    /// The handler's durable name inside its keys. Changing it forgets all history. No other handler may have it,
+    /// in this program or in another one on the same store: what one of them has done would be a duplicate to the
+    /// other, and lost.
     const SCOPE: &'static str;
 
     /// How its messages are claimed, retried and remembered.

@@ -15,7 +15,7 @@ pub use enforcement::Enforcement;
 /// use idem_core::{Failed, idempotent};
 /// # #[derive(serde::Deserialize)] struct Transfer { id: String }
 ///
-/// #[idempotent(key = "id", in_doubt = "quarantine")]
+/// #[idempotent(key = "id", scope = "bank.transfer", in_doubt = "quarantine")]
 /// async fn transfer(order: Transfer) -> Result<(), Failed> {
 ///     println!("{}", order.id); // by a bank that nobody can ask
 ///     Ok(())
@@ -36,7 +36,7 @@ pub enum InDoubt {
 /// use idem_core::{Failed, idempotent};
 /// # #[derive(serde::Deserialize)] struct Alarm { id: String }
 ///
-/// #[idempotent(key = "id", store_outage = "fail_open")]
+/// #[idempotent(key = "id", scope = "alarms.ring", store_outage = "fail_open")]
 /// async fn ring(alarm: Alarm) -> Result<(), Failed> {
 ///     println!("{}", alarm.id); // rather twice than late
 ///     Ok(())

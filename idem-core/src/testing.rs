@@ -22,7 +22,7 @@
 //! #[derive(Clone, Default)]
 //! struct Bank(Arc<Mutex<BTreeMap<String, i64>>>);
 //!
-//! #[idempotent(key = "order_id")]
+//! #[idempotent(key = "order_id", scope = "orders.charge")]
 //! async fn charge(order: OrderPlaced, State(bank): State<Bank>) -> Result<(), Failed> {
 //!     bank.0.lock().unwrap().insert(order.order_id, order.amount_cents);
 //!     Ok(())

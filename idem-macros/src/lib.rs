@@ -72,7 +72,7 @@ pub fn idempotent_core(arguments: TokenStream, item: TokenStream) -> TokenStream
 /// use idem_amqp::{Failed, idempotent};
 ///
 /// /// Atomic: the charge and the record of it commit together.
-/// #[idempotent(key = "order_id")]
+/// #[idempotent(key = "order_id", scope = "orders.charge")]
 /// async fn charge(order: OrderPlaced, db: &mut SqliteConnection) -> Result<(), Failed> {
 ///     sqlx::query("INSERT INTO charges (order_id, amount_cents) VALUES (?, ?)")
 ///         .bind(order.order_id)
@@ -107,7 +107,7 @@ pub fn idempotent_amqp(arguments: TokenStream, item: TokenStream) -> TokenStream
 ///     amount_cents: i64,
 /// }
 ///
-/// #[idempotent]
+/// #[idempotent(scope = "orders.charge")]
 /// async fn charge(order: OrderPlaced) -> Result<(), Failed> {
 ///     let _ = order.amount_cents;
 ///     Ok(())
@@ -136,7 +136,7 @@ pub fn idempotency_key_core(item: TokenStream) -> TokenStream {
 ///     amount_cents: i64,
 /// }
 ///
-/// #[idempotent]
+/// #[idempotent(scope = "orders.charge")]
 /// async fn charge(order: OrderPlaced) -> Result<(), Failed> {
 ///     let _ = order.amount_cents;
 ///     Ok(())

@@ -26,7 +26,7 @@ struct OrderPlaced {
 }
 
 /// What it writes through `db` commits with its completion, or is rolled back with its failure.
-#[idempotent(key = "order_id")]
+#[idempotent(key = "order_id", scope = "orders.charge")]
 async fn charge(
     order: OrderPlaced,
     db: &mut SqliteConnection,

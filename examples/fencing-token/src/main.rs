@@ -54,7 +54,7 @@ struct Warehouse {
 }
 
 /// The first attempt miscounts, and gives up on a write that nobody can call back.
-#[idempotent(key = "shelf")]
+#[idempotent(key = "shelf", scope = "stock.count")]
 async fn count(
     stock: Stocktaking,
     State(warehouse): State<Warehouse>,

@@ -8,8 +8,13 @@ use idem_core::{
 };
 
 use super::{
-    Balance, Settled, StartPurge, Subscription, Worker, attend::Attendant, fitness,
-    registrar::Registrar, settle::Observer, subscription, subscription::Served,
+    Balance, Settled, StartPurge, Subscription, Worker,
+    attend::Attendant,
+    fitness,
+    registrar::Registrar,
+    settle::Observer,
+    subscription,
+    subscription::{HandlerType, Served},
 };
 use crate::{
     Queue, Sessions,
@@ -178,6 +183,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
             recorded: H::RECORDED_BY.is_some(),
             served,
             policy,
+            handler: HandlerType::of::<H>(),
             attendant: Arc::new(Attendant::<H, S, St> {
                 executor: self.executor.clone(),
                 state: Arc::clone(&self.state),
@@ -237,7 +243,8 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
     /// of a cluster, which are tried in turn: see [`AmqpUrls`].
     ///
     /// # Errors
-    /// If a URL is not valid, or the worker cannot have these queues and handlers together.
+    /// If a URL is not valid, or the worker cannot have these queues and handlers together: two different
+    /// handlers with one scope, say.
     pub fn build(self, urls: impl Into<AmqpUrls>) -> Result<Worker, WorkerError> {
         subscription::check(&self.subscriptions)?;
         let brokers =

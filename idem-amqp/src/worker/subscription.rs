@@ -1,6 +1,10 @@
 //! A queue with its handler, and which ones a worker can have.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    any::{TypeId, type_name},
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use idem_core::{Enforcement, Operation, Policy, Sharing, Store, StoreOutage};
 
@@ -21,6 +25,7 @@ pub(crate) struct Subscription {
     pub(crate) limit: Option<usize>,
     /// How its handler's messages share transactions, if they do.
     pub(crate) sharing: Option<Sharing>,
+    pub(super) handler: HandlerType,
     pub(super) attendant: Arc<dyn Attend>,
     pub(super) meters: Arc<Meters>,
     /// Asks whether the store can do what its handler needs.
@@ -35,6 +40,24 @@ pub(crate) struct Subscription {
     pub(super) recorded: bool,
     /// If its clients may open sessions.
     pub(super) served: Option<Served>,
+}
+
+/// Which handler it is, and the scope of its keys.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HandlerType {
+    scope: &'static str,
+    id: TypeId,
+    name: &'static str,
+}
+
+impl HandlerType {
+    pub(super) fn of<H: Operation>() -> Self {
+        Self {
+            scope: H::SCOPE,
+            id: TypeId::of::<H>(),
+            name: type_name::<H>(),
+        }
+    }
 }
 
 /// What serves the sessions of a queue.
@@ -138,7 +161,25 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), WorkerError> {
     let served = subscriptions.iter();
     served
         .filter_map(|one| objection(one, &names))
-        .try_for_each(Err)
+        .try_for_each(Err)?;
+    apart(subscriptions.iter().map(|one| one.handler))
+}
+
+/// Whether no two of these handlers take the other's messages for copies of their own. The same handler on two queues
+/// is meant to; two types are two handlers, also if both are made from one generic type.
+fn apart(handlers: impl Iterator<Item = HandlerType>) -> Result<(), WorkerError> {
+    let mut scopes = HashMap::new();
+    for handler in handlers {
+        let first = *scopes.entry(handler.scope).or_insert(handler);
+        if first.id != handler.id {
+            return Err(WorkerError::ScopeTwice {
+                scope: handler.scope.into(),
+                one: first.name.into(),
+                other: handler.name.into(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Why a queue cannot serve sessions, if it is to and cannot.
@@ -159,4 +200,48 @@ fn objection(subscription: &Subscription, names: &HashSet<&str>) -> Option<Worke
         queue: queue.name().into(),
         reason: reason.into(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A handler is known by its type; any type will do here.
+    fn handler<H: 'static>(scope: &'static str) -> HandlerType {
+        HandlerType {
+            scope,
+            id: TypeId::of::<H>(),
+            name: type_name::<H>(),
+        }
+    }
+
+    fn refused(handlers: &[HandlerType]) -> Option<String> {
+        let error = apart(handlers.iter().copied()).err()?;
+        Some(error.to_string())
+    }
+
+    #[test]
+    fn a_handler_may_have_several_queues_and_its_scope_for_itself() {
+        let charge = handler::<u8>("orders.charge");
+        let notify = handler::<u16>("orders.notify");
+        assert_eq!(refused(&[charge, notify, charge]), None);
+    }
+
+    #[test]
+    fn two_handlers_of_one_scope_are_both_named() {
+        let orders = [handler::<u8>("orders"), handler::<u16>("orders")];
+        let text = refused(&orders).expect("they are refused");
+        for part in ["`u8`", "`u16`", "`orders`", "scope = "] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn two_types_made_from_a_generic_one_are_two_handlers() {
+        let orders = [
+            handler::<Option<u8>>("orders"),
+            handler::<Option<u16>>("orders"),
+        ];
+        assert!(refused(&orders).is_some());
+    }
 }

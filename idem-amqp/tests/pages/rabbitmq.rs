@@ -4,7 +4,7 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 struct OrderPlaced { order_id: String }
 
-#[idempotent(key = "order_id")]
+#[idempotent(key = "order_id", scope = "orders.charge")]
 async fn charge(_order: OrderPlaced) -> Result<(), Failed> { Ok(()) }
 
 async fn several_connections(store: MemoryStore, amqp_urls: &str) -> Result<(), super::Error> {

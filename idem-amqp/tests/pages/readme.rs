@@ -22,7 +22,7 @@ impl Mailer {
     key = ["customer", "order_id"],   // fields; also "nested.field", header("x-id"), message_id(),
                                       // content(), first(a, b, …), key_with = path, or
                                       // sequence(producer = …, number = …)
-    scope = "orders.notify",          // the handler's durable name; default: the function's
+    scope = "orders.notify",          // the handler's durable name, its own alone; default: "<package>.<function>"
     lease = "30s", retention = "72h", max_attempts = 10,
     in_doubt = "retry",               // or "quarantine"
     fingerprint = ["amount_cents"],   // default: the whole body; or off
@@ -34,7 +34,7 @@ async fn notify(order: Notice, State(mail): State<Mailer>, attempt: Attempt) -> 
 #[derive(Deserialize)]
 struct OrderPlaced { order_id: String }
 
-#[idempotent(key = "order_id")]
+#[idempotent(key = "order_id", scope = "orders.charge")]
 async fn charge(order: OrderPlaced) -> Result<(), Failed> {
     drop(order.order_id);
     Ok(())

@@ -53,7 +53,7 @@ struct OrderPlaced { order_id: String, amount_cents: i64 }
 mod group {
     use super::*;
 
-    #[idempotent(key = "order_id", group = 32)]
+    #[idempotent(key = "order_id", scope = "orders.charge", group = 32)]
     async fn charge(order: OrderPlaced, db: &mut PgConnection) -> Result<(), Failed> {
         sqlx::query("INSERT INTO charges (order_id, amount_cents) VALUES ($1, $2)")
             .bind(order.order_id).bind(order.amount_cents).execute(db).await?;
@@ -64,7 +64,7 @@ mod group {
 mod recorded_by {
     use super::*;
 
-    #[idempotent(key = "order_id", recorded_by = "payments_order_id_key")]
+    #[idempotent(key = "order_id", scope = "orders.charge", recorded_by = "payments_order_id_key")]
     async fn charge(order: OrderPlaced, db: &mut PgConnection) -> Result<(), Failed> {
         sqlx::query("INSERT INTO payments (order_id, amount_cents) VALUES ($1, $2)")
             .bind(order.order_id).bind(order.amount_cents).execute(db).await?;

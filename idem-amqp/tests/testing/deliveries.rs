@@ -12,7 +12,7 @@ async fn what_is_done_is_acknowledged_and_so_is_its_copy() {
     assert_eq!((first.settlement(), first.error()), (Settlement::Ack, None));
     assert_eq!(
         first.key().map(ToString::to_string).as_deref(),
-        Some("charge:o-17")
+        Some("idem-amqp.charge:o-17")
     );
     let copy = harness.deliver(&order(1250)).await;
     assert_eq!((copy.kind(), copy.attempt()), (Kind::Duplicate, None));

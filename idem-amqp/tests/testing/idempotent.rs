@@ -9,7 +9,7 @@ async fn a_handler_that_does_it_again_after_a_crash_is_noticed_at_the_very_point
     let journal = async |run: &Harness<charge, Journal>| run.state().read();
     let harness = charging("orders");
     let panic = panic_of(assert_idempotent(&harness, &order(1250), journal)).await;
-    let expected = "`charge` is not idempotent: in 1 of 8 situations\n\
+    let expected = "`idem-amqp.charge` is not idempotent: in 1 of 8 situations\n\
         \n\
         crash after the handler, before the completion: the effect is doubled\n  \
         after one delivery: [\"o-17\"]\n  \
@@ -54,7 +54,9 @@ async fn a_key_that_lacks_a_part_is_noticed() {
     let harness = Setup::new(Bank::default).consume::<charge_by_id>("orders");
     let panic = panic_of(assert_told_apart(&harness, [&order(1), &order(2)])).await;
     assert!(
-        panic.contains("both have the key `charge_by_id:o-17`, and it ended as `key_reused`"),
+        panic.contains(
+            "both have the key `idem-amqp.charge_by_id:o-17`, and it ended as `key_reused`"
+        ),
         "{panic}"
     );
 }

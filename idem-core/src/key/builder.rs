@@ -21,7 +21,7 @@ use super::{
 /// }
 ///
 /// /// Its keys are `notify:CUSTOMER:ORDER_ID`.
-/// #[idempotent]
+/// #[idempotent(scope = "customers.notify")]
 /// async fn notify(notice: Notice) -> Result<(), Failed> {
 ///     println!("to {}: {}", notice.customer, notice.text);
 ///     Ok(())

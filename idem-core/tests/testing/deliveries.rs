@@ -59,7 +59,7 @@ async fn a_message_has_its_headers() {
     let harness = Setup::new(Journal::default).handler::<tell>();
     let message = order().header("x-id", "7").header("x-tenant", "acme");
     assert_eq!(harness.deliver(&message).await.kind(), Kind::Executed);
-    assert_eq!(harness.state().read(), ["tell:7 acme"]);
+    assert_eq!(harness.state().read(), ["idem-core.tell:7 acme"]);
     assert_eq!(harness.deliver(&order()).await.kind(), Kind::Keyless);
     let undecodable = harness.deliver(&Message::bytes("[]")).await;
     assert_eq!(undecodable.kind(), Kind::Undecodable);

@@ -17,7 +17,7 @@ where
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_does_it_again_after_a_crash_is_noticed_at_the_very_point() {
     let panic = panic_of(assert_idempotent(&charging(), &order(), journal_of)).await;
-    let expected = "`charge` is not idempotent: in 1 of 7 situations\n\
+    let expected = "`idem-core.charge` is not idempotent: in 1 of 7 situations\n\
         \n\
         crash after the handler, before the completion: the effect is doubled\n  \
         after one delivery: [\"o-17\"]\n  \
@@ -143,7 +143,7 @@ async fn reserve(order: OrderPlaced, State(stock): State<Stock>) -> Result<(), F
 async fn a_handler_that_is_not_cancel_safe_is_noticed_at_the_wait() {
     let harness = Setup::new(Stock::of_ten).handler::<reserve>();
     let panic = panic_of(assert_idempotent(&harness, &order(), stock_of)).await;
-    let expected = "`reserve` is not idempotent: in 1 of 8 situations\n\
+    let expected = "`idem-core.reserve` is not idempotent: in 1 of 8 situations\n\
         \n\
         crash inside the handler, at wait 1: the effect is another one\n  \
         after one delivery: (9, {\"o-17\"})\n  \
@@ -223,7 +223,7 @@ async fn what_asserts_nothing_is_refused() {
     let panic = panic_of(assert_idempotent(&charging(), &order(), nothing)).await;
     assert_eq!(
         panic,
-        "`observe` does not see what `charge` does: before and after it, it is ()"
+        "`observe` does not see what `idem-core.charge` does: before and after it, it is ()"
     );
 
     let panic = panic_of(assert_idempotent(
@@ -233,7 +233,9 @@ async fn what_asserts_nothing_is_refused() {
     ))
     .await;
     assert!(
-        panic.starts_with("`charge` does not execute the message even if nothing disturbs it"),
+        panic.starts_with(
+            "`idem-core.charge` does not execute the message even if nothing disturbs it"
+        ),
         "{panic}"
     );
 
@@ -241,7 +243,7 @@ async fn what_asserts_nothing_is_refused() {
     let harness = Setup::new(move || shared.clone()).handler::<charge>();
     let panic = panic_of(assert_idempotent(&harness, &order(), journal_of)).await;
     assert!(
-        panic.starts_with("`observe` differs between two undisturbed runs of `charge`"),
+        panic.starts_with("`observe` differs between two undisturbed runs of `idem-core.charge`"),
         "{panic}"
     );
 }

@@ -34,13 +34,13 @@ async fn a_key_that_lacks_a_part_is_noticed() {
     let harness = Setup::new(|| ()).handler::<by_order>();
     let panic = panic_of(assert_told_apart(&harness, [first, second])).await;
     assert!(
-        panic.contains("both have the key `by_order:o-17`, and it ended as `key_reused`"),
+        panic.contains("both have the key `idem-core.by_order:o-17`, and it ended as `key_reused`"),
         "{panic}"
     );
     let harness = Setup::new(|| ()).handler::<by_order_alone>();
     let panic = panic_of(assert_told_apart(&harness, [first, second])).await;
     assert!(
-        panic.contains("`by_order_alone` does not tell message 2"),
+        panic.contains("`idem-core.by_order_alone` does not tell message 2"),
         "{panic}"
     );
     assert!(panic.contains("it ended as `duplicate`"), "{panic}");

@@ -16,6 +16,7 @@ mod output;
 mod policy;
 mod recall;
 mod recorded_by;
+mod scope;
 mod sequence;
 
 /// The type and its two impls. Names of locals have `mixed_site` hygiene, so that a handler may
@@ -70,10 +71,7 @@ fn operation(
     let message = quote_spanned!(message.span()=> type Message = #message;);
     let output = output::types(root, &signature.output);
     let mode = mode(root, arguments, signature);
-    let scope = match &arguments.scope {
-        Some(scope) => scope.value(),
-        None => name.unraw().to_string(),
-    };
+    let scope = scope::value(root, arguments, function);
     let policy = policy::constant(root, arguments);
     let decode = decode(root, arguments, signature);
     let key = key::method(root, arguments, signature);

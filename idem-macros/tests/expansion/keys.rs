@@ -43,11 +43,14 @@ fn missing(part: &str) -> KeyError {
 }
 
 #[test]
-fn fields_are_the_key_under_the_functions_name() {
+fn fields_are_the_key_under_the_names_of_package_and_function() {
     let envelope = order().build();
-    assert_eq!(text::<field>(&envelope), "field:o-17");
-    assert_eq!(text::<nested>(&envelope), "nested:7");
-    assert_eq!(text::<several>(&envelope), "several:o-17:7:3:true");
+    assert_eq!(text::<field>(&envelope), "idem-macros.field:o-17");
+    assert_eq!(text::<nested>(&envelope), "idem-macros.nested:7");
+    assert_eq!(
+        text::<several>(&envelope),
+        "idem-macros.several:o-17:7:3:true"
+    );
 }
 
 #[test]
@@ -58,11 +61,11 @@ fn a_null_field_makes_no_key() {
 #[test]
 fn headers_and_properties_are_parts_too() {
     let envelope = order().header("x-tenant", "acme").id("m-1").build();
-    assert_eq!(text::<tenant>(&envelope), "tenant:acme:o-17");
-    assert_eq!(text::<id>(&envelope), "id:m-1");
+    assert_eq!(text::<tenant>(&envelope), "idem-macros.tenant:acme:o-17");
+    assert_eq!(text::<id>(&envelope), "idem-macros.id:m-1");
     assert_eq!(
         text::<content>(&envelope),
-        format!("content:{}", envelope.content())
+        format!("idem-macros.content:{}", envelope.content())
     );
 }
 
@@ -80,18 +83,21 @@ fn an_error_names_the_source_that_is_missing() {
 #[test]
 fn the_first_source_that_is_present_is_taken_and_named() {
     let envelope = order().header("x-message-id", "h-1").id("m-1").build();
-    assert_eq!(text::<fallback>(&envelope), "fallback:message_id()=m-1");
+    assert_eq!(
+        text::<fallback>(&envelope),
+        "idem-macros.fallback:message_id()=m-1"
+    );
 
     let envelope = order().header("x-message-id", "h-1").build();
     assert_eq!(
         text::<fallback>(&envelope),
-        "fallback:header(x-message-id)=h-1"
+        "idem-macros.fallback:header(x-message-id)=h-1"
     );
 
     let envelope = order().build();
     assert_eq!(
         text::<fallback>(&envelope),
-        format!("fallback:content()={}", envelope.content())
+        format!("idem-macros.fallback:content()={}", envelope.content())
     );
 }
 
@@ -138,7 +144,7 @@ async fn refund(refund: Refund) -> Result<(), Failed> {
 #[test]
 fn a_derived_key_has_the_marked_fields_in_their_order() {
     let envelope = Envelope::new(r#"{"voucher": "v-1", "lines": [1, false], "order_id": "o-17"}"#);
-    assert_eq!(text::<refund>(&envelope), "refund:v-1:o-17");
+    assert_eq!(text::<refund>(&envelope), "idem-macros.refund:v-1:o-17");
     assert_eq!(error::<refund>(&order().build()), missing("voucher"));
 }
 
@@ -150,5 +156,5 @@ async fn r#move(order: OrderPlaced) -> Result<(), Failed> {
 
 #[test]
 fn a_raw_name_is_a_scope_without_its_prefix() {
-    assert_eq!(text::<r#move>(&order().build()), "move:o-17");
+    assert_eq!(text::<r#move>(&order().build()), "idem-macros.move:o-17");
 }

@@ -39,7 +39,7 @@ async fn some_given(order: OrderPlaced) -> Result<(), Failed> {
 
 #[test]
 fn without_arguments_the_defaults_hold() {
-    assert_eq!(by_default::SCOPE, "by_default");
+    assert_eq!(by_default::SCOPE, "idem-macros.by_default");
     assert_eq!(by_default::POLICY, Policy::DEFAULT);
 }
 

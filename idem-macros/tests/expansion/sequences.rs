@@ -66,14 +66,17 @@ fn sequence(parts: &[&str]) -> Key {
 
 #[test]
 fn producer_and_number_are_a_place_under_the_handlers_scope() {
-    let expected = SequencePlace::new(sequence(&["store", "d-7"]), 17);
+    let expected = SequencePlace::new(sequence(&["idem-macros.store", "d-7"]), 17);
     assert_eq!(place::<store>(&reading().build()), Ok(expected));
 }
 
 #[test]
 fn the_key_is_that_of_the_place() {
     let envelope = reading().build();
-    assert_eq!(key::<store>(&envelope).unwrap().as_str(), "store:d-7~17");
+    assert_eq!(
+        key::<store>(&envelope).unwrap().as_str(),
+        "idem-macros.store:d-7~17"
+    );
     assert_eq!(
         key::<store>(&envelope),
         place::<store>(&envelope).map(|place| place.key())
@@ -118,7 +121,10 @@ fn without_arguments_the_publishers_stamps_are_the_place() {
         .header("idem-producer", "till-4")
         .header("idem-epoch", "0199")
         .header("idem-sequence", "0");
-    let expected = SequencePlace::new(sequence(&["store_stamped", "till-4", "0199"]), 0);
+    let expected = SequencePlace::new(
+        sequence(&["idem-macros.store_stamped", "till-4", "0199"]),
+        0,
+    );
     assert_eq!(place::<store_stamped>(&envelope.build()), Ok(expected));
 }
 

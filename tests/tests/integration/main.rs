@@ -64,6 +64,7 @@ mod replacement;
 mod replays;
 mod replies;
 mod reply_faults;
+mod scopes;
 mod secrets;
 mod sequence_faults;
 mod sequence_letters;

@@ -51,7 +51,7 @@ impl Arguments {
         }
     }
 
-    /// Without `scope`, the function's name must be able to be one.
+    /// Without `scope`, the function's name is a part of it.
     fn a_scope(&self, function: &Function, mistakes: &mut Mistakes) {
         let name = &function.signature.ident;
         if self.span_of("scope").is_none()
