@@ -20,7 +20,7 @@ use super::{
 ///     text: String,
 /// }
 ///
-/// /// Its keys are `notify:CUSTOMER:ORDER_ID`.
+/// /// Its keys are `customers.notify:CUSTOMER:ORDER_ID`.
 /// #[idempotent(scope = "customers.notify")]
 /// async fn notify(notice: Notice) -> Result<(), Failed> {
 ///     println!("to {}: {}", notice.customer, notice.text);
