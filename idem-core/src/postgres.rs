@@ -15,6 +15,7 @@ mod builder;
 mod claims;
 mod clock;
 mod entity;
+mod exchange;
 mod fault;
 mod group;
 mod instant;

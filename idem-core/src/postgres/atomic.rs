@@ -7,6 +7,7 @@ use sqlx::{PgConnection, PgTransaction};
 use super::{
     PostgresStore,
     claims::Answered,
+    exchange::Nonce,
     fault::Fault,
     group::Steps,
     lending::{Lending, Turn},
@@ -133,8 +134,9 @@ impl PostgresStore {
         retention: Duration,
     ) -> Result<Commit, StoreError> {
         let skew = self.clock.skew();
-        let statement = statement::commit(&self.sql.commit, lease, outcome, retention, skew);
-        match self.end_open(open, statement).await? {
+        let (template, nonce) = (&self.sql.commit, Nonce::new());
+        let statement = statement::commit(template, lease, outcome, retention, skew, nonce);
+        match self.end_open(open, statement, nonce).await? {
             Ok(()) => Ok(Commit::Committed),
             Err(error) => judge(error),
         }
@@ -146,11 +148,12 @@ impl PostgresStore {
         &self,
         mut open: OpenTransaction,
         mut statements: String,
+        nonce: Nonce,
     ) -> Result<Result<(), sqlx::Error>, StoreError> {
         let chained = open.turn.chained();
         let goes_on = chained.is_some();
         statements.push_str(&chained.unwrap_or_default());
-        let ended = async { Ok(ending::commit(open.connection(), statements).await) };
+        let ended = async { Ok(ending::commit(open.connection(), statements, nonce).await) };
         match self.address.within_patience(ended).await {
             Ok((ended, ending::Connection::Clean)) => {
                 if goes_on {

@@ -12,6 +12,7 @@ use sqlx::{AssertSqlSafe, PgConnection, PgTransaction, Row as _};
 use super::{
     PostgresStore,
     atomic::OpenTransaction,
+    exchange::Nonce,
     fault::Fault,
     session::{Address, Session, Statement},
     template::Hex,
@@ -202,8 +203,9 @@ impl PostgresStore {
         lease: Option<&Lease>,
     ) -> Result<Recording, StoreError> {
         let table = self.table(entity).await?;
-        let statements = self.commitment(&table, entity, lease);
-        match self.end_open(open, statements).await? {
+        let nonce = Nonce::new();
+        let statements = self.commitment(&table, entity, lease, nonce);
+        match self.end_open(open, statements, nonce).await? {
             Ok(()) => Ok(Recording::Committed),
             Err(error) => {
                 // It may be about a table that is no longer as it was.
@@ -214,7 +216,13 @@ impl PostgresStore {
     }
 
     /// Nothing of a message is put in but hexadecimal digits.
-    fn commitment(&self, table: &Table, entity: &Entity, lease: Option<&Lease>) -> String {
+    fn commitment(
+        &self,
+        table: &Table,
+        entity: &Entity,
+        lease: Option<&Lease>,
+        nonce: Nonce,
+    ) -> String {
         let values = entity.parts.iter().map(|part| {
             format!(
                 "convert_from(decode('{}', 'hex'), 'UTF8')",
@@ -227,6 +235,7 @@ impl PostgresStore {
             ("writers", &table.writers(values)),
             ("key", &Hex(key.as_bytes())),
             ("token", &token),
+            ("nonce", &nonce),
         ])
     }
 

@@ -78,10 +78,13 @@ mod tests {
         }
         let look_up = sql.look_up.as_str().replace("{found}", "");
         assert!(!look_up.contains(['{', '}']), "{look_up}");
-        let of_one = ["key", "token", "outcome", "retention", "skew"];
+        let of_one = ["key", "token", "outcome", "retention", "skew", "nonce"];
         assert_eq!(sql.commit.names(), of_one);
-        let of_group = ["keys", "tokens", "outcomes", "retentions", "skew"];
+        let of_group = ["keys", "tokens", "outcomes", "retentions", "skew", "nonce"];
         assert_eq!(sql.commit_group.names(), of_group);
-        assert_eq!(sql.commit_entity.names(), ["writers", "key", "token"]);
+        assert_eq!(
+            sql.commit_entity.names(),
+            ["writers", "key", "token", "nonce"]
+        );
     }
 }

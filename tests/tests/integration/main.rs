@@ -58,6 +58,7 @@ mod on_postgres;
 mod on_redis;
 mod order;
 mod outages;
+mod postgres_handlers;
 mod publishing;
 mod registrations;
 mod replacement;

@@ -8,6 +8,7 @@ use super::{ending, statement};
 use crate::{
     Outcome,
     postgres::{
+        exchange::Nonce,
         group,
         migration::{MigrateError, nobodys},
         names::Names,
@@ -29,7 +30,14 @@ pub(in crate::postgres) async fn check(
         .await
         .map_err(unusable)?;
     let (lease, outcome) = (nobodys(), Outcome::default());
-    let completion = statement::commit(&sql.commit, &lease, &outcome, Duration::ZERO, 0);
+    let completion = statement::commit(
+        &sql.commit,
+        &lease,
+        &outcome,
+        Duration::ZERO,
+        0,
+        Nonce::new(),
+    );
     match sqlx::raw_sql(AssertSqlSafe(completion))
         .execute(&mut *connection)
         .await

@@ -2,16 +2,19 @@
 
 use std::borrow::Cow;
 
-use futures_util::TryStreamExt as _;
 use sqlx::{
-    AssertSqlSafe, Connection as _, PgConnection, Row as _,
+    Connection as _, PgConnection, Row as _,
     error::DatabaseError,
     postgres::{PgDatabaseError, PgSeverity},
 };
 
 use crate::{
     Commit, StoreError,
-    postgres::{fault::Fault, template::bare},
+    postgres::{
+        exchange::{self, Answer, Nonce, carry_out},
+        fault::Fault,
+        template::bare,
+    },
 };
 
 /// What is known of a connection after its transaction.
@@ -22,8 +25,11 @@ pub(in crate::postgres) enum Connection {
     Unknown,
 }
 
-/// How many statements of a `commit.sql` are done when the transaction is committed.
-const COMMITTED: usize = 3;
+/// How many statements of a `commit.sql` are done when the transaction is committed, from the one with the nonce on.
+const COMMITTED: usize = 2;
+
+/// How many answers to earlier statements are read, one for each time of asking, until the server's own comes.
+const LATE_ANSWERS: usize = 1000;
 
 /// The SQLSTATE with which `idem_records_complete_one` refuses a lease that is not the current one.
 const FENCED: &str = "IDEM2";
@@ -36,19 +42,17 @@ pub(in crate::postgres) const OVERDUE: [&str; 2] = ["25P03", "25P04"];
 pub(in crate::postgres) async fn commit(
     connection: &mut PgConnection,
     statements: String,
+    nonce: Nonce,
 ) -> (Result<(), sqlx::Error>, Connection) {
-    let mut answers = sqlx::raw_sql(AssertSqlSafe(statements)).execute_many(connection);
-    let mut done = 0;
-    loop {
-        match answers.try_next().await {
-            Ok(Some(_)) => done += 1,
-            Ok(None) => return (Ok(()), Connection::Clean),
-            Err(error) if done >= COMMITTED => {
-                tracing::debug!(%error, "a handler's connection could not be cleaned up");
-                return (Ok(()), Connection::Unknown);
-            }
-            Err(error) => return (Err(error), Connection::Unknown),
+    let answer = carry_out(connection, statements, nonce).await;
+    match answer.error {
+        None if answer.proof.is_some() => (Ok(()), Connection::Clean),
+        None => (Err(exchange::late()), Connection::Unknown),
+        Some(error) if answer.done >= COMMITTED => {
+            tracing::debug!(%error, "a handler's connection could not be cleaned up");
+            (Ok(()), Connection::Unknown)
         }
+        Some(error) => (Err(error), Connection::Unknown),
     }
 }
 
@@ -56,17 +60,46 @@ pub(in crate::postgres) async fn commit(
 /// failed of, because a table was altered or the handler has deallocated it.
 pub(super) async fn roll_back(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     const STATEMENTS: &str = concat!(include_str!("roll_back.sql"), include_str!("reset.sql"));
-    let statements = AssertSqlSafe(bare(STATEMENTS));
-    sqlx::raw_sql(statements).execute(&mut *connection).await?;
+    ask(connection, STATEMENTS).await.whole()?;
     connection.clear_cached_statements().await
+}
+
+/// Sends a file's statements with a nonce of their own.
+async fn ask(connection: &mut PgConnection, file: &str) -> Answer {
+    let nonce = Nonce::new();
+    let statements = bare(file).replace("{nonce}", &nonce.to_string());
+    carry_out(connection, statements, nonce).await
 }
 
 /// Whether a failure can be blamed on the handler: its session is there, and one that can write. What it has
 /// written is rolled back, because nothing is answered in a transaction that is aborted.
+///
+/// What comes back first may be answers to the handler's statements. Asking once more reads one more of them, and what
+/// they say of the server is as old as they are.
 pub(super) async fn is_writable(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
-    let statements = AssertSqlSafe(bare(include_str!("is_writable.sql")));
-    let answer = sqlx::raw_sql(statements).fetch_one(connection).await?;
-    answer.try_get(0)
+    let nonce = Nonce::new();
+    let statements = bare(include_str!("is_writable.sql")).replace("{nonce}", &nonce.to_string());
+    for _ in 0..LATE_ANSWERS {
+        let answer = carry_out(connection, statements.clone(), nonce).await;
+        match (answer.proof, answer.error) {
+            (Some(proof), _) => return proof.try_get("is_writable"),
+            (None, Some(error)) if has_ended(&error) => return Err(error),
+            (None, _) => {}
+        }
+    }
+    Err(exchange::late())
+}
+
+/// Whether nothing more comes on a connection, going by an error on it.
+fn has_ended(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(said) => {
+            let said = said.try_downcast_ref::<PgDatabaseError>();
+            said.is_none_or(|said| said.severity() != PgSeverity::Error)
+        }
+        sqlx::Error::Protocol(_) => false,
+        _ => true,
+    }
 }
 
 /// What an error means that came before the commit was answered.

@@ -4,4 +4,6 @@
 ROLLBACK;
 BEGIN;
 RESET default_transaction_read_only;
-SELECT NOT (pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean)
+SELECT
+    NOT (pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean) AS is_writable,
+    '{nonce}' AS nonce

@@ -1,1 +1,2 @@
 ROLLBACK AND CHAIN;
+SELECT '{nonce}' AS nonce;

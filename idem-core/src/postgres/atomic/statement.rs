@@ -5,6 +5,7 @@ use std::{fmt::Write as _, time::Duration};
 use crate::{
     Lease, Outcome,
     postgres::{
+        exchange::Nonce,
         length::micros,
         session::{KEEPALIVES, Statement},
         sql::Sql,
@@ -53,6 +54,7 @@ pub(super) fn commit(
     outcome: &Outcome,
     retention: Duration,
     skew: i64,
+    nonce: Nonce,
 ) -> String {
     template.fill(&[
         ("key", &Hex(lease.key.as_str().as_bytes())),
@@ -60,6 +62,7 @@ pub(super) fn commit(
         ("outcome", &Hex(outcome.as_bytes())),
         ("retention", &micros(retention)),
         ("skew", &skew),
+        ("nonce", &nonce),
     ])
 }
 
@@ -89,7 +92,7 @@ mod tests {
         let lease = Lease::new(key, FencingToken::new(-7), 1, false);
         let outcome = Outcome::new("'{token}\0");
         let retention = Duration::from_secs(1);
-        let text = commit(&template, &lease, &outcome, retention, 0);
+        let text = commit(&template, &lease, &outcome, retention, 0, Nonce::new());
         let (key, rest) = text.split_once(' ').unwrap();
         assert!(key.bytes().all(|byte| byte.is_ascii_hexdigit()), "{key}");
         assert_eq!(rest, "-7 1000000 0 277b746f6b656e7d00");

@@ -21,6 +21,7 @@ mod pooler;
 )]
 #[path = "../../store/transactional/replies.rs"]
 mod replies;
+mod unread;
 mod values;
 
 const MINUTE: Duration = Duration::from_mins(1);

@@ -4,5 +4,5 @@ RESET ROLE;
 SELECT idem_records_recorded(
     CASE WHEN current_setting('transaction_isolation') <> 'serializable' THEN {writers} END,
     convert_from(decode('{key}', 'hex'), 'UTF8'), {token}
-);
+), '{nonce}' AS nonce;
 COMMIT AND CHAIN;

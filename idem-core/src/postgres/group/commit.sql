@@ -1,4 +1,4 @@
 -- As atomic/commit.sql. The last member's savepoint need not be released for it.
 RESET ROLE;
-SELECT idem_records_complete_all('{keys}', '{tokens}', '{outcomes}', '{retentions}', {skew});
+SELECT idem_records_complete_all('{keys}', '{tokens}', '{outcomes}', '{retentions}', {skew}), '{nonce}' AS nonce;
 COMMIT AND CHAIN;

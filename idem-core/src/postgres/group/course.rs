@@ -20,6 +20,7 @@ use crate::{
     postgres::{
         PostgresStore,
         atomic::{Connection, OpenTransaction},
+        exchange::Nonce,
         fault::Fault,
     },
 };
@@ -140,12 +141,13 @@ impl<'a> Course<'a> {
         {
             return self.lose(room, lost).await;
         }
-        let Some(completion) = self.completion(&room.last) else {
+        let nonce = Nonce::new();
+        let Some(completion) = self.completion(&room.last, nonce) else {
             return self.store.roll_back_open(room.open).await;
         };
         let members = self.members.len() + usize::from(room.last.success().is_some());
         self.store.groups.batches.sent(members);
-        match room.commit(&self.store.address, completion).await {
+        match room.commit(&self.store.address, completion, nonce).await {
             Ok(connection) => {
                 if connection == Connection::Clean {
                     room.open.give_back();
@@ -164,11 +166,11 @@ impl<'a> Course<'a> {
     }
 
     /// What completes all members, in the order of their keys; `None` if there is none.
-    fn completion(&self, last: &Last) -> Option<String> {
+    fn completion(&self, last: &Last, nonce: Nonce) -> Option<String> {
         let mut members: Vec<_> = self.members.iter().chain(last.success()).collect();
         members.sort_by_key(|member| member.lease.key.as_str());
         let (template, skew) = (&self.store.sql.commit_group, self.store.clock.skew());
-        (!members.is_empty()).then(|| statement::commit(template, &members, skew))
+        (!members.is_empty()).then(|| statement::commit(template, &members, skew, nonce))
     }
 
     /// The transaction has ended in another way than by its commit.

@@ -1,16 +1,18 @@
 //! What a group's members find and leave: an open transaction, with a savepoint for each of them.
 
-use sqlx::{Connection as _, Row as _};
+use sqlx::{Connection as _, Row as _, postgres::PgRow};
 
 use super::{
     ending::{self, Lost},
     seat::Member,
-    statement::Steps,
+    statement::{self, Steps},
 };
 use crate::postgres::{
     atomic::{self, Connection, OpenTransaction},
+    exchange::{Nonce, carry_out},
     fault::Fault,
     session::Address,
+    template::Template,
 };
 
 pub(super) struct Room {
@@ -57,24 +59,30 @@ impl Room {
         is_first: bool,
     ) -> Result<Option<String>, Fault> {
         let step = if is_first { &steps.second } else { &steps.next };
-        let text = step.clone();
-        let kept = sqlx::raw_sql(text).fetch_all(self.open.connection());
-        let rows = address.within_patience(kept).await?;
-        let number = rows.first().map(|row| row.try_get(0)).transpose()?;
-        Ok(number)
+        let kept = self.step(step);
+        let proof = address.within_patience(kept).await?;
+        let number = is_first.then(|| proof.try_get("number"));
+        Ok(number.transpose()?)
     }
 
     /// Undoes what the last one has written. What the driver has prepared goes, too: it may be what
     /// the handler failed of.
     pub(super) async fn undo(&mut self, steps: &Steps, address: &Address) -> Result<(), Lost> {
-        let undo = steps.undo.clone();
-        let connection = self.open.connection();
         let undone = async {
-            sqlx::raw_sql(undo).execute(&mut *connection).await?;
-            connection.clear_cached_statements().await
+            self.step(&steps.undo).await?;
+            self.open.connection().clear_cached_statements().await
         };
         let undone = address.within_patience(undone).await;
         undone.map_err(ending::of)
+    }
+
+    /// What it answers is the answer to this step, and not to a statement of the last member's.
+    async fn step(&mut self, template: &Template) -> Result<PgRow, sqlx::Error> {
+        let nonce = Nonce::new();
+        let statements = statement::step(template, nonce);
+        carry_out(self.open.connection(), statements, nonce)
+            .await
+            .whole()
     }
 
     /// Ends the transaction with a commit.
@@ -82,9 +90,11 @@ impl Room {
         &mut self,
         address: &Address,
         statements: String,
+        nonce: Nonce,
     ) -> Result<Connection, Fault> {
         let committed = async {
-            let (committed, connection) = atomic::commit(self.open.connection(), statements).await;
+            let connection = self.open.connection();
+            let (committed, connection) = atomic::commit(connection, statements, nonce).await;
             committed.map(|()| connection)
         };
         address.within_patience(committed).await

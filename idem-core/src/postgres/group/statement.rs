@@ -6,6 +6,7 @@ use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use super::seat::Member;
 use crate::postgres::{
+    exchange::Nonce,
     length::micros,
     template::{Hex, Template, bare},
 };
@@ -16,23 +17,23 @@ pub(in crate::postgres) struct Steps {
     /// What goes behind the begin of a transaction, up to the first member.
     pub(in crate::postgres) begin: String,
     /// Makes room for the next member.
-    pub(super) next: SqlStr,
+    pub(super) next: Template,
     /// The same, after the first member.
-    pub(super) second: SqlStr,
+    pub(super) second: Template,
     /// Undoes what the last member has written, and makes room for the next.
-    pub(in crate::postgres) undo: SqlStr,
+    pub(in crate::postgres) undo: Template,
 }
 
 impl Steps {
     pub(in crate::postgres) fn new() -> Self {
         let savepoint = format!("idem_{}", uuid::Uuid::new_v4().simple());
         let text = |text: &str| bare(text).replace("{savepoint}", &savepoint);
-        let step = |template| AssertSqlSafe(text(template)).into_sql_str();
+        let step = |template| Template::new(&text(template));
         Self {
             begin: text(include_str!("begin.sql")),
             next: step(include_str!("next.sql")),
             second: step(include_str!("second.sql")),
-            undo: step("ROLLBACK TO SAVEPOINT {savepoint}; RESET ROLE"),
+            undo: step("ROLLBACK TO SAVEPOINT {savepoint}; RESET ROLE; SELECT '{nonce}' AS nonce"),
         }
     }
 }
@@ -42,14 +43,20 @@ pub(super) fn rehearsal(begin: &str, template: &Template) -> SqlStr {
     let Steps {
         begin: group, next, ..
     } = Steps::new();
-    let end = commit(template, &[], 0);
-    let text = format!("{begin}{group}; {}; {end}", next.as_str());
+    let nonce = Nonce::new();
+    let (next, end) = (step(&next, nonce), commit(template, &[], 0, nonce));
+    let text = format!("{begin}{group}; {next}; {end}");
     AssertSqlSafe(text.replace("COMMIT AND CHAIN", "ROLLBACK")).into_sql_str()
+}
+
+/// One of the steps between two members.
+pub(super) fn step(template: &Template, nonce: Nonce) -> String {
+    template.fill(&[("nonce", &nonce)])
 }
 
 /// What completes all members and commits. Nothing of a key or an outcome is put in but its
 /// hexadecimal digits.
-pub(super) fn commit(template: &Template, members: &[&Member], skew: i64) -> String {
+pub(super) fn commit(template: &Template, members: &[&Member], skew: i64, nonce: Nonce) -> String {
     template.fill(&[
         (
             "keys",
@@ -59,6 +66,7 @@ pub(super) fn commit(template: &Template, members: &[&Member], skew: i64) -> Str
         ("outcomes", &array(members, |it| Hex(it.outcome.as_bytes()))),
         ("retentions", &array(members, |it| micros(it.retention))),
         ("skew", &skew),
+        ("nonce", &nonce),
     ])
 }
 

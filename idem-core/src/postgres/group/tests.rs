@@ -23,6 +23,7 @@ mod failures;
 mod links;
 mod locks;
 mod thieves;
+mod unread;
 
 const MINUTE: Duration = Duration::from_mins(1);
 

@@ -118,7 +118,7 @@ async fn a_group_begins_on_what_was_handed_on() {
     let mut turn = handed_on(&lending).await;
     let steps = Steps::new();
     let mut transaction = turn.begin_group(&steps).await.unwrap();
-    let undo = AssertSqlSafe(steps.undo.as_str().to_owned());
+    let undo = AssertSqlSafe(steps.undo.fill(&[]));
     sqlx::raw_sql(undo)
         .execute(&mut *transaction)
         .await
