@@ -93,10 +93,10 @@ impl Delivery {
     }
 
     /// The message as the engine sees it.
-    pub(crate) fn envelope(&self, body: Vec<u8>) -> Envelope {
+    pub(crate) fn envelope(&self, body: Vec<u8>, expects_reply: bool) -> Envelope {
         let mut envelope = Envelope::builder(body)
             .headers(self.clone())
-            .expects_reply(self.reply_to().is_some())
+            .expects_reply(expects_reply)
             .session(sessions::place(self).ok().flatten())
             .extension(self.clone());
         if let Some(id) = self.0.properties.message_id() {

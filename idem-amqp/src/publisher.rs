@@ -59,7 +59,7 @@ pub(crate) struct Request {
 
 /// With what a message is published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Company {
+pub(crate) enum Company {
     /// In one batch with others.
     Others,
     /// By itself: if the broker closes the channel, it is because of this message.
@@ -109,6 +109,14 @@ impl Publisher {
     /// A dropped call may or may not have published.
     pub async fn publish(&self, publication: &Publication) -> Result<(), PublishError> {
         self.publish_in(publication, Company::Others).await
+    }
+
+    /// The same, in no batch with others.
+    pub(crate) async fn publish_alone(
+        &self,
+        publication: &Publication,
+    ) -> Result<(), PublishError> {
+        self.publish_in(publication, Company::Nobody).await
     }
 
     async fn publish_in(

@@ -6,6 +6,7 @@ use idem_core::Policy;
 
 use crate::Ladder;
 
+mod replies;
 mod retries;
 mod stated;
 

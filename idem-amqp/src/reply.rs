@@ -20,12 +20,9 @@ use crate::{
     settlement::Reason,
 };
 
-/// What names of reply queues begin with that are none, but a channel of the requester's.
-const DIRECT: &str = "amq.rabbitmq.reply-to.";
+mod address;
 
-/// What publishers write who wait for a direct reply; the broker puts their address in its place. A
-/// channel that publishes it without waiting itself is closed.
-pub(crate) const UNADDRESSED: &str = "amq.rabbitmq.reply-to";
+pub(crate) use address::{Address, Node, UNADDRESSED};
 
 const TRANSIENT: u8 = 1;
 const PERSISTENT: u8 = 2;
@@ -118,7 +115,7 @@ impl Reply {
 
     /// The message, to the requester of this very delivery: an earlier one's may be gone.
     pub(crate) fn publication(&self, to: &str, request: &Delivery) -> Publication {
-        let is_direct = to.starts_with(DIRECT);
+        let is_direct = Address::is_direct(to);
         let mode = if is_direct { TRANSIENT } else { PERSISTENT };
         let mut properties = BasicProperties::default()
             .with_delivery_mode(mode)
@@ -158,6 +155,8 @@ pub enum ReplyFate {
     /// The broker did not take it, time and again. The requester gets it when it asks again with the
     /// same key.
     Lost,
+    /// It was not sent: the address is a malformed one of a direct reply. The message was handled as one that asks for no reply.
+    Disallowed,
 }
 
 /// Replies of a worker, by what became of them and what they were.
@@ -183,9 +182,11 @@ pub struct Replies {
     pub requester_gone: u64,
     /// The broker did not take them.
     pub lost: u64,
+    /// They were not sent, because the address is malformed.
+    pub disallowed: u64,
 }
 
-/// `replies=12 replayed=2 refused=1`, and `gone=1 lost=1` if there were any.
+/// `replies=12 replayed=2 refused=1`, and `gone=1 lost=1 disallowed=1` if there were any.
 impl fmt::Display for Replies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "replies={}", self.sent)?;
@@ -194,6 +195,7 @@ impl fmt::Display for Replies {
             ("refused", self.refused),
             ("gone", self.requester_gone),
             ("lost", self.lost),
+            ("disallowed", self.disallowed),
         ];
         let mut occurred = further.iter().filter(|(_, count)| *count > 0);
         occurred.try_for_each(|(what, count)| write!(f, " {what}={count}"))
@@ -208,6 +210,7 @@ pub(crate) struct ReplyCounters {
     refused: AtomicU64,
     requester_gone: AtomicU64,
     lost: AtomicU64,
+    disallowed: AtomicU64,
 }
 
 impl ReplyCounters {
@@ -225,7 +228,13 @@ impl ReplyCounters {
             ReplyFate::Lost => {
                 self.lost.fetch_add(1, Relaxed);
             }
+            ReplyFate::Disallowed => self.disallow(),
         }
+    }
+
+    /// Counts one that was not made.
+    pub(crate) fn disallow(&self) {
+        self.disallowed.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn replies(&self) -> Replies {
@@ -235,6 +244,7 @@ impl ReplyCounters {
             refused: self.refused.load(Relaxed),
             requester_gone: self.requester_gone.load(Relaxed),
             lost: self.lost.load(Relaxed),
+            disallowed: self.disallowed.load(Relaxed),
         }
     }
 }

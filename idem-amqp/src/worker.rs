@@ -31,6 +31,7 @@ mod numbered;
 mod outgoing;
 mod reception;
 mod registrar;
+mod replier;
 mod replying;
 mod settle;
 mod settled;
@@ -51,6 +52,7 @@ use gauges::Gauges;
 use grace::Grace;
 use mender::Mender;
 use reception::{Reception, Receptionist};
+use replier::Replier;
 use settle::{Clerk, Observer};
 pub use settled::Settled;
 use subscription::Subscription;
@@ -169,7 +171,7 @@ impl Worker {
     ) -> Supervisor {
         let draining = CancellationToken::new();
         let publisher = Publisher::lazy(self.brokers.clone());
-        let replier = Publisher::lazy(self.brokers.clone());
+        let replier = Arc::new(Replier::new(Publisher::lazy(self.brokers.clone())));
         let consumers = self.subscriptions.iter().map(|subscription| {
             let Subscription {
                 queue,
@@ -184,7 +186,7 @@ impl Worker {
                     queue: queue.clone(),
                     attendant: Arc::clone(attendant),
                     publisher: publisher.clone(),
-                    replier: replier.clone(),
+                    replier: Arc::clone(&replier),
                     counters: Arc::clone(counters),
                     meters: Arc::clone(meters),
                     observer: self.observer.clone(),
@@ -204,7 +206,8 @@ impl Worker {
                 queue: subscription.queue.clone(),
                 clerk: Arc::new(Receptionist {
                     register: Arc::clone(&served.register),
-                    replier: replier.clone(),
+                    queue: subscription.queue.clone(),
+                    replier: Arc::clone(&replier),
                     counters: Arc::clone(counters),
                     vitals: Arc::clone(&self.vitals),
                     deadline: deadline.clone(),

@@ -139,10 +139,11 @@ fn what_was_sent_is_counted_by_what_it_was() {
     }
     counters.count(&refused, ReplyFate::RequesterGone);
     counters.count(&output, ReplyFate::Lost);
+    counters.count(&output, ReplyFate::Disallowed);
     let replies = counters.replies();
     assert_eq!(
         replies.to_string(),
-        "replies=3 replayed=1 refused=1 gone=1 lost=1"
+        "replies=3 replayed=1 refused=1 gone=1 lost=1 disallowed=1"
     );
 }
 

@@ -92,7 +92,7 @@ pub(crate) struct Seats {
 }
 
 pub(super) const SETTLED: [&str; 5] = ["ack", "dead_letter", "retry", "requeue", "left"];
-const FATES: [&str; 3] = ["sent", "requester_gone", "lost"];
+const FATES: [&str; 4] = ["sent", "requester_gone", "lost", "disallowed"];
 
 impl Meters {
     pub(crate) fn of(queue: &str, handler: &str) -> Self {
@@ -193,5 +193,6 @@ fn place_of(fate: ReplyFate) -> usize {
         ReplyFate::Sent => 0,
         ReplyFate::RequesterGone => 1,
         ReplyFate::Lost => 2,
+        ReplyFate::Disallowed => 3,
     }
 }

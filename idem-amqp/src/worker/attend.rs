@@ -29,6 +29,21 @@ use crate::{
 pub(super) struct Arrival {
     pub(super) delivery: Delivery,
     pub(super) envelope: Envelope,
+    /// Why it is not replied to, though it has a `reply_to`.
+    pub(super) objection: Option<&'static str>,
+}
+
+impl Arrival {
+    pub(super) fn new(delivery: Delivery, body: Vec<u8>, queue: &Queue) -> Self {
+        let to = delivery.reply_to();
+        let objection = to.and_then(|to| queue.objection_to(to));
+        let expects_reply = to.is_some() && objection.is_none();
+        Self {
+            envelope: delivery.envelope(body, expects_reply),
+            delivery,
+            objection,
+        }
+    }
 }
 
 /// How a delivery ended, and what is to be done about it.

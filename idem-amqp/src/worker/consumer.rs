@@ -192,10 +192,7 @@ impl Consumer {
             redelivered: raw.redelivered,
             properties: raw.properties,
         });
-        Arrival {
-            envelope: delivery.envelope(raw.data),
-            delivery,
-        }
+        Arrival::new(delivery, raw.data, &self.clerk.queue)
     }
 
     /// Ack, then cancel, then return the unstarted with one nack. The order matters: a quorum

@@ -18,13 +18,14 @@ use super::{
     channels::{Channels, Ended, Stopped},
     consumer::Width,
     registrar::{Register, Told},
+    replier::{Replier, Untaken},
 };
 use crate::{
     Queue,
     delivery::{Delivery, Origin},
     health::{Vitals, in_words},
-    publisher::Publisher,
-    reply::Reply,
+    publisher::Company,
+    reply::{Address, Reply},
     sessions::Control,
     settlement::Reason,
     topology::{self, Step},
@@ -45,7 +46,9 @@ pub(super) struct Reception {
 /// What all its deliveries need.
 pub(super) struct Receptionist {
     pub(super) register: Arc<dyn Register>,
-    pub(super) replier: Publisher,
+    /// The queue of the requests, which says who may be replied to.
+    pub(super) queue: Queue,
+    pub(super) replier: Arc<Replier>,
     pub(super) counters: Arc<Counters>,
     pub(super) vitals: Arc<Vitals>,
     /// Cancelled when the worker's grace period is over.
@@ -203,9 +206,12 @@ impl Receptionist {
                 return Some(Err(refusal));
             }
         };
-        let hears = delivery.reply_to().is_some();
+        let hears = self.requester(delivery).is_some();
         if !hears && matches!(control, Control::Open | Control::Reserve) {
-            let refusal = Refusal::new(Reason::Undecodable.as_str(), "it has no `reply_to`");
+            let refusal = Refusal::new(
+                Reason::Undecodable.as_str(),
+                "it has no `reply_to` that is answered",
+            );
             return Some(Err(refusal));
         }
         let counters = &self.counters.sessions;
@@ -234,9 +240,20 @@ impl Receptionist {
         }
     }
 
+    /// Where its client waits, if it may be told there.
+    fn requester<'a>(&self, delivery: &'a Delivery) -> Option<&'a str> {
+        let to = delivery.reply_to()?;
+        let Some(objection) = self.queue.objection_to(to) else {
+            return Some(to);
+        };
+        let queue = delivery.queue();
+        tracing::warn!(queue, reply_to = to, "a client is not told: {objection}");
+        None
+    }
+
     /// Whether the broker took the reply.
     async fn tell(&self, told: Told, delivery: &Delivery) -> bool {
-        let Some(to) = delivery.reply_to() else {
+        let Some(to) = self.requester(delivery) else {
             return false;
         };
         let reply = match told {
@@ -244,10 +261,14 @@ impl Receptionist {
             Err(refusal) => Reply::refusal(&refusal),
         };
         let publication = reply.publication(to, delivery);
-        let published = timeout(AT_MOST, self.replier.publish(&publication)).await;
-        let error = match published {
+        let address = Address::read(to);
+        let publishing = self
+            .replier
+            .publish(&publication, &address, Company::Others);
+        let error = match timeout(AT_MOST, publishing).await {
             Ok(Ok(())) => return true,
-            Ok(Err(error)) => in_words(&error),
+            Ok(Err(Untaken::Yet(error) | Untaken::Harmful(error))) => in_words(&error),
+            Ok(Err(Untaken::Suspect)) => "such addresses have closed the connection".into(),
             Err(_) => "the broker did not confirm it".into(),
         };
         tracing::debug!(

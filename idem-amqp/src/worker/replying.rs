@@ -8,13 +8,14 @@ use tokio::time::{sleep, timeout};
 use super::{
     attend::Arrival,
     desk::Desk,
+    replier::{Untaken, is_crash},
     settle::{Clerk, Unsettled},
 };
 use crate::{
     error::PublishError,
     health::in_words,
-    publisher::Publication,
-    reply::{Reply, ReplyFate},
+    publisher::{Company, Publication},
+    reply::{Address, Reply, ReplyFate},
     settlement::{Reason, Settlement},
 };
 
@@ -96,12 +97,15 @@ impl Clerk {
         let Some(to) = arrival.delivery.reply_to() else {
             return Ok(None);
         };
-        let publication = reply.publication(to, &arrival.delivery);
+        let (publication, address) = (reply.publication(to, &arrival.delivery), Address::read(to));
         let published = async {
             match tries {
-                Tries::Many => self.publish_reply(&publication, desk).await,
+                Tries::Many => self.publish_reply(&publication, &address, desk).await,
                 Tries::One => {
-                    let published = timeout(AT_MOST, self.replier.publish(&publication)).await;
+                    let publishing = self
+                        .replier
+                        .publish(&publication, &address, Company::Others);
+                    let published = timeout(AT_MOST, publishing).await;
                     let fate = published.map(|published| fate(&published));
                     fate.ok().flatten().unwrap_or(ReplyFate::Lost)
                 }
@@ -117,15 +121,47 @@ impl Clerk {
         Ok(Some(fate))
     }
 
-    async fn publish_reply(&self, reply: &Publication, desk: &Desk) -> ReplyFate {
+    /// What became of the reply that a message asked for which is handled as one that asks for none.
+    pub(super) fn disallowed(
+        &self,
+        arrival: &Arrival,
+        settlement: Settlement,
+    ) -> Option<ReplyFate> {
+        let objection = arrival.objection?;
+        if !matches!(settlement, Settlement::Ack | Settlement::DeadLetter(_)) {
+            return None;
+        }
+        tracing::warn!(
+            queue = self.queue.name(),
+            reply_to = arrival.delivery.reply_to(),
+            "a message is not replied to: {objection}"
+        );
+        self.counters.replies.disallow();
+        Some(ReplyFate::Disallowed)
+    }
+
+    async fn publish_reply(&self, reply: &Publication, to: &Address, desk: &Desk) -> ReplyFate {
         let (mut tries, mut away, mut refusals, mut unconfirmed) = (0, 0, 0, 0);
+        let mut company = Company::Others;
         let mut _waits;
         loop {
-            let published = self.replier.publish(reply).await;
+            let published = self.replier.publish(reply, to, company).await;
             if let Some(fate) = fate(&published) {
                 return fate;
             }
-            let Err(error) = published else { continue };
+            let Err(Untaken::Yet(error)) = published else {
+                let queue = self.queue.name();
+                tracing::error!(
+                    queue,
+                    "the reply is given up, because by such an address the broker closes the connection; \
+                     its requester has to ask again"
+                );
+                return ReplyFate::Lost;
+            };
+            // The others that it was published with are not to suffer from it a second time.
+            if is_crash(&error) {
+                company = Company::Nobody;
+            }
             tries += 1;
             // A broker that is away is no reason to give up.
             match error {
@@ -158,10 +194,10 @@ impl Clerk {
 }
 
 /// What became of a reply, if that is decided.
-fn fate(published: &Result<(), PublishError>) -> Option<ReplyFate> {
+fn fate(published: &Result<(), Untaken>) -> Option<ReplyFate> {
     match published {
         Ok(()) => Some(ReplyFate::Sent),
-        Err(PublishError::Unroutable { .. }) => Some(ReplyFate::RequesterGone),
+        Err(Untaken::Yet(PublishError::Unroutable { .. })) => Some(ReplyFate::RequesterGone),
         Err(_) => None,
     }
 }

@@ -17,6 +17,7 @@ use super::{
     desk::{Desk, Seat},
     mender::Mender,
     outgoing::Outgoing,
+    replier::Replier,
     replying::Tries,
     settled::Settled,
 };
@@ -40,7 +41,7 @@ pub(super) struct Clerk {
     pub(super) attendant: Arc<dyn Attend>,
     pub(super) publisher: Publisher,
     /// Apart: a queue of a requester's choice that never confirms must not keep dead letters waiting.
-    pub(super) replier: Publisher,
+    pub(super) replier: Arc<Replier>,
     pub(super) mender: Mender,
     pub(super) counters: Arc<Counters>,
     pub(super) meters: Arc<Meters>,
@@ -70,6 +71,7 @@ impl Clerk {
             end.settlement = Settlement::Leave;
             None
         });
+        let reply = reply.or_else(|| self.disallowed(&arrival, end.settlement));
         drop(seat);
         self.counters.ended(end.kind, &self.meters);
         if let Some(kind) = end.would_have_been {

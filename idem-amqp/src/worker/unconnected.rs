@@ -58,10 +58,7 @@ where
     /// Takes a delivery as far as its settlement; holds it as long as that takes.
     pub(crate) async fn attend(&self, origin: Origin, body: Vec<u8>) -> Delivered {
         let delivery = Delivery::new(origin);
-        let arrival = Arrival {
-            envelope: delivery.envelope(body),
-            delivery,
-        };
+        let arrival = Arrival::new(delivery, body, &self.queue);
         let mut seat = Seat::on_arrival(&self.desk);
         let attended = self
             .attendant

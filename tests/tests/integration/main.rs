@@ -64,6 +64,7 @@ mod registrations;
 mod replacement;
 mod replays;
 mod replies;
+mod reply_addresses;
 mod reply_faults;
 mod scopes;
 mod secrets;
