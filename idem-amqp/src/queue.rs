@@ -46,6 +46,8 @@ pub struct Queue {
     policy: Option<Policy>,
     stated: Stated,
     in_sessions: bool,
+    /// What addresses begin with that may be replied to; any may if nothing is said.
+    reply_to_prefixes: Option<Vec<String>>,
 }
 
 /// The type of a declared queue.
@@ -90,6 +92,7 @@ impl Queue {
             policy: None,
             stated: Stated::default(),
             in_sessions: false,
+            reply_to_prefixes: None,
         }
     }
 

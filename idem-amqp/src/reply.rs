@@ -155,7 +155,9 @@ pub enum ReplyFate {
     /// The broker did not take it, time and again. The requester gets it when it asks again with the
     /// same key.
     Lost,
-    /// It was not sent: the address is a malformed one of a direct reply. The message was handled as one that asks for no reply.
+    /// It was not sent: the queue's options do not allow the address
+    /// ([`Queue::reply_to_prefixes`](crate::Queue::reply_to_prefixes)), or it is a malformed one of a
+    /// direct reply. The message was handled as one that asks for no reply.
     Disallowed,
 }
 
@@ -182,7 +184,7 @@ pub struct Replies {
     pub requester_gone: u64,
     /// The broker did not take them.
     pub lost: u64,
-    /// They were not sent, because the address is malformed.
+    /// They were not sent, because the queue does not allow the address, or it is malformed.
     pub disallowed: u64,
 }
 

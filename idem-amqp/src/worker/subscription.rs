@@ -193,6 +193,10 @@ fn objection(subscription: &Subscription, names: &HashSet<&str>) -> Option<Worke
         )
     } else if control.len() > 255 {
         Some("its name is too long: use at most 246 bytes")
+    } else if queue.replies_to_nobody() {
+        Some(
+            "its clients wait for replies: leave `.no_replies()` out, or consume it with `.consume`",
+        )
     } else {
         served.sessions.objection().or(served.hindrance)
     };

@@ -73,3 +73,22 @@ async fn what_nobody_waits_for_has_no_reply() {
     let message = Message::json(&CreateLease { name: "l-1".into() });
     assert!(granting().deliver(&message).await.reply().is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_may_not_be_replied_to_is_handled_as_nobody() {
+    let harness = |queue: Queue| Setup::new(Journal::default).consume::<grant>(queue);
+    let open = Queue::declare("leases");
+    for queue in [
+        open.clone().no_replies(),
+        open.reply_to_prefixes(["amq.gen-"]),
+    ] {
+        let done = harness(queue.clone()).deliver(&request("l-1")).await;
+        assert!(done.reply().is_none());
+        let rejected = harness(queue).deliver(&request("taken")).await;
+        let ended = (rejected.kind(), rejected.settlement());
+        assert_eq!(
+            ended,
+            (Kind::Rejected, Settlement::DeadLetter(Reason::Rejected))
+        );
+    }
+}

@@ -2,16 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use idem_amqp::{Balance, ExecutionKind as Kind, Incident, MemoryStore};
+use idem_amqp::{
+    Balance, ExecutionKind as Kind, Incident, MemoryStore, Queue, ReplyFate, Sessions, Worker,
+};
 use idem_tests::{
     bed::{Bed, persistent},
+    log::Log,
     requester::Requester,
-    running::assert_balance,
+    running::{Running, assert_balance},
     script::Script,
+    session::{Session, control, control_properties},
 };
+use lapin::types::FieldTable;
 use xtask::services::rabbitmq::Version;
 
-use crate::replies::{order, quoting};
+use crate::{
+    dead_letters::rejecting,
+    replies::{order, quote, quoting},
+    sessions::building,
+};
 
 /// As many ordinary requests, half of them by direct reply-to, each beside one with another of these
 /// addresses. Says how the worker ended that has seen to all of them.
@@ -92,4 +101,80 @@ async fn a_direct_reply_to_that_the_broker_cannot_bear_disturbs_no_other_request
         assert_eq!(replies.lost, 0);
     }
     assert!(closed <= replies.lost, "closed {closed} times: {replies}");
+}
+
+fn answering(bed: &Bed, queue: Queue, script: &Script) -> Running {
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    bed.start(worker.consume::<quote>(queue))
+}
+
+/// A publisher that may write to one queue could have the worker write to any other.
+#[tokio::test]
+async fn a_reply_goes_only_where_its_queue_allows() {
+    let bed = Bed::new().await;
+    let requester = Requester::on(&bed).await;
+    let payments = bed.another("payments");
+    bed.declare_foreign(&payments, FieldTable::default()).await;
+    let log = Log::default();
+    let _kept = log.capture();
+    let allowed = bed.queue().reply_to_prefixes(["amq.gen-"]);
+    let worker = answering(&bed, allowed, &Script::succeeding());
+    let hostile = persistent().with_reply_to(payments.as_str().into());
+    bed.send(bed.name(), &order("a"), hostile).await;
+    worker.ended(Kind::Executed, 1).await;
+    let fate = worker.settled.entries()[0].reply;
+    assert_eq!(fate, Some(ReplyFate::Disallowed));
+    assert_eq!(bed.waiting(&payments).await, Some((0, 0)));
+    let text = log.text();
+    assert!(
+        text.contains("do not allow") && text.contains(&payments),
+        "{text}"
+    );
+
+    requester.ask(bed.name(), &order("b"), "c-1").await;
+    assert_eq!(requester.reply().await.correlation(), "c-1");
+    let replies = worker.stop().await.replies();
+    assert_eq!((replies.sent, replies.disallowed), (1, 1));
+    bed.assert_nothing_stuck().await;
+}
+
+/// It is handled as one that asks for no reply.
+#[tokio::test]
+async fn a_request_that_is_rejected_is_dead_lettered_where_nobody_is_replied_to() {
+    let bed = Bed::new().await;
+    let requester = Requester::on(&bed).await;
+    let worker = answering(&bed, bed.queue().no_replies(), &rejecting());
+    requester.ask(bed.name(), &order("a"), "c-1").await;
+    assert_eq!(bed.dead_letter().await.reason(), "rejected");
+    worker.ended(Kind::Rejected, 1).await;
+    let replies = worker.stop().await.replies();
+    assert_eq!((replies.sent, replies.disallowed), (0, 1));
+    let last = persistent().with_correlation_id("last".into());
+    bed.send(requester.reply_to(), b"{}", last).await;
+    assert_eq!(requester.reply().await.correlation(), "last");
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_session_is_told_only_where_its_queue_allows() {
+    let bed = Bed::bare().await;
+    bed.also(&control(bed.name()));
+    let requester = Requester::on(&bed).await;
+    let payments = bed.another("payments");
+    bed.declare_foreign(&payments, FieldTable::default()).await;
+    let queue = bed.queue().reply_to_prefixes(["amq.gen-"]);
+    bed.declare(&queue).await;
+    let script = Script::succeeding();
+    let worker = building(MemoryStore::new(), &script, Sessions::default(), queue);
+    let worker = bed.start(worker);
+    bed.until_consumed(&control(bed.name()), 1).await;
+    let session = Session::open(&requester, bed.name()).await;
+    let close = control_properties("idem.close", "").with_reply_to(payments.as_str().into());
+    let body = format!(r#"{{"session": "{}"}}"#, session.id);
+    bed.send(&control(bed.name()), body.as_bytes(), close).await;
+    bed.until_settled().await;
+    let sessions = worker.stop().await.sessions();
+    assert_eq!((sessions.closed, sessions.untold), (1, 1));
+    assert_eq!(bed.waiting(&payments).await, Some((0, 0)));
+    bed.assert_nothing_stuck().await;
 }

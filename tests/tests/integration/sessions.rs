@@ -343,6 +343,11 @@ async fn what_cannot_be_in_sessions_is_told_before_anything_is_consumed() {
         (fail_open, default, "leave `store_outage` out"),
         (its_dead_letters, default, "is in use"),
         (
+            bed.queue().no_replies(),
+            default,
+            "its clients wait for replies",
+        ),
+        (
             Queue::declare("q".repeat(247)),
             default,
             "at most 246 bytes",
