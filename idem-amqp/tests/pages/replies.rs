@@ -97,3 +97,11 @@ async fn serve(store: PostgresStore, amqp_url: &str) -> Result<(), Error> {
         .await?;
     Ok(())
 }
+
+fn where_replies_may_go() {
+    // idem's clients, and direct replies:
+    let quotes = Queue::declare("orders.quote").reply_to_prefixes(["amq.gen-", "amq.rabbitmq.reply-to."]);
+    // No requests at all:
+    let charges = Queue::declare("orders.charge").no_replies();
+    drop((quotes, charges));
+}
