@@ -115,10 +115,27 @@ impl Shop {
             .unwrap()
     }
 
-    /// A transaction that has ended has let go of its locks.
+    /// Waits until the server has ended every transaction of the store, also one whose last statements
+    /// it has yet to read.
     async fn nothing_is_locked(&self) {
+        let open = "SELECT count(*) FROM pg_stat_activity
+            WHERE application_name = $1 AND state <> 'idle'";
+        let mut bystander = self.bystander().await;
+        let ended = async {
+            while sqlx::query_scalar::<_, i64>(open)
+                .bind(&self.schema)
+                .fetch_one(&mut bystander)
+                .await
+                .unwrap()
+                > 0
+            {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(10), ended).await;
+        ended.expect("within 10 s the store's transactions have ended");
         let lock = "SET lock_timeout = '10s'; BEGIN; LOCK TABLE charges; ROLLBACK";
-        execute(&mut self.bystander().await, lock).await.unwrap();
+        execute(&mut bystander, lock).await.unwrap();
     }
 }
 

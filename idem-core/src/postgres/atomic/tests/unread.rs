@@ -83,6 +83,7 @@ async fn a_commit_behind_an_answer_that_was_left_unread_is_found_by_whoever_asks
         matches!(commit, Err(StoreError::Unavailable(_))),
         "{commit:?}"
     );
+    shop.nothing_is_locked().await;
     assert!(shop.is_completed("o-1").await);
     assert_eq!(shop.charges().await, 1);
 }
