@@ -21,6 +21,7 @@ mod link;
 mod location;
 mod naming;
 mod operator;
+mod permissions;
 mod replicas;
 mod script;
 mod sequences;

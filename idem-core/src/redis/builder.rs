@@ -10,6 +10,7 @@ use super::{
     lane::Lane,
     link::{Link, Patience},
     location::Location,
+    permissions,
     replicas::{Quorum, Replicas},
     server::Server,
 };
@@ -110,8 +111,8 @@ impl RedisStoreBuilder {
     /// Connects, and logs what the server's settings mean for the store.
     ///
     /// # Errors
-    /// If the URL cannot be read, the prefix cannot be one, or Redis cannot be reached, refuses or
-    /// is older than 6.2.
+    /// If the URL cannot be read, the prefix cannot be one, or Redis cannot be reached, refuses, does
+    /// not let the user run what the store needs, or is older than 6.2.
     pub async fn build(self) -> Result<RedisStore, ConnectError> {
         let naming = Naming::new(&self.prefix)?;
         let location = match &self.address {
@@ -177,7 +178,7 @@ impl fmt::Debug for RedisStoreBuilder {
     }
 }
 
-/// Logs the findings, and refuses a server on which no script would run. What cannot be found out
+/// Logs the findings, and refuses a server on which a script would not run, or not to its end. What cannot be found out
 /// is no reason to refuse.
 async fn look_at(store: &RedisStore) -> Result<(), Refusal> {
     let servers = Facts::gather(&store.server).await;
@@ -188,8 +189,11 @@ async fn look_at(store: &RedisStore) -> Result<(), Refusal> {
     for finding in findings {
         finding.log("redis");
     }
-    match findings::too_old(&servers.unwrap_or_default()) {
-        Some(finding) => Err(finding.text.into()),
+    if let Some(finding) = findings::too_old(&servers.unwrap_or_default()) {
+        return Err(finding.text.into());
+    }
+    match permissions::lacking(store).await {
+        Some(lacking) => Err(lacking.into()),
         None => Ok(()),
     }
 }

@@ -42,14 +42,18 @@ const EXPLAINED: [(&str, &str); 13] = [
     ),
     ("WRONGPASS", "redis does not know this user and password"),
     ("NOPERM", NOT_PERMITTED),
-    ("can't run this command", NOT_PERMITTED),
+    (NOT_BY_SCRIPT, NOT_PERMITTED),
 ];
+
+/// A script may not run a command, or not on this key. Old servers say it without a code.
+const NOT_BY_SCRIPT: &str = "user executing the script";
 
 /// The server is a replica.
 const READONLY: &str = "READONLY";
 
-const NOT_PERMITTED: &str =
-    "redis does not let this user run `EVAL`, `EVALSHA`, `TIME`, `GET` and `SET` on these keys";
+const NOT_PERMITTED: &str = "redis does not let this user run `EVAL`, `EVALSHA` and what the store's scripts run on \
+    these keys: `TIME`, `GET`, `SET`, `GETRANGE`, `SETRANGE`, `DEL`, `PEXPIREAT`, `SADD`, `SCARD` and `SISMEMBER`; an \
+    operator also `SCAN`, `LRANGE`, `RPUSH`, `LTRIM` and `PEXPIRE`";
 
 /// Words of an error that is about this one record.
 const UNREADABLE: [&str; 3] = ["WRONGTYPE", "UNREADABLE", "data string too short"];
@@ -62,7 +66,7 @@ const REFUSALS: [&str; 7] = [
     "NOAUTH",
     "WRONGPASS",
     "NOPERM",
-    "can't run this command",
+    NOT_BY_SCRIPT,
 ];
 
 /// Why a call has no answer.

@@ -1,12 +1,12 @@
 //! What comes between a numbered message and its completion: every number's effect once, and a mark that
 //! passes all of them.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use futures_util::future::join_all;
 use idem_amqp::{
-    ExecutionKind as Kind, MemoryStore, NumberedPublisher, ProblemKind, Publication, Publisher,
-    Store, Worker,
+    ExecutionKind as Kind, Failed, MemoryStore, NumberedPublisher, ProblemKind, Publication,
+    Publisher, RedisStore, Store, Worker,
 };
 use idem_tests::{
     bed::Bed,
@@ -23,7 +23,7 @@ use idem_tests::{
     store_at::{Product, StoreAt},
 };
 use nix::sys::signal::Signal;
-use xtask::services::{postgres, redis};
+use xtask::services::{Redis, postgres, redis};
 
 const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
 
@@ -174,6 +174,45 @@ async fn a_redis_that_is_out_of_reach_in_a_stream_delays_it_and_no_number_is_los
     let proxy = Proxy::open(off_thread(redis::shared).await.port()).await;
     let store = at.by(proxy.port()).open_redis().await;
     cut_and_healed(store, proxy).await;
+}
+
+/// The store's user may not run a command for a while, which the mark needs to pass a rejected number.
+#[tokio::test]
+async fn a_redis_that_refuses_a_command_in_a_stream_delays_it_and_no_number_is_lost_or_doubled() {
+    let rules = [("user", "shop on >hush ~* +@all")];
+    let server = Arc::new(off_thread(move || Redis::start_with(&rules)).await);
+    let rule = async |rule: &'static str| {
+        let server = Arc::clone(&server);
+        off_thread(move || server.cli(["ACL", "SETUSER", "shop", rule])).await
+    };
+    let url = server.url().replace("//", "//shop:hush@");
+    let store = RedisStore::connect(&url).await.unwrap();
+    let bed = Bed::with_vhost().await;
+    let script = Script::new(async |call| match &*call.id {
+        "2" => Err(Failed::rejected("no such customer")),
+        _ => Ok(()),
+    });
+    let worker = storing(&bed, store, &script);
+    bed.until_consumed(bed.name(), 1).await;
+    rule("-sadd").await;
+    send_stamped(&bed, 0..20).await;
+    worker
+        .until("it misses the store", |health| {
+            let problems = health.problems();
+            let mut kinds = problems.iter().map(|problem| &problem.kind);
+            kinds.any(|kind| *kind == ProblemKind::StoreUnavailable)
+        })
+        .await;
+    rule("+sadd").await;
+    script.effects.count("all others take effect", 19).await;
+    send_stamped(&bed, (0..20).filter(|number| *number != 2)).await;
+    worker.ended(Kind::Duplicate, 19).await;
+
+    assert_eq!(bed.dead_letter().await.reason(), "rejected");
+    worker.stop().await;
+    let done = (0..20).filter(|number| *number != 2);
+    script.assert_effects(done.map(|number| number.to_string()));
+    bed.assert_nothing_stuck().await;
 }
 
 /// Of every seventh completion the answer is lost: it is repeated, perhaps when the mark has passed.

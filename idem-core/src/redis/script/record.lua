@@ -32,6 +32,19 @@ local key
 local state, in_doubt, attempts, token, forget_at, fingerprint, due, retention, owner
 local stored, text_at
 
+-- The beginning of another record; nothing of what is no string. A server that lets nobody look says so: what it may
+-- hold must not pass for what is there.
+local function head_of(record, last)
+  local head = redis.pcall('GETRANGE', record, 0, last)
+  if type(head) == 'string' then
+    return head
+  end
+  if string.find(head.err, 'WRONGTYPE', 1, true) then
+    return nil
+  end
+  error(head, 0)
+end
+
 -- Whether there is one.
 local function read()
   stored = redis.call('GET', key)

@@ -31,6 +31,8 @@ local FORGET_AT = 15
 local beside = string.sub(KEYS[1], 1, -#'mark' - 1)
 local joined, mark, window, ahead_since, ahead_at, look_by, expires_at, exceptions
 local number, width, skip_after, keep, is_replay, may_begin
+-- The records of done numbers that the mark has passed in this call.
+local passed = {}
 
 -- Whether it is known and has not expired.
 local function read_sequence()
@@ -47,11 +49,16 @@ local function read_sequence()
   return now < expires_at
 end
 
+-- Redis takes nothing back of a script that ends with an error. So what the mark says comes after the exceptions that
+-- it rests on, and before what it makes superfluous goes: whichever command fails, no number is free again.
 local function save_sequence()
   local expires_in_redis = string.format('%d', (expires_at - skew) / 1000 + 1)
   redis.call('SET', KEYS[1], struct.pack(SEQUENCE, LAYOUT, joined, mark, window, ahead_since,
     ahead_at, look_by, expires_at, exceptions), 'PXAT', expires_in_redis)
   redis.call('PEXPIREAT', KEYS[3], expires_in_redis)
+  for _, record in ipairs(passed) do
+    redis.call('DEL', record)
+  end
 end
 
 local function name_of(message)
@@ -61,11 +68,11 @@ end
 -- How a number stands: missing, waiting, done, refused or given up. What this program does not know is
 -- waited for.
 local function standing(message)
-  local head = redis.pcall('GETRANGE', name_of(message), 0, 40)
+  local head = head_of(name_of(message), 40)
   if head == '' then
     return 'missing'
   end
-  if type(head) ~= 'string' or #head < 23 or string.byte(head) ~= LAYOUT then
+  if not head or #head < 23 or string.byte(head) ~= LAYOUT then
     return 'waiting'
   end
   local _, its_state, _, _, _, its_end = struct.unpack('>Bc1BI4dd', head)
@@ -81,9 +88,10 @@ local function standing(message)
   return 'waiting'
 end
 
--- Passes the number at the mark, which is not done.
+-- Passes the number at the mark, which is not done. It counts also if it was there: then its mark could not be saved.
 local function except()
-  exceptions = exceptions + redis.call('SADD', KEYS[3], string.format('%.0f', mark))
+  redis.call('SADD', KEYS[3], string.format('%.0f', mark))
+  exceptions = exceptions + 1
   mark = mark + 1
 end
 
@@ -92,7 +100,7 @@ local function pass(before)
   while mark < before do
     local stands = standing(mark)
     if stands == 'done' then
-      redis.call('DEL', name_of(mark))
+      passed[#passed + 1] = name_of(mark)
       mark = mark + 1
     elseif stands == 'given up' or stands == 'refused' then
       except()
@@ -144,8 +152,8 @@ local function keep_records()
   -- Not by the numbers themselves: above the greatest, a double stays where it is.
   for offset = 0, math.min(window - 1, MAX_NUMBER - mark) do
     local record = name_of(mark + offset)
-    local head = redis.pcall('GETRANGE', record, 0, FORGET_AT + 7)
-    if type(head) == 'string' and #head == FORGET_AT + 8 and string.byte(head) == LAYOUT
+    local head = head_of(record, FORGET_AT + 7)
+    if head and #head == FORGET_AT + 8 and string.byte(head) == LAYOUT
       and string.find('cgq', string.sub(head, 2, 2), 1, true) then
       local forget_at = struct.unpack('>d', head, FORGET_AT + 1)
       if now < forget_at and forget_at < expires_at then

@@ -50,8 +50,8 @@ local function keep_records(until_at)
   -- Not by the numbers themselves: above the greatest, a double stays where it is.
   for offset = 0, math.min(window - 1, MAX_NUMBER - mark) do
     local record = KEYS[1] .. string.format('%.0f', mark + offset)
-    local head = redis.pcall('GETRANGE', record, 0, FORGET_AT + 7)
-    if type(head) == 'string' and #head == FORGET_AT + 8 and string.byte(head) == LAYOUT
+    local head = head_of(record, FORGET_AT + 7)
+    if head and #head == FORGET_AT + 8 and string.byte(head) == LAYOUT
       and struct.unpack('>d', head, FORGET_AT + 1) < until_at then
       redis.call('SETRANGE', record, FORGET_AT, struct.pack('>d', until_at))
       redis.call('PEXPIREAT', record, string.format('%d', (until_at - skew) / 1000 + 1))
@@ -60,13 +60,14 @@ local function keep_records(until_at)
 end
 
 -- What is forgotten would run again. With every sign of life the records would have to be written
--- anew; so they are kept until an hour after the end, and written as the end comes into another hour.
+-- anew; so they are kept until an hour after the end, and written as the end comes into another hour: before the
+-- session, which would not know that it is to be done again.
 local function save_session()
-  redis.call('SET', KEYS[1], struct.pack(SESSION, LAYOUT, mark, window, life, ends_at),
-    'PXAT', string.format('%d', (remove_at() - skew) / 1000 + 1))
   if ended_at and math.floor(ended_at / AHEAD) < math.floor(ends_at / AHEAD) then
     keep_records(ends_at + AHEAD)
   end
+  redis.call('SET', KEYS[1], struct.pack(SESSION, LAYOUT, mark, window, life, ends_at),
+    'PXAT', string.format('%d', (remove_at() - skew) / 1000 + 1))
 end
 
 local function lives()
@@ -87,9 +88,8 @@ end
 local function remove_answers(first, last)
   for offset = 0, math.min(last, MAX_NUMBER) - first do
     local record = KEYS[1] .. string.format('%.0f', first + offset)
-    local head = redis.pcall('GETRANGE', record, 0, 1)
-    if type(head) == 'string' and #head == 2
-      and string.byte(head) == LAYOUT and string.sub(head, 2) ~= 'p' then
+    local head = head_of(record, 1)
+    if head and #head == 2 and string.byte(head) == LAYOUT and string.sub(head, 2) ~= 'p' then
       redis.call('DEL', record)
     end
   end

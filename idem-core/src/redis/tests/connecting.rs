@@ -1,6 +1,7 @@
 use std::time::Instant;
 
 use super::*;
+use crate::{OpenSession, SessionStore as _, sequence::scene::with_an_exception};
 
 async fn refused(url: &str) -> String {
     let store = RedisStore::builder(url).connect_timeout(Duration::from_millis(500));
@@ -50,20 +51,53 @@ async fn a_wrong_password_and_none_are_told_apart_and_not_repeated() {
 async fn a_user_who_may_not_run_scripts_is_told_what_is_needed() {
     let server = Redis::start_with(&[("user", "weak on >hush ~* +@all -@scripting")]).unwrap();
     let url = server.url().replace("//", "//weak:hush@");
-    let store = RedisStore::connect(&url).await.unwrap();
-    let said = super::refused(store.claim(&request(1)).await);
+    let said = refused(&url).await;
     assert!(said.contains("does not let this user run `EVAL`"), "{said}");
 }
 
 #[tokio::test]
+async fn a_user_who_lacks_commands_or_keys_is_told_which_before_the_first_message() {
+    let cases = [
+        (
+            "~* +@all -sadd -setrange",
+            "`SETRANGE`, `SADD`",
+            "+setrange +sadd",
+        ),
+        ("~* +@all -getrange", "`GETRANGE`", "+getrange"),
+        ("~* +@all -time", "`TIME`", "+time"),
+        ("~* +@all -del", "`DEL`", "+del"),
+        ("~other:* +@all", "`GET`", "~shop:*"),
+    ];
+    for (rules, named, needed) in cases {
+        let server = Redis::start_with(&[("user", &*format!("weak on >hush {rules}"))]).unwrap();
+        let url = server.url().replace("//", "//weak:hush@");
+        let store = RedisStore::builder(&url).prefix("shop").build().await;
+        let said = in_full(&store.unwrap_err());
+        assert!(
+            said.contains("does not let this user run"),
+            "{rules}: {said}"
+        );
+        assert!(
+            said.contains(named) && said.contains(needed),
+            "{rules}: {said}"
+        );
+        assert_eq!(server.cli(["DBSIZE"]).unwrap().trim(), "0", "{rules}");
+    }
+}
+
+#[tokio::test]
 async fn a_user_with_only_what_is_needed_can_work() {
-    let rules = "lean on >hush ~lean:* +evalsha +eval +time +get +set";
+    let rules = "lean on >hush ~lean:* +eval +evalsha +time +get +set +getrange +setrange +del \
+                 +pexpireat +sadd +scard +sismember";
     let server = Redis::start_with(&[("user", rules)]).unwrap();
     let url = server.url().replace("//", "//lean:hush@");
     let store = RedisStore::builder(&url).prefix("lean").build().await;
     let store = store.unwrap();
     let lease = acquire(&store, 1).await;
     complete(&store, &lease).await;
+    with_an_exception(&store).await;
+    let opening = OpenSession::new(Key::new("leases", "s-1").unwrap());
+    store.open(&opening).await.unwrap();
     let said = unavailable(store.findings().await);
     assert!(said.contains("'info'"), "{said}");
 }
