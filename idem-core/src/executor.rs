@@ -251,8 +251,8 @@ impl<S: Store> Executor<S> {
         let turn = request.sequence.as_ref();
         let turn = turn.map(|place| self.turns.enter(place));
         self.in_flight
-            .enter(&request.key)
-            .on(request.fingerprint, turn)
+            .enter(&request.key, request.fingerprint)
+            .on(turn)
     }
 
     fn is_closed(&self) -> bool {

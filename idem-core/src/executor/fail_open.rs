@@ -171,7 +171,7 @@ impl<S: Store> Executor<S> {
         tracing::warn!(key = %request.key, attempt = lease.attempt, error = super::until_known::error_chain(&outage), "the store cannot be asked, running unprotected");
         self.local.tell(&self.store);
         Ok(Grant {
-            working: self.in_flight.enter(&lease.key),
+            working: self.in_flight.enter(&lease.key, None),
             hearts: &self.hearts,
             unprotected: Some(watch),
             lease,

@@ -24,6 +24,8 @@ struct Present {
     workers: usize,
     /// When the first of them began.
     since: Instant,
+    /// What the last of them to begin works on.
+    content: Option<Fingerprint>,
     watchers: usize,
     /// How many workers have ended while it was watched.
     ends: u64,
@@ -42,12 +44,12 @@ struct Completed {
 }
 
 impl InFlight {
-    /// Marks the key as worked on until the guard is dropped.
-    pub(super) fn enter(&self, key: &Key) -> Working {
+    /// Marks the key as worked on, with this content, until the guard is dropped.
+    pub(super) fn enter(&self, key: &Key, content: Option<Fingerprint>) -> Working {
         let mut keys = self.lock();
-        Present::of(&mut keys, key).begin();
+        Present::of(&mut keys, key).begin(content);
         drop(keys);
-        self.working(key)
+        self.working(key, content)
     }
 
     /// Marks the key as worked on until the guard is dropped, if nobody else in this process works
@@ -58,16 +60,16 @@ impl InFlight {
         if present.workers > 0 {
             return None;
         }
-        present.begin();
+        present.begin(None);
         drop(keys);
-        Some(self.working(key))
+        Some(self.working(key, None))
     }
 
-    fn working(&self, key: &Key) -> Working {
+    fn working(&self, key: &Key, content: Option<Fingerprint>) -> Working {
         Working {
             in_flight: self.clone(),
             key: key.clone(),
-            fingerprint: None,
+            content,
             turn: None,
             steps_back: false,
         }
@@ -90,6 +92,14 @@ impl InFlight {
     /// Whether somebody in this process works on the key.
     pub(super) fn contains(&self, key: &Key) -> bool {
         (self.lock().get(key)).is_some_and(|present| present.workers > 0)
+    }
+
+    /// Whether somebody in this process works on the key, with other content than this request's.
+    pub(super) fn has_other_content(&self, request: &ClaimRequest) -> bool {
+        let keys = self.lock();
+        let worked_on = keys.get(&request.key);
+        let content = worked_on.and_then(|present| present.content.filter(|_| present.workers > 0));
+        matches!((content, request.fingerprint), (Some(one), Some(other)) if one != other)
     }
 
     /// The keys of this handler that are worked on.
@@ -126,6 +136,7 @@ impl Present {
         keys.entry(key.clone()).or_insert_with(|| Self {
             workers: 0,
             since: Instant::now(),
+            content: None,
             watchers: 0,
             ends: 0,
             ended: None,
@@ -133,11 +144,12 @@ impl Present {
         })
     }
 
-    fn begin(&mut self) {
+    fn begin(&mut self, content: Option<Fingerprint>) {
         if self.workers == 0 {
             self.since = Instant::now();
         }
         self.workers += 1;
+        self.content = content;
         self.completed = None;
     }
 }
@@ -159,17 +171,15 @@ impl Completed {
 pub(super) struct Working {
     in_flight: InFlight,
     key: Key,
-    /// Of the content.
-    fingerprint: Option<Fingerprint>,
+    content: Option<Fingerprint>,
     /// Ends with it: a number that is worked on.
     turn: Option<Running>,
     steps_back: bool,
 }
 
 impl Working {
-    /// On this content; on a numbered message: what waits for its end is woken.
-    pub(super) fn on(mut self, fingerprint: Option<Fingerprint>, turn: Option<Running>) -> Self {
-        self.fingerprint = fingerprint;
+    /// On a numbered message, if it is one: what waits for its end is woken.
+    pub(super) fn on(mut self, turn: Option<Running>) -> Self {
         self.turn = turn;
         self
     }
@@ -195,7 +205,7 @@ impl Working {
         {
             let forgotten = Instant::now().checked_add(retention);
             present.completed = forgotten.map(|forgotten| Completed {
-                fingerprint: self.fingerprint,
+                fingerprint: self.content,
                 outcome: outcome.clone(),
                 forgotten,
             });
@@ -275,7 +285,7 @@ mod tests {
     }
 
     fn complete(in_flight: &InFlight) {
-        let working = in_flight.enter(&request().key);
+        let working = in_flight.enter(&request().key, None);
         working.completed(&Outcome::new("7"), Policy::DEFAULT.retention());
     }
 
@@ -286,7 +296,7 @@ mod tests {
         let _other = in_flight.watch(&key);
         let mut waiting = in_flight.watch(&key);
         complete(&in_flight);
-        drop(in_flight.enter(&key));
+        drop(in_flight.enter(&key, None));
         assert_eq!(waiting.holder_ended(&request()).await, None);
     }
 

@@ -177,6 +177,10 @@ impl<S: Store> Executor<S> {
                     lease,
                 };
             }
+            // While somebody is at it, no store says what he is at.
+            Ok(Ok(Claim::Held { .. })) if self.in_flight.has_other_content(request) => {
+                Ended::Answered(Claim::KeyReused)
+            }
             Ok(Ok(answer)) => Ended::Answered(answer),
             Ok(Err(error)) => unavailable(request, error),
             Err(_) => unavailable(request, StoreError::unavailable("it did not answer")),
@@ -267,10 +271,30 @@ impl<S: Store> Executor<S> {
         {
             would_have_been = would_have_been.or(Some(ExecutionKind::LeaseLost));
         }
+        if would_have_been == Some(ExecutionKind::Conflict)
+            && self.is_reused_after_all(request).await
+        {
+            would_have_been = Some(ExecutionKind::KeyReused);
+        }
         if let Some(kind) = would_have_been {
             tracing::info!(key = %request.key, attempt, would_have_been = kind.label(), "it ran because its policy is to observe");
         }
         would_have_been
+    }
+
+    /// Asks the store once more about a message that met another one at work, elsewhere perhaps: if that has ended by
+    /// now, the store compares the two. What is acquired by that is given back: the message has run.
+    async fn is_reused_after_all(&self, request: &ClaimRequest) -> bool {
+        match timeout(PATIENCE, self.store.claim(request)).await {
+            Ok(Ok(Claim::KeyReused)) => true,
+            Ok(Ok(Claim::Acquired(lease))) => {
+                let given_back = release(&*self.store, &lease, &Release::Abandoned);
+                // Else its lease runs out.
+                let _ = timeout(PATIENCE, given_back).await;
+                false
+            }
+            _ => false,
+        }
     }
 
     async fn give_back_unrun(&self, sight: Sight, reason: Release) {

@@ -1,6 +1,9 @@
 //! Handlers that are only observed: everything runs, and what would have been suppressed is counted.
 
-use std::{sync::atomic::Ordering::SeqCst, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
 
 use idem_amqp::{
     Backoff, Enforcement, ExecutionKind as Kind, MemoryStore, Policy, SqliteStore, Worker,
@@ -12,6 +15,7 @@ use idem_tests::{
     running::assert_balance,
     script::{Order, Script, charge},
 };
+use tokio::sync::Semaphore;
 
 fn observing() -> Policy {
     let policy = QUICK.to_builder().enforcement(Enforcement::Observe);
@@ -67,6 +71,40 @@ async fn other_content_and_a_missing_key_run_and_dead_letter_nothing() {
     assert_eq!(told, [None, Some(Kind::KeyReused), Some(Kind::Keyless)]);
     worker.stop().await;
     script.assert_effects(["a", "a", ""]);
+    bed.assert_nothing_stuck().await;
+}
+
+/// Both orders are at work at once, with one key.
+#[tokio::test]
+async fn other_content_that_comes_while_the_first_is_under_way_is_counted_as_a_reused_key() {
+    let bed = Bed::new().await;
+    let go_on = Arc::new(Semaphore::new(0));
+    let gate = Arc::clone(&go_on);
+    let script = Script::new(move |_| {
+        let gate = Arc::clone(&gate);
+        async move {
+            gate.acquire().await?.forget();
+            Ok(())
+        }
+    });
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    let worker = bed.start(worker.consume::<charge>(bed.queue().policy(observing())));
+    let order = Order::new("a");
+    let dearer = Order {
+        amount_cents: 1300,
+        ..order.clone()
+    };
+    for (running, order) in [&order, &dearer, &order].into_iter().enumerate() {
+        bed.json(order).await;
+        script.calls.count("it runs", running + 1).await;
+    }
+    go_on.add_permits(3);
+    worker.ended(Kind::Observed, 3).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Observed, 3)]);
+    assert_eq!(balance.would_have_been(Kind::KeyReused), 1, "{balance}");
+    assert_eq!(balance.would_have_been(Kind::Conflict), 1, "{balance}");
+    script.assert_effects(["a", "a", "a"]);
     bed.assert_nothing_stuck().await;
 }
 

@@ -98,6 +98,72 @@ async fn another_content_under_the_same_key_runs() {
     }
 }
 
+fn holding(content: &str) -> ClaimRequest {
+    let request = ClaimRequest::new(key(), &observing());
+    request.fingerprint(Fingerprint::of(content.as_bytes()))
+}
+
+/// Runs for so long.
+async fn runs_for(
+    executor: &Executor<Faulty>,
+    request: &ClaimRequest,
+    time: Duration,
+) -> Execution<bool, Failed> {
+    let work = async |attempt: Attempt| {
+        sleep(time).await;
+        Ok(attempt.is_protected())
+    };
+    executor.execute_request(request, &observing(), work).await
+}
+
+/// In this process it is known what the other one works on; of another process, when that has ended.
+#[tokio::test(start_paused = true)]
+async fn another_content_is_known_for_one_while_the_first_is_under_way() {
+    let short = LEASE / 4;
+    for (is_here, time, found) in [
+        (true, short, Kind::KeyReused),
+        (false, short, Kind::Conflict),
+        (false, LEASE * 2, Kind::KeyReused),
+    ] {
+        let (executor, store) = executor();
+        let elsewhere = Executor::new(store);
+        let copy_at = if is_here { &executor } else { &elsewhere };
+        let (first, other, copy) = (holding("1"), holding("2"), holding("1"));
+        let (_, (other, copy)) = tokio::join!(runs_for(&executor, &first, LEASE), async {
+            sleep(LEASE / 2).await;
+            tokio::join!(
+                runs_for(copy_at, &other, time),
+                runs_for(copy_at, &copy, time),
+            )
+        });
+        assert_eq!(would_have_been(&other), Some(found), "{time:?}");
+        assert_eq!(would_have_been(&copy), Some(Kind::Conflict), "{time:?}");
+    }
+}
+
+/// The first one fails, so nobody has the key when the other one has run. It is not kept for that.
+#[tokio::test(start_paused = true)]
+async fn a_look_at_what_became_of_the_first_keeps_no_key_and_counts_no_attempt() {
+    let (executor, _) = executor();
+    let failing = async |_: Attempt| {
+        sleep(LEASE / 2).await;
+        Err::<bool, _>(Failed::retry("no paper"))
+    };
+    let ([first, next], policy) = ([(); 2].map(|()| holding("1")), observing());
+    let (_, other) = tokio::join!(executor.execute_request(&first, &policy, failing), async {
+        sleep(LEASE / 4).await;
+        runs_for(&executor, &holding("1"), LEASE).await
+    });
+    assert_eq!(would_have_been(&other), Some(Kind::Conflict));
+    sleep(LEASE).await;
+    let second = async |attempt: Attempt| {
+        assert_eq!(attempt.number(), 2);
+        Ok::<_, Failed>(attempt.is_protected())
+    };
+    let ended = executor.execute_request(&next, &policy, second).await;
+    assert_eq!(would_have_been(&ended), None);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_away_or_silent_keeps_nothing_waiting_for_long() {
     for fault in [Fault::Unreached, Fault::Silent] {
