@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use xtask::services::{Broker, rabbitmq};
 
 use crate::{
-    journal::eventually,
+    journal::{LIMIT, eventually, looking},
     queue_type::tested,
     running::Running,
     script::{Order, Script, charge},
@@ -242,13 +242,19 @@ impl Bed {
     }
 
     /// Waits until no message waits in the test's queues, and none is with a consumer.
+    ///
+    /// # Panics
+    /// If one is stuck. That is a defect, also if it shows under load alone: it is not worded as a wait in vain.
     pub async fn until_settled(&self) {
         let queues = self.names();
-        eventually("no message is stuck", async || {
+        let settled = looking("no message is stuck", async || {
             let stuck = self.counts.stuck(&queues).await;
             if stuck.is_empty() { Ok(()) } else { Err(stuck) }
         })
         .await;
+        if let Err(stuck) = settled {
+            panic!("stuck after {LIMIT:?}: {stuck:#?}");
+        }
     }
 
     /// Waits until the queue has so many consumers.

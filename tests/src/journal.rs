@@ -64,18 +64,34 @@ pub async fn within<F: Future>(awaited: &str, future: F) -> F::Output {
 ///
 /// # Panics
 /// If there is none within the limit: says what was awaited and what was seen last.
-pub async fn eventually<T, S: Debug, Fut>(awaited: &str, mut look: impl FnMut() -> Fut) -> T
+pub async fn eventually<T, S: Debug, Fut>(awaited: &str, look: impl FnMut() -> Fut) -> T
+where
+    Fut: Future<Output = Result<T, S>>,
+{
+    match looking(awaited, look).await {
+        Ok(found) => found,
+        Err(seen) => panic!("not within {LIMIT:?}: {awaited}; seen last: {seen:#?}"),
+    }
+}
+
+/// The same; what was seen last if there is no answer within the limit.
+///
+/// # Errors
+/// If there is none.
+///
+/// # Panics
+/// If a single look takes longer than the limit.
+pub async fn looking<T, S, Fut>(awaited: &str, mut look: impl FnMut() -> Fut) -> Result<T, S>
 where
     Fut: Future<Output = Result<T, S>>,
 {
     let deadline = tokio::time::Instant::now() + LIMIT;
     loop {
         match within(awaited, look()).await {
-            Ok(found) => return found,
-            Err(seen) if tokio::time::Instant::now() > deadline => {
-                panic!("not within {LIMIT:?}: {awaited}; seen last: {seen:#?}")
+            Err(_) if tokio::time::Instant::now() <= deadline => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            found_or_seen_last => return found_or_seen_last,
         }
     }
 }

@@ -42,8 +42,10 @@ impl Steps {
 
     /// Runs a cargo command that runs tests; how many is said beside the name, and which failed.
     ///
-    /// A few that fail run again, without the others beside them. Those that pass each time needed
-    /// company to fail, such as a busy machine: they are named as flaky, to be mended, and fail nothing.
+    /// A few that only waited in vain run again, without the others beside them. Those that pass each time needed
+    /// company to fail, such as a busy machine: the summary names them and what they awaited, to be mended, and they
+    /// fail nothing. A test that ended in anything else has found a defect, and has failed: what is doubled only under
+    /// load is doubled.
     pub(crate) fn run_tests(&mut self, name: &str, tests: impl Fn() -> Command) {
         let mut said = Vec::new();
         self.attempt(name, || {
@@ -51,6 +53,11 @@ impl Steps {
             said.push(format!(": {count}"));
             let failures = count.failures();
             if status.success() || !(1..=AGAIN).contains(&failures.len()) {
+                return succeeded(as_typed(&tests()), status);
+            }
+            said.push(format!(" ({})", count.last_words()));
+            if let Some(test) = count.beyond_patience() {
+                said.push(format!("; not tried again: {test} did more than wait"));
                 return succeeded(as_typed(&tests()), status);
             }
             for _ in 0..IN_A_ROW {
@@ -166,13 +173,20 @@ mod tests {
         assert!(steps.finish("test").is_err());
     }
 
-    /// A test that fails beside others; `alone` is what its runs without them print and end with.
+    /// A test that waits in vain beside others; `alone` is what its runs without them print and end with.
     fn failing(alone: &str) -> impl Fn() -> Command {
+        ending_in("not within 60s: the end", alone)
+    }
+
+    /// A test that ends in this panic beside others.
+    fn ending_in(panic: &str, alone: &str) -> impl Fn() -> Command {
         let script = format!(
             "say() {{ echo \"test result: $1. $2 passed; $3 failed;\"; exit $3; }}; \
              [ $# = 0 ] || [ \"$*\" = '-- --exact --test-threads 1 spoilt' ] || exit 2; \
              [ $# = 0 ] || {alone}; \
-             echo 'test spoilt ... FAILED'; say FAILED 7 1"
+             echo 'test spoilt ... FAILED'; echo '---- spoilt stdout ----'; \
+             echo \"thread 'spoilt' (1) panicked at src/lib.rs:1:2:\"; echo '{panic}'; \
+             say FAILED 7 1"
         );
         move || {
             let mut command = Command::new("sh");
@@ -191,7 +205,8 @@ mod tests {
     fn a_step_that_runs_tests_says_how_many_and_which_failed() {
         let summary = summary_of(failing("true"));
         assert!(summary.starts_with("FAILED"), "{summary}");
-        let said = "integration: 7 passed, 1 failed: spoilt; alone: 7 passed, 1 failed: spoilt\n";
+        let said = "integration: 7 passed, 1 failed: spoilt (spoilt: not within 60s: the end); \
+                    alone: 7 passed, 1 failed: spoilt\n";
         assert!(summary.contains(said), "{summary}");
     }
 
@@ -199,8 +214,19 @@ mod tests {
     fn a_test_that_passes_alone_each_time_is_called_flaky_and_fails_nothing() {
         let summary = summary_of(failing("say ok 1 0"));
         assert!(summary.starts_with("ok"), "{summary}");
-        let said = "integration: 7 passed, 1 failed: spoilt; FLAKY, passed alone 3 times\n";
+        let said = "integration: 7 passed, 1 failed: spoilt (spoilt: not within 60s: the end); \
+                    FLAKY, passed alone 3 times\n";
         assert!(summary.contains(said), "{summary}");
+    }
+
+    #[test]
+    fn a_test_that_found_a_defect_is_not_tried_again_and_has_failed() {
+        for panic in ["doubled: 2 charges", "stuck after 60s: none", "uneven: 1"] {
+            let summary = summary_of(ending_in(panic, "say ok 1 0"));
+            assert!(summary.starts_with("FAILED"), "{summary}");
+            let said = format!("(spoilt: {panic}); not tried again: spoilt did more than wait\n");
+            assert!(summary.contains(&said), "{summary}");
+        }
     }
 
     #[test]
