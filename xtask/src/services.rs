@@ -15,6 +15,7 @@
 
 pub(crate) mod detached;
 pub mod example;
+mod given;
 mod installed;
 pub mod pgbouncer;
 mod ports;

@@ -2,13 +2,17 @@
 
 mod database_server;
 mod layout;
+mod simple_query;
 mod standby;
 
 use std::{fs, path::Path};
 
 pub use self::database_server::DatabaseServer;
 pub(crate) use self::database_server::{DATABASE, url};
-use super::{Installed, Private, Server, shared::Shared};
+use super::{
+    Installed, Private, Server,
+    shared::{AtUrl, Shared},
+};
 use crate::Result;
 
 /// The variable with which `cargo xtask test` hands the folder of its PostgreSQL to test binaries.
@@ -42,8 +46,8 @@ impl Private<DatabaseServer> {
     }
 }
 
-/// The server that ordinary tests share: the one of `cargo xtask test` if it runs us, else one
-/// of our own, started on the first call and gone with this process.
+/// The server that ordinary tests share: the one of `cargo xtask test` if it runs us, else the one that `POSTGRES_URL`
+/// names, else one of our own, started on the first call and gone with this process.
 ///
 /// Isolate tests from each other by a database each ([`DatabaseServer::create_database`]).
 ///
@@ -55,6 +59,11 @@ pub fn shared() -> Result<&'static DatabaseServer> {
     SHARED.get(
         FOLDER_VARIABLE,
         |folder| DatabaseServer::attach(Path::new(folder)),
+        Some(AtUrl {
+            variable: "POSTGRES_URL",
+            like: "postgres://idem@127.0.0.1:PORT/idem",
+            server: |port| Ok(DatabaseServer::at(port)),
+        }),
         Postgres::start,
     )
 }

@@ -7,6 +7,7 @@ mod launching;
 mod layout;
 mod leader;
 mod listing;
+mod outside;
 mod port_mapper;
 mod program;
 mod root;
@@ -28,7 +29,10 @@ pub(crate) use self::{
     program::{installed, wanted_generation},
     root::place_of,
 };
-use super::{Private, Server, shared::Shared};
+use super::{
+    Private, Server,
+    shared::{AtUrl, Shared},
+};
 use crate::Result;
 
 /// The variable with which `cargo xtask test` hands the folder of its broker to test binaries.
@@ -70,8 +74,8 @@ impl Private<Broker> {
     }
 }
 
-/// The broker that ordinary tests share: the one of `cargo xtask test` if it runs us, else one
-/// of our own, started on the first call and gone with this process.
+/// The broker that ordinary tests share: the one of `cargo xtask test` if it runs us, else the one that `AMQP_URL`
+/// names, else one of our own, started on the first call and gone with this process.
 ///
 /// Isolate tests from each other by a vhost each ([`Broker::add_vhost`]).
 ///
@@ -83,6 +87,11 @@ pub fn shared() -> Result<&'static Broker> {
     SHARED.get(
         FOLDER_VARIABLE,
         |folder| Broker::attach(Path::new(folder)),
+        Some(AtUrl {
+            variable: "AMQP_URL",
+            like: "amqp://127.0.0.1:PORT/%2f",
+            server: Broker::at,
+        }),
         RabbitMq::start,
     )
 }

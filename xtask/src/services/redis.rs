@@ -1,6 +1,7 @@
 //! Redis: private servers from the installed programs, one by itself or three as a cluster.
 
 mod cluster;
+mod command;
 mod layout;
 mod node;
 
@@ -11,7 +12,10 @@ pub use self::{
     cluster::{Cluster, RedisCluster},
     node::Node,
 };
-use super::{Installed, Private, Server, shared::Shared};
+use super::{
+    Installed, Private, Server,
+    shared::{AtUrl, Shared},
+};
 use crate::Result;
 
 /// The variable with which `cargo xtask test` hands the folder of its Redis to test binaries.
@@ -46,8 +50,8 @@ impl Private<Node> {
     }
 }
 
-/// The server that ordinary tests share: the one of `cargo xtask test` if it runs us, else one
-/// of our own, started on the first call and gone with this process.
+/// The server that ordinary tests share: the one of `cargo xtask test` if it runs us, else the one that `REDIS_URL`
+/// names, else one of our own, started on the first call and gone with this process.
 ///
 /// Isolate tests from each other by a key prefix each.
 ///
@@ -59,6 +63,11 @@ pub fn shared() -> Result<&'static Node> {
     SHARED.get(
         FOLDER_VARIABLE,
         |folder| Node::attach(Path::new(folder)),
+        Some(AtUrl {
+            variable: "REDIS_URL",
+            like: "redis://127.0.0.1:PORT/",
+            server: |port| Ok(Node::at(port)),
+        }),
         Redis::start,
     )
 }
@@ -73,6 +82,7 @@ pub fn shared_cluster() -> Result<&'static Cluster> {
     SHARED.get(
         CLUSTER_FOLDERS_VARIABLE,
         Cluster::attach,
+        None,
         RedisCluster::start,
     )
 }

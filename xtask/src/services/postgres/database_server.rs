@@ -1,11 +1,11 @@
 //! What can be asked of a PostgreSQL that runs, by its owner or by another process.
 
-use std::{path::Path, time::Duration};
+use std::{net::TcpStream, path::Path, time::Duration};
 
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::layout::Layout;
+use super::{layout::Layout, simple_query};
 use crate::{
     Error, Result,
     services::{Installed, Server, probe, url::percent_encoded, watchdog::Launch},
@@ -48,6 +48,12 @@ impl DatabaseServer {
     ) -> Result<Self> {
         let layout = Layout::create(folder, installed, settings, None)?;
         Ok(Self { layout })
+    }
+
+    /// A server that somebody else has started, of which nothing but the port is known.
+    pub(crate) fn at(port: u16) -> Self {
+        let layout = Layout::of_port(port);
+        Self { layout }
     }
 
     /// As [`lay_out`](Self::lay_out), with the data of this primary, which it goes on receiving.
@@ -102,27 +108,22 @@ impl DatabaseServer {
         self.query(DATABASE, &drop_it).map(drop)
     }
 
-    /// Runs SQL with `psql` and returns its rows: a line each, columns separated by `|`.
+    /// Runs SQL and returns its rows: a line each, columns separated by `|`.
     ///
     /// # Errors
     ///
     /// [`Error::Command`] with what it said. A server that is down is an error; for a frozen one
     /// this waits until it is thawed.
     pub fn query(&self, database: &str, sql: &str) -> Result<String> {
-        let psql = self.layout.psql();
-        let output = self
-            .launch()
-            .command(&psql)
-            .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align"])
-            .args(["--set", "ON_ERROR_STOP=1", "--dbname"])
-            .arg(self.url_of(database))
-            .args(["--command", sql])
-            .output()
-            .map_err(Error::io(format!("run {}", psql.display())))?;
-        if !output.status.success() {
-            return Err(Error::command(format!("psql --command {sql:?}"), &output));
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        let failed = || Error::io(format!("ask PostgreSQL at port {}", self.port()));
+        let stream = TcpStream::connect(("127.0.0.1", self.port()));
+        let mut stream = stream.map_err(failed())?;
+        let answered = simple_query::run(&mut stream, SUPERUSER, database, sql);
+        answered.map_err(failed())?.map_err(|said| Error::Command {
+            command: format!("SQL in {database}: {sql}"),
+            status: "refused".to_owned(),
+            output: format!("\n{said}"),
+        })
     }
 }
 

@@ -48,6 +48,16 @@ impl Layout {
         Ok(layout)
     }
 
+    /// Of a server that somebody else has started: nothing but its port is known.
+    pub(crate) fn of_port(port: u16) -> Self {
+        Self {
+            folder: PathBuf::new(),
+            port,
+            programs: PathBuf::new(),
+            primary: None,
+        }
+    }
+
     fn write_files(&self, settings: &[(&str, &str)]) -> io::Result<()> {
         let write = |name: &str, content: &str| fs::write(self.folder.join(name), content);
         write("launch.sh", LAUNCH)?;
@@ -57,10 +67,6 @@ impl Layout {
 
     pub(crate) fn data(&self) -> PathBuf {
         self.folder.join("data")
-    }
-
-    pub(crate) fn psql(&self) -> PathBuf {
-        self.programs.join("psql")
     }
 
     pub(crate) fn launch(&self) -> Launch {

@@ -52,6 +52,10 @@ impl Broker {
         Ok(Self { layout })
     }
 
+    pub(super) fn of(layout: Layout) -> Self {
+        Self { layout }
+    }
+
     pub(super) fn tuned(self, tuning: Tuning) -> Self {
         let layout = self.layout.tuned(tuning);
         Self { layout }

@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Program, Version, circle::Circle, tuning::Tuning};
+use super::{Program, Version, circle::Circle, outside, tuning::Tuning};
 use crate::{
     Error, Result,
     services::{ports::free_ports, watchdog::Launch},
@@ -46,6 +46,18 @@ impl Layout {
             .write_files(circle)
             .map_err(Error::io(format!("write to {}", folder.display())))?;
         Ok(layout)
+    }
+
+    /// Of a broker that somebody else has started: without a folder.
+    pub(super) fn of_port(amqp_port: u16, program: Program) -> Self {
+        Self {
+            folder: PathBuf::new(),
+            program,
+            amqp_port,
+            distribution_port: 0,
+            mapper_port: 0,
+            tuning: Tuning::QuickBoot,
+        }
     }
 
     pub(crate) fn tuned(self, tuning: Tuning) -> Self {
@@ -86,6 +98,9 @@ impl Layout {
     }
 
     pub(crate) fn ctl(&self) -> Command {
+        if self.folder.as_os_str().is_empty() {
+            return outside::ctl();
+        }
         self.program.command(&self.launch(), "rabbitmqctl")
     }
 

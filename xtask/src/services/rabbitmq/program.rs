@@ -35,6 +35,15 @@ impl Program {
         }
     }
 
+    /// That of a broker that somebody else has started: it is never started by us.
+    pub(super) fn outside(version: Version) -> Self {
+        Self {
+            scripts: PathBuf::new(),
+            root: None,
+            version,
+        }
+    }
+
     /// The machine's own.
     pub(crate) fn of_this_machine() -> Result<Self> {
         let scripts = installed()?.folder().to_owned();

@@ -53,6 +53,16 @@ impl Layout {
         Ok(layout)
     }
 
+    /// Of a server that somebody else has started: nothing but its port is known.
+    pub(crate) fn of_port(port: u16) -> Self {
+        Self {
+            folder: PathBuf::new(),
+            port,
+            bus_port: 0,
+            programs: PathBuf::new(),
+        }
+    }
+
     fn write_files(&self, mode: Mode, settings: &[(&str, &str)]) -> io::Result<()> {
         let write = |name: &str, content: &str| fs::write(self.folder.join(name), content);
         write("launch.sh", LAUNCH)?;
@@ -82,10 +92,6 @@ impl Layout {
             let _ = writeln!(lines, "{name} {}", words(value));
         }
         lines
-    }
-
-    pub(crate) fn cli(&self) -> PathBuf {
-        self.programs.join("redis-cli")
     }
 
     pub(crate) fn launch(&self) -> Launch {

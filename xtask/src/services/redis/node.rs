@@ -1,10 +1,13 @@
 //! What can be asked of a Redis that runs, by its owner or by another process.
 
-use std::{path::Path, time::Duration};
+use std::{io::BufReader, net::TcpStream, path::Path, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::layout::{Layout, Mode};
+use super::{
+    command,
+    layout::{Layout, Mode},
+};
 use crate::{
     Error, Result,
     services::{Installed, Server, probe, watchdog::Launch},
@@ -48,6 +51,12 @@ impl Node {
         Ok(Self { layout })
     }
 
+    /// A server that somebody else has started, of which nothing but the port is known.
+    pub(crate) fn at(port: u16) -> Self {
+        let layout = Layout::of_port(port);
+        Self { layout }
+    }
+
     /// The port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.layout.port
@@ -62,7 +71,7 @@ impl Node {
         format!("redis://127.0.0.1:{}/", self.layout.port)
     }
 
-    /// Runs one command with `redis-cli` and returns what it printed.
+    /// Runs one command and returns its answer as `redis-cli` prints it to a file.
     ///
     /// # Errors
     ///
@@ -73,18 +82,13 @@ impl Node {
             .into_iter()
             .map(|argument| argument.as_ref().to_owned())
             .collect();
-        let cli = self.layout.cli();
-        let output = self
-            .launch()
-            .command(&cli)
-            .args(["-e", "-h", "127.0.0.1", "-p", &self.layout.port.to_string()])
-            .args(&arguments)
-            .output()
-            .map_err(Error::io(format!("run {}", cli.display())))?;
-        if !output.status.success() {
-            let command = format!("redis-cli {}", arguments.join(" "));
-            return Err(Error::command(command, &output));
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        let failed = || Error::io(format!("ask Redis at port {}", self.port()));
+        let stream = TcpStream::connect(("127.0.0.1", self.port())).map_err(failed())?;
+        let answered = command::run(&stream, &mut BufReader::new(&stream), &arguments);
+        answered.map_err(failed())?.map_err(|said| Error::Command {
+            command: arguments.join(" "),
+            status: "refused".to_owned(),
+            output: format!("\n{said}"),
+        })
     }
 }
