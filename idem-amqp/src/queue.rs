@@ -40,8 +40,9 @@ pub struct Queue {
     name: Arc<str>,
     kind: Option<QueueType>,
     dead_letters: String,
-    prefetch: u16,
-    held: Option<u16>,
+    prefetch: Option<u16>,
+    concurrency: Option<u16>,
+    max_waiting: Option<u16>,
     retries: Retries,
     policy: Option<Policy>,
     stated: Stated,
@@ -65,7 +66,8 @@ impl Queue {
     /// attempts are counted in the store; this is the last resort.
     pub(crate) const DELIVERY_LIMIT: u64 = 1000;
 
-    /// How many messages are handled at once, unless said otherwise.
+    /// How many messages the broker sends ahead of their acknowledgements, and how many are handled at once,
+    /// unless said otherwise.
     pub const DEFAULT_PREFETCH: u16 = 64;
 
     /// A durable quorum queue, declared by the worker together with its dead-letter queue
@@ -86,8 +88,9 @@ impl Queue {
             dead_letters: format!("{name}.dead"),
             name: name.into(),
             kind,
-            prefetch: Self::DEFAULT_PREFETCH,
-            held: None,
+            prefetch: None,
+            concurrency: None,
+            max_waiting: None,
             retries,
             policy: None,
             stated: Stated::default(),
@@ -102,25 +105,37 @@ impl Queue {
         self
     }
 
-    /// How many messages are handled at once, at least 1; 64 unless set.
+    /// How many unacknowledged messages the broker lets this worker have, at least 1: its channel's prefetch.
+    /// Unless set, as many as are handled [at once](Self::concurrency), or 64.
     ///
-    /// With 1, and one worker at the queue, messages are handled in the order in which they are delivered,
-    /// which is that of the queue. One that is delivered again, [held](Self::held) or tried again later lets
-    /// others pass. With more than 1 there is no order.
+    /// With 1, the broker sends the next message when this one is done with: no message waits behind a long
+    /// handler while another worker is idle (fair dispatch). One worker then handles the messages in the order of
+    /// the queue; one that is delivered again, or comes back later, lets others pass.
     pub fn prefetch(mut self, messages: u16) -> Self {
-        self.prefetch = messages.max(1);
+        self.prefetch = Some(messages.max(1));
         self
     }
 
-    /// How many further messages may wait in the worker, held because of a conflict or until
-    /// their next attempt; as many as the prefetch unless set. The channel's prefetch is the sum.
+    /// How many messages are handled at once, at least 1 and never more than the [prefetch](Self::prefetch);
+    /// as many as the prefetch unless set.
     ///
-    /// When all of these are taken, a further one goes to the retry ladder. Without a ladder it
-    /// waits among those that are handled: so when very many fail at once (the service behind them
-    /// is down, say), the queue is consumed only as fast as their backoff allows, and when more
-    /// copies of a message come than may be held, those behind them wait.
-    pub fn held(mut self, messages: u16) -> Self {
-        self.held = Some(messages);
+    /// With less than the prefetch, the others are in the worker when a handler has finished: worth it
+    /// where handlers are short. With more than 1 there is no order.
+    pub fn concurrency(mut self, handlers: u16) -> Self {
+        self.concurrency = Some(handlers.max(1));
+        self
+    }
+
+    /// How many of the prefetched messages may wait in the worker, because of a conflict or until their next
+    /// attempt. Unless set half of the [prefetch](Self::prefetch), or what it has beyond the
+    /// [concurrency](Self::concurrency) if that is more. The rest of the prefetch stays free for new messages.
+    ///
+    /// When so many wait, a further one goes to the retry ladder. Without a ladder it waits for a moment among
+    /// those that are handled, and is returned to the queue. So when very many fail at once (the service behind them is
+    /// down, say), a queue without a ladder is consumed only as fast as their backoff allows; and with a prefetch
+    /// of 1, it stands still while its only message waits.
+    pub fn max_waiting(mut self, messages: u16) -> Self {
+        self.max_waiting = Some(messages);
         self
     }
 
@@ -212,18 +227,29 @@ impl Queue {
         matches!(self.retries, Retries::Ladder(_))
     }
 
-    pub(crate) fn concurrency(&self) -> usize {
-        self.prefetch.into()
+    /// What the channel is told.
+    pub(crate) fn window(&self) -> u16 {
+        let told = self.prefetch.or(self.concurrency);
+        told.unwrap_or(Self::DEFAULT_PREFETCH)
     }
 
-    pub(crate) fn held_cap(&self) -> usize {
-        self.held.unwrap_or(self.prefetch).into()
+    /// How many handlers run at once.
+    pub(crate) fn handlers(&self) -> usize {
+        let window = self.window();
+        self.concurrency.unwrap_or(window).min(window).into()
     }
 
-    /// What the channel is told: room for the running ones and the held ones.
-    pub(crate) fn channel_prefetch(&self) -> u16 {
-        self.prefetch
-            .saturating_add(self.held.unwrap_or(self.prefetch))
+    /// How many messages may wait beside them.
+    pub(crate) fn waiting(&self) -> usize {
+        let window = usize::from(self.window());
+        let unless_set = (window / 2).max(window - self.handlers());
+        self.max_waiting
+            .map_or(unless_set, |most| window.min(most.into()))
+    }
+
+    /// Whether more handlers are asked for than there will ever be messages.
+    pub(crate) fn handlers_in_vain(&self) -> bool {
+        self.concurrency > Some(self.window())
     }
 
     pub(crate) fn policy_or(&self, handlers_own: Policy) -> Policy {
@@ -246,5 +272,35 @@ impl From<String> for Queue {
 impl From<&String> for Queue {
     fn from(name: &String) -> Self {
         Self::declare(name.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the broker is told, how many handlers run, how many messages may wait.
+    fn numbers(queue: &Queue) -> (u16, usize, usize) {
+        (queue.window(), queue.handlers(), queue.waiting())
+    }
+
+    #[test]
+    fn prefetch_and_concurrency_are_the_same_number_unless_both_are_set() {
+        let queue = || Queue::declare("orders");
+        let table = [
+            (queue(), (64, 64, 32)),
+            (queue().prefetch(1), (1, 1, 0)),
+            (queue().prefetch(0), (1, 1, 0)),
+            (queue().prefetch(2), (2, 2, 1)),
+            (queue().concurrency(10), (10, 10, 5)),
+            (queue().prefetch(100).concurrency(10), (100, 10, 90)),
+            (queue().prefetch(100).concurrency(80), (100, 80, 50)),
+            (queue().prefetch(10).concurrency(100), (10, 10, 5)),
+            (queue().prefetch(10).max_waiting(0), (10, 10, 0)),
+            (queue().prefetch(10).max_waiting(100), (10, 10, 10)),
+        ];
+        for (queue, expected) in table {
+            assert_eq!(numbers(&queue), expected, "{queue:?}");
+        }
     }
 }

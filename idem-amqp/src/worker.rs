@@ -26,6 +26,7 @@ mod engine;
 mod fitness;
 mod gauges;
 mod grace;
+mod idle;
 mod mender;
 mod numbered;
 mod outgoing;
@@ -84,6 +85,7 @@ pub struct Worker {
     vitals: Arc<Vitals>,
     engine: Arc<dyn Engine>,
     grace: Duration,
+    idle: Duration,
     observer: Option<Observer>,
     purge: Option<StartPurge>,
     expire: Option<StartPurge>,
@@ -180,7 +182,7 @@ impl Worker {
                 ..
             } = subscription;
             Arc::new(Consumer {
-                room: Room::new(queue.concurrency(), queue.held_cap()),
+                room: Room::new(queue.handlers(), queue.waiting()),
                 clerk: Arc::new(Clerk {
                     mender: Mender::new(publisher.clone(), queue.clone()),
                     queue: queue.clone(),
@@ -197,6 +199,7 @@ impl Worker {
                 tasks: TaskTracker::new(),
                 draining: draining.clone(),
                 grace: Arc::clone(grace),
+                idle: self.idle,
             })
         });
         let receptions = self.subscriptions.iter().filter_map(|subscription| {
@@ -215,6 +218,7 @@ impl Worker {
                 vitals: Arc::clone(&self.vitals),
                 tasks: TaskTracker::new(),
                 draining: draining.clone(),
+                idle: self.idle,
             })
         });
         Supervisor {

@@ -134,7 +134,9 @@ impl Bed {
 
     /// The queue: of the type under test, declared by the worker, with short waits between attempts.
     pub fn queue(&self) -> Queue {
-        tested(Queue::declare(&self.name)).prefetch(8).policy(QUICK)
+        tested(Queue::declare(&self.name))
+            .prefetch(16)
+            .policy(QUICK)
     }
 
     /// A further name for a queue of this test's own.

@@ -196,7 +196,7 @@ fn a_store_that_forgets_is_a_warning_about_the_worker() {
 
 #[test]
 fn the_most_severe_comes_first_and_names_its_queue() {
-    let queue = Queue::existing("orders").prefetch(600);
+    let queue = Queue::existing("orders").prefetch(1001);
     let told = told([("x-queue-type", "quorum")]);
     let said = examine(&facts(V4_0, &queue, Policy::DEFAULT, told));
     let severities: Vec<_> = said.iter().map(|one| one.finding.severity).collect();

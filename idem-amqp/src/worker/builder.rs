@@ -49,6 +49,7 @@ pub struct WorkerBuilder<S, St = ()> {
     state: Arc<St>,
     subscriptions: Vec<Subscription>,
     grace: Duration,
+    idle: Duration,
     observer: Option<Observer>,
     purge: Option<StartPurge>,
     expire: Option<StartPurge>,
@@ -59,12 +60,16 @@ impl<S: Store> WorkerBuilder<S> {
     /// How long running handlers may take to finish after the shutdown signal, unless set.
     pub const DEFAULT_GRACE: Duration = Duration::from_secs(15);
 
+    /// For how long a queue sends nothing before its consumer is renewed, unless said otherwise.
+    pub const DEFAULT_IDLE: Duration = Duration::from_mins(1);
+
     pub(super) fn new(executor: Executor<S>) -> Self {
         Self {
             executor,
             state: Arc::new(()),
             subscriptions: Vec::new(),
             grace: Self::DEFAULT_GRACE,
+            idle: Self::DEFAULT_IDLE,
             observer: None,
             purge: None,
             expire: None,
@@ -79,6 +84,7 @@ impl<S: Store> WorkerBuilder<S> {
             state: Arc::new(state),
             subscriptions: self.subscriptions,
             grace: self.grace,
+            idle: self.idle,
             observer: self.observer,
             purge: self.purge,
             expire: self.expire,
@@ -207,6 +213,16 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         self
     }
 
+    /// For how long a queue may send nothing before its consumer is renewed, on a new channel; a minute unless set,
+    /// at least a millisecond. It takes up to twice as long to notice.
+    ///
+    /// A broker can forget a consumer without a word: RabbitMQ 3.10 does when somebody else deletes a quorum queue and
+    /// declares it again at once. A consumer some of whose messages have not ended is left alone until they have.
+    pub fn renew_idle_after(mut self, pause: Duration) -> Self {
+        self.idle = pause.max(Duration::from_millis(1));
+        self
+    }
+
     /// How many bytes may be remembered of what handlers that fail open did while the store was
     /// away, until the store is told of it; 64 MiB unless set. When it is full, further messages
     /// wait for the store.
@@ -265,6 +281,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
             subscriptions: self.subscriptions,
             engine: Arc::new(self.executor),
             grace: self.grace,
+            idle: self.idle,
             observer: self.observer,
             purge: self.purge,
             expire: self.expire,

@@ -28,6 +28,8 @@ pub(super) enum Stopped {
 /// Why one channel of a consumer ended.
 pub(super) enum Ended {
     Drained,
+    /// Nothing has come for a while, and it was closed.
+    Idle,
     /// The broker cancelled the consumer: its queue was deleted, or its node went away.
     Cancelled,
     /// A settlement could not be sent.
@@ -111,7 +113,7 @@ impl Channels<'_> {
                 (Incident::ChannelClosed, Some(error.to_string()))
             }
             // The acker has told.
-            Ended::Unsettled | Ended::Drained => {
+            Ended::Unsettled | Ended::Drained | Ended::Idle => {
                 return self.vitals.not_consuming(self.queue, None);
             }
         };

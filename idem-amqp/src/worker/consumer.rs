@@ -7,7 +7,7 @@ use lapin::{
     Channel, Connection, Error,
     message::Delivery as RawDelivery,
     options::{BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
-    types::FieldTable,
+    types::{FieldTable, ShortString},
 };
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -20,6 +20,7 @@ use super::{
     checkup::ToldLimit,
     desk::{Desk, Room, Seat},
     grace::Grace,
+    idle::Idle,
     settle::Clerk,
 };
 use crate::{
@@ -39,6 +40,8 @@ pub(super) struct Consumer {
     pub(super) tasks: TaskTracker,
     pub(super) draining: CancellationToken,
     pub(super) grace: Arc<Grace>,
+    /// For how long nothing may come before the channel is renewed.
+    pub(super) idle: Duration,
 }
 
 /// How many deliveries a channel is given at once.
@@ -76,40 +79,55 @@ impl Consumer {
         self.clerk.queue.name()
     }
 
+    /// Consumes with one channel, and with a new one whenever nothing has come for long: the broker may have
+    /// forgotten the consumer, and says nothing of it.
     async fn consume_once(&self, connection: &Connection, width: Width) -> Ended {
-        let opened = tokio::select! {
-            opened = self.open(connection, width) => opened,
-            () = self.draining.cancelled() => return Ended::Drained,
+        let prefetch = match width {
+            Width::Full => self.clerk.queue.window(),
+            Width::One => 1,
         };
-        match opened {
-            Ok((channel, deliveries)) => {
-                tokio::select! {
-                    consumed = self.consume_channel(&channel, deliveries) => {
-                        consumed.unwrap_or_else(Ended::Failed)
-                    }
-                    () = topology::keep_way_back(connection, &self.clerk.queue) => {
-                        unreachable!("it is kept for ever")
-                    }
-                }
+        let mut renewed = false;
+        loop {
+            let opened = tokio::select! {
+                opened = self.open(connection, prefetch) => opened,
+                () = self.draining.cancelled() => return Ended::Drained,
+            };
+            let (channel, deliveries) = match opened {
+                Ok(opened) => opened,
+                Err(ended) => return ended,
+            };
+            if !renewed {
+                tracing::info!(queue = self.name(), prefetch, "consuming");
             }
-            Err(ended) => ended,
+            let ended = tokio::select! {
+                consumed = self.consume_channel(&channel, deliveries) => {
+                    consumed.unwrap_or_else(Ended::Failed)
+                }
+                () = topology::keep_way_back(connection, &self.clerk.queue) => {
+                    unreachable!("it is kept for ever")
+                }
+            };
+            if !matches!(ended, Ended::Idle) {
+                return ended;
+            }
+            tracing::debug!(
+                queue = self.name(),
+                "nothing has come for a while: the channel is renewed"
+            );
+            renewed = true;
         }
     }
 
     async fn open(
         &self,
         connection: &Connection,
-        width: Width,
+        prefetch: u16,
     ) -> Result<(Channel, lapin::Consumer), Ended> {
         let queue = &self.clerk.queue;
         let channel = connection.create_channel().await;
         let channel = channel.map_err(Ended::NotOpened)?;
         let established = topology::establish(&channel, queue).await;
         established.map_err(Ended::Unusable)?;
-        let prefetch = match width {
-            Width::Full => queue.channel_prefetch(),
-            Width::One => 1,
-        };
         let limited = channel.basic_qos(prefetch, BasicQosOptions::default());
         limited.await.map_err(Ended::Failed)?;
         let consuming = channel.basic_consume(
@@ -122,7 +140,6 @@ impl Consumer {
             let step = Step::Consume(queue.name());
             Ended::Unusable(topology::explain(step, queue, refused))
         })?;
-        tracing::info!(queue = queue.name(), prefetch, "consuming");
         self.vitals.consuming(queue.name());
         Ok((channel, deliveries))
     }
@@ -132,9 +149,47 @@ impl Consumer {
         channel: &Channel,
         mut deliveries: lapin::Consumer,
     ) -> Result<Ended, Error> {
-        let queue = &self.clerk.queue;
         let ended = CancellationToken::new();
         let _ends_with_this_call = ended.clone().drop_guard();
+        let desk = self.desk(channel, ended);
+        let mut idle = Idle::after(self.idle);
+        let ended = loop {
+            tokio::select! {
+                biased;
+                () = self.draining.cancelled() => break Ended::Drained,
+                () = desk.ended.cancelled() => break Ended::Unsettled,
+                next = deliveries.next() => match next {
+                    Some(delivery) => {
+                        idle.received();
+                        self.start(delivery?, &desk);
+                    }
+                    None => break Ended::Cancelled,
+                },
+                // Each delivery that has not ended has the desk: its channel is left alone, or it would be
+                // delivered again, and counted, each time.
+                () = idle.elapsed() => if Arc::strong_count(&desk) == 1 {
+                    break Ended::Idle;
+                },
+            }
+        };
+        if matches!(ended, Ended::Drained) {
+            self.finish_running().await;
+            // A link that has gone silent must not hold the shutdown up.
+            let drained = timeout(DRAIN_TIMEOUT, self.drain(channel, deliveries, &desk)).await;
+            if let Ok(drained) = drained {
+                drained?;
+            } else {
+                tracing::warn!("the broker did not answer while draining");
+            }
+        } else {
+            // What is not settled comes back at once, and not when the last handler has finished.
+            close(channel, deliveries.tag(), &desk).await;
+        }
+        Ok(ended)
+    }
+
+    fn desk(&self, channel: &Channel, ended: CancellationToken) -> Arc<Desk> {
+        let queue = &self.clerk.queue;
         let unsettled = {
             let (vitals, ended, queue) = (Arc::clone(&self.vitals), ended.clone(), queue.clone());
             move |error| {
@@ -142,34 +197,14 @@ impl Consumer {
                 ended.cancel();
             }
         };
-        let desk = Arc::new(Desk {
+        Arc::new(Desk {
             room: self.room.clone(),
             delivery_limit: queue.returns_allowed(self.told_limit.get().copied()),
-            verdicts: Verdicts::start(channel.clone(), queue.channel_prefetch(), unsettled),
+            verdicts: Verdicts::start(channel.clone(), queue.window(), unsettled),
             vitals: Arc::clone(&self.vitals),
             ended,
             draining: self.draining.clone(),
-        });
-        loop {
-            tokio::select! {
-                biased;
-                () = self.draining.cancelled() => break,
-                () = desk.ended.cancelled() => return Ok(Ended::Unsettled),
-                next = deliveries.next() => match next {
-                    Some(delivery) => self.start(delivery?, &desk),
-                    None => return Ok(Ended::Cancelled),
-                },
-            }
-        }
-        self.finish_running().await;
-        // A link that has gone silent must not hold the shutdown up.
-        let drained = timeout(DRAIN_TIMEOUT, self.drain(channel, deliveries, &desk)).await;
-        if let Ok(drained) = drained {
-            drained?;
-        } else {
-            tracing::warn!("the broker did not answer while draining");
-        }
-        Ok(Ended::Drained)
+        })
     }
 
     fn start(&self, raw: RawDelivery, desk: &Arc<Desk>) {
@@ -222,5 +257,23 @@ impl Consumer {
             channel.basic_nack(0, rest).await?;
         }
         channel.close(200, "done".into()).await
+    }
+}
+
+/// Sends what is decided, and closes the channel: whatever else it was given comes back. A quorum queue's channel that
+/// is closed with settlements in flight loses them: the answer to the cancel says that they have arrived.
+async fn close(channel: &Channel, consumer: ShortString, desk: &Desk) {
+    let closing = async {
+        desk.ended.cancel();
+        desk.verdicts.flush().await;
+        channel
+            .basic_cancel(consumer, BasicCancelOptions::default())
+            .await?;
+        channel.close(200, "done".into()).await
+    };
+    match timeout(DRAIN_TIMEOUT, closing).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a channel was closed already"),
+        Err(_) => tracing::debug!("the broker did not answer while a channel was closed"),
     }
 }

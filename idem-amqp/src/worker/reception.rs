@@ -17,6 +17,7 @@ use super::{
     balance::Counters,
     channels::{Channels, Ended, Stopped},
     consumer::Width,
+    idle::Idle,
     registrar::{Register, Told},
     replier::{Replier, Untaken},
 };
@@ -41,6 +42,8 @@ pub(super) struct Reception {
     pub(super) vitals: Arc<Vitals>,
     pub(super) tasks: TaskTracker,
     pub(super) draining: CancellationToken,
+    /// For how long nothing may come before the channel is renewed.
+    pub(super) idle: Duration,
 }
 
 /// What all its deliveries need.
@@ -81,32 +84,41 @@ impl Reception {
     }
 
     async fn consume_once(&self, connection: &Connection, width: Width) -> Ended {
-        let opened = tokio::select! {
-            opened = self.open(connection, width) => opened,
-            () = self.draining.cancelled() => return Ended::Drained,
+        let prefetch = match width {
+            Width::Full => PREFETCH,
+            Width::One => 1,
         };
-        match opened {
-            Ok((channel, deliveries)) => {
-                let consumed = self.consume_channel(&channel, deliveries).await;
-                consumed.unwrap_or_else(Ended::Failed)
+        let mut renewed = false;
+        loop {
+            let opened = tokio::select! {
+                opened = self.open(connection, prefetch) => opened,
+                () = self.draining.cancelled() => return Ended::Drained,
+            };
+            let (channel, deliveries) = match opened {
+                Ok(opened) => opened,
+                Err(ended) => return ended,
+            };
+            if !renewed {
+                tracing::info!(queue = self.name, prefetch, "consuming");
             }
-            Err(ended) => ended,
+            let consumed = self.consume_channel(&channel, deliveries).await;
+            let ended = consumed.unwrap_or_else(Ended::Failed);
+            if !matches!(ended, Ended::Idle) {
+                return ended;
+            }
+            renewed = true;
         }
     }
 
     async fn open(
         &self,
         connection: &Connection,
-        width: Width,
+        prefetch: u16,
     ) -> Result<(Channel, lapin::Consumer), Ended> {
         let channel = connection.create_channel().await;
         let channel = channel.map_err(Ended::NotOpened)?;
         let established = topology::establish_control(&channel, &self.queue).await;
         established.map_err(Ended::Unusable)?;
-        let prefetch = match width {
-            Width::Full => PREFETCH,
-            Width::One => 1,
-        };
         let limited = channel.basic_qos(prefetch, BasicQosOptions::default());
         limited.await.map_err(Ended::Failed)?;
         let consuming = channel.basic_consume(
@@ -119,7 +131,6 @@ impl Reception {
             let step = Step::Consume(&self.name);
             Ended::Unusable(topology::explain(step, &self.queue, refused))
         })?;
-        tracing::info!(queue = self.name, prefetch, "consuming");
         self.vitals.consuming(&self.name);
         Ok((channel, deliveries))
     }
@@ -129,19 +140,30 @@ impl Reception {
         channel: &Channel,
         mut deliveries: lapin::Consumer,
     ) -> Result<Ended, Error> {
-        loop {
+        let mut idle = Idle::after(self.idle);
+        let ended = loop {
             tokio::select! {
                 biased;
-                () = self.draining.cancelled() => break,
+                () = self.draining.cancelled() => break Ended::Drained,
                 next = deliveries.next() => match next {
-                    Some(delivery) => self.start(delivery?, channel),
-                    None => return Ok(Ended::Cancelled),
+                    Some(delivery) => {
+                        idle.received();
+                        self.start(delivery?, channel);
+                    }
+                    None => break Ended::Cancelled,
                 },
+                () = idle.elapsed() => break Ended::Idle,
             }
+        };
+        if matches!(ended, Ended::Drained) {
+            let drained = timeout(DRAIN_TIMEOUT, self.drain(channel, &deliveries)).await;
+            drained.unwrap_or(Ok(()))?;
+        } else {
+            // What is not settled comes again at once, and is harmless.
+            let closed = timeout(DRAIN_TIMEOUT, channel.close(200, "done".into())).await;
+            closed.unwrap_or(Ok(()))?;
         }
-        let drained = timeout(DRAIN_TIMEOUT, self.drain(channel, &deliveries)).await;
-        drained.unwrap_or(Ok(()))?;
-        Ok(Ended::Drained)
+        Ok(ended)
     }
 
     fn start(&self, raw: RawDelivery, channel: &Channel) {

@@ -44,7 +44,7 @@ where
                 state,
             },
             desk: Desk {
-                room: Room::new(queue.concurrency(), queue.held_cap()),
+                room: Room::new(queue.handlers(), queue.waiting()),
                 delivery_limit: queue.returns_allowed(None),
                 verdicts: Verdicts::to_nobody(),
                 ended: CancellationToken::new(),

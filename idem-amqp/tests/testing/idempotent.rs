@@ -40,7 +40,7 @@ async fn charge_by_id(order: OrderPlaced, State(bank): State<Bank>) -> Result<()
 async fn a_handler_whose_other_side_knows_the_work_passes_on_every_kind_of_queue() {
     let queues = [
         Queue::declare("orders"),
-        Queue::declare("orders").held(0),
+        Queue::declare("orders").max_waiting(0),
         Queue::existing("orders"),
     ];
     for queue in queues {

@@ -12,9 +12,6 @@ use xtask::bench::consume::Contestant;
 
 use crate::{Result, charges, shift::Shift};
 
-/// One held delivery for so many in the window: copies whose original is at work.
-const HELD: u16 = 8;
-
 #[idempotent(key = "id", scope = "orders.charge")]
 async fn count(order: Order, State(tally): State<Tally>) -> Result<(), Failed> {
     tally.execute(&order);
@@ -160,13 +157,8 @@ where
     work(options, worker, tally, shift).await
 }
 
-/// For a worker whose channel has this prefetch: of the deliveries in its hands most are handled, the
-/// others may wait for the end of their original.
 fn queue(options: &Options) -> Queue {
-    let held = options.prefetch / HELD;
-    Queue::existing(&options.place.queue)
-        .prefetch(options.prefetch - held)
-        .held(held)
+    Queue::existing(&options.place.queue).prefetch(options.prefetch)
 }
 
 /// Works until the shift is over, and drains.

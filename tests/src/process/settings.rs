@@ -132,9 +132,6 @@ impl Settings {
         let mut queue = Queue::declare(&self.queue)
             .prefetch(self.prefetch)
             .policy(self.policy());
-        if self.prefetch == 1 {
-            queue = queue.held(0);
-        }
         if let Some(rungs) = &self.rungs_ms {
             let rungs = rungs.iter().copied().map(Duration::from_millis);
             queue = queue.ladder(Ladder::new(rungs).expect("tests have ladders that hold"));

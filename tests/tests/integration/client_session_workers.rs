@@ -76,6 +76,8 @@ async fn requests_of_a_session_are_handled_once_however_often_they_are_asked() {
     handled.sort_unstable();
     handled.dedup();
     assert_eq!((handled.len(), desk.asked.entries().len()), (30, 30));
+    // Copies that wait on the ladder.
+    bed.until_settled().await;
     session.close().await.unwrap();
     let balance = worker.stop().await;
     let sessions = balance.sessions();

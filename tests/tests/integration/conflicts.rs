@@ -191,7 +191,7 @@ impl Tally {
 async fn on_the_ladder(queue: impl FnOnce(&Bed) -> Queue) {
     let bed = Bed::with_vhost().await;
     // Fewer places to hold a copy than there are copies.
-    let queue = queue(&bed).prefetch(16).held(8);
+    let queue = queue(&bed).prefetch(24).concurrency(16);
     bed.declare(&queue).await;
     let contention = Contention::begin(bed, queue).await;
     let alone = contention.flood(0, OTHERS).await;
@@ -233,7 +233,7 @@ async fn declare_existing(bed: &Bed) {
 async fn copies_in_an_existing_queue_are_held_and_delivered_once() {
     let bed = Bed::bare().await;
     declare_existing(&bed).await;
-    let queue = Queue::existing(bed.name());
+    let queue = Queue::existing(bed.name()).prefetch(128).concurrency(64);
     let contention = Contention::begin(bed, queue).await;
     let alone = contention.flood(0, OTHERS).await;
     let beside_copies = contention.flood(COPIES, OTHERS).await;
@@ -251,7 +251,7 @@ async fn more_copies_than_may_be_held_in_an_existing_queue_are_returned_ever_mor
     const MANY: usize = 20;
     let bed = Bed::bare().await;
     declare_existing(&bed).await;
-    let queue = Queue::existing(bed.name()).prefetch(4).held(4);
+    let queue = Queue::existing(bed.name()).prefetch(8).concurrency(4);
     let contention = Contention::begin(bed, queue).await;
     for number in 0..MANY {
         contention.copy(number).await;

@@ -282,7 +282,7 @@ async fn held_copies_do_not_stop_the_messages_behind_them() {
     let bed = Bed::new().await;
     let (script, go_on) = waiting();
     let worker = Worker::builder(MemoryStore::new()).state(script.clone());
-    let queue = bed.queue().prefetch(2).held(4);
+    let queue = bed.queue().prefetch(6).concurrency(2);
     let worker = bed.start(worker.consume::<charge>(queue));
     for id in ["slow", "slow", "slow", "b", "c", "d"] {
         bed.order(id).await;
@@ -303,7 +303,7 @@ async fn a_copy_over_the_cap_goes_back_to_its_queue_and_is_no_hot_loop() {
     let (script, go_on) = waiting();
     let worker = Worker::builder(MemoryStore::new()).state(script.clone());
     // Room for the one that runs and one more that runs, none for a held one.
-    let queue = bed.queue().prefetch(2).held(0).local_retries();
+    let queue = bed.queue().prefetch(2).max_waiting(0).local_retries();
     let worker = bed.start(worker.consume::<charge>(queue));
     bed.order("slow").await;
     script.calls.count("the first copy runs", 1).await;

@@ -71,7 +71,7 @@ async fn a_message_on_the_ladder_comes_back_when_it_is_due() {
 async fn messages_behind_very_many_failing_ones_do_not_wait_for_them() {
     const BACK: Duration = Duration::from_secs(15);
     let bed = Bed::with_vhost().await;
-    let queue = bed.queue().prefetch(2).held(0).ladder(rungs([BACK]));
+    let queue = bed.queue().prefetch(2).max_waiting(0).ladder(rungs([BACK]));
     bed.declare(&queue).await;
     let script = Script::new(async |call| {
         if call.id.starts_with("poison") && call.attempt == 1 {

@@ -26,7 +26,7 @@ async fn open_ladder(bed: &Bed) {
 #[tokio::test]
 async fn a_message_that_the_ladder_refuses_is_kept_and_tried_again() {
     let bed = Bed::with_vhost().await;
-    let queue = laddered(bed.queue()).prefetch(1).held(1);
+    let queue = laddered(bed.queue()).prefetch(2).concurrency(1);
     bed.declare(&queue).await;
     let script = Script::new(async |call| match (call.id.as_str(), call.attempt) {
         ("poison", 1) => Err(Failed::retry_after(DELAY, "the gateway timed out")),

@@ -47,7 +47,7 @@ async fn a_replay_that_meets_a_conflict_goes_over_the_ladder_and_is_one_still() 
     let bed = Bed::with_vhost().await;
     let policy = QUICK.to_builder().in_doubt(InDoubt::Quarantine);
     let policy = policy.lease(Duration::from_millis(300)).build().unwrap();
-    let queue = bed.queue().prefetch(1).held(0).policy(policy);
+    let queue = bed.queue().prefetch(1).policy(policy);
     let queue = queue.ladder(rungs([WHILE_QUARANTINED]));
     let elsewhere = bed.another("elsewhere");
     let other = laddered(Queue::declare(&elsewhere).policy(policy));

@@ -14,7 +14,11 @@ async fn long_work(script: Script) {
     let bed = Bed::new().await;
     let store = MemoryStore::new();
     let policy = QUICK.to_builder().lease(Duration::from_secs(2)).build();
-    let queue = bed.queue().prefetch(1).held(1).policy(policy.unwrap());
+    let queue = bed
+        .queue()
+        .prefetch(2)
+        .concurrency(1)
+        .policy(policy.unwrap());
     let start = || {
         let worker = Worker::builder(store.clone()).state(script.clone());
         bed.start(worker.consume::<charge>(queue.clone()))

@@ -59,6 +59,7 @@ mod on_redis;
 mod order;
 mod outages;
 mod postgres_handlers;
+mod prefetch;
 mod publishing;
 mod registrations;
 mod replacement;

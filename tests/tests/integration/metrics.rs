@@ -70,7 +70,7 @@ fn eventful(go_on: &Arc<Semaphore>) -> Script {
 #[tokio::test]
 async fn every_delivery_is_counted_in_exactly_one_outcome() {
     let (bed, metered) = (Bed::with_vhost().await, Metered::default());
-    let queue = laddered(bed.queue()).held(0);
+    let queue = laddered(bed.queue()).max_waiting(0);
     bed.declare(&queue).await;
     let go_on = Arc::new(Semaphore::new(0));
     let script = eventful(&go_on);
@@ -172,7 +172,7 @@ async fn a_lost_lease_is_counted_and_the_write_that_was_refused() {
         .lease(Duration::from_millis(400))
         .build()
         .unwrap();
-    let queue = bed.queue().prefetch(1).held(0).policy(lease);
+    let queue = bed.queue().prefetch(1).policy(lease);
     let zombie_runs = Script::hanging();
     let zombie = {
         let _recorded = metered.record();

@@ -255,7 +255,7 @@ async fn a_handler_that_loses_its_lease_is_dropped_and_its_message_is_not_acknow
     let shared = MemoryStore::new();
     let (cut_off, away) = Interfered::switched(shared.clone());
     let policy = QUICK.to_builder().lease(Duration::from_millis(300)).build();
-    let queue = bed.queue().prefetch(1).held(0).policy(policy.unwrap());
+    let queue = bed.queue().prefetch(1).policy(policy.unwrap());
     let hanging = Script::hanging();
     let loser = Worker::builder(cut_off).state(hanging.clone());
     let loser = bed.start(loser.consume::<charge>(queue.clone()));

@@ -132,7 +132,7 @@ async fn a_copy_far_below_the_mark_is_acknowledged_without_running() {
 pub(crate) async fn missing_number_behind<S: Store>(on: S) {
     let bed = Bed::with_vhost().await;
     let script = Script::succeeding();
-    let queue = laddered(bed.queue()).prefetch(2).held(2);
+    let queue = laddered(bed.queue()).prefetch(4).concurrency(2);
     bed.declare(&queue).await;
     send(&bed, [0]).await;
     send(&bed, 60..100).await;

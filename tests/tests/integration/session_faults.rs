@@ -255,7 +255,7 @@ async fn a_backlog_that_takes_longer_than_a_life_ends_no_session_whose_client_is
     let (script, gate) = gated(|_| Ok(()));
     let limits = Sessions::default().life(LIFE);
     let store = MemoryStore::new();
-    let queue = bed.queue().prefetch(1).held(0);
+    let queue = bed.queue().prefetch(1);
     let worker = bed.start(building(store, &script, limits, queue));
     bed.until_consumed(&control(bed.name()), 1).await;
     let session = Session::open(&asking, bed.name()).await;

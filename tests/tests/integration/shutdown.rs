@@ -158,7 +158,7 @@ async fn a_worker_that_only_holds_a_copy_stops_at_once() {
     let bed = Bed::new().await;
     let store = Interfered::new(MemoryStore::new(), |_, _| Fate::Pass);
     let hanging = Script::hanging();
-    let queue = bed.queue().prefetch(1).held(0);
+    let queue = bed.queue().prefetch(1);
     let worker = Worker::builder(store.clone()).state(hanging.clone());
     let holder = bed.start(worker.consume::<charge>(queue));
     bed.order("a").await;

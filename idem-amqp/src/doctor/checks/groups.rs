@@ -30,7 +30,9 @@ pub(super) fn look(patient: &Patient<'_>, facts: &Facts<'_>) -> Option<Diagnosis
     };
     Some(Diagnosis::told(Finding::warning(
         GROUP,
-        format!("{what}; set `.prefetch({enough})` or more, or lower or remove `group = {size}`"),
+        format!(
+            "{what}; set `.concurrency({enough})` or more, or lower or remove `group = {size}`"
+        ),
     )))
 }
 
@@ -41,5 +43,5 @@ fn at_once(handler: &str, facts: &Facts<'_>) -> usize {
         one.sharing
             .is_some_and(|sharing| sharing.handler == handler)
     });
-    its.map(|one| one.queue.concurrency()).sum()
+    its.map(|one| one.queue.handlers()).sum()
 }

@@ -16,15 +16,24 @@ pub(super) fn look<'a>(patient: &'a Patient<'a>) -> impl Iterator<Item = Diagnos
 }
 
 fn of_channel(patient: &Patient<'_>) -> Option<Finding> {
-    let name = patient.queue.name();
-    let prefetch = patient.queue.channel_prefetch();
-    if prefetch == 1 {
+    let queue = patient.queue;
+    let (name, prefetch) = (queue.name(), queue.window());
+    if queue.handlers_in_vain() {
+        return Some(Finding::warning(
+            PREFETCH,
+            format!(
+                "the broker sends {prefetch} messages of `{name}` at a time, so more handlers than that never run \
+                 at once: raise `.prefetch(…)`, or lower `.concurrency(…)`"
+            ),
+        ));
+    }
+    if prefetch == 1 && !queue.has_ladder() {
         return Some(Finding::note(
             PREFETCH,
             format!(
                 "the broker sends one message of `{name}` at a time and waits for its \
-                 acknowledgement: a conflict or a delay stops the queue; raise `.prefetch(…)` or \
-                 `.held(…)` unless that is meant"
+                 acknowledgement, and there is no retry ladder: a conflict or a delay stops the queue; \
+                 raise `.prefetch(…)` or add `.ladder(Ladder::default())` unless that is meant"
             ),
         ));
     }
@@ -34,7 +43,7 @@ fn of_channel(patient: &Patient<'_>) -> Option<Finding> {
             format!(
                 "a worker takes {prefetch} messages of `{name}` at once, which others cannot have \
                  meanwhile and which all come back when it crashes; 100 to 300 are as fast: lower \
-                 `.prefetch(…)` or `.held(…)`"
+                 `.prefetch(…)`"
             ),
         )
     })
@@ -43,12 +52,12 @@ fn of_channel(patient: &Patient<'_>) -> Option<Finding> {
 /// No warning: what waits for a connection is the next one's, and its claim, if it has one, is kept.
 fn of_store(patient: &Patient<'_>) -> Option<Finding> {
     let name = patient.queue.name();
-    let prefetch = patient.queue.concurrency();
-    let limit = patient.at_once.filter(|limit| *limit < prefetch)?;
+    let handlers = patient.queue.handlers();
+    let limit = patient.at_once.filter(|limit| *limit < handlers)?;
     Some(Finding::note(
         CONNECTIONS,
         format!(
-            "{prefetch} messages of `{name}` may be handled at once, and the store runs {limit} \
+            "{handlers} messages of `{name}` may be handled at once, and the store runs {limit} \
              atomic handlers at once: the others wait for a connection; for more at once raise the \
              store's `connections`"
         ),

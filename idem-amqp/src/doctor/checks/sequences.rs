@@ -39,13 +39,13 @@ pub(super) fn ladder(patient: &Patient<'_>) -> Option<Diagnosis> {
         return None;
     }
     let name = queue.name();
-    let held = queue.held_cap();
+    let waiting = queue.waiting();
     Some(Diagnosis::told(Finding::warning(
         SEQUENCE_WITHOUT_LADDER,
         format!(
             "the messages of `{name}` are numbered, and it has no retry ladder: if more of them than \
-             the {held} that are held wait for an earlier number, and that is behind them, the queue \
-             may stand still; give it one with `.ladder(Ladder::default())`, raise `held`, or accept this with `.accept(\"{SEQUENCE_WITHOUT_LADDER}\")`"
+             {waiting} wait for an earlier number, and that is behind them, the queue \
+             may stand still; give it one with `.ladder(Ladder::default())`, raise `.max_waiting(…)`, or accept this with `.accept(\"{SEQUENCE_WITHOUT_LADDER}\")`"
         ),
     )))
 }

@@ -6,12 +6,21 @@ use super::*;
 
 #[test]
 fn unusual_prefetches_are_said_and_so_is_a_small_pool() {
-    let one = Queue::declare("orders").prefetch(1).held(0);
-    let many = Queue::declare("orders").prefetch(600);
+    let one = Queue::declare("orders").prefetch(1);
+    let one_alone = one.clone().local_retries();
+    let many = Queue::declare("orders").prefetch(1001);
+    let in_vain = Queue::declare("orders").prefetch(16).concurrency(17);
     let found_of = |queue: &Queue| found(&facts(V4_0, queue, Policy::DEFAULT, Told::Ours));
-    assert_eq!(found_of(&one), [(Severity::Note, "prefetch", Bars::No)]);
-    assert_eq!(found_of(&many), [(Severity::Warning, "prefetch", Bars::No)]);
-    assert_eq!(found_of(&Queue::declare("orders").prefetch(500)), []);
+    assert_eq!(found_of(&one), []);
+    assert_eq!(
+        found_of(&one_alone),
+        [(Severity::Note, "prefetch", Bars::No)]
+    );
+    for queue in [many, in_vain] {
+        let warning = (Severity::Warning, "prefetch", Bars::No);
+        assert_eq!(found_of(&queue), [warning], "{queue:?}");
+    }
+    assert_eq!(found_of(&Queue::declare("orders").prefetch(1000)), []);
     let queue = Queue::declare("orders").prefetch(16);
     for (limit, expected) in [(None, 0), (Some(17), 0), (Some(16), 0), (Some(15), 1)] {
         let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Told::Ours);
@@ -70,12 +79,15 @@ fn what_is_said_of_a_group_says_what_to_set() {
     };
     let alone = said_of(4, SHARING);
     assert!(alone.contains("never share a transaction"), "{alone}");
-    assert!(alone.contains("set `.prefetch(32)` or more"), "{alone}");
+    assert!(alone.contains("set `.concurrency(32)` or more"), "{alone}");
     let half = said_of(16, SHARING);
     assert!(
-        half.contains("handles at most 16 at once; set `.prefetch(32)`"),
+        half.contains("handles at most 16 at once; set `.concurrency(32)`"),
         "{half}"
     );
     let pairs = said_of(4, Sharing { size: 2, ..SHARING });
-    assert!(pairs.contains("set `.prefetch(5)` or more, or"), "{pairs}");
+    assert!(
+        pairs.contains("set `.concurrency(5)` or more, or"),
+        "{pairs}"
+    );
 }
