@@ -127,9 +127,11 @@ async fn a_call_beyond_its_deadline_is_unknown_and_is_repeated_under_its_key() {
 
     let responder = Responder::granting(&bed);
     client.call(&request).key(key).await.unwrap();
-    let again = what_stays(&responder.asked.entries()[0]);
+    // Also a try of the first call may have waited for it.
+    let asked = responder.asked.entries();
+    let again = asked.iter().map(what_stays).find(|it| it.1 != first.1);
+    let again = again.expect("another call, another correlation id");
     assert_eq!((again.0, again.2), (first.0, first.2));
-    assert_ne!(again.1, first.1, "another call, another correlation id");
     let counts = client.counts();
     assert_eq!((counts.in_flight, counts.replies), (0, 1), "{counts}");
     assert_eq!((counts.given_up, counts.unanswered), (1, 0), "{counts}");

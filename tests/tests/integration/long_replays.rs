@@ -11,7 +11,7 @@ use idem_amqp::{
 };
 use idem_tests::{
     bed::{Bed, dead},
-    journal::{Journal, LIMIT},
+    journal::{Journal, LIMIT, eventually},
     proxy::Proxy,
     running::assert_balance,
     script::{Order, Script},
@@ -75,6 +75,15 @@ async fn a_replay_that_loses_its_link_loses_no_letter_and_can_be_made_again() {
         panic!("{error:?}")
     };
     assert_eq!(done.replayed, dealt.entries().len() as u64);
+    // The broker has them back once it has noticed.
+    let left = 600 - u32::try_from(done.replayed).unwrap();
+    eventually("what it held is back", async || {
+        match bed.waiting(&dead(bed.name())).await {
+            Some((waiting, _)) if waiting >= left => Ok(()),
+            seen => Err(seen),
+        }
+    })
+    .await;
 
     replayer(&bed).replay(&Selection::all()).await.unwrap();
     worker.ended(Kind::Executed, 600).await;
