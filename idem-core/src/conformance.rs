@@ -38,6 +38,9 @@
 //! | always | [`Harness`] | [`Store`](crate::Store) |
 //! | `Purge` | a store with [`Purge`](crate::Purge), and data that no other case shares | purging |
 //! | `TransactionalStore` | [`TransactionalHarness`] | [`TransactionalStore`](crate::TransactionalStore) |
+//! | `GroupStore` | [`GroupHarness`] | sharing a transaction among messages |
+//! | `EntityStore` | [`EntityHarness`] | telling by a constraint what was handled |
+//! | `ServerClock` | [`WorkerClockHarness`] | a time that is no worker's |
 //! | `SessionStore` | a store with [`SessionStore`](crate::SessionStore) | keeping sessions |
 //! | `SessionExpiry` | the same, one that has to be told to remove them, and data that no other case shares | removing sessions |
 //! | `DurableSessions` | the same, and [`DurableHarness`] | remembering sessions over a restart |
@@ -51,15 +54,19 @@
 //!
 //! A case that fails names the rule it holds the store to. No case sleeps.
 
+pub mod ahead;
 pub mod atomic_claims;
 pub mod attempts;
 pub mod bytes;
+pub mod cancellation;
 pub mod claims;
 pub mod completion;
 pub mod concurrency;
 pub mod durability;
+pub mod entities;
 pub mod fencing;
 pub mod fingerprints;
+pub mod groups;
 pub mod operator_changes;
 pub mod operator_fences;
 pub mod operator_listings;
@@ -90,10 +97,12 @@ pub mod tokens;
 pub mod transactions;
 pub mod without_sequences;
 pub mod without_sessions;
+pub mod worker_clocks;
 
 mod case;
 mod claimant;
 mod client;
+mod dropped;
 mod harness;
 mod holder;
 mod list;
@@ -105,7 +114,10 @@ mod rule;
 mod scene;
 
 pub use case::{Case, run};
-pub use harness::{Clock, DurableHarness, Harness, TransactionalHarness};
+pub use harness::{
+    Clock, DurableHarness, EntityHarness, GroupHarness, Harness, TransactionalHarness,
+    WorkerClockHarness,
+};
 
 use client::{Client, LIFE, WINDOW};
 use producer::Producer;

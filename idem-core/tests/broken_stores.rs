@@ -8,10 +8,14 @@ mod caught;
 mod claim;
 #[path = "model/drive.rs"]
 mod drive;
+#[path = "broken_stores/entity.rs"]
+mod entity;
 #[path = "broken_stores/flaw.rs"]
 mod flaw;
 #[path = "model/forgets.rs"]
 mod forgets;
+#[path = "broken_stores/group.rs"]
+mod group;
 #[path = "broken_stores/harness.rs"]
 mod harness;
 #[path = "broken_stores/noticed.rs"]
@@ -37,7 +41,8 @@ mod transaction;
 #[path = "broken_stores/write.rs"]
 mod write;
 
-use harness::PlainHarness;
+use harness::{PlainHarness, ServerHarness};
 
 // The store that the broken ones are made of passes every case.
-idem_core::conformance!(without_a_flaw; PlainHarness; Purge, OperatorStore, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
+idem_core::conformance!(without_a_flaw; PlainHarness; Purge, OperatorStore, Durable, TransactionalStore, GroupStore, EntityStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
+idem_core::conformance!(without_a_flaw_on_a_server; ServerHarness; ServerClock);

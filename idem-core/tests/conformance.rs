@@ -1,10 +1,10 @@
 //! The conformance suite on the stores of this crate.
 
-#[path = "conformance/cached_memory.rs"]
-mod cached_memory_harness;
-#[cfg(feature = "sqlite")]
-#[path = "conformance/cached_sqlite.rs"]
-mod cached_sqlite_harness;
+#[cfg(any(feature = "sqlite", feature = "redis"))]
+#[path = "conformance/any.rs"]
+mod any_harness;
+#[path = "conformance/cached.rs"]
+mod cached_harness;
 #[path = "conformance/memory.rs"]
 mod memory_harness;
 #[cfg(feature = "postgres")]
@@ -29,9 +29,9 @@ mod sqlite_harness;
 #[path = "conformance/sqlite_transaction.rs"]
 mod sqlite_transaction_harness;
 
-use cached_memory_harness::CachedMemoryHarness;
-#[cfg(feature = "sqlite")]
-use cached_sqlite_harness::CachedSqliteHarness;
+#[cfg(any(feature = "sqlite", feature = "redis"))]
+use any_harness::AnyHarness;
+use cached_harness::CachedHarness;
 use memory_harness::MemoryHarness;
 #[cfg(feature = "redis")]
 use redis_harness::{RedisClusterHarness, RedisHarness};
@@ -46,26 +46,33 @@ use {
 use {sqlite_harness::SqliteHarness, sqlite_transaction_harness::SqliteTransactionHarness};
 
 idem_core::conformance!(memory; MemoryHarness; Purge, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
-idem_core::conformance!(cached_memory; CachedMemoryHarness; Purge, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
+idem_core::conformance!(cached_memory; CachedHarness<MemoryHarness>; Purge, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
 #[cfg(feature = "sqlite")]
-idem_core::conformance!(cached_sqlite; CachedSqliteHarness; Purge, OperatorStore, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
+idem_core::conformance!(cached_sqlite; CachedHarness<SqliteHarness>; Purge, OperatorStore, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
 #[cfg(feature = "sqlite")]
 idem_core::conformance!(sqlite; SqliteHarness; Purge, OperatorStore, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
+// One that is purged, and below one that forgets by itself.
+#[cfg(feature = "sqlite")]
+idem_core::conformance!(any_sqlite; AnyHarness<SqliteHarness>; Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "sqlite")]
 idem_core::conformance!(sqlite_transaction; SqliteTransactionHarness; TransactionalStore);
 #[cfg(feature = "postgres")]
-idem_core::conformance!(postgres; PostgresHarness<ReadCommitted>; Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+idem_core::conformance!(postgres; PostgresHarness<ReadCommitted>; ServerClock, Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "postgres")]
 idem_core::conformance!(postgres_repeatable_read; PostgresHarness<RepeatableRead>; Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "postgres")]
 idem_core::conformance!(postgres_serializable; PostgresHarness<Serializable>; Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+#[cfg(feature = "postgres")]
+idem_core::conformance!(cached_postgres; CachedHarness<PostgresHarness<ReadCommitted>>; ServerClock, Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+#[cfg(feature = "postgres")]
+idem_core::conformance!(cached_postgres_atomic; CachedHarness<ConnectionHarness<ReadCommitted>>; only TransactionalStore, GroupStore, EntityStore, TransactionalSessions, TransactionalSequences);
 /// What the default of the database is must not matter.
 #[cfg(feature = "postgres")]
 mod postgres_atomic {
     use super::*;
 
-    idem_core::conformance!(read_committed_connection; ConnectionHarness<ReadCommitted>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
-    idem_core::conformance!(read_committed_transaction; TransactionHarness<ReadCommitted>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
+    idem_core::conformance!(read_committed_connection; ConnectionHarness<ReadCommitted>; only TransactionalStore, GroupStore, EntityStore, TransactionalSessions, TransactionalSequences);
+    idem_core::conformance!(read_committed_transaction; TransactionHarness<ReadCommitted>; only TransactionalStore, GroupStore, EntityStore, TransactionalSessions, TransactionalSequences);
     idem_core::conformance!(repeatable_read_connection; ConnectionHarness<RepeatableRead>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
     idem_core::conformance!(repeatable_read_transaction; TransactionHarness<RepeatableRead>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
     idem_core::conformance!(serializable_connection; ConnectionHarness<Serializable>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
@@ -75,6 +82,28 @@ mod postgres_atomic {
 #[cfg(feature = "postgres")]
 idem_core::conformance!(postgres_grouped; GroupedHarness; only TransactionalStore);
 #[cfg(feature = "redis")]
-idem_core::conformance!(redis; RedisHarness; OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
+idem_core::conformance!(redis; RedisHarness; ServerClock, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
 #[cfg(feature = "redis")]
-idem_core::conformance!(redis_cluster; RedisClusterHarness; OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
+idem_core::conformance!(redis_cluster; RedisClusterHarness; ServerClock, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
+#[cfg(feature = "redis")]
+idem_core::conformance!(any_redis; AnyHarness<RedisHarness>; ServerClock, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
+#[cfg(feature = "redis")]
+idem_core::conformance!(cached_redis; CachedHarness<RedisHarness>; ServerClock, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
+
+/// No case can move the system's clock: the stores of servers do not look at it.
+#[test]
+fn the_stores_of_servers_never_ask_for_the_systems_time() {
+    let mut folders = vec!["postgres".into(), "redis".into()];
+    while let Some(folder) = folders.pop() {
+        let folder = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")).join(folder);
+        for entry in std::fs::read_dir(folder).expect("the folder is there") {
+            let path = entry.expect("it can be read").path();
+            if path.is_dir() && !path.ends_with("tests") {
+                folders.push(path);
+            } else if path.is_file() && !path.ends_with("tests.rs") {
+                let text = std::fs::read_to_string(&path).expect("it is text");
+                assert!(!text.contains("SystemTime"), "{}", path.display());
+            }
+        }
+    }
+}

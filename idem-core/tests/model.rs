@@ -1,7 +1,7 @@
 //! The property test: whatever the order of calls, a store answers as a small model does.
 
-#[path = "conformance/cached_memory.rs"]
-mod cached_memory_harness;
+#[path = "conformance/cached.rs"]
+mod cached_harness;
 #[path = "model/call.rs"]
 mod call;
 #[path = "model/drive.rs"]
@@ -28,7 +28,7 @@ mod redis_harness;
 #[path = "conformance/sqlite.rs"]
 mod sqlite_harness;
 
-use cached_memory_harness::CachedMemoryHarness;
+use cached_harness::CachedHarness;
 use forgets::{Forgets, WhenPurged};
 use idem_core::{
     Purge,
@@ -45,7 +45,7 @@ fn memory_answers_as_the_model_does() {
 
 #[test]
 fn a_cache_answers_as_the_model_does() {
-    answers_as_the_model_does::<CachedMemoryHarness>();
+    answers_as_the_model_does::<CachedHarness<MemoryHarness>>();
 }
 
 /// On a fresh store for each interleaving.

@@ -2,8 +2,8 @@
 //! whatever order, a store answers as a small model does. And one number that is delayed while
 //! thousands pass.
 
-#[path = "conformance/cached_memory.rs"]
-mod cached_memory_harness;
+#[path = "conformance/cached.rs"]
+mod cached_harness;
 #[path = "sequences/call.rs"]
 mod call;
 #[path = "sequences/delayed.rs"]
@@ -27,7 +27,7 @@ mod redis_harness;
 #[path = "conformance/sqlite.rs"]
 mod sqlite_harness;
 
-use cached_memory_harness::CachedMemoryHarness;
+use cached_harness::CachedHarness;
 use drive::Purges;
 use idem_core::{
     Purge, SequenceStore,
@@ -44,7 +44,7 @@ fn memory_keeps_sequences_as_the_model_does() {
 
 #[test]
 fn a_cache_keeps_sequences_as_the_model_does() {
-    keeps_sequences_as_the_model_does::<CachedMemoryHarness>(1000, told());
+    keeps_sequences_as_the_model_does::<CachedHarness<MemoryHarness>>(1000, told());
 }
 
 #[cfg(feature = "sqlite")]

@@ -1,8 +1,8 @@
 //! The property test for sessions: whatever two clients, their workers and an expirer do, in
 //! whatever order, a store answers as a small model does.
 
-#[path = "conformance/cached_memory.rs"]
-mod cached_memory_harness;
+#[path = "conformance/cached.rs"]
+mod cached_harness;
 #[path = "sessions/call.rs"]
 mod call;
 #[path = "sessions/drive.rs"]
@@ -24,7 +24,7 @@ mod redis_harness;
 #[path = "conformance/sqlite.rs"]
 mod sqlite_harness;
 
-use cached_memory_harness::CachedMemoryHarness;
+use cached_harness::CachedHarness;
 use drive::Forgets;
 use idem_core::{
     SessionStore,
@@ -41,7 +41,7 @@ fn memory_keeps_sessions_as_the_model_does() {
 
 #[test]
 fn a_cache_keeps_sessions_as_the_model_does() {
-    keeps_sessions_as_the_model_does::<CachedMemoryHarness>(1000, Forgets::WhenTold);
+    keeps_sessions_as_the_model_does::<CachedHarness<MemoryHarness>>(1000, Forgets::WhenTold);
 }
 
 #[cfg(feature = "sqlite")]

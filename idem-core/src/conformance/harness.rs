@@ -1,8 +1,8 @@
 //! What the suite has to be told about a store.
 
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
-use crate::{Store, TransactionalStore};
+use crate::{EntityStore, GroupStore, Store, TransactionalStore};
 
 /// Opens a store for a case, and moves its clock.
 ///
@@ -57,6 +57,42 @@ pub trait TransactionalHarness:
     fn effects(&self, name: &str) -> impl Future<Output = u64> + Send;
 }
 
+/// A store whose messages may share a transaction; it opens one group at a time, so that two
+/// messages are in the same. Every [`TransactionalHarness`] of such a store is one.
+pub trait GroupHarness:
+    TransactionalHarness<Store: GroupStore<<Self as TransactionalHarness>::Tx>>
+{
+}
+
+impl<H> GroupHarness for H where
+    H: TransactionalHarness<Store: GroupStore<<H as TransactionalHarness>::Tx>>
+{
+}
+
+/// Writes an entity, for the cases of stores that can tell by a constraint what was handled.
+pub trait EntityHarness:
+    TransactionalHarness<Store: EntityStore<<Self as TransactionalHarness>::Tx>>
+{
+    /// A unique constraint of one column of text.
+    const CONSTRAINT: &'static str;
+
+    /// Inserts a row with this name in the constraint's column.
+    fn insert_entity(
+        tx: &mut Self::Tx,
+        name: &str,
+    ) -> impl Future<Output = Result<(), Box<dyn Error + Send + Sync>>> + Send;
+}
+
+/// Moves what a worker takes for the time, for the cases of stores that several machines share: their
+/// time is a server's.
+pub trait WorkerClockHarness: Harness {
+    /// Moves the clock of this process's workers forward, and not the store's. Unless it says
+    /// otherwise, that is tokio's clock; nothing in a process can move the system's.
+    fn leap(&self, by: Duration) -> impl Future<Output = ()> + Send {
+        Clock::leap(by)
+    }
+}
+
 /// Which of tokio's clocks the cases run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
@@ -71,6 +107,13 @@ impl Clock {
     /// on it.
     pub async fn advance_paused(by: Duration) {
         tokio::time::advance(by).await;
+    }
+
+    /// Moves tokio's running clock, as if the process had been suspended.
+    pub async fn leap(by: Duration) {
+        tokio::time::pause();
+        tokio::time::advance(by).await;
+        tokio::time::resume();
     }
 
     /// How far two readings of one time may be apart: what a slow machine may take for a case.

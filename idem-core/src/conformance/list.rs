@@ -1,6 +1,9 @@
 //! The lists of cases, and the macro that makes a test of each.
 
-use super::{Case, DurableHarness, Harness, TransactionalHarness};
+use super::{
+    Case, DurableHarness, EntityHarness, GroupHarness, Harness, TransactionalHarness,
+    WorkerClockHarness,
+};
 use crate::{Purge, SequenceStore, SessionStore, operator::OperatorStore};
 
 /// Writes one test per case of the conformance suite, in a module of the given name.
@@ -163,6 +166,30 @@ impl<H: Harness> Case<H> {
     {
         crate::__conformance_list!(TransactionalStore[cases]())
     }
+
+    /// The cases of stores whose messages may share a transaction.
+    pub fn of_groups() -> Vec<Self>
+    where
+        H: GroupHarness,
+    {
+        crate::__conformance_list!(GroupStore[cases]())
+    }
+
+    /// The cases of stores that can tell by a constraint what was handled.
+    pub fn of_entities() -> Vec<Self>
+    where
+        H: EntityHarness,
+    {
+        crate::__conformance_list!(EntityStore[cases]())
+    }
+
+    /// The cases of stores whose time is a server's.
+    pub fn of_server_clock() -> Vec<Self>
+    where
+        H: WorkerClockHarness,
+    {
+        crate::__conformance_list!(ServerClock[cases]())
+    }
 }
 
 /// The names of all cases, handed to the macro that is given.
@@ -196,6 +223,11 @@ macro_rules! __conformance_list {
                 a_late_claim_does_not_block_the_next_owner
                 an_owner_that_completed_is_told_so
                 a_claim_that_was_dropped_midway_can_be_repeated
+            }
+            cancellation {
+                an_extension_that_was_dropped_midway_can_be_repeated
+                a_completion_that_was_dropped_midway_can_be_repeated
+                a_release_that_was_dropped_midway_can_be_repeated
             }
             tokens {
                 tokens_grow_over_a_release
@@ -373,6 +405,15 @@ macro_rules! __conformance_list {
                 a_transaction_that_the_handler_committed_is_refused
                 a_commit_after_a_swallowed_error_tells_the_truth
                 a_commit_is_remembered_for_its_retention
+                a_commit_that_was_dropped_midway_is_whole_or_nothing
+            }
+            ahead {
+                a_claim_ahead_opens_its_transaction
+                a_claim_ahead_that_is_not_opened_holds_until_its_lease_ends
+                a_claim_ahead_can_be_extended
+                a_claim_ahead_is_an_attempt
+                a_duplicate_is_promised_no_transaction
+                a_claim_ahead_that_was_taken_over_commits_nothing
             }
             atomic_claims {
                 a_duplicate_of_a_commit_opens_nothing
@@ -388,6 +429,45 @@ macro_rules! __conformance_list {
                 transactions_of_different_keys_are_independent
                 of_many_transactions_that_race_one_opens
                 many_transactions_at_once_all_commit
+            }
+        }
+    };
+    (GroupStore [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            groups {
+                the_members_of_a_group_commit_together
+                a_seat_that_was_dropped_is_rolled_back_by_itself
+                a_member_that_was_taken_over_commits_nothing
+                the_end_of_a_group_need_not_be_waited_for
+                whoever_leaves_the_queue_is_passed_over
+                a_claim_for_a_group_is_a_claim
+                a_duplicate_is_told_so_instead_of_a_claim_for_a_group
+            }
+        }
+    };
+    (EntityStore [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            entities {
+                an_entity_that_was_committed_is_recorded
+                an_entity_that_was_rolled_back_is_not_recorded
+                a_copy_violates_the_constraint_and_nothing_else_does
+                a_row_that_was_there_before_is_a_violation
+                a_handler_that_leaves_no_entity_is_refused
+                a_transaction_that_the_handler_ended_records_nothing
+                a_commit_removes_the_record_of_its_attempt
+                an_attempt_that_was_taken_over_records_nothing
+                an_attempt_at_what_is_recorded_ends
+                an_attempt_at_what_is_not_recorded_goes_on
+                a_constraint_is_looked_at_first
+            }
+        }
+    };
+    (ServerClock [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            worker_clocks {
+                a_workers_clock_that_leaps_ends_no_lease
+                a_workers_clock_that_leaps_forgets_nothing
+                a_workers_clock_that_leaps_brings_no_retry_forward
             }
         }
     };

@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{RETENTION, Rule, Scene, TransactionalHarness, claimant::Claimant};
-use crate::{Begun, Claim, Commit, Lease, Outcome, Release, Store as _, TransactionalStore, Write};
+use crate::{
+    Begun, Claim, Commit, Lease, Opening, Outcome, Release, Store as _, TransactionalStore, Write,
+};
 
 /// The transaction that a harness' store opens.
 type Transaction<H> = <<H as super::Harness>::Store as TransactionalStore<
@@ -42,6 +44,19 @@ impl<H: TransactionalHarness> Open<H> {
                 "{}\n  here: the key is free\n  expected a transaction, the store answered {claim:?}",
                 Rule::Atomic
             ),
+        }
+    }
+
+    /// Opens what was claimed ahead.
+    pub(super) async fn ahead(
+        claimant: &Claimant<H::Store>,
+        lease: Lease,
+        opening: Opening<'_, Transaction<H>>,
+    ) -> Self {
+        Self {
+            store: Arc::clone(&claimant.store),
+            lease,
+            transaction: Rule::Ahead.answer(opening.await),
         }
     }
 

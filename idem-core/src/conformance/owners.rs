@@ -1,9 +1,8 @@
 //! What an owner that asks again is told: the answer to its first call may have been lost.
 
-use std::{future::poll_fn, pin::pin, task::Poll};
-
 use super::{
     Harness, LEASE, Rule, Scene,
+    dropped::{POLLS, dropped_after},
     scene::{key, reasons, unique},
 };
 use crate::{Release, Store};
@@ -125,16 +124,9 @@ pub async fn an_owner_that_completed_is_told_so<H: Harness>(harness: &H) {
 /// Nobody knows whether a claim was recorded whose future was dropped: its owner asks again.
 pub async fn a_claim_that_was_dropped_midway_can_be_repeated<H: Harness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Repeats);
-    for _ in 0..5 {
+    for polls in POLLS {
         let owner = scene.claimant_of(key(&unique()));
-        {
-            let mut dropped = pin!(owner.store.claim(&owner.request));
-            poll_fn(|context| {
-                let _ = dropped.as_mut().poll(context);
-                Poll::Ready(())
-            })
-            .await;
-        }
+        dropped_after(polls, owner.store.claim(&owner.request)).await;
         let holder = owner.claim().await.is_acquired("only it asked");
         holder.is_attempt(1, false, "it is one try, however often asked");
         let written = holder.release(&Release::Abandoned).await;

@@ -19,6 +19,9 @@ pub(super) enum Rule {
     Isolation,
     Purge,
     Atomic,
+    Ahead,
+    Grouped,
+    Recorded,
     Placed,
     SessionEnds,
     Mark,
@@ -55,6 +58,7 @@ impl Rule {
 }
 
 impl fmt::Display for Rule {
+    #[allow(clippy::too_many_lines, reason = "a line for each rule")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::OneStep => "rule 1: a claim is one atomic step, and alone looks at expiry",
@@ -84,6 +88,15 @@ impl fmt::Display for Rule {
             Self::Purge => "Purge: removes what the retention has ended for, and nothing else",
             Self::Atomic => {
                 "TransactionalStore: the handler's writes and the completion commit together or not at all"
+            }
+            Self::Ahead => {
+                "TransactionalStore: a claim ahead is a claim, and its transaction is opened later"
+            }
+            Self::Grouped => {
+                "GroupStore: those that succeeded commit together, and each of the others is rolled back by itself"
+            }
+            Self::Recorded => {
+                "EntityStore: a constraint says what was handled, and no record of it stays"
             }
             Self::Placed => {
                 "SessionStore, rule 1: session and key are decided about in one step, by the ordinary rules inside the window"

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{
     LEASE, RETENTION, Rule, Scene, TransactionalHarness,
+    dropped::{POLLS, dropped_after},
     open::{Open, begin},
     scene::unique,
 };
@@ -238,4 +239,25 @@ pub async fn a_commit_is_remembered_for_its_retention<H: TransactionalHarness>(h
     let open = Open::<H>::of(&scene.claimant()).await;
     scene.holds(open.lease.attempt == 1, "all is forgotten");
     open.commits().await;
+}
+
+/// A worker stops waiting for its commit: it was done, with its effect, or nothing was.
+pub async fn a_commit_that_was_dropped_midway_is_whole_or_nothing<H: TransactionalHarness>(
+    harness: &H,
+) {
+    for polls in POLLS {
+        let (scene, effect) = (Scene::new(harness, Rule::Atomic), unique());
+        let mut open = Open::<H>::of(&scene.claimant()).await;
+        open.write_effect(&effect).await;
+        dropped_after(polls, open.commit("done")).await;
+        scene.advance(LEASE).await;
+        let answer = scene.claimant().claim().await;
+        if answer.says_completed() {
+            scene.has_effects(&effect, 1, "it is completed").await;
+        } else {
+            let next = answer.is_acquired("its lease has run out");
+            next.is_attempt(2, true, "the first has vanished");
+            scene.has_effects(&effect, 0, "it was fenced").await;
+        }
+    }
 }

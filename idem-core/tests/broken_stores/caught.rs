@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use idem_core::conformance::Case;
+
 use crate::{
     flaw::Flaw,
-    harness::{cases, fails},
+    harness::{Flawed, cases, cases_of_servers, fails},
 };
 
 macro_rules! caught {
@@ -28,7 +30,8 @@ macro_rules! caught {
 
 #[test]
 fn every_case_catches_a_broken_store() {
-    let all: BTreeSet<_> = cases().iter().map(|case| case.name().to_owned()).collect();
+    let mut all: BTreeSet<_> = cases().iter().map(|case| case.name().to_owned()).collect();
+    all.extend(cases_of_servers().iter().map(|case| case.name().to_owned()));
     let idle: Vec<_> = all.difference(&catching()).cloned().collect();
     assert!(idle.is_empty(), "these cases catch nothing: {idle:#?}");
 }
@@ -64,15 +67,20 @@ fn times(case: &str) -> usize {
 }
 
 fn fails_all(flaw: Flaw, expected: &[String]) {
-    let cases = cases();
+    let (cases, of_servers) = (cases(), cases_of_servers());
     for name in expected {
-        let case = cases.iter().find(|case| case.name() == name);
-        let case = case.unwrap_or_else(|| panic!("there is no case `{name}`"));
+        let noticed = notices(&cases, name, flaw).or_else(|| notices(&of_servers, name, flaw));
         assert!(
-            (0..times(name)).any(|_| fails(case, flaw)),
+            noticed.unwrap_or_else(|| panic!("there is no case `{name}`")),
             "`{name}` does not notice a store that {flaw:?}"
         );
     }
+}
+
+/// Whether the case of this name fails, if it is among these.
+fn notices<H: Flawed>(cases: &[Case<H>], name: &str, flaw: Flaw) -> Option<bool> {
+    let case = cases.iter().find(|case| case.name() == name)?;
+    Some((0..times(name)).any(|_| fails(case, flaw)))
 }
 
 caught! {
@@ -897,5 +905,91 @@ caught! {
     }
     intervenes_in_two_steps (IntervenesInTwoSteps) {
         operator_fences::of_interventions_that_race_one_takes_effect
+    }
+    writes_in_two_steps (WritesInTwoSteps) {
+        cancellation::an_extension_that_was_dropped_midway_can_be_repeated
+        cancellation::a_completion_that_was_dropped_midway_can_be_repeated
+        cancellation::a_release_that_was_dropped_midway_can_be_repeated
+    }
+    commits_in_two_steps (CommitsInTwoSteps) {
+        transactions::a_commit_that_was_dropped_midway_is_whole_or_nothing
+    }
+    asks_the_worker_for_the_time (AsksTheWorkerForTheTime) {
+        worker_clocks::a_workers_clock_that_leaps_ends_no_lease
+        worker_clocks::a_workers_clock_that_leaps_forgets_nothing
+        worker_clocks::a_workers_clock_that_leaps_brings_no_retry_forward
+    }
+    promises_only (PromisesOnly) {
+        ahead::a_claim_ahead_opens_its_transaction
+        ahead::a_claim_ahead_that_is_not_opened_holds_until_its_lease_ends
+        ahead::a_claim_ahead_is_an_attempt
+        ahead::a_duplicate_is_promised_no_transaction
+    }
+    extends_nothing_ahead (ExtendsNothingAhead) {
+        ahead::a_claim_ahead_can_be_extended
+        groups::a_claim_for_a_group_is_a_claim
+    }
+    opens_under_another_token (OpensUnderAnotherToken) {
+        ahead::a_claim_ahead_opens_its_transaction
+    }
+    commits_unfenced_ahead_and_in_groups (CommitsUnfenced) {
+        ahead::a_claim_ahead_that_was_taken_over_commits_nothing
+        groups::a_member_that_was_taken_over_commits_nothing
+        entities::an_attempt_that_was_taken_over_records_nothing
+    }
+    forgets_attempts_on_failure_in_groups (ForgetsAttemptsOnFailure) {
+        groups::a_claim_for_a_group_is_a_claim
+    }
+    gives_seats_to_duplicates (LendsToDuplicates) {
+        groups::a_duplicate_is_told_so_instead_of_a_claim_for_a_group
+    }
+    loses_effects_in_groups (LosesEffects) {
+        groups::the_members_of_a_group_commit_together
+    }
+    keeps_dropped_seats (KeepsDroppedSeats) {
+        groups::a_seat_that_was_dropped_is_rolled_back_by_itself
+    }
+    commits_each_seat (CommitsEachSeat) {
+        groups::the_members_of_a_group_commit_together
+    }
+    forgets_who_does_not_wait (ForgetsWhoDoesNotWait) {
+        groups::the_end_of_a_group_need_not_be_waited_for
+    }
+    waits_for_the_gone (WaitsForTheGone) {
+        groups::whoever_leaves_the_queue_is_passed_over
+    }
+    loses_entities (LosesEntities) {
+        entities::an_entity_that_was_committed_is_recorded
+    }
+    shows_entities_at_once (EntitiesAtOnce) {
+        entities::an_entity_that_was_rolled_back_is_not_recorded
+    }
+    is_violated_by_anything (ViolatedByAnything) {
+        entities::a_copy_violates_the_constraint_and_nothing_else_does
+    }
+    is_violated_by_any_constraint (ViolatedByAnyConstraint) {
+        entities::a_copy_violates_the_constraint_and_nothing_else_does
+    }
+    takes_any_row (TakesAnyRow) {
+        entities::a_row_that_was_there_before_is_a_violation
+    }
+    commits_without_entity (CommitsWithoutEntity) {
+        entities::a_handler_that_leaves_no_entity_is_refused
+    }
+    believes_the_handler_of_an_entity (BelievesTheHandler) {
+        entities::a_transaction_that_the_handler_ended_records_nothing
+    }
+    keeps_attempts (KeepsAttempts) {
+        entities::a_commit_removes_the_record_of_its_attempt
+        entities::an_attempt_at_what_is_recorded_ends
+    }
+    ends_attempts_by_looking (LookingEndsAttempts) {
+        entities::an_attempt_at_what_is_not_recorded_goes_on
+    }
+    ends_others_attempts (EndsOthersAttempts) {
+        entities::an_attempt_at_what_is_not_recorded_goes_on
+    }
+    accepts_any_constraint (AcceptsAnyConstraint) {
+        entities::a_constraint_is_looked_at_first
     }
 }

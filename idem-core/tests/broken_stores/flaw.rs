@@ -190,6 +190,49 @@ pub(crate) enum Flaw {
     CallsOpenWorkDone,
     /// Lends a transaction to duplicates.
     LendsToDuplicates,
+    /// Takes a record out, waits, and puts it back as it shall be.
+    WritesInTwoSteps,
+    /// Writes the effects, waits, and completes.
+    CommitsInTwoSteps,
+    /// Takes its time from the worker.
+    AsksTheWorkerForTheTime,
+    // Claims ahead
+    /// Claims when the transaction is opened.
+    PromisesOnly,
+    /// Extends no claim whose transaction is not open.
+    ExtendsNothingAhead,
+    /// Opens a transaction for a claim ahead, and loses the lease.
+    OpensUnderAnotherToken,
+    // Groups
+    /// Keeps what was written in a seat that was dropped.
+    KeepsDroppedSeats,
+    /// Commits each message of a group when it leaves.
+    CommitsEachSeat,
+    /// Rolls back whoever does not wait for the group's end.
+    ForgetsWhoDoesNotWait,
+    /// Waits for one who has left the queue.
+    WaitsForTheGone,
+    // Entities
+    /// Commits everything but the entity.
+    LosesEntities,
+    /// Shows entities before the commit.
+    EntitiesAtOnce,
+    /// Takes every error for a violation.
+    ViolatedByAnything,
+    /// Takes the violation of another constraint for that of the entity's.
+    ViolatedByAnyConstraint,
+    /// Takes a row that was there before for the handler's own.
+    TakesAnyRow,
+    /// Commits without an entity.
+    CommitsWithoutEntity,
+    /// Leaves the record of an attempt beside the entity.
+    KeepsAttempts,
+    /// Ends an attempt by looking.
+    LookingEndsAttempts,
+    /// Ends whatever attempt there is at what is recorded.
+    EndsOthersAttempts,
+    /// Takes any constraint.
+    AcceptsAnyConstraint,
     // Sessions
     /// Takes no notice of sessions.
     IgnoresSessions,

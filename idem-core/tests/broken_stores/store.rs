@@ -1,7 +1,7 @@
 //! A straightforward store, correct unless it is given a flaw.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -10,16 +10,20 @@ use idem_core::{
     Claim, ClaimRequest, Key, Lease, Outcome, Owner, Purge, Release, Store, StoreError, Write,
     operator::AuditEntry,
 };
-use tokio::time::Instant;
+use tokio::{task::yield_now, time::Instant};
 
-use crate::{flaw::Flaw, record::Record, sequence::Sequence, session::Session};
+use crate::{flaw::Flaw, group::Group, record::Record, sequence::Sequence, session::Session};
 
 /// All in one map behind one lock, on tokio's clock.
 #[derive(Debug, Clone)]
 pub(crate) struct PlainStore {
     flaw: Option<Flaw>,
     start: Instant,
+    /// If it is a server's, and not tokio's.
+    clock: Option<Arc<Mutex<Duration>>>,
     shared: Arc<Mutex<Shared>>,
+    /// What messages share.
+    pub(crate) group: Arc<Group>,
     /// Held by claims of numbered messages, which take it and then the other.
     pub(crate) turn: Arc<Mutex<()>>,
 }
@@ -33,6 +37,8 @@ pub(crate) struct Shared {
     /// What operators did, to which record.
     pub(crate) audit: Vec<(String, Owner, AuditEntry)>,
     effects: Vec<String>,
+    /// What stands in the handlers' own table.
+    pub(crate) entities: BTreeSet<String>,
 }
 
 impl Shared {
@@ -49,9 +55,25 @@ impl PlainStore {
         Self {
             flaw,
             start: Instant::now(),
+            clock: None,
             shared: Arc::default(),
+            group: Arc::default(),
             turn: Arc::default(),
         }
+    }
+
+    /// The same with a clock of its own, as a server has.
+    pub(crate) fn on_a_server(flaw: Option<Flaw>) -> Self {
+        Self {
+            clock: Some(Arc::default()),
+            ..Self::new(flaw)
+        }
+    }
+
+    /// Moves the clock of a server.
+    pub(crate) fn advance(&self, by: Duration) {
+        let clock = self.clock.as_ref().expect("it has a clock of its own");
+        *clock.lock().expect("nothing panics under the lock") += by;
     }
 
     pub(crate) fn has(&self, flaw: Flaw) -> bool {
@@ -60,7 +82,14 @@ impl PlainStore {
 
     /// Since the store was made.
     pub(crate) fn now(&self) -> Duration {
-        self.start.elapsed()
+        let moved = |clock: &Arc<Mutex<Duration>>| *clock.lock().expect("nothing panics");
+        match &self.clock {
+            Some(clock) if self.has(Flaw::AsksTheWorkerForTheTime) => {
+                self.start.elapsed() + moved(clock)
+            }
+            Some(clock) => moved(clock),
+            None => self.start.elapsed(),
+        }
     }
 
     /// How the key is stored.
@@ -155,6 +184,18 @@ impl PlainStore {
         write(self, record, current)
     }
 
+    /// Takes a record out, and puts it back later.
+    async fn take_out(&self, lease: &Lease) {
+        if self.has(Flaw::WritesInTwoSteps) {
+            let name = self.name(&lease.key);
+            let record = self.shared().records.remove(&name);
+            yield_now().await;
+            if let Some(record) = record {
+                self.shared().records.insert(name, record);
+            }
+        }
+    }
+
     /// What a restart does to it.
     pub(crate) fn restart(&self) {
         let mut shared = self.shared();
@@ -188,6 +229,7 @@ impl Store for PlainStore {
     }
 
     async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        self.take_out(lease).await;
         Ok(self.write(lease, |store, record, current| {
             store.extend_record(record, current, by)
         }))
@@ -199,12 +241,14 @@ impl Store for PlainStore {
         outcome: &Outcome,
         retention: Duration,
     ) -> Result<Write, StoreError> {
+        self.take_out(lease).await;
         Ok(self.write(lease, |store, record, current| {
             store.complete_record(record, current, outcome, retention)
         }))
     }
 
     async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
+        self.take_out(lease).await;
         Ok(self.write(lease, |store, record, current| {
             store.release_record(record, current, reason)
         }))

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use idem_core::{
-    Begun, Claim, ClaimRequest, Commit, Lease, Outcome, Release, Store, StoreError,
-    TransactionalStore, Write,
+    Begun, Claim, ClaimRequest, Commit, FencingToken, Lease, Opening, Outcome, Release, Store,
+    StoreError, TransactionalStore, Write,
 };
+use tokio::task::yield_now;
 
 use crate::{flaw::Flaw, store::PlainStore};
 
@@ -16,10 +17,21 @@ pub(crate) struct Ledger {
     /// The claim, which is no part of it.
     pub(crate) lease: Option<Lease>,
     pub(crate) written: Vec<String>,
+    pub(crate) entities: Vec<String>,
     pub(crate) ended: bool,
 }
 
 impl Ledger {
+    pub(crate) fn new(store: &PlainStore) -> Self {
+        Self {
+            store: store.clone(),
+            lease: None,
+            written: Vec::new(),
+            entities: Vec::new(),
+            ended: false,
+        }
+    }
+
     pub(crate) fn write(&mut self, name: &str) {
         if self.store.has(Flaw::EffectsAtOnce) {
             self.store.record_effects([name.to_owned()]);
@@ -49,19 +61,14 @@ impl TransactionalStore<Ledger> for PlainStore {
     }
 
     async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Ledger>, StoreError> {
-        let mut ledger = Ledger {
-            store: self.clone(),
-            lease: None,
-            written: Vec::new(),
-            ended: false,
-        };
+        let mut ledger = Ledger::new(self);
         Ok(match self.claim_now(request)? {
             Claim::Acquired(lease) => {
                 ledger.lease = Some(lease.clone());
                 Begun::Acquired(lease, ledger)
             }
             Claim::Completed { .. } if self.has(Flaw::LendsToDuplicates) => {
-                let token = idem_core::FencingToken::new(i64::MAX);
+                let token = FencingToken::new(i64::MAX);
                 Begun::Acquired(Lease::new(request.key.clone(), token, 2, false), ledger)
             }
             Claim::Held { remaining } if self.has(Flaw::CallsOpenWorkDone) => {
@@ -69,6 +76,31 @@ impl TransactionalStore<Ledger> for PlainStore {
                 Begun::Not(Claim::Completed { outcome, remaining })
             }
             other => Begun::Not(other),
+        })
+    }
+
+    async fn claim_ahead(
+        &self,
+        request: &ClaimRequest,
+    ) -> Result<Begun<Opening<'_, Ledger>>, StoreError> {
+        if self.has(Flaw::PromisesOnly) {
+            let lease = Lease::new(request.key.clone(), FencingToken::new(1), 1, false);
+            let request = request.clone();
+            let opening = async move {
+                self.claim_now(&request)?;
+                Ok(Ledger::new(self))
+            };
+            return Ok(Begun::Acquired(lease, Box::pin(opening)));
+        }
+        Ok(match self.begin(request).await? {
+            Begun::Acquired(mut lease, ledger) => {
+                if self.has(Flaw::OpensUnderAnotherToken) {
+                    lease.token = FencingToken::new(lease.token.get() + 1);
+                }
+                let opening: Opening<'_, _> = Box::pin(async move { Ok(ledger) });
+                Begun::Acquired(lease, opening)
+            }
+            Begun::Not(answer) => Begun::Not(answer),
         })
     }
 
@@ -81,6 +113,9 @@ impl TransactionalStore<Ledger> for PlainStore {
     }
 
     async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        if self.has(Flaw::ExtendsNothingAhead) {
+            return Ok(Write::Applied);
+        }
         self.extend(lease, by).await
     }
 
@@ -95,11 +130,15 @@ impl TransactionalStore<Ledger> for PlainStore {
             let error = "the handler ended the transaction".to_owned();
             return Ok(refused(error));
         }
+        if self.has(Flaw::CommitsInTwoSteps) {
+            self.record_effects(transaction.written.clone());
+            yield_now().await;
+        }
         let write = self.complete(lease, outcome, retention).await?;
         if write == Write::Fenced && !self.has(Flaw::CommitsUnfenced) {
             return Ok(Commit::Fenced);
         }
-        if !self.has(Flaw::LosesEffects) {
+        if !self.has(Flaw::LosesEffects) && !self.has(Flaw::CommitsInTwoSteps) {
             self.record_effects(transaction.written);
         }
         Ok(Commit::Committed)

@@ -11,7 +11,7 @@ use std::{
 
 use idem_core::{
     PostgresStore,
-    conformance::{DurableHarness, Harness},
+    conformance::{DurableHarness, Harness, WorkerClockHarness},
 };
 
 use crate::postgres_level::{Level, unique};
@@ -54,6 +54,8 @@ impl<L: Level> Harness for PostgresHarness<L> {
         *self.advanced.lock().expect(NO_PANIC) += by;
     }
 }
+
+impl<L: Level> WorkerClockHarness for PostgresHarness<L> {}
 
 impl<L: Level> DurableHarness for PostgresHarness<L> {
     async fn reopen(&self) {

@@ -1,6 +1,7 @@
 //! `PostgresStore` lending connections and transactions, in databases of each isolation level.
 
 use std::{
+    error::Error,
     marker::PhantomData,
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
@@ -8,7 +9,7 @@ use std::{
 
 use idem_core::{
     PostgresStore,
-    conformance::{Harness, TransactionalHarness},
+    conformance::{EntityHarness, Harness, TransactionalHarness},
     sqlx::{Connection as _, Executor as _, PgConnection, PgTransaction, query, query_scalar},
 };
 
@@ -42,8 +43,13 @@ impl<L: Level> Harness for ConnectionHarness<L> {
         // The handlers' own tables lie beside the store's.
         let url = format!("{}?options[search_path]={schema}", L::database());
         let open = async || {
-            let store = PostgresStore::builder(&url).schema(&schema).build();
-            store.await.expect("the server can be reached")
+            let store = PostgresStore::builder(&url).schema(&schema);
+            // One at a time, so that two messages are in the same.
+            store
+                .groups(1)
+                .build()
+                .await
+                .expect("the server can be reached")
         };
         let harness = Self {
             stores: [open().await, open().await],
@@ -52,8 +58,11 @@ impl<L: Level> Harness for ConnectionHarness<L> {
             level: PhantomData,
         };
         let mut connection = harness.bystander().await;
-        let table = connection.execute("CREATE TABLE effects (name text NOT NULL)");
-        table.await.expect("the schema is new");
+        let tables = connection.execute(
+            "CREATE TABLE effects (name text NOT NULL);
+             CREATE TABLE entities (name text CONSTRAINT entities_name_key UNIQUE)",
+        );
+        tables.await.expect("the schema is new");
         harness
     }
 
@@ -106,6 +115,18 @@ impl<L: Level> TransactionalHarness for ConnectionHarness<L> {
     }
 }
 
+impl<L: Level> EntityHarness for ConnectionHarness<L> {
+    const CONSTRAINT: &'static str = "entities_name_key";
+
+    async fn insert_entity(
+        tx: &mut PgConnection,
+        name: &str,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let insert = query("INSERT INTO entities (name) VALUES ($1)").bind(name);
+        Ok(insert.execute(tx).await.map(drop)?)
+    }
+}
+
 /// Runs the cases, and lends transactions.
 pub(crate) struct TransactionHarness<L>(ConnectionHarness<L>);
 
@@ -146,5 +167,16 @@ impl<L: Level> TransactionalHarness for TransactionHarness<L> {
 
     async fn effects(&self, name: &str) -> u64 {
         self.0.effects(name).await
+    }
+}
+
+impl<L: Level> EntityHarness for TransactionHarness<L> {
+    const CONSTRAINT: &'static str = ConnectionHarness::<L>::CONSTRAINT;
+
+    async fn insert_entity(
+        tx: &mut Self::Tx,
+        name: &str,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        ConnectionHarness::<L>::insert_entity(tx, name).await
     }
 }

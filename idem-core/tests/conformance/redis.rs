@@ -11,7 +11,7 @@ use std::{
 
 use idem_core::{
     Owner, RedisStore,
-    conformance::{DurableHarness, Harness},
+    conformance::{DurableHarness, Harness, WorkerClockHarness},
 };
 use xtask::services::redis;
 
@@ -63,6 +63,8 @@ impl Harness for RedisHarness {
     }
 }
 
+impl WorkerClockHarness for RedisHarness {}
+
 impl DurableHarness for RedisHarness {
     async fn reopen(&self) {
         let open = || open(&self.url, &self.prefix);
@@ -93,6 +95,8 @@ impl Harness for RedisClusterHarness {
         self.0.advance(by).await;
     }
 }
+
+impl WorkerClockHarness for RedisClusterHarness {}
 
 impl DurableHarness for RedisClusterHarness {
     async fn reopen(&self) {

@@ -1,0 +1,117 @@
+//! A unique constraint beside the plain store's records.
+
+use std::{error::Error, fmt, time::Duration};
+
+use idem_core::{Entity, EntityError, EntityStore, Lease, Recording, StoreError};
+
+use crate::{flaw::Flaw, store::PlainStore, transaction::Ledger};
+
+/// The only constraint, of one column.
+pub(crate) const CONSTRAINT: &str = "entities_name_key";
+
+/// The database's error.
+#[derive(Debug)]
+pub(crate) struct Violation;
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name is there")
+    }
+}
+
+impl Error for Violation {}
+
+impl Ledger {
+    pub(crate) fn insert(&mut self, name: &str) -> Result<(), Violation> {
+        let mut shared = self.store.shared();
+        if shared.entities.contains(name) {
+            return Err(Violation);
+        }
+        if self.store.has(Flaw::EntitiesAtOnce) {
+            shared.entities.insert(name.to_owned());
+        }
+        drop(shared);
+        self.entities.push(name.to_owned());
+        Ok(())
+    }
+}
+
+impl PlainStore {
+    /// Removes the record of this attempt; says whether it was there.
+    fn end_attempt(&self, lease: &Lease) -> bool {
+        let (mut shared, name) = (self.shared(), self.name(&lease.key));
+        let record = shared.records.get(&name);
+        let own = record.is_some_and(|record| record.token == lease.token.get());
+        if !own && !self.has(Flaw::EndsOthersAttempts) {
+            return false;
+        }
+        if !self.has(Flaw::KeepsAttempts) {
+            shared.remove(&name);
+        }
+        own
+    }
+}
+
+impl EntityStore<Ledger> for PlainStore {
+    async fn check(&self, constraint: &'static str, columns: usize) -> Result<(), EntityError> {
+        if (constraint, columns) == (CONSTRAINT, 1) || self.has(Flaw::AcceptsAnyConstraint) {
+            return Ok(());
+        }
+        Err(EntityError::Unfit {
+            constraint: constraint.to_owned(),
+            reason: "there is none of so many columns".to_owned(),
+        })
+    }
+
+    async fn open(&self, _: &Entity, _: Duration) -> Result<Ledger, StoreError> {
+        Ok(Ledger::new(self))
+    }
+
+    fn violates(&self, error: &(dyn Error + 'static), entity: &Entity) -> bool {
+        let ours = entity.constraint == CONSTRAINT || self.has(Flaw::ViolatedByAnyConstraint);
+        self.has(Flaw::ViolatedByAnything) || ours && error.is::<Violation>()
+    }
+
+    async fn commit_entity(
+        &self,
+        ledger: Ledger,
+        entity: &Entity,
+        lease: Option<&Lease>,
+    ) -> Result<Recording, StoreError> {
+        let error = || "no entity".to_owned();
+        let name = &entity.parts[0];
+        if ledger.ended && !self.has(Flaw::BelievesTheHandler) {
+            return Ok(Recording::Refused { error: error() });
+        }
+        let there = self.shared().entities.contains(name);
+        if !ledger.entities.contains(name) {
+            if there && !self.has(Flaw::TakesAnyRow) {
+                return Ok(Recording::Violated { error: error() });
+            }
+            if !there && !self.has(Flaw::CommitsWithoutEntity) {
+                return Ok(Recording::Refused { error: error() });
+            }
+        }
+        let fenced = lease.is_some_and(|lease| !self.end_attempt(lease));
+        if fenced && !self.has(Flaw::CommitsUnfenced) {
+            return Ok(Recording::Fenced);
+        }
+        if !self.has(Flaw::LosesEntities) {
+            self.shared().entities.extend(ledger.entities);
+        }
+        self.record_effects(ledger.written);
+        Ok(Recording::Committed)
+    }
+
+    async fn is_recorded(
+        &self,
+        entity: &Entity,
+        lease: Option<&Lease>,
+    ) -> Result<bool, StoreError> {
+        let found = self.shared().entities.contains(&entity.parts[0]);
+        if let Some(lease) = lease.filter(|_| found || self.has(Flaw::LookingEndsAttempts)) {
+            self.end_attempt(lease);
+        }
+        Ok(found)
+    }
+}

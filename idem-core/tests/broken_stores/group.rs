@@ -1,0 +1,169 @@
+//! Groups of the plain store: one at a time, whose members wait in a list until it ends.
+
+use std::{
+    mem,
+    sync::{
+        Arc, Mutex as SyncMutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use futures_util::future::BoxFuture;
+use idem_core::{
+    Claim, ClaimRequest, FencingToken, GroupEnd, GroupStore, Lease, Outcome, StoreError, Write,
+};
+use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
+
+use crate::{flaw::Flaw, store::PlainStore, transaction::Ledger};
+
+/// What messages share.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    /// Whoever has it has the seat.
+    seat: Arc<Mutex<()>>,
+    waiting: Arc<AtomicUsize>,
+    members: SyncMutex<Vec<Member>>,
+}
+
+#[derive(Debug)]
+struct Member {
+    lease: Lease,
+    outcome: Outcome,
+    retention: Duration,
+    written: Vec<String>,
+    told: oneshot::Sender<GroupEnd>,
+}
+
+/// One who waits; dropped, it waits no more.
+struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn join(group: &Group) -> Self {
+        group.waiting.fetch_add(1, Relaxed);
+        Self(Arc::clone(&group.waiting))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A seat, until it is left.
+pub(crate) struct Seat {
+    ledger: Ledger,
+    _guard: OwnedMutexGuard<()>,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let store = &self.ledger.store;
+        if store.has(Flaw::KeepsDroppedSeats) {
+            store.record_effects(mem::take(&mut self.ledger.written));
+        }
+        store.end_group_if_nobody_waits();
+    }
+}
+
+impl PlainStore {
+    fn end_group_if_nobody_waits(&self) {
+        if self.group.waiting.load(Relaxed) > 0 && !self.has(Flaw::CommitsEachSeat) {
+            return;
+        }
+        let members = mem::take(&mut *self.group.members.lock().expect("nothing panics"));
+        for member in members {
+            let gone = member.told.is_closed() && self.has(Flaw::ForgetsWhoDoesNotWait);
+            let end = if gone {
+                GroupEnd::RolledBack
+            } else {
+                self.commit_member(&member)
+            };
+            let _ = member.told.send(end);
+        }
+    }
+
+    /// Fenced members are rolled back by themselves.
+    fn commit_member(&self, member: &Member) -> GroupEnd {
+        let write = self.write(&member.lease, |store, record, current| {
+            store.complete_record(record, current, &member.outcome, member.retention)
+        });
+        if write == Write::Fenced && !self.has(Flaw::CommitsUnfenced) {
+            return GroupEnd::RolledBack;
+        }
+        if !self.has(Flaw::LosesEffects) {
+            self.record_effects(member.written.clone());
+        }
+        GroupEnd::Committed
+    }
+}
+
+impl GroupStore<Ledger> for PlainStore {
+    type Seat = Seat;
+
+    fn groups(&self) -> usize {
+        1
+    }
+
+    async fn claim_for_group(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        match self.claim_now(request)? {
+            Claim::Completed { .. } if self.has(Flaw::LendsToDuplicates) => {
+                let token = FencingToken::new(i64::MAX);
+                let lease = Lease::new(request.key.clone(), token, 2, false);
+                Ok(Claim::Acquired(lease))
+            }
+            answer => Ok(answer),
+        }
+    }
+
+    async fn seat(&self, _: &'static str, _: usize) -> Result<Seat, StoreError> {
+        let waiting = Waiting::join(&self.group);
+        if self.has(Flaw::WaitsForTheGone) {
+            let gone = Waiting::join(&self.group);
+            let guard = Arc::clone(&self.group.seat).lock_owned();
+            let gone = mem::ManuallyDrop::new(gone);
+            let guard = guard.await;
+            drop((mem::ManuallyDrop::into_inner(gone), waiting));
+            return Ok(self.seated(guard));
+        }
+        let guard = Arc::clone(&self.group.seat).lock_owned().await;
+        drop(waiting);
+        Ok(self.seated(guard))
+    }
+
+    fn lend_seat(seat: &mut Seat) -> &mut Ledger {
+        &mut seat.ledger
+    }
+
+    fn leave(
+        &self,
+        mut seat: Seat,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> BoxFuture<'static, GroupEnd> {
+        let (told, end) = oneshot::channel();
+        let member = Member {
+            lease: lease.clone(),
+            outcome: outcome.clone(),
+            retention,
+            written: mem::take(&mut seat.ledger.written),
+            told,
+        };
+        let mut members = self.group.members.lock().expect("nothing panics");
+        members.push(member);
+        drop(members);
+        drop(seat);
+        Box::pin(async { end.await.expect("the group tells everybody") })
+    }
+}
+
+impl PlainStore {
+    fn seated(&self, guard: OwnedMutexGuard<()>) -> Seat {
+        Seat {
+            ledger: Ledger::new(self),
+            _guard: guard,
+        }
+    }
+}
