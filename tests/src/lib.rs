@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`bed`] | queues of one test's own on a private broker: publish, read dead letters, nothing stuck |
+//! | [`cell`] | a store and a mode, for tests that run on each |
 //! | [`queue_type`] | quorum or classic: the type of the queues that the suite runs with |
 //! | [`requester`] | a client that publishes requests and takes the replies |
 //! | [`script`] | a handler that does what the test says, and writes down what it did |
@@ -29,6 +30,7 @@
 //! | [`log`] | what was logged |
 
 pub mod bed;
+pub mod cell;
 pub mod chaos;
 pub mod flawed;
 pub mod interfered;

@@ -31,6 +31,11 @@ impl Order {
         }
     }
 
+    /// Whether its handler takes its time.
+    pub fn is_slow(&self) -> bool {
+        self.id.starts_with("slow")
+    }
+
     /// The same, behaving like this.
     #[must_use]
     pub fn behaving(mut self, manner: Manner) -> Self {

@@ -1,12 +1,14 @@
 //! Exchanges and bindings of a test's vhost, as an operator would change them.
 
 use lapin::{
-    ExchangeKind,
-    options::{ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions},
+    BasicProperties, ExchangeKind,
+    options::{
+        BasicPublishOptions, ExchangeDeclareOptions, ExchangeDeleteOptions, QueueBindOptions,
+    },
     types::FieldTable,
 };
 
-use super::{Bed, Line};
+use super::{Bed, Line, persistent};
 use crate::journal::within;
 
 impl Bed {
@@ -25,6 +27,14 @@ impl Bed {
         self.line.declare_exchange(exchange).await;
     }
 
+    /// Publishes a message to an exchange, which leads somewhere, and waits for the confirm.
+    pub async fn send_by(&self, exchange: &str, routing_key: &str, body: &[u8]) {
+        let message = persistent();
+        self.line
+            .send_by(exchange, routing_key, body, message)
+            .await;
+    }
+
     /// Deletes an exchange.
     pub async fn delete_exchange(&self, exchange: &str) {
         self.line.delete_exchange(exchange).await;
@@ -32,6 +42,30 @@ impl Bed {
 }
 
 impl Line {
+    pub(super) async fn send_by(
+        &self,
+        exchange: &str,
+        routing_key: &str,
+        body: &[u8],
+        properties: BasicProperties,
+    ) {
+        let options = BasicPublishOptions {
+            mandatory: true,
+            ..BasicPublishOptions::default()
+        };
+        let channel = self.channel().await;
+        let (to, key) = (exchange.into(), routing_key.into());
+        let sent = channel.basic_publish(to, key, options, body, properties);
+        let confirmation = within("the broker confirms", async { sent.await?.await }).await;
+        let confirmation = confirmation.expect("a channel");
+        assert!(confirmation.is_ack(), "{exchange} refused a message");
+        let returned = confirmation.take_message();
+        assert!(
+            returned.is_none(),
+            "{exchange:?} leads {routing_key} nowhere"
+        );
+    }
+
     async fn bind(&self, queue: &str, exchange: &str, routing_key: &str) {
         let channel = self.channel().await;
         let bound = channel.queue_bind(

@@ -3,8 +3,8 @@
 use lapin::{
     BasicProperties, Channel, Connection, ConnectionProperties,
     options::{
-        BasicGetOptions, BasicPublishOptions, BasicRejectOptions, ConfirmSelectOptions,
-        QueueDeclareOptions, QueueDeleteOptions,
+        BasicGetOptions, BasicRejectOptions, ConfirmSelectOptions, QueueDeclareOptions,
+        QueueDeleteOptions,
     },
     types::FieldTable,
 };
@@ -68,17 +68,7 @@ impl Line {
     }
 
     pub(super) async fn send(&self, queue: &str, body: &[u8], properties: BasicProperties) {
-        let options = BasicPublishOptions {
-            mandatory: true,
-            ..BasicPublishOptions::default()
-        };
-        let channel = self.channel().await;
-        let sent = channel.basic_publish("".into(), queue.into(), options, body, properties);
-        let confirmation = within("the broker confirms", async { sent.await?.await }).await;
-        let confirmation = confirmation.expect("a channel");
-        assert!(confirmation.is_ack(), "{queue} refused a message");
-        let returned = confirmation.take_message();
-        assert!(returned.is_none(), "there is no queue {queue}");
+        self.send_by("", queue, body, properties).await;
     }
 
     pub(super) async fn waiting(&self, queue: &str) -> Option<(u32, u32)> {

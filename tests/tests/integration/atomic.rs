@@ -1,18 +1,17 @@
-//! Handlers whose writes commit together with the record of them, on SQLite.
+//! Handlers whose writes commit together with the record of them.
 
 use std::time::Duration;
 
-use idem_amqp::{
-    ExecutionKind as Kind, SqliteStore, TransactionalStore, Worker, prelude::*,
-    sqlx::SqliteConnection,
-};
+use idem_amqp::{ExecutionKind as Kind, SqliteStore, Worker, prelude::*, sqlx::SqliteConnection};
 use idem_tests::{
+    atomic_on_each_store,
     bed::{Bed, QUICK},
-    interfered::{Call, Fate, Interfered},
+    cell::Cell,
+    interfered::{Call, Fate},
     journal::eventually,
     ledger::{Charge, Ledger, in_sqlite},
     log::Log,
-    running::{Running, assert_balance},
+    running::assert_balance,
     script::{Order, Script},
 };
 
@@ -28,75 +27,58 @@ async fn charge_atomically(
     script.play(order, attempt, delivery).await
 }
 
-fn charging<S>(bed: &Bed, store: S, script: &Script) -> Running
-where
-    S: TransactionalStore<SqliteConnection>,
-{
-    let worker = Worker::builder(store).state(script.clone());
-    bed.start(worker.consume::<charge_atomically>(bed.queue()))
-}
-
 async fn attempts_charged(ledger: &Ledger) -> Vec<u32> {
     let charges = ledger.charges().await;
     charges.into_iter().map(|charge| charge.attempt).collect()
 }
 
 /// The first attempt writes its charge, and then fails in this way.
-async fn rolled_back(act: impl Fn() -> Result<(), Failed> + Send + Sync + 'static) {
-    let bed = Bed::new().await;
-    let ledger = Ledger::create().await;
+async fn rolled_back<C: Cell>(act: impl Fn() -> Result<(), Failed> + Send + Sync + 'static) {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::new(move |call| {
         let ended = if call.attempt == 1 { act() } else { Ok(()) };
         async { ended }
     });
-    let store = SqliteStore::connect(ledger.path()).await.unwrap();
-    let worker = charging(&bed, store, &script);
+    let worker = cell.charging(&bed, &script);
     bed.order("a").await;
 
     worker.ended(Kind::Executed, 1).await;
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Failed, 1), (Kind::Executed, 1)]);
-    assert_eq!(attempts_charged(&ledger).await, [2]);
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn what_a_failed_atomic_handler_wrote_is_rolled_back() {
-    rolled_back(|| Err(Failed::retry("the gateway timed out"))).await;
+async fn what_a_failed_atomic_handler_wrote_is_rolled_back<C: Cell>() {
+    rolled_back::<C>(|| Err(Failed::retry("the gateway timed out"))).await;
 }
 
-#[tokio::test]
-async fn what_a_panicking_atomic_handler_wrote_is_rolled_back() {
-    rolled_back(|| panic!("a bug in the handler")).await;
+async fn what_a_panicking_atomic_handler_wrote_is_rolled_back<C: Cell>() {
+    rolled_back::<C>(|| panic!("a bug in the handler")).await;
 }
 
-#[tokio::test]
-async fn what_a_rejecting_atomic_handler_wrote_is_rolled_back() {
-    let bed = Bed::new().await;
-    let ledger = Ledger::create().await;
+async fn what_a_rejecting_atomic_handler_wrote_is_rolled_back<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::new(async |_| Err(Failed::rejected("no such customer")));
-    let store = SqliteStore::connect(ledger.path()).await.unwrap();
-    let worker = charging(&bed, store, &script);
+    let worker = cell.charging(&bed, &script);
     bed.order("a").await;
 
     assert_eq!(bed.dead_letter().await.reason(), "rejected");
     worker.ended(Kind::Rejected, 1).await;
     assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
-    assert_eq!(ledger.count().await, 0);
+    cell.assert_effects(&script, [""; 0]).await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_commit_whose_answer_was_lost_is_found_out_and_not_repeated() {
-    let bed = Bed::new().await;
-    let ledger = Ledger::create().await;
-    let store = SqliteStore::connect(ledger.path()).await.unwrap();
-    let store = Interfered::new(store, |call, number| match (call, number) {
-        (Call::Complete, 1) => Fate::LoseAnswer,
+/// This happens to the first commit.
+async fn commit_after<C: Cell>(trouble: Fate) {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let store = cell.interfered(move |call, number| match (call, number) {
+        (Call::Complete, 1) => trouble,
         _ => Fate::Pass,
     });
     let script = Script::succeeding();
-    let worker = charging(&bed, store, &script);
+    let worker = C::charging_by(&bed, store, &script);
     bed.order("a").await;
     worker.ended(Kind::Executed, 1).await;
     bed.order("a").await;
@@ -104,28 +86,17 @@ async fn a_commit_whose_answer_was_lost_is_found_out_and_not_repeated() {
 
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 1)]);
-    assert_eq!(attempts_charged(&ledger).await, [1]);
+    assert!(script.attempts().iter().all(|attempt| *attempt == 1));
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_commit_that_did_not_reach_the_store_is_no_attempt() {
-    let bed = Bed::new().await;
-    let ledger = Ledger::create().await;
-    let store = SqliteStore::connect(ledger.path()).await.unwrap();
-    let store = Interfered::new(store, |call, number| match (call, number) {
-        (Call::Complete, 1) => Fate::Refuse,
-        _ => Fate::Pass,
-    });
-    let script = Script::succeeding();
-    let worker = charging(&bed, store, &script);
-    bed.order("a").await;
+async fn a_commit_whose_answer_was_lost_is_found_out_and_not_repeated<C: Cell>() {
+    commit_after::<C>(Fate::LoseAnswer).await;
+}
 
-    worker.ended(Kind::Executed, 1).await;
-    let balance = worker.stop().await;
-    assert_balance(&balance, [(Kind::Executed, 1)]);
-    assert_eq!(attempts_charged(&ledger).await, [1]);
-    bed.assert_nothing_stuck().await;
+async fn a_commit_that_did_not_reach_the_store_is_no_attempt<C: Cell>() {
+    commit_after::<C>(Fate::Refuse).await;
 }
 
 #[tokio::test]
@@ -151,36 +122,6 @@ async fn a_handler_that_holds_the_write_lock_for_longer_than_its_lease_completes
     worker.ended(Kind::Executed, 2).await;
     assert_balance(&worker.stop().await, [(Kind::Executed, 2)]);
     assert_eq!(attempts_charged(&ledger).await, [1, 1]);
-    bed.assert_nothing_stuck().await;
-}
-
-#[tokio::test]
-async fn many_copies_at_two_atomic_workers_are_charged_once_each() {
-    let bed = Bed::new().await;
-    let ledger = Ledger::create().await;
-    let script = Script::succeeding();
-    let mut workers = Vec::new();
-    for _ in 0..2 {
-        let store = SqliteStore::connect(ledger.path()).await.unwrap();
-        workers.push(charging(&bed, store, &script));
-    }
-    let mut copies: Vec<u32> = (0..40).flat_map(|number| [number; 3]).collect();
-    fastrand::shuffle(&mut copies);
-    for number in copies {
-        bed.order(&format!("o-{number}")).await;
-    }
-
-    script.effects.count("every order runs", 40).await;
-    bed.until_settled().await;
-    let mut settled = 0;
-    for worker in workers {
-        let balance = worker.stop().await;
-        settled += balance.of(Kind::Executed) + balance.of(Kind::Duplicate);
-        assert_eq!(balance.of(Kind::Failed), 0, "{balance}");
-    }
-    assert_eq!(settled, 120);
-    script.assert_effects((0..40).map(|number| format!("o-{number}")));
-    assert_eq!(ledger.count().await, 40);
     bed.assert_nothing_stuck().await;
 }
 
@@ -220,4 +161,12 @@ async fn more_messages_at_once_than_connections_are_told_of_at_the_start() {
     for words in [&*wide, "4 messages", "runs 3 atomic", "raise"] {
         assert!(told[0].contains(words), "{words}: {text}");
     }
+}
+
+atomic_on_each_store! {
+    what_a_failed_atomic_handler_wrote_is_rolled_back,
+    what_a_panicking_atomic_handler_wrote_is_rolled_back,
+    what_a_rejecting_atomic_handler_wrote_is_rolled_back,
+    a_commit_whose_answer_was_lost_is_found_out_and_not_repeated,
+    a_commit_that_did_not_reach_the_store_is_no_attempt,
 }

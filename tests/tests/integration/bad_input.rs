@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use idem_amqp::{
-    Context, ExecutionKind as Kind, FromContext, MemoryStore, Rejection, Store, Worker, prelude::*,
+    Context, ExecutionKind as Kind, FromContext, MemoryStore, Rejection, Worker, prelude::*,
 };
 use idem_tests::{
     bed::{Bed, persistent},
+    cell::Cell,
+    on_each_store,
     running::assert_balance,
     script::{Order, Script},
 };
@@ -118,10 +120,10 @@ async fn messages_without_an_id_do_not_share_one_key() {
     keyless::<with_the_message_id>(&[body, body]).await;
 }
 
-pub(crate) async fn key_reuse(store: impl Store) {
-    let bed = Bed::new().await;
+async fn a_key_used_again_for_other_content_is_dead_lettered<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::succeeding();
-    let worker = bed.charging(store, &script);
+    let worker = cell.charging(&bed, &script);
     bed.order("a").await;
     worker.ended(Kind::Executed, 1).await;
     bed.json(&json!({"id": "a", "amount_cents": 999_999})).await;
@@ -131,13 +133,8 @@ pub(crate) async fn key_reuse(store: impl Store) {
     worker.ended(Kind::KeyReused, 1).await;
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 1), (Kind::KeyReused, 1)]);
-    script.assert_effects(["a"]);
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
-}
-
-#[tokio::test]
-async fn a_key_used_again_for_other_content_is_dead_lettered() {
-    key_reuse(MemoryStore::new()).await;
 }
 
 struct Tenant;
@@ -251,4 +248,8 @@ async fn headers_of_every_type_reach_the_handler_and_the_dead_letter() {
     worker.ended(Kind::Rejected, 1).await;
     assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
     bed.assert_nothing_stuck().await;
+}
+
+on_each_store! {
+    a_key_used_again_for_other_content_is_dead_lettered,
 }

@@ -7,6 +7,8 @@ use idem_amqp::{
 };
 use idem_tests::{
     bed::{Bed, DeadLetter, QUICK, dead, persistent},
+    cell::Cell,
+    leased_on_each_store, on_each_store,
     running::{Running, assert_balance},
     script::{Order, Script, charge},
 };
@@ -166,33 +168,28 @@ async fn headers_that_leave_no_room_in_a_frame_are_left_behind_by_the_dead_lette
     bed.assert_nothing_stuck().await;
 }
 
-pub(crate) async fn replay_of_a_rejected_message(store: impl Store + Clone) {
-    let bed = Bed::new().await;
-    let before = bed.charging(store.clone(), &rejecting());
+async fn a_rejected_message_runs_when_its_dead_letter_is_sent_again<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let before = cell.charging(&bed, &rejecting());
     bed.order("a").await;
     let letter = bed.dead_letter().await;
     before.ended(Kind::Rejected, 1).await;
     assert_balance(&before.stop().await, [(Kind::Rejected, 1)]);
 
     let repaired = Script::succeeding();
-    let after = bed.charging(store, &repaired);
+    let after = cell.charging(&bed, &repaired);
     send_again(&bed, letter).await;
     after.ended(Kind::Executed, 1).await;
     assert_balance(&after.stop().await, [(Kind::Executed, 1)]);
     assert_eq!(repaired.attempts(), [1]);
-    repaired.assert_effects(["a"]);
+    cell.assert_effects(&repaired, ["a"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_rejected_message_runs_when_its_dead_letter_is_sent_again() {
-    replay_of_a_rejected_message(MemoryStore::new()).await;
-}
-
-pub(crate) async fn replay_of_an_exhausted_message(store: impl Store + Clone) {
-    let bed = Bed::new().await;
+async fn an_exhausted_message_has_all_its_attempts_when_its_dead_letter_is_sent_again<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::new(async |_| Err(Failed::retry("still down")));
-    let worker = bed.charging(store, &script);
+    let worker = cell.charging(&bed, &script);
     bed.order("a").await;
     send_again(&bed, bed.dead_letter().await).await;
 
@@ -208,23 +205,16 @@ pub(crate) async fn replay_of_an_exhausted_message(store: impl Store + Clone) {
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn an_exhausted_message_has_all_its_attempts_when_its_dead_letter_is_sent_again() {
-    replay_of_an_exhausted_message(MemoryStore::new()).await;
-}
-
-#[tokio::test]
-async fn a_dead_letter_sent_again_twice_runs_once() {
-    let bed = Bed::new().await;
-    let store = MemoryStore::new();
-    let before = bed.charging(store.clone(), &rejecting());
+async fn a_dead_letter_sent_again_twice_runs_once<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let before = cell.charging(&bed, &rejecting());
     bed.order("a").await;
     let letter = bed.dead_letter().await;
     before.ended(Kind::Rejected, 1).await;
     before.stop().await;
 
     let repaired = Script::succeeding();
-    let after = bed.charging(store, &repaired);
+    let after = cell.charging(&bed, &repaired);
     for _ in 0..2 {
         let properties = letter.properties.clone();
         bed.send(bed.name(), &letter.body, properties).await;
@@ -233,7 +223,7 @@ async fn a_dead_letter_sent_again_twice_runs_once() {
     after.ended(Kind::Duplicate, 1).await;
     let balance = after.stop().await;
     assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 1)]);
-    repaired.assert_effects(["a"]);
+    cell.assert_effects(&repaired, ["a"]).await;
     bed.assert_nothing_stuck().await;
 }
 
@@ -269,11 +259,11 @@ async fn a_message_in_doubt_is_quarantined_if_its_policy_says_so() {
     bed.assert_nothing_stuck().await;
 }
 
-pub(crate) async fn replay_of_a_quarantined_message(store: impl Store + Clone) {
-    let bed = Bed::new().await;
-    let letter = quarantined(&bed, &store).await;
+async fn a_quarantined_message_runs_only_when_its_dead_letter_is_sent_again<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let letter = quarantined(&bed, &cell.store()).await;
     let script = Script::succeeding();
-    let worker = bed.charging(store, &script);
+    let worker = cell.charging(&bed, &script);
     bed.order("a").await;
     worker.ended(Kind::InDoubt, 1).await;
     assert_eq!(bed.dead_letter().await.reason(), "in-doubt");
@@ -283,13 +273,8 @@ pub(crate) async fn replay_of_a_quarantined_message(store: impl Store + Clone) {
     worker.ended(Kind::Executed, 1).await;
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::InDoubt, 1), (Kind::Executed, 1)]);
-    script.assert_effects(["a"]);
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
-}
-
-#[tokio::test]
-async fn a_quarantined_message_runs_only_when_its_dead_letter_is_sent_again() {
-    replay_of_a_quarantined_message(MemoryStore::new()).await;
 }
 
 #[tokio::test]
@@ -358,4 +343,14 @@ async fn a_queue_cannot_be_its_own_dead_letter_queue() {
         matches!(&error, WorkerError::DeadLettersToItself { queue } if queue == "orders"),
         "{error}"
     );
+}
+
+on_each_store! {
+    a_rejected_message_runs_when_its_dead_letter_is_sent_again,
+    an_exhausted_message_has_all_its_attempts_when_its_dead_letter_is_sent_again,
+    a_dead_letter_sent_again_twice_runs_once,
+}
+
+leased_on_each_store! {
+    a_quarantined_message_runs_only_when_its_dead_letter_is_sent_again,
 }

@@ -4,12 +4,15 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use idem_amqp::{
-    ExecutionKind as Kind, MemoryStore, Publication, Publisher, Queue, Store, Worker, prelude::*,
+    ExecutionKind as Kind, MemoryStore, Publication, Publisher, Queue, Worker, prelude::*,
 };
 use idem_tests::{
     bed::{Bed, QUICK},
-    interfered::{Call, Fate, Interfered},
-    journal::Journal,
+    cell::Cell,
+    interfered::{Call, Fate},
+    journal::{Journal, within},
+    on_each_store,
+    proxy::Proxy,
     running::assert_balance,
     script::{Order, Script, charge, notify},
 };
@@ -32,10 +35,10 @@ fn waiting() -> (Script, Arc<Semaphore>) {
     (script, go_on)
 }
 
-pub(crate) async fn later_copies(store: impl Store) {
-    let bed = Bed::new().await;
+async fn a_copy_that_comes_later_is_acknowledged_without_running<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::succeeding();
-    let worker = bed.charging(store, &script);
+    let worker = cell.charging(&bed, &script);
     bed.order("a").await;
     worker.ended(Kind::Executed, 1).await;
     bed.order("a").await;
@@ -45,19 +48,14 @@ pub(crate) async fn later_copies(store: impl Store) {
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 2)]);
     assert_eq!(script.attempts(), [1]);
-    script.assert_effects(["a"]);
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_copy_that_comes_later_is_acknowledged_without_running() {
-    later_copies(MemoryStore::new()).await;
-}
-
-pub(crate) async fn many_copies(store: impl Store) {
-    let bed = Bed::new().await;
+async fn many_copies_in_any_order_are_executed_once_each<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::succeeding();
-    let worker = bed.charging(store, &script);
+    let worker = cell.charging(&bed, &script);
     let ids: Vec<_> = (0..50).map(|number| format!("o-{number}")).collect();
     let mut copies: Vec<_> = ids.iter().flat_map(|id| [id; 4]).collect();
     fastrand::shuffle(&mut copies);
@@ -67,20 +65,14 @@ pub(crate) async fn many_copies(store: impl Store) {
     worker.ended(Kind::Duplicate, 150).await;
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 50), (Kind::Duplicate, 150)]);
-    script.assert_effects(ids);
+    cell.assert_effects(&script, ids).await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn many_copies_in_any_order_are_executed_once_each() {
-    many_copies(MemoryStore::new()).await;
-}
-
-#[tokio::test]
-async fn a_bare_message_of_a_foreign_client_sent_twice_is_executed_once() {
-    let bed = Bed::new().await;
+async fn a_bare_message_of_a_foreign_client_sent_twice_is_executed_once<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::succeeding();
-    let worker = bed.charging(MemoryStore::new(), &script);
+    let worker = cell.charging(&bed, &script);
     let body = serde_json::to_vec(&Order::new("a")).unwrap();
     for _ in 0..2 {
         bed.send(bed.name(), &body, BasicProperties::default())
@@ -91,18 +83,18 @@ async fn a_bare_message_of_a_foreign_client_sent_twice_is_executed_once() {
     worker.ended(Kind::Duplicate, 1).await;
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 1)]);
-    script.assert_effects(["a"]);
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-pub(crate) async fn copy_after_the_retention(store: impl Store) {
+async fn a_copy_that_comes_after_the_retention_runs_again<C: Cell>() {
     const RETENTION: Duration = Duration::from_millis(300);
-    let bed = Bed::new().await;
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let policy = QUICK.to_builder().lease(RETENTION).retention(RETENTION);
     let queue = bed.queue().policy(policy.build().unwrap());
     let script = Script::succeeding();
-    let worker = Worker::builder(store).state(script.clone());
-    let worker = bed.start(worker.consume::<charge>(queue));
+    let worker = cell.worker(&script);
+    let worker = bed.start(worker.consume::<C::Charge>(queue));
     bed.order("a").await;
     worker.ended(Kind::Executed, 1).await;
     tokio::time::sleep(RETENTION).await;
@@ -112,11 +104,6 @@ pub(crate) async fn copy_after_the_retention(store: impl Store) {
     assert_balance(&worker.stop().await, [(Kind::Executed, 2)]);
     assert_eq!(script.attempts(), [1, 1]);
     bed.assert_nothing_stuck().await;
-}
-
-#[tokio::test]
-async fn a_copy_that_comes_after_the_retention_runs_again() {
-    copy_after_the_retention(MemoryStore::new()).await;
 }
 
 #[idempotent(key = message_id(), scope = "identified")]
@@ -132,17 +119,23 @@ async fn by_message_id(
 #[tokio::test]
 async fn a_publication_repeated_after_a_lost_confirm_is_executed_once() {
     let bed = Bed::new().await;
+    let proxy = Proxy::open(bed.broker().port()).await;
     let script = Script::succeeding();
     let worker = Worker::builder(MemoryStore::new()).state(script.clone());
     let worker = bed.start(worker.consume::<by_message_id>(bed.queue()));
-    let publisher = Publisher::connect(bed.url()).await.unwrap();
-    let one = Publication::json(bed.name(), &Order::new("a")).unwrap();
-    let other = Publication::json(bed.name(), &Order::new("b")).unwrap();
-    for publication in [&one, &other, &one] {
-        publisher.publish(publication).await.unwrap();
-    }
-
+    let publisher = Publisher::connect(bed.url_by(proxy.port(), "")).await;
+    let publisher = publisher.unwrap();
+    let [one, other] = ["a", "b"].map(|id| Publication::json(bed.name(), &Order::new(id)).unwrap());
+    publisher.publish(&other).await.unwrap();
+    proxy.lose_next_answer();
+    let lost = within("the publisher is told", publisher.publish(&one)).await;
+    assert!(lost.is_err(), "its confirm was lost");
+    assert_eq!(proxy.lost_answers(), 1);
     worker.ended(Kind::Executed, 2).await;
+    within("it is confirmed", publisher.publish(&one))
+        .await
+        .unwrap();
+
     worker.ended(Kind::Duplicate, 1).await;
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 2), (Kind::Duplicate, 1)]);
@@ -180,15 +173,14 @@ async fn the_same_key_under_two_scopes_is_two_units_of_work() {
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn the_same_key_under_one_scope_is_one_unit_of_work_on_two_queues() {
-    let bed = Bed::bare().await;
+async fn the_same_key_under_one_scope_is_one_unit_of_work_on_two_queues<C: Cell>() {
+    let (bed, cell) = (Bed::bare().await, C::open().await);
     let other = bed.another("other");
     let script = Script::succeeding();
-    let worker = Worker::builder(MemoryStore::new())
-        .state(script.clone())
-        .consume::<charge>(bed.queue())
-        .consume::<charge>(Queue::declare(&other).policy(QUICK));
+    let worker = cell
+        .worker(&script)
+        .consume::<C::Charge>(bed.queue())
+        .consume::<C::Charge>(Queue::declare(&other).policy(QUICK));
     let worker = bed.start(worker);
     bed.until_consumed(bed.name(), 1).await;
     bed.until_consumed(&other, 1).await;
@@ -201,15 +193,15 @@ async fn the_same_key_under_one_scope_is_one_unit_of_work_on_two_queues() {
     worker.ended(Kind::Duplicate, 1).await;
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 1)]);
-    script.assert_effects(["a"]);
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-pub(crate) async fn copy_at_another_worker(store: impl Store + Clone) {
-    let bed = Bed::new().await;
+async fn a_copy_at_another_worker_is_held_until_the_first_has_ended<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let (script, go_on) = waiting();
-    let store = Interfered::new(store, |_, _| Fate::Pass);
-    let workers = [(); 2].map(|()| bed.charging(store.clone(), &script));
+    let store = cell.interfered(|_, _| Fate::Pass);
+    let workers = [(); 2].map(|()| C::charging_by(&bed, store.clone(), &script));
     bed.until_consumed(bed.name(), 2).await;
     bed.order("slow").await;
     bed.order("slow").await;
@@ -232,28 +224,22 @@ pub(crate) async fn copy_at_another_worker(store: impl Store + Clone) {
     kinds.sort();
     assert_eq!(kinds, [Kind::Executed, Kind::Duplicate]);
     assert_eq!(deliveries, 2, "a held copy stays where it is");
-    script.assert_effects(["slow"]);
+    cell.assert_effects(&script, ["slow"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_copy_at_another_worker_is_held_until_the_first_has_ended() {
-    copy_at_another_worker(MemoryStore::new()).await;
-}
-
-#[tokio::test]
-async fn a_copy_at_the_same_worker_is_a_duplicate_as_soon_as_the_first_is_completed() {
+async fn a_copy_at_the_same_worker_is_a_duplicate_as_soon_as_the_first_is_completed<C: Cell>() {
     /// By then the re-check backs off as far as it does: 2.5 s at least.
     const RARELY: usize = 11;
-    let bed = Bed::new().await;
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let (script, go_on) = waiting();
     let asked = Journal::default();
     let journal = asked.clone();
-    let store = Interfered::new(MemoryStore::new(), move |call, _| {
+    let store = cell.interfered(move |call, _| {
         journal.write((call, Instant::now()));
         Fate::Pass
     });
-    let worker = bed.charging(store, &script);
+    let worker = C::charging_by(&bed, store, &script);
     bed.order("slow").await;
     bed.order("slow").await;
     let claims = |asked: &[(Call, Instant)]| -> Vec<Instant> {
@@ -273,17 +259,16 @@ async fn a_copy_at_the_same_worker_is_a_duplicate_as_soon_as_the_first_is_comple
 
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 1)]);
-    script.assert_effects(["slow"]);
+    cell.assert_effects(&script, ["slow"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn held_copies_do_not_stop_the_messages_behind_them() {
-    let bed = Bed::new().await;
+async fn held_copies_do_not_stop_the_messages_behind_them<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let (script, go_on) = waiting();
-    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    let worker = cell.worker(&script);
     let queue = bed.queue().prefetch(6).concurrency(2);
-    let worker = bed.start(worker.consume::<charge>(queue));
+    let worker = bed.start(worker.consume::<C::Charge>(queue));
     for id in ["slow", "slow", "slow", "b", "c", "d"] {
         bed.order(id).await;
     }
@@ -293,18 +278,17 @@ async fn held_copies_do_not_stop_the_messages_behind_them() {
     worker.ended(Kind::Duplicate, 2).await;
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 4), (Kind::Duplicate, 2)]);
-    script.assert_effects(["slow", "b", "c", "d"]);
+    cell.assert_effects(&script, ["slow", "b", "c", "d"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_copy_over_the_cap_goes_back_to_its_queue_and_is_no_hot_loop() {
-    let bed = Bed::new().await;
+async fn a_copy_over_the_cap_goes_back_to_its_queue_and_is_no_hot_loop<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let (script, go_on) = waiting();
-    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    let worker = cell.worker(&script);
     // Room for the one that runs and one more that runs, none for a held one.
     let queue = bed.queue().prefetch(2).max_waiting(0).local_retries();
-    let worker = bed.start(worker.consume::<charge>(queue));
+    let worker = bed.start(worker.consume::<C::Charge>(queue));
     bed.order("slow").await;
     script.calls.count("the first copy runs", 1).await;
     let sent = Instant::now();
@@ -330,6 +314,42 @@ async fn a_copy_over_the_cap_goes_back_to_its_queue_and_is_no_hot_loop() {
         ],
     );
     assert_eq!(script.attempts(), [1]);
-    script.assert_effects(["slow"]);
+    cell.assert_effects(&script, ["slow"]).await;
     bed.assert_nothing_stuck().await;
+}
+
+async fn many_copies_at_two_workers_are_charged_once_each<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let script = Script::succeeding();
+    let workers = [(); 2].map(|()| cell.charging(&bed, &script));
+    let ids: Vec<_> = (0..40).map(|number| format!("o-{number}")).collect();
+    let mut copies: Vec<_> = ids.iter().flat_map(|id| [id; 3]).collect();
+    fastrand::shuffle(&mut copies);
+    for id in copies {
+        bed.order(id).await;
+    }
+
+    bed.until_settled().await;
+    let mut settled = 0;
+    for worker in workers {
+        let balance = worker.stop().await;
+        settled += balance.of(Kind::Executed) + balance.of(Kind::Duplicate);
+        assert_eq!(balance.of(Kind::Failed), 0, "{balance}");
+    }
+    assert_eq!(settled, 120);
+    cell.assert_effects(&script, ids).await;
+    bed.assert_nothing_stuck().await;
+}
+
+on_each_store! {
+    many_copies_at_two_workers_are_charged_once_each,
+    a_copy_that_comes_later_is_acknowledged_without_running,
+    many_copies_in_any_order_are_executed_once_each,
+    a_bare_message_of_a_foreign_client_sent_twice_is_executed_once,
+    a_copy_that_comes_after_the_retention_runs_again,
+    the_same_key_under_one_scope_is_one_unit_of_work_on_two_queues,
+    a_copy_at_another_worker_is_held_until_the_first_has_ended,
+    a_copy_at_the_same_worker_is_a_duplicate_as_soon_as_the_first_is_completed,
+    held_copies_do_not_stop_the_messages_behind_them,
+    a_copy_over_the_cap_goes_back_to_its_queue_and_is_no_hot_loop,
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use idem_amqp::{
-    Backoff, ExecutionKind as Kind, Failed, MemoryStore, Policy, Queue, Store, Worker,
-};
+use idem_amqp::{Backoff, ExecutionKind as Kind, Failed, MemoryStore, Policy, Queue, Worker};
 use idem_tests::{
     bed::{Bed, QUICK, dead},
+    cell::Cell,
+    on_each_store,
     running::assert_balance,
     script::{Script, charge},
 };
@@ -22,10 +22,10 @@ fn failing_until(attempt: u32) -> Script {
     })
 }
 
-pub(crate) async fn redelivery(store: impl Store) {
-    let bed = Bed::new().await;
+async fn a_failed_message_is_delivered_again_and_its_handler_runs_again<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let script = failing_until(2);
-    let worker = bed.charging(store, &script);
+    let worker = cell.charging(&bed, &script);
     bed.order("a").await;
 
     worker.ended(Kind::Executed, 1).await;
@@ -34,38 +34,28 @@ pub(crate) async fn redelivery(store: impl Store) {
     assert!(!calls[0].redelivered && calls[1].redelivered, "{calls:?}");
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Failed, 1), (Kind::Executed, 1)]);
-    script.assert_effects(["a"]);
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_failed_message_is_delivered_again_and_its_handler_runs_again() {
-    redelivery(MemoryStore::new()).await;
-}
-
-pub(crate) async fn attempts(store: impl Store) {
-    let bed = Bed::new().await;
+async fn attempts_are_counted_over_redeliveries<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let script = failing_until(3);
-    let worker = bed.charging(store, &script);
+    let worker = cell.charging(&bed, &script);
     bed.order("a").await;
 
     worker.ended(Kind::Executed, 1).await;
     let balance = worker.stop().await;
     assert_eq!(script.attempts(), [1, 2, 3]);
     assert_balance(&balance, [(Kind::Failed, 2), (Kind::Executed, 1)]);
-    script.assert_effects(["a"]);
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn attempts_are_counted_over_redeliveries() {
-    attempts(MemoryStore::new()).await;
-}
-
-pub(crate) async fn exhaustion(store: impl Store) {
-    let bed = Bed::new().await;
+async fn a_message_whose_attempts_are_used_up_is_dead_lettered<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let script = failing_until(u32::MAX);
-    let worker = bed.charging(store, &script);
+    let worker = cell.charging(&bed, &script);
     bed.order("a").await;
 
     let letter = bed.dead_letter().await;
@@ -79,16 +69,10 @@ pub(crate) async fn exhaustion(store: impl Store) {
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_message_whose_attempts_are_used_up_is_dead_lettered() {
-    exhaustion(MemoryStore::new()).await;
-}
-
-#[tokio::test]
-async fn a_rejected_message_is_dead_lettered_at_once() {
-    let bed = Bed::new().await;
+async fn a_rejected_message_is_dead_lettered_at_once<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::new(async |_| Err(Failed::rejected("amount must be positive")));
-    let worker = bed.charging(MemoryStore::new(), &script);
+    let worker = cell.charging(&bed, &script);
     bed.order("a").await;
 
     let letter = bed.dead_letter().await;
@@ -101,14 +85,13 @@ async fn a_rejected_message_is_dead_lettered_at_once() {
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_panic_is_a_failed_attempt() {
-    let bed = Bed::new().await;
+async fn a_panic_is_a_failed_attempt<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::new(async |call| {
         assert!(call.attempt > 1, "a bug in the handler");
         Ok(())
     });
-    let worker = bed.charging(MemoryStore::new(), &script);
+    let worker = cell.charging(&bed, &script);
     bed.order("a").await;
 
     worker.ended(Kind::Executed, 1).await;
@@ -117,21 +100,20 @@ async fn a_panic_is_a_failed_attempt() {
     assert_eq!(error, "the handler panicked: a bug in the handler");
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Failed, 1), (Kind::Executed, 1)]);
-    script.assert_effects(["a"]);
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_failure_that_asks_for_a_delay_waits_that_long() {
+async fn a_failure_that_asks_for_a_delay_waits_that_long<C: Cell>() {
     const DELAY: Duration = Duration::from_millis(700);
-    let bed = Bed::new().await;
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::new(async |call| {
         if call.attempt == 1 {
             return Err(Failed::retry_after(DELAY, "come back later"));
         }
         Ok(())
     });
-    let worker = bed.charging(MemoryStore::new(), &script);
+    let worker = cell.charging(&bed, &script);
     bed.order("a").await;
 
     let calls = script.calls.count("the second attempt", 2).await;
@@ -139,12 +121,12 @@ async fn a_failure_that_asks_for_a_delay_waits_that_long() {
     worker.ended(Kind::Executed, 1).await;
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Failed, 1), (Kind::Executed, 1)]);
-    script.assert_effects(["a"]);
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-pub(crate) async fn copies_of_a_failed_message(store: impl Store) {
-    let bed = Bed::new().await;
+async fn copies_of_a_failed_message_wait_for_its_next_attempt_and_use_none_up<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::new(async |call| {
         if call.attempt == 1 {
             let while_copies_come = Duration::from_secs(1);
@@ -152,7 +134,7 @@ pub(crate) async fn copies_of_a_failed_message(store: impl Store) {
         }
         Ok(())
     });
-    let worker = bed.charging(store, &script);
+    let worker = cell.charging(&bed, &script);
     bed.order("a").await;
     script.calls.count("the first attempt", 1).await;
     for _ in 0..5 {
@@ -167,25 +149,19 @@ pub(crate) async fn copies_of_a_failed_message(store: impl Store) {
         [(Kind::Failed, 1), (Kind::Executed, 1), (Kind::Duplicate, 5)],
     );
     assert_eq!(script.attempts(), [1, 2]);
-    script.assert_effects(["a"]);
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn copies_of_a_failed_message_wait_for_its_next_attempt_and_use_none_up() {
-    copies_of_a_failed_message(MemoryStore::new()).await;
-}
-
-#[tokio::test]
-async fn a_failing_message_does_not_stop_the_ones_behind_it() {
-    let bed = Bed::new().await;
+async fn a_failing_message_does_not_stop_the_ones_behind_it<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::new(async |call| match call.id.as_str() {
         "poison" => Err(Failed::retry("no such customer")),
         _ => Ok(()),
     });
-    let worker = Worker::builder(MemoryStore::new())
-        .state(script.clone())
-        .consume::<charge>(bed.queue().prefetch(1));
+    let worker = cell
+        .worker(&script)
+        .consume::<C::Charge>(bed.queue().prefetch(1));
     let worker = bed.start(worker);
     bed.order("poison").await;
     let others: Vec<_> = (0..20).map(|number| format!("o-{number}")).collect();
@@ -205,7 +181,7 @@ async fn a_failing_message_does_not_stop_the_ones_behind_it() {
             (Kind::Executed, 20),
         ],
     );
-    script.assert_effects(others);
+    cell.assert_effects(&script, others).await;
     bed.assert_nothing_stuck().await;
 }
 
@@ -260,4 +236,15 @@ async fn a_message_that_may_not_be_returned_at_all_is_kept_from_its_first_failur
     assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
     assert_eq!(script.attempts(), [1, 2, 3]);
     bed.assert_nothing_stuck().await;
+}
+
+on_each_store! {
+    a_failed_message_is_delivered_again_and_its_handler_runs_again,
+    attempts_are_counted_over_redeliveries,
+    a_message_whose_attempts_are_used_up_is_dead_lettered,
+    a_rejected_message_is_dead_lettered_at_once,
+    a_panic_is_a_failed_attempt,
+    a_failure_that_asks_for_a_delay_waits_that_long,
+    copies_of_a_failed_message_wait_for_its_next_attempt_and_use_none_up,
+    a_failing_message_does_not_stop_the_ones_behind_it,
 }

@@ -74,7 +74,7 @@ async fn publish_twice(bed: &Bed) {
 }
 
 #[tokio::test]
-async fn atomic_handlers_on_a_serializable_database_take_effect_once_as_if_one_after_the_other() {
+async fn atomic_handlers_on_a_serializable_postgres_take_effect_once_as_if_one_after_the_other() {
     let (bed, at) = (Bed::new().await, serializable().await);
     let mut workers = Vec::new();
     for _ in 0..2 {

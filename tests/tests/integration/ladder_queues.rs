@@ -12,6 +12,7 @@ use idem_tests::{
     laddered::{DELAY, SECOND_RUNG, body, failing_until, laddered, rungs, start},
     running::{Running, assert_balance},
     script::{Order, charge, notify},
+    servers::off_thread,
 };
 use lapin::types::FieldTable;
 use xtask::services::rabbitmq::Version;
@@ -98,7 +99,18 @@ async fn many_workers_that_start_at_once_declare_one_ladder() {
 
     script.effects.count("all take effect", ids.len()).await;
     bed.until_settled().await;
-    join_all(workers.into_iter().map(Running::stop)).await;
+    let (broker, vhost) = (bed.broker().clone(), bed.vhost().to_owned());
+    let listed = off_thread(move || broker.list_queues(&vhost)).await;
+    let mut names: Vec<_> = listed.into_iter().map(|queue| queue.name).collect();
+    names.sort();
+    let one_ladder = ["idem.retry.200ms", "idem.retry.500ms", "idem.unrouted"];
+    let mut expected: Vec<_> = one_ladder.map(str::to_owned).into();
+    expected.extend([bed.name().to_owned(), dead(bed.name())]);
+    assert_eq!(names, expected);
+    for balance in join_all(workers.into_iter().map(Running::stop)).await {
+        let ended = balance.of(Kind::Failed) + balance.of(Kind::Executed);
+        assert_eq!(ended, balance.deliveries(), "{balance}");
+    }
     script.assert_effects(ids);
     bed.assert_nothing_stuck().await;
 }

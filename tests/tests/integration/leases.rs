@@ -2,32 +2,34 @@
 
 use std::time::Duration;
 
-use idem_amqp::{ExecutionKind as Kind, MemoryStore, Worker};
+use idem_amqp::{ExecutionKind as Kind, Worker};
 use idem_tests::{
+    atomic_on_each_store,
     bed::{Bed, QUICK},
+    cell::{Cell, LeasedOnMemory},
+    interfered::{Call, Fate},
+    journal::Journal,
+    leased_on_each_store, on_each_store,
     running::assert_balance,
-    script::{Script, charge},
+    script::Script,
 };
+use tokio::time::Instant;
 
 /// A handler takes more than twice its lease; a copy waits at another worker for it to run out.
-async fn long_work(script: Script) {
-    let bed = Bed::new().await;
-    let store = MemoryStore::new();
+async fn long_work<C: Cell>(script: Script) {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let policy = QUICK.to_builder().lease(Duration::from_secs(2)).build();
     let queue = bed
         .queue()
         .prefetch(2)
         .concurrency(1)
         .policy(policy.unwrap());
-    let start = || {
-        let worker = Worker::builder(store.clone()).state(script.clone());
-        bed.start(worker.consume::<charge>(queue.clone()))
-    };
+    let start = || bed.start(cell.worker(&script).consume::<C::Charge>(queue.clone()));
     let first = start();
-    bed.order("a").await;
+    bed.order("slow").await;
     script.calls.count("the handler runs", 1).await;
     let second = start();
-    bed.order("a").await;
+    bed.order("slow").await;
     script.effects.count("the handler ends", 1).await;
 
     first.ended(Kind::Executed, 1).await;
@@ -35,7 +37,7 @@ async fn long_work(script: Script) {
     let (first, second) = (first.stop().await, second.stop().await);
     assert_eq!(first.of(Kind::LeaseLost), 0, "{first}");
     assert_eq!(script.attempts(), [1], "{second}");
-    script.assert_effects(["a"]);
+    cell.assert_effects(&script, ["slow"]).await;
     // The copy may have been returned by the shutdown: whoever comes next sees a duplicate.
     let third = start();
     bed.until_consumed(bed.name(), 1).await;
@@ -48,9 +50,8 @@ async fn long_work(script: Script) {
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_handler_that_takes_longer_than_its_lease_keeps_it() {
-    long_work(Script::new(async |_| {
+async fn a_handler_that_takes_longer_than_its_lease_keeps_it<C: Cell>() {
+    long_work::<C>(Script::new(async |_| {
         tokio::time::sleep(Duration::from_secs(5)).await;
         Ok(())
     }))
@@ -59,38 +60,93 @@ async fn a_handler_that_takes_longer_than_its_lease_keeps_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_handler_that_blocks_its_thread_keeps_its_lease() {
-    long_work(Script::new(async |_| {
+    long_work::<LeasedOnMemory>(Script::new(async |_| {
         std::thread::sleep(Duration::from_secs(5));
         Ok(())
     }))
     .await;
 }
 
-#[tokio::test]
-async fn the_next_worker_takes_over_as_soon_as_the_lease_of_a_vanished_one_has_run_out() {
-    let bed = Bed::new().await;
-    let store = MemoryStore::new();
-    let policy = QUICK.to_builder().lease(Duration::from_secs(1)).build();
-    let queue = bed.queue().policy(policy.unwrap());
+/// Looks at a held key come ever more rarely: what counts is that the first one after the end of the lease is
+/// answered with the key, and none before.
+async fn the_next_worker_takes_over_as_soon_as_the_lease_of_a_vanished_one_has_run_out<C: Cell>() {
+    const LEASE: Duration = Duration::from_secs(1);
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let queue = bed
+        .queue()
+        .policy(QUICK.to_builder().lease(LEASE).build().unwrap());
+    let looks = Journal::default();
+    let worker = |script: &Script| {
+        let journal = looks.clone();
+        let store = cell.interfered(move |call, _| {
+            if call == Call::Claim {
+                journal.write(Instant::now());
+            }
+            Fate::Pass
+        });
+        let worker = Worker::builder(store).state(script.clone());
+        bed.start(worker.consume::<C::Charge>(queue.clone()))
+    };
     let hanging = Script::hanging();
-    let vanishing = Worker::builder(store.clone()).state(hanging.clone());
-    let vanishing = bed.start(vanishing.consume::<charge>(queue.clone()));
+    let vanishing = worker(&hanging);
     bed.order("a").await;
     hanging.calls.count("the handler runs", 1).await;
     vanishing.vanish().await;
-    let vanished = tokio::time::Instant::now();
+    let vanished = Instant::now();
 
     let script = Script::succeeding();
-    let next = Worker::builder(store).state(script.clone());
-    let next = bed.start(next.consume::<charge>(queue));
+    let next = worker(&script);
     next.ended(Kind::Executed, 1).await;
+    let calls = script.calls.entries();
+    let looks = looks.entries();
+    let (claimed, held) = (looks[0], &looks[1..looks.len() - 1]);
     assert!(
-        vanished.elapsed() < Duration::from_secs(15),
-        "{:?}",
-        vanished.elapsed()
+        calls[0].at >= claimed + LEASE,
+        "too early: {looks:?} {calls:?}"
+    );
+    assert!(!held.is_empty(), "nobody had to wait: {looks:?}");
+    let too_late = held.iter().find(|look| **look > vanished + LEASE);
+    assert_eq!(
+        too_late, None,
+        "held after the lease had run out: {looks:?}"
     );
     assert_balance(&next.stop().await, [(Kind::Executed, 1)]);
     assert_eq!(script.attempts(), [2]);
-    script.assert_effects(["a"]);
+    assert!(calls[0].in_doubt, "{calls:?}");
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
+}
+
+/// Its transaction went with it, and what it wrote.
+async fn an_atomic_worker_that_vanished_is_followed_by_one_that_doubts_nothing<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let policy = QUICK.to_builder().lease(Duration::from_secs(1)).build();
+    let queue = bed.queue().policy(policy.unwrap());
+    let hanging = Script::hanging();
+    let vanishing = cell.worker(&hanging).consume::<C::Charge>(queue.clone());
+    let vanishing = bed.start(vanishing);
+    bed.order("a").await;
+    hanging.calls.count("the handler runs", 1).await;
+    vanishing.vanish().await;
+
+    let script = Script::succeeding();
+    let next = bed.start(cell.worker(&script).consume::<C::Charge>(queue));
+    next.ended(Kind::Executed, 1).await;
+    assert_balance(&next.stop().await, [(Kind::Executed, 1)]);
+    let calls = script.calls.entries();
+    assert!(!calls[0].in_doubt, "{calls:?}");
+    cell.assert_effects(&script, ["a"]).await;
+    bed.assert_nothing_stuck().await;
+}
+
+on_each_store! {
+    a_handler_that_takes_longer_than_its_lease_keeps_it,
+}
+
+leased_on_each_store! {
+    the_next_worker_takes_over_as_soon_as_the_lease_of_a_vanished_one_has_run_out,
+}
+
+atomic_on_each_store! {
+    an_atomic_worker_that_vanished_is_followed_by_one_that_doubts_nothing,
 }

@@ -54,8 +54,6 @@ mod narrow_windows;
 mod nodes;
 mod numbered_publishing;
 mod observed;
-mod on_postgres;
-mod on_redis;
 mod order;
 mod outages;
 mod postgres_handlers;

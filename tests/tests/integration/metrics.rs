@@ -295,12 +295,17 @@ async fn batches_of_postgres_are_counted_with_their_calls() {
         let _recorded = metered.record();
         store.open_postgres().await
     };
-    let worker = worker_on(&metered, &bed, store, &Script::succeeding());
+    // All that the worker has at once asks while the first is asked for.
     for number in 0..20 {
         bed.order(&number.to_string()).await;
     }
+    bed.until_waiting(20).await;
+    let worker = worker_on(&metered, &bed, store, &Script::succeeding());
     worker.ended(Kind::Executed, 20).await;
     assert_conserved(&metered, &worker.stop().await);
+    let claims = [("store", "postgres"), ("lane", "claims")];
+    let statements = metered.sum("idem_store_batch_calls_count", &claims);
+    assert!((1..20).contains(&statements), "{statements} statements");
     for (call, lane) in [("claim", "claims"), ("complete", "writes")] {
         let answered = metered.sum("idem_store_seconds_count", &[("call", call)]);
         assert_eq!(answered, 20, "{call}");

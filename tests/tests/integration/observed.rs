@@ -11,7 +11,7 @@ use idem_amqp::{
 };
 use idem_tests::{
     bed::{Bed, QUICK},
-    interfered::Interfered,
+    interfered::{Call, Interfered},
     running::assert_balance,
     script::{Order, Script, charge},
 };
@@ -118,14 +118,25 @@ async fn what_fails_while_the_store_is_away_is_tried_as_often_as_any_message() {
     let second = Backoff::new(Duration::from_secs(1), Duration::from_secs(1));
     let policy = observing().to_builder().backoff(second).max_attempts(2);
     let queue = bed.queue().policy(policy.build().unwrap());
-    let worker = Worker::builder(store).state(script.clone());
+    let worker = Worker::builder(store.clone()).state(script.clone());
     let worker = bed.start(worker.consume::<charge>(queue));
+    bed.until_consumed(bed.name(), 1).await;
+    let sent = tokio::time::Instant::now();
     bed.order("a").await;
     worker.ended(Kind::Exhausted, 1).await;
+    assert_eq!(bed.dead_letter().await.reason(), "exhausted");
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Failed, 1), (Kind::Exhausted, 1)]);
     assert_eq!(balance.would_have_been(Kind::StoreUnavailable), 2);
     assert_eq!(script.attempts(), [1, 2]);
+    let calls = script.calls.entries();
+    let between = calls[1].at - calls[0].at;
+    assert!(between >= Duration::from_secs(1), "no backoff: {calls:?}");
+    // It asked, and gave up after a second: an enforced handler would never have run.
+    assert!(store.count(Call::Claim) >= 2, "the store was asked");
+    let waited = calls[0].at - sent;
+    assert!(waited < Duration::from_secs(10), "{waited:?}");
+    bed.assert_nothing_stuck().await;
 }
 
 /// A classic queue does not count what is returned to it: only what comes from the ladder carries a number.

@@ -1,20 +1,25 @@
 //! A store that is away, or whose answers are lost.
 
 use std::{
-    sync::{Arc, atomic::Ordering::SeqCst},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
-use idem_amqp::{ExecutionKind as Kind, Failed, MemoryStore, Worker};
+use idem_amqp::{ExecutionKind as Kind, Failed, Worker};
 use idem_tests::{
     bed::{Bed, QUICK},
+    cell::Cell,
     interfered::{Call, Fate, Interfered},
     journal::{Journal, eventually},
+    leased_on_each_store, on_each_store,
     running::assert_balance,
-    script::{Script, charge},
+    script::Script,
 };
 
-async fn until_claims(store: &Interfered<MemoryStore>, claims: u64) {
+async fn until_claims<S>(store: &Interfered<S>, claims: u64) {
     eventually("claims of a store that is away", async || {
         match store.count(Call::Claim) {
             enough if enough >= claims => Ok(()),
@@ -24,13 +29,12 @@ async fn until_claims(store: &Interfered<MemoryStore>, claims: u64) {
     .await;
 }
 
-#[tokio::test]
-async fn while_the_store_is_away_nothing_runs_and_nothing_is_settled() {
-    let bed = Bed::new().await;
-    let (store, away) = Interfered::switched(MemoryStore::new());
+async fn while_the_store_is_away_nothing_runs_and_nothing_is_settled<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let (store, away) = Interfered::switched(cell.store());
     away.store(true, SeqCst);
     let script = Script::succeeding();
-    let worker = bed.charging(store.clone(), &script);
+    let worker = C::charging_by(&bed, store.clone(), &script);
     let begun = tokio::time::Instant::now();
     for id in ["a", "b", "c"] {
         bed.order(id).await;
@@ -47,58 +51,56 @@ async fn while_the_store_is_away_nothing_runs_and_nothing_is_settled() {
     away.store(false, SeqCst);
     worker.ended(Kind::Executed, 3).await;
     assert_balance(&worker.stop().await, [(Kind::Executed, 3)]);
-    script.assert_effects(["a", "b", "c"]);
+    cell.assert_effects(&script, ["a", "b", "c"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_worker_stopped_while_the_store_is_away_returns_its_messages() {
-    let bed = Bed::new().await;
-    let (store, away) = Interfered::switched(MemoryStore::new());
+async fn a_worker_stopped_while_the_store_is_away_returns_its_messages<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let (store, away) = Interfered::switched(cell.store());
     away.store(true, SeqCst);
     let script = Script::succeeding();
-    let worker = bed.charging(store.clone(), &script);
+    let worker = C::charging_by(&bed, store.clone(), &script);
     bed.order("a").await;
     until_claims(&store, 2).await;
     assert_balance(&worker.stop().await, [(Kind::StoreUnavailable, 1)]);
     bed.until_waiting(1).await;
 
     away.store(false, SeqCst);
-    let worker = bed.charging(store, &script);
+    let worker = C::charging_by(&bed, store, &script);
     worker.ended(Kind::Executed, 1).await;
     assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
-    script.assert_effects(["a"]);
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_claim_whose_answer_was_lost_is_the_same_claim_when_asked_again() {
-    let bed = Bed::new().await;
-    let store = Interfered::new(MemoryStore::new(), |call, number| match (call, number) {
+async fn a_claim_whose_answer_was_lost_is_the_same_claim_when_asked_again<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let store = cell.interfered(|call, number| match (call, number) {
         (Call::Claim, 1) => Fate::LoseAnswer,
         _ => Fate::Pass,
     });
     let script = Script::succeeding();
-    let worker = bed.charging(store.clone(), &script);
+    let worker = C::charging_by(&bed, store.clone(), &script);
     bed.order("a").await;
 
     worker.ended(Kind::Executed, 1).await;
     assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
     assert_eq!(script.attempts(), [1]);
     assert_eq!(store.count(Call::Claim), 2);
-    script.assert_effects(["a"]);
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
 }
 
 /// The handler's work is done; then this happens to the first completions.
-async fn completion_after(trouble: Fate) {
-    let bed = Bed::new().await;
-    let store = Interfered::new(MemoryStore::new(), move |call, number| match call {
+async fn completion_after<C: Cell>(trouble: Fate) {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let store = cell.interfered(move |call, number| match call {
         Call::Complete if number <= 3 => trouble,
         _ => Fate::Pass,
     });
     let script = Script::succeeding();
-    let worker = bed.charging(store.clone(), &script);
+    let worker = C::charging_by(&bed, store.clone(), &script);
     bed.order("a").await;
     worker.ended(Kind::Executed, 1).await;
     bed.order("a").await;
@@ -108,34 +110,34 @@ async fn completion_after(trouble: Fate) {
     assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 1)]);
     assert_eq!(script.attempts(), [1]);
     assert_eq!(store.count(Call::Complete), 4);
-    script.assert_effects(["a"]);
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_completion_that_did_not_reach_the_store_is_repeated_and_the_work_is_not() {
-    completion_after(Fate::Refuse).await;
+async fn a_completion_that_did_not_reach_the_store_is_repeated_and_the_work_is_not<C: Cell>() {
+    completion_after::<C>(Fate::Refuse).await;
 }
 
-#[tokio::test]
-async fn a_completion_whose_answer_was_lost_is_repeated_and_the_work_is_not() {
-    completion_after(Fate::LoseAnswer).await;
+async fn a_completion_whose_answer_was_lost_is_repeated_and_the_work_is_not<C: Cell>() {
+    completion_after::<C>(Fate::LoseAnswer).await;
 }
 
-#[tokio::test]
-async fn work_done_is_completed_even_long_after_its_lease_ran_out() {
-    let bed = Bed::new().await;
-    let (store, away) = Interfered::switched(MemoryStore::new());
+async fn work_done_is_completed_even_long_after_its_lease_ran_out<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let (store, away) = Interfered::switched(cell.store());
     let switch = Arc::clone(&away);
+    let at_first = AtomicBool::new(true);
     let script = Script::new(move |_| {
-        // The store goes away after the claim, while the handler works.
-        switch.store(true, SeqCst);
+        // The store goes away after the claim, while the handler works. An atomic one works again when it is back.
+        if at_first.swap(false, SeqCst) {
+            switch.store(true, SeqCst);
+        }
         async { Ok(()) }
     });
     let policy = QUICK.to_builder().lease(Duration::from_millis(100)).build();
     let queue = bed.queue().policy(policy.unwrap());
     let worker = Worker::builder(store).state(script.clone());
-    let worker = bed.start(worker.consume::<charge>(queue));
+    let worker = bed.start(worker.consume::<C::Charge>(queue));
     bed.order("a").await;
     script.effects.count("the work is done", 1).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -147,14 +149,13 @@ async fn work_done_is_completed_even_long_after_its_lease_ran_out() {
     away.store(false, SeqCst);
     worker.ended(Kind::Executed, 1).await;
     assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
-    script.assert_effects(["a"]);
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_failed_attempt_whose_release_was_lost_is_followed_by_the_next_attempt() {
-    let bed = Bed::new().await;
-    let store = Interfered::new(MemoryStore::new(), |call, number| match (call, number) {
+async fn a_failed_attempt_whose_release_was_lost_is_followed_by_the_next_attempt<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let store = cell.interfered(|call, number| match (call, number) {
         (Call::Release, 1) => Fate::LoseAnswer,
         (Call::Release, 2) => Fate::Refuse,
         _ => Fate::Pass,
@@ -165,21 +166,20 @@ async fn a_failed_attempt_whose_release_was_lost_is_followed_by_the_next_attempt
         }
         Ok(())
     });
-    let worker = bed.charging(store, &script);
+    let worker = C::charging_by(&bed, store, &script);
     bed.order("a").await;
 
     worker.ended(Kind::Executed, 1).await;
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Failed, 1), (Kind::Executed, 1)]);
     assert_eq!(script.attempts(), [1, 2]);
-    script.assert_effects(["a"]);
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_store_that_hiccups_for_less_than_the_lease_does_not_stop_a_handler() {
-    let bed = Bed::new().await;
-    let (store, away) = Interfered::switched(MemoryStore::new());
+async fn a_store_that_hiccups_for_less_than_the_lease_does_not_stop_a_handler<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let (store, away) = Interfered::switched(cell.store());
     let hiccup = Arc::clone(&away);
     let script = Script::new(move |_| {
         let hiccup = Arc::clone(&hiccup);
@@ -198,20 +198,19 @@ async fn a_store_that_hiccups_for_less_than_the_lease_does_not_stop_a_handler() 
         .build();
     let queue = bed.queue().policy(policy.unwrap());
     let worker = Worker::builder(store.clone()).state(script.clone());
-    let worker = bed.start(worker.consume::<charge>(queue));
-    bed.order("a").await;
+    let worker = bed.start(worker.consume::<C::Charge>(queue));
+    bed.order("slow").await;
 
     worker.ended(Kind::Executed, 1).await;
     assert!(store.count(Call::Extend) >= 4, "the heartbeat went on");
     assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
-    script.assert_effects(["a"]);
+    cell.assert_effects(&script, ["slow"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn work_rests_while_the_store_is_away_for_longer_than_the_lease_and_then_goes_on() {
-    let bed = Bed::new().await;
-    let (store, away) = Interfered::switched(MemoryStore::new());
+async fn work_rests_while_the_store_is_away_for_longer_than_the_lease_and_then_goes_on<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let (store, away) = Interfered::switched(cell.store());
     let steps = Journal::default();
     let stepping = steps.clone();
     let script = Script::new(move |_| {
@@ -227,7 +226,7 @@ async fn work_rests_while_the_store_is_away_for_longer_than_the_lease_and_then_g
     let policy = QUICK.to_builder().lease(Duration::from_millis(300)).build();
     let queue = bed.queue().policy(policy.unwrap());
     let worker = Worker::builder(store).state(script.clone());
-    let worker = bed.start(worker.consume::<charge>(queue));
+    let worker = bed.start(worker.consume::<C::Charge>(queue));
     bed.order("a").await;
     steps.count("the handler is at work", 2).await;
     away.store(true, SeqCst);
@@ -245,28 +244,26 @@ async fn work_rests_while_the_store_is_away_for_longer_than_the_lease_and_then_g
     worker.ended(Kind::Executed, 1).await;
     assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
     assert_eq!(script.attempts(), [1]);
-    script.assert_effects(["a"]);
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_handler_that_loses_its_lease_is_dropped_and_its_message_is_not_acknowledged() {
-    let bed = Bed::new().await;
-    let shared = MemoryStore::new();
-    let (cut_off, away) = Interfered::switched(shared.clone());
+async fn a_handler_that_loses_its_lease_is_dropped_and_its_message_is_not_acknowledged<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let (cut_off, away) = Interfered::switched(cell.store());
     let policy = QUICK.to_builder().lease(Duration::from_millis(300)).build();
     let queue = bed.queue().prefetch(1).policy(policy.unwrap());
     let hanging = Script::hanging();
     let loser = Worker::builder(cut_off).state(hanging.clone());
-    let loser = bed.start(loser.consume::<charge>(queue.clone()));
+    let loser = bed.start(loser.consume::<C::Charge>(queue.clone()));
     bed.order("a").await;
     hanging.calls.count("the handler runs", 1).await;
 
     // The loser is cut off from the store; another worker sees the lease run out.
     away.store(true, SeqCst);
     let script = Script::succeeding();
-    let winner = Worker::builder(shared).state(script.clone());
-    let winner = bed.start(winner.consume::<charge>(queue));
+    let winner = cell.worker(&script);
+    let winner = bed.start(winner.consume::<C::Charge>(queue));
     bed.order("a").await;
     winner.ended(Kind::Executed, 1).await;
     away.store(false, SeqCst);
@@ -286,6 +283,22 @@ async fn a_handler_that_loses_its_lease_is_dropped_and_its_message_is_not_acknow
     assert_eq!(winner.of(Kind::Executed), 1, "{winner}");
     assert_eq!(balance.of(Kind::Duplicate) + winner.of(Kind::Duplicate), 1);
     assert_eq!(script.attempts(), [2]);
-    script.assert_effects(["a"]);
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
+}
+
+on_each_store! {
+    while_the_store_is_away_nothing_runs_and_nothing_is_settled,
+    a_worker_stopped_while_the_store_is_away_returns_its_messages,
+    a_claim_whose_answer_was_lost_is_the_same_claim_when_asked_again,
+    a_failed_attempt_whose_release_was_lost_is_followed_by_the_next_attempt,
+    a_store_that_hiccups_for_less_than_the_lease_does_not_stop_a_handler,
+    work_done_is_completed_even_long_after_its_lease_ran_out,
+}
+
+leased_on_each_store! {
+    work_rests_while_the_store_is_away_for_longer_than_the_lease_and_then_goes_on,
+    a_handler_that_loses_its_lease_is_dropped_and_its_message_is_not_acknowledged,
+    a_completion_that_did_not_reach_the_store_is_repeated_and_the_work_is_not,
+    a_completion_whose_answer_was_lost_is_repeated_and_the_work_is_not,
 }

@@ -7,13 +7,17 @@ use std::{
 
 use idem_amqp::{ExecutionKind as Kind, Failed, MemoryStore, Queue, Worker};
 use idem_tests::{
+    atomic_on_each_store,
     bed::{Bed, QUICK},
-    interfered::{Call, Fate, Interfered},
+    cell::Cell,
+    interfered::{Call as Asked, Fate},
     journal::eventually,
+    leased_on_each_store,
     ledger::Ledger,
+    on_each_store,
     process::{Mode, Process, Settings},
     running::assert_balance,
-    script::{Script, charge},
+    script::{Call, Script, charge},
 };
 use tokio::{sync::Semaphore, time::Instant};
 
@@ -22,9 +26,13 @@ const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
 /// Until the next attempt of a failed message: longer than a worker takes to stop.
 const LATER: Duration = Duration::from_secs(15);
 
-#[tokio::test]
-async fn a_worker_that_is_told_to_stop_finishes_what_runs_and_returns_the_rest() {
-    let bed = Bed::new().await;
+/// Until a worker looks again at what it has held for a few seconds: at least.
+const NEXT_LOOK: Duration = Duration::from_millis(2400);
+
+/// In a vhost of its own: what waits for long on a ladder keeps all tests waiting that share it.
+async fn a_worker_that_is_told_to_stop_finishes_what_runs_and_returns_the_rest<C: Cell>() {
+    let (bed, cell) = (Bed::with_vhost().await, C::open().await);
+    bed.declare(&bed.queue()).await;
     let go_on = Arc::new(Semaphore::new(0));
     let gate = Arc::clone(&go_on);
     let script = Script::new(move |call| {
@@ -37,11 +45,10 @@ async fn a_worker_that_is_told_to_stop_finishes_what_runs_and_returns_the_rest()
             Ok(())
         }
     });
-    let store = MemoryStore::new();
-    let worker = Worker::builder(store.clone()).state(script.clone());
-    let worker = bed.start(worker.consume::<charge>(bed.queue().prefetch(2)));
+    let worker = cell.worker(&script);
+    let worker = bed.start(worker.consume::<C::Charge>(bed.queue().prefetch(2)));
     // First one that is neither done nor running, so that later ones are acked past it.
-    for id in ["later", "a", "b", "c", "d", "e"] {
+    for id in ["later", "slow-a", "slow-b", "slow-c", "slow-d", "slow-e"] {
         bed.order(id).await;
     }
     script.calls.count("two more handlers run", 3).await;
@@ -60,25 +67,28 @@ async fn a_worker_that_is_told_to_stop_finishes_what_runs_and_returns_the_rest()
     assert_eq!(started, 3, "one was started while draining");
     bed.until_waiting(4).await;
 
-    let worker = bed.charging(store, &script);
+    let worker = cell.charging(&bed, &script);
     worker.ended(Kind::Executed, 4).await;
     // None of the two that were executed comes again.
     assert_balance(&worker.stop().await, [(Kind::Executed, 4)]);
-    script.assert_effects(["a", "b", "c", "d", "e", "later"]);
+    cell.assert_effects(
+        &script,
+        ["later", "slow-a", "slow-b", "slow-c", "slow-d", "slow-e"],
+    )
+    .await;
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_handler_that_runs_past_the_grace_period_is_dropped_and_its_message_returned() {
-    let bed = Bed::new().await;
-    let store = MemoryStore::new();
+/// A handler is dropped when the grace period is over; how the next worker found its attempt.
+async fn after_the_grace_period<C: Cell>() -> Call {
+    let (bed, cell) = (Bed::new().await, C::open().await);
     let policy = QUICK.to_builder().lease(Duration::from_millis(800)).build();
     let queue = bed.queue().policy(policy.unwrap());
     let hanging = Script::hanging();
-    let worker = Worker::builder(store.clone())
-        .state(hanging.clone())
+    let worker = cell
+        .worker(&hanging)
         .grace(Duration::from_millis(300))
-        .consume::<charge>(queue.clone());
+        .consume::<C::Charge>(queue.clone());
     let worker = bed.start(worker);
     bed.order("a").await;
     hanging.calls.count("the handler runs", 1).await;
@@ -86,15 +96,25 @@ async fn a_handler_that_runs_past_the_grace_period_is_dropped_and_its_message_re
     assert_eq!(hanging.dropped.entries().len(), 1);
     bed.until_waiting(1).await;
 
-    // The lease was not released: whoever comes next waits until it has run out.
     let script = Script::succeeding();
-    let worker = Worker::builder(store).state(script.clone());
-    let worker = bed.start(worker.consume::<charge>(queue));
+    let worker = bed.start(cell.worker(&script).consume::<C::Charge>(queue));
     worker.ended(Kind::Executed, 1).await;
     assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
-    assert_eq!(script.attempts(), [2]);
-    assert!(script.calls.entries()[0].in_doubt);
+    cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
+    script.calls.entries()[0].clone()
+}
+
+/// The lease was not released: whoever comes next waits until it has run out.
+async fn a_handler_that_runs_past_the_grace_period_is_dropped_and_its_message_returned<C: Cell>() {
+    let next = after_the_grace_period::<C>().await;
+    assert_eq!(next.attempt, 2);
+    assert!(next.in_doubt);
+}
+
+async fn an_atomic_handler_that_runs_past_the_grace_period_is_rolled_back<C: Cell>() {
+    let next = after_the_grace_period::<C>().await;
+    assert!(!next.in_doubt);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -153,38 +173,54 @@ async fn a_message_that_waits_for_its_next_attempt_is_returned_at_once() {
     bed.assert_nothing_stuck().await;
 }
 
-#[tokio::test]
-async fn a_worker_that_only_holds_a_copy_stops_at_once() {
-    let bed = Bed::new().await;
-    let store = Interfered::new(MemoryStore::new(), |_, _| Fate::Pass);
-    let hanging = Script::hanging();
+async fn a_worker_that_only_holds_a_copy_stops_at_once<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let store = cell.interfered(|_, _| Fate::Pass);
+    let go_on = Arc::new(Semaphore::new(0));
+    let gate = Arc::clone(&go_on);
+    let script = Script::new(move |_| {
+        let gate = Arc::clone(&gate);
+        async move {
+            gate.acquire().await?.forget();
+            Ok(())
+        }
+    });
     let queue = bed.queue().prefetch(1);
-    let worker = Worker::builder(store.clone()).state(hanging.clone());
-    let holder = bed.start(worker.consume::<charge>(queue));
-    bed.order("a").await;
-    hanging.calls.count("the holder runs", 1).await;
+    let worker = Worker::builder(store.clone()).state(script.clone());
+    let holder = bed.start(worker.consume::<C::Charge>(queue));
+    bed.order("slow").await;
+    script.calls.count("the holder runs", 1).await;
 
     let waiting = Script::succeeding();
-    let other = bed.charging(store.clone(), &waiting);
-    bed.order("a").await;
-    eventually("the copy is looked at", async || {
-        match store.count(Call::Claim) {
-            ..2 => Err("no claim"),
+    let other = C::charging_by(&bed, store.clone(), &waiting);
+    bed.order("slow").await;
+    // By then the next look is two and a half seconds away, or more.
+    eventually(
+        "the copy is looked at ever more rarely",
+        async || match store.count(Asked::Claim) {
+            few @ ..11 => Err(few),
             _ => Ok(()),
-        }
-    })
+        },
+    )
     .await;
+    let told = Instant::now();
     let balance = other.stop().await;
-    assert!(
-        balance.of(Kind::Conflict) + balance.of(Kind::Abandoned) == 1,
-        "{balance}"
-    );
-    assert!(waiting.calls.entries().is_empty());
+    let took = told.elapsed();
+    assert!(took < NEXT_LOOK, "it waited for its next look: {took:?}");
+    // The holder still runs, and does so until the copy is back in its queue.
+    assert_eq!(balance.deliveries(), 1, "{balance}");
+    let returned = balance.of(Kind::Conflict) + balance.of(Kind::Abandoned);
+    assert_eq!(returned, 1, "{balance}");
     bed.until_waiting(1).await;
-    holder.vanish().await;
-    for queue in [bed.name().to_owned(), idem_tests::bed::dead(bed.name())] {
-        bed.delete(&queue).await;
-    }
+    go_on.add_permits(1);
+
+    holder.ended(Kind::Executed, 1).await;
+    holder.ended(Kind::Duplicate, 1).await;
+    let ends = [(Kind::Executed, 1), (Kind::Duplicate, 1)];
+    assert_balance(&holder.stop().await, ends);
+    assert!(waiting.calls.entries().is_empty(), "the copy ran");
+    cell.assert_effects(&script, ["slow"]).await;
+    bed.assert_nothing_stuck().await;
 }
 
 #[tokio::test]
@@ -255,4 +291,17 @@ async fn sigterm_drains_a_worker_on_a_quorum_queue() {
 #[tokio::test]
 async fn sigterm_drains_a_worker_on_a_classic_queue() {
     sigterm(true, Mode::Leased).await;
+}
+
+on_each_store! {
+    a_worker_that_is_told_to_stop_finishes_what_runs_and_returns_the_rest,
+    a_worker_that_only_holds_a_copy_stops_at_once,
+}
+
+leased_on_each_store! {
+    a_handler_that_runs_past_the_grace_period_is_dropped_and_its_message_returned,
+}
+
+atomic_on_each_store! {
+    an_atomic_handler_that_runs_past_the_grace_period_is_rolled_back,
 }

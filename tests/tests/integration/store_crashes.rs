@@ -116,5 +116,8 @@ async fn a_message_whose_claim_redis_forgot_is_not_acknowledged_and_runs_again()
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 1), (Kind::LeaseLost, 1)]);
     assert_eq!(script.attempts(), [1, 1]);
+    let calls = script.calls.entries();
+    assert!(calls[1].redelivered, "it was acknowledged: {calls:?}");
+    assert!(!calls[1].in_doubt, "nobody knows any more: {calls:?}");
     bed.assert_nothing_stuck().await;
 }

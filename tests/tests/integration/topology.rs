@@ -282,21 +282,39 @@ async fn a_classic_queue_works_as_a_quorum_queue_does() {
     let bed = Bed::bare().await;
     let queue = bed.queue().classic();
     bed.declare(&queue).await;
-    let script = Script::new(async |call| {
-        if call.attempt == 1 {
-            return Err(idem_amqp::Failed::retry("the gateway timed out"));
-        }
-        Ok(())
+    let script = Script::new(async |call| match (&*call.id, call.attempt) {
+        ("rejected", _) => Err(idem_amqp::Failed::rejected("no such customer")),
+        ("hopeless", _) | (_, 1) => Err(idem_amqp::Failed::retry("the gateway timed out")),
+        _ => Ok(()),
     });
     let worker = worker(&bed, queue, &script);
     bed.order("a").await;
     worker.ended(Kind::Executed, 1).await;
     bed.order("a").await;
     worker.ended(Kind::Duplicate, 1).await;
+    bed.order("rejected").await;
+    assert_eq!(bed.dead_letter().await.reason(), "rejected");
+    bed.order("hopeless").await;
+    let letter = bed.dead_letter().await;
+    assert_eq!(
+        (letter.reason(), letter.attempt()),
+        ("exhausted".into(), "3".into())
+    );
+    bed.send(bed.name(), b"no JSON", idem_tests::bed::persistent())
+        .await;
+    assert_eq!(bed.dead_letter().await.reason(), "undecodable");
+    worker.ended(Kind::Undecodable, 1).await;
     let balance = worker.stop().await;
     assert_balance(
         &balance,
-        [(Kind::Failed, 1), (Kind::Executed, 1), (Kind::Duplicate, 1)],
+        [
+            (Kind::Failed, 3),
+            (Kind::Executed, 1),
+            (Kind::Duplicate, 1),
+            (Kind::Rejected, 1),
+            (Kind::Exhausted, 1),
+            (Kind::Undecodable, 1),
+        ],
     );
     script.assert_effects(["a"]);
     bed.assert_nothing_stuck().await;
