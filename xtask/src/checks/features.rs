@@ -17,6 +17,15 @@ pub(crate) fn to_check(workspace: &Workspace) -> Result<Vec<(&'static str, Strin
     Ok(checks)
 }
 
+/// What of a package users meet: `cargo rustc` takes one target.
+pub(crate) fn target(package: &str) -> &'static str {
+    if package == "idem-cli" {
+        "--bin idem"
+    } else {
+        "--lib"
+    }
+}
+
 /// None, each alone, and all; `default` is only a choice among them.
 fn sets<'a>(features: impl Iterator<Item = &'a str>) -> BTreeSet<Vec<&'a str>> {
     let all: Vec<_> = features.filter(|feature| *feature != "default").collect();
