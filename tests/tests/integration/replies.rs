@@ -5,7 +5,7 @@ use idem_amqp::{
     Worker, prelude::*,
 };
 use idem_tests::{
-    bed::{Bed, QUICK},
+    bed::{Bed, QUICK, persistent},
     requester::Requester,
     running::{Running, assert_balance},
     script::{Order, Script},
@@ -14,7 +14,7 @@ use lapin::types::AMQPValue;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::dead_letters::rejecting;
+use crate::{dead_letters::rejecting, reply_faults::Mute};
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Quote {
@@ -66,6 +66,41 @@ async fn a_request_is_answered_with_what_its_handler_returned() {
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 1)]);
     assert_eq!((balance.replies().sent, balance.replies().replayed), (1, 0));
+    bed.assert_nothing_stuck().await;
+}
+
+/// The worker goes while nobody has confirmed the reply.
+#[tokio::test]
+async fn a_request_is_acknowledged_only_after_its_reply_is_confirmed() {
+    let bed = Bed::with_vhost().await;
+    bed.declare(&bed.queue()).await;
+    let mute = Mute::declare(&bed).await;
+    let (store, script) = (MemoryStore::new(), Script::succeeding());
+    let worker = quoting(&bed, store.clone(), &script);
+    let request = persistent().with_reply_to(mute.queue.as_str().into());
+    bed.send(bed.name(), &order("a"), request).await;
+    // What needs no reply is done, and by then so would be the request.
+    bed.order("b").await;
+    worker.ended(Kind::Executed, 1).await;
+    script.effects.count("both are handled", 2).await;
+    worker.vanish().await;
+    // The other one may come back, too: its acknowledgement may have been under way.
+    let request = loop {
+        let returned = bed.dead_letter_in(bed.name()).await;
+        if returned.body == order("a") {
+            break returned;
+        }
+    };
+
+    mute.speak().await;
+    let next = quoting(&bed, store, &script);
+    bed.send(bed.name(), &request.body, request.properties)
+        .await;
+    let from_memory = AMQPValue::Boolean(true);
+    while bed.dead_letter_in(&mute.queue).await.value("idem-replayed") != Some(&from_memory) {}
+    let balance = next.stop().await;
+    assert_eq!((balance.replies().sent, balance.replies().replayed), (1, 1));
+    script.assert_effects(["a", "b"]);
     bed.assert_nothing_stuck().await;
 }
 
@@ -299,7 +334,7 @@ async fn a_rejected_request_whose_requester_is_gone_is_dead_lettered() {
 async fn a_request_that_wants_its_reply_in_its_own_queue_gets_none() {
     let bed = Bed::new().await;
     let worker = quoting(&bed, MemoryStore::new(), &Script::succeeding());
-    let to_itself = idem_tests::bed::persistent().with_reply_to(bed.name().into());
+    let to_itself = persistent().with_reply_to(bed.name().into());
     bed.send(bed.name(), &order("a"), to_itself).await;
     worker.ended(Kind::Executed, 1).await;
     let balance = worker.stop().await;

@@ -26,7 +26,7 @@ use idem_tests::{
 use lapin::types::{AMQPValue, FieldTable};
 use serde_json::json;
 use tokio::sync::Semaphore;
-use xtask::services::RabbitMq;
+use xtask::services::Broker;
 
 use crate::replies::{order, quote, quoting};
 
@@ -170,34 +170,40 @@ async fn a_reply_that_its_queue_refuses_is_given_up_and_had_by_asking_again() {
 }
 
 /// A queue whose process is suspended: it takes messages, and confirms none.
-struct Mute {
-    broker: Arc<RabbitMq>,
-    queue: String,
+pub(crate) struct Mute {
+    broker: Broker,
+    vhost: String,
+    pub(crate) queue: String,
 }
 
 impl Mute {
-    async fn declare(broker: &Arc<RabbitMq>, bed: &Bed) -> Self {
+    pub(crate) async fn declare(bed: &Bed) -> Self {
         let queue = bed.another("mute");
         bed.declare_foreign(&queue, FieldTable::default()).await;
         let mute = Self {
-            broker: Arc::clone(broker),
+            broker: bed.broker().clone(),
+            vhost: bed.vhost().to_owned(),
             queue,
         };
         mute.tell("suspend").await;
         mute
     }
 
-    async fn speak(&self) {
+    pub(crate) async fn speak(&self) {
         self.tell("resume").await;
     }
 
     async fn tell(&self, what: &str) {
-        let Self { broker, queue } = self;
+        let Self {
+            broker,
+            vhost,
+            queue,
+        } = self;
         let tell = format!(
-            "{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, <<\"{queue}\">>)), \
+            "{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"{vhost}\">>, queue, <<\"{queue}\">>)), \
              ok = sys:{what}(amqqueue:get_pid(Q))."
         );
-        let broker = Arc::clone(broker);
+        let broker = broker.clone();
         off_thread(move || broker.rabbitmqctl(["eval", &tell])).await;
     }
 }
@@ -205,10 +211,9 @@ impl Mute {
 /// What is published for others must not wait for a confirm that does not come.
 #[tokio::test]
 async fn a_reply_that_is_not_confirmed_keeps_no_dead_letter_waiting() {
-    let broker = Arc::new(off_thread(RabbitMq::start).await);
-    let bed = Bed::on(&broker);
+    let bed = Bed::with_vhost().await;
     bed.declare(&bed.queue()).await;
-    let mute = Mute::declare(&broker, &bed).await;
+    let mute = Mute::declare(&bed).await;
     let script = Script::succeeding();
     let worker = quoting(&bed, MemoryStore::new(), &script);
     let request = idem_tests::bed::persistent().with_reply_to(mute.queue.as_str().into());
@@ -235,10 +240,9 @@ async fn a_reply_that_is_not_confirmed_keeps_no_dead_letter_waiting() {
 /// It is where a person finds it, and is not remembered: nothing is gained by trying for long.
 #[tokio::test]
 async fn a_refusal_that_is_not_confirmed_keeps_no_message_for_long() {
-    let broker = Arc::new(off_thread(RabbitMq::start).await);
-    let bed = Bed::on(&broker);
+    let bed = Bed::with_vhost().await;
     bed.declare(&bed.queue()).await;
-    let mute = Mute::declare(&broker, &bed).await;
+    let mute = Mute::declare(&bed).await;
     let worker = quoting(&bed, MemoryStore::new(), &Script::succeeding());
     let request = idem_tests::bed::persistent().with_reply_to(mute.queue.as_str().into());
     bed.send(bed.name(), b"no order", request).await;
