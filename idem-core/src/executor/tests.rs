@@ -28,6 +28,8 @@ mod handlers;
 mod leases;
 mod lost_answers;
 mod lost_commits;
+#[cfg(feature = "postgres")]
+mod modes;
 mod observed;
 mod panics;
 mod replies;

@@ -1,0 +1,535 @@
+//! What comes of a message in each mode: one table. On PostgreSQL, which has all modes.
+
+use std::{fmt::Write as _, marker::PhantomData, sync::Mutex};
+
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, raw_sql};
+use tokio::sync::Semaphore;
+use xtask::services::postgres;
+
+use super::*;
+use crate::{
+    Atomic, Backoff, Context, DecodeError, Enforcement, Envelope, Grouped, InEntity, KeyError,
+    Leased, Operation, Owner, PostgresStore, RecordedBy, Rejection, StoreOutage,
+};
+
+/// In each cell: how a delivery ended, with the number of its attempt; how the next one did; how many charges there
+/// are in the end.
+const TABLE: &str = "
+it succeeds; a copy
+    leased                executed 1, duplicate: 1
+    atomic                executed 1, duplicate: 1
+    grouped               executed 1, duplicate: 1
+    recorded by           executed 1, duplicate: 1
+    leased, observed      observed 1, observed 1 (duplicate): 2
+    leased, failing open  executed 1, duplicate: 1
+it succeeds; other content
+    leased                executed 1, key_reused: 1
+    atomic                executed 1, key_reused: 1
+    grouped               executed 1, key_reused: 1
+    recorded by           executed 1, duplicate: 1
+    leased, observed      observed 1, observed 1 (key_reused): 2
+    leased, failing open  executed 1, key_reused: 1
+it fails; the next attempt
+    leased                failed 1, executed 2: 2
+    atomic                failed 1, executed 2: 1
+    grouped               failed 1, executed 2: 1
+    recorded by           failed 1, executed 1: 1
+    leased, observed      failed 1, observed 2: 2
+    leased, failing open  failed 1, executed 2: 2
+it fails as often as it may; a copy
+    leased                failed 1, exhausted 2, executed 1: 3
+    atomic                failed 1, exhausted 2, executed 1: 1
+    grouped               failed 1, exhausted 2, executed 1: 1
+    recorded by           failed 1, exhausted 2, executed 1: 1
+    leased, observed      failed 1, exhausted 2, observed 1: 3
+    leased, failing open  failed 1, exhausted 2, executed 1: 3
+it panics; the next attempt
+    leased                failed 1, executed 2: 2
+    atomic                failed 1, executed 2: 1
+    grouped               failed 1, executed 2: 1
+    recorded by           failed 1, executed 1: 1
+    leased, observed      failed 1, observed 2: 2
+    leased, failing open  failed 1, executed 2: 2
+it rejects; a copy
+    leased                rejected 1, executed 1: 2
+    atomic                rejected 1, executed 1: 1
+    grouped               rejected 1, executed 1: 1
+    recorded by           rejected 1, executed 1: 1
+    leased, observed      rejected 1, observed 1: 2
+    leased, failing open  rejected 1, executed 1: 2
+it rejects; a replay
+    leased                rejected 1, executed 1: 2
+    atomic                rejected 1, executed 1: 1
+    grouped               rejected 1, executed 1: 1
+    recorded by           rejected 1, executed 1: 1
+    leased, observed      rejected 1, observed 1: 2
+    leased, failing open  rejected 1, executed 1: 2
+it cannot be called; the next attempt
+    leased                undecodable, executed 1: 1
+    atomic                undecodable, executed 1: 1
+    grouped               undecodable, executed 1: 1
+    recorded by           undecodable, executed 1: 1
+    leased, observed      undecodable, observed 1: 1
+    leased, failing open  undecodable, executed 1: 1
+it runs; a copy elsewhere
+    leased                executed 1, conflict: 1
+    atomic                executed 1, conflict: 1
+    grouped               executed 1, conflict: 1
+    recorded by           executed 1, duplicate: 1
+    leased, observed      observed 1, observed 1 (conflict): 2
+    leased, failing open  executed 1, conflict: 1
+it runs beyond its lease; a copy elsewhere
+    leased                lease_lost 1, executed 2: 2
+    atomic                lease_lost 1, executed 2: 1
+    grouped               duplicate, executed 2: 1
+    recorded by           executed 1, duplicate: 1
+    leased, observed      observed 1 (lease_lost), observed 2: 2
+    leased, failing open  lease_lost 1, executed 2: 2
+its call is dropped; the next delivery
+    leased                -, executed 2: 2
+    atomic                -, executed 2: 1
+    grouped               -, executed 2: 1
+    recorded by           -, executed 1: 1
+    leased, observed      -, observed 2: 2
+    leased, failing open  -, executed 2: 2
+the executor is closed; another's delivery
+    leased                abandoned, executed 1: 1
+    atomic                abandoned, executed 1: 1
+    grouped               abandoned, executed 1: 1
+    recorded by           abandoned, executed 1: 1
+    leased, observed      abandoned, observed 1: 1
+    leased, failing open  abandoned, executed 1: 1
+the store is away; and is back
+    leased                store_unavailable, executed 1: 1
+    atomic                store_unavailable, executed 1: 1
+    grouped               store_unavailable, executed 1: 1
+    recorded by           store_unavailable, executed 1: 1
+    leased, observed      observed 1 (store_unavailable), observed 1: 2
+    leased, failing open  unprotected 1, duplicate: 1
+";
+
+/// What the handler does once it has charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Act {
+    Succeed,
+    Fail,
+    Reject,
+    Panic,
+    /// Succeeds once the gate is opened.
+    Wait,
+    /// It cannot be called.
+    Unfit,
+}
+
+/// What a handler has in its hands.
+struct Counter {
+    url: String,
+    act: Mutex<Act>,
+    started: Notify,
+    gate: Semaphore,
+}
+
+impl Counter {
+    fn at(url: String) -> Self {
+        Self {
+            url,
+            act: Mutex::new(Act::Succeed),
+            started: Notify::new(),
+            gate: Semaphore::new(0),
+        }
+    }
+
+    fn does(&self, act: Act) {
+        *self.act.lock().unwrap() = act;
+    }
+
+    fn act(&self) -> Act {
+        *self.act.lock().unwrap()
+    }
+
+    async fn connection(&self) -> PgConnection {
+        PgConnection::connect(&self.url).await.unwrap()
+    }
+
+    async fn finish(&self, attempt: Attempt) -> Result<u32, Failed> {
+        match self.act() {
+            Act::Succeed | Act::Unfit => {}
+            Act::Fail => return Err(Failed::retry("the gateway is down")),
+            Act::Reject => return Err(Failed::rejected("no such customer")),
+            Act::Panic => panic!("told to panic"),
+            Act::Wait => {
+                self.started.notify_one();
+                self.gate.acquire().await.unwrap().forget();
+            }
+        }
+        Ok(attempt.number())
+    }
+}
+
+async fn charge(db: &mut PgConnection, order: &str) -> Result<(), Failed> {
+    let charge = "INSERT INTO charges (order_id) VALUES ($1)";
+    let charged = sqlx::query(charge).bind(order).execute(db).await;
+    charged.map(drop).map_err(Failed::from)
+}
+
+/// Charges orders, in a mode. A body is the order's name, and anything.
+struct Charge<M>(PhantomData<M>);
+
+macro_rules! charges {
+    ($mode:ty, $recorded:expr, $lent:pat, $context:ident, $connection:expr) => {
+        impl Operation for Charge<$mode> {
+            type Message = String;
+            type Output = u32;
+            type Error = Failed;
+            type Mode = $mode;
+            const SCOPE: &'static str = "orders";
+            const RECORDED_BY: Option<RecordedBy<Self>> = $recorded;
+
+            fn decode(envelope: &Envelope) -> Result<String, DecodeError> {
+                let body = std::str::from_utf8(envelope.body()).map_err(DecodeError::new)?;
+                Ok(body.split(' ').next().unwrap_or_default().to_owned())
+            }
+
+            fn key(order: &String, _: &Envelope) -> Result<Key, KeyError> {
+                Key::new(Self::SCOPE, order.as_str())
+            }
+        }
+
+        impl Handler<Counter> for Charge<$mode> {
+            fn call<'a>(
+                order: String,
+                $context: &'a Context<'a, Counter>,
+                $lent: <$mode as crate::Mode>::Lent<'a>,
+            ) -> Result<impl Future<Output = Result<u32, Failed>> + Send + 'a, Rejection> {
+                if $context.state.act() == Act::Unfit {
+                    return Err(Rejection::new("no tenant"));
+                }
+                Ok(async move {
+                    charge($connection, &order).await?;
+                    $context.state.finish($context.attempt).await
+                })
+            }
+        }
+    };
+}
+
+charges!(
+    Leased,
+    None,
+    (),
+    context,
+    &mut context.state.connection().await
+);
+charges!(Atomic<PgConnection>, None, db, context, db);
+charges!(Grouped<PgConnection, 8>, None, db, context, db);
+charges!(
+    InEntity<PgConnection>,
+    Some(RecordedBy::new(
+        "charges_order_id_key",
+        1,
+        |order: &String, _| Ok(vec![order.clone()]),
+        |error: &Failed| Some(error.error()),
+    )),
+    db,
+    context,
+    db
+);
+
+/// Attempts are one second apart.
+const BACKOFF: Duration = Duration::from_secs(1);
+
+const POLICY: crate::PolicyBuilder = Policy::builder()
+    .backoff(Backoff::new(BACKOFF, BACKOFF))
+    .max_attempts(2);
+
+#[derive(Debug, Clone, Copy)]
+enum Scenario {
+    /// One delivery after the other.
+    Deliveries(&'static [Act]),
+    OtherContent,
+    Replay,
+    /// A copy comes to another process while the handler runs; so long after the first.
+    CopyAfter(Duration),
+    /// The call is dropped while the handler runs; the next delivery comes when its lease is over.
+    Dropped,
+    Closed,
+    Away,
+}
+
+const SCENARIOS: [(&str, Scenario); 13] = [
+    (
+        "it succeeds; a copy",
+        Scenario::Deliveries(&[Act::Succeed, Act::Succeed]),
+    ),
+    ("it succeeds; other content", Scenario::OtherContent),
+    (
+        "it fails; the next attempt",
+        Scenario::Deliveries(&[Act::Fail, Act::Succeed]),
+    ),
+    (
+        "it fails as often as it may; a copy",
+        Scenario::Deliveries(&[Act::Fail, Act::Fail, Act::Succeed]),
+    ),
+    (
+        "it panics; the next attempt",
+        Scenario::Deliveries(&[Act::Panic, Act::Succeed]),
+    ),
+    (
+        "it rejects; a copy",
+        Scenario::Deliveries(&[Act::Reject, Act::Succeed]),
+    ),
+    ("it rejects; a replay", Scenario::Replay),
+    (
+        "it cannot be called; the next attempt",
+        Scenario::Deliveries(&[Act::Unfit, Act::Succeed]),
+    ),
+    (
+        "it runs; a copy elsewhere",
+        Scenario::CopyAfter(Duration::ZERO),
+    ),
+    (
+        "it runs beyond its lease; a copy elsewhere",
+        Scenario::CopyAfter(LEASE),
+    ),
+    ("its call is dropped; the next delivery", Scenario::Dropped),
+    (
+        "the executor is closed; another's delivery",
+        Scenario::Closed,
+    ),
+    ("the store is away; and is back", Scenario::Away),
+];
+
+/// One order, and a process of its own.
+struct Scene<H> {
+    schema: String,
+    order: String,
+    policy: Policy,
+    executor: Executor<PostgresStore>,
+    counter: Counter,
+    handler: PhantomData<fn() -> H>,
+}
+
+impl<H> Scene<H>
+where
+    H: Handler<Counter, Output = u32, Error = Failed, Mode: RunsOn<PostgresStore>>,
+{
+    async fn open(schema: &str, order: String, policy: Policy) -> Self {
+        let server = postgres::shared().expect("PostgreSQL can be started");
+        let url = format!("{}?options[search_path]={schema}", server.url());
+        Self {
+            executor: executor_on(&url, schema).await,
+            counter: Counter::at(url),
+            schema: schema.to_owned(),
+            order,
+            policy,
+            handler: PhantomData,
+        }
+    }
+
+    async fn run(&self, sql: String) {
+        let mut db = self.counter.connection().await;
+        let ran = raw_sql(AssertSqlSafe(sql)).execute(&mut db).await;
+        ran.unwrap();
+    }
+
+    async fn create_charges(&self) {
+        let constraint = match H::RECORDED_BY {
+            Some(_) => "CONSTRAINT charges_order_id_key UNIQUE",
+            None => "",
+        };
+        self.run(format!(
+            "CREATE TABLE IF NOT EXISTS charges (order_id text {constraint})"
+        ))
+        .await;
+    }
+
+    async fn charges(&self) -> i64 {
+        sqlx::query_scalar("SELECT count(*) FROM charges WHERE order_id = $1")
+            .bind(&self.order)
+            .fetch_one(&mut self.counter.connection().await)
+            .await
+            .unwrap()
+    }
+
+    /// Waits until somebody waits for a lock in the table of charges: for ever, unless it has a constraint.
+    async fn somebody_waits(&self) {
+        let waiting = "SELECT count(*) > 0 FROM pg_locks AS waiting
+            JOIN pg_locks AS charges USING (pid)
+            WHERE NOT waiting.granted AND charges.relation = 'charges'::regclass";
+        let mut db = self.counter.connection().await;
+        let mut is_waiting = async || {
+            sqlx::query_scalar::<_, bool>(waiting)
+                .fetch_one(&mut db)
+                .await
+        };
+        while !(H::RECORDED_BY.is_some() && is_waiting().await.unwrap()) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// The order, and this.
+    fn message(&self, more: &str) -> Prepared<H> {
+        let body = format!("{} {more}", self.order);
+        match Prepared::new(Envelope::new(body), &self.policy) {
+            Ok(message) => message,
+            Err(ended) => panic!("{ended:?}"),
+        }
+    }
+
+    /// One delivery, of which the handler makes this.
+    async fn handle(
+        &self,
+        executor: &Executor<PostgresStore>,
+        mut message: Prepared<H>,
+        act: Act,
+    ) -> String {
+        self.counter.does(act);
+        // Another one of the handler's is there, so that a group is worth it.
+        let (_other, _) = executor.company.enter(H::SCOPE);
+        let ended = executor.handle(&mut message, &self.counter).await;
+        let mut told = ended.kind().label().to_owned();
+        if let Some(attempt) = ended.attempt() {
+            write!(told, " {attempt}").unwrap();
+        }
+        if let Some(kind) = message.would_have_been() {
+            write!(told, " ({})", kind.label()).unwrap();
+        }
+        told
+    }
+
+    async fn deliver(&self, act: Act) -> String {
+        self.handle(&self.executor, self.message(""), act).await
+    }
+
+    /// To another process, so much later.
+    async fn deliver_elsewhere(&self, later: Duration) -> String {
+        let other = executor_on(&self.counter.url, &self.schema).await;
+        other.store().advance(later);
+        self.handle(&other, self.message(""), Act::Succeed).await
+    }
+
+    async fn play(&self, scenario: Scenario) -> String {
+        let mut told = Vec::new();
+        match scenario {
+            Scenario::Deliveries(acts) => {
+                for act in acts {
+                    told.push(self.deliver(*act).await);
+                    self.executor.store().advance(BACKOFF);
+                }
+            }
+            Scenario::OtherContent => {
+                told.push(self.deliver(Act::Succeed).await);
+                let other = self.message("dearer");
+                told.push(self.handle(&self.executor, other, Act::Succeed).await);
+            }
+            Scenario::Replay => {
+                told.push(self.deliver(Act::Reject).await);
+                let replay = self.message("").replay(true);
+                told.push(self.handle(&self.executor, replay, Act::Succeed).await);
+            }
+            Scenario::CopyAfter(later) => {
+                let copy = async {
+                    self.counter.started.notified().await;
+                    let mut copy = pin!(self.deliver_elsewhere(later));
+                    let ended = tokio::select! {
+                        ended = &mut copy => Some(ended),
+                        () = self.somebody_waits() => None,
+                    };
+                    self.counter.gate.add_permits(1);
+                    match ended {
+                        Some(ended) => ended,
+                        None => copy.await,
+                    }
+                };
+                let (first, copy) = tokio::join!(self.deliver(Act::Wait), copy);
+                told.extend([first, copy]);
+            }
+            Scenario::Dropped => {
+                tokio::select! {
+                    ended = self.deliver(Act::Wait) => panic!("{ended}"),
+                    () = self.counter.started.notified() => {}
+                }
+                told.push("-".to_owned());
+                told.push(self.deliver_elsewhere(LEASE).await);
+            }
+            Scenario::Closed => {
+                self.executor.close();
+                told.push(self.deliver(Act::Succeed).await);
+                told.push(self.deliver_elsewhere(Duration::ZERO).await);
+            }
+            Scenario::Away => {
+                self.run(format!(
+                    "ALTER TABLE {0}.idem_records RENAME TO gone",
+                    self.schema
+                ))
+                .await;
+                told.push(self.deliver(Act::Succeed).await);
+                self.run(format!(
+                    "ALTER TABLE {0}.gone RENAME TO idem_records",
+                    self.schema
+                ))
+                .await;
+                told.push(self.deliver(Act::Succeed).await);
+            }
+        }
+        format!("{}: {}", told.join(", "), self.charges().await)
+    }
+}
+
+async fn executor_on(url: &str, schema: &str) -> Executor<PostgresStore> {
+    let store = PostgresStore::builder(url).schema(schema).groups(1);
+    Executor::new(store.build().await.unwrap())
+}
+
+async fn column<H>(policy: Policy) -> Vec<String>
+where
+    H: Handler<Counter, Output = u32, Error = Failed, Mode: RunsOn<PostgresStore>>,
+{
+    let schema = format!("modes_{:x}", u128::from_be_bytes(*Owner::new().as_bytes()));
+    let mut cells = Vec::new();
+    for (row, (_, scenario)) in SCENARIOS.iter().enumerate() {
+        let order = format!("o-{row}");
+        let scene = Box::pin(Scene::<H>::open(&schema, order, policy)).await;
+        Box::pin(scene.create_charges()).await;
+        cells.push(Box::pin(scene.play(*scenario)).await);
+    }
+    cells
+}
+
+#[tokio::test]
+async fn every_mode_ends_each_message_as_the_table_says() {
+    let policy = POLICY.build().unwrap();
+    let observing = POLICY.enforcement(Enforcement::Observe).build().unwrap();
+    let failing_open = POLICY.store_outage(StoreOutage::FailOpen).build().unwrap();
+    let columns = [
+        ("leased", column::<Charge<Leased>>(policy).await),
+        (
+            "atomic",
+            column::<Charge<Atomic<PgConnection>>>(policy).await,
+        ),
+        (
+            "grouped",
+            column::<Charge<Grouped<PgConnection, 8>>>(policy).await,
+        ),
+        (
+            "recorded by",
+            column::<Charge<InEntity<PgConnection>>>(policy).await,
+        ),
+        (
+            "leased, observed",
+            column::<Charge<Leased>>(observing).await,
+        ),
+        (
+            "leased, failing open",
+            column::<Charge<Leased>>(failing_open).await,
+        ),
+    ];
+    let mut table = String::from("\n");
+    for (row, (scenario, _)) in SCENARIOS.iter().enumerate() {
+        writeln!(table, "{scenario}").unwrap();
+        for (mode, cells) in &columns {
+            writeln!(table, "    {mode:22}{}", cells[row]).unwrap();
+        }
+    }
+    assert!(table == TABLE, "{table}");
+}
