@@ -9,10 +9,15 @@ use lapin::{
 use tokio::time::timeout;
 
 mod brokers;
+mod frames;
+mod properties;
+mod transport;
+mod unreadable;
 mod urls;
 mod watch;
 
 pub(crate) use brokers::{Brokers, Link, Unreachable};
+pub(crate) use unreadable::unmark;
 pub use urls::AmqpUrls;
 use watch::Watch;
 
@@ -55,8 +60,14 @@ impl Broker {
     /// Opens a connection that shows up in the broker under this name.
     pub(crate) async fn connect(&self, name: &str) -> Result<Connection, Error> {
         let properties = ConnectionProperties::default().with_connection_name(name.into());
-        let connecting = Connection::connect_uri(self.uri.clone(), properties);
-        match timeout(self.patience(), connecting).await {
+        let connecting = Connection::connector(
+            self.uri.clone(),
+            transport::runtime(),
+            async |uri, _| transport::connect(&uri).await,
+            properties,
+        );
+        // Boxed: a large future, within many.
+        match timeout(self.patience(), Box::pin(connecting)).await {
             Ok(connected) => connected,
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer").into()),
         }

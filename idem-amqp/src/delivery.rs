@@ -5,10 +5,11 @@ use std::{borrow::Cow, sync::Arc};
 use idem_core::{Context, Envelope, FromContext, HeaderSource, Rejection};
 use lapin::{
     BasicProperties,
+    message::Delivery as RawDelivery,
     types::{AMQPValue, ShortString},
 };
 
-use crate::{headers, reply, sessions, topology};
+use crate::{connection::unmark, headers, reply, sessions, topology};
 
 /// Where a message came from: a parameter for handlers that want to know.
 ///
@@ -27,6 +28,9 @@ pub struct Delivery(Arc<Origin>);
 
 #[derive(Debug)]
 pub(crate) struct Origin {
+    /// What is wrong with the properties that it came with, if the client could not have read them: those
+    /// here are what was left of them.
+    pub(crate) unreadable: Option<String>,
     pub(crate) queue: Arc<str>,
     pub(crate) exchange: ShortString,
     pub(crate) routing_key: ShortString,
@@ -86,6 +90,25 @@ impl<S> FromContext<S> for Delivery {
 impl Delivery {
     pub(crate) fn new(origin: Origin) -> Self {
         Self(Arc::new(origin))
+    }
+
+    /// One that was just received, and its body.
+    pub(crate) fn received(queue: Arc<str>, raw: RawDelivery) -> (Self, Vec<u8>) {
+        let mut properties = raw.properties;
+        let delivery = Self::new(Origin {
+            unreadable: unmark(&mut properties),
+            queue,
+            exchange: raw.exchange,
+            routing_key: raw.routing_key,
+            redelivered: raw.redelivered,
+            properties,
+        });
+        (delivery, raw.data)
+    }
+
+    /// What is wrong with the properties that it came with, if they could not be read.
+    pub(crate) fn unreadable(&self) -> Option<&str> {
+        self.0.unreadable.as_deref()
     }
 
     pub(crate) fn origin(&self) -> &Origin {
@@ -219,6 +242,7 @@ mod tests {
             headers.insert("x-delivery-count".into(), count);
         }
         Delivery::new(Origin {
+            unreadable: None,
             queue: "orders".into(),
             exchange: "".into(),
             routing_key: "orders".into(),

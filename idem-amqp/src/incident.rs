@@ -21,9 +21,6 @@ pub enum Incident {
     /// The connection broke: the other end is gone, or the network. Or no channel can be opened on it any
     /// more, because a queue was refused too often.
     ConnectionBroken,
-    /// The broker sent what the AMQP client cannot read, which ended the connection: a message
-    /// whose properties are not UTF-8, or larger than a frame of this connection.
-    Unreadable,
     /// The broker closed a channel: a message was with its consumer for longer than the broker's
     /// consumer timeout, say.
     ChannelClosed,
@@ -41,13 +38,12 @@ pub enum Incident {
 
 impl Incident {
     /// All incidents, in the order in which [`Incidents::iter`] has them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 11] = [
         Self::Unreachable,
         Self::Refused,
         Self::HeartbeatMissed,
         Self::ConnectionClosed,
         Self::ConnectionBroken,
-        Self::Unreadable,
         Self::ChannelClosed,
         Self::ConsumerCancelled,
         Self::QueueRefused,
@@ -64,7 +60,6 @@ impl Incident {
             Self::HeartbeatMissed => "heartbeat_missed",
             Self::ConnectionClosed => "connection_closed",
             Self::ConnectionBroken => "connection_broken",
-            Self::Unreadable => "unreadable",
             Self::ChannelClosed => "channel_closed",
             Self::ConsumerCancelled => "consumer_cancelled",
             Self::QueueRefused => "queue_refused",
@@ -89,10 +84,6 @@ impl Incident {
             Self::ConnectionClosed => "the broker closed the connection: connecting again",
             Self::ConnectionBroken => {
                 "the connection broke, or has no channel left: connecting again"
-            }
-            Self::Unreadable => {
-                "a message in one of the queues cannot be read, its properties are not UTF-8, or larger \
-                 than a frame (`frame_max`): connecting again, and taking one message at a time for a while"
             }
             Self::ChannelClosed => "the broker closed a channel: opening another one",
             Self::ConsumerCancelled => "the broker cancelled a consumer: consuming again",

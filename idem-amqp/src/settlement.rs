@@ -55,6 +55,9 @@ pub enum Reason {
     Exhausted,
     /// The body, or a parameter of the handler, could not be made out.
     Undecodable,
+    /// Its properties, its exchange or its routing key cannot be read by the AMQP client: what could not is
+    /// replaced or left out.
+    Unreadable,
     /// It has no usable key.
     Keyless,
     /// Its key stands for other content.
@@ -72,10 +75,11 @@ pub enum Reason {
 }
 
 impl Reason {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Rejected,
         Self::Exhausted,
         Self::Undecodable,
+        Self::Unreadable,
         Self::Keyless,
         Self::KeyReused,
         Self::InDoubt,
@@ -96,6 +100,7 @@ impl Reason {
             Self::Rejected => "rejected",
             Self::Exhausted => "exhausted",
             Self::Undecodable => "undecodable",
+            Self::Unreadable => "unreadable",
             Self::Keyless => "keyless",
             Self::KeyReused => "key-reused",
             Self::InDoubt => "in-doubt",

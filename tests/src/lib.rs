@@ -20,6 +20,7 @@
 //! | [`postgres_pair`] | a PostgreSQL and its standby, and an address that leads to the one in charge |
 //! | [`ledger`] | the charges that workers made |
 //! | [`chaos`] | workers under load and a seeded schedule of faults, and what became of the orders |
+//! | [`foreign_publisher`] | publishes what no client library would write, byte by byte |
 //! | [`manner`] | how an order behaves when it is charged |
 //! | [`metered`] | what is counted, as Prometheus would read it |
 //! | [`traced`] | what is traced, as a collector would get it |
@@ -33,6 +34,7 @@ pub mod bed;
 pub mod cell;
 pub mod chaos;
 pub mod flawed;
+pub mod foreign_publisher;
 pub mod interfered;
 pub mod journal;
 pub mod laddered;

@@ -19,6 +19,8 @@ pub enum Manner {
     Kills,
     /// Its body cannot be decoded.
     Garbled,
+    /// The AMQP client of a worker cannot read its properties.
+    Unreadable,
 }
 
 impl Manner {

@@ -92,6 +92,7 @@ pub enum CallError<E> {
     /// | `exhausted` | it failed as often as it may; it waits in the dead-letter queue |
     /// | `in-doubt` | an attempt vanished, it may have had its effect; it waits in the dead-letter queue |
     /// | `undecodable`, `keyless` | the handler cannot read it, or finds no key in it; it waits in the dead-letter queue |
+    /// | `unreadable` | its properties cannot be read; it waits in the dead-letter queue |
     /// | `key-reused` | its key was used for other content; it was not handled |
     /// | `outcome-too-large`, `outcome-not-serializable` | the reply cannot be kept; a leased handler's effect has happened, an atomic one's was rolled back |
     /// | `outcome-outdated` | it was handled, by a version of the handler whose reply is not understood any more |

@@ -25,7 +25,7 @@ use super::{
     switchboard::{Event, Switchboard},
 };
 use crate::{
-    connection::{Brokers, Link},
+    connection::{Brokers, Link, unmark},
     health::in_words,
 };
 
@@ -201,7 +201,12 @@ impl Line {
         Some(send(open, order.message, order.correlation_id))
     }
 
-    fn receive(&self, reply: Delivery) {
+    fn receive(&self, mut reply: Delivery) {
+        if let Some(flaw) = unmark(&mut reply.properties) {
+            // Whether it is a refusal cannot be told: it is nobody's.
+            tracing::warn!(flaw, "a reply whose properties cannot be read");
+            return self.switchboard.counters.foreign();
+        }
         let correlation_id = reply.properties.correlation_id().as_ref();
         let raw = RawReply::new(reply.data, Some(&reply.properties));
         let correlation_id = correlation_id.map(ShortString::as_str);

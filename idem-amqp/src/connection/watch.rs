@@ -3,10 +3,7 @@
 use std::{future::pending, sync::Arc};
 
 use futures_util::{FutureExt as _, StreamExt as _, stream::BoxStream};
-use lapin::{
-    Connection, Error, ErrorKind, Event,
-    protocol::{AMQPErrorKind, AMQPHardError},
-};
+use lapin::{Connection, Error, ErrorKind, Event};
 
 use crate::{
     health::{Vitals, Waiting},
@@ -21,7 +18,7 @@ pub(crate) struct Watch {
     on: String,
     /// Until it is unblocked; one that has gone waits for nothing any more.
     blocked: Option<Waiting>,
-    lost: Option<(Incident, Error)>,
+    lost: Option<Error>,
 }
 
 impl Watch {
@@ -52,7 +49,7 @@ impl Watch {
 
     /// Notices what has happened since it was polled last. Why the connection has ended, if it has
     /// not been closed by us.
-    pub(crate) fn catch_up(&mut self) -> Option<&(Incident, Error)> {
+    pub(crate) fn catch_up(&mut self) -> Option<&Error> {
         while let Some(Some(event)) = self.events.next().now_or_never() {
             self.notice(event);
         }
@@ -82,7 +79,7 @@ impl Watch {
             ChannelClosed => {}
             incident if self.lost.is_none() => {
                 self.vitals.befell(incident, &self.on, Some(&error));
-                self.lost = Some((incident, error));
+                self.lost = Some(error);
             }
             _ => {}
         }
@@ -92,14 +89,7 @@ impl Watch {
 /// What an error says about the connection or the channel that had it.
 fn cause(error: &Error) -> Incident {
     match error.kind() {
-        ErrorKind::ParsingError(_) => Incident::Unreadable,
         ErrorKind::MissingHeartbeatError => Incident::HeartbeatMissed,
-        // What the client says of a frame that is larger than was agreed.
-        ErrorKind::ProtocolError(told)
-            if *told.kind() == AMQPErrorKind::Hard(AMQPHardError::FRAMEERROR) =>
-        {
-            Incident::Unreadable
-        }
         ErrorKind::ProtocolError(_) if error.is_amqp_soft_error() => ChannelClosed,
         ErrorKind::ProtocolError(_) | ErrorKind::InvalidConnectionState(_) => {
             Incident::ConnectionClosed
@@ -120,12 +110,10 @@ mod tests {
     fn an_error_tells_what_it_ended_and_why() {
         let soft = AMQPError::new(AMQPSoftError::PRECONDITIONFAILED.into(), "".into());
         let hard = AMQPError::new(AMQPHardError::CONNECTIONFORCED.into(), "".into());
-        let frame = AMQPError::new(AMQPHardError::FRAMEERROR.into(), "".into());
         for (kind, expected) in [
             (ErrorKind::MissingHeartbeatError, Incident::HeartbeatMissed),
             (ErrorKind::ProtocolError(soft), ChannelClosed),
             (ErrorKind::ProtocolError(hard), Incident::ConnectionClosed),
-            (ErrorKind::ProtocolError(frame), Incident::Unreadable),
             (
                 ErrorKind::IOError(Arc::new(io::ErrorKind::BrokenPipe.into())),
                 Incident::ConnectionBroken,

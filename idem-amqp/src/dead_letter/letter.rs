@@ -19,6 +19,7 @@ use crate::{
     ladder::is_rung,
     publisher::Publication,
     republish::Republished,
+    settlement::Reason,
 };
 
 /// A message in a dead-letter queue, and what is known about its end.
@@ -51,8 +52,8 @@ pub struct DeadLetter {
 const LONGEST_NAME: usize = 255;
 
 impl DeadLetter {
-    /// Why it is here: the text of a [`Reason`](crate::Reason); or what RabbitMQ gave as its
-    /// reason, as `broker-expired`, `broker-rejected`, `broker-delivery-limit` or `broker-maxlen`;
+    /// Why it is here: the text of a [`Reason`](crate::Reason), also of a letter whose properties cannot
+    /// be read; or what RabbitMQ gave as its reason, as `broker-expired`, `broker-rejected`, `broker-delivery-limit` or `broker-maxlen`;
     /// or `unknown`.
     pub fn reason(&self) -> &str {
         &self.reason
@@ -60,7 +61,7 @@ impl DeadLetter {
 
     /// The last error, cut at 1 KiB.
     pub fn error(&self) -> Option<&str> {
-        self.written(ERROR)
+        self.written(ERROR).or(self.unreadable())
     }
 
     /// How many attempts there were; 0 if it was never run.
@@ -172,6 +173,7 @@ impl DeadLetter {
 
     fn republished(&self) -> Republished {
         let before = Delivery::new(Origin {
+            unreadable: None,
             queue: self.queue().unwrap_or_default().into(),
             exchange: short(self.exchange()),
             routing_key: short(self.routing_key()),
@@ -220,6 +222,11 @@ impl DeadLetter {
         }
     }
 
+    /// What is wrong with its properties, if they could not be read where it is now.
+    pub(crate) fn unreadable(&self) -> Option<&str> {
+        self.delivery.unreadable()
+    }
+
     /// Whether the broker may drop it if it is returned a few times more.
     pub(crate) fn is_close_to(&self, delivery_limit: u64) -> bool {
         self.delivery.is_close_to(delivery_limit)
@@ -244,6 +251,9 @@ fn agrees(death: &Death, queue: Option<&str>, moved_from: &[String]) -> bool {
 /// A message that idem dead-lettered, and that was sent again, may have died in its queue since, and
 /// by the broker: what idem says is older then.
 fn reason(delivery: &Delivery, own: Option<&str>, death: Option<&Death>) -> String {
+    if delivery.unreadable().is_some() {
+        return Reason::Unreadable.as_str().to_owned();
+    }
     let queue = delivery.own_text(QUEUE);
     match (own, death) {
         (Some(_), Some(death)) if queue == Some(&death.queue) => death.reason(),

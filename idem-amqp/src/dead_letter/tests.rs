@@ -18,6 +18,7 @@ use crate::{
 
 fn delivery(properties: BasicProperties) -> Delivery {
     Delivery::new(Origin {
+        unreadable: None,
         queue: "orders".into(),
         exchange: "shop".into(),
         routing_key: "order.placed".into(),
@@ -169,6 +170,7 @@ fn a_dead_letter_of_a_message_that_was_sent_again_still_says_where_it_first_came
         "no",
     );
     let replayed = Delivery::new(Origin {
+        unreadable: None,
         queue: "orders".into(),
         exchange: "".into(),
         routing_key: "orders".into(),

@@ -42,10 +42,10 @@ impl Vitals {
         self.tally.add(incident);
         self.links.befell(incident);
         let error = error.map(tracing::field::display);
-        match incident {
-            Incident::Unblocked => tracing::info!(%incident, on, "{}", incident.story()),
-            Incident::Unreadable => tracing::error!(%incident, on, error, "{}", incident.story()),
-            _ => tracing::warn!(%incident, on, error, "{}", incident.story()),
+        if incident == Incident::Unblocked {
+            tracing::info!(%incident, on, "{}", incident.story());
+        } else {
+            tracing::warn!(%incident, on, error, "{}", incident.story());
         }
     }
 

@@ -39,6 +39,14 @@ pub enum Fate {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LetterError {
+    /// Its properties cannot be read by the AMQP client. Whoever sends it again would lose them.
+    #[error(
+        "the letter's properties cannot be read: {flaw}; discard it, or take it out by another client"
+    )]
+    Unreadable {
+        /// What is wrong with them.
+        flaw: String,
+    },
     /// Neither idem nor RabbitMQ dead-lettered it: somebody put it there.
     #[error("the letter does not say which queue it came from")]
     OriginUnknown,

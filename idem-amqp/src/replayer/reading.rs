@@ -18,7 +18,7 @@ use super::ReplayError;
 use crate::{
     DeadLetter,
     connection::{Brokers, Link},
-    delivery::{Delivery, Origin},
+    delivery::Delivery,
 };
 
 /// A letter that is held.
@@ -114,16 +114,11 @@ impl Reading {
     }
 
     fn held(&self, raw: RawDelivery) -> Held {
-        let delivery = Delivery::new(Origin {
-            queue: self.queue.as_str().into(),
-            exchange: raw.exchange,
-            routing_key: raw.routing_key,
-            redelivered: raw.redelivered,
-            properties: raw.properties,
-        });
+        let tag = raw.delivery_tag;
+        let (delivery, body) = Delivery::received(self.queue.as_str().into(), raw);
         Held {
-            tag: raw.delivery_tag,
-            letter: DeadLetter::new(delivery, raw.data, &self.moved_from),
+            tag,
+            letter: DeadLetter::new(delivery, body, &self.moved_from),
         }
     }
 

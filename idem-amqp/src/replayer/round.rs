@@ -94,6 +94,10 @@ impl Round<'_> {
     }
 
     async fn send_again(&self, letter: &DeadLetter) -> Result<Fate, PublishError> {
+        if let Some(flaw) = letter.unreadable() {
+            let flaw = flaw.to_owned();
+            return Ok(Fate::Failed(LetterError::Unreadable { flaw }));
+        }
         let Some(queue) = letter.queue() else {
             return Ok(Fate::Failed(LetterError::OriginUnknown));
         };

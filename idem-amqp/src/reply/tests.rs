@@ -9,6 +9,7 @@ use crate::{delivery::Origin, republish::Republished};
 
 fn request(reply_to: &str) -> Delivery {
     Delivery::new(Origin {
+        unreadable: None,
         queue: "orders".into(),
         exchange: ShortString::default(),
         routing_key: "orders".into(),

@@ -32,6 +32,7 @@ fn delivered(properties: BasicProperties, redelivered: bool) -> Delivery {
         ("shop", "order.placed")
     };
     Delivery::new(Origin {
+        unreadable: None,
         queue: "orders".into(),
         exchange: exchange.into(),
         routing_key: routing_key.into(),
@@ -190,6 +191,7 @@ fn what_a_publisher_says_in_our_name_is_not_believed() {
     headers.insert(ROUTING_KEY.into(), text("refund.approved"));
     headers.insert(REASON.into(), text("rejected"));
     let forged = Delivery::new(Origin {
+        unreadable: None,
         queue: "orders".into(),
         exchange: "shop".into(),
         routing_key: "order.placed".into(),

@@ -121,10 +121,9 @@ where
     {
         let first = self.start_process();
         let redelivered = message.redelivered();
-        let both = first
-            .stand_still(self.attend(&first, message), self.see_through(&redelivered))
-            .await;
-        let Some((first, second)) = both else {
+        let meanwhile = Box::pin(self.see_through(&redelivered));
+        let both = first.stand_still(self.attend(&first, message), meanwhile);
+        let Some((first, second)) = both.await else {
             panic!("the handler did not run: there is no lease to lose");
         };
         [with_outcome(first), second]

@@ -128,6 +128,7 @@ impl Message {
         };
         let routing_key = message.routing_key.unwrap_or_else(|| short(queue));
         let origin = Origin {
+            unreadable: None,
             queue: queue.into(),
             exchange: message.exchange,
             routing_key,

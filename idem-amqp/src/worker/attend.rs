@@ -21,7 +21,7 @@ use crate::{
     headers,
     reply::Reply,
     sessions,
-    settlement::{Circumstances, Counted, Settlement, settle},
+    settlement::{Circumstances, Counted, Reason, Settlement, settle},
 };
 
 /// A message as it arrived.
@@ -148,6 +148,9 @@ where
         if !seat.sit_down(desk).await {
             return End::abandoned();
         }
+        if let Some(end) = unreadable::<H>(arrival) {
+            return end;
+        }
         let mut now = circumstances(arrival, queue, desk);
         if let Some(error) = out_of_place(&arrival.delivery, queue) {
             let ended = Execution::Undecodable { error };
@@ -244,6 +247,19 @@ where
             }
         }
     }
+}
+
+/// How a message ends whose properties could not be read.
+fn unreadable<H: Operation>(arrival: &Arrival) -> Option<End> {
+    let flaw = arrival.delivery.unreadable()?;
+    let error = format!("its properties cannot be read: {flaw}");
+    let settlement = Settlement::DeadLetter(Reason::Unreadable);
+    Some(end::<H>(
+        arrival,
+        &Execution::Undecodable { error },
+        None,
+        settlement,
+    ))
 }
 
 /// What is wrong with the place in a session that the message says it has.

@@ -24,7 +24,7 @@ use super::{
     settle::Clerk,
 };
 use crate::{
-    delivery::{Delivery, Origin},
+    delivery::Delivery,
     health::Vitals,
     incident::Incident,
     telemetry::spans,
@@ -44,34 +44,19 @@ pub(super) struct Consumer {
     pub(super) idle: Duration,
 }
 
-/// How many deliveries a channel is given at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Width {
-    /// As many as the queue is set to.
-    Full,
-    /// One, after a frame that the client could not read ended the connection: the others in the
-    /// window must not be returned again and again, up to their delivery limit, because of one.
-    One,
-}
-
 /// For the acks, the cancel, the nack and the close, once no handler runs any more.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Consumer {
     /// Consumes on this connection, with a new channel whenever one has ended, until the worker
     /// drains or the connection ends.
-    pub(super) async fn consume(
-        &self,
-        connection: &Connection,
-        first: bool,
-        width: Width,
-    ) -> Stopped {
+    pub(super) async fn consume(&self, connection: &Connection, first: bool) -> Stopped {
         let channels = Channels {
             queue: self.name(),
             vitals: &self.vitals,
             draining: &self.draining,
         };
-        let once = || self.consume_once(connection, width);
+        let once = || self.consume_once(connection);
         channels.consume(connection, first, once).await
     }
 
@@ -81,15 +66,11 @@ impl Consumer {
 
     /// Consumes with one channel, and with a new one whenever nothing has come for long: the broker may have
     /// forgotten the consumer, and says nothing of it.
-    async fn consume_once(&self, connection: &Connection, width: Width) -> Ended {
-        let prefetch = match width {
-            Width::Full => self.clerk.queue.window(),
-            Width::One => 1,
-        };
+    async fn consume_once(&self, connection: &Connection) -> Ended {
         let mut renewed = false;
         loop {
             let opened = tokio::select! {
-                opened = self.open(connection, prefetch) => opened,
+                opened = self.open(connection) => opened,
                 () = self.draining.cancelled() => return Ended::Drained,
             };
             let (channel, deliveries) = match opened {
@@ -97,6 +78,7 @@ impl Consumer {
                 Err(ended) => return ended,
             };
             if !renewed {
+                let prefetch = self.clerk.queue.window();
                 tracing::info!(queue = self.name(), prefetch, "consuming");
             }
             let ended = tokio::select! {
@@ -118,17 +100,13 @@ impl Consumer {
         }
     }
 
-    async fn open(
-        &self,
-        connection: &Connection,
-        prefetch: u16,
-    ) -> Result<(Channel, lapin::Consumer), Ended> {
+    async fn open(&self, connection: &Connection) -> Result<(Channel, lapin::Consumer), Ended> {
         let queue = &self.clerk.queue;
         let channel = connection.create_channel().await;
         let channel = channel.map_err(Ended::NotOpened)?;
         let established = topology::establish(&channel, queue).await;
         established.map_err(Ended::Unusable)?;
-        let limited = channel.basic_qos(prefetch, BasicQosOptions::default());
+        let limited = channel.basic_qos(queue.window(), BasicQosOptions::default());
         limited.await.map_err(Ended::Failed)?;
         let consuming = channel.basic_consume(
             queue.name().into(),
@@ -220,14 +198,8 @@ impl Consumer {
     }
 
     fn receive(&self, raw: RawDelivery) -> Arrival {
-        let delivery = Delivery::new(Origin {
-            queue: self.clerk.queue.shared_name(),
-            exchange: raw.exchange,
-            routing_key: raw.routing_key,
-            redelivered: raw.redelivered,
-            properties: raw.properties,
-        });
-        Arrival::new(delivery, raw.data, &self.clerk.queue)
+        let (delivery, body) = Delivery::received(self.clerk.queue.shared_name(), raw);
+        Arrival::new(delivery, body, &self.clerk.queue)
     }
 
     /// Ack, then cancel, then return the unstarted with one nack. The order matters: a quorum

@@ -16,14 +16,13 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     balance::Counters,
     channels::{Channels, Ended, Stopped},
-    consumer::Width,
     idle::Idle,
     registrar::{Register, Told},
     replier::{Replier, Untaken},
 };
 use crate::{
     Queue,
-    delivery::{Delivery, Origin},
+    delivery::Delivery,
     health::{Vitals, in_words},
     publisher::Company,
     reply::{Address, Reply},
@@ -68,30 +67,21 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Reception {
     /// Consumes on this connection until the worker drains or the connection ends.
-    pub(super) async fn consume(
-        &self,
-        connection: &Connection,
-        first: bool,
-        width: Width,
-    ) -> Stopped {
+    pub(super) async fn consume(&self, connection: &Connection, first: bool) -> Stopped {
         let channels = Channels {
             queue: &self.name,
             vitals: &self.vitals,
             draining: &self.draining,
         };
-        let once = || self.consume_once(connection, width);
+        let once = || self.consume_once(connection);
         channels.consume(connection, first, once).await
     }
 
-    async fn consume_once(&self, connection: &Connection, width: Width) -> Ended {
-        let prefetch = match width {
-            Width::Full => PREFETCH,
-            Width::One => 1,
-        };
+    async fn consume_once(&self, connection: &Connection) -> Ended {
         let mut renewed = false;
         loop {
             let opened = tokio::select! {
-                opened = self.open(connection, prefetch) => opened,
+                opened = self.open(connection) => opened,
                 () = self.draining.cancelled() => return Ended::Drained,
             };
             let (channel, deliveries) = match opened {
@@ -99,7 +89,7 @@ impl Reception {
                 Err(ended) => return ended,
             };
             if !renewed {
-                tracing::info!(queue = self.name, prefetch, "consuming");
+                tracing::info!(queue = self.name, prefetch = PREFETCH, "consuming");
             }
             let consumed = self.consume_channel(&channel, deliveries).await;
             let ended = consumed.unwrap_or_else(Ended::Failed);
@@ -110,16 +100,12 @@ impl Reception {
         }
     }
 
-    async fn open(
-        &self,
-        connection: &Connection,
-        prefetch: u16,
-    ) -> Result<(Channel, lapin::Consumer), Ended> {
+    async fn open(&self, connection: &Connection) -> Result<(Channel, lapin::Consumer), Ended> {
         let channel = connection.create_channel().await;
         let channel = channel.map_err(Ended::NotOpened)?;
         let established = topology::establish_control(&channel, &self.queue).await;
         established.map_err(Ended::Unusable)?;
-        let limited = channel.basic_qos(prefetch, BasicQosOptions::default());
+        let limited = channel.basic_qos(PREFETCH, BasicQosOptions::default());
         limited.await.map_err(Ended::Failed)?;
         let consuming = channel.basic_consume(
             self.name.as_str().into(),
@@ -168,9 +154,10 @@ impl Reception {
 
     fn start(&self, raw: RawDelivery, channel: &Channel) {
         let (clerk, channel) = (Arc::clone(&self.clerk), channel.clone());
-        let (tag, delivery) = (raw.delivery_tag, self.receive(&raw));
+        let tag = raw.delivery_tag;
+        let (delivery, body) = Delivery::received(self.name.as_str().into(), raw);
         self.tasks.spawn(async move {
-            let served = AssertUnwindSafe(clerk.serve(&delivery, &raw.data));
+            let served = AssertUnwindSafe(clerk.serve(&delivery, &body));
             tokio::select! {
                 // If it panicked, that was told, and its client asks again.
                 _ = served.catch_unwind() => {}
@@ -179,16 +166,6 @@ impl Reception {
             // Where the channel has ended it comes again, and is harmless.
             let _ = channel.basic_ack(tag, BasicAckOptions::default()).await;
         });
-    }
-
-    fn receive(&self, raw: &RawDelivery) -> Delivery {
-        Delivery::new(Origin {
-            queue: self.name.as_str().into(),
-            exchange: raw.exchange.clone(),
-            routing_key: raw.routing_key.clone(),
-            redelivered: raw.redelivered,
-            properties: raw.properties.clone(),
-        })
     }
 
     /// What was begun is done with; the rest goes back with the channel.

@@ -1,6 +1,6 @@
 //! Keeps a worker connected: a lost connection is replaced, with everything on it.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::{join_all, try_join, try_join_all};
 use idem_core::Backoff;
@@ -8,27 +8,14 @@ use lapin::Connection;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    channels::Stopped,
-    checkup::Checkup,
-    consumer::{Consumer, Width},
-    reception::Reception,
-};
+use super::{channels::Stopped, checkup::Checkup, consumer::Consumer, reception::Reception};
 use crate::{
     connection::{Broker, Brokers, Link, Unreachable},
     error::WorkerError,
     health::Vitals,
-    incident::Incident,
 };
 
 const RECONNECT: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
-
-/// A message that cannot be read is gone when its queue's delivery limit is reached: soon enough,
-/// for it stops its queue, and not so soon that the connections are a burden on the broker.
-const NARROW_TRIES: u32 = 3;
-
-/// How long one message at a time is consumed after one that could not be read.
-const NARROW: Duration = Duration::from_secs(30);
 
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -48,14 +35,13 @@ impl Supervisor {
         let mut brokers = self.brokers.clone();
         let mut tries = 0;
         let mut first = true;
-        let mut width = Width::Full;
         while !self.draining.is_cancelled() {
             match self.connect(&mut brokers).await {
                 None => break,
                 Some(Ok(link)) => {
                     tracing::info!(broker = %link.broker, "connected");
                     let connected = Instant::now();
-                    width = self.consume(link, first, width).await?;
+                    self.consume(link, first).await?;
                     first = false;
                     // A connection that soon ends is not made again at once.
                     if connected.elapsed() > RECONNECT.longest() {
@@ -71,9 +57,6 @@ impl Supervisor {
                 Some(Err(none)) => self.vitals.disconnected(Some(&none.source.to_string())),
             }
             tries += 1;
-            if width == Width::One {
-                tries = tries.min(NARROW_TRIES);
-            }
             tokio::select! {
                 () = sleep(RECONNECT.wait(tries)) => {}
                 () = self.draining.cancelled() => {}
@@ -108,29 +91,19 @@ impl Supervisor {
         }
     }
 
-    /// Consumes on this connection to its end. Says how wide the next one is to be.
-    async fn consume(
-        &self,
-        mut link: Link,
-        first: bool,
-        width: Width,
-    ) -> Result<Width, WorkerError> {
+    /// Consumes on this connection to its end.
+    async fn consume(&self, mut link: Link, first: bool) -> Result<(), WorkerError> {
         self.vitals.connected(&link.broker);
         let consumed = match self.check_up(&link.connection, &link.broker).await {
-            Ok(()) => self.consume_all(&mut link, first, width).await,
+            Ok(()) => self.consume_all(&mut link, first).await,
             Err(unfit) => Err(unfit),
         };
-        let lost = link.watch.catch_up();
-        let next = match lost {
-            Some((Incident::Unreadable, _)) => Width::One,
-            _ => Width::Full,
-        };
-        let error = lost.map(|(_, error)| error.to_string());
+        let error = link.watch.catch_up().map(ToString::to_string);
         self.vitals.disconnected(error.as_deref());
         // A dead connection cannot be closed, and must not be waited for.
         let closed = link.connection.close(200, "done".into());
         let _ = timeout(CLOSE_TIMEOUT, closed).await;
-        consumed.map(|()| next)
+        consumed
     }
 
     async fn check_up(&self, connection: &Connection, broker: &Broker) -> Result<(), WorkerError> {
@@ -140,35 +113,23 @@ impl Supervisor {
         }
     }
 
-    /// All consumers, until each has drained or the connection has ended, is used up, or may be wider.
-    async fn consume_all(
-        &self,
-        link: &mut Link,
-        first: bool,
-        width: Width,
-    ) -> Result<(), WorkerError> {
+    /// All consumers, until each has drained or the connection has ended or is used up.
+    async fn consume_all(&self, link: &mut Link, first: bool) -> Result<(), WorkerError> {
         let connection = &link.connection;
         let consuming = self
             .consumers
             .iter()
-            .map(|consumer| async move { end(consumer.consume(connection, first, width).await) });
+            .map(|consumer| async move { end(consumer.consume(connection, first).await) });
         let receiving = self
             .receptions
             .iter()
-            .map(|reception| async move { end(reception.consume(connection, first, width).await) });
+            .map(|reception| async move { end(reception.consume(connection, first).await) });
         let consuming = try_join(try_join_all(consuming), try_join_all(receiving));
-        let narrow_is_over = async {
-            match width {
-                Width::Full => pending().await,
-                Width::One => sleep(NARROW).await,
-            }
-        };
         tokio::select! {
             consumed = consuming => match consumed {
                 Ok(_) | Err(Cut::UsedUp) => Ok(()),
                 Err(Cut::Unusable(error)) => Err(error),
             },
-            () = narrow_is_over => Ok(()),
             () = link.watch.keep() => unreachable!("watching never ends"),
         }
     }

@@ -46,6 +46,8 @@ impl Refusal {
     pub const EXHAUSTED: &'static str = "exhausted";
     /// The body, or a parameter of the handler, could not be made out.
     pub const UNDECODABLE: &'static str = "undecodable";
+    /// The request's properties, exchange or routing key cannot be read by the AMQP client.
+    pub const UNREADABLE: &'static str = "unreadable";
     /// The request has no usable key.
     pub const KEYLESS: &'static str = "keyless";
     /// The key stands for other content.

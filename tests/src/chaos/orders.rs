@@ -81,6 +81,7 @@ fn manner(random: &mut Rng) -> Manner {
         110..120 => Manner::Hopeless,
         120..130 => Manner::Garbled,
         130..134 => Manner::Kills,
+        134..144 => Manner::Unreadable,
         _ => Manner::Ordinary,
     }
 }
@@ -120,6 +121,7 @@ mod tests {
             Manner::Hopeless,
             Manner::Kills,
             Manner::Garbled,
+            Manner::Unreadable,
         ] {
             assert!(orders.count(|other| other == manner) > 0, "{manner:?}");
         }

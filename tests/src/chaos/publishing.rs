@@ -8,15 +8,22 @@ use std::{
 
 use futures_util::future::join_all;
 use idem_amqp::{Publication, Publisher};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::{chronicle::Chronicle, orders::Orders, site::Site};
-use crate::{manner::Manner, script::Order};
+use crate::{
+    foreign_publisher::{ForeignPublisher, Hostile, Readable},
+    manner::Manner,
+    script::Order,
+};
 
 /// So many wait for their confirms at a time.
 const AT_ONCE: usize = 4;
 
 const BEFORE_THE_NEXT_TRY: Duration = Duration::from_millis(100);
+
+/// A link that says nothing for so long says nothing any more.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// Which orders the broker has confirmed.
 #[derive(Debug, Default)]
@@ -40,10 +47,15 @@ impl Publishing {
             for (place, id) in mine {
                 let due = length * place as u64 / sequence.len() as u64;
                 chronicle.until(due).await;
-                let publication = publication(site.bed.name(), id, orders.manners()[id]);
-                // Whatever the error: it may have arrived, and the id tells the copy.
-                while publisher.publish(&publication).await.is_err() {
-                    sleep(BEFORE_THE_NEXT_TRY).await;
+                let manner = orders.manners()[id];
+                if manner == Manner::Unreadable {
+                    publish_unreadable(site, id, Hostile::ALL[place % Hostile::ALL.len()]).await;
+                } else {
+                    let publication = publication(site.bed.name(), id, manner);
+                    // Whatever the error: it may have arrived, and the id tells the copy.
+                    while publisher.publish(&publication).await.is_err() {
+                        sleep(BEFORE_THE_NEXT_TRY).await;
+                    }
                 }
                 self.confirmed().insert(id.clone());
             }
@@ -61,6 +73,26 @@ impl Publishing {
 
     fn confirmed(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Each time by a connection of its own, which may be cut, or go silent.
+async fn publish_unreadable(site: &Site, id: &str, hostile: Hostile) {
+    let url = site.url_of_link(0);
+    let named = Readable {
+        message_id: Some(id),
+        ..Readable::default()
+    };
+    let order = Order::new(id).behaving(Manner::Unreadable);
+    let order = serde_json::to_vec(&order).expect("JSON expresses orders");
+    let properties = hostile.properties(named);
+    let publish = || async {
+        let mut publisher = ForeignPublisher::connect(&url).await?;
+        let queue = site.bed.name().as_bytes();
+        publisher.publish("", queue, &properties, &order).await
+    };
+    while !matches!(timeout(SILENCE, publish()).await, Ok(Ok(()))) {
+        sleep(BEFORE_THE_NEXT_TRY).await;
     }
 }
 

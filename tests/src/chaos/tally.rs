@@ -104,6 +104,7 @@ fn reason(manner: Manner) -> Option<&'static str> {
         Manner::Rejected => Some("rejected"),
         Manner::Hopeless => Some("exhausted"),
         Manner::Garbled => Some("undecodable"),
+        Manner::Unreadable => Some("unreadable"),
     }
 }
 

@@ -70,8 +70,8 @@ fn clock_is_ahead(worker: &Process) -> bool {
 
 async fn assert_nobody_takes_over(store: Product, mode: Mode) {
     let both = join(
-        charges(store, mode, Ahead::Working),
-        charges(store, mode, Ahead::Waiting),
+        Box::pin(charges(store, mode, Ahead::Working)),
+        Box::pin(charges(store, mode, Ahead::Waiting)),
     );
     let once = vec![Charge::new("a", 1, "working")];
     assert_eq!(both.await, (once.clone(), once));

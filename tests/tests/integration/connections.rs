@@ -7,20 +7,18 @@ use idem_amqp::{
     Publisher, Queue, Worker,
 };
 use idem_tests::{
-    bed::{Bed, QUICK, dead, persistent},
+    bed::{Bed, QUICK, dead},
     journal::eventually,
     proxy::Proxy,
     running::{Running, assert_balance},
     script::{Order, Script, charge},
     servers::off_thread,
 };
-use lapin::types::{AMQPValue, FieldTable};
+use lapin::types::FieldTable;
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
-use crate::foreign_letters::foreign;
-
 /// A handler that waits until the test lets it go on.
-fn waiting() -> (Script, Arc<Semaphore>) {
+pub(crate) fn waiting() -> (Script, Arc<Semaphore>) {
     let go_on = Arc::new(Semaphore::new(0));
     let gate = Arc::clone(&go_on);
     let script = Script::new(move |_| {
@@ -325,38 +323,6 @@ async fn a_publisher_whose_link_was_cut_says_so_and_publishes_by_a_new_one() {
     worker.ended(Kind::Duplicate, 1).await;
     worker.stop().await;
     script.assert_effects(["a"]);
-    bed.assert_nothing_stuck().await;
-}
-
-/// A broker splits a body into frames as small as its client asks for, but no headers.
-#[tokio::test]
-async fn headers_larger_than_a_frame_do_not_return_the_messages_beside_them_again_and_again() {
-    let bed = Bed::bare().await;
-    foreign(&bed, &[("x-delivery-limit", AMQPValue::LongLongInt(6))]).await;
-    let (script, go_on) = waiting();
-    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
-    let worker = worker.consume::<charge>(Queue::existing(bed.name()).policy(QUICK));
-    let small_frames = bed.url_by(bed.broker().port(), "?frame_max=8192");
-    let worker = Running::start(worker, small_frames);
-    for id in ["a", "b", "c"] {
-        bed.order(id).await;
-    }
-    script.calls.count("the handlers run", 3).await;
-    let note = "x".repeat(10 * 1024);
-    let mut headers = FieldTable::default();
-    headers.insert("x-note".into(), AMQPValue::LongString(note.as_str().into()));
-    let large = persistent().with_headers(headers);
-    bed.send(bed.name(), b"{}", large).await;
-    // The first has come again, alone, and is held while its handler runs.
-    bed.until_waiting(3).await;
-    go_on.add_permits(3);
-
-    let letter = bed.dead_letter().await;
-    assert_eq!(letter.header("x-note").as_deref(), Some(&*note));
-    let balance = worker.stop().await;
-    assert_balance(&balance, [(Kind::Executed, 3), (Kind::Duplicate, 3)]);
-    assert!(balance.incidents().of(Incident::Unreadable) > 1);
-    script.assert_effects(["a", "b", "c"]);
     bed.assert_nothing_stuck().await;
 }
 

@@ -12,7 +12,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use crate::replays::{replay_to, replayer, until_dead};
 
 /// A queue and a dead-letter queue of somebody else's, whose messages the broker dead-letters.
-pub(crate) async fn foreign(bed: &Bed, arguments: &[(&str, AMQPValue)]) {
+async fn foreign(bed: &Bed, arguments: &[(&str, AMQPValue)]) {
     let mut table = FieldTable::default();
     table.insert("x-dead-letter-exchange".into(), text(""));
     table.insert("x-dead-letter-routing-key".into(), text(&dead(bed.name())));

@@ -78,6 +78,7 @@ mod store_crashes;
 mod store_freezes;
 mod topology;
 mod traces;
+mod unreadable;
 mod vanished;
 mod withdrawals;
 mod zombies;

@@ -23,6 +23,7 @@ fn letter(headers: &[(&str, AMQPValue)]) -> DeadLetter {
         table.insert((*name).into(), value.clone());
     }
     let delivery = Delivery::new(Origin {
+        unreadable: None,
         queue: "orders.dead".into(),
         exchange: "".into(),
         routing_key: "orders.dead".into(),

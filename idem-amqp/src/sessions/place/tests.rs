@@ -11,6 +11,7 @@ fn delivery(headers: &[(&str, AMQPValue)]) -> Delivery {
         table.insert((*name).into(), value.clone());
     }
     Delivery::new(Origin {
+        unreadable: None,
         queue: "q".into(),
         exchange: "".into(),
         routing_key: "q".into(),

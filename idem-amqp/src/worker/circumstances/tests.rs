@@ -15,6 +15,7 @@ fn from(exchange: &str, headers: &[(&str, AMQPValue)]) -> Delivery {
         table.insert((*name).into(), value.clone());
     }
     Delivery::new(Origin {
+        unreadable: None,
         queue: "orders".into(),
         exchange: exchange.into(),
         routing_key: "orders".into(),

@@ -28,6 +28,7 @@ fn orders_that_ended_as_they_were_meant_to_are_clean() {
         ("d", Manner::Rejected),
         ("e", Manner::Hopeless),
         ("f", Manner::Garbled),
+        ("g", Manner::Unreadable),
     ]);
     let evidence = Evidence {
         charges: vec![charge("a", 1), charge("b", 3), charge("c", 2)],
@@ -35,6 +36,7 @@ fn orders_that_ended_as_they_were_meant_to_are_clean() {
             letter("d", "rejected"),
             letter("e", "exhausted"),
             letter("f", "undecodable"),
+            letter("g", "unreadable"),
             // Of its copy, or of a worker that died between confirm and ack.
             letter("d", "rejected"),
         ],
@@ -42,7 +44,7 @@ fn orders_that_ended_as_they_were_meant_to_are_clean() {
     };
     let tally = Tally::of(&orders, &evidence);
     assert!(tally.is_clean(), "{tally:?}");
-    assert_eq!((tally.published, tally.effects, tally.dead), (6, 3, 3));
+    assert_eq!((tally.published, tally.effects, tally.dead), (7, 3, 4));
 }
 
 #[test]
