@@ -38,7 +38,14 @@ impl<H> fmt::Debug for Case<H> {
 
 /// Runs one case on a fresh store, in a runtime of its own; what the tests written by
 /// [`conformance!`](crate::conformance!) call.
-pub fn run<H: Harness>(case: impl AsyncFnOnce(&H)) {
+pub fn run<H: Harness>(case: impl AsyncFnOnce(&H) + 'static) {
+    run_erased(Box::new(|harness| Box::pin(case(harness))));
+}
+
+type Erased<H> = Box<dyn for<'a> FnOnce(&'a H) -> Pin<Box<dyn Future<Output = ()> + 'a>>>;
+
+/// Knows the harness, and not the case: a runtime is compiled for each harness, not for each of its hundreds of cases.
+fn run_erased<H: Harness>(case: Erased<H>) {
     Builder::new_current_thread()
         .enable_all()
         .start_paused(H::CLOCK == Clock::Paused)
