@@ -13,6 +13,7 @@
 //!
 //! [`example`] runs programs on them.
 
+pub(crate) mod client;
 pub(crate) mod detached;
 pub mod example;
 mod given;

@@ -2,7 +2,6 @@
 
 mod database_server;
 mod layout;
-mod simple_query;
 mod standby;
 
 use std::{fs, path::Path};

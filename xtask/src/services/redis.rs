@@ -1,7 +1,6 @@
 //! Redis: private servers from the installed programs, one by itself or three as a cluster.
 
 mod cluster;
-mod command;
 mod layout;
 mod node;
 

@@ -1,11 +1,11 @@
 //! What can be asked of a PostgreSQL that runs, by its owner or by another process.
 
-use std::{net::TcpStream, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
-use super::{layout::Layout, simple_query};
+use super::layout::Layout;
 use crate::{
     Error, Result,
     services::{Installed, Server, probe, url::percent_encoded, watchdog::Launch},
@@ -108,22 +108,24 @@ impl DatabaseServer {
         self.query(DATABASE, &drop_it).map(drop)
     }
 
-    /// Runs SQL and returns its rows: a line each, columns separated by `|`.
+    /// Runs SQL with `psql` and returns its rows: a line each, columns separated by `|`.
     ///
     /// # Errors
     ///
     /// [`Error::Command`] with what it said. A server that is down is an error; for a frozen one
     /// this waits until it is thawed.
     pub fn query(&self, database: &str, sql: &str) -> Result<String> {
-        let failed = || Error::io(format!("ask PostgreSQL at port {}", self.port()));
-        let stream = TcpStream::connect(("127.0.0.1", self.port()));
-        let mut stream = stream.map_err(failed())?;
-        let answered = simple_query::run(&mut stream, SUPERUSER, database, sql);
-        answered.map_err(failed())?.map_err(|said| Error::Command {
-            command: format!("SQL in {database}: {sql}"),
-            status: "refused".to_owned(),
-            output: format!("\n{said}"),
-        })
+        let output = self
+            .layout
+            .psql(SUPERUSER, database)
+            .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align"])
+            .args(["--set", "ON_ERROR_STOP=1", "--command", sql])
+            .output()
+            .map_err(Error::io("run psql"))?;
+        if !output.status.success() {
+            return Err(Error::command(format!("psql --command {sql:?}"), &output));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
 

@@ -4,13 +4,14 @@ use std::{
     fmt::Write,
     fs, io,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Result,
-    services::{Installed, ports::free_ports, unprivileged, watchdog::Launch},
+    services::{Installed, client::PSQL, ports::free_ports, unprivileged, watchdog::Launch},
 };
 
 const LAUNCH: &str = include_str!("launch.sh");
@@ -67,6 +68,21 @@ impl Layout {
 
     pub(crate) fn data(&self) -> PathBuf {
         self.folder.join("data")
+    }
+
+    /// The client, led to a database. It is the server's own, or that of whoever has started the server.
+    pub(crate) fn psql(&self, user: &str, database: &str) -> Command {
+        let port = self.port.to_string();
+        let from_here = ["--host", "127.0.0.1", "--port", &port];
+        let mut psql = if self.folder.as_os_str().is_empty() {
+            PSQL.command(Some(&from_here))
+        } else {
+            let mut own = self.launch().command(self.programs.join("psql"));
+            own.args(from_here);
+            own
+        };
+        psql.args(["--username", user, "--dbname", database]);
+        psql
     }
 
     pub(crate) fn launch(&self) -> Launch {

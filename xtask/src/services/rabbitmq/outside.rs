@@ -1,15 +1,13 @@
 //! A broker that somebody else has started, and how it is administered.
 
-use std::{env, process::Command};
+use std::process::Command;
 
 use super::{Broker, Program, Version, layout::Layout};
-use crate::{Error, Result, cargo::Workspace, services::Server};
-
-/// The variable with the command that administers the broker at `AMQP_URL`.
-const CTL_VARIABLE: &str = "RABBITMQCTL";
-
-/// That of compose.yaml.
-const OF_COMPOSE: &str = "docker compose exec -T rabbitmq rabbitmqctl";
+use crate::{
+    Error, Result,
+    cargo::Workspace,
+    services::{Server, client::RABBITMQCTL},
+};
 
 impl Broker {
     /// The broker at a port of this machine: of `cargo xtask services up`, which we know, or of somebody else.
@@ -26,9 +24,9 @@ impl Broker {
             .and_then(|printed| String::from_utf8_lossy(&printed.stdout).trim().parse().ok());
         let version = version.ok_or_else(|| {
             Error::Missing(format!(
-                "the broker at port {port} cannot be administered: `{}` fails. Start it with `docker compose up \
-                 --detach --wait`, or set {CTL_VARIABLE} to the command that does what its rabbitmqctl does",
-                command()
+                "the broker at port {port} cannot be administered: its rabbitmqctl says no version. Start it with \
+                 `docker compose up --detach --wait`, or set {} to the command that does what its rabbitmqctl does",
+                RABBITMQCTL.variable
             ))
         })?;
         Ok(Self::of(Layout::of_port(port, Program::outside(version))))
@@ -37,13 +35,6 @@ impl Broker {
 
 /// `rabbitmqctl`, wherever the broker is.
 pub(super) fn ctl() -> Command {
-    let command = command();
-    let mut words = command.split_ascii_whitespace();
-    let mut ctl = Command::new(words.next().unwrap_or("rabbitmqctl"));
-    ctl.args(words);
-    ctl
-}
-
-fn command() -> String {
-    env::var(CTL_VARIABLE).unwrap_or_else(|_| OF_COMPOSE.to_owned())
+    // One of this machine would not know the node.
+    RABBITMQCTL.command(None)
 }

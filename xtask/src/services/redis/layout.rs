@@ -4,13 +4,14 @@ use std::{
     fmt::Write,
     fs, io,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Error, Result,
-    services::{Installed, ports::free_ports, watchdog::Launch},
+    services::{Installed, client::REDIS_CLI, ports::free_ports, watchdog::Launch},
 };
 
 const LAUNCH: &str = include_str!("launch.sh");
@@ -92,6 +93,18 @@ impl Layout {
             let _ = writeln!(lines, "{name} {}", words(value));
         }
         lines
+    }
+
+    /// The client: the server's own, or that of whoever has started the server.
+    pub(crate) fn cli(&self) -> Command {
+        let port = self.port.to_string();
+        let from_here = ["-h", "127.0.0.1", "-p", &port];
+        if self.folder.as_os_str().is_empty() {
+            return REDIS_CLI.command(Some(&from_here));
+        }
+        let mut own = self.launch().command(self.programs.join("redis-cli"));
+        own.args(from_here);
+        own
     }
 
     pub(crate) fn launch(&self) -> Launch {

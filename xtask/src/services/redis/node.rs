@@ -1,13 +1,10 @@
 //! What can be asked of a Redis that runs, by its owner or by another process.
 
-use std::{io::BufReader, net::TcpStream, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    command,
-    layout::{Layout, Mode},
-};
+use super::layout::{Layout, Mode};
 use crate::{
     Error, Result,
     services::{Installed, Server, probe, watchdog::Launch},
@@ -71,7 +68,7 @@ impl Node {
         format!("redis://127.0.0.1:{}/", self.layout.port)
     }
 
-    /// Runs one command and returns its answer as `redis-cli` prints it to a file.
+    /// Runs one command with `redis-cli` and returns what it printed.
     ///
     /// # Errors
     ///
@@ -82,13 +79,17 @@ impl Node {
             .into_iter()
             .map(|argument| argument.as_ref().to_owned())
             .collect();
-        let failed = || Error::io(format!("ask Redis at port {}", self.port()));
-        let stream = TcpStream::connect(("127.0.0.1", self.port())).map_err(failed())?;
-        let answered = command::run(&stream, &mut BufReader::new(&stream), &arguments);
-        answered.map_err(failed())?.map_err(|said| Error::Command {
-            command: arguments.join(" "),
-            status: "refused".to_owned(),
-            output: format!("\n{said}"),
-        })
+        let output = self
+            .layout
+            .cli()
+            .arg("-e")
+            .args(&arguments)
+            .output()
+            .map_err(Error::io("run redis-cli"))?;
+        if !output.status.success() {
+            let command = format!("redis-cli {}", arguments.join(" "));
+            return Err(Error::command(command, &output));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
