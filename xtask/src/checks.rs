@@ -9,7 +9,7 @@ mod release;
 mod servers;
 mod steps;
 
-use std::{env, process::Command};
+use std::{env, process::Command, thread};
 
 pub use self::matrix::{Options, QUEUES_VARIABLE};
 pub use self::release::{audit, package};
@@ -35,13 +35,13 @@ pub fn test(options: &Options) -> Result<()> {
     if options.ask_for_a_part() {
         matrix::run(&workspace, options, &mut steps);
     } else {
-        run_tests(&workspace, &mut steps)?;
+        run_tests(&workspace, &mut steps, Vec::new())?;
     }
     steps.finish("test")
 }
 
-/// Formatting, lints and documentation with warnings denied, then [`test`](fn@test), then half a
-/// minute of [`chaos`].
+/// Formatting, then [`test`](fn@test) and beside it lints and documentation with warnings denied, then half a minute of
+/// [`chaos`].
 ///
 /// # Errors
 ///
@@ -52,14 +52,11 @@ pub fn ci() -> Result<()> {
     steps.run(cargo_with(&workspace, "fmt --all --check"));
     let apart = "fmt --check --manifest-path tests/bench-mq-bridge/Cargo.toml";
     steps.run(cargo_with(&workspace, apart));
-    steps.run(cargo_with(
-        &workspace,
-        "clippy --workspace --all-targets --all-features -- -D warnings",
-    ));
     let mut documentation = cargo_with(&workspace, "doc --workspace --no-deps --all-features");
     documentation.env("RUSTDOCFLAGS", "-D warnings");
-    steps.run(documentation);
-    run_tests(&workspace, &mut steps)?;
+    let lints = "clippy --workspace --all-targets --all-features -- -D warnings";
+    let beside = vec![cargo_with(&workspace, lints), documentation];
+    run_tests(&workspace, &mut steps, beside)?;
     let plan = chaos::for_continuous_integration();
     steps.attempt(&plan.to_string(), || {
         chaos::run_after_tests(&workspace, &plan)
@@ -67,29 +64,47 @@ pub fn ci() -> Result<()> {
     steps.finish("ci")
 }
 
-fn run_tests(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
+/// The tests, and beside them all that is only compiled: tests wait for servers most of the time.
+fn run_tests(workspace: &Workspace, steps: &mut Steps, mut beside: Vec<Command>) -> Result<()> {
+    beside.extend(features_alone(workspace)?);
+    beside.extend(msrv::check(workspace)?);
+    let build = "test --workspace --all-features --no-run";
+    steps.run(cargo_with(workspace, build));
     let servers = Servers::start(steps, None);
-    steps.run_tests("cargo test --workspace --all-features", || {
-        let mut tests = cargo_with(workspace, "test --workspace --all-features --no-fail-fast");
-        servers.hand_to(&mut tests);
-        with_threads(tests)
+    let compiled = thread::scope(|scope| {
+        let compiling = scope.spawn(|| {
+            let mut steps = Steps::default();
+            for command in &beside {
+                steps.run_beside_tests(command);
+            }
+            steps
+        });
+        steps.run_tests("cargo test --workspace --all-features", || {
+            let mut tests = cargo_with(workspace, "test --workspace --all-features --no-fail-fast");
+            servers.hand_to(&mut tests);
+            with_threads(tests)
+        });
+        compiling.join().expect("a step that fails does not panic")
     });
     drop(servers);
-    for (package, features) in features::to_check(workspace)? {
-        // Clippy has seen all of the code with all features; what one of them leaves unused or unknown, rustc tells.
+    steps.append(compiled);
+    steps.attempt("minimum Rust version of dependencies", || {
+        msrv::dependencies(workspace)
+    });
+    Ok(())
+}
+
+/// Clippy sees all of the code with all features; what one of them leaves unused or unknown, rustc tells.
+fn features_alone(workspace: &Workspace) -> Result<Vec<Command>> {
+    let sets = features::to_check(workspace)?;
+    let check = |(package, features): &(&str, String)| {
         let target = features::target(package);
         let check = format!(
             "rustc --profile check --package {package} {target} --no-default-features {features} -- -D warnings"
         );
-        steps.run(cargo_with(workspace, &check));
-    }
-    steps.attempt("minimum Rust version of dependencies", || {
-        msrv::dependencies(workspace)
-    });
-    if let Some(check) = msrv::check(workspace)? {
-        steps.run(check);
-    }
-    Ok(())
+        cargo_with(workspace, &check)
+    };
+    Ok(sets.iter().map(check).collect())
 }
 
 fn with_threads(mut tests: Command) -> Command {

@@ -15,9 +15,19 @@ const AGAIN: usize = 3;
 const IN_A_ROW: usize = 3;
 
 /// The steps that ran.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Steps {
+    begun: Instant,
     done: Vec<Step>,
+}
+
+impl Default for Steps {
+    fn default() -> Self {
+        Self {
+            begun: Instant::now(),
+            done: Vec::new(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -38,6 +48,26 @@ impl Steps {
                 .map_err(Error::io(format!("run `{name}`")))?;
             succeeded(name, status)
         });
+    }
+
+    /// The same beside tests: it gets what they leave of the processors, so that none of them waits in vain because of
+    /// it, and what it printed comes in one piece, if it failed.
+    pub(crate) fn run_beside_tests(&mut self, command: &Command) {
+        let name = as_typed(command);
+        self.attempt(&name.clone(), || {
+            let mut patient = giving_way(command);
+            let output = patient.stdin(Stdio::null()).output();
+            let output = output.map_err(Error::io(format!("run `{name}`")))?;
+            if output.status.success() {
+                return Ok(());
+            }
+            Err(Error::command(name, &output))
+        });
+    }
+
+    /// Adds what another has run.
+    pub(crate) fn append(&mut self, others: Self) {
+        self.done.extend(others.done);
     }
 
     /// Runs a cargo command that runs tests; how many is said beside the name, and which failed.
@@ -108,7 +138,8 @@ impl Steps {
     }
 
     fn summary(&self, task: &str) -> String {
-        let total: Duration = self.done.iter().map(|step| step.took).sum();
+        // Some ran beside others.
+        let total = self.begun.elapsed();
         let line = |passed: bool, took: Duration, name: &str| {
             format!(
                 "{} {:>8.1} s  {name}\n",
@@ -125,6 +156,23 @@ impl Steps {
             .chain([line(all, total, &format!("cargo xtask {task}"))])
             .collect()
     }
+}
+
+/// The same command for when nobody else wants a processor.
+fn giving_way(command: &Command) -> Command {
+    let mut patient = Command::new("nice");
+    patient.args(["-n", "19"]);
+    patient.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => patient.env(name, value),
+            None => patient.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        patient.current_dir(folder);
+    }
+    patient
 }
 
 fn succeeded(command: String, status: ExitStatus) -> Result<()> {
@@ -171,6 +219,35 @@ mod tests {
             ]
         );
         assert!(steps.finish("test").is_err());
+    }
+
+    #[test]
+    fn a_command_beside_tests_has_its_surroundings_and_gives_way() {
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            "[ $(nice) = 19 ] && [ $PWD = / ] && [ $WORD = said ] && [ -z ${HOME+set} ]",
+        ]);
+        command
+            .current_dir("/")
+            .env("WORD", "said")
+            .env_remove("HOME");
+        let mut beside = Steps::default();
+        beside.run_beside_tests(&command);
+        beside.run_beside_tests(Command::new("sh").args(["-c", "exit 3"]));
+        let mut steps = Steps::default();
+        steps.append(beside);
+        let summary = steps.summary("ci");
+        let lines: Vec<_> = summary.lines().collect();
+        assert!(
+            lines[0].starts_with("ok ") && lines[0].contains(" s  sh -c ["),
+            "{summary}"
+        );
+        assert!(lines[1].ends_with(" s  sh -c exit 3"), "{summary}");
+        assert!(
+            lines[1].starts_with("FAILED") && lines[2].starts_with("FAILED"),
+            "{summary}"
+        );
     }
 
     /// A test that waits in vain beside others; `alone` is what its runs without them print and end with.
