@@ -23,7 +23,7 @@ mod statement;
 
 pub(super) use check::check;
 pub(super) use ending::{Connection, OVERDUE, commit, judge};
-pub(super) use statement::{begin, extension, lock_timeout};
+pub(super) use statement::{ONLY_READS, begin, extension, lock_timeout, reset};
 
 /// A handler's open transaction. Dropping it closes its connection, which rolls back.
 pub struct OpenTransaction {
@@ -172,7 +172,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn roll_back_open(&self, mut open: OpenTransaction) {
-        let rolled_back = ending::roll_back(open.connection());
+        let rolled_back = ending::roll_back(open.connection(), &self.sql.roll_back);
         match self.address.within_patience(rolled_back).await {
             Ok(()) => open.give_back(),
             Err(error) => {

@@ -159,10 +159,18 @@ impl PostgresStoreBuilder {
         let names = self.within_patience(names).await?;
         self.within_patience(migration::migrate(&mut connection, &names, self.migrate))
             .await?;
-        let sql = Arc::new(Sql::new(&names, self.response_timeout));
         let mut second = address.connect().await.map_err(refused)?;
         let pooled = pooler::check(&mut connection, &mut second);
         address.within_patience(pooled).await.map_err(refused)?;
+        let whose = pooler::sessions(&mut connection, &mut second);
+        let whose = address.within_patience(whose).await.map_err(refused)?;
+        if whose == pooler::Sessions::Shared {
+            tracing::warn!(
+                "a pooler lends each transaction another session, so nothing keeps an atomic handler from writing \
+                 after its transaction has ended: see `Poolers` in docs/stores/postgres.md"
+            );
+        }
+        let sql = Arc::new(Sql::new(&names, self.response_timeout, whose));
         self.within_patience(migration::check(&mut connection, &names, &sql))
             .await?;
         let sessions = Sessions::new(&address, &names);
@@ -178,7 +186,7 @@ impl PostgresStoreBuilder {
         let idle = address.within_patience(self.idle_limit(&mut connection));
         let idle = idle.await.map_err(refused)?;
         let kept_alive = address.with_keepalives().await;
-        let begin = atomic::begin(idle, kept_alive.is_some());
+        let begin = atomic::begin(idle, kept_alive.is_some(), whose);
         self.within_patience(atomic::check(&mut connection, &names, &sql, &begin))
             .await?;
 
@@ -200,6 +208,7 @@ impl PostgresStoreBuilder {
                 kept_alive.unwrap_or_else(|| address.clone()),
                 self.connections,
                 begin,
+                whose,
             ),
             groups: Groups::new(if share {
                 self.groups.min(self.connections)

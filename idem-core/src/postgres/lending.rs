@@ -12,14 +12,16 @@ use std::{
 
 use futures_util::FutureExt as _;
 use sqlx::{
-    AssertSqlSafe, PgPool, PgTransaction, SqlSafeStr as _, SqlStr, postgres::PgPoolOptions,
+    AssertSqlSafe, PgConnection, PgPool, PgTransaction, Row as _, SqlSafeStr as _, SqlStr,
+    postgres::PgPoolOptions,
 };
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{
-    atomic::lock_timeout,
+    atomic::{ONLY_READS, lock_timeout},
     fault::{Fault, Remedy},
     group::Steps,
+    pooler::Sessions,
     session::Address,
 };
 
@@ -44,6 +46,7 @@ pub(super) struct Lending {
     address: Address,
     /// `BEGIN`, and what a transaction sets.
     begin: SqlStr,
+    sessions: Sessions,
 }
 
 #[derive(Default)]
@@ -70,11 +73,18 @@ pub(super) struct Turn {
 struct Slot {
     pool: PgPool,
     clean: Arc<AtomicBool>,
+    /// Whether its last connection was opened while the server's own default was that nothing is written.
+    writes_nothing: Arc<AtomicBool>,
 }
 
 impl Lending {
-    /// Connects when a connection is needed. `begin` is what begins a transaction.
-    pub(super) fn new(address: Address, connections: u32, begin: String) -> Self {
+    /// Connects when a connection is needed. `begin` is what begins a transaction that writes.
+    pub(super) fn new(
+        address: Address,
+        connections: u32,
+        begin: String,
+        sessions: Sessions,
+    ) -> Self {
         let connections = connections as usize;
         Self {
             desk: Arc::default(),
@@ -82,6 +92,7 @@ impl Lending {
             connections,
             address,
             begin: AssertSqlSafe(begin).into_sql_str(),
+            sessions,
         }
     }
 
@@ -101,7 +112,7 @@ impl Lending {
                 let slot = desk.idle.pop();
                 return Turn {
                     lending: self.clone(),
-                    slot: slot.unwrap_or_else(|| Slot::new(&self.address)),
+                    slot: slot.unwrap_or_else(|| self.slot()),
                     since: Instant::now(),
                     begun: None,
                 };
@@ -111,6 +122,10 @@ impl Lending {
             turn
         };
         turn.await.expect("whoever waits is called")
+    }
+
+    fn slot(&self) -> Slot {
+        Slot::new(&self.address, self.sessions)
     }
 
     /// Whether all connections are lent.
@@ -197,6 +212,11 @@ impl Turn {
         // The pool's future has room for all that connecting takes.
         let begun = Box::pin(self.slot.pool.begin_with(text));
         let begun = self.lending.address.within_patience(begun).await;
+        let begun = match begun {
+            // It would write all the same, against what the server is set to.
+            Ok(_) if self.slot.writes_nothing.load(Ordering::Acquire) => Err(only_reads_itself()),
+            begun => begun,
+        };
         if begun.is_err() {
             self.change_connection();
         }
@@ -228,7 +248,7 @@ impl Turn {
 
     /// Has the next user connect anew, without waiting for this connection to be closed.
     pub(super) fn change_connection(&mut self) {
-        self.slot = Slot::new(&self.lending.address);
+        self.slot = self.lending.slot();
     }
 
     /// Vouches for the connection: nothing of its last use is left on it but an empty
@@ -276,13 +296,15 @@ impl Drop for Turn {
 }
 
 impl Slot {
-    fn new(address: &Address) -> Self {
-        Self::lasting(address, LIFETIME)
+    fn new(address: &Address, sessions: Sessions) -> Self {
+        Self::lasting(address, LIFETIME, sessions)
     }
 
-    fn lasting(address: &Address, lifetime: Duration) -> Self {
+    fn lasting(address: &Address, lifetime: Duration, sessions: Sessions) -> Self {
         let clean = Arc::new(AtomicBool::new(false));
         let known = Arc::clone(&clean);
+        let writes_nothing = Arc::new(AtomicBool::new(false));
+        let learnt = Arc::clone(&writes_nothing);
         let pool = PgPoolOptions::new()
             .max_connections(1)
             .max_lifetime(lifetime)
@@ -294,9 +316,36 @@ impl Slot {
                 let clean = known.swap(false, Ordering::AcqRel);
                 async move { Ok(clean) }.boxed()
             })
+            .after_connect(move |connection, _| {
+                let learnt = Arc::clone(&learnt);
+                async move {
+                    if sessions == Sessions::Own {
+                        learnt.store(only_reads(connection).await?, Ordering::Release);
+                    }
+                    Ok(())
+                }
+                .boxed()
+            })
             .connect_lazy_with(address.options.clone());
-        Self { pool, clean }
+        Self {
+            pool,
+            clean,
+            writes_nothing,
+        }
     }
+}
+
+fn only_reads_itself() -> Fault {
+    let reason = "the server's sessions only read by default (`default_transaction_read_only`)";
+    Fault::from(sqlx::Error::Protocol(reason.into()))
+}
+
+/// Lets a session only read by default, and tells whether it did so already.
+async fn only_reads(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    const DEFAULT: &str = "SELECT current_setting('default_transaction_read_only')::boolean";
+    let statements = AssertSqlSafe(format!("{DEFAULT}; {ONLY_READS}"));
+    let default = sqlx::raw_sql(statements).fetch_one(connection).await?;
+    default.try_get(0)
 }
 
 #[cfg(test)]

@@ -1,8 +1,47 @@
 //! Whether there is a pooler in between that lends each transaction another server process.
 
-use sqlx::{PgConnection, postgres::PgDatabaseError};
+use sqlx::{PgConnection, Row as _, postgres::PgDatabaseError};
 
 const WHO: &str = "SELECT pg_backend_pid()";
+
+/// How often two connections are asked whose process serves them: as many processes may take turns at a pooler.
+const ROUNDS: usize = 8;
+
+/// Whose the server's sessions are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sessions {
+    /// Each connection has one to itself.
+    Own,
+    /// A connection has one for a transaction. What it sets for the session, others find.
+    Shared,
+}
+
+/// Whose the sessions of these two connections are.
+pub(super) async fn sessions(
+    one: &mut PgConnection,
+    other: &mut PgConnection,
+) -> Result<Sessions, sqlx::Error> {
+    let mine = process(one).await?;
+    // A pooler lends the process that was used last, and for as long as the transaction lasts.
+    sqlx::raw_sql("BEGIN").execute(&mut *other).await?;
+    let theirs = process(other).await?;
+    let still_mine = process(one).await?;
+    sqlx::raw_sql("ROLLBACK").execute(&mut *other).await?;
+    let mut is_own = mine == still_mine && mine != theirs;
+    for _ in 0..ROUNDS {
+        is_own &= process(other).await? == theirs;
+    }
+    Ok(if is_own {
+        Sessions::Own
+    } else {
+        Sessions::Shared
+    })
+}
+
+/// Not prepared, because a pooler may forget that.
+async fn process(connection: &mut PgConnection) -> Result<i32, sqlx::Error> {
+    sqlx::raw_sql(WHO).fetch_one(connection).await?.try_get(0)
+}
 
 /// Fails as a statement does that was prepared on another server process, if there is such a pooler
 /// and it forgets what was prepared.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
-use super::{names::Names, template::Template};
+use super::{atomic, names::Names, pooler::Sessions, template::Template};
 
 pub(super) struct Sql {
     pub(super) claim: SqlStr,
@@ -13,6 +13,8 @@ pub(super) struct Sql {
     pub(super) write: SqlStr,
     pub(super) purge: SqlStr,
     pub(super) extend_open: SqlStr,
+    /// What rolls a handler's transaction back. With a placeholder for the nonce.
+    pub(super) roll_back: Template,
     /// With placeholders for one completion.
     pub(super) commit: Template,
     /// With placeholders for the completions of a group.
@@ -28,28 +30,33 @@ pub(super) struct Sql {
 impl Sql {
     /// Those that share a statement wait for a locked row for a tenth of the time in which it has
     /// to be answered: it is divided until only the row's own call is left.
-    pub(super) fn new(names: &Names, response_timeout: Duration) -> Self {
+    pub(super) fn new(names: &Names, response_timeout: Duration, sessions: Sessions) -> Self {
         let millis = (response_timeout / 10).as_millis();
         let patience = millis.clamp(1, i32::MAX.unsigned_abs().into()).to_string();
         let patient = |file: &str| {
             let text = names.put_into(file);
             AssertSqlSafe(text.as_str().replace("{lock_timeout}", &patience)).into_sql_str()
         };
+        let ending = |file: &str| names.template(&atomic::reset(file, sessions));
         Self {
             claim: patient(include_str!("claim.sql")),
             claim_new: patient(include_str!("claim_new.sql")),
             write: patient(include_str!("write.sql")),
             purge: names.put_into(include_str!("purge.sql")),
             extend_open: names.put_into(include_str!("atomic/extend_open.sql")),
-            commit: names.template(concat!(
+            roll_back: ending(concat!(
+                include_str!("atomic/roll_back.sql"),
+                include_str!("atomic/reset.sql")
+            )),
+            commit: ending(concat!(
                 include_str!("atomic/commit.sql"),
                 include_str!("atomic/reset.sql")
             )),
-            commit_group: names.template(concat!(
+            commit_group: ending(concat!(
                 include_str!("group/commit.sql"),
                 include_str!("atomic/reset.sql")
             )),
-            commit_entity: names.template(concat!(
+            commit_entity: ending(concat!(
                 include_str!("entity/commit.sql"),
                 include_str!("atomic/reset.sql")
             )),
@@ -66,7 +73,7 @@ mod tests {
     #[test]
     fn no_placeholder_is_left_but_those_of_a_completion() {
         let names = Names::new(Some("shop"), "dedup").unwrap();
-        let sql = Sql::new(&names, Duration::from_secs(10));
+        let sql = Sql::new(&names, Duration::from_secs(10), Sessions::Own);
         for text in [
             &sql.claim,
             &sql.claim_new,
@@ -80,6 +87,7 @@ mod tests {
         assert!(!look_up.contains(['{', '}']), "{look_up}");
         let of_one = ["key", "token", "outcome", "retention", "skew", "nonce"];
         assert_eq!(sql.commit.names(), of_one);
+        assert_eq!(sql.roll_back.names(), ["nonce"]);
         let of_group = ["keys", "tokens", "outcomes", "retentions", "skew", "nonce"];
         assert_eq!(sql.commit_group.names(), of_group);
         assert_eq!(

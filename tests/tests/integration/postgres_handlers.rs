@@ -1,6 +1,9 @@
 //! What a handler, or the driver on its behalf, does to a connection that it was lent.
 
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::{
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    time::Duration,
+};
 
 use idem_amqp::{
     ExecutionKind as Kind, Worker,
@@ -13,6 +16,7 @@ use idem_tests::{
     script::{Order, Script},
     store_at::Product,
 };
+use tokio::time::timeout;
 
 /// Fails when the transaction commits, and not before.
 const TWINS: &str = "INSERT INTO receipts VALUES ('twin'), ('twin')";
@@ -58,6 +62,45 @@ async fn a_commit_whose_answer_comes_late_is_found_out_and_loses_nothing() {
 
     let balance = worker.stop().await;
     assert_eq!(balance.of(Kind::Executed), 1, "{balance}");
+    let charges = ledger.charges_per_order().await;
+    assert_eq!(charges.get("a"), Some(&1), "{charges:?}");
+    bed.assert_nothing_stuck().await;
+}
+
+static NESTS: AtomicBool = AtomicBool::new(true);
+
+/// The first time, it gives a nested transaction up before it has begun, and goes on. The driver has rolled everything
+/// back by then.
+#[idempotent(key = "id", scope = "orders.nest")]
+async fn nest_in_vain(
+    order: Order,
+    State(script): State<Script>,
+    attempt: Attempt,
+    delivery: Delivery,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    if NESTS.swap(false, SeqCst) {
+        let nested = timeout(Duration::ZERO, db.begin()).await;
+        assert!(nested.is_err(), "it takes a round trip");
+        // Its `Drop` needs the connection.
+        drop(nested);
+    }
+    in_postgres::write(db, &Charge::new(&order.id, attempt.number(), "here")).await?;
+    script.play(order, attempt, delivery).await
+}
+
+#[tokio::test]
+async fn an_atomic_handler_that_goes_on_without_its_transaction_writes_nothing_on_postgres() {
+    let (bed, ledger) = (Bed::new().await, ledger_with_receipts().await);
+    let store = ledger.store().open_postgres().await;
+    let worker = Worker::builder(store).state(Script::succeeding());
+    let worker = bed.start(worker.consume::<nest_in_vain>(bed.queue()));
+    bed.order("a").await;
+    worker.ended(Kind::Executed, 1).await;
+    bed.until_settled().await;
+
+    let balance = worker.stop().await;
+    assert_eq!(balance.of(Kind::Failed), 1, "{balance}");
     let charges = ledger.charges_per_order().await;
     assert_eq!(charges.get("a"), Some(&1), "{charges:?}");
     bed.assert_nothing_stuck().await;

@@ -11,9 +11,9 @@ use sqlx::{
 use crate::{
     Commit, StoreError,
     postgres::{
-        exchange::{self, Answer, Nonce, carry_out},
+        exchange::{self, Nonce, carry_out},
         fault::Fault,
-        template::bare,
+        template::{Template, bare},
     },
 };
 
@@ -58,17 +58,20 @@ pub(in crate::postgres) async fn commit(
 
 /// Rolls back and cleans up. What the driver has prepared goes, too: it may be what the attempt
 /// failed of, because a table was altered or the handler has deallocated it.
-pub(super) async fn roll_back(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    const STATEMENTS: &str = concat!(include_str!("roll_back.sql"), include_str!("reset.sql"));
-    ask(connection, STATEMENTS).await.whole()?;
-    connection.clear_cached_statements().await
-}
-
-/// Sends a file's statements with a nonce of their own.
-async fn ask(connection: &mut PgConnection, file: &str) -> Answer {
+pub(super) async fn roll_back(
+    connection: &mut PgConnection,
+    template: &Template,
+) -> Result<(), sqlx::Error> {
     let nonce = Nonce::new();
-    let statements = bare(file).replace("{nonce}", &nonce.to_string());
-    carry_out(connection, statements, nonce).await
+    let statements = template.fill(&[("nonce", &nonce)]);
+    carry_out(connection, statements, nonce).await.whole()?;
+    if !connection.is_in_transaction() {
+        // It would leave the one open that is begun behind the rollback.
+        return Err(sqlx::Error::Protocol(
+            "the driver has ended the handler's transaction".into(),
+        ));
+    }
+    connection.clear_cached_statements().await
 }
 
 /// Whether a failure can be blamed on the handler: its session is there, and one that can write. What it has

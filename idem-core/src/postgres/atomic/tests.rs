@@ -21,6 +21,7 @@ mod pooler;
 )]
 #[path = "../../store/transactional/replies.rs"]
 mod replies;
+mod stray;
 mod unread;
 mod values;
 

@@ -13,7 +13,12 @@ fn one_connection(name: &str) -> Lending {
         options: location::parse(&url).unwrap(),
         response_timeout: Duration::from_secs(10),
     };
-    Lending::new(address, 1, atomic::begin(None, false))
+    Lending::new(
+        address,
+        1,
+        atomic::begin(None, false, Sessions::Own),
+        Sessions::Own,
+    )
 }
 
 async fn ask(transaction: &mut PgTransaction<'static>, question: &'static str) -> String {
@@ -187,7 +192,7 @@ async fn a_connection_comes_back_to_its_pool_before_long() {
 #[tokio::test]
 async fn a_new_connection_is_not_clean_because_the_last_one_was() {
     let lending = one_connection("idem");
-    let short_lived = Slot::lasting(&lending.address, Duration::ZERO);
+    let short_lived = Slot::lasting(&lending.address, Duration::ZERO, Sessions::Own);
     lending.desk().idle.push(short_lived);
 
     let mut turn = lending.turn().await;
@@ -211,7 +216,12 @@ async fn a_connection_that_is_not_to_be_had_is_reported_with_the_cause() {
         options: location::parse(&url).unwrap(),
         response_timeout: Duration::from_millis(500),
     };
-    let lending = Lending::new(address, 1, atomic::begin(None, false));
+    let lending = Lending::new(
+        address,
+        1,
+        atomic::begin(None, false, Sessions::Own),
+        Sessions::Own,
+    );
     let Err(fault) = lending.turn().await.begin().await else {
         panic!("the role may not connect")
     };

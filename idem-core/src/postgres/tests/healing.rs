@@ -108,20 +108,44 @@ async fn a_session_that_was_begun_on_a_read_only_server_is_not_lent_later() {
     charge(&mut open).await.unwrap();
 }
 
+/// Its claims' session is older.
 #[tokio::test]
-async fn a_handler_that_cannot_write_for_its_session_has_not_failed_and_the_next_can() {
+async fn no_handler_gets_a_session_that_was_opened_while_the_server_only_reads() {
     let database = Database::new();
     let store = lender(&database).await;
     read_only(&database, "on");
-    let mut open = begin(&store, "a").await;
+    let begun = TransactionalStore::<Lent>::begin(&store, &request("a")).await;
     read_only(&database, "off");
-    charge(&mut open).await.unwrap_err();
-    assert!(!TransactionalStore::<Lent>::is_alive(&store, &mut open).await);
-    drop(open);
+    let refused = begun.unwrap_err().to_string();
+    assert!(refused.contains("unavailable"), "{refused}");
     let mut open = begin(&store, "b").await;
     charge(&mut open).await.unwrap();
     fail(&mut open).await;
     assert!(TransactionalStore::<Lent>::is_alive(&store, &mut open).await);
+}
+
+/// All sessions of the server can write nothing unless they ask for it, from now on or not any more.
+async fn server_only_reads(server: &Postgres, setting: &str) {
+    let set = format!("ALTER SYSTEM SET default_transaction_read_only = {setting}");
+    server.query("idem", &set).unwrap();
+    server.query("idem", "SELECT pg_reload_conf()").unwrap();
+    let is_set = "SHOW default_transaction_read_only";
+    while server.query("idem", is_set).unwrap().trim() != setting {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_fails_while_its_server_is_made_read_only_has_not_failed() {
+    let server = Postgres::start().unwrap();
+    let store = PostgresStore::connect(&server.url()).await.unwrap();
+    let (mut before, mut after) = (begin(&store, "a").await, begin(&store, "b").await);
+    server_only_reads(&server, "on").await;
+    fail(&mut before).await;
+    assert!(!TransactionalStore::<Lent>::is_alive(&store, &mut before).await);
+    server_only_reads(&server, "off").await;
+    fail(&mut after).await;
+    assert!(TransactionalStore::<Lent>::is_alive(&store, &mut after).await);
 }
 
 async fn fail(open: &mut OpenTransaction) {

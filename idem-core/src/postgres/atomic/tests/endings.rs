@@ -25,8 +25,8 @@ async fn a_handler_that_ends_the_transaction_by_itself_is_refused() {
         "ROLLBACK",
         "COMMIT AND CHAIN",
         "ROLLBACK; BEGIN",
-        "COMMIT; BEGIN; INSERT INTO charges VALUES ('later')",
-        "COMMIT; INSERT INTO charges VALUES ('outside')",
+        "COMMIT; BEGIN READ WRITE; INSERT INTO charges VALUES ('later')",
+        "COMMIT; BEGIN READ WRITE; INSERT INTO charges VALUES ('outside'); COMMIT",
     ] {
         // One connection, so that it is the one that is lent again.
         let shop = Shop::with(|builder| builder.connections(1)).await;

@@ -4,6 +4,11 @@ use sqlx::ConnectOptions as _;
 use xtask::services::PgBouncer;
 
 use super::*;
+use crate::postgres::{
+    names::Names,
+    pooler::{self, Sessions},
+    sql::Sql,
+};
 
 /// The shared server by way of a pooler.
 fn behind(mode: &str) -> (PgBouncer, String) {
@@ -39,12 +44,30 @@ async fn what_begins_and_ends_a_transaction_does_not_depend_on_the_session() {
     let (_pooler, url) = behind("transaction");
     let options = crate::postgres::location::parse(&url).unwrap();
     let mut connection = options.connect().await.unwrap();
+    let names = Names::new(None, "keys").unwrap();
+    let sql = Sql::new(&names, MINUTE, Sessions::Shared);
     for _ in 0..3 {
         let idle = Some(Duration::from_secs(30));
-        execute(&mut connection, statement::begin(idle, false))
-            .await
-            .unwrap();
-        ending::roll_back(&mut connection).await.unwrap();
-        execute(&mut connection, "ROLLBACK").await.unwrap();
+        let begin = statement::begin(idle, false, Sessions::Shared);
+        let begin = sqlx::AssertSqlSafe(begin);
+        let mut transaction = connection.begin_with(begin).await.unwrap();
+        let rolled_back = ending::roll_back(&mut transaction, &sql.roll_back);
+        rolled_back.await.unwrap();
+        transaction.rollback().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_pooler_that_shares_sessions_is_told_from_one_that_does_not() {
+    for (mode, expected) in [
+        ("session", Sessions::Own),
+        ("transaction", Sessions::Shared),
+    ] {
+        let (_pooler, url) = behind(mode);
+        let options = crate::postgres::location::parse(&url).unwrap();
+        let mut one = options.connect().await.unwrap();
+        let mut other = options.connect().await.unwrap();
+        let told = pooler::sessions(&mut one, &mut other).await.unwrap();
+        assert_eq!(told, expected, "{mode}");
     }
 }
