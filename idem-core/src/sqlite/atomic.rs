@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::{Sqlite, SqliteConnection, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{SqliteStore, fault, row};
+use super::{SqliteStore, fault, lending::MayCommit, row};
 use crate::{
     Begun, Claim, ClaimRequest, Commit, Lease, Outcome, Store, StoreError, TransactionalStore,
     Write, store::record::micros,
@@ -19,6 +19,7 @@ const BEGIN: &str = "BEGIN DEFERRED; SAVEPOINT idem_handler";
 pub struct OpenTransaction {
     // In this order: the connection goes back before the next handler's turn comes.
     transaction: Transaction<'static, Sqlite>,
+    may_commit: MayCommit,
     _turn: OwnedSemaphorePermit,
 }
 
@@ -33,12 +34,13 @@ impl SqliteStore {
         // On a task of its own, because beginning a transaction must not be cancelled half-way.
         tokio::spawn(async move {
             // Then the transaction, which holds no lock yet: after the claim nothing can fail.
-            let transaction = store.lending.begin(BEGIN).await?;
+            let (transaction, may_commit) = store.lending.begin(BEGIN).await?;
             Ok(match store.claim(&request).await? {
                 Claim::Acquired(lease) => Begun::Acquired(
                     lease,
                     OpenTransaction {
                         transaction,
+                        may_commit,
                         _turn: turn,
                     },
                 ),
@@ -60,10 +62,13 @@ impl SqliteStore {
             .complete_open(&mut open.transaction, lease, outcome, retention)
             .await;
         match completed {
-            Ok(1..) => match open.transaction.commit().await {
-                Ok(()) => Ok(Commit::Committed),
-                Err(error) => refused(error),
-            },
+            Ok(1..) => {
+                open.may_commit.allow();
+                match open.transaction.commit().await {
+                    Ok(()) => Ok(Commit::Committed),
+                    Err(error) => refused(error),
+                }
+            }
             Ok(0) => {
                 roll_back(open.transaction).await;
                 Ok(Commit::Fenced)

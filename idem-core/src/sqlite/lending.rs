@@ -1,6 +1,12 @@
 //! Connections for atomic handlers, and what must be true of one before it is lent again.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use sqlx::{
     ConnectOptions as _, Connection, Sqlite, SqliteConnection, SqlitePool, Transaction,
@@ -55,14 +61,32 @@ impl Lending {
             .expect("the semaphore is never closed")
     }
 
+    /// Nothing on its connection is committed before that is allowed: sqlx rolls the transaction back where a
+    /// nested one is dropped, and what a handler writes after that would be committed at once.
     pub(super) async fn begin(
         &self,
         statement: &'static str,
-    ) -> Result<Transaction<'static, Sqlite>, StoreError> {
-        self.pool
-            .begin_with(statement)
-            .await
-            .map_err(StoreError::unavailable)
+    ) -> Result<(Transaction<'static, Sqlite>, MayCommit), StoreError> {
+        let begun = self.pool.begin_with(statement).await;
+        let mut transaction = begun.map_err(StoreError::unavailable)?;
+        let may_commit = MayCommit::default();
+        let asked = may_commit.clone();
+        let handle = transaction.lock_handle().await;
+        let mut handle = handle.map_err(StoreError::unavailable)?;
+        handle.set_commit_hook(move || asked.0.load(Ordering::Acquire));
+        drop(handle);
+        Ok((transaction, may_commit))
+    }
+}
+
+/// Whether the connection of one transaction may commit.
+#[derive(Debug, Clone, Default)]
+pub(super) struct MayCommit(Arc<AtomicBool>);
+
+impl MayCommit {
+    /// From now on, until the connection is lent again.
+    pub(super) fn allow(&self) {
+        self.0.store(true, Ordering::Release);
     }
 }
 

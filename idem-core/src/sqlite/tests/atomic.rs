@@ -11,6 +11,7 @@ mod refusals;
 )]
 #[path = "../../store/transactional/replies.rs"]
 mod replies;
+mod stray;
 
 type Lent = SqliteConnection;
 
