@@ -234,10 +234,10 @@ async fn a_session_gives_signs_of_life_until_its_last_clone_is_gone() {
     let bed = Bed::new().await;
     let registrar = Registrar::start(&bed, 5, Duration::from_millis(600)).await;
     let client = patient(&bed).connect(bed.url()).await.unwrap();
+    let begun = tokio::time::Instant::now();
     let session = client.session().open().await.unwrap();
     let clone = session.clone();
     drop((client, session));
-    let begun = tokio::time::Instant::now();
     let three = |asked: &[Asked]| {
         let beats = asked
             .iter()

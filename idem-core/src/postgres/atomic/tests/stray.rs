@@ -8,8 +8,8 @@ const READ_ONLY: &str = "25006";
 /// As a time-out or a `select!` in the handler does it: the driver then rolls back what it takes for its own, and
 /// that is all there is.
 async fn drop_a_nested_begin(open: &mut OpenTransaction) {
-    let mut nested = Box::pin(lend(open).begin());
-    assert!(futures_util::poll!(nested.as_mut()).is_pending());
+    // On a busy machine the answer may be there at once: that one is only rolled back itself.
+    while futures_util::poll!(Box::pin(lend(open).begin()).as_mut()).is_ready() {}
 }
 
 /// The same by an error.

@@ -7,8 +7,8 @@ use super::*;
 /// As a time-out or a `select!` in the handler does it: the driver rolls back what it takes for its own, and that
 /// is all there is.
 async fn drop_a_nested_begin(open: &mut OpenTransaction) {
-    let mut nested = Box::pin(lend(open).begin());
-    assert!(poll!(nested.as_mut()).is_pending());
+    // On a busy machine the answer may be there at once: that one is only rolled back itself.
+    while poll!(Box::pin(lend(open).begin()).as_mut()).is_ready() {}
 }
 
 async fn is_refused(shop: &Shop, open: &mut OpenTransaction) {
