@@ -11,6 +11,9 @@ const HEADER: u8 = 2;
 const BODY: u8 = 3;
 const HEARTBEAT: u8 = 8;
 
+/// No method and no header is longer, whatever its head says. RabbitMQ sends headers longer than was agreed upon.
+const LONGEST: usize = 16 << 20;
+
 /// No smaller frames than these can be agreed upon.
 const SMALLEST_FRAME: u32 = 4096;
 
@@ -88,6 +91,11 @@ impl Frames {
             };
             if !matches!(kind, METHOD | HEADER) {
                 self.passing = length;
+                continue;
+            }
+            if length > LONGEST {
+                // It would have to be kept whole. The client says so.
+                self.passing = usize::MAX;
                 continue;
             }
             let Some(bytes) = rest.get(..length) else {
@@ -195,7 +203,13 @@ impl Frame<'_> {
 /// The length of the frame that begins here, if that has come.
 fn length(rest: &[u8]) -> Option<usize> {
     let size = rest.get(3..)?.first_chunk()?;
-    Some(HEAD + u32::from_be_bytes(*size) as usize + END)
+    Some((u32::from_be_bytes(*size) as usize).saturating_add(HEAD + END))
+}
+
+/// How many bytes a frame lacks whose beginning this is, or its head. `None` of no beginning.
+pub(super) fn missing(partial: &[u8]) -> Option<usize> {
+    let whole = length(partial).unwrap_or(HEAD);
+    (!partial.is_empty()).then(|| whole.saturating_sub(partial.len()))
 }
 
 /// A short text, and what is behind it.

@@ -19,7 +19,7 @@ use lapin::{
     uri::AMQPUri,
 };
 
-use super::frames::{Frames, Passed};
+use super::frames::{self, Frames, Passed};
 
 /// What runs the client's tasks, and what its connections are.
 type Parts = RuntimeParts<Tokio, Readable>;
@@ -95,6 +95,15 @@ impl<S> Filtered<S> {
         bytes
     }
 
+    /// How much may be read: no more than the rest of a frame that was cut, so that what is behind it stays where it is
+    /// read.
+    fn wanted(&self, room: usize) -> usize {
+        match frames::missing(&self.partial) {
+            Some(missing) => missing.min(room),
+            None => room,
+        }
+    }
+
     fn look_at_kept(&mut self) {
         let mut at = 0;
         loop {
@@ -122,7 +131,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Filtered<S> {
             if this.given < this.ready.len() {
                 return Poll::Ready(Ok(this.give(buffer)));
             }
-            let read = ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
+            let wanted = this.wanted(buffer.len());
+            let read = Pin::new(&mut this.stream).poll_read(context, &mut buffer[..wanted]);
+            let read = ready!(read)?;
             if read == 0 {
                 return Poll::Ready(Ok(0));
             }

@@ -300,3 +300,12 @@ proptest! {
         prop_assert_eq!(came, whole);
     }
 }
+
+#[test]
+fn a_header_that_says_it_is_endless_is_not_waited_for() {
+    for kind in [METHOD, HEADER] {
+        let head = [&[kind, 0, 1][..], &u32::MAX.to_be_bytes(), b"xyz"].concat();
+        let passed = Frames::new(0).pass(&head);
+        assert_eq!((passed.bytes, passed.then), (head.len(), None));
+    }
+}

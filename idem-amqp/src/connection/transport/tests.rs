@@ -81,3 +81,21 @@ fn what_is_fine_is_not_copied() {
         (0, 0)
     );
 }
+
+#[test]
+fn what_comes_behind_a_frame_that_was_cut_is_not_copied() {
+    let good = content_header(1, &[0, 0]);
+    let sent = [&good[..], &frame(3, 1, &vec![b'x'; 100_000]), &good].concat();
+    for cut in [3, good.len() - 1, good.len() + 3] {
+        let chunks = [&sent[..cut], &sent[cut..]].map(<[u8]>::to_vec).into();
+        let mut filtered = Filtered::new(Socket { chunks }, 0);
+        let (mut came, mut buffer) = (Vec::new(), vec![0; sent.len()]);
+        while came.len() < sent.len() {
+            let read = filtered.read(&mut buffer).now_or_never().unwrap().unwrap();
+            came.extend_from_slice(&buffer[..read]);
+        }
+        assert_eq!(came, sent);
+        let kept = filtered.ready.capacity() + filtered.partial.capacity();
+        assert!(kept < 1000, "{kept} bytes, cut at {cut}");
+    }
+}
