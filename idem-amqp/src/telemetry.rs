@@ -6,6 +6,7 @@
 
 #[cfg_attr(not(feature = "opentelemetry"), path = "telemetry/no_context.rs")]
 mod context;
+mod failures;
 mod links;
 mod meters;
 pub(crate) mod spans;
@@ -13,6 +14,7 @@ pub(crate) mod spans;
 #[cfg(feature = "opentelemetry")]
 pub(crate) use context::Carrier;
 pub(crate) use context::inject;
+pub(crate) use failures::{Ending, FailureLog};
 pub(crate) use links::Links;
 pub(crate) use meters::{Meters, Seats};
 

@@ -199,6 +199,7 @@ impl Worker {
                 tasks: TaskTracker::new(),
                 draining: draining.clone(),
                 grace: Arc::clone(grace),
+                failures: Arc::default(),
                 idle: self.idle,
             })
         });

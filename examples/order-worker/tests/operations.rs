@@ -72,6 +72,18 @@ async fn the_documents_name_what_the_worker_exports() {
 }
 
 #[test]
+fn every_alert_has_a_section_that_says_what_to_do() {
+    let alerts = ALERTS
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: "));
+    let sections = DOCS
+        .lines()
+        .filter_map(|line| line.strip_prefix("### Idem"));
+    let sections: Vec<_> = sections.map(|name| format!("Idem{name}")).collect();
+    assert_eq!(alerts.collect::<Vec<_>>(), sections);
+}
+
+#[test]
 fn every_outcome_is_explained() {
     for kind in idem_amqp::ExecutionKind::ALL {
         assert!(DOCS.contains(&format!("`{kind}`")), "{kind}");

@@ -22,6 +22,7 @@ use crate::{
     reply::Reply,
     sessions,
     settlement::{Circumstances, Counted, Reason, Settlement, settle},
+    telemetry::Ending,
 };
 
 /// A message as it arrived.
@@ -218,6 +219,14 @@ where
             let recheck = recheck.min(numbered::longest_pause(&message));
             if execution.attempt().is_some() {
                 message.renew_owner();
+                desk.failures.tell(&Ending {
+                    queue: queue.name(),
+                    key: Some(message.key()),
+                    kind: execution.kind(),
+                    attempt: execution.attempt(),
+                    error: execution.error().as_deref(),
+                    settlement,
+                });
             }
             if waits_for_the_store(&execution, message.key(), now.claims) {
                 seat.step_aside(desk);

@@ -27,7 +27,7 @@ use crate::{
     delivery::Delivery,
     health::Vitals,
     incident::Incident,
-    telemetry::spans,
+    telemetry::{FailureLog, spans},
     topology::{self, Step},
 };
 
@@ -40,6 +40,7 @@ pub(super) struct Consumer {
     pub(super) tasks: TaskTracker,
     pub(super) draining: CancellationToken,
     pub(super) grace: Arc<Grace>,
+    pub(super) failures: Arc<FailureLog>,
     /// For how long nothing may come before the channel is renewed.
     pub(super) idle: Duration,
 }
@@ -179,6 +180,7 @@ impl Consumer {
             room: self.room.clone(),
             delivery_limit: queue.returns_allowed(self.told_limit.get().copied()),
             verdicts: Verdicts::start(channel.clone(), queue.window(), unsettled),
+            failures: Arc::clone(&self.failures),
             vitals: Arc::clone(&self.vitals),
             ended,
             draining: self.draining.clone(),

@@ -7,7 +7,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, PollSemaphore};
 
 use super::acker::Verdicts;
-use crate::{health::Vitals, telemetry::Seats};
+use crate::{
+    health::Vitals,
+    telemetry::{FailureLog, Seats},
+};
 
 /// One channel's deliveries, and the room for them.
 #[derive(Debug)]
@@ -21,6 +24,8 @@ pub(super) struct Desk {
     pub(super) ended: CancellationToken,
     /// Cancelled when the worker stops starting handlers.
     pub(super) draining: CancellationToken,
+    /// Told of what fails.
+    pub(super) failures: Arc<FailureLog>,
     /// Told what executions show of the store.
     pub(super) vitals: Arc<Vitals>,
 }

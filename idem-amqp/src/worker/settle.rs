@@ -26,7 +26,7 @@ use crate::{
     publisher::Publisher,
     reply::ReplyFate,
     settlement::Settlement,
-    telemetry::{Meters, spans},
+    telemetry::{Ending, Meters, spans},
 };
 
 pub(super) type Observer = Arc<dyn Fn(&Settled<'_>) + Send + Sync>;
@@ -73,6 +73,14 @@ impl Clerk {
         });
         let reply = reply.or_else(|| self.disallowed(&arrival, end.settlement));
         drop(seat);
+        desk.failures.tell(&Ending {
+            queue: self.queue.name(),
+            key: end.key.as_ref(),
+            kind: end.kind,
+            attempt: end.attempt,
+            error: end.error.as_deref(),
+            settlement: end.settlement,
+        });
         self.counters.ended(end.kind, &self.meters);
         if let Some(kind) = end.would_have_been {
             self.counters.would_have_been(kind, &self.meters);

@@ -49,6 +49,7 @@ where
                 verdicts: Verdicts::to_nobody(),
                 ended: CancellationToken::new(),
                 draining: CancellationToken::new(),
+                failures: Arc::default(),
                 vitals: Arc::new(vitals),
             },
             queue,

@@ -47,6 +47,7 @@ mod ladder_replays;
 mod leases;
 mod load;
 mod local_memory;
+mod log_lines;
 mod long_replays;
 mod lost_answers;
 mod metrics;

@@ -10,6 +10,7 @@ fn desk(running: usize) -> Desk {
         verdicts: Verdicts::to_nobody(),
         ended: CancellationToken::new(),
         draining: CancellationToken::new(),
+        failures: Arc::default(),
         vitals: Arc::new(Vitals::of(["orders"].into_iter())),
     }
 }

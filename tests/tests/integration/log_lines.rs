@@ -1,0 +1,84 @@
+//! What a worker's log tells of messages that are not handled, at the level `info`.
+
+use idem_amqp::{Failed, MemoryStore};
+use idem_tests::{
+    bed::Bed,
+    log::Log,
+    script::{Order, Script},
+};
+
+/// The lines with this in them.
+fn lines(log: &Log, words: &str) -> Vec<String> {
+    let text = log.text();
+    let lines = text.lines().filter(|line| line.contains(words));
+    lines.map(str::to_owned).collect()
+}
+
+fn assert_says(line: &str, words: &[&str]) {
+    for word in words {
+        assert!(line.contains(word), "`{word}` is not in: {line}");
+    }
+}
+
+#[tokio::test]
+async fn each_failed_attempt_is_a_line_with_its_key_its_error_and_what_happens_next() {
+    let log = Log::default();
+    let _kept = log.capture();
+    let bed = Bed::new().await;
+    let script = Script::new(async |_| Err(Failed::retry("the gateway timed out")));
+    let worker = bed.charging(MemoryStore::new(), &script);
+    bed.order("a").await;
+    assert_eq!(bed.dead_letter().await.reason(), "exhausted");
+    worker.stop().await;
+
+    let failed = lines(&log, "an attempt failed: ");
+    assert_eq!(failed.len(), 2, "{}", log.text());
+    for (line, attempt) in failed.iter().zip(["attempt=1", "attempt=2"]) {
+        let words = [
+            "WARN",
+            bed.name(),
+            ":a ",
+            attempt,
+            "the gateway timed out",
+            "it goes back to its queue",
+            "after=",
+        ];
+        assert_says(line, &words);
+    }
+    let last = lines(&log, "the last attempt failed: ");
+    assert_eq!(last.len(), 1, "{}", log.text());
+    let words = ["WARN", "attempt=3", "it goes to the dead-letter queue"];
+    assert_says(&last[0], &words);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_rejection_and_a_reused_key_are_a_line_each() {
+    let log = Log::default();
+    let _kept = log.capture();
+    let bed = Bed::new().await;
+    let script = Script::new(async |call| match call.id.as_str() {
+        "bad" => Err(Failed::rejected("no such customer")),
+        _ => Ok(()),
+    });
+    let worker = bed.charging(MemoryStore::new(), &script);
+    bed.order("bad").await;
+    assert_eq!(bed.dead_letter().await.reason(), "rejected");
+    bed.order("a").await;
+    let mut dearer = Order::new("a");
+    dearer.amount_cents += 1;
+    bed.json(&dearer).await;
+    assert_eq!(bed.dead_letter().await.reason(), "key-reused");
+    worker.stop().await;
+
+    let rejected = lines(&log, "the handler rejected a message: ");
+    assert_eq!(rejected.len(), 1, "{}", log.text());
+    assert_says(
+        &rejected[0],
+        &["WARN", ":bad ", "attempt=1", "no such customer"],
+    );
+    let reused = lines(&log, "a key came again with other content: ");
+    assert_eq!(reused.len(), 1, "{}", log.text());
+    assert_says(&reused[0], &["WARN", ":a ", "dead-letter queue"]);
+    bed.assert_nothing_stuck().await;
+}
