@@ -48,6 +48,11 @@ impl Broker {
         if uri.scheme == AMQPScheme::AMQPS && !cfg!(feature = "rustls") {
             return Err("`amqps:` needs the cargo feature `rustls`".into());
         }
+        if uri.vhost.is_empty() {
+            return Err(
+                "its vhost is empty: for the vhost `/` end it with `/%2f`, or without a `/`".into(),
+            );
+        }
         uri.query.heartbeat.get_or_insert(HEARTBEAT);
         Ok(Self { uri })
     }

@@ -73,12 +73,10 @@ impl Incident {
     pub(crate) fn story(self) -> &'static str {
         match self {
             Self::Unreachable => {
-                "a broker cannot be reached, check host and port of its URL, and whether it runs: trying \
-                 all URLs in turn, for ever"
+                "a broker cannot be reached: check host and port of its URL, and whether it runs"
             }
             Self::Refused => {
-                "a broker refuses the connection, check user, password and vhost: trying all \
-                 URLs in turn, for ever"
+                "a broker refuses the connection: check user, password and vhost of its URL"
             }
             Self::HeartbeatMissed => "the broker was silent for too long: connecting again",
             Self::ConnectionClosed => "the broker closed the connection: connecting again",

@@ -55,12 +55,16 @@ pub(crate) async fn establish_control(
 }
 
 async fn establish_queues(channel: &Channel, queue: &Queue) -> Result<(), TopologyError> {
-    let kind = queue.declared();
+    let Some(kind) = queue.declared() else {
+        // Both are only looked at: the error names the queue itself if that is missing, too.
+        establish_one(channel, queue.name(), None, queue).await?;
+        return establish_one(channel, queue.dead_letter_queue(), None, queue).await;
+    };
     // The dead-letter queue first: a message must have somewhere to go from the first one on.
-    let dead = kind.map(dead_letter_arguments);
-    establish_one(channel, queue.dead_letter_queue(), dead, queue).await?;
-    let own = kind.map(|kind| arguments(kind, queue));
-    establish_one(channel, queue.name(), own, queue).await
+    let dead = dead_letter_arguments(kind);
+    establish_one(channel, queue.dead_letter_queue(), Some(dead), queue).await?;
+    let own = arguments(kind, queue);
+    establish_one(channel, queue.name(), Some(own), queue).await
 }
 
 /// Declares a queue with these arguments, or checks that it exists, for the sake of `origin`.

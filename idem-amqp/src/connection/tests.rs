@@ -45,3 +45,14 @@ fn a_broker_has_ten_seconds_to_answer_unless_the_url_says_otherwise() {
     let given = patience("amqp://h/%2f?connection_timeout=1500");
     assert_eq!(given, Duration::from_millis(1500));
 }
+
+/// A `/` behind the port is easily written, and names a vhost that nobody has.
+#[test]
+fn a_url_with_an_empty_vhost_says_how_the_default_one_is_written() {
+    let error = Broker::parse("amqp://me:secret@example.org:5672/").map(drop);
+    let error = error.unwrap_err();
+    assert!(error.contains("`/%2f`"), "{error}");
+    for url in ["amqp://example.org:5672", "amqp://example.org:5672/%2f"] {
+        assert_eq!(Broker::parse(url).unwrap().uri.vhost, "/", "{url}");
+    }
+}

@@ -53,13 +53,13 @@ fn different(role: Role, argument: &str, existing: Option<&str>) -> &'static str
             "leave `.classic()` out, or consume it as it is with `Queue::existing`"
         }
         (Role::Itself, "x-queue-type", _) => {
-            "choose `.classic()`, or consume it as it is with `Queue::existing`"
+            "consume it as it is with `Queue::existing`, or, if idem has declared it, choose `.classic()`"
         }
         (Role::DeadLetters, "x-queue-type", Some("quorum")) => {
             "leave `.classic()` out, or name another one with `.dead_letters(…)`"
         }
         (Role::DeadLetters, "x-queue-type", _) => {
-            "choose `.classic()`, or name another one with `.dead_letters(…)`"
+            "name another one with `.dead_letters(…)`, or, if idem has declared it, choose `.classic()`"
         }
         (Role::Itself, ..) => {
             "consume it as it is with `Queue::existing`, or delete it when it is empty, to have it \

@@ -35,6 +35,7 @@ impl Supervisor {
         let mut brokers = self.brokers.clone();
         let mut tries = 0;
         let mut first = true;
+        let mut is_away = false;
         while !self.draining.is_cancelled() {
             match self.connect(&mut brokers).await {
                 None => break,
@@ -42,7 +43,7 @@ impl Supervisor {
                     tracing::info!(broker = %link.broker, "connected");
                     let connected = Instant::now();
                     self.consume(link, first).await?;
-                    first = false;
+                    (first, is_away) = (false, false);
                     // A connection that soon ends is not made again at once.
                     if connected.elapsed() > RECONNECT.longest() {
                         tries = 0;
@@ -54,7 +55,13 @@ impl Supervisor {
                         source: none.source,
                     });
                 }
-                Some(Err(none)) => self.vitals.disconnected(Some(&none.source.to_string())),
+                Some(Err(none)) => {
+                    if !is_away {
+                        tracing::warn!(brokers = %none.brokers, "no broker lets the worker in: it tries again until one does");
+                    }
+                    is_away = true;
+                    self.vitals.disconnected(Some(&none.source.to_string()));
+                }
             }
             tries += 1;
             tokio::select! {

@@ -108,6 +108,15 @@ async fn an_existing_queue_that_is_missing_ends_the_worker_with_a_clear_error() 
 }
 
 #[tokio::test]
+async fn an_existing_queue_that_is_missing_with_its_dead_letter_queue_is_the_one_that_is_named() {
+    let bed = Bed::bare().await;
+    let error = topology_error(&bed, Queue::existing(bed.name())).await;
+    assert_eq!(error.name(), bed.name());
+    assert_eq!(error.problem(), &Problem::Missing, "{error}");
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
 async fn an_existing_queue_without_dead_letter_queue_ends_the_worker_with_a_clear_error() {
     let bed = Bed::bare().await;
     bed.declare_foreign(bed.name(), FieldTable::default()).await;
@@ -128,7 +137,8 @@ async fn a_queue_of_another_type_ends_the_worker_with_an_error_that_names_both()
         declared: Some("quorum".into()),
     };
     assert_eq!(error.problem(), &differs, "{error}");
-    assert!(error.to_string().contains("choose `.classic()`"), "{error}");
+    let advice = "; name another one with `.dead_letters(…)`";
+    assert!(error.to_string().contains(advice), "{error}");
     bed.assert_nothing_stuck().await;
 }
 

@@ -24,10 +24,11 @@ fn a_queue_of_another_type_is_to_be_chosen_as_it_is() {
             "x-queue-type received 'quorum' but current is 'classic'"
         ),
         "the queue `orders` cannot be used: its `x-queue-type` is `classic`, and idem declares \
-         `quorum`; choose `.classic()`, or consume it as it is with `Queue::existing`"
+         `quorum`; consume it as it is with `Queue::existing`, or, if idem has declared it, choose \
+         `.classic()`"
     );
     let unset = "x-queue-type received the value 'quorum' of type 'longstr' but current is none";
-    assert!(declaring(&quorum, "orders", unset).contains("choose `.classic()`"));
+    assert!(declaring(&quorum, "orders", unset).contains("; consume it as it is with"));
     let classic = quorum.classic();
     assert_eq!(
         declaring(
