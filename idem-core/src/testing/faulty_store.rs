@@ -112,6 +112,13 @@ impl<S: Store> FaultyStore<S> {
         self.faults.next_time(call, Fault::AnswerLost);
     }
 
+    /// Lets the store work while tokio's clock stands still: else it may go on by a day, because what the store waits for
+    /// is on another thread.
+    pub(super) async fn undisturbed<T>(&self, work: impl Future<Output = T>) -> T {
+        let _standing_still = self.clock.catch_up(&self.store);
+        work.await
+    }
+
     pub(super) async fn call<T>(
         &self,
         call: Call,
@@ -122,9 +129,7 @@ impl<S: Store> FaultyStore<S> {
         if fault == Some(Fault::Unreached) {
             return Err(StoreError::unavailable("told to fail"));
         }
-        let standing_still = self.clock.catch_up(&self.store);
-        let answer = work.await;
-        drop(standing_still);
+        let answer = self.undisturbed(work).await;
         // A process that is gone hears no answer.
         self.link.is_open().await;
         match fault {

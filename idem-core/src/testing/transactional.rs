@@ -37,7 +37,7 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for FaultyStore<S> {
     }
 
     async fn is_alive(&self, transaction: &mut S::Transaction) -> bool {
-        self.store.is_alive(transaction).await
+        self.undisturbed(self.store.is_alive(transaction)).await
     }
 
     async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
@@ -62,6 +62,6 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for FaultyStore<S> {
     }
 
     async fn roll_back(&self, transaction: S::Transaction) {
-        self.store.roll_back(transaction).await;
+        self.undisturbed(self.store.roll_back(transaction)).await;
     }
 }
