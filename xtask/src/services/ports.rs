@@ -7,6 +7,7 @@ use std::{
     io,
     net::TcpListener,
     ops::Range,
+    path::Path,
     sync::{Mutex, PoisonError},
 };
 
@@ -54,20 +55,24 @@ pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
 /// The byte of that number in a file is locked for each port that a process of this user has taken.
 #[derive(Debug)]
 struct Reservations {
-    // The locks go when it is closed.
+    // The locks are this open file's, and go with it. Locks of the process would go as soon as it closes the file
+    // that it opened anywhere else.
     file: File,
-    // A process does not see its own locks.
+    // An open file does not see its own locks.
     ours: BTreeSet<u16>,
 }
 
 impl Reservations {
     fn open() -> Result<Self> {
-        let path = env::temp_dir().join(format!("idem-ports-{}", Uid::effective()));
+        Self::open_file(&env::temp_dir().join(format!("idem-ports-{}", Uid::effective())))
+    }
+
+    fn open_file(path: &Path) -> Result<Self> {
         let file = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
-            .open(&path)
+            .open(path)
             .map_err(Error::io(format!("open {}", path.display())))?;
         Ok(Self {
             file,
@@ -87,7 +92,7 @@ impl Reservations {
             l_len: 1,
             l_pid: 0,
         };
-        fcntl(&self.file, FcntlArg::F_SETLK(&byte))
+        fcntl(&self.file, FcntlArg::F_OFD_SETLK(&byte))
             .map(drop)
             .map_err(Errno::into)
     }
@@ -127,10 +132,20 @@ mod tests {
     }
 
     #[test]
+    fn closing_the_file_elsewhere_gives_no_port_back() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let open = || Reservations::open_file(&directory.path().join("ports")).expect("a file");
+        let mut first = open();
+        assert!(first.take(7));
+        assert!(!first.take(7));
+        let mut second = open();
+        assert!(!second.take(7));
+        drop(second);
+        assert!(!open().take(7));
+    }
+
+    #[test]
     fn a_port_is_never_given_twice_though_nobody_listens_on_it() {
-        let mut reservations = Reservations::open().expect("a file");
-        assert!(reservations.take(7));
-        assert!(!reservations.take(7));
         let all: Vec<_> = (0..300)
             .flat_map(|_| free_ports::<3>().expect("ports"))
             .collect();
