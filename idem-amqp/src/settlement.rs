@@ -75,7 +75,8 @@ pub enum Reason {
 }
 
 impl Reason {
-    pub(crate) const ALL: [Self; 11] = [
+    /// All of them.
+    pub const ALL: &'static [Self] = &[
         Self::Rejected,
         Self::Exhausted,
         Self::Undecodable,

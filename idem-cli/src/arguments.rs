@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use idem_amqp::{Key, operator::KeyState};
+use idem_amqp::{Key, Reason, operator::KeyState};
 
 use crate::span;
 
@@ -170,7 +170,7 @@ pub(crate) struct Letters {
     /// The dead-letter queue, such as orders.charge.dead
     pub(crate) queue: String,
     /// Only letters with this reason: rejected, exhausted, in-doubt, broker-expired, …
-    #[arg(long)]
+    #[arg(long, value_parser = reason)]
     pub(crate) reason: Vec<String>,
     /// Only the letters of this key
     #[arg(long)]
@@ -188,6 +188,19 @@ pub(crate) struct Letters {
     /// believed only if it is the one of the queue that they came from, with `.dead` behind its name
     #[arg(long, value_name = "QUEUE")]
     pub(crate) moved_from: Vec<String>,
+}
+
+/// One of idem's reasons; one of the broker's, behind `broker-`; or `unknown`, of letters that say none.
+fn reason(written: &str) -> Result<String, String> {
+    let ours = || Reason::ALL.iter().map(|reason| reason.as_str());
+    let is_one = ours().any(|reason| reason == written);
+    if is_one || written.starts_with("broker-") || written == "unknown" {
+        return Ok(written.to_owned());
+    }
+    let ours = ours().collect::<Vec<_>>().join(", ");
+    Err(format!(
+        "there are {ours}, those of the broker such as broker-expired, and unknown"
+    ))
 }
 
 /// What the doctor looks at. It knows nothing of handlers: what theirs ask for is told here.
@@ -229,6 +242,21 @@ mod tests {
             let store = ["--store", "sqlite:x"];
             let parsed = Arguments::try_parse_from(example.iter().chain(&store));
             assert!(parsed.is_ok(), "{example:?}: {parsed:?}");
+        }
+    }
+
+    #[test]
+    fn a_reason_that_no_letter_has_is_refused_with_those_there_are() {
+        let chosen = |reason| {
+            let line = ["idem", "dead", "replay", "orders.dead", "--reason", reason];
+            Arguments::try_parse_from(line).map(drop)
+        };
+        for reason in ["rejected", "key-reused", "broker-expired", "unknown"] {
+            assert!(chosen(reason).is_ok(), "{reason}");
+        }
+        for reason in ["bogus", "in_doubt", "Rejected"] {
+            let told = chosen(reason).unwrap_err().to_string();
+            assert!(told.contains("rejected, exhausted"), "{told}");
         }
     }
 

@@ -105,8 +105,9 @@ impl Meters {
             replays: Counter::register(REPLAYS, &own),
             seconds: Histogram::register(SECONDS, &own),
             settlements: SETTLED.map(|told| with(SETTLEMENTS, &own, ("settlement", told))),
-            dead_letters: Reason::ALL
-                .map(|reason| with(DEAD_LETTERS, &own, ("reason", reason.as_str()))),
+            dead_letters: std::array::from_fn(|at| {
+                with(DEAD_LETTERS, &own, ("reason", Reason::ALL[at].as_str()))
+            }),
             replies: FATES.map(|fate| with(REPLIES, &own, ("fate", fate))),
             stale_numbers: Counter::register(STALE_NUMBERS, &own),
             would_have_been: std::array::from_fn(|kind| with(WOULD_HAVE_BEEN, &own, outcome(kind))),

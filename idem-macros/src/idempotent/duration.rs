@@ -57,7 +57,8 @@ fn literal(input: ParseStream<'_>, name: &str, example: &str) -> Result<LitStr> 
     if let Ok(Lit::Int(number)) = input.fork().parse() {
         let number = number.base10_digits().to_owned();
         return Err(input.error(format!(
-            "a number alone says no unit: write `{name} = \"{number}s\"`"
+            "a number alone says no unit: write `\"{number}s\"`, `\"{number}m\"`, `\"{number}h\"` or `\"{number}d\"` \
+             behind `{name} =`, for seconds, minutes, hours or days"
         )));
     }
     input

@@ -45,8 +45,8 @@ pub(super) fn rehearsal(begin: &str, template: &Template) -> SqlStr {
     } = Steps::new();
     let nonce = Nonce::new();
     let (next, end) = (step(&next, nonce), commit(template, &[], 0, nonce));
-    let text = format!("{begin}{group}; {next}; {end}");
-    AssertSqlSafe(text.replace("COMMIT AND CHAIN", "ROLLBACK")).into_sql_str()
+    let text = format!("{begin}{group}; {next}; {end}; ROLLBACK");
+    AssertSqlSafe(text.replace("COMMIT AND CHAIN", "ROLLBACK AND CHAIN")).into_sql_str()
 }
 
 /// One of the steps between two members.
