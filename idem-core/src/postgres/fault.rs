@@ -14,7 +14,7 @@ pub(super) enum Fault {
     Resting(Duration),
 }
 
-/// `lock_not_available`: somebody has kept a row locked for longer than a statement waits.
+/// `lock_not_available`
 const LOCKED: &str = "55P03";
 
 /// With which the schema's functions refuse a transaction that the handler has ended by itself.
@@ -40,13 +40,18 @@ impl Fault {
 
     /// What it means for the one call that it is left with.
     pub(super) fn about(&self, key: &Key) -> StoreError {
-        if self.code().as_deref() == Some(LOCKED) {
+        if self.is_locked() {
             return self.unavailable();
         }
         StoreError::Corrupt {
             key: key.to_string(),
             source: Box::new(self.clone()),
         }
+    }
+
+    /// Whether somebody has kept a row locked for longer than the statement waits.
+    pub(super) fn is_locked(&self) -> bool {
+        self.code().as_deref() == Some(LOCKED)
     }
 
     /// Whether a pool could not connect for so long that it gave up.

@@ -16,6 +16,7 @@ use crate::{
 
 mod course;
 mod ending;
+mod mark;
 mod queue;
 mod room;
 mod seat;
@@ -68,7 +69,7 @@ pub(super) async fn check(
     sql: &Sql,
     begin: &str,
 ) -> Result<(), sqlx::Error> {
-    let text = statement::rehearsal(begin, &sql.commit_group);
+    let text = statement::rehearsal(begin, sql);
     sqlx::raw_sql(text).execute(connection).await.map(drop)
 }
 

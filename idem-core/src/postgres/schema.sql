@@ -28,7 +28,7 @@ CREATE INDEX IF NOT EXISTS idem_records_purge_after ON idem_records (purge_after
 
 -- Leases of open transactions, as their heartbeats extend them. They lie apart because a
 -- transaction at REPEATABLE READ or SERIALIZABLE completes its record only if nobody has written
--- that record meanwhile.
+-- that record meanwhile. Transactions that messages share are marked here, too.
 CREATE TABLE IF NOT EXISTS idem_records_open (
     key        text COLLATE "C" PRIMARY KEY,
     token      bigint      NOT NULL,

@@ -19,6 +19,13 @@ pub(super) struct Sql {
     pub(super) commit: Template,
     /// With placeholders for the completions of a group.
     pub(super) commit_group: Template,
+    /// What others see of a group that a handler has committed by itself. With a placeholder for its mark.
+    pub(super) mark: Template,
+    pub(super) unmark: Template,
+    /// Waits until a group is over.
+    pub(super) settle: SqlStr,
+    /// Tells what became of it.
+    pub(super) fate: SqlStr,
     /// With placeholders for one entity, and the end of one attempt.
     pub(super) commit_entity: Template,
     /// With a placeholder for an entity.
@@ -56,6 +63,10 @@ impl Sql {
                 include_str!("group/commit.sql"),
                 include_str!("atomic/reset.sql")
             )),
+            mark: names.template(include_str!("group/mark.sql")),
+            unmark: names.template(include_str!("group/unmark.sql")),
+            settle: names.put_into(include_str!("group/settle.sql")),
+            fate: names.put_into(include_str!("group/fate.sql")),
             commit_entity: ending(concat!(
                 include_str!("entity/commit.sql"),
                 include_str!("atomic/reset.sql")
@@ -80,6 +91,8 @@ mod tests {
             &sql.write,
             &sql.purge,
             &sql.extend_open,
+            &sql.settle,
+            &sql.fate,
         ] {
             assert!(!text.as_str().contains(['{', '}']), "{}", text.as_str());
         }
@@ -88,8 +101,19 @@ mod tests {
         let of_one = ["key", "token", "outcome", "retention", "skew", "nonce"];
         assert_eq!(sql.commit.names(), of_one);
         assert_eq!(sql.roll_back.names(), ["nonce"]);
-        let of_group = ["keys", "tokens", "outcomes", "retentions", "skew", "nonce"];
+        let of_group = [
+            "keys",
+            "tokens",
+            "outcomes",
+            "retentions",
+            "skew",
+            "unmark",
+            "nonce",
+        ];
         assert_eq!(sql.commit_group.names(), of_group);
+        for of_mark in [&sql.mark, &sql.unmark] {
+            assert_eq!(of_mark.names(), ["mark"]);
+        }
         assert_eq!(
             sql.commit_entity.names(),
             ["writers", "key", "token", "nonce"]

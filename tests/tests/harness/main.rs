@@ -82,13 +82,15 @@ async fn a_fail_over_loses_what_the_standby_had_not_received_and_the_address_lea
 
 #[tokio::test]
 async fn sound_atomic_workers_are_clean_over_fail_overs() {
-    let plan = Plan {
-        seconds: 15,
-        only: vec![Fault::FailOver],
-        ..kills(StoreKind::Postgres, Mode::Atomic)
-    };
-    let report = run(plan, |_| {}).await;
-    assert!(report.is_clean(), "{report}");
+    for mode in [Mode::Atomic, Mode::Grouped] {
+        let plan = Plan {
+            seconds: 15,
+            only: vec![Fault::FailOver],
+            ..kills(StoreKind::Postgres, mode)
+        };
+        let report = run(plan, |_| {}).await;
+        assert!(report.is_clean(), "{mode:?}: {report}");
+    }
 }
 
 #[tokio::test]

@@ -1,9 +1,15 @@
 //! Handlers whose messages share a transaction, on PostgreSQL.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
 use idem_amqp::{ExecutionKind as Kind, Worker, prelude::*, sqlx::PgConnection};
 use idem_tests::{
     bed::Bed,
     ledger::{Charge, Ledger, in_postgres},
+    postgres_pair::PostgresPair,
     process::{Crash, Mode, Process, Settings},
     running::{Running, assert_balance},
     script::{Order, Script},
@@ -171,6 +177,48 @@ async fn numbered_messages_share_transactions_and_are_charged_once_each() {
     let worker = bed.start(worker.consume::<charge_numbered>(bed.queue().prefetch(100)));
     worker.ended(Kind::Executed, 100).await;
     worker.ended(Kind::Duplicate, 20).await;
+    worker.stop().await;
+    let charges = ledger.charges_per_order().await;
+    assert_eq!(charges.len(), 100);
+    assert!(charges.values().all(|count| *count == 1), "{charges:?}");
+    bed.assert_nothing_stuck().await;
+}
+
+#[idempotent(key = "id", scope = "orders.charge", group = 16, lease = "2s")]
+async fn charge_briefly(
+    order: Order,
+    State(script): State<Script>,
+    attempt: Attempt,
+    delivery: Delivery,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    in_postgres::write(db, &Charge::new(&order.id, attempt.number(), "here")).await?;
+    script.play(order, attempt, delivery).await
+}
+
+#[tokio::test]
+async fn a_group_that_is_under_way_at_a_fail_over_is_charged_once_on_the_new_primary() {
+    let (bed, pair) = (Bed::new().await, Arc::new(PostgresPair::start().await));
+    let ledger = Ledger::of(&pair.store().await).await;
+    pair.commit_on_both().await;
+    let (servers, calls) = (Arc::clone(&pair), Arc::new(AtomicUsize::new(0)));
+    let script = Script::new(move |_| {
+        let (servers, call) = (Arc::clone(&servers), calls.fetch_add(1, Ordering::SeqCst));
+        async move {
+            if call == 20 {
+                servers.fail_over().await;
+            }
+            Ok(())
+        }
+    });
+    let orders = names(100);
+    for order in &orders {
+        bed.order(order).await;
+    }
+    let store = ledger.store().open_postgres().await;
+    let worker = Worker::builder(store).state(script.clone());
+    let worker = bed.start(worker.consume::<charge_briefly>(bed.queue().prefetch(100)));
+    bed.until_settled().await;
     worker.stop().await;
     let charges = ledger.charges_per_order().await;
     assert_eq!(charges.len(), 100);

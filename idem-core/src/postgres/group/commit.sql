@@ -1,4 +1,5 @@
 -- As atomic/commit.sql. The last member's savepoint need not be released for it.
 RESET ROLE;
-SELECT idem_records_complete_all('{keys}', '{tokens}', '{outcomes}', '{retentions}', {skew}), '{nonce}' AS nonce;
+SELECT idem_records_complete_all('{keys}', '{tokens}', '{outcomes}', '{retentions}', {skew});{unmark}
+SELECT '{nonce}' AS nonce;
 COMMIT AND CHAIN;

@@ -2,14 +2,11 @@
 
 use std::{mem, time::Duration};
 
-use sqlx::Row as _;
-use tokio::{
-    sync::oneshot,
-    time::{Instant, sleep},
-};
+use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     ending::{self, Lost},
+    mark::{self, Mark},
     queue::{Given, Queue, Running},
     room::{Last, Room},
     seat::{Back, Member, Seat},
@@ -21,15 +18,11 @@ use crate::{
         PostgresStore,
         atomic::{Connection, OpenTransaction},
         exchange::Nonce,
-        fault::Fault,
     },
 };
 
 /// A group that has been open for so long takes nobody else: its locks are held until it commits.
 const LONG_ENOUGH: Duration = Duration::from_secs(1);
-
-/// For so long a transaction without a connection is waited for.
-const NOTICED_WITHIN: Duration = Duration::from_secs(10);
 
 const UNTOLD: &str = "the server does not tell what became of a group's transaction";
 
@@ -42,8 +35,8 @@ pub(super) struct Course<'a> {
     opened: Instant,
     /// Those whose writes are kept, if the transaction is committed.
     members: Vec<Member>,
-    /// The transaction's number, once there is a second member.
-    number: Option<String>,
+    /// By which others see whether a handler has committed by itself, once somebody can have done that to another.
+    mark: Option<Mark>,
 }
 
 impl<'a> Course<'a> {
@@ -67,7 +60,7 @@ impl<'a> Course<'a> {
             seats: size.max(1),
             opened: Instant::now(),
             members: Vec::new(),
-            number: None,
+            mark: None,
         }
     }
 
@@ -112,24 +105,28 @@ impl<'a> Course<'a> {
     /// Keeps or undoes what the last one has written. Then there is a savepoint for the next.
     async fn tidy(&mut self, room: &mut Room) -> Result<(), Lost> {
         let (steps, address) = (&self.store.groups.steps, &self.store.address);
+        let mark = self.members.is_empty().then(Mark::new);
         match mem::replace(&mut room.last, Last::Nothing) {
             Last::Nothing => Ok(()),
             Last::Failure => room.undo(steps, address).await,
-            Last::Success(member) => match room.keep(steps, address, self.members.is_empty()).await
-            {
-                Ok(number) => {
-                    self.number = number.or(self.number.take());
-                    self.members.push(member);
-                    Ok(())
-                }
-                Err(fault) => {
-                    member.tell(GroupEnd::RolledBack);
-                    if ending::is_aborted(&fault) {
-                        return room.undo(steps, address).await;
+            Last::Success(member) => {
+                let set_mark = mark.map(|mark| mark.put_into(&self.store.sql.mark));
+                let set_mark = set_mark.unwrap_or_default();
+                match room.keep(steps, address, &set_mark).await {
+                    Ok(()) => {
+                        self.mark = self.mark.or(mark);
+                        self.members.push(member);
+                        Ok(())
                     }
-                    Err(ending::of(fault))
+                    Err(fault) => {
+                        member.tell(GroupEnd::RolledBack);
+                        if ending::is_aborted(&fault) {
+                            return room.undo(steps, address).await;
+                        }
+                        Err(ending::of(fault))
+                    }
                 }
-            },
+            }
         }
     }
 
@@ -169,8 +166,8 @@ impl<'a> Course<'a> {
     fn completion(&self, last: &Last, nonce: Nonce) -> Option<String> {
         let mut members: Vec<_> = self.members.iter().chain(last.success()).collect();
         members.sort_by_key(|member| member.lease.key.as_str());
-        let (template, skew) = (&self.store.sql.commit_group, self.store.clock.skew());
-        (!members.is_empty()).then(|| statement::commit(template, &members, skew, nonce))
+        let (sql, skew) = (&self.store.sql, self.store.clock.skew());
+        (!members.is_empty()).then(|| statement::commit(sql, &members, skew, nonce, self.mark))
     }
 
     /// The transaction has ended in another way than by its commit.
@@ -203,39 +200,15 @@ impl<'a> Course<'a> {
 
     /// Perhaps what the members have written is committed: a handler can do that, too, or roll it back.
     async fn find_out(self) {
-        let Some(number) = self.number.clone() else {
+        let (Some(mark), Some(member)) = (self.mark, self.members.first()) else {
             return self.end(|| GroupEnd::RolledBack);
         };
-        match self.fate_of(&number).await.as_deref() {
-            Ok("committed") => self.end(|| GroupEnd::WithoutCompletion),
-            Ok("aborted") => self.end(|| GroupEnd::RolledBack),
-            Ok(_) => self.end(|| GroupEnd::Unknown(StoreError::unavailable(UNTOLD))),
+        match mark::is_committed(self.store, mark, member).await {
+            Ok(Some(true)) => self.end(|| GroupEnd::WithoutCompletion),
+            Ok(Some(false)) => self.end(|| GroupEnd::RolledBack),
+            Ok(None) => self.end(|| GroupEnd::Unknown(StoreError::unavailable(UNTOLD))),
             Err(fault) => self.end(|| GroupEnd::Unknown(fault.unavailable())),
         }
-    }
-
-    /// What became of a transaction, in the server's word for it. A server takes a while to notice that
-    /// a connection has gone.
-    async fn fate_of(&self, number: &str) -> Result<String, Fault> {
-        let deadline = Instant::now() + NOTICED_WITHIN;
-        loop {
-            let fate = self.ask_for_fate_of(number).await?;
-            if fate != "in progress" || Instant::now() > deadline {
-                return Ok(fate);
-            }
-            sleep(Duration::from_millis(100)).await;
-        }
-    }
-
-    async fn ask_for_fate_of(&self, number: &str) -> Result<String, Fault> {
-        let number = number.to_owned();
-        let ask = || {
-            let fate = "SELECT coalesce(pg_xact_status($1::text::xid8), '')";
-            sqlx::query(fate).bind(number.clone())
-        };
-        let rows = self.store.heartbeats.lock().await.fetch(ask).await?;
-        let told = rows.first().map(|row| row.try_get(0)).transpose()?;
-        Ok(told.unwrap_or_default())
     }
 
     fn end(self, end: impl Fn() -> GroupEnd) {

@@ -12,7 +12,8 @@ use crate::postgres::{atomic::OVERDUE, fault::Fault};
 pub(super) enum Lost {
     /// All of it was rolled back.
     RolledBack,
-    /// The last handler has ended it by itself.
+    /// The last handler has ended it by itself; or the server has ended the session, in this transaction or in one
+    /// that a handler has begun behind a commit of its own.
     Ended,
     /// The connection is lost, and perhaps it was committed: by us, or by a handler by itself.
     Unknown(Fault),
@@ -20,9 +21,9 @@ pub(super) enum Lost {
 
 /// What a fault means that came before the answer to the commit.
 pub(super) fn of(fault: Fault) -> Lost {
-    if is_own_end(&fault) {
+    if is_own_end(&fault) || has_code(&fault, &OVERDUE) {
         Lost::Ended
-    } else if has_objected(&fault) || has_code(&fault, &OVERDUE) {
+    } else if has_objected(&fault) {
         Lost::RolledBack
     } else {
         Lost::Unknown(fault)

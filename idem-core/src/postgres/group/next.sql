@@ -1,1 +1,1 @@
-RELEASE SAVEPOINT {savepoint}; RESET ROLE; SELECT '{nonce}' AS nonce; SAVEPOINT {savepoint}
+RELEASE SAVEPOINT {savepoint}; RESET ROLE;{mark} SELECT '{nonce}' AS nonce; SAVEPOINT {savepoint}

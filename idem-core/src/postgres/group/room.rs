@@ -1,6 +1,6 @@
 //! What a group's members find and leave: an open transaction, with a savepoint for each of them.
 
-use sqlx::{Connection as _, Row as _, postgres::PgRow};
+use sqlx::Connection as _;
 
 use super::{
     ending::{self, Lost},
@@ -50,26 +50,22 @@ impl Room {
         Self { open, last }
     }
 
-    /// Keeps what the last one has written. After the first one, the server tells the transaction's
-    /// number.
+    /// Keeps what the last one has written, with what sets the mark, if anything does.
     pub(super) async fn keep(
         &mut self,
         steps: &Steps,
         address: &Address,
-        is_first: bool,
-    ) -> Result<Option<String>, Fault> {
-        let step = if is_first { &steps.second } else { &steps.next };
-        let kept = self.step(step);
-        let proof = address.within_patience(kept).await?;
-        let number = is_first.then(|| proof.try_get("number"));
-        Ok(number.transpose()?)
+        mark: &str,
+    ) -> Result<(), Fault> {
+        let kept = self.step(&steps.next, mark);
+        address.within_patience(kept).await
     }
 
     /// Undoes what the last one has written. What the driver has prepared goes, too: it may be what
     /// the handler failed of.
     pub(super) async fn undo(&mut self, steps: &Steps, address: &Address) -> Result<(), Lost> {
         let undone = async {
-            self.step(&steps.undo).await?;
+            self.step(&steps.undo, "").await?;
             self.open.connection().clear_cached_statements().await
         };
         let undone = address.within_patience(undone).await;
@@ -77,12 +73,11 @@ impl Room {
     }
 
     /// What it answers is the answer to this step, and not to a statement of the last member's.
-    async fn step(&mut self, template: &Template) -> Result<PgRow, sqlx::Error> {
+    async fn step(&mut self, template: &Template, mark: &str) -> Result<(), sqlx::Error> {
         let nonce = Nonce::new();
-        let statements = statement::step(template, nonce);
-        carry_out(self.open.connection(), statements, nonce)
-            .await
-            .whole()
+        let statements = statement::step(template, nonce, mark);
+        let answer = carry_out(self.open.connection(), statements, nonce).await;
+        answer.whole().map(drop)
     }
 
     /// Ends the transaction with a commit.

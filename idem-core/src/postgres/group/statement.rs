@@ -4,10 +4,11 @@ use std::fmt::{Display, Write as _};
 
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
-use super::seat::Member;
+use super::{mark::Mark, seat::Member};
 use crate::postgres::{
     exchange::Nonce,
     length::micros,
+    sql::Sql,
     template::{Hex, Template, bare},
 };
 
@@ -18,8 +19,6 @@ pub(in crate::postgres) struct Steps {
     pub(in crate::postgres) begin: String,
     /// Makes room for the next member.
     pub(super) next: Template,
-    /// The same, after the first member.
-    pub(super) second: Template,
     /// Undoes what the last member has written, and makes room for the next.
     pub(in crate::postgres) undo: Template,
 }
@@ -32,32 +31,39 @@ impl Steps {
         Self {
             begin: text(include_str!("begin.sql")),
             next: step(include_str!("next.sql")),
-            second: step(include_str!("second.sql")),
             undo: step("ROLLBACK TO SAVEPOINT {savepoint}; RESET ROLE; SELECT '{nonce}' AS nonce"),
         }
     }
 }
 
 /// A group without members, rolled back.
-pub(super) fn rehearsal(begin: &str, template: &Template) -> SqlStr {
+pub(super) fn rehearsal(begin: &str, sql: &Sql) -> SqlStr {
     let Steps {
         begin: group, next, ..
     } = Steps::new();
-    let nonce = Nonce::new();
-    let (next, end) = (step(&next, nonce), commit(template, &[], 0, nonce));
+    let (nonce, mark) = (Nonce::new(), Mark::new());
+    let next = step(&next, nonce, &mark.put_into(&sql.mark));
+    let end = commit(sql, &[], 0, nonce, Some(mark));
     let text = format!("{begin}{group}; {next}; {end}; ROLLBACK");
     AssertSqlSafe(text.replace("COMMIT AND CHAIN", "ROLLBACK AND CHAIN")).into_sql_str()
 }
 
-/// One of the steps between two members.
-pub(super) fn step(template: &Template, nonce: Nonce) -> String {
-    template.fill(&[("nonce", &nonce)])
+/// One of the steps between two members, with what sets the mark, if anything does.
+pub(super) fn step(template: &Template, nonce: Nonce, mark: &str) -> String {
+    template.fill(&[("nonce", &nonce), ("mark", &mark)])
 }
 
 /// What completes all members and commits. Nothing of a key or an outcome is put in but its
 /// hexadecimal digits.
-pub(super) fn commit(template: &Template, members: &[&Member], skew: i64, nonce: Nonce) -> String {
-    template.fill(&[
+pub(super) fn commit(
+    sql: &Sql,
+    members: &[&Member],
+    skew: i64,
+    nonce: Nonce,
+    mark: Option<Mark>,
+) -> String {
+    let unmark = mark.map(|mark| mark.put_into(&sql.unmark));
+    sql.commit_group.fill(&[
         (
             "keys",
             &array(members, |it| Hex(it.lease.key.as_str().as_bytes())),
@@ -66,6 +72,7 @@ pub(super) fn commit(template: &Template, members: &[&Member], skew: i64, nonce:
         ("outcomes", &array(members, |it| Hex(it.outcome.as_bytes()))),
         ("retentions", &array(members, |it| micros(it.retention))),
         ("skew", &skew),
+        ("unmark", &unmark.unwrap_or_default()),
         ("nonce", &nonce),
     ])
 }

@@ -19,6 +19,7 @@ use crate::{
 
 mod company;
 mod endings;
+mod fail_over;
 mod failures;
 mod links;
 mod locks;

@@ -26,6 +26,7 @@ pub(in crate::postgres) enum Weather {
 /// Forwards connections to a port of this machine.
 pub(in crate::postgres) struct Link {
     pub(in crate::postgres) port: u16,
+    target: watch::Sender<u16>,
     weather: watch::Sender<Weather>,
     answer_lost: Arc<Notify>,
     request_cut: Arc<Notify>,
@@ -35,6 +36,8 @@ impl Link {
     pub(in crate::postgres) async fn to(target: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
+        let target = watch::Sender::new(target);
+        let leads_to = target.subscribe();
         let weather = watch::Sender::new(Weather::Fine);
         let answer_lost = Arc::new(Notify::new());
         let request_cut = Arc::new(Notify::new());
@@ -42,6 +45,8 @@ impl Link {
         let cut = Arc::clone(&request_cut);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
+                let mut leads_to = leads_to.clone();
+                let target = *leads_to.borrow_and_update();
                 let server = TcpStream::connect(("127.0.0.1", target)).await.unwrap();
                 let (from_client, to_client) = client.into_split();
                 let (from_server, to_server) = server.into_split();
@@ -51,12 +56,14 @@ impl Link {
                     tokio::select! {
                         () = requests(from_client, to_server, weather.clone(), cut) => {}
                         () = answers(from_server, to_client, weather, lost) => {}
+                        _ = leads_to.changed() => {}
                     }
                 });
             }
         });
         Self {
             port,
+            target,
             weather,
             answer_lost,
             request_cut,
@@ -65,6 +72,11 @@ impl Link {
 
     pub(in crate::postgres) fn turn(&self, weather: Weather) {
         self.weather.send_replace(weather);
+    }
+
+    /// All connections end; new ones go to this port.
+    pub(in crate::postgres) fn lead_to(&self, target: u16) {
+        self.target.send_replace(target);
     }
 
     /// Until the server has answered in vain.

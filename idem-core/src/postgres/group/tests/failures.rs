@@ -142,6 +142,29 @@ async fn whoever_idles_longer_than_the_server_lets_it_has_failed_alone() {
     assert_eq!(shop.charges().await, ["a", "c"]);
 }
 
+/// What `a` has written is committed when `b` makes the server end the session of a further transaction.
+#[tokio::test]
+async fn nobody_runs_twice_because_a_member_that_has_committed_by_itself_idles_for_too_long() {
+    for goes_on in ["COMMIT; BEGIN", "COMMIT AND CHAIN"] {
+        let shop = Shop::open().await;
+        let (url, first) = (shop.url.clone(), Once::new());
+        let charging = charge_and(move |db, order| {
+            let (url, now) = (url.clone(), order == "b" && first.is_now());
+            Box::pin(async move {
+                if now {
+                    let soon = "SET LOCAL idle_in_transaction_session_timeout = 50";
+                    run(db, format!("{goes_on}; {soon}")).await?;
+                    until_the_server_ends_it(&url, db).await;
+                }
+                Ok(())
+            })
+        });
+        let all = shop.handle_together(&["a", "b", "c"], &charging).await;
+        all_executed(&all);
+        assert_eq!(shop.charges().await, ["a", "b", "b", "c"], "{goes_on}");
+    }
+}
+
 async fn until_the_server_ends_it(url: &str, db: &mut PgConnection) {
     let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
         .fetch_one(db)

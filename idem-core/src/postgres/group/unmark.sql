@@ -1,0 +1,1 @@
+DELETE FROM idem_records_open WHERE key = '{mark}';
