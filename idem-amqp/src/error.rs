@@ -24,7 +24,7 @@ type Source = Box<dyn Error + Send + Sync>;
 ///     }
 /// }
 /// ```
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
     /// The worker was given nothing to consume.
@@ -134,6 +134,8 @@ pub enum WorkerError {
     Topology(#[from] TopologyError),
 }
 
+idem_core::debug_as_chain!(WorkerError);
+
 /// Why a message is not known to have arrived.
 ///
 /// ```no_run
@@ -149,7 +151,7 @@ pub enum WorkerError {
 ///     }
 /// }
 /// ```
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum PublishError {
     /// No queue took the message.
@@ -238,6 +240,8 @@ pub enum PublishError {
     #[error("the message cannot be encoded")]
     Encode(#[source] Source),
 }
+
+idem_core::debug_as_chain!(PublishError);
 
 fn each(findings: &[Finding]) -> String {
     let texts: Vec<_> = findings.iter().map(ToString::to_string).collect();

@@ -17,7 +17,7 @@ mod waiting;
 
 pub use problem::{Problem, ProblemKind};
 use state::Phase;
-pub(crate) use vitals::{Vitals, in_words};
+pub(crate) use vitals::Vitals;
 pub(crate) use waiting::Waiting;
 
 /// Whether a worker can do its job: [`Worker::health`](crate::Worker::health), taken before it runs.

@@ -28,7 +28,7 @@ pub struct Ladder {
 }
 
 /// Why delays cannot be the rungs of a ladder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LadderError {
     /// There is none.
@@ -62,6 +62,8 @@ pub enum LadderError {
         before: Duration,
     },
 }
+
+idem_core::debug_as_chain!(LadderError);
 
 impl Ladder {
     /// The shortest delay of a rung. Shorter ones are waited out in the worker.

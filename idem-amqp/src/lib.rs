@@ -96,12 +96,13 @@ pub use idem_core::operator;
 pub use idem_core::{Answer, Refusal, Refused, Request};
 pub use idem_core::{
     AnyStore, Atomic, Attempt, Backoff, Begun, Cause, Claim, ClaimRequest, Commit, ConnectError,
-    Context, DecodeError, Enforcement, Envelope, EnvelopeBuilder, Execution, ExecutionKind,
-    Executor, Failed, Failure, FencingToken, Finding, Fingerprint, FingerprintBuilder, FromContext,
-    FromRef, Handler, HeaderSource, Headers, InDoubt, Key, KeyBuilder, KeyError, KeyPart, Lease,
-    Leased, MemoryStore, MemoryStoreBuilder, Mode, Operation, Outcome, Owner, Policy,
-    PolicyBuilder, PolicyError, Prepared, Purge, PurgeTask, Rejection, Release, RunsOn, Severity,
-    State, Store, StoreError, StoreOutage, TransactionalStore, Verdict, WhenFull, Write,
+    Context, DecodeError, Enforcement, Envelope, EnvelopeBuilder, ErrorChain, Execution,
+    ExecutionKind, Executor, Failed, Failure, FencingToken, Finding, Fingerprint,
+    FingerprintBuilder, FromContext, FromRef, Handler, HeaderSource, Headers, InDoubt, Key,
+    KeyBuilder, KeyError, KeyPart, Lease, Leased, MemoryStore, MemoryStoreBuilder, Mode, Operation,
+    Outcome, Owner, Policy, PolicyBuilder, PolicyError, Prepared, Purge, PurgeTask, Rejection,
+    Release, RunsOn, Severity, State, Store, StoreError, StoreOutage, TransactionalStore, Verdict,
+    WhenFull, Write,
 };
 pub use idem_core::{CacheStats, Cached, CachedBuilder, Reports};
 pub use idem_core::{Entity, EntityError, EntityStore, InEntity, RecordedBy, Recording};

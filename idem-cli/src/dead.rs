@@ -5,13 +5,13 @@ use std::{
     time::SystemTime,
 };
 
-use idem_amqp::{DeadLetter, Dealt, Fate, Replayer, Selection, Tally};
+use idem_amqp::{DeadLetter, Dealt, ErrorChain, Fate, Replayer, Selection, Tally};
 use serde_json::json;
 
 use crate::{
     arguments::{DeadCommand, Deal, Letters},
     confirm::confirm,
-    error::{Error, chain},
+    error::Error,
     output::{Output, complain},
 };
 
@@ -84,7 +84,7 @@ fn tell(output: Output, tally: Tally) -> Result<(), Error> {
 fn report(output: Output, dealt: &Dealt<'_>, number: u64) {
     let line = letter::line(dealt.letter);
     match dealt.fate {
-        Fate::Failed(error) => complain(format_args!("left {line}: {}", chain(error))),
+        Fate::Failed(error) => complain(format_args!("left {line}: {}", ErrorChain::of(error))),
         Fate::Discarded => drop(output.line(format!("{number} discarded {line}"))),
         _ => drop(output.line(format!("{number} sent {line}"))),
     }

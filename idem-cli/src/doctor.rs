@@ -1,11 +1,13 @@
 //! `idem doctor`: what can go wrong at broker, queues and store.
 
-use idem_amqp::{AnyStore, Failed, Finding, Policy, Queue, Severity, Worker, idempotent};
+use idem_amqp::{
+    AnyStore, ErrorChain, Failed, Finding, Policy, Queue, Severity, Worker, idempotent,
+};
 use serde_json::json;
 
 use crate::{
     arguments::{Patient, StoreArguments},
-    error::{Error, chain},
+    error::Error,
     output::Output,
     store::{Tables, open},
 };
@@ -64,7 +66,10 @@ async fn look(store: AnyStore, amqp: &str, patient: &Patient) -> Result<Vec<Find
 }
 
 fn out_of_reach(error: &(dyn std::error::Error + 'static)) -> Finding {
-    let text = format!("{}; broker and queues were not looked at", chain(error));
+    let text = format!(
+        "{}; broker and queues were not looked at",
+        ErrorChain::of(error)
+    );
     Finding::error("store-unusable", text)
 }
 

@@ -1,12 +1,11 @@
 //! Why a command has not done what it was to do, and with which status it ends.
 
 use std::{
-    error::Error as StdError,
     io::{self, ErrorKind},
     process::ExitCode,
 };
 
-use idem_amqp::{ConnectError, PolicyError, ReplayError, StoreError, WorkerError};
+use idem_amqp::{ConnectError, ErrorChain, PolicyError, ReplayError, StoreError, WorkerError};
 
 use crate::output::complain;
 
@@ -51,7 +50,7 @@ impl Error {
                 return ExitCode::SUCCESS;
             }
             Self::Told => {}
-            _ => complain(chain(self)),
+            _ => complain(ErrorChain::of(self)),
         }
         ExitCode::from(match self {
             Self::NoStore | Self::Usage(_) => 2,
@@ -60,18 +59,4 @@ impl Error {
             _ => 1,
         })
     }
-}
-
-/// An error and its causes, in one line; some errors repeat what caused them.
-pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
-    let causes = std::iter::successors(error.source(), |&error| error.source());
-    causes
-        .map(ToString::to_string)
-        .fold(error.to_string(), |text, cause| {
-            if text.contains(&cause) {
-                text
-            } else {
-                format!("{text}: {cause}")
-            }
-        })
 }

@@ -72,11 +72,13 @@ pub trait FromContext<S>: Sized {
 ///
 /// assert_eq!(priority(Some("high")).unwrap_err().to_string(), "x-priority is `high`: send 0 to 255");
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Rejection {
     reason: Cow<'static, str>,
 }
+
+crate::debug_as_chain!(Rejection);
 
 impl Rejection {
     /// Says what the message lacks.

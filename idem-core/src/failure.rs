@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt, time::Duration};
 
-use crate::Refusal;
+use crate::{ErrorChain, Refusal};
 
 /// What is to become of a message whose handler failed.
 ///
@@ -133,14 +133,7 @@ impl Failure for Failed {
     }
 
     fn describe(&self) -> String {
-        let mut text = self.error.to_string();
-        let mut source = self.error.source();
-        while let Some(error) = source {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            source = error.source();
-        }
-        text
+        ErrorChain::of(&*self.error).to_string()
     }
 }
 

@@ -122,7 +122,7 @@ pub struct KeptRequest {
 }
 
 /// Why a session could not be kept.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum KeeperError {
     /// Another session of this process is kept there.
@@ -165,6 +165,8 @@ pub enum KeeperError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
+
+crate::debug_as_chain!(KeeperError);
 
 impl KeeperError {
     /// A failure of this place.

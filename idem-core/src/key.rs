@@ -88,7 +88,7 @@ impl fmt::Debug for Key {
 }
 
 /// Why a message has no usable key.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// The scope is empty, longer than 100 bytes or has characters that a scope cannot have.
@@ -139,6 +139,8 @@ pub enum KeyError {
         reason: String,
     },
 }
+
+crate::debug_as_chain!(KeyError);
 
 impl KeyError {
     /// For a key function of your own: says why this message has no key.

@@ -45,6 +45,7 @@ pub mod conformance;
 mod context;
 mod entity;
 mod envelope;
+mod error_chain;
 mod execution;
 mod executor;
 mod failure;
@@ -81,6 +82,7 @@ pub use context::{
 };
 pub use entity::{Entity, InEntity, RecordedBy};
 pub use envelope::{Envelope, EnvelopeBuilder, HeaderSource, SessionNumber};
+pub use error_chain::ErrorChain;
 pub use execution::{Cause, Execution, ExecutionKind};
 #[doc(hidden)]
 pub use executor::Sharing;

@@ -169,11 +169,13 @@ impl<Tx: Send + 'static> Mode for Atomic<Tx> {
 }
 
 /// Why a body is not the message that its handler expects.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("the body is not a valid message")]
 pub struct DecodeError {
     source: Box<dyn Error + Send + Sync>,
 }
+
+crate::debug_as_chain!(DecodeError);
 
 impl DecodeError {
     /// Wraps what the decoder said.

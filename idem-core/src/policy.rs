@@ -317,7 +317,7 @@ impl PolicyBuilder {
 }
 
 /// What is wrong with a policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.message())]
 #[non_exhaustive]
 pub enum PolicyError {
@@ -340,6 +340,8 @@ pub enum PolicyError {
     /// Outcomes may be larger than [`Policy::LARGEST_OUTCOME`].
     OutcomeTooLarge,
 }
+
+crate::debug_as_chain!(PolicyError);
 
 impl PolicyError {
     const fn message(self) -> &'static str {

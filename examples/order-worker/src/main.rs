@@ -12,7 +12,8 @@
 use std::{env, process::ExitCode, time::Duration};
 
 use idem_amqp::{
-    Operation, Policy, PolicyError, Purge, Queue, RunsOn, Store, Worker, shutdown_signal,
+    ErrorChain, Operation, Policy, PolicyError, Purge, Queue, RunsOn, Store, Worker,
+    shutdown_signal,
 };
 use tracing_subscriber::EnvFilter;
 
@@ -45,7 +46,7 @@ async fn main() -> ExitCode {
     match run().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("order-worker: {}", report::chain(&*error));
+            eprintln!("order-worker: {}", ErrorChain::of(&*error));
             ExitCode::FAILURE
         }
     }

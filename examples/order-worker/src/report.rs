@@ -127,17 +127,3 @@ pub(crate) fn summary(log: Log, balance: &Balance) {
         }
     }
 }
-
-/// An error and its causes, in one line; some errors repeat what caused them.
-pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(error.source(), |error| error.source());
-    causes
-        .map(ToString::to_string)
-        .fold(error.to_string(), |text, cause| {
-            if text.contains(&cause) {
-                text
-            } else {
-                format!("{text}: {cause}")
-            }
-        })
-}

@@ -15,7 +15,7 @@ use std::{
 };
 
 use clap::Parser;
-use idem_amqp::{Dealt, Fate, ReplayError, Replayer, Selection};
+use idem_amqp::{Dealt, ErrorChain, Fate, ReplayError, Replayer, Selection};
 
 mod line;
 
@@ -61,7 +61,7 @@ async fn main() -> ExitCode {
     match run(&settings).await {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("replay-dead-letters: {}", chain(&error));
+            eprintln!("replay-dead-letters: {}", ErrorChain::of(&error));
             ExitCode::FAILURE
         }
     }
@@ -113,18 +113,4 @@ fn report(dealt: &Dealt<'_>) {
         Fate::Failed(error) => println!("left  {} ({error})", Line(dealt.letter)),
         _ => println!("sent  {}", Line(dealt.letter)),
     }
-}
-
-/// An error and its causes, in one line; some errors repeat what caused them.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(error.source(), |error| error.source());
-    causes
-        .map(ToString::to_string)
-        .fold(error.to_string(), |text, cause| {
-            if text.contains(&cause) {
-                text
-            } else {
-                format!("{text}: {cause}")
-            }
-        })
 }

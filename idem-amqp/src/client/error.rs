@@ -1,12 +1,16 @@
 //! Why a client could not connect, and why a call brought no reply.
 
+use std::fmt::{self, Debug, Display};
+
+use idem_core::ErrorChain;
+
 use super::RequestNumber;
 use crate::connection::Unreachable;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a client could not connect.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
     /// The client was not told which queue takes its requests.
@@ -40,6 +44,8 @@ pub enum ClientError {
         source: Source,
     },
 }
+
+idem_core::debug_as_chain!(ClientError);
 
 impl From<Unreachable> for ClientError {
     fn from(none: Unreachable) -> Self {
@@ -78,7 +84,7 @@ impl From<Unreachable> for ClientError {
 ///     }
 /// }
 /// ```
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError<E> {
     /// The handler refused the request for good, and said why.
@@ -158,6 +164,12 @@ pub enum CallError<E> {
     /// The request cannot be sent as it is: JSON cannot express it, say, or its key is too long.
     #[error("the request cannot be sent")]
     Request(#[source] Source),
+}
+
+impl<E: Debug + 'static> Debug for CallError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Display::fmt(&ErrorChain::of(self), f)
+    }
 }
 
 /// How to find out what became of a request, without having it handled twice.

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
-use idem_core::Backoff;
+use idem_core::{Backoff, ErrorChain};
 use lapin::{
     Channel, Confirmation, Connection, Error,
     message::Delivery,
@@ -24,10 +24,7 @@ use super::{
     reply::RawReply,
     switchboard::{Event, Switchboard},
 };
-use crate::{
-    connection::{Brokers, Link, unmark},
-    health::in_words,
-};
+use crate::connection::{Brokers, Link, unmark};
 
 /// A request to be sent.
 #[derive(Debug)]
@@ -155,7 +152,7 @@ impl Line {
                     return Some(open);
                 }
                 Err(error) => {
-                    let outage = in_words(&error);
+                    let outage = ErrorChain::of(&error).to_string();
                     tracing::warn!(error = outage, "the client cannot connect, trying again");
                     self.switchboard.set_outage(Some(outage));
                 }

@@ -8,7 +8,6 @@ use super::Source;
 ///
 /// The text is one sentence for people; [`object`](Self::object), [`name`](Self::name) and
 /// [`problem`](Self::problem) are for programs; what the broker said is the source.
-#[derive(Debug)]
 pub struct TopologyError {
     refusal: Box<Refusal>,
     source: Source,
@@ -102,6 +101,8 @@ impl TopologyError {
         self.refusal.lasting
     }
 }
+
+idem_core::debug_as_chain!(TopologyError);
 
 impl std::error::Error for TopologyError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

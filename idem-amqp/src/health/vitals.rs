@@ -1,12 +1,11 @@
 //! What a worker knows of itself: written by its parts, read by [`Health`](super::Health).
 
 use std::{
-    error::Error,
     fmt::Display,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use idem_core::{Execution, ExecutionKind, Failure, SequencePlace};
+use idem_core::{ErrorChain, Execution, ExecutionKind, Failure, SequencePlace};
 use tokio::time::Instant;
 
 use super::{
@@ -120,7 +119,11 @@ impl Vitals {
         let now = Instant::now();
         match execution {
             Execution::StoreUnavailable { error } => {
-                return Some(Waiting::start(self, WhatFor::Store, in_words(error)));
+                return Some(Waiting::start(
+                    self,
+                    WhatFor::Store,
+                    ErrorChain::of(error).to_string(),
+                ));
             }
             Execution::Unprotected { .. } => self.state().protection.fail(now, None),
             _ if would_have_been == Some(ExecutionKind::StoreUnavailable) => {
@@ -206,18 +209,4 @@ impl Drop for Run<'_> {
     fn drop(&mut self) {
         self.0.state().end(Instant::now());
     }
-}
-
-/// An error and its causes in one line, each once.
-pub(crate) fn in_words(error: &dyn Error) -> String {
-    let mut words = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !words.ends_with(&more) {
-            words = format!("{words}: {more}");
-        }
-        cause = error.source();
-    }
-    words
 }

@@ -2,11 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use idem_core::Backoff;
+use idem_core::{Backoff, ErrorChain};
 use tokio::time::{sleep, timeout};
 
 use super::{Company, Publication, Publisher};
-use crate::{error::PublishError, health::in_words};
+use crate::error::PublishError;
 
 mod book;
 mod last;
@@ -275,7 +275,7 @@ impl NumberedPublisher {
                 None => return Err(error),
             }
             tries += 1;
-            let text = in_words(&error);
+            let text = ErrorChain::of(&error).to_string();
             tracing::warn!(
                 number,
                 tries,

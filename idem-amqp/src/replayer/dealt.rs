@@ -36,7 +36,7 @@ pub enum Fate {
 }
 
 /// Why a letter could not be sent again.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LetterError {
     /// Its properties cannot be read by the AMQP client. Whoever sends it again would lose them.
@@ -63,3 +63,5 @@ pub enum LetterError {
         queue: String,
     },
 }
+
+idem_core::debug_as_chain!(LetterError);

@@ -6,7 +6,7 @@ use crate::connection::Unreachable;
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why dead letters could not be dealt with.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
     /// The URL is not one of an AMQP broker.
@@ -44,6 +44,8 @@ pub enum ReplayError {
         source: Source,
     },
 }
+
+idem_core::debug_as_chain!(ReplayError);
 
 impl From<Unreachable> for ReplayError {
     fn from(none: Unreachable) -> Self {

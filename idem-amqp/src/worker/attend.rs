@@ -4,8 +4,8 @@ use std::{future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use idem_core::{
-    Envelope, Execution, ExecutionKind, Executor, Handler, Key, Operation, Policy, RunsOn, Store,
-    Turn,
+    Envelope, Execution, ExecutionKind, Executor, Failure, Handler, Key, Operation, Policy, RunsOn,
+    Store, Turn,
 };
 use tokio::time::{Instant, sleep};
 
@@ -219,14 +219,7 @@ where
             let recheck = recheck.min(numbered::longest_pause(&message));
             if execution.attempt().is_some() {
                 message.renew_owner();
-                desk.failures.tell(&Ending {
-                    queue: queue.name(),
-                    key: Some(message.key()),
-                    kind: execution.kind(),
-                    attempt: execution.attempt(),
-                    error: execution.error().as_deref(),
-                    settlement,
-                });
+                tell(desk, queue, message.key(), &execution, settlement);
             }
             if waits_for_the_store(&execution, message.key(), now.claims) {
                 seat.step_aside(desk);
@@ -256,6 +249,24 @@ where
             }
         }
     }
+}
+
+/// Says what has become of an attempt.
+fn tell<T, E: Failure>(
+    desk: &Desk,
+    queue: &Queue,
+    key: &Key,
+    execution: &Execution<T, E>,
+    settlement: Settlement,
+) {
+    desk.failures.tell(&Ending {
+        queue: queue.name(),
+        key: Some(key),
+        kind: execution.kind(),
+        attempt: execution.attempt(),
+        error: execution.error().as_deref(),
+        settlement,
+    });
 }
 
 /// How a message ends whose properties could not be read.

@@ -2,16 +2,12 @@
 
 use std::{fmt::Display, time::Duration};
 
-use idem_core::Backoff;
+use idem_core::{Backoff, ErrorChain};
 use lapin::{Connection, Error};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    error::TopologyError,
-    health::{Vitals, in_words},
-    incident::Incident,
-};
+use crate::{error::TopologyError, health::Vitals, incident::Incident};
 
 /// Why a consumer no longer consumes.
 pub(super) enum Stopped {
@@ -107,7 +103,10 @@ impl Channels<'_> {
     /// Of a channel that ended although its connection has not.
     fn tell(&self, ended: Ended) {
         let (incident, error) = match ended {
-            Ended::Unusable(error) => (Incident::QueueRefused, Some(in_words(&error))),
+            Ended::Unusable(error) => (
+                Incident::QueueRefused,
+                Some(ErrorChain::of(&error).to_string()),
+            ),
             Ended::Cancelled => (Incident::ConsumerCancelled, None),
             Ended::Failed(error) | Ended::NotOpened(error) => {
                 (Incident::ChannelClosed, Some(error.to_string()))

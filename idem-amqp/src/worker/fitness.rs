@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
-use idem_core::{Backoff, EntityError, Executor, Finding, Operation, RunsOn, Store};
+use idem_core::{Backoff, EntityError, ErrorChain, Executor, Finding, Operation, RunsOn, Store};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -63,7 +63,7 @@ pub(super) async fn look(subscriptions: &[Subscription]) -> Vec<Finding> {
         match (subscription.fit)().await {
             Ok(()) => {}
             Err(error @ EntityError::Store { .. }) => {
-                let text = format!("{}: look again when it answers", chain(&error));
+                let text = format!("{}: look again when it answers", ErrorChain::of(&error));
                 findings.push(about(subscription, Finding::note(CODE, text)));
             }
             Err(error) => {
@@ -81,10 +81,10 @@ async fn until_told(subscription: &Subscription) -> Option<Finding> {
             Ok(()) => return None,
             Err(error @ EntityError::Store { .. }) => {
                 let queue = subscription.queue.name();
-                let error = chain(&error);
+                let error = ErrorChain::of(&error);
                 tracing::warn!(
                     queue,
-                    error,
+                    %error,
                     "nothing is consumed before the store has told"
                 );
             }
@@ -100,12 +100,4 @@ async fn until_told(subscription: &Subscription) -> Option<Finding> {
 
 fn about(subscription: &Subscription, finding: Finding) -> Finding {
     finding.about(subscription.queue.name())
-}
-
-/// The error and what caused it, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {}", chain(source)),
-        None => error.to_string(),
-    }
 }

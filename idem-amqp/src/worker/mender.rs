@@ -8,7 +8,9 @@ use lapin::{
 };
 use tokio::{sync::Mutex, time::Instant};
 
-use crate::{Queue, error::PublishError, health::in_words, publisher::Publisher};
+use idem_core::ErrorChain;
+
+use crate::{Queue, error::PublishError, publisher::Publisher};
 
 /// The queue's dead-letter queue and ladder, as far as they are the worker's to declare.
 #[derive(Debug)]
@@ -45,7 +47,7 @@ impl Mender {
         *last = Some(Instant::now());
         if let Err(error) = self.publisher.declare(self.queue.clone()).await {
             let queue = self.queue.name();
-            let error = in_words(&error);
+            let error = ErrorChain::of(&error).to_string();
             tracing::warn!(queue, error, "what was deleted could not be declared again");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use idem_core::Backoff;
+use idem_core::{Backoff, ErrorChain};
 use tokio::time::sleep;
 
 use super::{
@@ -14,7 +14,6 @@ use crate::{
     Queue,
     dead_letter::{Epitaph, dead_letter},
     error::PublishError,
-    health::in_words,
     publisher::Publication,
     retry::{Setback, retry},
     settlement::Reason,
@@ -130,7 +129,7 @@ impl Clerk {
             if outgoing.shorten(&error) {
                 tracing::warn!(
                     queue = self.queue.name(),
-                    error = in_words(&error),
+                    error = ErrorChain::of(&error).to_string(),
                     "headers of the message are left behind"
                 );
                 continue;
@@ -138,7 +137,9 @@ impl Clerk {
             tries += 1;
             self.complain(outgoing.destination, &error, tries);
             if tries > 1 {
-                _waits = desk.vitals.unpublished(self.queue.name(), in_words(&error));
+                _waits = desk
+                    .vitals
+                    .unpublished(self.queue.name(), ErrorChain::of(&error).to_string());
             }
             self.mender.mend(&error).await;
             tokio::select! {
@@ -151,7 +152,7 @@ impl Clerk {
 
     fn complain(&self, destination: Destination, error: &PublishError, tries: u32) {
         let queue = self.queue.name();
-        let error = in_words(error);
+        let error = ErrorChain::of(error).to_string();
         match destination {
             Destination::DeadLetters => {
                 tracing::error!(

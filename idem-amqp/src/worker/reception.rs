@@ -3,7 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, StreamExt as _};
-use idem_core::{Refusal, StoreError};
+use idem_core::{ErrorChain, Refusal, StoreError};
 use lapin::{
     Channel, Connection, Error,
     message::Delivery as RawDelivery,
@@ -23,7 +23,7 @@ use super::{
 use crate::{
     Queue,
     delivery::Delivery,
-    health::{Vitals, in_words},
+    health::Vitals,
     publisher::Company,
     reply::{Address, Reply},
     sessions::Control,
@@ -224,7 +224,7 @@ impl Receptionist {
             }
             Err(error) => {
                 let answered = matches!(error, StoreError::Corrupt { .. });
-                let error = in_words(&error);
+                let error = ErrorChain::of(&error).to_string();
                 if !answered {
                     self.vitals.failed_client(error.clone());
                 }
@@ -266,7 +266,9 @@ impl Receptionist {
             .publish(&publication, &address, Company::Others);
         let error = match timeout(AT_MOST, publishing).await {
             Ok(Ok(())) => return true,
-            Ok(Err(Untaken::Yet(error) | Untaken::Harmful(error))) => in_words(&error),
+            Ok(Err(Untaken::Yet(error) | Untaken::Harmful(error))) => {
+                ErrorChain::of(&error).to_string()
+            }
             Ok(Err(Untaken::Suspect)) => "such addresses have closed the connection".into(),
             Err(_) => "the broker did not confirm it".into(),
         };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{Backoff, Execution, Failure, Operation, Refusal};
+use idem_core::{Backoff, ErrorChain, Execution, Failure, Operation, Refusal};
 use tokio::time::{sleep, timeout};
 
 use super::{
@@ -13,7 +13,6 @@ use super::{
 };
 use crate::{
     error::PublishError,
-    health::in_words,
     publisher::{Company, Publication},
     reply::{Address, Reply, ReplyFate},
     settlement::{Reason, Settlement},
@@ -170,7 +169,7 @@ impl Clerk {
                 _ => refusals += 1,
             }
             let queue = self.queue.name();
-            let error = in_words(&error);
+            let error = ErrorChain::of(&error).to_string();
             if away > 1 {
                 _waits = desk.vitals.unpublished(queue, error.clone());
             }

@@ -5,11 +5,8 @@ use std::{sync::Arc, time::Duration};
 use tokio::runtime::Handle;
 use tracing::Instrument as _;
 
-use super::{
-    in_flight::Working,
-    until_known::{error_chain, until_known},
-};
-use crate::{Lease, Outcome, Store, StoreError, Write};
+use super::{in_flight::Working, until_known::until_known};
+use crate::{ErrorChain, Lease, Outcome, Store, StoreError, Write};
 
 /// Completes, and keeps at it in the background if the answer is lost, or if the caller goes away
 /// before it has come: the work is done and must not run again. Until then the key is worked on.
@@ -32,7 +29,7 @@ pub(super) async fn complete<S: Store>(
     match first {
         Ok(write) => completion.end(write),
         Err(error) => {
-            tracing::warn!(key = %lease.key, error = error_chain(&error), "completion unknown, repeating it until the store tells");
+            tracing::warn!(key = %lease.key, error = %ErrorChain::of(&error), "completion unknown, repeating it until the store tells");
             let repeat = tokio::spawn(completion.repeat().in_current_span());
             // The task can only fail when the runtime shuts down, and this future with it.
             repeat.await.unwrap_or(Write::Fenced)

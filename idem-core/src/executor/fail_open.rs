@@ -11,7 +11,7 @@ use super::{
     grant::{Ended, Grant},
     heartbeat::Moment,
 };
-use crate::{Claim, ClaimRequest, Policy, Release, Store, StoreError, StoreOutage};
+use crate::{Claim, ClaimRequest, ErrorChain, Policy, Release, Store, StoreError, StoreOutage};
 
 mod agenda;
 mod entries;
@@ -168,7 +168,7 @@ impl<S: Store> Executor<S> {
             self.local.tell(&self.store);
             return Err(super::grant::ended_by(&objection, &lease));
         }
-        tracing::warn!(key = %request.key, attempt = lease.attempt, error = super::until_known::error_chain(&outage), "the store cannot be asked, running unprotected");
+        tracing::warn!(key = %request.key, attempt = lease.attempt, error = %ErrorChain::of(&outage), "the store cannot be asked, running unprotected");
         self.local.tell(&self.store);
         Ok(Grant {
             working: self.in_flight.enter(&lease.key, None),

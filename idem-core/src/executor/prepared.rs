@@ -1,6 +1,6 @@
 //! A message made ready: decoded, named, fingerprinted.
 
-use std::{borrow::Cow, error::Error as _, fmt};
+use std::{borrow::Cow, fmt};
 
 use uuid::Uuid;
 
@@ -11,7 +11,7 @@ use super::{
     unread::Unread,
 };
 use crate::{
-    Answer, Claim, ClaimRequest, DecodeError, Envelope, Execution, ExecutionKind, Key, KeyError,
+    Answer, Claim, ClaimRequest, Envelope, ErrorChain, Execution, ExecutionKind, Key, KeyError,
     Operation, Outcome, Policy, Refusal, SequencePlace, SessionKey, SessionPlace,
 };
 
@@ -199,8 +199,10 @@ impl<H: Operation> Prepared<H> {
     pub(super) fn take(&mut self) -> Result<H::Message, String> {
         match self.body.take() {
             Some(body) => Ok(body),
-            None => caught(|| H::decode(&self.envelope).map_err(|error| describe(&error)))
-                .unwrap_or_else(|panic| Err(format!("decoding panicked: {panic}"))),
+            None => caught(|| {
+                H::decode(&self.envelope).map_err(|error| ErrorChain::of(&error).to_string())
+            })
+            .unwrap_or_else(|panic| Err(format!("decoding panicked: {panic}"))),
         }
     }
 
@@ -224,7 +226,7 @@ type Ended<H> = Execution<<H as Operation>::Output, <H as Operation>::Error>;
 /// Runs the operation's own code, which may panic.
 fn name<H: Operation>(envelope: &Envelope, policy: &Policy) -> Result<Named<H>, Ended<H>> {
     let body = H::decode(envelope).map_err(|error| Execution::Undecodable {
-        error: describe(&error),
+        error: ErrorChain::of(&error).to_string(),
     })?;
     let (request, keyless) = match request::<H>(&body, envelope, policy) {
         Ok(request) => (request, None),
@@ -265,13 +267,5 @@ fn request<H: Operation>(
             Ok(ClaimRequest::in_sequence(place, policy))
         }
         None => Ok(ClaimRequest::new(H::key(body, envelope)?, policy)),
-    }
-}
-
-/// What the decoder said is what the sender needs to know.
-fn describe(error: &DecodeError) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::{Backoff, Key, StoreError};
+use crate::{Backoff, ErrorChain, Key, StoreError};
 
 /// Short at first for a hiccup; never long, because a finished work waits to be recorded.
 pub(super) const PATIENCE: Backoff =
@@ -32,24 +32,12 @@ where
 /// How long to wait before the next try; says in the log what is waited for.
 fn pause(call: &'static str, key: &Key, tries: u32, error: &StoreError) -> Duration {
     let is_corrupt = matches!(error, StoreError::Corrupt { .. });
-    let error = error_chain(error);
+    let error = ErrorChain::of(error);
     if is_corrupt {
-        tracing::error!(%key, call, tries, error, "the store's record of this key cannot be read or written: mend or delete it; asking again");
+        tracing::error!(%key, call, tries, %error, "the store's record of this key cannot be read or written: mend or delete it; asking again");
         CORRUPT.wait(tries)
     } else {
-        tracing::warn!(%key, call, tries, error, "store unavailable, asking again");
+        tracing::warn!(%key, call, tries, %error, "store unavailable, asking again");
         PATIENCE.wait(tries)
     }
-}
-
-/// The error and what caused it, in one line.
-pub(super) fn error_chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }

@@ -84,7 +84,7 @@ pub enum Recording {
 }
 
 /// Why a constraint cannot record what was handled.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum EntityError {
     /// It is not there, or not of the kind.
@@ -105,3 +105,5 @@ pub enum EntityError {
         source: StoreError,
     },
 }
+
+crate::debug_as_chain!(EntityError);

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 /// The store could not answer: the write may or may not have happened.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The store cannot be reached, or is busy; asking again may help.
@@ -29,6 +29,8 @@ pub enum StoreError {
     },
 }
 
+crate::debug_as_chain!(StoreError);
+
 impl StoreError {
     /// Wraps what the driver said.
     pub fn unavailable(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
@@ -37,7 +39,7 @@ impl StoreError {
 }
 
 /// Why a store could not be opened.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The URL's scheme belongs to a store that is not compiled in.
@@ -110,3 +112,5 @@ pub enum ConnectError {
         known: i64,
     },
 }
+
+crate::debug_as_chain!(ConnectError);

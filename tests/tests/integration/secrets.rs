@@ -79,10 +79,19 @@ async fn no_error_that_ends_a_worker_shows_the_password() {
     let ledger = Ledger::create().await;
     let url = user(&bed).await;
     for (wrong, told) in [
-        (url.replace(PASSWORD, &format!("not-{PASSWORD}")), "Refused"),
-        (url.replace("amqp://", "http://"), "InvalidUrl"),
-        (url.replace("amqp://", "amqp:"), "InvalidUrl"),
-        (url.replace("127.0.0.1", "/127.0.0.1"), "InvalidUrl"),
+        (
+            url.replace(PASSWORD, &format!("not-{PASSWORD}")),
+            "refused the connection",
+        ),
+        (
+            url.replace("amqp://", "http://"),
+            "the AMQP URL is not valid",
+        ),
+        (url.replace("amqp://", "amqp:"), "the AMQP URL is not valid"),
+        (
+            url.replace("127.0.0.1", "/127.0.0.1"),
+            "the AMQP URL is not valid",
+        ),
     ] {
         let settings = Settings::new(&wrong, bed.name(), &ledger);
         let mut worker = Process::start(LEDGER_WORKER, &settings);

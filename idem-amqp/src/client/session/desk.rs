@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use idem_core::{KeeperError, KeptSession};
+use idem_core::{ErrorChain, KeeperError, KeptSession};
 use tokio::{
     sync::{self, Notify},
     task::JoinHandle,
@@ -17,7 +17,6 @@ use super::{
     ending::{End, Ending},
     notes::{Notes, to_the_end},
 };
-use crate::health::in_words;
 
 /// What the clones of a session have together.
 pub(super) struct Desk {
@@ -130,7 +129,7 @@ impl Desk {
         let desk = Arc::clone(self);
         tokio::spawn(async move {
             if let Err(error) = desk.save().await {
-                let (session, error) = (&desk.id, in_words(&error));
+                let (session, error) = (&desk.id, ErrorChain::of(&error).to_string());
                 tracing::warn!(
                     session,
                     error,

@@ -7,7 +7,7 @@ use super::Unanswered;
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a session could not be opened, resumed or closed, or a key not be reserved.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
     /// The server opens no sessions, or does not exist.
@@ -77,3 +77,5 @@ pub enum SessionError {
     #[error("the server cannot be asked")]
     Request(#[source] Source),
 }
+
+idem_core::debug_as_chain!(SessionError);

@@ -4,12 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::{Instant, sleep_until};
 
+use idem_core::ErrorChain;
+
 use super::{
     super::Client,
     control::{self, Pulse},
     ending::{End, Ending},
 };
-use crate::health::in_words;
 
 /// Gives a session's signs of life. It has nothing of what is kept: that is free for another one as soon
 /// as the session is dropped.
@@ -50,7 +51,7 @@ impl Heart {
                     return self.ending.end(End::Expired);
                 }
                 Err(error) => {
-                    let (session, error) = (&self.session, in_words(&error));
+                    let (session, error) = (&self.session, ErrorChain::of(&error).to_string());
                     tracing::warn!(
                         session,
                         error,

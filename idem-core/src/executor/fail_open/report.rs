@@ -7,8 +7,9 @@ use tokio::time::Instant;
 
 use super::within_heartbeat;
 use crate::{
-    Backoff, Claim, ClaimRequest, Lease, Outcome, Owner, Release, Store, StoreError, Write,
-    executor::until_known::{PATIENCE, error_chain},
+    Backoff, Claim, ClaimRequest, ErrorChain, Lease, Outcome, Owner, Release, Store, StoreError,
+    Write,
+    executor::until_known::PATIENCE,
     store::record::{self, Record},
 };
 
@@ -141,12 +142,12 @@ impl Report {
         let key = &self.request.key;
         match error {
             StoreError::Unavailable(_) => {
-                tracing::debug!(%key, error = error_chain(error), "not reported yet");
+                tracing::debug!(%key, error = %ErrorChain::of(error), "not reported yet");
                 Sent::Away
             }
             StoreError::Corrupt { .. } => {
                 if !self.is_unreadable() {
-                    tracing::error!(%key, error = error_chain(error), "the store's record of this key cannot be read: mend or delete it; until then what was done without the store cannot be reported");
+                    tracing::error!(%key, error = %ErrorChain::of(error), "the store's record of this key cannot be read: mend or delete it; until then what was done without the store cannot be reported");
                 }
                 Sent::Unreadable
             }
