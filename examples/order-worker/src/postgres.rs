@@ -14,9 +14,11 @@ use crate::{
 };
 
 /// Without a unique constraint: that each order is charged once is the worker's doing. The lock is
-/// for workers that start at the same time, whom `IF NOT EXISTS` alone does not keep apart.
+/// for workers that start at the same time, whom `IF NOT EXISTS` alone does not keep apart. That the table is there is
+/// no news.
 const CREATE_CHARGES: &str = "
 BEGIN;
+SET LOCAL client_min_messages = warning;
 SELECT pg_advisory_xact_lock(hashtext('charges'));
 CREATE TABLE IF NOT EXISTS charges (
     order_id     text        NOT NULL,

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::{join_all, try_join, try_join_all};
-use idem_core::Backoff;
+use idem_core::{Backoff, ErrorChain};
 use lapin::Connection;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -58,6 +58,9 @@ impl Supervisor {
                 Some(Err(none)) => {
                     if !is_away {
                         tracing::warn!(brokers = %none.brokers, "no broker lets the worker in: it tries again until one does");
+                    }
+                    if first && !is_away && !tracing::dispatcher::has_been_set() {
+                        say_without_a_log(&none);
                     }
                     is_away = true;
                     self.vitals.disconnected(Some(&none.source.to_string()));
@@ -155,4 +158,16 @@ fn end(stopped: Stopped) -> Result<(), Cut> {
         Stopped::UsedUp => Err(Cut::UsedUp),
         Stopped::Unusable(error) => Err(Cut::Unusable(error.into())),
     }
+}
+
+/// For whoever has set up no subscriber yet, and would see a program that does nothing.
+fn say_without_a_log(none: &Unreachable) {
+    let Unreachable {
+        brokers, source, ..
+    } = none;
+    let error = ErrorChain::of(&**source);
+    eprintln!(
+        "idem: no broker lets the worker in ({brokers}: {error}): it tries again until one does. Set up a subscriber \
+         of `tracing` to see more"
+    );
 }

@@ -129,9 +129,11 @@ pub(super) async fn complete(
     Ok(transaction.commit().await?)
 }
 
-/// Until the transaction ends.
+/// Until the transaction ends. What is there already is no news.
 async fn lock(connection: &mut PgConnection, names: &Names) -> Result<(), sqlx::Error> {
-    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))")
+    let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0)),
+        set_config('client_min_messages', 'warning', true)";
+    sqlx::query(lock)
         .bind(names.to_string())
         .execute(connection)
         .await

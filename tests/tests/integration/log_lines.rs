@@ -1,11 +1,14 @@
 //! What a worker's log tells of messages that are not handled, at the level `info`.
 
-use idem_amqp::{Failed, MemoryStore};
+use std::{env, process::Command, time::Duration};
+
+use idem_amqp::{Failed, MemoryStore, Worker};
 use idem_tests::{
     bed::Bed,
     log::Log,
-    script::{Order, Script},
+    script::{Order, Script, charge},
 };
+use tokio::{task::spawn_blocking, time::sleep};
 
 /// The lines with this in them.
 fn lines(log: &Log, words: &str) -> Vec<String> {
@@ -81,4 +84,40 @@ async fn a_rejection_and_a_reused_key_are_a_line_each() {
     assert_eq!(reused.len(), 1, "{}", log.text());
     assert_says(&reused[0], &["WARN", ":a ", "dead-letter queue"]);
     bed.assert_nothing_stuck().await;
+}
+
+/// In a process of its own: in this one, other tests have subscribers.
+#[tokio::test]
+async fn without_a_subscriber_a_worker_says_on_stderr_that_no_broker_lets_it_in() {
+    const WITHOUT: &str = "IDEM_TEST_WITHOUT_SUBSCRIBER";
+    const THIS: &str =
+        "log_lines::without_a_subscriber_a_worker_says_on_stderr_that_no_broker_lets_it_in";
+    if env::var_os(WITHOUT).is_some() {
+        let worker = Worker::builder(MemoryStore::new()).state(Script::succeeding());
+        let worker = worker.consume::<charge>("orders");
+        // Long enough for a second try. Nobody listens on port 1.
+        let stop = sleep(Duration::from_secs(2));
+        let ended = worker.run_until("amqp://127.0.0.1:1/%2f", stop).await;
+        assert!(ended.is_ok(), "{ended:?}");
+        return;
+    }
+    let alone = || {
+        let this = env::current_exe().expect("this program");
+        let arguments = ["--exact", THIS, "--nocapture"];
+        Command::new(this)
+            .args(arguments)
+            .env(WITHOUT, "1")
+            .output()
+    };
+    let output = spawn_blocking(alone).await.expect("it does not panic");
+    let output = output.expect("it runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{output:?}");
+    let said: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with("idem:"))
+        .collect();
+    let [said] = said[..] else { panic!("{text}") };
+    let words = ["127.0.0.1:1", "refused", "it tries again", "subscriber"];
+    assert_says(said, &words);
 }
