@@ -60,11 +60,48 @@ async fn establish_queues(channel: &Channel, queue: &Queue) -> Result<(), Topolo
         establish_one(channel, queue.name(), None, queue).await?;
         return establish_one(channel, queue.dead_letter_queue(), None, queue).await;
     };
-    // The dead-letter queue first: a message must have somewhere to go from the first one on.
-    let dead = dead_letter_arguments(kind);
-    establish_one(channel, queue.dead_letter_queue(), Some(dead), queue).await?;
-    let own = arguments(kind, queue);
-    establish_one(channel, queue.name(), Some(own), queue).await
+    for (name, arguments) in declarations(kind, queue) {
+        establish_one(channel, name, Some(arguments), queue).await?;
+    }
+    Ok(())
+}
+
+/// The dead-letter queue first: a message must have somewhere to go from the first one on.
+fn declarations(kind: QueueType, queue: &Queue) -> [(&str, FieldTable); 2] {
+    [
+        (queue.dead_letter_queue(), dead_letter_arguments(kind)),
+        (queue.name(), arguments(kind, queue)),
+    ]
+}
+
+/// What the worker would be refused when it declares those of its queues that are there. None is created.
+pub(crate) async fn refusals(connection: &Connection, queue: &Queue) -> Vec<String> {
+    let mut refusals = Vec::new();
+    let Some(kind) = queue.declared() else {
+        return refusals;
+    };
+    for (name, arguments) in declarations(kind, queue) {
+        if try_one(connection, name, None, queue).await.is_ok()
+            && let Err(refused) = try_one(connection, name, Some(arguments), queue).await
+        {
+            refusals.push(refused.to_string());
+        }
+    }
+    refusals
+}
+
+/// On a channel of its own, because a refusal closes it.
+async fn try_one(
+    connection: &Connection,
+    name: &str,
+    arguments: Option<FieldTable>,
+    origin: &Queue,
+) -> Result<(), TopologyError> {
+    let channel = connection.create_channel().await;
+    let channel = channel.map_err(|source| explain(Step::Queue(name), origin, source))?;
+    establish_one(&channel, name, arguments, origin).await?;
+    let closed = channel.close(200, "done".into()).await;
+    closed.map_err(|source| explain(Step::Queue(name), origin, source))
 }
 
 /// Declares a queue with these arguments, or checks that it exists, for the sake of `origin`.

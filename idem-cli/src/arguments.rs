@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use idem_amqp::{Key, Reason, operator::KeyState};
 
 use crate::span;
@@ -203,12 +203,22 @@ fn reason(written: &str) -> Result<String, String> {
     ))
 }
 
+/// As `Queue::declare` and `Queue::classic` declare it.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum DeclaredType {
+    Quorum,
+    Classic,
+}
+
 /// What the doctor looks at. It knows nothing of handlers: what theirs ask for is told here.
 #[derive(Debug, Args)]
 pub(crate) struct Patient {
-    /// Queues that workers consume from; they must exist
+    /// Queues that workers consume from; they must exist, unless workers declare them
     #[arg(required = true, value_name = "QUEUE")]
     pub(crate) queues: Vec<String>,
+    /// The workers declare the queues themselves, of this type: whether those that are there are so
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) declared: Option<DeclaredType>,
     /// Their dead-letter queue, if it is not QUEUE.dead
     #[arg(long, value_name = "QUEUE")]
     pub(crate) dead_letters: Option<String>,

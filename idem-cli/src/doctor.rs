@@ -6,7 +6,7 @@ use idem_amqp::{
 use serde_json::json;
 
 use crate::{
-    arguments::{Patient, StoreArguments},
+    arguments::{DeclaredType, Patient, StoreArguments},
     error::Error,
     output::Output,
     store::{Tables, open},
@@ -53,7 +53,12 @@ async fn look(store: AnyStore, amqp: &str, patient: &Patient) -> Result<Vec<Find
     let policy = policy.build()?;
     let queues = patient.queues.iter();
     let queues = queues.map(|name| {
-        let queue = Queue::existing(name).policy(policy);
+        let queue = match patient.declared {
+            None => Queue::existing(name),
+            Some(DeclaredType::Quorum) => Queue::declare(name),
+            Some(DeclaredType::Classic) => Queue::declare(name).classic(),
+        };
+        let queue = queue.policy(policy);
         match &patient.dead_letters {
             Some(dead_letters) => queue.dead_letters(dead_letters),
             None => queue,

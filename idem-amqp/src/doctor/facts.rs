@@ -64,6 +64,8 @@ pub(crate) struct Patient<'a> {
     pub(crate) dead_letters: Told,
     /// The same of its queue of registrations, if it has one.
     pub(crate) registrations: Option<Told>,
+    /// What the worker would be refused when it declares those that are there.
+    pub(crate) refusals: Vec<String>,
 }
 
 /// What becomes of the numbers of a sequence that never come.

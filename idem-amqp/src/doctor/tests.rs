@@ -35,6 +35,7 @@ fn facts(broker: Product, queue: &Queue, policy: Policy, told: Told) -> Facts<'_
             told,
             dead_letters: Told::Ours,
             registrations: None,
+            refusals: Vec::new(),
         }],
     }
 }

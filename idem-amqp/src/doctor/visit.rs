@@ -6,7 +6,7 @@ use idem_core::{Policy, Sharing};
 use lapin::Connection;
 
 use super::{Diagnosis, Facts, Gaps, Patient, Product, Told, examine, facts, greeting, look};
-use crate::{Queue, connection::Broker, queue::Retries};
+use crate::{Queue, connection::Broker, queue::Retries, topology};
 
 /// What the doctor is told before it asks the broker.
 #[derive(Debug, Clone)]
@@ -49,6 +49,8 @@ struct Answers {
     dead_letters: Told,
     /// Of its queue of registrations, if it has one.
     registrations: Option<Told>,
+    /// What the worker would be refused when it declares those that are there.
+    refusals: Vec<String>,
 }
 
 /// What was found, and what was told about each queue, in the order of the history.
@@ -89,6 +91,11 @@ impl History {
                     Some(name) => Some(told(connection, queue, &name, product, asked).await),
                     None => None,
                 },
+                refusals: match asked {
+                    Asked::All => topology::refusals(connection, queue).await,
+                    // The worker hears them itself.
+                    Asked::ButAccepted => Vec::new(),
+                },
             });
         }
         Visit {
@@ -107,6 +114,7 @@ impl History {
             // That the one cannot be looked at says the same of the others.
             dead_letters: Told::Ours,
             registrations: None,
+            refusals: Vec::new(),
         });
         self.diagnoses(Product::NotAsked, &answers.collect::<Vec<_>>())
     }
@@ -124,6 +132,7 @@ impl History {
             told: answers.queue.clone(),
             dead_letters: answers.dead_letters.clone(),
             registrations: answers.registrations.clone(),
+            refusals: answers.refusals.clone(),
         });
         examine(&Facts {
             broker: product,

@@ -1,5 +1,6 @@
 //! `doctor`: findings, and an exit status for scripts.
 
+use idem_amqp::Queue;
 use idem_tests::{
     bed::{Bed, dead},
     store_at::StoreAt,
@@ -38,6 +39,35 @@ async fn a_queue_that_workers_declare_is_fine() {
     let ran = idem.run(&["doctor", bed.name()]).await;
     let out = ran.ends(0);
     assert!(!out.contains("error"), "{out}");
+}
+
+#[tokio::test]
+async fn a_queue_that_workers_would_declare_otherwise_is_an_error_if_the_doctor_is_told_so() {
+    let (bed, folder) = (Bed::bare().await, tempdir().unwrap());
+    for queue in [bed.name(), &dead(bed.name())] {
+        bed.declare_foreign(queue, FieldTable::default()).await;
+    }
+    let idem = Idem::on(&store(&folder).await).and_at(bed.url());
+    let ran = idem.run(&["doctor", bed.name()]).await;
+    ran.ends(0);
+    let ran = idem
+        .run(&["doctor", bed.name(), "--declared", "quorum"])
+        .await;
+    let out = ran.ends(1);
+    let refused = out.matches("error declared-otherwise").count();
+    assert_eq!(refused, 2, "{out}");
+    assert!(out.contains("x-queue-type"), "{out}");
+}
+
+#[tokio::test]
+async fn queues_that_workers_have_declared_are_as_the_doctor_is_told() {
+    let (bed, folder) = (Bed::new().await, tempdir().unwrap());
+    bed.declare(&Queue::declare(bed.name())).await;
+    let missing = bed.another("missing");
+    let idem = Idem::on(&store(&folder).await).and_at(bed.url());
+    let told = ["doctor", bed.name(), &missing, "--declared", "quorum"];
+    idem.run(&told).await.ends(0);
+    assert_eq!(bed.waiting(&missing).await, None, "it was declared");
 }
 
 /// Workers do not start with it either.

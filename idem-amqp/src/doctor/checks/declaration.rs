@@ -32,7 +32,13 @@ pub(super) fn look<'a>(patient: &'a Patient<'a>) -> impl Iterator<Item = Diagnos
         .flatten()
         .collect(),
     };
-    found.into_iter()
+    let refused = |text: &String| {
+        let text = format!("the worker would not start: {text}");
+        Diagnosis::told(Finding::error("declared-otherwise", text))
+    };
+    found
+        .into_iter()
+        .chain(patient.refusals.iter().map(refused))
 }
 
 fn missing(patient: &Patient<'_>) -> Diagnosis {
