@@ -13,7 +13,7 @@ use std::{env, process::Command, thread};
 
 pub use self::matrix::{Options, QUEUES_VARIABLE};
 pub use self::release::{audit, package};
-use self::{servers::Servers, steps::Steps};
+pub(crate) use self::{servers::Servers, steps::Steps};
 use crate::{
     Result,
     cargo::{Workspace, cargo},

@@ -8,6 +8,7 @@
 //! | [`checks`] | all tests, and all that continuous integration looks at |
 //! | [`development`] | servers that stay until they are taken down |
 //! | [`services`] | servers of one's own on free ports, gone when their owner is |
+//! | [`mutants`] | statements and scripts, changed in one place after the other: a test notices each |
 //! | [`install`] | making sure that a server is there to be started |
 
 pub mod bench;
@@ -18,6 +19,7 @@ pub mod demo;
 pub mod development;
 mod error;
 pub mod install;
+pub mod mutants;
 pub mod services;
 
 pub use error::{Error, Result};

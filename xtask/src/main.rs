@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{bench, chaos, checks, demo, development};
+use xtask::{bench, chaos, checks, demo, development, mutants};
 
 /// The tasks of this workspace
 #[derive(Debug, Parser)]
@@ -26,6 +26,8 @@ enum Task {
     Test(checks::Options),
     /// Runs what continuous integration runs: formatting, lints, documentation, tests
     Ci,
+    /// Changes each SQL statement and Lua script in one place after the other: a test has to notice
+    Mutants(mutants::Options),
     /// Packages the crates, and builds each from its package alone
     Package,
     /// Looks at licences and advisories of all dependencies, with cargo-deny
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Task::Bench(Bench::Scale(options)) => bench::scale::run(&options),
         Task::Test(options) => checks::test(&options),
         Task::Ci => checks::ci(),
+        Task::Mutants(options) => mutants::run(&options),
         Task::Package => checks::package(),
         Task::Audit => checks::audit(),
         Task::Services(Services::Up) => development::up(),

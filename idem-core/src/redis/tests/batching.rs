@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use futures_util::future::join_all;
 use tokio::task::{JoinHandle, yield_now};
 
@@ -25,6 +27,14 @@ async fn calls_that_queue_share_a_script() {
     join_all(leases.iter().map(|lease| complete(&store, lease))).await;
     let completing = scripts(&server) - before - claiming;
     assert!((2..=6).contains(&completing), "{completing} scripts");
+}
+
+#[tokio::test]
+async fn claims_in_one_batch_have_tokens_of_their_own() {
+    let (store, _) = store().await;
+    let leases = join_all((0..50).map(|id| acquire(&store, id))).await;
+    let tokens: BTreeSet<_> = leases.iter().map(|lease| lease.token).collect();
+    assert_eq!(tokens.len(), 50);
 }
 
 #[tokio::test]
