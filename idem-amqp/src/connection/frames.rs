@@ -146,7 +146,8 @@ impl Frames {
     /// What the client gets instead of a method.
     fn method(&mut self, frame: &Frame<'_>) -> Option<Vec<u8>> {
         let (method, arguments) = frame.payload.split_first_chunk::<4>()?;
-        let (mut names, count) = match method {
+        let mut brings_a_message = true;
+        let (mut texts, count) = match method {
             [0, 10, 0, 30] => {
                 self.agree(arguments);
                 return None;
@@ -157,23 +158,30 @@ impl Frames {
             [0, 60, 0, 50] => (arguments.get(2..)?, 3),
             // Got: delivery tag, redelivered, exchange, routing key.
             [0, 60, 0, 71] => (arguments.get(9..)?, 2),
+            // The end of the connection or of the channel: code, text, which RabbitMQ cuts after 252 bytes.
+            [0, 10, 0, 50] | [0, 20, 0, 40] => {
+                brings_a_message = false;
+                (arguments.get(2..)?, 1)
+            }
             _ => return None,
         };
         let mut payload = None;
         for _ in 0..count {
-            let (name, behind) = text(names)?;
-            if std::str::from_utf8(name).is_err() {
-                let at = frame.payload.len() - behind.len() - name.len();
+            let (text, behind) = text(texts)?;
+            if std::str::from_utf8(text).is_err() {
+                let at = frame.payload.len() - behind.len() - text.len();
                 let payload = payload.get_or_insert_with(|| frame.payload.to_vec());
-                let bytes = payload[at..at + name.len()].iter_mut();
+                let bytes = payload[at..at + text.len()].iter_mut();
                 bytes
                     .filter(|byte| !byte.is_ascii())
                     .for_each(|byte| *byte = b'?');
             }
-            names = behind;
+            texts = behind;
         }
         let payload = payload?;
-        self.misrouted.push(frame.channel);
+        if brings_a_message {
+            self.misrouted.push(frame.channel);
+        }
         Some(frame.with(&payload))
     }
 

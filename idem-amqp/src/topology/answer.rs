@@ -1,7 +1,8 @@
 //! Reads what RabbitMQ says when it refuses a queue or an exchange.
 //!
 //! Its texts are the only place where it tells which argument differs, and which permission is
-//! missing. What is not recognised, or was cut at 255 bytes, is no answer: it is passed on as it is.
+//! missing. What is not recognised, or was cut after 252 bytes, is no answer: it is passed on as it is. Only that a queue
+//! or an exchange is missing is understood of a text that ends within its long name, too.
 
 use crate::error::{Permission, TopologyObject, TopologyProblem as Problem};
 
@@ -62,6 +63,17 @@ pub(crate) fn difference(text: &str) -> Option<Difference<'_>> {
 /// `NOT_FOUND - no queue 'Q' in vhost 'V'`
 fn missing(text: &str) -> Option<Answer> {
     answer(text.strip_prefix("NOT_FOUND - no ")?, Problem::Missing)
+}
+
+/// The same, cut within the name: it is known who was asked for.
+pub(super) fn read_cut(text: &str, object: TopologyObject, name: &str) -> Option<Answer> {
+    let is_missing = text.starts_with("NOT_FOUND - no ") && text.ends_with("...");
+    is_missing.then(|| Answer {
+        object,
+        name: name.into(),
+        vhost: String::new(),
+        problem: Problem::Missing,
+    })
 }
 
 /// `ACCESS_REFUSED - configure access to queue 'Q' in vhost 'V' refused for user 'U'`, before 3.11

@@ -23,6 +23,16 @@ pub(crate) enum Step<'a> {
     Consume(&'a str),
 }
 
+impl<'a> Step<'a> {
+    /// What it was about.
+    fn subject(self) -> (Object, &'a str) {
+        match self {
+            Self::Queue(name) | Self::Bind(name) | Self::Consume(name) => (Object::Queue, name),
+            Self::Exchange(name) => (Object::Exchange, name),
+        }
+    }
+}
+
 const ACCESS_REFUSED: u16 = 403;
 const NOT_FOUND: u16 = 404;
 const PRECONDITION_FAILED: u16 = 406;
@@ -41,7 +51,9 @@ pub(crate) fn explain(step: Step<'_>, queue: &Queue, source: Error) -> TopologyE
 
 /// The broker's code and text, understood as far as they can be.
 fn refused(step: Step<'_>, queue: &Queue, code: u16, text: &str) -> Refusal {
-    let Some(mut answer) = answer::read(text) else {
+    let (object, name) = step.subject();
+    let answer = answer::read(text).or_else(|| answer::read_cut(text, object, name));
+    let Some(mut answer) = answer else {
         // Not 404: a queue can be out of reach for a while because its node is.
         return passed_on(step, matches!(code, ACCESS_REFUSED | PRECONDITION_FAILED));
     };
@@ -58,10 +70,7 @@ fn refused(step: Step<'_>, queue: &Queue, code: u16, text: &str) -> Refusal {
 }
 
 fn passed_on(step: Step<'_>, lasting: bool) -> Refusal {
-    let (object, name) = match step {
-        Step::Queue(name) | Step::Bind(name) | Step::Consume(name) => (Object::Queue, name),
-        Step::Exchange(name) => (Object::Exchange, name),
-    };
+    let (object, name) = step.subject();
     Refusal {
         object,
         name: name.into(),

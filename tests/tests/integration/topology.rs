@@ -1,5 +1,7 @@
 //! Queues that are missing, different, or deleted.
 
+use std::time::Duration;
+
 use idem_amqp::{
     ExecutionKind as Kind, Failed, Ladder, MemoryStore, Permission, Queue, TopologyError,
     TopologyProblem as Problem, Worker, WorkerError,
@@ -14,6 +16,7 @@ use lapin::{
     BasicProperties,
     types::{AMQPValue, FieldTable},
 };
+use tokio::time::timeout;
 
 fn worker(bed: &Bed, queue: impl Into<Queue>, script: &Script) -> Running {
     let worker = Worker::builder(MemoryStore::new()).state(script.clone());
@@ -104,6 +107,19 @@ async fn an_existing_queue_that_is_missing_ends_the_worker_with_a_clear_error() 
     assert_eq!(error.name(), bed.name());
     assert_eq!(error.problem(), &Problem::Missing, "{error}");
     assert_eq!(bed.waiting(bed.name()).await, None, "it was declared");
+    bed.assert_nothing_stuck().await;
+}
+
+/// The broker's refusal names the queue, and is cut within one of its characters.
+#[tokio::test]
+async fn a_missing_queue_whose_name_is_too_long_for_the_brokers_refusal_ends_the_worker_too() {
+    let bed = Bed::bare().await;
+    let name = format!("x{}", "é".repeat(124));
+    let told = topology_error(&bed, Queue::existing(&name));
+    let error = timeout(Duration::from_secs(30), told).await;
+    let error = error.expect("the worker ends");
+    assert_eq!(error.name(), name);
+    assert_eq!(error.problem(), &Problem::Missing, "{error}");
     bed.assert_nothing_stuck().await;
 }
 
@@ -370,7 +386,7 @@ async fn a_queue_that_is_deleted_does_not_disturb_the_others_of_its_worker() {
     let other = bed.another("other");
     let script = Script::new(async |call| {
         if call.id == "long" {
-            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
         }
         Ok(())
     });

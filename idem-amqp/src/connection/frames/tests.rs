@@ -141,6 +141,25 @@ fn a_name_that_is_not_utf_8_marks_the_next_message_of_its_channel_alone() {
     }
 }
 
+/// RabbitMQ cuts a long text after 252 bytes.
+#[test]
+fn a_refusal_that_is_cut_within_a_character_is_readable() {
+    let text = ["x".as_bytes(), "é".repeat(200).as_bytes()].concat();
+    let text = [&text[..252], b"..."].concat();
+    for method in [[0, 10, 0, 50], [0, 20, 0, 40]] {
+        let payload = [&method[..], &[1, 148], &text_of(&text), &[0, 50, 0, 10]];
+        let sent = frame(METHOD, 1, &payload.concat());
+        assert!(parse_frame(&sent[..]).is_err());
+        let mut frames = Frames::new(0);
+        let out = through(&mut frames, &sent);
+        assert_eq!(out.len(), sent.len());
+        let (_, seen) = parse_frame(&out[..]).unwrap();
+        assert!(format!("{seen:?}").contains("reply_code: 404"), "{seen:?}");
+        let header = content_header(1, &[0, 0]);
+        assert_eq!(through(&mut frames, &header), header);
+    }
+}
+
 #[test]
 fn what_is_no_frame_is_left_to_the_client() {
     for stream in [
