@@ -49,7 +49,7 @@
 //! | `SequencePurge` | the same, with [`Purge`](crate::Purge), and data that no other case shares | purging sequences |
 //! | `DurableSequences` | the same, and [`DurableHarness`] | remembering sequences over a restart |
 //! | `TransactionalSequences` | the same, and [`TransactionalHarness`] | atomic handlers in sequences |
-//! | `OperatorStore` | a store with [`OperatorStore`](crate::operator::OperatorStore) | what operators see and change |
+//! | `OperatorStore` | a store with [`OperatorStore`](crate::store::operator::OperatorStore) | what operators see and change |
 //! | `Durable` | [`DurableHarness`] | remembering what it answered over a restart |
 //!
 //! A case that fails names the rule it holds the store to. No case sleeps.

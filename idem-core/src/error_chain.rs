@@ -61,7 +61,9 @@ macro_rules! debug_as_chain {
 mod tests {
     use super::*;
     use crate::{
-        ConnectError, DecodeError, EntityError, KeyError, PolicyError, Rejection, StoreError,
+        handler::{DecodeError, PolicyError, Rejection},
+        message::KeyError,
+        store::{ConnectError, EntityError, StoreError},
     };
 
     #[derive(Debug, thiserror::Error)]

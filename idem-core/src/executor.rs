@@ -5,9 +5,11 @@ use std::{future::ready, pin::pin, sync::Arc, time::Duration};
 use serde::Serialize;
 
 use crate::{
-    ClaimRequest, EntityError, Execution, Failure, Handler, Key, Operation, Policy, SequencePlace,
-    Store,
-    telemetry::{Handlers, Measured},
+    handler::{Failure, Handler, Operation, Policy},
+    message::{Key, SequencePlace},
+    store::{ClaimRequest, EntityError, Store},
+    stores::measured::Measured,
+    telemetry::{Handlers, ReportCounts},
 };
 
 mod atomic;
@@ -15,6 +17,7 @@ mod closed;
 mod company;
 mod completion;
 mod entity;
+pub(crate) mod execution;
 mod fail_open;
 mod grant;
 mod grouped;
@@ -36,6 +39,7 @@ use closed::Closed;
 use company::Company;
 #[doc(hidden)]
 pub use company::Sharing;
+pub use execution::{Cause, Execution, ExecutionKind};
 use fail_open::LocalMemory;
 pub use fail_open::Reports;
 #[cfg(feature = "conformance")]
@@ -131,7 +135,7 @@ impl<S: Store> Executor<S> {
     where
         T: Serialize + Send,
         E: Failure,
-        F: FnOnce(crate::Attempt) -> Fut,
+        F: FnOnce(crate::handler::Attempt) -> Fut,
         Fut: Future<Output = Result<T, E>> + Send,
     {
         self.execute_request(&ClaimRequest::new(key, policy), policy, work)
@@ -151,7 +155,7 @@ impl<S: Store> Executor<S> {
     where
         T: Serialize + Send,
         E: Failure,
-        F: FnOnce(crate::Attempt) -> Fut,
+        F: FnOnce(crate::handler::Attempt) -> Fut,
         Fut: Future<Output = Result<T, E>> + Send,
     {
         let policy = &request.heeded_by(policy);
@@ -162,9 +166,14 @@ impl<S: Store> Executor<S> {
             Ok(grant) => {
                 let handler = request.key.scope();
                 let attempt = grant.attempt();
-                let work = pin!(self.handlers.run(handler, attempt, work(attempt)));
+                let work = pin!(self.handlers.run(
+                    handler,
+                    attempt.number(),
+                    attempt.is_in_doubt(),
+                    work(attempt)
+                ));
                 let ended = self.run_leased(grant, work, Requester::Nobody).await;
-                self.handlers.ended(handler, &ended);
+                self.count_lost_lease(handler, &ended);
                 ended
             }
             Err(ended) => ended.into_execution(Requester::Nobody),
@@ -192,7 +201,7 @@ impl<S: Store> Executor<S> {
             message.watcher = Some(self.in_flight.watch(message.key()));
             <H::Mode as RunsOn<S>>::run(self, message, state).await
         };
-        self.handlers.ended(H::SCOPE, &ended);
+        self.count_lost_lease(H::SCOPE, &ended);
         ended
     }
 
@@ -225,7 +234,19 @@ impl<S: Store> Executor<S> {
     /// oldest claim. A worker of `idem-amqp` does so every second.
     pub fn sample(&self) {
         let progress = |handler: &str| self.in_flight.progress(handler);
-        self.handlers.sample(progress, self.reports());
+        let reports = self.reports();
+        let reports = ReportCounts {
+            told: reports.told(),
+            overtaken: reports.overtaken(),
+            pending: reports.pending(),
+        };
+        self.handlers.sample(progress, reports);
+    }
+
+    fn count_lost_lease<T, E>(&self, handler: &str, execution: &Execution<T, E>) {
+        if matches!(execution, Execution::LeaseLost { .. }) {
+            self.handlers.lease_lost(handler);
+        }
     }
 
     /// Waits until the holder of this key, if it is in this process, has ended; for ever if none
@@ -262,7 +283,7 @@ impl<S: Store> Executor<S> {
 
 /// A mode that can run on a store: [`Leased`](crate::Leased) on any, [`Atomic`](crate::Atomic) on
 /// one whose transaction it can borrow, [`Grouped`](crate::Grouped) on one that lends one to several.
-pub trait RunsOn<S: Store>: crate::Mode {
+pub trait RunsOn<S: Store>: crate::handler::Mode {
     /// How many handlers of this mode the store lets run at once, if it sets a limit.
     fn limit(executor: &Executor<S>) -> Option<usize>;
 

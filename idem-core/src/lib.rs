@@ -37,87 +37,56 @@
 //! | `conformance` | the conformance suite for stores, your own included |
 //! | `testing` | tests of handlers without a server, on paused time |
 
-mod any;
-mod backoff;
-mod cached;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-mod context;
-mod entity;
-mod envelope;
 mod error_chain;
-mod execution;
 mod executor;
-mod failure;
-mod finding;
-mod fingerprint;
-mod grouped;
-mod keeper;
-mod key;
-mod memory;
-mod numbered;
-mod operation;
-pub mod operator;
-mod policy;
-#[cfg(feature = "postgres")]
-mod postgres;
-mod purge;
-#[cfg(feature = "redis")]
-mod redis;
-mod reply;
-mod sequence;
-mod session;
-#[cfg(feature = "sqlite")]
-mod sqlite;
+mod handler;
+mod message;
+mod session_storage;
 mod store;
+mod stores;
 mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use any::AnyStore;
-pub use backoff::Backoff;
-pub use cached::{CacheStats, Cached, CachedBuilder};
-pub use context::{
-    Attempt, Context, FencingToken, FromContext, FromRef, Headers, Rejection, State,
-};
-pub use entity::{Entity, InEntity, RecordedBy};
-pub use envelope::{Envelope, EnvelopeBuilder, HeaderSource, SessionNumber};
 pub use error_chain::ErrorChain;
-pub use execution::{Cause, Execution, ExecutionKind};
 #[doc(hidden)]
 pub use executor::Sharing;
-pub use executor::{Executor, Prepared, Reports, RunsOn, Turn};
-pub use failure::{Failed, Failure, Verdict};
-pub use finding::{Finding, Severity};
-pub use fingerprint::{Fingerprint, FingerprintBuilder};
-pub use grouped::Grouped;
+pub use executor::{Cause, Execution, ExecutionKind, Executor, Prepared, Reports, RunsOn, Turn};
+pub use handler::{
+    Answer, Atomic, Attempt, Backoff, Context, DecodeError, Enforcement, Entity, Failed, Failure,
+    FencingToken, FromContext, FromRef, Grouped, Handler, Headers, InDoubt, InEntity, Leased,
+    MessageNumber, Mode, Numbered, Operation, Outcome, Policy, PolicyBuilder, PolicyError,
+    RecordedBy, Refusal, Refused, Rejection, Request, State, StoreOutage, Verdict,
+};
+pub use message::{
+    Envelope, EnvelopeBuilder, Fingerprint, FingerprintBuilder, HeaderSource, IdempotencyKey, Key,
+    KeyBuilder, KeyError, KeyPart, SequenceKey, SequencePlace, SessionKey, SessionNumber,
+    SessionPlace,
+};
 #[cfg(feature = "sqlite")]
-pub use keeper::SqliteKeeper;
-pub use keeper::{
+pub use session_storage::SqliteKeeper;
+pub use session_storage::{
     FileKeeper, KeeperError, KeepingPlace, KeptRequest, KeptSession, SessionKeeper, TakenPlace,
 };
-pub use key::{IdempotencyKey, Key, KeyBuilder, KeyError, KeyPart};
-pub use memory::{MemoryStore, MemoryStoreBuilder, WhenFull};
-pub use numbered::{MessageNumber, Numbered};
-pub use operation::{Atomic, DecodeError, Handler, Leased, Mode, Operation};
-pub use policy::{Enforcement, InDoubt, Policy, PolicyBuilder, PolicyError, StoreOutage};
-#[cfg(feature = "postgres")]
-pub use postgres::{Migrate, PostgresStore, PostgresStoreBuilder};
-pub use purge::PurgeTask;
-#[cfg(feature = "redis")]
-pub use redis::{RedisStore, RedisStoreBuilder};
-pub use reply::{Answer, Refusal, Refused, Request};
-pub use sequence::{SequenceKey, SequencePlace, SequenceStore};
-pub use session::{OpenSession, Opened, SessionKey, SessionPlace, SessionStore, Touched};
-#[cfg(feature = "sqlite")]
-pub use sqlite::{SqliteStore, SqliteStoreBuilder};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use sqlx;
 pub use store::{
-    Begun, Claim, ClaimRequest, Commit, ConnectError, EntityError, EntityStore, GroupEnd,
-    GroupStore, Lease, Opening, Outcome, Owner, Purge, Recording, Release, Store, StoreError,
-    TransactionalStore, Write,
+    Begun, Claim, ClaimRequest, Commit, ConnectError, EntityError, EntityStore, Finding, GroupEnd,
+    GroupStore, Lease, OpenSession, Opened, Opening, Owner, Purge, PurgeTask, Recording, Release,
+    SequenceStore, SessionStore, Severity, Store, StoreError, Touched, TransactionalStore, Write,
+    operator,
 };
+pub use stores::{
+    AnyStore, CacheStats, Cached, CachedBuilder, MemoryStore, MemoryStoreBuilder, WhenFull,
+};
+#[cfg(feature = "postgres")]
+pub use stores::{Migrate, PostgresStore, PostgresStoreBuilder};
+#[cfg(feature = "redis")]
+pub use stores::{RedisStore, RedisStoreBuilder};
+#[cfg(feature = "sqlite")]
+pub use stores::{SqliteStore, SqliteStoreBuilder};
 
 #[cfg(feature = "macros")]
 pub use idem_macros::{IdempotencyKeyCore as IdempotencyKey, idempotent_core as idempotent};
@@ -126,11 +95,13 @@ pub use idem_macros::{IdempotencyKeyCore as IdempotencyKey, idempotent_core as i
 #[doc(hidden)]
 pub mod __private {
     // The trait alone: the derive of the same name is each facade's own.
-    pub use crate::entity::{Caused, Parts};
-    pub use crate::key::IdempotencyKey as IdempotencyKeyTrait;
-    pub use crate::numbered::{LONGEST_WAIT, SHORTEST_WAIT, number, numbered, numbered_key};
-    pub use crate::operation::{Content, Returned};
-    pub use crate::reply::asked::{Answers, Anything, Asked, IsNone, IsRequest};
+    pub use crate::handler::entity::{Caused, Parts};
+    pub use crate::handler::numbered::{
+        LONGEST_WAIT, SHORTEST_WAIT, number, numbered, numbered_key,
+    };
+    pub use crate::handler::operation::{Content, Returned};
+    pub use crate::handler::reply::asked::{Answers, Anything, Asked, IsNone, IsRequest};
+    pub use crate::message::key::IdempotencyKey as IdempotencyKeyTrait;
 }
 
 /// The instruments that `idem-amqp` counts with, too; not part of the public API.

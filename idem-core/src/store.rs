@@ -1,24 +1,31 @@
 //! The store contract: who may work on a key, and what became of it.
 
-use std::{error::Error, fmt::Debug, time::Duration};
+use std::{fmt::Debug, time::Duration};
 
-use bytes::Bytes;
+use crate::handler::Outcome;
 
-mod claim;
-mod entity;
+pub(crate) mod claim;
+pub(crate) mod entity;
 mod error;
+pub(crate) mod finding;
 mod group;
-pub(crate) mod record;
+pub mod operator;
+mod purge;
 mod request;
+pub(crate) mod rules;
 pub(crate) mod sequence;
-pub(crate) mod session;
-mod transactional;
+mod session;
+pub(crate) mod transactional;
 
 pub use claim::{Claim, Lease, Release, Write};
 pub use entity::{EntityError, EntityStore, Recording};
 pub use error::{ConnectError, StoreError};
+pub use finding::{Finding, Severity};
 pub use group::{GroupEnd, GroupStore};
+pub use purge::PurgeTask;
 pub use request::{ClaimRequest, Owner};
+pub use sequence::SequenceStore;
+pub use session::{OpenSession, Opened, SessionStore, Touched};
 pub use transactional::{Begun, Commit, Opening, TransactionalStore};
 
 /// Decides, once per key, who works, and remembers what came of it.
@@ -153,28 +160,4 @@ pub trait Purge: Store {
     /// # Errors
     /// If the store cannot tell; records may have been removed.
     fn purge(&self, batch: u32) -> impl Future<Output = Result<u32, StoreError>> + Send;
-}
-
-/// The remembered result of a handler, as bytes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Outcome(Bytes);
-
-impl Outcome {
-    /// Remembers these bytes.
-    pub fn new(bytes: impl Into<Bytes>) -> Self {
-        Self(bytes.into())
-    }
-
-    /// Remembers a value as JSON.
-    ///
-    /// # Errors
-    /// If JSON cannot express it.
-    pub fn json(value: &impl serde::Serialize) -> Result<Self, Box<dyn Error + Send + Sync>> {
-        Ok(Self::new(serde_json::to_vec(value)?))
-    }
-
-    /// The bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
 }

@@ -10,17 +10,15 @@ mod batches;
 mod handlers;
 #[cfg(feature = "metrics")]
 mod live;
-mod measured;
 #[cfg(not(feature = "metrics"))]
 mod silent;
-mod spans;
+pub(crate) mod spans;
 
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 pub(crate) use batches::Batches;
-pub(crate) use handlers::{Handlers, Progress};
+pub(crate) use handlers::{Handlers, Progress, ReportCounts};
 #[cfg(feature = "metrics")]
 pub use live::{Counter, Gauge, Histogram, Stopwatch};
-pub(crate) use measured::Measured;
 #[cfg(not(feature = "metrics"))]
 pub use silent::{Counter, Gauge, Histogram, Stopwatch};
 

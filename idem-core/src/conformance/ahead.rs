@@ -5,7 +5,7 @@ use std::{future::pending, time::Duration};
 use super::{
     LEASE, Rule, Scene, TransactionalHarness, claimant::Claimant, open::Open, scene::unique,
 };
-use crate::{Begun, Claim, Commit, Lease, Opening, Release, TransactionalStore, Write};
+use crate::store::{Begun, Claim, Commit, Lease, Opening, Release, TransactionalStore, Write};
 
 /// A transaction in the making.
 type Promised<'a, H> = Opening<

@@ -10,7 +10,7 @@ use super::{
     race::race,
     scene::{key, unique},
 };
-use crate::{Claim, Commit, Release};
+use crate::store::{Claim, Commit, Release};
 
 /// A duplicate that opens a transaction gets none.
 pub async fn a_duplicate_of_a_commit_opens_nothing<H: TransactionalHarness>(harness: &H) {

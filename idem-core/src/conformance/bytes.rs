@@ -4,7 +4,7 @@ use super::{
     Harness, LEASE, Rule, Scene,
     scene::{key, unique},
 };
-use crate::{Key, Release};
+use crate::{message::Key, store::Release};
 
 /// Nothing is something: a handler may return nothing.
 pub async fn an_empty_outcome_is_remembered<H: Harness>(harness: &H) {

@@ -6,7 +6,7 @@ use super::{
     dropped::{POLLS, dropped_after},
     scene::reasons,
 };
-use crate::{Outcome, Store};
+use crate::{handler::Outcome, store::Store};
 
 /// The lease is as it was or extended; the key is not lost.
 pub async fn an_extension_that_was_dropped_midway_can_be_repeated<H: Harness>(harness: &H) {

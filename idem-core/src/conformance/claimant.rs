@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{Rule, holder::Holder};
-use crate::{Claim, ClaimRequest, Fingerprint, Owner, Store};
+use crate::{
+    message::Fingerprint,
+    store::{Claim, ClaimRequest, Owner, Store},
+};
 
 /// One owner, and what it asks for.
 pub(super) struct Claimant<S> {

@@ -9,8 +9,9 @@ use super::{
     scene::{key, unique},
 };
 use crate::{
-    Claim, ClaimRequest, OpenSession, Opened, Policy, SessionKey, SessionPlace, SessionStore,
-    Touched,
+    handler::Policy,
+    message::{SessionKey, SessionPlace},
+    store::{Claim, ClaimRequest, OpenSession, Opened, SessionStore, Touched},
 };
 
 /// How long sessions live unless a case says otherwise.
@@ -125,7 +126,7 @@ impl OpenSession {
     }
 }
 
-impl<S: crate::Store> Answer<S> {
+impl<S: crate::store::Store> Answer<S> {
     #[track_caller]
     pub(super) fn is_stale(&self, why: &str) {
         self.is(&Claim::Stale, why);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Harness, LEASE, RETENTION, Rule, Scene, scene::reasons};
-use crate::Release;
+use crate::store::Release;
 
 /// Everybody gets the outcome, and is told how long it will be remembered.
 pub async fn a_completed_key_answers_its_outcome<H: Harness>(harness: &H) {

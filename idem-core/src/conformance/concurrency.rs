@@ -13,7 +13,7 @@ use super::{
     race::race,
     scene::{key, unique},
 };
-use crate::{Claim, Lease, Owner, Release, Store};
+use crate::store::{Claim, Lease, Owner, Release, Store};
 
 const CONTENDERS: usize = 12;
 /// How long a crowd may take; it takes milliseconds.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{DurableHarness, LEASE, RETENTION, Rule, Scene};
-use crate::Release;
+use crate::store::Release;
 
 /// A duplicate is a duplicate for a new process as well.
 pub async fn a_completion_survives_a_restart<H: DurableHarness>(harness: &H) {

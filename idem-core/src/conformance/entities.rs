@@ -3,7 +3,10 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{EntityHarness, Harness, LEASE, Rule, Scene, TransactionalHarness, scene::unique};
-use crate::{Entity, EntityError, EntityStore, Lease, Recording, TransactionalStore};
+use crate::{
+    handler::Entity,
+    store::{EntityError, EntityStore, Lease, Recording, TransactionalStore},
+};
 
 /// How long a statement waits for a lock.
 const WAIT: Duration = Duration::from_secs(10);

@@ -75,7 +75,7 @@ pub async fn a_zombie_does_not_end_what_the_successor_released<H: Harness>(harne
     zombie.complete("late").await.is_fenced("taken over");
     zombie.extend(LEASE).await.is_fenced("taken over");
     zombie
-        .release(&crate::Release::failed("late"))
+        .release(&crate::store::Release::failed("late"))
         .await
         .is_fenced("taken over");
     let next = scene.acquired().await;
@@ -142,7 +142,7 @@ pub async fn a_write_with_a_token_never_given_is_fenced<H: Harness>(harness: &H)
         let forged = scene.forged(token);
         forged.extend(10 * LEASE).await.is_fenced("another token");
         forged.complete("x").await.is_fenced("another token");
-        let written = forged.release(&crate::Release::Abandoned).await;
+        let written = forged.release(&crate::store::Release::Abandoned).await;
         written.is_fenced("another token");
     }
     let told = scene.claimant().claim().await.is_held("still claimed");
@@ -188,7 +188,7 @@ pub async fn a_lease_from_a_former_life_is_fenced<H: Harness>(harness: &H) {
     ancient.complete("late").await.is_fenced("claimed anew");
     ancient.extend(LEASE).await.is_fenced("claimed anew");
     ancient
-        .release(&crate::Release::Abandoned)
+        .release(&crate::store::Release::Abandoned)
         .await
         .is_fenced("claimed anew");
     holder.complete("done").await.is_applied("it is the holder");

@@ -11,7 +11,8 @@ use super::{
     scene::{key, unique},
 };
 use crate::{
-    Claim, GroupEnd, GroupStore, Lease, Outcome, Release, Store as _, TransactionalStore, Write,
+    handler::Outcome,
+    store::{Claim, GroupEnd, GroupStore, Lease, Release, Store as _, TransactionalStore, Write},
 };
 
 /// The handler whose messages share a transaction, and how many of them.

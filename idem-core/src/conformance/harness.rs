@@ -2,7 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
-use crate::{EntityStore, GroupStore, Store, TransactionalStore};
+use crate::store::{EntityStore, GroupStore, Store, TransactionalStore};
 
 /// Opens a store for a case, and moves its clock.
 ///

@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{RETENTION, Rule};
-use crate::{Lease, Outcome, Release, Store, StoreError, Write};
+use crate::{
+    handler::Outcome,
+    store::{Lease, Release, Store, StoreError, Write},
+};
 
 /// One who has, or had, a lease.
 pub(super) struct Holder<S> {

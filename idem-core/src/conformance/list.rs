@@ -4,7 +4,7 @@ use super::{
     Case, DurableHarness, EntityHarness, GroupHarness, Harness, TransactionalHarness,
     WorkerClockHarness,
 };
-use crate::{Purge, SequenceStore, SessionStore, operator::OperatorStore};
+use crate::store::{Purge, SequenceStore, SessionStore, operator::OperatorStore};
 
 /// Writes one test per case of the conformance suite, in a module of the given name.
 ///

@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use super::{RETENTION, Rule, Scene, TransactionalHarness, claimant::Claimant};
 use crate::{
-    Begun, Claim, Commit, Lease, Opening, Outcome, Release, Store as _, TransactionalStore, Write,
+    handler::Outcome,
+    store::{Begun, Claim, Commit, Lease, Opening, Release, Store as _, TransactionalStore, Write},
 };
 
 /// The transaction that a harness' store opens.

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use super::{Harness, RETENTION, Scene};
 use crate::{
-    Key, Outcome,
-    operator::{Action, Intervened, Intervention, KeyRecord, Listing, OperatorStore, Seen, Shown},
+    handler::Outcome,
+    message::Key,
+    store::operator::{
+        Action, Intervened, Intervention, KeyRecord, Listing, OperatorStore, Seen, Shown,
+    },
 };
 
 /// Who changes things in these cases.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Harness, LEASE, RETENTION, Rule, Scene, operator::BY};
-use crate::{
+use crate::store::{
     Release,
     operator::{Action, Intervened, KeyState, OperatorStore},
 };
@@ -87,7 +87,7 @@ where
     let rest = copy.is_completed(b"by hand", "completed by hand");
     scene.lasts(rest, RETENTION, "remembered");
     let other = scene.claimant().content("b").claim_plainly().await;
-    let is_reuse = other == crate::Claim::KeyReused;
+    let is_reuse = other == crate::store::Claim::KeyReused;
     scene.holds(is_reuse, &format!("other content, and {other:?}"));
     scene.advance(RETENTION).await;
     scene

@@ -3,7 +3,7 @@
 use futures_util::FutureExt as _;
 
 use super::{Harness, LEASE, Rule, Scene, holder::Holder, race::race, scene::reasons};
-use crate::{
+use crate::store::{
     Store,
     operator::{Action, Intervened, OperatorStore},
 };

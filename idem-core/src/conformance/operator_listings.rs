@@ -4,8 +4,11 @@ use std::{collections::BTreeSet, time::Duration};
 
 use super::{Harness, LEASE, Rule, Scene, holder::Holder, scene::unique};
 use crate::{
-    Key, Release,
-    operator::{KeyState, Listing, OperatorStore, ScopeCounts},
+    message::Key,
+    store::{
+        Release,
+        operator::{KeyState, Listing, OperatorStore, ScopeCounts},
+    },
 };
 
 /// Pages that are smaller than the whole add up to it.

@@ -4,8 +4,12 @@ use std::time::Duration;
 
 use super::{Harness, LEASE, RETENTION, Rule, Scene, scene::unique};
 use crate::{
-    ClaimRequest, Fingerprint, Key, Outcome, Policy, Release, SessionKey, Store as _,
-    operator::{Condition, FailedReason, Listing, OperatorStore},
+    handler::{Outcome, Policy},
+    message::{Fingerprint, Key, SessionKey},
+    store::{
+        ClaimRequest, Release, Store as _,
+        operator::{Condition, FailedReason, Listing, OperatorStore},
+    },
 };
 
 /// Who holds it, since when, and for how long.

@@ -5,7 +5,7 @@ use super::{
     dropped::{POLLS, dropped_after},
     scene::{key, reasons, unique},
 };
-use crate::{Release, Store};
+use crate::store::{Release, Store};
 
 /// The same owner gets the same lease again, as often as it asks.
 pub async fn a_repeated_claim_gets_the_same_lease<H: Harness>(harness: &H) {

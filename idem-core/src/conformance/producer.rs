@@ -9,8 +9,9 @@ use super::{
     scene::{key, unique},
 };
 use crate::{
-    Answer as Meaning, Claim, ClaimRequest, Policy, Refusal, Release, SequenceKey, SequencePlace,
-    SequenceStore, Store,
+    handler::{Answer as Meaning, Policy, Refusal},
+    message::{SequenceKey, SequencePlace},
+    store::{Claim, ClaimRequest, Release, SequenceStore, Store},
 };
 
 /// How many numbers of a sequence may be in use unless a case says otherwise.

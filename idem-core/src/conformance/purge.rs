@@ -11,7 +11,7 @@ use super::{
     race::race,
     scene::{key, reasons, unique},
 };
-use crate::{Claim, Lease, Purge, Release};
+use crate::store::{Claim, Lease, Purge, Release};
 
 /// Every state a record can be in ends here, once its retention is over.
 pub async fn a_purge_removes_what_the_retention_has_ended_for<H>(harness: &H)

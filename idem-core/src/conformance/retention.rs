@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Harness, LEASE, RETENTION, Rule, Scene};
-use crate::Release;
+use crate::store::Release;
 
 const HOUR: Duration = Duration::from_hours(1);
 

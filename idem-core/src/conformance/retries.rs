@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Harness, LEASE, Rule, Scene};
-use crate::Release;
+use crate::store::Release;
 
 /// The delay that failures ask for.
 const DELAY: Duration = Duration::from_mins(10);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::StoreError;
+use crate::store::StoreError;
 
 /// A rule of [`Store`](crate::Store)'s contract, or of one of its capabilities.
 #[derive(Debug, Clone, Copy)]

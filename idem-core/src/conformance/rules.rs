@@ -4,10 +4,12 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    Cause, Claim, ClaimRequest, Execution, ExecutionKind, Failed, FencingToken, Lease, Outcome,
-    Owner, Policy, Release, Write,
-    executor::{Ended, Requester, ended_by, judge, objection},
-    store::record::{self, Record, State, Step, micros},
+    executor::{Cause, Ended, Execution, ExecutionKind, Requester, ended_by, judge, objection},
+    handler::{Failed, FencingToken, Outcome, Policy},
+    store::{
+        Claim, ClaimRequest, Lease, Owner, Release, Write,
+        rules::record::{self, Record, State, Step, micros},
+    },
 };
 
 /// The clock stands still, and [`Kept::later`] moves what was written into the past: so states that

@@ -5,7 +5,11 @@ use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 use super::{Harness, Rule, claimant::Claimant, holder::Holder};
-use crate::{ClaimRequest, FencingToken, Key, Lease, Policy, Release};
+use crate::{
+    handler::{FencingToken, Policy},
+    message::Key,
+    store::{ClaimRequest, Lease, Release},
+};
 
 /// The lease that claims ask for unless a case says otherwise.
 pub(super) const LEASE: Duration = Duration::from_mins(1);

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::{Harness, LEASE, Producer, RETENTION, Rule, claimant::Claimant};
-use crate::{Outcome, Refusal, Release, SequenceStore};
+use crate::{
+    handler::{Outcome, Refusal},
+    store::{Release, SequenceStore},
+};
 
 /// For how long a gap is waited for in these cases.
 const PATIENCE: Duration = MINUTE.saturating_mul(MINUTES);

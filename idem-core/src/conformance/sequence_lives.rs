@@ -6,7 +6,7 @@ use super::{
     Harness, Producer, RETENTION, Rule,
     producer::{FAR, PRODUCED},
 };
-use crate::{Claim, Release, SequenceStore};
+use crate::store::{Claim, Release, SequenceStore};
 
 /// As long as messages come, however few.
 pub async fn a_sequence_is_known_while_messages_come<H>(harness: &H)

@@ -10,7 +10,7 @@ use super::{
     race::race,
     sequence_races::{ROUNDS, claims, leases},
 };
-use crate::{Purge, Release, SequenceStore};
+use crate::store::{Purge, Release, SequenceStore};
 
 /// The sequence and its exceptions count one each.
 pub async fn an_expired_sequence_is_purged_with_its_exceptions<H>(harness: &H)

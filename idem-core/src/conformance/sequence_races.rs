@@ -7,7 +7,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use super::{
     Harness, Producer, Rule, claimant::Claimant, holder::Holder, producer::FAR, race::race,
 };
-use crate::{Claim, Lease, SequenceStore, Store};
+use crate::store::{Claim, Lease, SequenceStore, Store};
 
 const CONTENDERS: usize = 12;
 pub(super) const ROUNDS: usize = 10;

@@ -1,7 +1,7 @@
 //! What was answered about a sequence is still true after the store was opened again.
 
 use super::{DurableHarness, Harness, Producer, Rule};
-use crate::{Release, SequenceStore};
+use crate::store::{Release, SequenceStore};
 
 /// Its mark, its records, and what is below.
 pub async fn a_sequence_survives_a_restart<H>(harness: &H)

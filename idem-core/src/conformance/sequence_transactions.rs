@@ -5,7 +5,7 @@ use super::{
     open::{Open, begin},
     scene::unique,
 };
-use crate::{Claim, Commit, Release, SequenceStore};
+use crate::store::{Claim, Commit, Release, SequenceStore};
 
 /// The completion and the handler's writes commit together, and the mark passes them.
 pub async fn a_numbered_transaction_commits_once<H>(harness: &H)

@@ -5,7 +5,10 @@ use super::{
     producer::FAR,
     scene::{key, unique},
 };
-use crate::{Claim, Release, SequencePlace, SequenceStore, Store, StoreError};
+use crate::{
+    message::SequencePlace,
+    store::{Claim, Release, SequenceStore, Store, StoreError},
+};
 
 /// The first message that is ever seen begins the sequence, whichever it is.
 pub async fn a_number_inside_the_window_is_acquired<H>(harness: &H)

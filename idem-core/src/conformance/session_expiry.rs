@@ -4,7 +4,7 @@
 use futures_util::FutureExt as _;
 
 use super::{Client, Harness, LIFE, Rule, race::race};
-use crate::SessionStore;
+use crate::store::SessionStore;
 
 /// The session and its answers, a life after its end and not before.
 pub async fn a_session_is_removed_a_life_after_its_end<H>(harness: &H)
@@ -22,7 +22,7 @@ where
     removes(&client, 100, 0, "it was removed").await;
     let written = answered.complete("again").await;
     written.is_fenced("its answer was removed");
-    let again = crate::Release::failed("it did not work");
+    let again = crate::store::Release::failed("it did not work");
     let written = failed.release(&again).await;
     written.is_fenced("its failure was removed");
 }
@@ -36,7 +36,9 @@ where
     client.works(0, 0).await;
     for _ in 0..4 {
         client.scene.advance(LIFE * 3 / 4).await;
-        client.touches(crate::Touched::Living, "in time").await;
+        client
+            .touches(crate::store::Touched::Living, "in time")
+            .await;
         removes(&client, 100, 0, "it lives").await;
     }
     client.hears(0, 0, "the session lives").await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Client, Harness, LIFE, Rule};
-use crate::{Opened, SessionStore, Touched};
+use crate::store::{Opened, SessionStore, Touched};
 
 /// Nothing was heard for a whole life.
 pub async fn a_session_ends_with_its_life<H>(harness: &H)

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::{Client, Harness, LEASE, RETENTION, Rule, WINDOW};
-use crate::{OpenSession, Release, SessionPlace, SessionStore};
+use crate::{
+    message::SessionPlace,
+    store::{OpenSession, Release, SessionStore},
+};
 
 /// A client with several requests in flight: the broker may mix them.
 pub async fn numbers_inside_the_window_run_in_any_order<H>(harness: &H)
@@ -227,7 +230,7 @@ where
 {
     let client = Client::unknown(harness, Rule::Answers);
     let opening = client.opening().life(OpenSession::MAX_LIFE);
-    client.opens(&opening, crate::Opened::New).await;
+    client.opens(&opening, crate::store::Opened::New).await;
     client.works(0, 0).await;
     client.acquires(1, 0).await.fails().await;
     let mut passed = Duration::ZERO;
@@ -235,7 +238,7 @@ where
         let pause = OpenSession::MAX_LIFE * 3 / 4;
         client.scene.advance(pause).await;
         client
-            .touches(crate::Touched::Living, "it came in time")
+            .touches(crate::store::Touched::Living, "it came in time")
             .await;
         client.scene.advance(pause).await;
         client.hears(0, 0, "its session lives").await;

@@ -3,7 +3,7 @@
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::{Client, Harness, LIFE, Rule, claimant::Claimant, race::race};
-use crate::{Claim, Lease, OpenSession, SessionStore, Store, Touched};
+use crate::store::{Claim, Lease, OpenSession, SessionStore, Store, Touched};
 
 const CONTENDERS: usize = 12;
 const ROUNDS: usize = 10;
@@ -203,7 +203,10 @@ where
             async move { Rule::OpenedOnce.answer(store.open(&opening).await) }.boxed()
         });
         let said = race(openings.collect()).await;
-        let new = said.iter().filter(|it| **it == crate::Opened::New).count();
+        let new = said
+            .iter()
+            .filter(|it| **it == crate::store::Opened::New)
+            .count();
         client
             .scene
             .holds(new == 1, &format!("{new} have begun it"));

@@ -1,7 +1,7 @@
 //! What was answered about a session is still true after the store was opened again.
 
 use super::{Client, DurableHarness, Harness, LIFE, Rule};
-use crate::{Opened, SessionStore, Touched};
+use crate::store::{Opened, SessionStore, Touched};
 
 /// Mark, window, answers and the time of its end.
 pub async fn a_session_survives_a_restart<H>(harness: &H)

@@ -5,7 +5,7 @@ use super::{
     open::{Open, begin},
     scene::unique,
 };
-use crate::{Claim, Commit, Release, SessionStore};
+use crate::store::{Claim, Commit, Release, SessionStore};
 
 /// The answer and the handler's writes commit together, and the answer is repeated.
 pub async fn a_transaction_in_a_session_commits_its_answer<H>(harness: &H)

@@ -4,7 +4,7 @@ use super::{
     Client, Harness, LEASE, LIFE, Rule, WINDOW,
     scene::{key, unique},
 };
-use crate::{Claim, Opened, SessionStore, Store, StoreError};
+use crate::store::{Claim, Opened, SessionStore, Store, StoreError};
 
 /// The first request: attempt 1, under the key of its place.
 pub async fn a_request_of_a_living_session_is_acquired<H>(harness: &H)
@@ -32,7 +32,10 @@ where
         answer.is_expired("nobody has opened the session");
     }
     client
-        .touches(crate::Touched::Expired, "nobody has opened the session")
+        .touches(
+            crate::store::Touched::Expired,
+            "nobody has opened the session",
+        )
         .await;
 }
 
@@ -205,7 +208,7 @@ pub async fn a_window_may_be_narrow_or_wide<H>(harness: &H)
 where
     H: Harness<Store: SessionStore>,
 {
-    for window in [1, crate::OpenSession::MAX_WINDOW] {
+    for window in [1, crate::store::OpenSession::MAX_WINDOW] {
         let client = Client::unknown(harness, Rule::Mark);
         client
             .opens(&client.opening().window(window), Opened::New)

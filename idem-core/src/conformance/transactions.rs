@@ -8,7 +8,7 @@ use super::{
     open::{Open, begin},
     scene::unique,
 };
-use crate::{Claim, Commit, Release, Write};
+use crate::store::{Claim, Commit, Release, Write};
 
 /// Before the commit neither is to be seen, after it both are.
 pub async fn a_commit_shows_effect_and_completion_together<H: TransactionalHarness>(harness: &H) {

@@ -4,7 +4,10 @@ use super::{
     Harness, Rule, Scene,
     scene::{key, unique},
 };
-use crate::{Claim, SequenceKey, SequencePlace, Store};
+use crate::{
+    message::{SequenceKey, SequencePlace},
+    store::{Claim, Store},
+};
 
 /// Whether the store keeps sequences or not: it says so, and a number that no sequence has does not
 /// run.

@@ -4,7 +4,10 @@ use super::{
     Harness, Rule, Scene,
     scene::{key, unique},
 };
-use crate::{Claim, SessionKey, SessionPlace, Store};
+use crate::{
+    message::{SessionKey, SessionPlace},
+    store::{Claim, Store},
+};
 
 /// Whether the store keeps sessions or not: without its session, a session's request does not run.
 pub async fn a_sessions_request_never_runs_without_its_session<H: Harness>(harness: &H) {

@@ -14,8 +14,11 @@ use super::{
     until_known::until_known,
 };
 use crate::{
-    Atomic, Attempt, Cause, Claim, ClaimRequest, Commit, Context, Execution, Failure, Handler,
-    Lease, Mode, Outcome, Policy, Refusal, Release, Store, StoreError, TransactionalStore, Write,
+    executor::{Cause, Execution},
+    handler::{Atomic, Context, Failure, Handler, Mode, Outcome, Policy, Refusal},
+    store::{
+        Claim, ClaimRequest, Commit, Lease, Release, Store, StoreError, TransactionalStore, Write,
+    },
 };
 
 mod opening;
@@ -105,7 +108,10 @@ where
         state,
         envelope: &message.envelope,
         key: &message.request.key,
-        attempt: Attempt::new(&open.lease, open.policy.max_attempts()).without_doubt(),
+        attempt: open
+            .lease
+            .to_attempt(open.policy.max_attempts())
+            .without_doubt(),
     };
     let ran = match guarded::call::<H, St>(
         body,

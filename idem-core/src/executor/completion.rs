@@ -6,7 +6,11 @@ use tokio::runtime::Handle;
 use tracing::Instrument as _;
 
 use super::{in_flight::Working, until_known::until_known};
-use crate::{ErrorChain, Lease, Outcome, Store, StoreError, Write};
+use crate::{
+    error_chain::ErrorChain,
+    handler::Outcome,
+    store::{Lease, Store, StoreError, Write},
+};
 
 /// Completes, and keeps at it in the background if the answer is lost, or if the caller goes away
 /// before it has come: the work is done and must not run again. Until then the key is worked on.

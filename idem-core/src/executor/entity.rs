@@ -12,8 +12,12 @@ use super::{
     heartbeat::{Moment, Ran, Untold, run_under_heartbeat},
 };
 use crate::{
-    Attempt, Claim, ClaimRequest, Context, Entity, EntityError, EntityStore, Execution, Handler,
-    InEntity, Lease, Operation, Policy, RecordedBy, Release, Store, StoreError, TransactionalStore,
+    executor::Execution,
+    handler::{Attempt, Context, Entity, Handler, InEntity, Operation, Policy, RecordedBy},
+    store::{
+        Claim, ClaimRequest, EntityError, EntityStore, Lease, Release, Store, StoreError,
+        TransactionalStore,
+    },
 };
 
 mod ending;
@@ -186,7 +190,7 @@ impl<'a, S, H: Operation> Trial<'a, S, H> {
     fn attempt(&self) -> Attempt {
         let max = self.policy.max_attempts();
         match self.lease() {
-            Some(lease) => Attempt::new(lease, max).without_doubt(),
+            Some(lease) => lease.to_attempt(max).without_doubt(),
             None => Attempt::unrecorded(max),
         }
     }

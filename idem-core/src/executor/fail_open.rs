@@ -11,7 +11,11 @@ use super::{
     grant::{Ended, Grant},
     heartbeat::Moment,
 };
-use crate::{Claim, ClaimRequest, ErrorChain, Policy, Release, Store, StoreError, StoreOutage};
+use crate::{
+    error_chain::ErrorChain,
+    handler::{Policy, StoreOutage},
+    store::{Claim, ClaimRequest, Release, Store, StoreError},
+};
 
 mod agenda;
 mod entries;

@@ -10,8 +10,9 @@ use super::{
     retry_after,
 };
 use crate::{
-    Attempt, Cause, Claim, ClaimRequest, Execution, Failure, InDoubt, Lease, Outcome, Policy,
-    Release, Store, StoreError, StoreOutage, Verdict,
+    executor::{Cause, Execution},
+    handler::{Attempt, Failure, InDoubt, Outcome, Policy, StoreOutage, Verdict},
+    store::{Claim, ClaimRequest, Lease, Release, Store, StoreError},
 };
 
 /// Leave to run: a claim that was acquired and that nothing speaks against.
@@ -30,7 +31,7 @@ pub(super) struct Grant<'a> {
 
 impl Grant<'_> {
     pub(super) fn attempt(&self) -> Attempt {
-        let attempt = Attempt::new(&self.lease, self.policy.max_attempts());
+        let attempt = self.lease.to_attempt(self.policy.max_attempts());
         match self.unprotected {
             None => attempt,
             Some(_) => attempt.unprotected(),
@@ -101,7 +102,7 @@ pub(crate) fn objection(
         return Some(Release::Quarantined);
     }
     (lease.attempt > policy.max_attempts())
-        .then(|| Release::gave_up(Cause::<crate::Failed>::Vanished.to_string()))
+        .then(|| Release::gave_up(Cause::<crate::handler::Failed>::Vanished.to_string()))
 }
 
 /// What is reported after an objection.

@@ -13,8 +13,12 @@ use super::{
     remembered,
 };
 use crate::{
-    Attempt, Claim, ClaimRequest, Context, EntityError, Execution, GroupEnd, GroupStore, Grouped,
-    Handler, Lease, Mode, Operation, Outcome, Policy, Release, StoreError, TransactionalStore,
+    executor::Execution,
+    handler::{Context, Grouped, Handler, Mode, Operation, Outcome, Policy},
+    store::{
+        Claim, ClaimRequest, EntityError, GroupEnd, GroupStore, Lease, Release, StoreError,
+        TransactionalStore,
+    },
 };
 
 impl<S, Tx, const SIZE: usize> RunsOn<S> for Grouped<Tx, SIZE>
@@ -140,7 +144,10 @@ where
         state,
         envelope: &message.envelope,
         key: &message.request.key,
-        attempt: Attempt::new(&open.lease, open.policy.max_attempts()).without_doubt(),
+        attempt: open
+            .lease
+            .to_attempt(open.policy.max_attempts())
+            .without_doubt(),
     };
     let mut succeeded = None;
     let work = sit_down::<S, Tx, H, St>(&open, body, &context, size, &mut succeeded);
@@ -241,8 +248,8 @@ where
     Fared::Ended((&mut succeeded.end).await)
 }
 
-impl<S: crate::Store> Open<'_, S> {
-    async fn settle_in_company<T, E: crate::Failure>(
+impl<S: crate::store::Store> Open<'_, S> {
+    async fn settle_in_company<T, E: crate::handler::Failure>(
         &self,
         output: T,
         outcome: Outcome,
@@ -261,7 +268,7 @@ impl<S: crate::Store> Open<'_, S> {
     }
 }
 
-impl<S: crate::Store> Executor<S> {
+impl<S: crate::store::Store> Executor<S> {
     /// Claims, unless something speaks against running.
     async fn claim_for_group<Tx>(
         &self,

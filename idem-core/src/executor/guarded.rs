@@ -9,7 +9,9 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    Cause, Failure, Handler, Mode, Operation, Outcome, Refusal, Rejection, telemetry::Handlers,
+    executor::Cause,
+    handler::{Failure, Handler, Mode, Operation, Outcome, Refusal, Rejection},
+    telemetry::Handlers,
 };
 
 /// Runs it; a panic is its message.
@@ -20,13 +22,20 @@ pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
 /// Calls a handler, unless one of its parameters cannot be made.
 pub(super) fn call<'a, H: Handler<St>, St>(
     message: H::Message,
-    context: &'a crate::Context<'a, St>,
+    context: &'a crate::handler::Context<'a, St>,
     lent: <H::Mode as Mode>::Lent<'a>,
     handlers: &Handlers,
 ) -> Result<impl Future<Output = Result<H::Output, H::Error>> + Send + use<'a, H, St>, String> {
     caught(|| H::call(message, context, lent))
         .unwrap_or_else(|panic| Err(Rejection::new(format!("a parameter panicked: {panic}"))))
-        .map(|work| handlers.run(H::SCOPE, context.attempt, work))
+        .map(|work| {
+            handlers.run(
+                H::SCOPE,
+                context.attempt.number(),
+                context.attempt.is_in_doubt(),
+                work,
+            )
+        })
         .map_err(|rejection| rejection.to_string())
 }
 

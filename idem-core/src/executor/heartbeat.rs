@@ -16,7 +16,10 @@ use tokio::{
 };
 
 use super::guarded::panic_message;
-use crate::{Policy, StoreError, Write};
+use crate::{
+    handler::Policy,
+    store::{StoreError, Write},
+};
 
 mod hearts;
 

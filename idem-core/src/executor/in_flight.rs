@@ -12,7 +12,13 @@ use tokio::{
 };
 
 use super::turns::Running;
-use crate::{Claim, ClaimRequest, Execution, Fingerprint, Key, Outcome, telemetry::Progress};
+use crate::{
+    executor::Execution,
+    handler::Outcome,
+    message::{Fingerprint, Key},
+    store::{Claim, ClaimRequest},
+    telemetry::Progress,
+};
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct InFlight(Arc<Mutex<HashMap<Key, Present>>>);
@@ -278,7 +284,7 @@ impl Drop for Watcher {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Policy;
+    use crate::handler::Policy;
 
     fn request() -> ClaimRequest {
         ClaimRequest::new(Key::new("orders", "o-1").unwrap(), &Policy::DEFAULT)

@@ -18,8 +18,9 @@ use super::{
     until_known::until_known,
 };
 use crate::{
-    Cause, Context, Execution, Failure, Handler, Lease, Leased, Outcome, Policy, Release, Store,
-    StoreOutage, Write,
+    executor::{Cause, Execution},
+    handler::{Context, Failure, Handler, Leased, Outcome, Policy, StoreOutage},
+    store::{Lease, Release, Store, Write},
 };
 
 impl<S: Store> RunsOn<S> for Leased {

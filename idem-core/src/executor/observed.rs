@@ -23,8 +23,10 @@ use super::{
     remembered,
 };
 use crate::{
-    Attempt, Cause, Claim, ClaimRequest, Context, Execution, ExecutionKind, Failed, Failure,
-    FencingToken, Handler, Key, Lease, Outcome, Policy, Release, Store, StoreError, Write,
+    executor::{Cause, Execution, ExecutionKind},
+    handler::{Attempt, Context, Failed, Failure, FencingToken, Handler, Outcome, Policy},
+    message::Key,
+    store::{Claim, ClaimRequest, Lease, Release, Store, StoreError, Write},
 };
 
 /// How long an observed message waits for the store, each time that it is asked or told.
@@ -62,7 +64,7 @@ impl Sight {
     }
 
     fn attempt(&self, policy: &Policy) -> Attempt {
-        let attempt = Attempt::new(&self.lease, policy.max_attempts());
+        let attempt = self.lease.to_attempt(policy.max_attempts());
         match self.held {
             Some(_) => attempt,
             None => attempt.unprotected(),
@@ -90,10 +92,15 @@ impl<S: Store> Executor<S> {
             return Execution::Abandoned;
         }
         let (handler, attempt) = (request.key.scope(), sight.attempt(policy));
-        let work = pin!(self.handlers.run(handler, attempt, work(attempt)));
+        let work = pin!(self.handlers.run(
+            handler,
+            attempt.number(),
+            attempt.is_in_doubt(),
+            work(attempt)
+        ));
         let ran = self.run_observed(sight, request, policy, work, Requester::Nobody);
         let (ended, _) = ran.await;
-        self.handlers.ended(handler, &ended);
+        self.count_lost_lease(handler, &ended);
         ended
     }
 
@@ -104,7 +111,7 @@ impl<S: Store> Executor<S> {
         state: &St,
     ) -> Execution<H::Output, H::Error>
     where
-        H: Handler<St, Mode = crate::Leased>,
+        H: Handler<St, Mode = crate::handler::Leased>,
         St: Send + Sync + 'static,
     {
         let body = match message.take() {

@@ -11,8 +11,11 @@ use super::{
     unread::Unread,
 };
 use crate::{
-    Answer, Claim, ClaimRequest, Envelope, ErrorChain, Execution, ExecutionKind, Key, KeyError,
-    Operation, Outcome, Policy, Refusal, SequencePlace, SessionKey, SessionPlace,
+    error_chain::ErrorChain,
+    executor::{Execution, ExecutionKind},
+    handler::{Answer, Operation, Outcome, Policy, Refusal},
+    message::{Envelope, Key, KeyError, SequencePlace, SessionKey, SessionPlace},
+    store::{Claim, ClaimRequest},
 };
 
 /// A message that has a key and a body that its handler understands.
@@ -192,7 +195,7 @@ impl<H: Operation> Prepared<H> {
     /// The next claim is a new owner's, and a further attempt: an owner whose lease was ended never
     /// acquires again, and a replay starts over only once.
     pub fn renew_owner(&mut self) {
-        self.request.owner = crate::Owner::new();
+        self.request.owner = crate::store::Owner::new();
         self.request.replay = false;
     }
 

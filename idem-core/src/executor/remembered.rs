@@ -4,7 +4,10 @@
 use serde::Serialize;
 
 use super::guarded;
-use crate::{Answer, Envelope, Key, Outcome, Policy, Refusal};
+use crate::{
+    handler::{Answer, Outcome, Policy, Refusal},
+    message::{Envelope, Key},
+};
 
 /// Whether somebody waits for an answer: then a rejection is remembered like an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,11 @@ use tokio::{
 };
 
 use super::*;
-use crate::{Attempt, Cause, Claim, ClaimRequest, Failed, InDoubt, Release, Write};
+use crate::{
+    executor::Cause,
+    handler::{Attempt, Failed, InDoubt},
+    store::{Claim, ClaimRequest, Release, Write},
+};
 
 mod ahead;
 mod busy;

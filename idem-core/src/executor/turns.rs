@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{sync::Notify, time::Instant};
 
-use crate::{SequenceKey, SequencePlace};
+use crate::message::{SequenceKey, SequencePlace};
 
 /// For so long a sequence on which nothing begins or ends here is taken for one that flows.
 const FLOWS_FOR: Duration = Duration::from_secs(2);
@@ -177,7 +177,7 @@ mod tests {
     use tokio::time::{advance, timeout};
 
     use super::*;
-    use crate::Key;
+    use crate::message::Key;
 
     fn place(number: u64) -> SequencePlace {
         SequencePlace::new(Key::new("readings", "d-7").unwrap(), number)

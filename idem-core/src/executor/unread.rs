@@ -4,7 +4,11 @@
 use std::fmt;
 
 use super::{Executor, Requester, grant::Ended};
-use crate::{Cause, Claim, ClaimRequest, Execution, Policy, Release, Store};
+use crate::{
+    executor::{Cause, Execution},
+    handler::Policy,
+    store::{Claim, ClaimRequest, Release, Store},
+};
 
 /// Why a message's number is given up.
 #[derive(Debug, Clone, PartialEq, Eq)]

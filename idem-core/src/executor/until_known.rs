@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::{Backoff, ErrorChain, Key, StoreError};
+use crate::{error_chain::ErrorChain, handler::Backoff, message::Key, store::StoreError};
 
 /// Short at first for a hiccup; never long, because a finished work waits to be recorded.
 pub(super) const PATIENCE: Backoff =

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::{FencingToken, Key, Outcome};
+use crate::{
+    handler::{Attempt, FencingToken, Outcome, failure},
+    message::Key,
+};
 
 /// The store's answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +76,11 @@ impl Lease {
             in_doubt,
         }
     }
+
+    /// The attempt that runs under it, one of so many.
+    pub(crate) fn to_attempt(&self, max: u32) -> Attempt {
+        Attempt::recorded(self.attempt, max, self.token, self.in_doubt)
+    }
 }
 
 /// Whether a write under a lease took effect.
@@ -115,7 +123,7 @@ pub enum Release {
 
 impl Release {
     /// The longest error that is kept, in bytes.
-    pub const MAX_ERROR_LEN: usize = 1024;
+    pub const MAX_ERROR_LEN: usize = failure::MAX_ERROR_LEN;
 
     /// The attempt failed, and the next one is due at once; the error is cut to its maximum
     /// length.
@@ -127,7 +135,7 @@ impl Release {
     /// length.
     pub fn retry_after(delay: Duration, error: impl Into<String>) -> Self {
         Self::Failed {
-            error: Self::cut(error.into()),
+            error: failure::cut(error.into()),
             retry_after: delay,
         }
     }
@@ -135,12 +143,7 @@ impl Release {
     /// The message is given up; the error is cut to its maximum length.
     pub fn gave_up(error: impl Into<String>) -> Self {
         Self::GaveUp {
-            error: Self::cut(error.into()),
+            error: failure::cut(error.into()),
         }
-    }
-
-    pub(crate) fn cut(mut error: String) -> String {
-        error.truncate(error.floor_char_boundary(Self::MAX_ERROR_LEN));
-        error
     }
 }

@@ -3,7 +3,7 @@
 use std::{error::Error, time::Duration};
 
 use super::{Lease, StoreError, TransactionalStore};
-use crate::Entity;
+use crate::handler::Entity;
 
 /// A store in whose database a unique constraint of the handler's own table can record what was
 /// handled: its errors name the constraint that was violated.

@@ -36,6 +36,16 @@ impl StoreError {
     pub fn unavailable(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Unavailable(source.into())
     }
+
+    /// Its name in spans and metrics.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Unavailable(_) => "store_unavailable",
+            Self::Refused(_) => "store_refused",
+            Self::Full(_) => "store_full",
+            Self::Corrupt { .. } => "record_corrupt",
+        }
+    }
 }
 
 /// Why a store could not be opened.

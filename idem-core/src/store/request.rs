@@ -11,7 +11,10 @@ use std::{
 use uuid::Uuid;
 
 use super::StoreError;
-use crate::{Fingerprint, Key, Policy, SequencePlace, SessionPlace};
+use crate::{
+    handler::Policy,
+    message::{Fingerprint, Key, SequencePlace, SessionPlace},
+};
 
 /// One try at a claim.
 ///

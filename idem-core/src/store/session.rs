@@ -1,122 +1,144 @@
-//! The state machine of one session: the call, the session and the time in, what becomes of it out.
+//! Sessions: clients that number their requests, and say which answers they still await.
 
-use std::ops::Range;
+use std::time::Duration;
 
-use super::record::micros;
-use crate::{Claim, OpenSession, SessionPlace};
+use crate::{
+    message::SessionKey,
+    store::{Store, StoreError},
+};
 
-#[cfg(test)]
-mod tests;
-
-/// The mark of a session that was closed: it has passed every number, so that none runs even if the
-/// clock steps back to before the end.
-const CLOSED: u64 = SessionPlace::MAX_NUMBER + 1;
-
-/// How long a session that has ended is kept at least, in microseconds: longer than a call to a
-/// store can be on its way.
-const KEPT: i64 = 60_000_000;
-
-/// What a store keeps for one session. Times are microseconds of the store's clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Session {
-    /// The lowest number whose answer is kept.
-    pub(crate) mark: u64,
-    pub(crate) window: u32,
-    /// How long it lives without a sign of life.
-    pub(crate) life: i64,
-    pub(crate) ends_at: i64,
-}
-
-/// How much longer than a session its records are kept.
-const AHEAD: i64 = 60 * 60 * 1_000_000;
-
-/// What a session says to a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Placed {
-    /// Nothing is claimed. `None` leaves the session as it is.
-    Outside(Claim, Option<Session>),
-    /// The ordinary rules decide about the key.
-    Inside(Session),
-}
-
-/// A store's call to open; `None` leaves the session as it is.
-pub(crate) fn open(session: Option<&Session>, request: &OpenSession, now: i64) -> Option<Session> {
-    let life = micros(request.life);
-    session.is_none().then(|| Session {
-        mark: 0,
-        window: request.window.clamp(1, OpenSession::MAX_WINDOW),
-        life,
-        ends_at: now.saturating_add(life),
-    })
-}
-
-/// The session's part of a store's call to claim.
-pub(crate) fn place(session: Option<&Session>, place: &SessionPlace, now: i64) -> Placed {
-    let Some(session) = touch(session, now) else {
-        return Placed::Outside(Claim::SessionExpired, None);
-    };
-    let mark = session.mark.max(place.awaited);
-    if place.number < mark {
-        return Placed::Outside(Claim::Stale, Some(session));
-    }
-    let end = mark.saturating_add(session.window.into());
-    if place.number >= end || place.number > SessionPlace::MAX_NUMBER {
-        let window = session.window;
-        return Placed::Outside(Claim::BeyondWindow { window }, Some(session));
-    }
-    Placed::Inside(Session { mark, ..session })
-}
-
-/// A sign of life; `None` if it comes too late.
-pub(crate) fn touch(session: Option<&Session>, now: i64) -> Option<Session> {
-    session.filter(|session| session.lives(now)).map(|session| {
-        let ends_at = now.saturating_add(session.life).max(session.ends_at);
-        Session {
-            ends_at,
-            ..*session
-        }
-    })
-}
-
-/// A store's call to close; `None` leaves the session as it is.
-pub(crate) fn close(session: Option<&Session>, now: i64) -> Option<Session> {
-    let session = session.filter(|session| session.lives(now))?;
-    Some(Session {
-        mark: CLOSED,
-        ends_at: now,
-        ..*session
-    })
-}
-
-impl Session {
-    fn lives(&self, now: i64) -> bool {
-        self.mark < CLOSED && now < self.ends_at
-    }
-
-    /// The numbers that may have answers.
-    pub(crate) fn answers(&self) -> Range<u64> {
-        self.mark..self.mark.saturating_add(self.window.into())
-    }
-
-    /// Those of them that the mark has passed when the session has become this one.
-    pub(crate) fn passed_by(&self, next: &Self) -> Range<u64> {
-        let Range { start, end } = self.answers();
-        start..next.mark.min(end)
-    }
-
-    /// Until when its records are to be kept at least, if this is the step to say so.
+/// A store that keeps sessions, and decides about their requests together with the session.
+///
+/// A client opens a session and numbers its requests. With each it tells the lowest number whose
+/// answer it still awaits: the session's mark. The store keeps the answers from the mark on and
+/// drops those below. A session that gives no sign of life ends, and its answers with it.
+///
+/// An implementation keeps these rules beside those of [`Store`]; the conformance suite (list
+/// `SessionStore`) holds it to them.
+///
+/// 1. [`Store::claim`] with a [session](crate::ClaimRequest::session) looks at the session and
+///    claims the key in one atomic step, serialised with [`expire`](Self::expire) and with all
+///    other claims of that session.
+/// 2. A session that is unknown or has ended, on the store's clock, answers
+///    [`Claim::SessionExpired`](crate::Claim::SessionExpired), whether it was removed yet or not.
+///    It never lives again: one that was [closed](Self::close) not even if the clock steps back to
+///    before its end. One that ran out may, then, with all its answers as they are.
+/// 3. The mark moves to the awaited number, and never back. A number below the mark is
+///    [`Claim::Stale`](crate::Claim::Stale), one from mark and window on is
+///    [`Claim::BeyondWindow`](crate::Claim::BeyondWindow): nothing is written but the sign of
+///    life, not even the mark. Inside the window exactly the ordinary rules of
+///    [`Store::claim`] decide.
+/// 4. Answers that the mark passes are removed with it, at most a window of them. One that is in
+///    progress is left alone: its completion applies, and it is forgotten after its retention.
+///    A record from the mark on is not forgotten while the session lives, whatever its retention;
+///    for that it must have been written with [`MIN_RETENTION`](SessionPlace::MIN_RETENTION) at
+///    least, and the session's life be [`MAX_LIFE`](OpenSession::MAX_LIFE) at most.
+/// 5. Every claim and every [`touch`](Self::touch) that finds the session living prolongs it: it
+///    ends no sooner than its life from now.
+/// 6. [`open`](Self::open) of a session that is known, ended or not, changes nothing.
+/// 7. [`expire`](Self::expire) removes sessions that ended at least their own life ago, and at least
+///    a minute ago, with their answers, but none that is in progress. Several at once share the work, and a
+///    [`purge`](crate::Purge::purge) is in nobody's way.
+/// 8. No number of a session that has ended is ever acquired again, even if its opening comes once
+///    more, late: that is what ended sessions are kept for. Once it is removed, a session of the
+///    same key is a new one, so use a key for one session only.
+/// 9. `Err` means *unknown*; every call may be repeated without harm.
+///
+/// # Cancel safety
+/// A dropped future leaves the write unknown, as an `Err` does.
+pub trait SessionStore: Store {
+    /// Begins a session, unless it is known.
     ///
-    /// What is forgotten would run again. With every sign of life the records would have to be
-    /// written anew; so they are kept until an hour after the end, and written as the end comes into
-    /// another hour.
-    pub(crate) fn keeps_until(&self, next: &Self) -> Option<i64> {
-        let hour = |time: i64| time.div_euclid(AHEAD);
-        let later = hour(self.ends_at) < hour(next.ends_at);
-        later.then(|| next.ends_at.saturating_add(AHEAD))
+    /// # Errors
+    /// If the store cannot tell; the session may have been opened.
+    fn open(
+        &self,
+        request: &OpenSession,
+    ) -> impl Future<Output = Result<Opened, StoreError>> + Send;
+
+    /// Takes note of a sign of life.
+    ///
+    /// # Errors
+    /// If the store cannot tell; the session may have been prolonged.
+    fn touch(
+        &self,
+        session: &SessionKey,
+    ) -> impl Future<Output = Result<Touched, StoreError>> + Send;
+
+    /// Ends a session now, as if its mark had passed every number: its answers are removed, but
+    /// none that is in progress. Does nothing to one that is unknown or has ended.
+    ///
+    /// # Errors
+    /// If the store cannot tell; the session may have ended.
+    fn close(&self, session: &SessionKey) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Removes at most `batch` sessions that ended at least their own life ago, and at least a
+    /// minute ago, and says how many.
+    /// Fewer than `batch` means that none are left for now but those that somebody else is at.
+    /// A store that forgets by itself has nothing to do here.
+    ///
+    /// # Errors
+    /// If the store cannot tell; sessions may have been removed.
+    fn expire(&self, batch: u32) -> impl Future<Output = Result<u32, StoreError>> + Send;
+}
+
+/// What a session is opened with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpenSession {
+    /// A name that no other session has or had.
+    pub session: SessionKey,
+    /// How many numbers from the mark on may be in use: 5, unless set.
+    pub window: u32,
+    /// How long it lives without a sign of life: 5 min, unless set.
+    pub life: Duration,
+}
+
+impl OpenSession {
+    /// The widest window; a wider one is cut to it, and one of zero is one of 1.
+    pub const MAX_WINDOW: u32 = 1024;
+
+    /// The longest life; a longer one is cut to it.
+    pub const MAX_LIFE: Duration = Duration::from_hours(24);
+
+    /// A session with a window of 5 and a life of 5 min.
+    pub fn new(session: impl Into<SessionKey>) -> Self {
+        Self {
+            session: session.into(),
+            window: 5,
+            life: Duration::from_mins(5),
+        }
     }
 
-    /// Until then it is kept though it has ended: a late copy of its opening finds it.
-    pub(crate) fn remove_at(&self) -> i64 {
-        self.ends_at.saturating_add(self.life.max(KEPT))
+    /// Lets this many numbers from the mark on be in use, at least 1 and at most
+    /// [`MAX_WINDOW`](Self::MAX_WINDOW).
+    pub fn window(mut self, window: u32) -> Self {
+        self.window = window.clamp(1, Self::MAX_WINDOW);
+        self
     }
+
+    /// Ends the session this long after its last sign of life, [`MAX_LIFE`](Self::MAX_LIFE) at most.
+    pub fn life(mut self, life: Duration) -> Self {
+        self.life = life.min(Self::MAX_LIFE);
+        self
+    }
+}
+
+/// The answer to [`SessionStore::open`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opened {
+    /// The session begins now.
+    New,
+    /// It was known, and may have ended; nothing was changed.
+    Known,
+}
+
+/// The answer to [`SessionStore::touch`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "a session that has ended takes no more requests"]
+pub enum Touched {
+    /// It lives, for its whole life from now.
+    Living,
+    /// It has ended, or is unknown.
+    Expired,
 }

@@ -10,7 +10,6 @@ use futures_util::FutureExt as _;
 use tracing::Instrument as _;
 
 use super::{Counter, Gauge, Histogram, Metric, Stopwatch, spans};
-use crate::{Attempt, Execution, Reports};
 
 const RUN: Metric = Metric {
     name: "idem_handler_seconds",
@@ -61,6 +60,17 @@ pub(crate) struct Progress {
     pub(crate) oldest: Duration,
 }
 
+/// Attempts made without the store.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReportCounts {
+    /// Of which the store has been told since.
+    pub(crate) told: u64,
+    /// Which another attempt has overtaken.
+    pub(crate) overtaken: u64,
+    /// Of which the store is still to be told.
+    pub(crate) pending: u64,
+}
+
 impl Default for Handlers {
     fn default() -> Self {
         Self {
@@ -84,39 +94,40 @@ impl Handlers {
     pub(crate) fn run<F: Future>(
         &self,
         handler: &str,
-        attempt: Attempt,
+        attempt: u32,
+        in_doubt: bool,
         work: F,
     ) -> impl Future<Output = F::Output> + use<F> {
         let run = cfg!(feature = "metrics").then(|| Run {
             meters: self.meters(handler),
             began: Stopwatch::start(),
         });
-        work.instrument(spans::run(handler, attempt))
+        work.instrument(spans::run(handler, attempt, in_doubt))
             .map(move |ended| {
                 drop(run);
                 ended
             })
     }
 
-    /// Counts what is not told by the end of the message alone.
-    pub(crate) fn ended<T, E>(&self, handler: &str, execution: &Execution<T, E>) {
-        if cfg!(feature = "metrics") && matches!(execution, Execution::LeaseLost { .. }) {
+    /// Counts a run whose lease another worker took over.
+    pub(crate) fn lease_lost(&self, handler: &str) {
+        if cfg!(feature = "metrics") {
             self.meters(handler).leases_lost.add();
         }
     }
 
     /// Brings the gauges up to date.
-    pub(crate) fn sample(&self, progress: impl Fn(&str) -> Progress, reports: Reports) {
+    pub(crate) fn sample(&self, progress: impl Fn(&str) -> Progress, reports: ReportCounts) {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         for (handler, meters) in &*known {
             let Progress { keys, oldest } = progress(handler);
             meters.in_progress.count(keys);
             meters.oldest.set(oldest.as_secs_f64());
         }
-        self.told.set(reports.told());
-        self.overtaken.set(reports.overtaken());
+        self.told.set(reports.told);
+        self.overtaken.set(reports.overtaken);
         self.pending
-            .count(usize::try_from(reports.pending()).unwrap_or(usize::MAX));
+            .count(usize::try_from(reports.pending).unwrap_or(usize::MAX));
     }
 
     fn meters(&self, handler: &str) -> Arc<Meters> {

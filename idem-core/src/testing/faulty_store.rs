@@ -13,7 +13,11 @@ use super::{
     probe,
     process::Link,
 };
-use crate::{Claim, ClaimRequest, Lease, MemoryStore, Outcome, Release, Store, StoreError, Write};
+use crate::{
+    handler::Outcome,
+    store::{Claim, ClaimRequest, Lease, Release, Store, StoreError, Write},
+    stores::MemoryStore,
+};
 
 /// Any store, behind a link that fails on command. Clones share the store and what is wrong with it.
 ///

@@ -1,7 +1,7 @@
 //! What a handler under test stands on: a store, and what its handlers write beside it.
 
 use super::FaultyStore;
-use crate::{MemoryStore, Store};
+use crate::{store::Store, stores::MemoryStore};
 
 #[cfg(feature = "sqlite")]
 mod sqlite;

@@ -5,7 +5,10 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use super::FaultyStore;
-use crate::{Claim, ClaimRequest, GroupEnd, GroupStore, Lease, Outcome, Store as _, StoreError};
+use crate::{
+    handler::Outcome,
+    store::{Claim, ClaimRequest, GroupEnd, GroupStore, Lease, Store as _, StoreError},
+};
 
 // Not what somebody is looking for whose store has no groups.
 #[diagnostic::do_not_recommend]

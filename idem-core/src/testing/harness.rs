@@ -16,7 +16,10 @@ use super::{
     setup::Make,
     watched::Watched,
 };
-use crate::{Execution, Handler, Leased, Operation, Policy, Prepared, RunsOn};
+use crate::{
+    executor::{Execution, Prepared, RunsOn},
+    handler::{Handler, Leased, Operation, Policy},
+};
 
 mod rehearse;
 

@@ -7,7 +7,7 @@ use super::{
     catalogue::{ALWAYS, Situation},
     report::{Finding, Reference, report},
 };
-use crate::ExecutionKind;
+use crate::executor::ExecutionKind;
 
 /// How many waits of a handler are crashed at.
 const MOST_WAITS: u32 = 64;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::Envelope;
+use crate::message::Envelope;
 
 /// A message as a transport delivers it.
 ///

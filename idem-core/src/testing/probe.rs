@@ -9,7 +9,7 @@ use std::{
 use tokio::sync::Notify;
 
 use super::{CrashPoint, clock::StandingStill, process::Link};
-use crate::{Claim, Outcome};
+use crate::{handler::Outcome, store::Claim};
 
 tokio::task_local! {
     static PROBE: Probe;

@@ -8,7 +8,10 @@ use super::{
     CrashPoint, FaultyStore,
     probe::{Course, Probe, Seen},
 };
-use crate::{ExecutionKind, Executor, Store};
+use crate::{
+    executor::{ExecutionKind, Executor},
+    store::Store,
+};
 
 /// How long a delivery may take, on the paused clock: then it never ends.
 const LONGEST: Duration = Duration::from_hours(24);

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Call, CrashPoint};
-use crate::ExecutionKind;
+use crate::executor::ExecutionKind;
 
 /// What [`assert_idempotent`](super::assert_idempotent) and
 /// [`assert_told_apart`](super::assert_told_apart) ask of a harness: this crate's, or that of `idem-amqp`.

@@ -3,7 +3,7 @@
 use std::fmt::{Debug, Write as _};
 
 use super::{Ending, catalogue::Situation};
-use crate::ExecutionKind;
+use crate::executor::ExecutionKind;
 
 /// The effects that others are compared with.
 #[derive(Debug)]

@@ -3,7 +3,10 @@
 use std::{fmt, sync::Arc};
 
 use super::{FaultyStore, Ground, Harness, InMemory, clock::insist_on_paused};
-use crate::{Handler, Policy, RunsOn};
+use crate::{
+    executor::RunsOn,
+    handler::{Handler, Policy},
+};
 
 /// A harness in the making: how the application's state is made, and what it stands on.
 ///

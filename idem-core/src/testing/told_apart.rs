@@ -1,7 +1,7 @@
 //! `assert_told_apart`: two messages that ask for different work have different keys.
 
 use super::Rehearsal;
-use crate::ExecutionKind;
+use crate::executor::ExecutionKind;
 
 /// Asserts that messages which ask for different work are all executed: that no two have the same key.
 ///

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::{Call, FaultyStore, probe};
 use crate::{
-    Begun, Claim, ClaimRequest, Commit, Lease, Outcome, StoreError, TransactionalStore, Write,
+    handler::Outcome,
+    store::{Begun, Claim, ClaimRequest, Commit, Lease, StoreError, TransactionalStore, Write},
 };
 
 // Not what somebody is looking for whose store cannot lend what the handler wants.

@@ -19,8 +19,10 @@ use futures_util::task::AtomicWaker;
 
 use super::{clock::StandingStill, probe};
 use crate::{
-    Context, DecodeError, Envelope, Fingerprint, Handler, Key, KeyError, Mode, Numbered, Operation,
-    Policy, Refusal, Rejection,
+    handler::{
+        Context, DecodeError, Handler, Mode, Numbered, Operation, Policy, Refusal, Rejection,
+    },
+    message::{Envelope, Fingerprint, Key, KeyError},
 };
 
 /// The handler itself, watched while it runs.

@@ -5,7 +5,7 @@ use std::fmt;
 /// A file with one change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mutant {
-    /// Below `idem-core/src`.
+    /// Below `idem-core/src/stores`.
     file: String,
     /// From 1 on.
     line: usize,

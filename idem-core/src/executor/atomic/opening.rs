@@ -8,7 +8,10 @@ use super::super::{
     heartbeat::{Moment, Ran, Untold, run_under_heartbeat},
     in_flight::Working,
 };
-use crate::{Begun, ClaimRequest, Lease, Owner, Policy, Release, Store, TransactionalStore};
+use crate::{
+    handler::Policy,
+    store::{Begun, ClaimRequest, Lease, Owner, Release, Store, TransactionalStore},
+};
 
 /// A claim that the message has already.
 pub(in crate::executor) struct Kept {

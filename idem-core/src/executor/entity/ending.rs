@@ -2,9 +2,8 @@
 
 use super::{Ending, Trial, acquired};
 use crate::{
-    Cause, EntityStore, Execution, Lease, Operation, Outcome, Policy, Recording, Refusal, Release,
-    Store, StoreError, TransactionalStore, Write,
     executor::{
+        Cause, Execution,
         atomic::Overdue,
         grant::{Ended, judge},
         guarded,
@@ -12,6 +11,8 @@ use crate::{
         remembered::{self, Requester},
         until_known::until_known,
     },
+    handler::{Operation, Outcome, Policy, Refusal},
+    store::{EntityStore, Lease, Recording, Release, Store, StoreError, TransactionalStore, Write},
 };
 
 /// What came of a handler that was not dropped before it returned, unless it took too long.

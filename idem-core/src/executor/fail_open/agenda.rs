@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use tokio::time::Instant;
 
-use crate::Key;
+use crate::message::Key;
 
 /// Keys in the order in which they are due, each at most once.
 #[derive(Default)]

@@ -9,7 +9,10 @@ use super::{
     agenda::Agenda,
     report::{End, Report, Sent},
 };
-use crate::{Key, Lease, StoreError, store::record::Record};
+use crate::{
+    message::Key,
+    store::{Lease, StoreError, rules::record::Record},
+};
 
 #[derive(Default)]
 pub(super) struct Entries {

@@ -20,9 +20,13 @@ use super::{
     turn::Turn,
 };
 use crate::{
-    Claim, ClaimRequest, FencingToken, Key, Lease, Outcome, Release, Store, StoreError, Write,
-    memory::Clock,
-    store::record::{self, Record, Step},
+    handler::{FencingToken, Outcome},
+    message::Key,
+    store::{
+        Claim, ClaimRequest, Lease, Release, Store, StoreError, Write,
+        rules::record::{self, Record, Step},
+    },
+    stores::memory::Clock,
 };
 
 /// Keeps the rules of the contract by the same state machine as every store. A key is kept from

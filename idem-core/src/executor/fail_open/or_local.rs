@@ -15,7 +15,10 @@ use super::{
     report::{End, Report},
     within_heartbeat,
 };
-use crate::{Claim, ClaimRequest, Lease, Outcome, Release, Store, StoreError, Write};
+use crate::{
+    handler::Outcome,
+    store::{Claim, ClaimRequest, Lease, Release, Store, StoreError, Write},
+};
 
 pub(in crate::executor) struct OrLocal<S> {
     store: Arc<S>,

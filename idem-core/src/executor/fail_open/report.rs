@@ -7,10 +7,13 @@ use tokio::time::Instant;
 
 use super::within_heartbeat;
 use crate::{
-    Backoff, Claim, ClaimRequest, ErrorChain, Lease, Outcome, Owner, Release, Store, StoreError,
-    Write,
+    error_chain::ErrorChain,
     executor::until_known::PATIENCE,
-    store::record::{self, Record},
+    handler::{Backoff, Outcome},
+    store::{
+        Claim, ClaimRequest, Lease, Owner, Release, Store, StoreError, Write,
+        rules::record::{self, Record},
+    },
 };
 
 /// How an attempt ended.

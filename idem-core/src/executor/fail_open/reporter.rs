@@ -9,7 +9,7 @@ use super::{
     report::{Report, Sent},
     turn::Turn,
 };
-use crate::{Store, executor::until_known::PATIENCE};
+use crate::{executor::until_known::PATIENCE, store::Store};
 
 /// How many reports are sent at once to a store that answers.
 const WIDTH: usize = 64;

@@ -5,8 +5,11 @@ use super::{
     *,
 };
 use crate::{
-    Atomic, Envelope, ExecutionKind, MemoryStore,
-    operator::{KeyState, OperatorStore as _},
+    executor::ExecutionKind,
+    handler::Atomic,
+    message::Envelope,
+    store::operator::{KeyState, OperatorStore as _},
+    stores::MemoryStore,
 };
 
 const WAIT: Duration = LEASE.saturating_mul(3);

@@ -6,9 +6,13 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::*;
 use crate::{
-    Begun, Commit, Context, DecodeError, Envelope, GroupEnd, GroupStore, KeyError, Lease,
-    MemoryStore, Mode, Opening, Operation, Outcome, Rejection, StoreError, TransactionalStore,
-    operator::{Intervened, Intervention, OperatorStore as _},
+    handler::{Context, DecodeError, Mode, Operation, Outcome, Rejection},
+    message::{Envelope, KeyError},
+    store::{
+        Begun, Commit, GroupEnd, GroupStore, Lease, Opening, StoreError, TransactionalStore,
+        operator::{Intervened, Intervention, OperatorStore as _},
+    },
+    stores::MemoryStore,
 };
 
 /// A store whose transactions hold nothing and have to be waited for, and whose groups are all rolled

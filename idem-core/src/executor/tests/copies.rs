@@ -5,8 +5,9 @@ use super::{
     *,
 };
 use crate::{
-    Atomic, Context, DecodeError, Envelope, Grouped, KeyError, Leased, MemoryStore, Mode,
-    Operation, Rejection,
+    handler::{Atomic, Context, DecodeError, Grouped, Leased, Mode, Operation, Rejection},
+    message::{Envelope, KeyError},
+    stores::MemoryStore,
 };
 
 /// How long a charge takes.

@@ -1,7 +1,11 @@
 //! Running without the store, and telling it afterwards.
 
 use super::*;
-use crate::{Fingerprint, MemoryStore, Outcome, StoreOutage, WhenFull};
+use crate::{
+    handler::{Outcome, StoreOutage},
+    message::Fingerprint,
+    stores::{MemoryStore, WhenFull},
+};
 
 mod failures;
 mod outlasting;

@@ -7,7 +7,11 @@ use std::{
     time::Duration,
 };
 
-use crate::{Claim, ClaimRequest, Lease, MemoryStore, Outcome, Release, Store, StoreError, Write};
+use crate::{
+    handler::Outcome,
+    store::{Claim, ClaimRequest, Lease, Release, Store, StoreError, Write},
+    stores::MemoryStore,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Call {

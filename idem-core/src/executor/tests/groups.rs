@@ -4,7 +4,7 @@ use super::{
     busy::{Blank, Busy, claim, complete_by_hand_later},
     *,
 };
-use crate::{Envelope, GroupStore, Grouped, MemoryStore};
+use crate::{handler::Grouped, message::Envelope, store::GroupStore, stores::MemoryStore};
 
 type Charge = super::busy::Charge<Grouped<Blank, 8>>;
 

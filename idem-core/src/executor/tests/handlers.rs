@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::{
-    Context, DecodeError, Envelope, FromContext as _, KeyError, Leased, Operation, Rejection, State,
+    handler::{Context, DecodeError, FromContext as _, Leased, Operation, Rejection, State},
+    message::{Envelope, KeyError},
 };
 
 /// Its body is the order's number; its key may not be 0, its state must not be "broken".

@@ -263,7 +263,7 @@ async fn a_late_zombie_can_neither_complete_nor_release() {
     };
     sleep(LEASE).await;
     run(&executor).await;
-    let outcome = crate::Outcome::default();
+    let outcome = crate::handler::Outcome::default();
     let late = store.complete(&zombie, &outcome, LEASE).await.unwrap();
     assert_eq!(late, Write::Fenced);
     let late = store

@@ -6,8 +6,9 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::{
-    Atomic, Begun, Commit, Context, DecodeError, Envelope, KeyError, Lease, Operation, Outcome,
-    Rejection, StoreError, TransactionalStore,
+    handler::{Atomic, Context, DecodeError, Operation, Outcome, Rejection},
+    message::{Envelope, KeyError},
+    store::{Begun, Commit, Lease, StoreError, TransactionalStore},
 };
 
 /// What became of a commit that was never answered.

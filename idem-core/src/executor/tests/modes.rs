@@ -8,8 +8,13 @@ use xtask::services::postgres;
 
 use super::*;
 use crate::{
-    Atomic, Backoff, Context, DecodeError, Enforcement, Envelope, Grouped, InEntity, KeyError,
-    Leased, Operation, Owner, PostgresStore, RecordedBy, Rejection, StoreOutage,
+    handler::{
+        Atomic, Backoff, Context, DecodeError, Enforcement, Grouped, InEntity, Leased, Operation,
+        RecordedBy, Rejection, StoreOutage,
+    },
+    message::{Envelope, KeyError},
+    store::Owner,
+    stores::PostgresStore,
 };
 
 /// In each cell: how a delivery ended, with the number of its attempt; how the next one did; how many charges there
@@ -199,7 +204,7 @@ macro_rules! charges {
             fn call<'a>(
                 order: String,
                 $context: &'a Context<'a, Counter>,
-                $lent: <$mode as crate::Mode>::Lent<'a>,
+                $lent: <$mode as crate::handler::Mode>::Lent<'a>,
             ) -> Result<impl Future<Output = Result<u32, Failed>> + Send + 'a, Rejection> {
                 if $context.state.act() == Act::Unfit {
                     return Err(Rejection::new("no tenant"));
@@ -238,7 +243,7 @@ charges!(
 /// Attempts are one second apart.
 const BACKOFF: Duration = Duration::from_secs(1);
 
-const POLICY: crate::PolicyBuilder = Policy::builder()
+const POLICY: crate::handler::PolicyBuilder = Policy::builder()
     .backoff(Backoff::new(BACKOFF, BACKOFF))
     .max_attempts(2);
 

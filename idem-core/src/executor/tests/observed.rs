@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::{
-    Context, DecodeError, Enforcement, Envelope, ExecutionKind as Kind, Fingerprint, KeyError,
-    Leased, Operation, Rejection,
+    executor::ExecutionKind as Kind,
+    handler::{Context, DecodeError, Enforcement, Leased, Operation, Rejection},
+    message::{Envelope, Fingerprint, KeyError},
 };
 
 fn observing() -> Policy {

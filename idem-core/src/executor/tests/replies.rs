@@ -4,8 +4,11 @@ use serde::ser::Error as _;
 
 use super::*;
 use crate::{
-    Answer, Context, DecodeError, Envelope, KeyError, Leased, Operation, Outcome, Refusal, Refused,
-    Rejection, StoreOutage,
+    handler::{
+        Answer, Context, DecodeError, Leased, Operation, Outcome, Refusal, Refused, Rejection,
+        StoreOutage,
+    },
+    message::{Envelope, KeyError},
 };
 
 mod atomic;

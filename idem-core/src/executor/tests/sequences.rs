@@ -2,8 +2,11 @@
 
 use super::*;
 use crate::{
-    Context, DecodeError, Envelope, KeyError, Leased, Numbered, Operation, Rejection, StoreOutage,
-    numbered::{number, numbered, numbered_key},
+    handler::{
+        Context, DecodeError, Leased, Numbered, Operation, Rejection, StoreOutage,
+        numbered::{number, numbered, numbered_key},
+    },
+    message::{Envelope, KeyError},
 };
 
 /// Its body is the number that the device gave it; it rejects number 3.

@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::{
-    Context, DecodeError, Envelope, KeyError, Leased, MemoryStore, OpenSession, Operation,
-    Purge as _, Rejection, SessionKey, SessionNumber, SessionStore as _, StoreOutage,
+    handler::{Context, DecodeError, Leased, Operation, Rejection, StoreOutage},
+    message::{Envelope, KeyError, SessionKey, SessionNumber},
+    store::{OpenSession, Purge as _, SessionStore as _},
+    stores::MemoryStore,
 };
 
 /// Its body is a number, and so is its key.

@@ -15,7 +15,7 @@ use sqlx::{
 use uuid::Uuid;
 
 use super::{super::clock::StandingStill, FaultyStore, Ground};
-use crate::SqliteStore;
+use crate::stores::SqliteStore;
 
 /// A [`SqliteStore`] on a temporary file, which is gone with the last harness on it.
 #[derive(Debug, Clone)]

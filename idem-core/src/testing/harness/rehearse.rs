@@ -6,7 +6,10 @@ use super::{
     super::{Call, CrashPoint, Ending, FaultyStore, Ground, Message, Rehearsal},
     Harness,
 };
-use crate::{Execution, Handler, Prepared, RunsOn};
+use crate::{
+    executor::{Execution, Prepared, RunsOn},
+    handler::Handler,
+};
 
 impl<H, St, G> Rehearsal for Harness<H, St, G>
 where

@@ -3,7 +3,10 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::{Atomic, Begun, Commit, Lease, StoreError, TransactionalStore};
+use crate::{
+    handler::Atomic,
+    store::{Begun, Commit, Lease, StoreError, TransactionalStore},
+};
 
 /// A store whose transactions hold nothing, and that tells what was done in which order.
 #[derive(Debug, Clone, Default)]

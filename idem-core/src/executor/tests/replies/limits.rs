@@ -85,8 +85,8 @@ impl std::fmt::Display for Bomb {
 }
 
 impl Failure for Bomb {
-    fn verdict(&self) -> crate::Verdict {
-        crate::Verdict::Reject
+    fn verdict(&self) -> crate::handler::Verdict {
+        crate::handler::Verdict::Reject
     }
 
     fn refusal(&self) -> Refusal {

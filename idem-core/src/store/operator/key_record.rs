@@ -1,0 +1,252 @@
+//! What a store tells an operator of one key.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use super::{AuditEntry, Seen};
+use crate::{
+    handler::{FencingToken, Outcome},
+    message::{Fingerprint, Key},
+    store::{
+        Owner,
+        rules::record::{Reason, Record, State},
+    },
+};
+
+/// One key as its store has it, without the outcome's bytes. All times are relative to the store's
+/// clock when it was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyRecord {
+    /// What is being worked on.
+    pub key: Key,
+    /// The fencing token of the last claim.
+    pub token: FencingToken,
+    /// How often the key has been claimed and not abandoned.
+    pub attempts: u32,
+    /// Whether an attempt ended without a word.
+    pub in_doubt: bool,
+    /// Who claimed it last; `None` where a store does not keep that of a completed key.
+    pub owner: Option<Owner>,
+    /// The digest of its content.
+    pub fingerprint: Option<Fingerprint>,
+    /// How long ago the record was written last. The memory store and Redis do not keep that: there it
+    /// is how long ago the key was claimed last, or changed by an operator.
+    pub age: Duration,
+    /// How long it will be remembered; zero if its retention has ended and it is not purged.
+    pub remembered_for: Duration,
+    /// What it is in the middle of.
+    pub condition: Condition,
+}
+
+/// A key's state, and what belongs to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Condition {
+    /// Claimed.
+    InProgress {
+        /// Zero if the lease has run out and nobody has taken over.
+        lease_remaining: Duration,
+    },
+    /// Done.
+    Completed {
+        /// How large the outcome is, in bytes.
+        outcome_bytes: u64,
+    },
+    /// Not done, and held by nobody.
+    Failed {
+        /// Why it was given back.
+        reason: FailedReason,
+        /// The last error.
+        error: Option<String>,
+        /// How long until the next attempt is due; zero if it is, or if only a replay runs.
+        retry_in: Duration,
+    },
+}
+
+/// The three states of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum KeyState {
+    /// `in_progress`
+    InProgress,
+    /// `completed`
+    Completed,
+    /// `failed`
+    Failed,
+}
+
+/// Why a key was given back: a [`Release`](crate::Release) without its error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FailedReason {
+    /// `failed`: the attempt failed, and there may be another.
+    Failed,
+    /// `abandoned`: the handler was never polled.
+    Abandoned,
+    /// `gave_up`: the message was dead-lettered.
+    GaveUp,
+    /// `quarantined`: the message was dead-lettered in doubt.
+    Quarantined,
+}
+
+/// All that is known of one key.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shown {
+    /// `None` if there is none.
+    pub record: Option<KeyRecord>,
+    /// The outcome's bytes, if it is completed.
+    pub outcome: Option<Outcome>,
+    /// What operators did to the key, the latest last.
+    pub audit: Vec<AuditEntry>,
+}
+
+impl KeyRecord {
+    /// For store implementations: a record of which nothing else is told yet.
+    pub fn new(key: Key, token: FencingToken, condition: Condition) -> Self {
+        Self {
+            key,
+            token,
+            attempts: 0,
+            in_doubt: false,
+            owner: None,
+            fingerprint: None,
+            age: Duration::ZERO,
+            remembered_for: Duration::ZERO,
+            condition,
+        }
+    }
+
+    /// Its state in one word.
+    pub fn state(&self) -> KeyState {
+        match self.condition {
+            Condition::InProgress { .. } => KeyState::InProgress,
+            Condition::Completed { .. } => KeyState::Completed,
+            Condition::Failed { .. } => KeyState::Failed,
+        }
+    }
+
+    /// What an intervention has to find unchanged.
+    pub fn seen(&self) -> Seen {
+        Seen {
+            state: self.state(),
+            token: self.token,
+        }
+    }
+
+    /// A record that was written, or claimed, at this time.
+    pub(crate) fn of(key: Key, record: &Record, written_at: i64, now: i64) -> Self {
+        Self {
+            attempts: record.attempts,
+            in_doubt: record.in_doubt,
+            owner: Some(record.owner),
+            fingerprint: record.fingerprint,
+            age: between(written_at, now),
+            remembered_for: between(now, record.forget_at),
+            ..Self::new(
+                key,
+                FencingToken::new(record.token),
+                Condition::of(&record.state, now),
+            )
+        }
+    }
+}
+
+impl Condition {
+    pub(crate) fn of(state: &State, now: i64) -> Self {
+        match state {
+            State::InProgress { lease_ends } => Self::InProgress {
+                lease_remaining: between(now, *lease_ends),
+            },
+            State::Completed { outcome } => Self::Completed {
+                outcome_bytes: outcome.as_bytes().len() as u64,
+            },
+            State::Failed {
+                reason,
+                error,
+                not_before,
+            } => Self::Failed {
+                reason: (*reason).into(),
+                error: error.clone(),
+                retry_in: not_before.map_or(Duration::ZERO, |due| between(now, due)),
+            },
+        }
+    }
+}
+
+impl KeyState {
+    /// As a store writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InProgress => "in_progress",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl FailedReason {
+    /// As a store writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Abandoned => "abandoned",
+            Self::GaveUp => "gave_up",
+            Self::Quarantined => "quarantined",
+        }
+    }
+}
+
+impl fmt::Display for KeyState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for FailedReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// With `-` or `_` between its words.
+impl FromStr for KeyState {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "in_progress" | "in-progress" => Ok(Self::InProgress),
+            "completed" => Ok(Self::Completed),
+            "failed" => Ok(Self::Failed),
+            _ => Err(format!(
+                "`{text}` is no state: write `in-progress`, `completed` or `failed`"
+            )),
+        }
+    }
+}
+
+impl From<Reason> for FailedReason {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Failed => Self::Failed,
+            Reason::Abandoned => Self::Abandoned,
+            Reason::GaveUp => Self::GaveUp,
+            Reason::Quarantined => Self::Quarantined,
+        }
+    }
+}
+
+impl From<&State> for KeyState {
+    fn from(state: &State) -> Self {
+        match state {
+            State::InProgress { .. } => Self::InProgress,
+            State::Completed { .. } => Self::Completed,
+            State::Failed { .. } => Self::Failed,
+        }
+    }
+}
+
+/// From one time to a later one, in microseconds; zero if it is not later.
+fn between(from: i64, to: i64) -> Duration {
+    Duration::from_micros(u64::try_from(to.saturating_sub(from)).unwrap_or(0))
+}

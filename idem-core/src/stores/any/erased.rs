@@ -1,0 +1,99 @@
+//! The one place where a store's type is forgotten.
+
+use std::{any::Any, fmt::Debug, time::Duration};
+
+use futures_util::future::BoxFuture;
+
+use crate::{
+    handler::Outcome,
+    message::SessionKey,
+    store::{
+        Claim, ClaimRequest, Lease, OpenSession, Opened, Purge, Release, SessionStore, Store,
+        StoreError, Touched, Write,
+    },
+};
+
+type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// [`Store`] with boxed futures, so that it can be a `dyn`.
+pub(super) trait Erased: Debug + Send + Sync {
+    fn boxed_claim<'a>(&'a self, request: &'a ClaimRequest) -> Answer<'a, Claim>;
+    fn boxed_extend<'a>(&'a self, lease: &'a Lease, by: Duration) -> Answer<'a, Write>;
+    fn boxed_complete<'a>(
+        &'a self,
+        lease: &'a Lease,
+        outcome: &'a Outcome,
+        retention: Duration,
+    ) -> Answer<'a, Write>;
+    fn boxed_release<'a>(&'a self, lease: &'a Lease, reason: &'a Release) -> Answer<'a, Write>;
+    fn boxed_keeps_sequences(&self) -> bool;
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// [`Purge`] likewise.
+pub(super) trait ErasedPurge: Debug + Send + Sync {
+    fn boxed_purge(&self, batch: u32) -> Answer<'_, u32>;
+}
+
+/// [`SessionStore`] likewise.
+pub(super) trait ErasedSessions: Debug + Send + Sync {
+    fn boxed_open<'a>(&'a self, request: &'a OpenSession) -> Answer<'a, Opened>;
+    fn boxed_touch<'a>(&'a self, session: &'a SessionKey) -> Answer<'a, Touched>;
+    fn boxed_close<'a>(&'a self, session: &'a SessionKey) -> Answer<'a, ()>;
+    fn boxed_expire(&self, batch: u32) -> Answer<'_, u32>;
+}
+
+impl<S: Store> Erased for S {
+    fn boxed_claim<'a>(&'a self, request: &'a ClaimRequest) -> Answer<'a, Claim> {
+        Box::pin(S::claim(self, request))
+    }
+
+    fn boxed_extend<'a>(&'a self, lease: &'a Lease, by: Duration) -> Answer<'a, Write> {
+        Box::pin(S::extend(self, lease, by))
+    }
+
+    fn boxed_complete<'a>(
+        &'a self,
+        lease: &'a Lease,
+        outcome: &'a Outcome,
+        retention: Duration,
+    ) -> Answer<'a, Write> {
+        Box::pin(S::complete(self, lease, outcome, retention))
+    }
+
+    fn boxed_release<'a>(&'a self, lease: &'a Lease, reason: &'a Release) -> Answer<'a, Write> {
+        Box::pin(S::release(self, lease, reason))
+    }
+
+    fn boxed_keeps_sequences(&self) -> bool {
+        S::keeps_sequences(self)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl<S: Purge> ErasedPurge for S {
+    fn boxed_purge(&self, batch: u32) -> Answer<'_, u32> {
+        Box::pin(S::purge(self, batch))
+    }
+}
+
+impl<S: SessionStore> ErasedSessions for S {
+    fn boxed_open<'a>(&'a self, request: &'a OpenSession) -> Answer<'a, Opened> {
+        Box::pin(S::open(self, request))
+    }
+
+    fn boxed_touch<'a>(&'a self, session: &'a SessionKey) -> Answer<'a, Touched> {
+        Box::pin(S::touch(self, session))
+    }
+
+    fn boxed_close<'a>(&'a self, session: &'a SessionKey) -> Answer<'a, ()> {
+        Box::pin(S::close(self, session))
+    }
+
+    fn boxed_expire(&self, batch: u32) -> Answer<'_, u32> {
+        Box::pin(S::expire(self, batch))
+    }
+}

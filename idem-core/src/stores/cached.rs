@@ -1,0 +1,186 @@
+//! A cache of completed keys in front of a store, so that copies need not ask it.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use crate::store::Store;
+
+mod entity;
+mod group;
+mod known;
+mod operator;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use known::Known;
+
+/// A store that answers for completed keys from this process's memory, for a short while.
+///
+/// Copies of a message often come soon after one another. The store answers the first, this the
+/// rest. Clones share what they know.
+///
+/// | | |
+/// |---|---|
+/// | knows | completed keys, from the store's answers and from completions that it passed on |
+/// | never knows | that a key is free, in progress, failed or quarantined: the store is asked |
+/// | for how long | 60 s unless less is set, and never beyond the retention |
+/// | how much | 32 MiB unless set otherwise; what was not asked for longest is dropped first |
+/// | other content under a known key | the store decides |
+/// | a replay | the store decides |
+///
+/// So a key that an operator deletes from the store runs again after 60 s at most, whatever the
+/// process; at once in this one, if it is changed through the cache, as an
+/// [`OperatorStore`](crate::store::operator::OperatorStore). The rest of the contract is the store's own: every other call passes through. A lease
+/// is to be completed through the cache that it was claimed through.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// use idem_core::{Cached, Executor, Failed, Key, MemoryStore, Policy};
+///
+/// let store = Cached::new(MemoryStore::new());
+/// let executor = Executor::new(store.clone());
+/// for _ in 0..3 {
+///     let key = Key::new("orders.charge", "o-17")?;
+///     executor.execute(key, &Policy::DEFAULT, async |_| Ok::<_, Failed>("charged")).await;
+/// }
+/// assert_eq!((store.stats().lookups(), store.stats().hits()), (3, 2));
+/// # Ok::<_, idem_core::KeyError>(()) }).unwrap();
+/// ```
+pub struct Cached<S>(Arc<Shared<S>>);
+
+struct Shared<S> {
+    store: S,
+    known: Known,
+    lookups: AtomicU64,
+    hits: AtomicU64,
+}
+
+/// A [`Cached`] store in the making.
+///
+/// ```
+/// use std::time::Duration;
+/// use idem_core::{Cached, MemoryStore};
+///
+/// let store = Cached::builder(MemoryStore::new())
+///     .capacity(8 * 1024 * 1024)
+///     .longest(Duration::from_secs(20))
+///     .build();
+/// # drop(store);
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct CachedBuilder<S> {
+    store: S,
+    capacity: u64,
+    longest: Duration,
+}
+
+/// How often a cache was asked, and could answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CacheStats {
+    lookups: u64,
+    hits: u64,
+}
+
+impl<S: Store> Cached<S> {
+    /// In front of this store, with the defaults of the table above.
+    pub fn new(store: S) -> Self {
+        Self::builder(store).build()
+    }
+
+    /// Starts from the defaults.
+    pub fn builder(store: S) -> CachedBuilder<S> {
+        CachedBuilder {
+            store,
+            capacity: CachedBuilder::<S>::DEFAULT_CAPACITY,
+            longest: CachedBuilder::<S>::LONGEST,
+        }
+    }
+}
+
+impl<S> Cached<S> {
+    /// The store behind the cache.
+    pub fn store(&self) -> &S {
+        &self.0.store
+    }
+
+    /// What was counted since it was built.
+    pub fn stats(&self) -> CacheStats {
+        CacheStats {
+            lookups: self.0.lookups.load(Relaxed),
+            hits: self.0.hits.load(Relaxed),
+        }
+    }
+
+    /// Moves this cache's clock forward, and that of its clones; not the store's.
+    #[cfg(any(test, feature = "conformance"))]
+    #[doc(hidden)]
+    pub fn advance(&self, by: Duration) {
+        self.0.known.advance(by);
+    }
+}
+
+impl<S> CachedBuilder<S> {
+    /// 32 MiB: some 60,000 keys with small outcomes.
+    pub const DEFAULT_CAPACITY: u64 = 32 * 1024 * 1024;
+
+    /// The longest time for which a key is known, and the default.
+    pub const LONGEST: Duration = Duration::from_mins(1);
+
+    /// How many bytes the keys and outcomes may take, their administration included; 32 MiB
+    /// unless set. An outcome that would take more than a sixty-fourth of it is not kept.
+    pub fn capacity(mut self, bytes: u64) -> Self {
+        self.capacity = bytes;
+        self
+    }
+
+    /// For how long a key is known, at most [`LONGEST`](Self::LONGEST).
+    pub fn longest(mut self, longest: Duration) -> Self {
+        self.longest = longest.min(Self::LONGEST);
+        self
+    }
+
+    /// Ends the store.
+    pub fn build(self) -> Cached<S> {
+        Cached(Arc::new(Shared {
+            store: self.store,
+            known: Known::new(self.capacity, self.longest),
+            lookups: AtomicU64::default(),
+            hits: AtomicU64::default(),
+        }))
+    }
+}
+
+impl CacheStats {
+    /// How many claims were looked up; those of replays are not.
+    pub fn lookups(&self) -> u64 {
+        self.lookups
+    }
+
+    /// How many of them were answered without the store.
+    pub fn hits(&self) -> u64 {
+        self.hits
+    }
+}
+
+impl<S> Clone for Cached<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for Cached<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cached")
+            .field("store", &self.0.store)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,42 @@
+//! What the handlers' own tables record is not remembered here: it is theirs to forget.
+
+use std::{error::Error, time::Duration};
+
+use super::Cached;
+use crate::{
+    handler::Entity,
+    store::{EntityError, EntityStore, Lease, Recording, StoreError},
+};
+
+// Not what somebody is looking for whose store names no constraints.
+#[diagnostic::do_not_recommend]
+impl<Tx, S: EntityStore<Tx>> EntityStore<Tx> for Cached<S> {
+    async fn check(&self, constraint: &'static str, columns: usize) -> Result<(), EntityError> {
+        self.store().check(constraint, columns).await
+    }
+
+    async fn open(&self, entity: &Entity, wait: Duration) -> Result<Self::Transaction, StoreError> {
+        self.store().open(entity, wait).await
+    }
+
+    fn violates(&self, error: &(dyn Error + 'static), entity: &Entity) -> bool {
+        self.store().violates(error, entity)
+    }
+
+    async fn commit_entity(
+        &self,
+        transaction: Self::Transaction,
+        entity: &Entity,
+        lease: Option<&Lease>,
+    ) -> Result<Recording, StoreError> {
+        self.store().commit_entity(transaction, entity, lease).await
+    }
+
+    async fn is_recorded(
+        &self,
+        entity: &Entity,
+        lease: Option<&Lease>,
+    ) -> Result<bool, StoreError> {
+        self.store().is_recorded(entity, lease).await
+    }
+}

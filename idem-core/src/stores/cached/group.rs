@@ -1,0 +1,60 @@
+//! Completions that commit with a group are remembered when it has committed.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::{FutureExt as _, future::BoxFuture};
+
+use super::Cached;
+use crate::{
+    handler::Outcome,
+    store::{Claim, ClaimRequest, GroupEnd, GroupStore, Lease, StoreError},
+};
+
+// Not what somebody is looking for whose store has no groups.
+#[diagnostic::do_not_recommend]
+impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for Cached<S> {
+    type Seat = S::Seat;
+
+    fn groups(&self) -> usize {
+        self.0.store.groups()
+    }
+
+    async fn claim_for_group(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        if let Some(answer) = self.look_up(request) {
+            return Ok(answer);
+        }
+        let asked = self.0.known.now();
+        let answer = self.0.store.claim_for_group(request).await?;
+        self.0.known.learn(request, &answer, asked);
+        Ok(answer)
+    }
+
+    async fn seat(&self, handler: &'static str, size: usize) -> Result<Self::Seat, StoreError> {
+        self.0.store.seat(handler, size).await
+    }
+
+    fn lend_seat(seat: &mut Self::Seat) -> &mut Tx {
+        S::lend_seat(seat)
+    }
+
+    fn leave(
+        &self,
+        seat: Self::Seat,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> BoxFuture<'static, GroupEnd> {
+        self.0.known.completing(lease);
+        let asked = self.0.known.now();
+        let end = self.0.store.leave(seat, lease, outcome, retention);
+        let (cached, lease, outcome) = (Arc::clone(&self.0), lease.clone(), outcome.clone());
+        async move {
+            let end = end.await;
+            if matches!(end, GroupEnd::Committed) {
+                cached.known.completed(&lease, &outcome, retention, asked);
+            }
+            end
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,36 @@
+//! What an operator sees is the store's, and what an operator changes is forgotten here, too.
+
+use super::Cached;
+use crate::{
+    message::Key,
+    store::{
+        StoreError,
+        operator::{Intervened, Intervention, Listing, OperatorStore, Page, ScopeCounts, Shown},
+    },
+};
+
+impl<S: OperatorStore> OperatorStore for Cached<S> {
+    async fn list(&self, listing: &Listing) -> Result<Page, StoreError> {
+        self.store().list(listing).await
+    }
+
+    async fn show(&self, key: &Key) -> Result<Shown, StoreError> {
+        self.store().show(key).await
+    }
+
+    async fn counts(&self) -> Result<Vec<ScopeCounts>, StoreError> {
+        self.store().counts().await
+    }
+
+    /// Whatever the store says to it: also a change that is unknown may have been made. The caches of
+    /// other processes learn of it when their time is up.
+    async fn intervene(&self, intervention: &Intervention) -> Result<Intervened, StoreError> {
+        let intervened = self.store().intervene(intervention).await;
+        self.0.known.forget(&intervention.key);
+        intervened
+    }
+
+    async fn prepare(&self) -> Result<(), StoreError> {
+        self.store().prepare().await
+    }
+}

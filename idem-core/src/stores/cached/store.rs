@@ -1,0 +1,181 @@
+//! The store's calls: a claim is looked up first, a completion is learnt, the rest passes through.
+
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+
+use tokio::time::Instant;
+
+use super::Cached;
+use crate::{
+    handler::Outcome,
+    message::SessionKey,
+    store::{
+        Begun, Claim, ClaimRequest, Commit, Lease, OpenSession, Opened, Opening, Purge, Release,
+        SequenceStore, SessionStore, Store, StoreError, Touched, TransactionalStore, Write,
+    },
+};
+
+impl<S> Cached<S> {
+    /// A replay is never answered from memory: a person has just looked at the store. Nor is a
+    /// session's request: only the store knows whether the session lives, and hears its sign of life.
+    /// Nor is a numbered message, which keeps its sequence going.
+    pub(super) fn look_up(&self, request: &ClaimRequest) -> Option<Claim> {
+        if request.replay || request.session.is_some() || request.sequence.is_some() {
+            return None;
+        }
+        self.0.lookups.fetch_add(1, Relaxed);
+        let answer = self.0.known.answer(request)?;
+        self.0.hits.fetch_add(1, Relaxed);
+        Some(answer)
+    }
+
+    fn learn_begun<T>(&self, request: &ClaimRequest, begun: &Begun<T>, asked: Instant) {
+        match begun {
+            Begun::Acquired(lease, _) => {
+                let acquired = Claim::Acquired(lease.clone());
+                self.0.known.learn(request, &acquired, asked);
+            }
+            Begun::Not(answer) => self.0.known.learn(request, answer, asked),
+        }
+    }
+}
+
+impl<S: Store> Store for Cached<S> {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        if let Some(answer) = self.look_up(request) {
+            return Ok(answer);
+        }
+        let asked = self.0.known.now();
+        let answer = self.0.store.claim(request).await?;
+        self.0.known.learn(request, &answer, asked);
+        Ok(answer)
+    }
+
+    async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        self.0.store.extend(lease, by).await
+    }
+
+    async fn complete(
+        &self,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Write, StoreError> {
+        let known = &self.0.known;
+        known.completing(lease);
+        let asked = known.now();
+        let write = self.0.store.complete(lease, outcome, retention).await?;
+        if write == Write::Applied {
+            known.completed(lease, outcome, retention, asked);
+        }
+        Ok(write)
+    }
+
+    async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
+        self.0.store.release(lease, reason).await
+    }
+
+    fn keeps_sequences(&self) -> bool {
+        self.0.store.keeps_sequences()
+    }
+}
+
+impl<S: Purge> Purge for Cached<S> {
+    async fn purge(&self, batch: u32) -> Result<u32, StoreError> {
+        self.0.store.purge(batch).await
+    }
+}
+
+impl<S: SequenceStore> SequenceStore for Cached<S> {}
+
+impl<S: SessionStore> SessionStore for Cached<S> {
+    async fn open(&self, request: &OpenSession) -> Result<Opened, StoreError> {
+        self.0.store.open(request).await
+    }
+
+    async fn touch(&self, session: &SessionKey) -> Result<Touched, StoreError> {
+        self.0.store.touch(session).await
+    }
+
+    async fn close(&self, session: &SessionKey) -> Result<(), StoreError> {
+        self.0.store.close(session).await
+    }
+
+    async fn expire(&self, batch: u32) -> Result<u32, StoreError> {
+        self.0.store.expire(batch).await
+    }
+}
+
+// Not what somebody is looking for whose store cannot lend what the handler wants.
+#[diagnostic::do_not_recommend]
+impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Cached<S> {
+    type Transaction = S::Transaction;
+
+    fn transactions(&self) -> usize {
+        self.0.store.transactions()
+    }
+
+    fn time_limit(&self) -> Option<Duration> {
+        self.0.store.time_limit()
+    }
+
+    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Self::Transaction>, StoreError> {
+        if let Some(answer) = self.look_up(request) {
+            return Ok(Begun::Not(answer));
+        }
+        let asked = self.0.known.now();
+        let begun = self.0.store.begin(request).await?;
+        self.learn_begun(request, &begun, asked);
+        Ok(begun)
+    }
+
+    fn is_busy(&self) -> bool {
+        self.0.store.is_busy()
+    }
+
+    async fn claim_ahead(
+        &self,
+        request: &ClaimRequest,
+    ) -> Result<Begun<Opening<'_, Self::Transaction>>, StoreError> {
+        if let Some(answer) = self.look_up(request) {
+            return Ok(Begun::Not(answer));
+        }
+        let asked = self.0.known.now();
+        let claimed = self.0.store.claim_ahead(request).await?;
+        self.learn_begun(request, &claimed, asked);
+        Ok(claimed)
+    }
+
+    fn lend(transaction: &mut Self::Transaction) -> &mut Tx {
+        S::lend(transaction)
+    }
+
+    async fn is_alive(&self, transaction: &mut Self::Transaction) -> bool {
+        self.0.store.is_alive(transaction).await
+    }
+
+    async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        self.0.store.extend_open(lease, by).await
+    }
+
+    async fn commit(
+        &self,
+        transaction: Self::Transaction,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Commit, StoreError> {
+        let known = &self.0.known;
+        known.completing(lease);
+        let asked = known.now();
+        let commit = self.0.store.commit(transaction, lease, outcome, retention);
+        let commit = commit.await?;
+        if commit == Commit::Committed {
+            known.completed(lease, outcome, retention, asked);
+        }
+        Ok(commit)
+    }
+
+    async fn roll_back(&self, transaction: Self::Transaction) {
+        self.0.store.roll_back(transaction).await;
+    }
+}

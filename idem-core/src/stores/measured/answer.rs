@@ -1,0 +1,55 @@
+//! What a store's answers are called.
+
+use crate::store::{Claim, Write};
+
+/// What a store says.
+pub(super) trait Answer {
+    /// In a word.
+    fn label(&self) -> &'static str;
+
+    fn is_fenced(&self) -> bool {
+        false
+    }
+
+    /// Of a key that was acquired.
+    fn attempt(&self) -> Option<u32> {
+        None
+    }
+}
+
+impl Answer for Claim {
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Acquired(_) => "acquired",
+            Self::Held { .. } => "held",
+            Self::Completed { .. } => "completed",
+            Self::KeyReused => "key_reused",
+            Self::Quarantined => "quarantined",
+            Self::Stale => "stale",
+            Self::SessionExpired => "session_expired",
+            Self::BeyondWindow { .. } => "beyond_window",
+            Self::Late => "late",
+            Self::Ahead { .. } => "ahead",
+        }
+    }
+
+    fn attempt(&self) -> Option<u32> {
+        match self {
+            Self::Acquired(lease) => Some(lease.attempt),
+            _ => None,
+        }
+    }
+}
+
+impl Answer for Write {
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Fenced => "fenced",
+        }
+    }
+
+    fn is_fenced(&self) -> bool {
+        *self == Self::Fenced
+    }
+}

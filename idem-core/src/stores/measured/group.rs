@@ -1,0 +1,73 @@
+//! Stores that lend a transaction to several in turn.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::{FutureExt as _, future::BoxFuture};
+use tracing::{Instrument as _, Span};
+
+use super::{Call, Measured};
+use crate::telemetry::{Stopwatch, spans};
+use crate::{
+    handler::Outcome,
+    store::{Claim, ClaimRequest, GroupEnd, GroupStore, Lease, StoreError},
+};
+
+impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for Measured<S> {
+    type Seat = S::Seat;
+
+    fn groups(&self) -> usize {
+        self.store.groups()
+    }
+
+    async fn claim_for_group(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        let asked = self.calls.claim.ask(spans::claim(request.key.as_str()));
+        let answer = self
+            .store
+            .claim_for_group(request)
+            .instrument(asked.span())
+            .await;
+        asked.answered(answer)
+    }
+
+    async fn seat(&self, handler: &'static str, size: usize) -> Result<S::Seat, StoreError> {
+        self.store.seat(handler, size).await
+    }
+
+    fn lend_seat(seat: &mut S::Seat) -> &mut Tx {
+        S::lend_seat(seat)
+    }
+
+    fn leave(
+        &self,
+        seat: S::Seat,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> BoxFuture<'static, GroupEnd> {
+        let left = self.store.leave(seat, lease, outcome, retention);
+        let span = spans::complete(lease.key.as_str());
+        if cfg!(not(feature = "metrics")) && span.is_disabled() {
+            return left;
+        }
+        let (commit, began) = (Arc::clone(&self.calls.commit), Stopwatch::start());
+        let left = left.inspect(move |end| commit.ended(began, end));
+        Box::pin(left.instrument(span))
+    }
+}
+
+impl Call {
+    /// A group has ended.
+    fn ended(&self, began: Stopwatch, end: &GroupEnd) {
+        self.seconds.record(began);
+        let label = match end {
+            GroupEnd::Committed => "committed",
+            GroupEnd::WithoutCompletion => "committed_without",
+            GroupEnd::RolledBack => "rolled_back",
+            GroupEnd::Unknown(error) => {
+                self.errors.add();
+                return spans::unanswered(&Span::current(), error.kind(), error);
+            }
+        };
+        spans::answered(&Span::current(), label, None);
+    }
+}

@@ -1,0 +1,262 @@
+//! A store in this process's memory: for tests, for one worker, and as the reference of the contract.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use crate::{
+    handler::Outcome,
+    message::SessionKey,
+    store::{
+        Claim, ClaimRequest, Lease, OpenSession, Opened, Purge, Release, SequenceStore,
+        SessionStore, Store, StoreError, Touched, Write,
+        rules::{
+            record::{self, Record, Step},
+            session::{self, Placed},
+        },
+    },
+};
+
+mod clock;
+mod kept;
+mod operator;
+mod records;
+mod sequences;
+mod sessions;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use clock::Clock;
+use kept::Kept;
+
+/// Remembers keys as long as the process lives. Clones share what they remember.
+///
+/// It keeps all rules of [`Store`], but knows nothing of other processes and nothing after a
+/// restart: a message that is delivered again then runs again.
+///
+/// Time is tokio's: under a paused clock, leases and retentions end when the test says so.
+///
+/// ```
+/// use idem_core::{Executor, MemoryStore};
+///
+/// let store = MemoryStore::new();
+/// let (one, other) = (Executor::new(store.clone()), Executor::new(store)); // they share the keys
+/// # drop((one, other));
+/// ```
+#[derive(Clone)]
+pub struct MemoryStore(Arc<Shared>);
+
+struct Shared {
+    // Held for one look-up and one write, never over an await.
+    kept: Mutex<Kept>,
+    clock: Clock,
+}
+
+/// What a bounded store does about one key too many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WhenFull {
+    /// Claims of new keys answer [`StoreError::Full`] until retentions end: nothing runs twice.
+    Refuse,
+    /// Forgets the completed key whose retention ends first, and refuses only if none is
+    /// completed. A copy of a forgotten key runs again, also one whose session lives. Such a store
+    /// keeps no [sequences](crate::SequenceStore): they would stand still.
+    ForgetOldestCompleted,
+}
+
+/// A [`MemoryStore`] in the making.
+///
+/// ```
+/// use idem_core::{MemoryStore, WhenFull};
+///
+/// let store = MemoryStore::builder().capacity(100_000, WhenFull::Refuse).build();
+/// # drop(store);
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct MemoryStoreBuilder {
+    capacity: usize,
+    when_full: WhenFull,
+}
+
+impl MemoryStore {
+    /// An empty store without a bound.
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// Starts an empty store, without a bound unless one is set.
+    pub fn builder() -> MemoryStoreBuilder {
+        MemoryStoreBuilder {
+            capacity: usize::MAX,
+            when_full: WhenFull::Refuse,
+        }
+    }
+
+    /// As an operator does who deletes a record.
+    #[cfg(test)]
+    pub(crate) fn forget(&self, key: &crate::message::Key) {
+        self.kept().records.remove(key);
+    }
+
+    fn write(
+        &self,
+        lease: &Lease,
+        step: impl FnOnce(Option<&Record>, i64) -> Step<Write>,
+    ) -> Write {
+        let records = &mut self.kept().records;
+        let step = step(records.get(&lease.key), self.0.clock.now());
+        if let Some(record) = step.write {
+            records.put(lease.key.clone(), record);
+        }
+        step.answer
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // Every change is whole once `put` or `remove` has begun, so a panic elsewhere is no harm.
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore")
+            .field("keys", &self.kept().records.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryStoreBuilder {
+    /// Remembers at most this many keys, and says what happens to one more.
+    pub fn capacity(mut self, keys: usize, when_full: WhenFull) -> Self {
+        self.capacity = keys;
+        self.when_full = when_full;
+        self
+    }
+
+    /// Ends the store.
+    pub fn build(self) -> MemoryStore {
+        MemoryStore(Arc::new(Shared {
+            kept: Mutex::new(Kept::new(self.capacity, self.when_full)),
+            clock: Clock::start(),
+        }))
+    }
+}
+
+impl Store for MemoryStore {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        let mut kept = self.kept();
+        let now = self.0.clock.now();
+        if let Some(place) = request.sequence_place()? {
+            if kept.when_full != WhenFull::Refuse {
+                request.without_sequence()?;
+            }
+            return kept.claim_numbered(request, place, now);
+        }
+        let Some(place) = request.place()? else {
+            return kept.claim(request, now);
+        };
+        let session = &place.session;
+        match session::place(kept.sessions.get(session), place, now) {
+            Placed::Outside(answer, written) => {
+                kept.put_session(session, written, now);
+                Ok(answer)
+            }
+            Placed::Inside(written) => {
+                kept.put_session(session, Some(written), now);
+                kept.claim(request, now)
+            }
+        }
+    }
+
+    async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        let token = lease.token.get();
+        Ok(self.write(lease, |record, now| record::extend(record, token, by, now)))
+    }
+
+    async fn complete(
+        &self,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Write, StoreError> {
+        let token = lease.token.get();
+        Ok(self.write(lease, |record, now| {
+            record::complete(record, token, outcome, retention, now)
+        }))
+    }
+
+    async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
+        let token = lease.token.get();
+        Ok(self.write(lease, |record, now| {
+            record::release(record, token, reason, now)
+        }))
+    }
+
+    /// Not if it forgets completed keys when it is full.
+    fn keeps_sequences(&self) -> bool {
+        self.kept().when_full == WhenFull::Refuse
+    }
+}
+
+impl Purge for MemoryStore {
+    async fn purge(&self, batch: u32) -> Result<u32, StoreError> {
+        let now = self.0.clock.now();
+        let mut kept = self.kept();
+        let records = kept.records.purge(batch, now);
+        Ok(records + kept.sequences.purge(batch - records, now))
+    }
+}
+
+impl SequenceStore for MemoryStore {}
+
+impl SessionStore for MemoryStore {
+    async fn open(&self, request: &OpenSession) -> Result<Opened, StoreError> {
+        let sessions = &mut self.kept().sessions;
+        let known = sessions.get(&request.session);
+        match session::open(known, request, self.0.clock.now()) {
+            Some(session) => {
+                sessions.put(request.session.clone(), session);
+                Ok(Opened::New)
+            }
+            None => Ok(Opened::Known),
+        }
+    }
+
+    async fn touch(&self, session: &SessionKey) -> Result<Touched, StoreError> {
+        let mut kept = self.kept();
+        let now = self.0.clock.now();
+        match session::touch(kept.sessions.get(session), now) {
+            Some(touched) => {
+                kept.put_session(session, Some(touched), now);
+                Ok(Touched::Living)
+            }
+            None => Ok(Touched::Expired),
+        }
+    }
+
+    async fn close(&self, session: &SessionKey) -> Result<(), StoreError> {
+        let mut kept = self.kept();
+        let now = self.0.clock.now();
+        let closed = session::close(kept.sessions.get(session), now);
+        kept.put_session(session, closed, now);
+        Ok(())
+    }
+
+    async fn expire(&self, batch: u32) -> Result<u32, StoreError> {
+        let mut kept = self.kept();
+        let ended = kept.sessions.take_removable(batch, self.0.clock.now());
+        for (key, session) in &ended {
+            kept.remove_answers(key, session.answers());
+        }
+        Ok(u32::try_from(ended.len()).expect("at most `batch`, which is a u32"))
+    }
+}

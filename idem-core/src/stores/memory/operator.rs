@@ -1,0 +1,102 @@
+//! What an operator sees of a memory store, and changes in it.
+
+use std::collections::HashMap;
+
+use super::{MemoryStore, kept::Kept};
+use crate::{
+    message::Key,
+    store::{
+        Owner, StoreError,
+        operator::{
+            AuditEntry, Cursor, Intervened, Intervention, KeyRecord, Listing, OperatorStore, Page,
+            ScopeCounts, Shown,
+        },
+        rules::record::{self, Record, Ruling, State},
+    },
+};
+
+/// What operators did, by the key and in its order.
+pub(super) type Audit = HashMap<Key, Vec<(Owner, AuditEntry)>>;
+
+impl OperatorStore for MemoryStore {
+    /// In the order of the keys.
+    async fn list(&self, listing: &Listing) -> Result<Page, StoreError> {
+        let after = listing.after.as_ref().map_or("", Cursor::as_str);
+        let mut chosen: Vec<_> = self.key_records();
+        chosen.retain(|record| record.key.as_str() > after && listing.picks(record));
+        chosen.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+        let limit = listing.limit.max(1) as usize;
+        let is_last = chosen.len() <= limit;
+        chosen.truncate(limit);
+        let last = chosen.last().filter(|_| !is_last);
+        let next = last.map(|record| Cursor::new(record.key.as_str()));
+        Ok(Page::new(chosen, Vec::new(), next))
+    }
+
+    async fn show(&self, key: &Key) -> Result<Shown, StoreError> {
+        let kept = self.kept();
+        let record = kept.records.get(key);
+        let audit = kept.audit.get(key).map(Vec::as_slice).unwrap_or_default();
+        Ok(Shown {
+            record: record.map(|record| key_record(key, record, self.0.clock.now())),
+            outcome: record.and_then(|record| match &record.state {
+                State::Completed { outcome } => Some(outcome.clone()),
+                _ => None,
+            }),
+            audit: audit.iter().map(|(_, entry)| entry.clone()).collect(),
+        })
+    }
+
+    async fn counts(&self) -> Result<Vec<ScopeCounts>, StoreError> {
+        Ok(ScopeCounts::of(&self.key_records()))
+    }
+
+    async fn intervene(&self, intervention: &Intervention) -> Result<Intervened, StoreError> {
+        let mut kept = self.kept();
+        let now = self.0.clock.now();
+        Ok(kept.intervene(intervention, now))
+    }
+
+    async fn prepare(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+impl MemoryStore {
+    fn key_records(&self) -> Vec<KeyRecord> {
+        let kept = self.kept();
+        let now = self.0.clock.now();
+        let records = kept.records.iter();
+        records
+            .map(|(key, record)| key_record(key, record, now))
+            .collect()
+    }
+}
+
+impl Kept {
+    fn intervene(&mut self, intervention: &Intervention, now: i64) -> Intervened {
+        let key = &intervention.key;
+        let mut audit = self.audit.get(key).into_iter().flatten();
+        if audit.any(|(owner, _)| *owner == intervention.owner) {
+            return Intervened::Applied;
+        }
+        let record = self.records.get(key);
+        match record::intervene(record, intervention, now, self.records.floor()) {
+            Ruling::Refused(answer) => return answer,
+            Ruling::Removed => self.records.remove(key),
+            Ruling::Written(record) => self.records.put(key.clone(), record),
+        }
+        let Intervention {
+            action, by, seen, ..
+        } = intervention;
+        let entry = AuditEntry::new(now.unsigned_abs(), *action, by.clone(), *seen);
+        let audit = self.audit.entry(key.clone()).or_default();
+        audit.push((intervention.owner, entry));
+        Intervened::Applied
+    }
+}
+
+/// Tokens are the time of the claim, unless two came at once.
+fn key_record(key: &Key, record: &Record, now: i64) -> KeyRecord {
+    KeyRecord::of(key.clone(), record, record.token, now)
+}

@@ -1,0 +1,263 @@
+//! A store in a `PostgreSQL` database: durable, shared by all workers that reach the server.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use sqlx::Row;
+use tokio::sync::Mutex;
+
+use crate::{
+    handler::Outcome,
+    store::{Claim, ClaimRequest, ConnectError, Lease, Purge, Release, Store, StoreError, Write},
+};
+
+mod atomic;
+mod batch;
+mod builder;
+mod claims;
+mod clock;
+mod entity;
+mod exchange;
+mod fault;
+mod group;
+mod instant;
+mod lane;
+mod lending;
+mod length;
+mod location;
+mod migration;
+mod names;
+mod operator;
+mod pooler;
+mod row;
+mod sequences;
+mod session;
+mod sessions;
+mod sql;
+mod template;
+#[cfg(test)]
+mod tests;
+mod writes;
+
+pub use builder::PostgresStoreBuilder;
+use claims::{Answered, ClaimCall};
+use clock::Clock;
+use entity::Entities;
+use group::Groups;
+use lane::Lane;
+use lending::Lending;
+pub use migration::Migrate;
+use names::Names;
+use operator::Operator;
+use sequences::Sequences;
+use session::{Address, Session};
+use sessions::Sessions;
+use sql::Sql;
+use writes::{Change, WriteCall};
+
+/// Remembers keys in a `PostgreSQL` table. Clones share their connections.
+///
+/// | | |
+/// |---|---|
+/// | durability | an answered write is as durable as the server's commits (`synchronous_commit`) |
+/// | processes | any number, on any hosts |
+/// | time | the server's clock |
+/// | speed | one round trip per call; calls that wait while a statement is under way share the next one, and its commit |
+/// | connections | one for claims, one for writes, one for purging, one for the leases of atomic handlers and one to look into tables of their own, once there are any; up to four for sessions and sequences |
+/// | isolation | whatever the server's default is |
+/// | atomic handlers | take `&mut PgConnection` or `&mut PgTransaction<'_>`, on connections of their own |
+/// | poolers | in session mode, or such as bring prepared statements along; others are refused at the start |
+///
+/// ```no_run
+/// # async fn example() -> Result<(), idem_core::ConnectError> {
+/// use std::time::Duration;
+/// use idem_core::{PostgresStore, PurgeTask};
+///
+/// let store = PostgresStore::connect("postgres://shop@db.example/shop").await?;
+/// let purging = PurgeTask::spawn(store.clone(), Duration::from_mins(10));
+/// # drop(purging);
+/// # Ok(()) }
+/// ```
+///
+/// # Atomic handlers
+/// The key is claimed in a commit of its own; then the handler runs in a transaction that ends with
+/// the completion. It may choose its isolation level, role and `search_path`. It may not end the
+/// transaction: then it has failed, and what it committed stays. The same goes for an error of a
+/// statement that it ignores, unless in a savepoint.
+/// The claim does not wait until it is on disk, because the completion, which does, comes after it.
+/// If the server crashes in between, claim and transaction are undone together: that attempt is not
+/// counted, and its fencing token may be given out again.
+///
+/// The next handler gets the connection without settings, temporary tables, channels, cursors and
+/// advisory locks of this one; what was prepared by `PREPARE` stays.
+///
+/// Deferred triggers and constraints run after a `RESET ROLE`: as the role that the store connects
+/// as, not as one that the handler has set.
+///
+/// A handler that waits for something else keeps its connection and its row locks. If its host
+/// vanishes, the server ends the transaction after 25 s; behind a pooler, it is the pooler that must
+/// notice. While the server cannot finish a commit (a synchronous standby is away, a deferred trigger
+/// takes its time), claims of that key are [`StoreError::Unavailable`], and those that share their
+/// statement are answered later than usual.
+///
+/// # When the server is away
+/// A call that cannot be answered within the response timeout is [`StoreError::Unavailable`]; the
+/// store connects again by itself. A connection that breaks while the server is there costs no
+/// caller an error: every call may be repeated, so it is.
+///
+/// # Fencing tokens
+/// They come from a sequence, and are greater than the record's last one. If the sequence is set
+/// back *and* the record is gone (a restored backup, logical replication, which copies no
+/// sequences), a new token of the key may be lower than one that was given out before.
+///
+/// # Looking at the table
+/// ```sql
+/// SELECT key, attempts, in_doubt, lease_ends - now() AS remaining
+/// FROM idem_records WHERE state = 'in_progress' ORDER BY lease_ends;
+/// ```
+/// There is no index on the state, because updates would have to keep it: the server reads the
+/// whole table for this.
+#[derive(Clone)]
+pub struct PostgresStore {
+    claims: Lane<ClaimCall>,
+    writes: Lane<WriteCall>,
+    /// Apart, so that a purge that takes its time keeps nobody waiting.
+    purging: Arc<Mutex<Session>>,
+    address: Address,
+    lending: Lending,
+    transaction_timeout: Duration,
+    groups: Groups,
+    /// Extends the leases of open transactions, which hold their own connections.
+    heartbeats: Arc<Mutex<Session>>,
+    sessions: Sessions,
+    sequences: Sequences,
+    entities: Entities,
+    operator: Operator,
+    names: Names,
+    sql: Arc<Sql>,
+    clock: Clock,
+}
+
+impl PostgresStore {
+    /// Connects to `postgres://USER@HOST/DATABASE`, and creates the tables if they are not there.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, or the tables cannot be used; see
+    /// [`PostgresStoreBuilder::build`].
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::builder(url).build().await
+    }
+
+    /// Starts from the defaults, with a URL.
+    pub fn builder(url: &str) -> PostgresStoreBuilder {
+        PostgresStoreBuilder::new(url)
+    }
+
+    /// The statements that create the tables and a function, for those who run their own
+    /// migrations. None does harm if what it creates is there. Without a schema the names are not
+    /// qualified.
+    ///
+    /// # Errors
+    /// If a name cannot be one.
+    pub fn schema(schema: Option<&str>, table: &str) -> Result<String, ConnectError> {
+        let names = Names::new(schema, table)?;
+        let tables = names.put_into_script(include_str!("postgres/schema.sql"));
+        Ok(match names.create_schema() {
+            Some(schema) => format!("{};\n\n{}", schema.as_str(), tables.as_str()),
+            None => tables.as_str().to_owned(),
+        })
+    }
+
+    /// Moves this store's clock forward, and that of its clones.
+    #[cfg(any(test, feature = "conformance"))]
+    #[doc(hidden)]
+    pub fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    async fn claim_until(
+        &self,
+        request: &ClaimRequest,
+        answered: Answered,
+    ) -> Result<Claim, StoreError> {
+        if let Some(place) = request.sequence_place()? {
+            return Box::pin(self.claim_numbered(request, place, answered)).await;
+        }
+        if let Some(place) = request.place()? {
+            return Box::pin(self.claim_place(request, place)).await;
+        }
+        let request = request.clone();
+        self.claims.call(ClaimCall { request, answered }).await
+    }
+
+    async fn write(&self, lease: &Lease, change: Change) -> Result<Write, StoreError> {
+        let call = WriteCall {
+            key: lease.key.clone(),
+            token: lease.token.get(),
+            change,
+        };
+        self.writes.call(call).await
+    }
+}
+
+impl fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresStore")
+            .field("host", &self.address.options.get_host())
+            .field("database", &self.address.options.get_database())
+            .field("table", &self.names)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for PostgresStore {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.claim_until(request, Answered::Durable).await
+    }
+
+    async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        self.write(lease, Change::Extend { by }).await
+    }
+
+    async fn complete(
+        &self,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Write, StoreError> {
+        let outcome = outcome.clone();
+        self.write(lease, Change::Complete { outcome, retention })
+            .await
+    }
+
+    async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
+        let reason = reason.clone();
+        self.write(lease, Change::Release { reason }).await
+    }
+
+    fn keeps_sequences(&self) -> bool {
+        true
+    }
+}
+
+impl Purge for PostgresStore {
+    async fn purge(&self, batch: u32) -> Result<u32, StoreError> {
+        let skew = self.clock.skew();
+        let statement = || {
+            sqlx::query(self.sql.purge.clone())
+                .bind(skew)
+                .bind(i64::from(batch))
+        };
+        let rows = self.purging.lock().await.fetch(statement).await;
+        let rows = rows.map_err(|fault| fault.unavailable())?;
+        let removed: i64 = rows
+            .iter()
+            .map(|row| row.try_get::<i64, _>(0))
+            .sum::<Result<_, _>>()
+            .map_err(StoreError::unavailable)?;
+        let removed = u32::try_from(removed).unwrap_or(batch).min(batch);
+        if removed == batch {
+            return Ok(batch);
+        }
+        Ok(removed + self.purge_sequences(batch - removed).await?)
+    }
+}

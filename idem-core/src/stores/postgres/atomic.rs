@@ -1,0 +1,266 @@
+//! Atomic handlers: their writes and the completion in one transaction.
+
+use std::time::Duration;
+
+use sqlx::{PgConnection, PgTransaction};
+
+use super::{
+    PostgresStore,
+    claims::Answered,
+    exchange::Nonce,
+    fault::Fault,
+    group::Steps,
+    lending::{Lending, Turn},
+};
+use crate::{
+    handler::Outcome,
+    store::{
+        Begun, Claim, ClaimRequest, Commit, Lease, Opening, StoreError, TransactionalStore, Write,
+    },
+};
+
+mod check;
+mod ending;
+mod statement;
+
+pub(super) use check::check;
+pub(super) use ending::{Connection, OVERDUE, commit, judge};
+pub(super) use statement::{ONLY_READS, begin, extension, lock_timeout, reset};
+
+/// A handler's open transaction. Dropping it closes its connection, which rolls back.
+pub struct OpenTransaction {
+    // In this order: the connection is on its way back when the next handler's turn comes.
+    transaction: PgTransaction<'static>,
+    turn: Turn,
+}
+
+impl OpenTransaction {
+    /// Begins one that several messages share.
+    pub(super) async fn of_group(lending: &Lending, steps: &Steps) -> Result<Self, Fault> {
+        let mut turn = lending.turn().await;
+        let transaction = turn.begin_group(steps).await?;
+        Ok(Self { transaction, turn })
+    }
+
+    /// Gives the connection back, to be lent again.
+    pub(super) fn give_back(self) {
+        self.turn.is_clean();
+    }
+
+    /// Hands the connection on, with the transaction that was begun behind the end of the last one.
+    fn hand_on(self) {
+        self.turn.hand_on(self.transaction);
+    }
+
+    /// Leaves a connection alone that does not answer.
+    pub(super) fn give_up(mut self) {
+        self.turn.change_connection();
+    }
+
+    pub(super) fn connection(&mut self) -> &mut PgConnection {
+        &mut self.transaction
+    }
+
+    pub(super) fn transaction(&mut self) -> &mut PgTransaction<'static> {
+        &mut self.transaction
+    }
+}
+
+impl std::fmt::Debug for OpenTransaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenTransaction").finish_non_exhaustive()
+    }
+}
+
+impl PostgresStore {
+    async fn begin_open(
+        &self,
+        request: &ClaimRequest,
+    ) -> Result<Begun<OpenTransaction>, StoreError> {
+        // First the turn, so that no lease runs out while its owner waits for another handler.
+        let mut turn = self.lending.turn().await;
+        // The two at once: no statement that sees data is sent before the claim is committed.
+        let (begun, claim) =
+            tokio::join!(turn.begin(), self.claim_until(request, Answered::Committed));
+        let open = begun.map(|transaction| OpenTransaction { transaction, turn });
+        match (claim, open) {
+            (Ok(Claim::Acquired(lease)), Ok(open)) => Ok(Begun::Acquired(lease, open)),
+            // The same owner has its key back when it asks again.
+            (Ok(Claim::Acquired(_)), Err(fault)) => Err(fault.unavailable()),
+            (Ok(answer), open) => {
+                if let Ok(open) = open {
+                    open.give_back();
+                }
+                Ok(Begun::Not(answer))
+            }
+            // What is wrong with the claim's session may be wrong with this one: it is closed.
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    async fn claim_open_ahead(
+        &self,
+        request: &ClaimRequest,
+    ) -> Result<Begun<Opening<'_, OpenTransaction>>, StoreError> {
+        let place = self.lending.place().await;
+        let lease = match self.claim_until(request, Answered::Committed).await? {
+            Claim::Acquired(lease) => lease,
+            answer => return Ok(Begun::Not(answer)),
+        };
+        let opening = async move {
+            let mut turn = self.lending.turn().await;
+            drop(place);
+            let begun = turn.begin().await;
+            let transaction = begun.map_err(|fault| fault.unavailable())?;
+            Ok(OpenTransaction { transaction, turn })
+        };
+        Ok(Begun::Acquired(lease, Box::pin(opening)))
+    }
+
+    /// Begins a transaction without a claim, whose statements wait for a lock for at most so long.
+    pub(super) async fn open_unclaimed(
+        &self,
+        wait: Duration,
+    ) -> Result<OpenTransaction, StoreError> {
+        let mut turn = self.lending.turn().await;
+        let begun = turn.begin_waiting(wait).await;
+        let transaction = begun.map_err(|fault| fault.unavailable())?;
+        Ok(OpenTransaction { transaction, turn })
+    }
+
+    async fn commit_open(
+        &self,
+        open: OpenTransaction,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Commit, StoreError> {
+        let skew = self.clock.skew();
+        let (template, nonce) = (&self.sql.commit, Nonce::new());
+        let statement = statement::commit(template, lease, outcome, retention, skew, nonce);
+        match self.end_open(open, statement, nonce).await? {
+            Ok(()) => Ok(Commit::Committed),
+            Err(error) => judge(error),
+        }
+    }
+
+    /// Sends what ends a transaction with a commit. An error inside is one that came before the
+    /// commit was answered.
+    pub(super) async fn end_open(
+        &self,
+        mut open: OpenTransaction,
+        mut statements: String,
+        nonce: Nonce,
+    ) -> Result<Result<(), sqlx::Error>, StoreError> {
+        let chained = open.turn.chained();
+        let goes_on = chained.is_some();
+        statements.push_str(&chained.unwrap_or_default());
+        let ended = async { Ok(ending::commit(open.connection(), statements, nonce).await) };
+        match self.address.within_patience(ended).await {
+            Ok((ended, ending::Connection::Clean)) => {
+                if goes_on {
+                    open.hand_on();
+                } else {
+                    open.give_back();
+                }
+                Ok(ended)
+            }
+            Ok((ended, ending::Connection::Unknown)) => Ok(ended),
+            Err(fault) => {
+                open.give_up();
+                Err(fault.unavailable())
+            }
+        }
+    }
+
+    pub(super) async fn roll_back_open(&self, mut open: OpenTransaction) {
+        let rolled_back = ending::roll_back(open.connection(), &self.sql.roll_back);
+        match self.address.within_patience(rolled_back).await {
+            Ok(()) => open.give_back(),
+            Err(error) => {
+                tracing::debug!(%error, "a handler's transaction is rolled back with its connection");
+                open.give_up();
+            }
+        }
+    }
+
+    async fn extend_transaction(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        let statement = || extension(&self.sql, lease, by, self.clock.skew());
+        let rows = self.heartbeats.lock().await.fetch(statement).await;
+        let rows = rows.map_err(|fault| fault.unavailable())?;
+        Ok(if rows.is_empty() {
+            Write::Fenced
+        } else {
+            Write::Applied
+        })
+    }
+}
+
+macro_rules! lend {
+    ($tx:ty, |$transaction:ident| $lent:expr) => {
+        impl TransactionalStore<$tx> for PostgresStore {
+            type Transaction = OpenTransaction;
+
+            fn transactions(&self) -> usize {
+                self.lending.connections()
+            }
+
+            fn time_limit(&self) -> Option<Duration> {
+                Some(self.transaction_timeout)
+            }
+
+            async fn begin(
+                &self,
+                request: &ClaimRequest,
+            ) -> Result<Begun<OpenTransaction>, StoreError> {
+                self.begin_open(request).await
+            }
+
+            fn is_busy(&self) -> bool {
+                self.lending.is_busy()
+            }
+
+            async fn claim_ahead(
+                &self,
+                request: &ClaimRequest,
+            ) -> Result<Begun<Opening<'_, OpenTransaction>>, StoreError> {
+                self.claim_open_ahead(request).await
+            }
+
+            fn lend(open: &mut OpenTransaction) -> &mut $tx {
+                let $transaction = &mut open.transaction;
+                $lent
+            }
+
+            async fn is_alive(&self, open: &mut OpenTransaction) -> bool {
+                let answer = ending::is_writable(open.connection());
+                let answer = self.address.within_patience(answer).await;
+                answer.unwrap_or(false)
+            }
+
+            async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+                self.extend_transaction(lease, by).await
+            }
+
+            async fn commit(
+                &self,
+                open: OpenTransaction,
+                lease: &Lease,
+                outcome: &Outcome,
+                retention: Duration,
+            ) -> Result<Commit, StoreError> {
+                self.commit_open(open, lease, outcome, retention).await
+            }
+
+            async fn roll_back(&self, open: OpenTransaction) {
+                self.roll_back_open(open).await;
+            }
+        }
+    };
+}
+
+lend!(PgConnection, |transaction| &mut *transaction);
+lend!(PgTransaction<'static>, |transaction| transaction);
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,149 @@
+//! How a transaction ends, and what the server's answer means.
+
+use std::borrow::Cow;
+
+use sqlx::{
+    Connection as _, PgConnection, Row as _,
+    error::DatabaseError,
+    postgres::{PgDatabaseError, PgSeverity},
+};
+
+use crate::{
+    store::{Commit, StoreError},
+    stores::postgres::{
+        exchange::{self, Nonce, carry_out},
+        fault::Fault,
+        template::{Template, bare},
+    },
+};
+
+/// What is known of a connection after its transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::stores::postgres) enum Connection {
+    /// All that the handler may have left behind is gone.
+    Clean,
+    Unknown,
+}
+
+/// How many statements of a `commit.sql` are done when the transaction is committed, from the one with the nonce on.
+const COMMITTED: usize = 2;
+
+/// How many answers to earlier statements are read, one for each time of asking, until the server's own comes.
+const LATE_ANSWERS: usize = 1000;
+
+/// The SQLSTATE with which `idem_records_complete_one` refuses a lease that is not the current one.
+const FENCED: &str = "IDEM2";
+
+/// `idle_in_transaction_session_timeout`, and `transaction_timeout` of PostgreSQL 17.
+pub(in crate::stores::postgres) const OVERDUE: [&str; 2] = ["25P03", "25P04"];
+
+/// Completes, commits and cleans up, in one round trip. An error is one that came before the commit
+/// was answered.
+pub(in crate::stores::postgres) async fn commit(
+    connection: &mut PgConnection,
+    statements: String,
+    nonce: Nonce,
+) -> (Result<(), sqlx::Error>, Connection) {
+    let answer = carry_out(connection, statements, nonce).await;
+    match answer.error {
+        None if answer.proof.is_some() => (Ok(()), Connection::Clean),
+        None => (Err(exchange::late()), Connection::Unknown),
+        Some(error) if answer.done >= COMMITTED => {
+            tracing::debug!(%error, "a handler's connection could not be cleaned up");
+            (Ok(()), Connection::Unknown)
+        }
+        Some(error) => (Err(error), Connection::Unknown),
+    }
+}
+
+/// Rolls back and cleans up. What the driver has prepared goes, too: it may be what the attempt
+/// failed of, because a table was altered or the handler has deallocated it.
+pub(super) async fn roll_back(
+    connection: &mut PgConnection,
+    template: &Template,
+) -> Result<(), sqlx::Error> {
+    let nonce = Nonce::new();
+    let statements = template.fill(&[("nonce", &nonce)]);
+    carry_out(connection, statements, nonce).await.whole()?;
+    if !connection.is_in_transaction() {
+        // It would leave the one open that is begun behind the rollback.
+        return Err(sqlx::Error::Protocol(
+            "the driver has ended the handler's transaction".into(),
+        ));
+    }
+    connection.clear_cached_statements().await
+}
+
+/// Whether a failure can be blamed on the handler: its session is there, and one that can write. What it has
+/// written is rolled back, because nothing is answered in a transaction that is aborted.
+///
+/// What comes back first may be answers to the handler's statements. Asking once more reads one more of them, and what
+/// they say of the server is as old as they are.
+pub(super) async fn is_writable(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    let nonce = Nonce::new();
+    let statements = bare(include_str!("is_writable.sql")).replace("{nonce}", &nonce.to_string());
+    for _ in 0..LATE_ANSWERS {
+        let answer = carry_out(connection, statements.clone(), nonce).await;
+        match (answer.proof, answer.error) {
+            (Some(proof), _) => return proof.try_get("is_writable"),
+            (None, Some(error)) if has_ended(&error) => return Err(error),
+            (None, _) => {}
+        }
+    }
+    Err(exchange::late())
+}
+
+/// Whether nothing more comes on a connection, going by an error on it.
+fn has_ended(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(said) => {
+            let said = said.try_downcast_ref::<PgDatabaseError>();
+            said.is_none_or(|said| said.severity() != PgSeverity::Error)
+        }
+        sqlx::Error::Protocol(_) => false,
+        _ => true,
+    }
+}
+
+/// What an error means that came before the commit was answered.
+pub(in crate::stores::postgres) fn judge(error: sqlx::Error) -> Result<Commit, StoreError> {
+    let said = error
+        .as_database_error()
+        .and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
+    match said {
+        Some(said) if said.code() == FENCED => Ok(Commit::Fenced),
+        // The session has ended, before the commit: only in one that waits, or runs, is it ended by these.
+        Some(said) if OVERDUE.contains(&said.code()) => Ok(refused(said.message())),
+        // The transaction is aborted, and the session goes on.
+        Some(said) if said.severity() == PgSeverity::Error => Ok(refused(explained(said))),
+        // The session has ended, perhaps after the commit.
+        _ => Err(Fault::from(error).unavailable()),
+    }
+}
+
+/// Whether the server only objects that the lease is not the current one.
+pub(super) fn is_fenced(error: &sqlx::Error) -> bool {
+    let said = error.as_database_error();
+    said.and_then(DatabaseError::code).as_deref() == Some(FENCED)
+}
+
+fn refused(error: impl Into<String>) -> Commit {
+    Commit::Refused {
+        error: error.into(),
+    }
+}
+
+fn explained(said: &PgDatabaseError) -> Cow<'_, str> {
+    let message = said.message();
+    match said.code() {
+        "25P02" => "the handler went on after an error of the database, which had aborted its \
+                    transaction"
+            .into(),
+        "40001" | "40P01" => format!(
+            "another transaction was in the way of the handler's, which may succeed next time: \
+             {message}"
+        )
+        .into(),
+        _ => message.into(),
+    }
+}

@@ -1,0 +1,153 @@
+//! A batch of claims.
+
+use sqlx::{PgConnection, postgres::PgRow};
+
+use super::{
+    lane::{Ask, Call},
+    length::micros,
+    row::{self, Told},
+    session::Statement,
+    sql::Sql,
+};
+use crate::{
+    handler::FencingToken,
+    message::Key,
+    store::{
+        Claim, ClaimRequest, Lease, StoreError,
+        rules::record::{self, Record},
+    },
+};
+
+/// How often a claim is asked again because others were in its way, before it is given up.
+const ASKED_AT_MOST: u8 = 20;
+
+/// A claim, and what its answer waits for.
+#[derive(Debug)]
+pub(super) struct ClaimCall {
+    pub(super) request: ClaimRequest,
+    pub(super) answered: Answered,
+}
+
+/// When a claim is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answered {
+    /// When a crash of the server cannot undo it any more.
+    Durable,
+    /// When it is committed: a crash that undoes it undoes the work under it, too, because the
+    /// two reach the disk in this order.
+    Committed,
+}
+
+impl Call for ClaimCall {
+    type Answer = Claim;
+    const LANE: &str = "claims";
+    const MAY_BE_DROPPED: bool = true;
+
+    fn key(&self) -> &Key {
+        &self.request.key
+    }
+
+    fn bytes(&self) -> usize {
+        self.key().as_str().len()
+    }
+
+    fn statement(batch: &[&Self], ask: Ask, sql: &Sql, skew: i64) -> Statement {
+        let requests = || batch.iter().map(|call| &call.request);
+        // Most messages are new, and it is known of few that they are not.
+        let may_be_new = ask == Ask::First && !requests().any(|claim| claim.replay);
+        let durable = batch.iter().any(|call| call.answered == Answered::Durable);
+        let keys: Vec<&str> = requests().map(|claim| claim.key.as_str()).collect();
+        let owners: Vec<&[u8]> = requests()
+            .map(|claim| claim.owner.as_bytes().as_slice())
+            .collect();
+        let fingerprints: Vec<Option<&[u8]>> = requests()
+            .map(|claim| {
+                claim
+                    .fingerprint
+                    .as_ref()
+                    .map(|it| it.as_bytes().as_slice())
+            })
+            .collect();
+        let leases: Vec<i64> = requests().map(|claim| micros(claim.lease)).collect();
+        let retentions: Vec<i64> = requests().map(|claim| micros(claim.retention)).collect();
+        let replayed: Vec<&str> = requests()
+            .filter(|claim| claim.replay)
+            .map(|claim| claim.key.as_str())
+            .collect();
+        let text = if may_be_new {
+            &sql.claim_new
+        } else {
+            &sql.claim
+        };
+        let statement = sqlx::query(text.clone())
+            .bind(skew)
+            .bind(keys)
+            .bind(owners)
+            .bind(fingerprints)
+            .bind(leases)
+            .bind(retentions)
+            .bind(!durable);
+        if may_be_new {
+            statement
+        } else {
+            statement.bind(replayed)
+        }
+    }
+
+    fn answer(&self, told: &Told) -> Option<Claim> {
+        match &told.record {
+            Ok(Some(record)) if told.written => Some(Claim::Acquired(lease(self.key(), record))),
+            _ => self.answer_behind(told),
+        }
+    }
+
+    /// Whatever the record's state allows to say without writing. `None` too if the snapshot saw
+    /// a key that is free: another claim was first, and the next snapshot sees it.
+    fn answer_behind(&self, told: &Told) -> Option<Claim> {
+        let record = told.record.as_ref().ok()?.as_ref();
+        let step = record::claim(record, &self.request, told.now, 0);
+        step.write.is_none().then_some(step.answer)
+    }
+}
+
+/// The ordinary statement, as a batch of one, inside a transaction; or an error of the claim's own.
+pub(super) async fn claim_alone(
+    connection: &mut PgConnection,
+    (request, answered): (&ClaimRequest, Answered),
+    sql: &Sql,
+    skew: i64,
+) -> Result<Result<Claim, StoreError>, sqlx::Error> {
+    let call = ClaimCall {
+        request: request.clone(),
+        answered,
+    };
+    for _ in 0..ASKED_AT_MOST {
+        let statement = ClaimCall::statement(&[&call], Ask::Again, sql, skew);
+        let rows: Vec<PgRow> = statement.fetch_all(&mut *connection).await?;
+        let told = match rows.first() {
+            Some(row) => row::told(row)?.1,
+            None => Told::NOTHING,
+        };
+        if let Err(source) = told.record {
+            let key = request.key.to_string();
+            return Ok(Err(StoreError::Corrupt { key, source }));
+        }
+        if let Some(claim) = call.answer(&told) {
+            return Ok(Ok(claim));
+        }
+    }
+    let crowded = format!(
+        "others were in the way at every try to reach `{}`",
+        request.key
+    );
+    Ok(Err(StoreError::unavailable(crowded)))
+}
+
+fn lease(key: &Key, record: &Record) -> Lease {
+    Lease::new(
+        key.clone(),
+        FencingToken::new(record.token),
+        record.attempts,
+        record.in_doubt,
+    )
+}

@@ -1,0 +1,128 @@
+//! Groups: one transaction after the other for the messages of one handler.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures_util::{FutureExt as _, future::BoxFuture};
+use sqlx::{PgConnection, PgTransaction};
+
+use super::{PostgresStore, claims::Answered, sql::Sql};
+use crate::{
+    handler::Outcome,
+    store::{Claim, ClaimRequest, GroupEnd, GroupStore, Lease, StoreError},
+    telemetry::Batches,
+};
+
+mod course;
+mod ending;
+mod mark;
+mod queue;
+mod room;
+mod seat;
+mod statement;
+
+use course::Course;
+use queue::Queue;
+use seat::Seat;
+pub(super) use statement::Steps;
+
+/// The queues for seats, one for each handler.
+#[derive(Clone)]
+pub(super) struct Groups {
+    queues: Arc<Mutex<HashMap<&'static str, Arc<Queue>>>>,
+    at_once: usize,
+    pub(super) steps: Arc<Steps>,
+    batches: Batches,
+}
+
+impl Groups {
+    /// So many at once; none if messages cannot share a transaction.
+    pub(super) fn new(at_once: u32) -> Self {
+        Self {
+            queues: Arc::default(),
+            at_once: at_once as usize,
+            steps: Arc::new(Steps::new()),
+            batches: Batches::of("postgres", "groups"),
+        }
+    }
+
+    fn queue(&self, handler: &'static str) -> Arc<Queue> {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(queues.entry(handler).or_default())
+    }
+}
+
+/// Whether messages can share a transaction without noticing. At other isolation levels they would
+/// see what was committed when the first of them began, or have to be run at a lower level than was
+/// asked for.
+pub(super) async fn may_share(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    let level: String = sqlx::query_scalar("SHOW default_transaction_isolation")
+        .fetch_one(connection)
+        .await?;
+    Ok(level == "read committed")
+}
+
+/// Ends an empty group, and rolls back: fails if the server objects.
+pub(super) async fn check(
+    connection: &mut PgConnection,
+    sql: &Sql,
+    begin: &str,
+) -> Result<(), sqlx::Error> {
+    let text = statement::rehearsal(begin, sql);
+    sqlx::raw_sql(text).execute(connection).await.map(drop)
+}
+
+impl PostgresStore {
+    async fn take_seat(&self, handler: &'static str, size: usize) -> Result<Seat, StoreError> {
+        let queue = self.groups.queue(handler);
+        let (seat, turn) = queue.join(self.groups.at_once);
+        if let Some(turn) = turn {
+            tokio::spawn(Course::run_all(self.clone(), turn, size));
+        }
+        seat.await.map_err(StoreError::unavailable)?
+    }
+}
+
+macro_rules! share {
+    ($tx:ty, |$transaction:ident| $lent:expr) => {
+        impl GroupStore<$tx> for PostgresStore {
+            type Seat = Seat;
+
+            fn groups(&self) -> usize {
+                self.groups.at_once
+            }
+
+            async fn claim_for_group(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+                self.claim_until(request, Answered::Committed).await
+            }
+
+            async fn seat(&self, handler: &'static str, size: usize) -> Result<Seat, StoreError> {
+                self.take_seat(handler, size).await
+            }
+
+            fn lend_seat(seat: &mut Seat) -> &mut $tx {
+                let $transaction = seat.transaction();
+                $lent
+            }
+
+            fn leave(
+                &self,
+                seat: Seat,
+                lease: &Lease,
+                outcome: &Outcome,
+                retention: Duration,
+            ) -> BoxFuture<'static, GroupEnd> {
+                seat.leave(lease, outcome, retention).boxed()
+            }
+        }
+    };
+}
+
+share!(PgConnection, |transaction| &mut *transaction);
+share!(PgTransaction<'static>, |transaction| transaction);
+
+#[cfg(test)]
+mod tests;

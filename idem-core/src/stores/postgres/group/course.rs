@@ -1,0 +1,219 @@
+//! The course of a group: begin, one member after the other, commit.
+
+use std::{mem, time::Duration};
+
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{
+    ending::{self, Lost},
+    mark::{self, Mark},
+    queue::{Given, Queue, Running},
+    room::{Last, Room},
+    seat::{Back, Member, Seat},
+    statement,
+};
+use crate::{
+    store::{GroupEnd, StoreError},
+    stores::postgres::{
+        PostgresStore,
+        atomic::{Connection, OpenTransaction},
+        exchange::Nonce,
+    },
+};
+
+/// A group that has been open for so long takes nobody else: its locks are held until it commits.
+const LONG_ENOUGH: Duration = Duration::from_secs(1);
+
+const UNTOLD: &str = "the server does not tell what became of a group's transaction";
+
+/// One group.
+pub(super) struct Course<'a> {
+    store: &'a PostgresStore,
+    queue: &'a Queue,
+    /// How many can still be given a seat.
+    seats: usize,
+    opened: Instant,
+    /// Those whose writes are kept, if the transaction is committed.
+    members: Vec<Member>,
+    /// By which others see whether a handler has committed by itself, once somebody can have done that to another.
+    mark: Option<Mark>,
+}
+
+impl<'a> Course<'a> {
+    /// Runs one group after the other, as long as somebody waits.
+    pub(super) async fn run_all(store: PostgresStore, mut running: Running, size: usize) {
+        loop {
+            match OpenTransaction::of_group(&store.lending, &store.groups.steps).await {
+                Ok(open) => Course::new(&store, &running.queue, size).run(open).await,
+                Err(fault) => return running.fails(&fault),
+            }
+            if !running.goes_on() {
+                return;
+            }
+        }
+    }
+
+    fn new(store: &'a PostgresStore, queue: &'a Queue, size: usize) -> Self {
+        Self {
+            store,
+            queue,
+            seats: size.max(1),
+            opened: Instant::now(),
+            members: Vec::new(),
+            mark: None,
+        }
+    }
+
+    async fn run(mut self, open: OpenTransaction) {
+        let mut room = Room::new(open);
+        while let Some(waiting) = self.next() {
+            if let Err(lost) = self.tidy(&mut room).await {
+                self.queue.put_back(waiting);
+                return self.lose(room, lost).await;
+            }
+            match self.seat(room, waiting).await {
+                Some(left) => room = left,
+                None => return self.end(|| GroupEnd::RolledBack),
+            }
+        }
+        self.close(room).await;
+    }
+
+    /// Who comes next, if somebody waits and there is a seat left.
+    fn next(&self) -> Option<oneshot::Sender<Given>> {
+        if self.seats == 0 || self.opened.elapsed() >= LONG_ENOUGH {
+            return None;
+        }
+        self.queue.next()
+    }
+
+    /// Lends the transaction, and waits until it is back; `None` if whoever had it has gone without
+    /// a trace.
+    async fn seat(&mut self, room: Room, waiting: oneshot::Sender<Given>) -> Option<Room> {
+        let (seat, back) = Seat::new(room.open);
+        if let Err(Ok(refused)) = waiting.send(Ok(seat)) {
+            return refused.clear().map(Room::new);
+        }
+        self.seats -= 1;
+        let (open, last) = match back.await.ok()? {
+            Back::Left(open, member) => (open, Last::Success(member)),
+            Back::Dropped(open) => (open, Last::Failure),
+        };
+        Some(Room { open, last })
+    }
+
+    /// Keeps or undoes what the last one has written. Then there is a savepoint for the next.
+    async fn tidy(&mut self, room: &mut Room) -> Result<(), Lost> {
+        let (steps, address) = (&self.store.groups.steps, &self.store.address);
+        let mark = self.members.is_empty().then(Mark::new);
+        match mem::replace(&mut room.last, Last::Nothing) {
+            Last::Nothing => Ok(()),
+            Last::Failure => room.undo(steps, address).await,
+            Last::Success(member) => {
+                let set_mark = mark.map(|mark| mark.put_into(&self.store.sql.mark));
+                let set_mark = set_mark.unwrap_or_default();
+                match room.keep(steps, address, &set_mark).await {
+                    Ok(()) => {
+                        self.mark = self.mark.or(mark);
+                        self.members.push(member);
+                        Ok(())
+                    }
+                    Err(fault) => {
+                        member.tell(GroupEnd::RolledBack);
+                        if ending::is_aborted(&fault) {
+                            return room.undo(steps, address).await;
+                        }
+                        Err(ending::of(fault))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Commits, if there is anything to commit.
+    async fn close(mut self, mut room: Room) {
+        if let Last::Failure = room.last
+            && !self.members.is_empty()
+            && let Err(lost) = self.tidy(&mut room).await
+        {
+            return self.lose(room, lost).await;
+        }
+        let nonce = Nonce::new();
+        let Some(completion) = self.completion(&room.last, nonce) else {
+            return self.store.roll_back_open(room.open).await;
+        };
+        let members = self.members.len() + usize::from(room.last.success().is_some());
+        self.store.groups.batches.sent(members);
+        match room.commit(&self.store.address, completion, nonce).await {
+            Ok(connection) => {
+                if connection == Connection::Clean {
+                    room.open.give_back();
+                }
+                self.members.extend(room.last.into_success());
+                self.end(|| GroupEnd::Committed);
+            }
+            Err(fault) if ending::is_aborted(&fault) && room.last.success().is_some() => {
+                if let Some(culprit) = mem::replace(&mut room.last, Last::Failure).into_success() {
+                    culprit.tell(GroupEnd::RolledBack);
+                }
+                Box::pin(self.close(room)).await;
+            }
+            Err(fault) => self.lose(room, ending::of(fault)).await,
+        }
+    }
+
+    /// What completes all members, in the order of their keys; `None` if there is none.
+    fn completion(&self, last: &Last, nonce: Nonce) -> Option<String> {
+        let mut members: Vec<_> = self.members.iter().chain(last.success()).collect();
+        members.sort_by_key(|member| member.lease.key.as_str());
+        let (sql, skew) = (&self.store.sql, self.store.clock.skew());
+        (!members.is_empty()).then(|| statement::commit(sql, &members, skew, nonce, self.mark))
+    }
+
+    /// The transaction has ended in another way than by its commit.
+    async fn lose(mut self, room: Room, lost: Lost) {
+        let Room { open, last } = room;
+        match lost {
+            Lost::RolledBack => {
+                open.give_up();
+                self.members.extend(last.into_success());
+                self.end(|| GroupEnd::RolledBack);
+            }
+            Lost::Unknown(fault) => {
+                open.give_up();
+                // It may have been the one to break the connection, after a commit of its own.
+                if let Some(last) = last.into_success() {
+                    last.tell(GroupEnd::Unknown(fault.unavailable()));
+                }
+                self.find_out().await;
+            }
+            Lost::Ended => {
+                // It fares as it would without a group.
+                if let Some(culprit) = last.into_success() {
+                    culprit.tell(GroupEnd::RolledBack);
+                }
+                self.store.roll_back_open(open).await;
+                self.find_out().await;
+            }
+        }
+    }
+
+    /// Perhaps what the members have written is committed: a handler can do that, too, or roll it back.
+    async fn find_out(self) {
+        let (Some(mark), Some(member)) = (self.mark, self.members.first()) else {
+            return self.end(|| GroupEnd::RolledBack);
+        };
+        match mark::is_committed(self.store, mark, member).await {
+            Ok(Some(true)) => self.end(|| GroupEnd::WithoutCompletion),
+            Ok(Some(false)) => self.end(|| GroupEnd::RolledBack),
+            Ok(None) => self.end(|| GroupEnd::Unknown(StoreError::unavailable(UNTOLD))),
+            Err(fault) => self.end(|| GroupEnd::Unknown(fault.unavailable())),
+        }
+    }
+
+    fn end(self, end: impl Fn() -> GroupEnd) {
+        for member in self.members {
+            member.tell(end());
+        }
+    }
+}

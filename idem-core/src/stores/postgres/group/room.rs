@@ -1,0 +1,97 @@
+//! What a group's members find and leave: an open transaction, with a savepoint for each of them.
+
+use sqlx::Connection as _;
+
+use super::{
+    ending::{self, Lost},
+    seat::Member,
+    statement::{self, Steps},
+};
+use crate::stores::postgres::{
+    atomic::{self, Connection, OpenTransaction},
+    exchange::{Nonce, carry_out},
+    fault::Fault,
+    session::Address,
+    template::Template,
+};
+
+pub(super) struct Room {
+    pub(super) open: OpenTransaction,
+    pub(super) last: Last,
+}
+
+/// What the last one who had the seat has left.
+pub(super) enum Last {
+    Nothing,
+    Success(Member),
+    Failure,
+}
+
+impl Last {
+    pub(super) fn into_success(self) -> Option<Member> {
+        match self {
+            Self::Success(member) => Some(member),
+            Self::Nothing | Self::Failure => None,
+        }
+    }
+
+    pub(super) fn success(&self) -> Option<&Member> {
+        match self {
+            Self::Success(member) => Some(member),
+            Self::Nothing | Self::Failure => None,
+        }
+    }
+}
+
+impl Room {
+    /// Nobody has been there.
+    pub(super) fn new(open: OpenTransaction) -> Self {
+        let last = Last::Nothing;
+        Self { open, last }
+    }
+
+    /// Keeps what the last one has written, with what sets the mark, if anything does.
+    pub(super) async fn keep(
+        &mut self,
+        steps: &Steps,
+        address: &Address,
+        mark: &str,
+    ) -> Result<(), Fault> {
+        let kept = self.step(&steps.next, mark);
+        address.within_patience(kept).await
+    }
+
+    /// Undoes what the last one has written. What the driver has prepared goes, too: it may be what
+    /// the handler failed of.
+    pub(super) async fn undo(&mut self, steps: &Steps, address: &Address) -> Result<(), Lost> {
+        let undone = async {
+            self.step(&steps.undo, "").await?;
+            self.open.connection().clear_cached_statements().await
+        };
+        let undone = address.within_patience(undone).await;
+        undone.map_err(ending::of)
+    }
+
+    /// What it answers is the answer to this step, and not to a statement of the last member's.
+    async fn step(&mut self, template: &Template, mark: &str) -> Result<(), sqlx::Error> {
+        let nonce = Nonce::new();
+        let statements = statement::step(template, nonce, mark);
+        let answer = carry_out(self.open.connection(), statements, nonce).await;
+        answer.whole().map(drop)
+    }
+
+    /// Ends the transaction with a commit.
+    pub(super) async fn commit(
+        &mut self,
+        address: &Address,
+        statements: String,
+        nonce: Nonce,
+    ) -> Result<Connection, Fault> {
+        let committed = async {
+            let connection = self.open.connection();
+            let (committed, connection) = atomic::commit(connection, statements, nonce).await;
+            committed.map(|()| connection)
+        };
+        address.within_patience(committed).await
+    }
+}

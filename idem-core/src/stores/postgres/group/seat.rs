@@ -1,0 +1,94 @@
+//! A seat in a group: the transaction, until it is left or dropped.
+
+use std::time::Duration;
+
+use sqlx::PgTransaction;
+use tokio::sync::oneshot;
+
+use crate::{
+    handler::Outcome,
+    store::{GroupEnd, Lease, StoreError},
+    stores::postgres::atomic::OpenTransaction,
+};
+
+/// A place in a group. Dropped, what was written since it was taken is rolled back.
+#[derive(Debug)]
+pub struct Seat(Option<Taken>);
+
+#[derive(Debug)]
+struct Taken {
+    open: OpenTransaction,
+    back: oneshot::Sender<Back>,
+}
+
+/// What comes back from a seat.
+#[derive(Debug)]
+pub(super) enum Back {
+    Left(OpenTransaction, Member),
+    Dropped(OpenTransaction),
+}
+
+/// One whose handler has succeeded.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) lease: Lease,
+    pub(super) outcome: Outcome,
+    pub(super) retention: Duration,
+    told: oneshot::Sender<GroupEnd>,
+}
+
+impl Seat {
+    pub(super) fn new(open: OpenTransaction) -> (Self, oneshot::Receiver<Back>) {
+        let (back, taken) = oneshot::channel();
+        (Self(Some(Taken { open, back })), taken)
+    }
+
+    pub(super) fn transaction(&mut self) -> &mut PgTransaction<'static> {
+        let taken = self.0.as_mut().expect("a seat is taken until it is left");
+        taken.open.transaction()
+    }
+
+    /// Takes the transaction out of a seat that nobody has taken.
+    pub(super) fn clear(mut self) -> Option<OpenTransaction> {
+        self.0.take().map(|taken| taken.open)
+    }
+
+    pub(super) fn leave(
+        mut self,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> impl Future<Output = GroupEnd> + Send + use<> {
+        const STOPPED: &str = "the group has ended with the runtime that it was opened in";
+        let (told, end) = oneshot::channel();
+        let member = Member {
+            lease: lease.clone(),
+            outcome: outcome.clone(),
+            retention,
+            told,
+        };
+        if let Some(Taken { open, back }) = self.0.take() {
+            // A group that has gone drops what comes too late.
+            let _ = back.send(Back::Left(open, member));
+        }
+        async move {
+            end.await
+                .unwrap_or_else(|_| GroupEnd::Unknown(StoreError::unavailable(STOPPED)))
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let Some(Taken { open, back }) = self.0.take() {
+            let _ = back.send(Back::Dropped(open));
+        }
+    }
+}
+
+impl Member {
+    pub(super) fn tell(self, end: GroupEnd) {
+        // Whoever has gone asks the store when the message comes again.
+        let _ = self.told.send(end);
+    }
+}

@@ -1,0 +1,226 @@
+//! The tables: created by one process at a time, and never guessed at.
+
+use std::time::Duration;
+
+use sqlx::{Connection, PgConnection};
+
+use super::{
+    atomic,
+    claims::ClaimCall,
+    lane::{Ask, Call},
+    names::Names,
+    pooler,
+    sql::Sql,
+    writes::WriteCall,
+};
+use crate::{
+    handler::FencingToken,
+    message::Key,
+    store::{ConnectError, Lease},
+};
+
+/// The version of `schema.sql`.
+const KNOWN: i64 = 1;
+
+/// Whatever the server's default is.
+const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
+/// Whether a store creates its tables when it starts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Migrate {
+    /// Creates what is missing. Tables that are there are left alone, so that a role without the
+    /// right to create any is enough from then on.
+    #[default]
+    AtStart,
+    /// Refuses to start unless the tables are there: somebody else creates them, with the
+    /// statements of [`PostgresStore::schema`](crate::PostgresStore::schema).
+    Never,
+}
+
+/// Fails if keys and errors may hold characters that the database cannot.
+pub(super) async fn check_encoding(connection: &mut PgConnection) -> Result<(), MigrateError> {
+    let encoding: String = sqlx::query_scalar("SELECT current_setting('server_encoding')")
+        .fetch_one(connection)
+        .await?;
+    if encoding == "UTF8" {
+        Ok(())
+    } else {
+        Err(MigrateError::Encoding(encoding))
+    }
+}
+
+/// The names with the schema that they mean on this connection.
+pub(super) async fn locate(
+    connection: &mut PgConnection,
+    names: &Names,
+) -> Result<Names, ConnectError> {
+    if names.schema().is_some() {
+        return Ok(names.clone());
+    }
+    let schema: Option<String> = sqlx::query_scalar(include_str!("where.sql"))
+        .bind(names.table())
+        .fetch_one(connection)
+        .await
+        .map_err(MigrateError::from)?;
+    names.within(schema.ok_or(MigrateError::NoSchema)?)
+}
+
+/// Creates the tables if they are missing and this is asked for; checks their version.
+pub(super) async fn migrate(
+    connection: &mut PgConnection,
+    names: &Names,
+    migrate: Migrate,
+) -> Result<(), MigrateError> {
+    // First without the lock: most starts find everything in place.
+    let version = match (version(connection, names).await?, migrate) {
+        (Some(version), _) => version,
+        (None, Migrate::AtStart) => create(connection, names).await?,
+        (None, Migrate::Never) => return Err(MigrateError::Missing(names.to_string())),
+    };
+    if version == KNOWN {
+        Ok(())
+    } else {
+        Err(MigrateError::Version(version))
+    }
+}
+
+/// Fails unless the tables answer as this version's do, and this role may use them. Nothing stays
+/// of it.
+pub(super) async fn check(
+    connection: &mut PgConnection,
+    names: &Names,
+    sql: &Sql,
+) -> Result<(), MigrateError> {
+    let mut transaction = connection.begin_with(READ_COMMITTED).await?;
+    let statements = [
+        ClaimCall::statement(&[], Ask::First, sql, 0),
+        ClaimCall::statement(&[], Ask::Again, sql, 0),
+        WriteCall::statement(&[], Ask::First, sql, 0),
+        sqlx::query(sql.purge.clone()).bind(0_i64).bind(0_i64),
+        atomic::extension(sql, &nobodys(), Duration::ZERO, 0),
+    ];
+    for statement in statements {
+        let answer = statement.fetch_all(&mut *transaction).await;
+        answer.map_err(|error| MigrateError::Unusable(names.to_string(), error))?;
+    }
+    Ok(transaction.rollback().await?)
+}
+
+/// Creates the tables in a transaction and under a lock, where no other process does.
+async fn create(connection: &mut PgConnection, names: &Names) -> Result<i64, MigrateError> {
+    // A snapshot from before the lock would not show what another process has created.
+    let mut transaction = connection.begin_with(READ_COMMITTED).await?;
+    lock(&mut transaction, names).await?;
+    if let Some(version) = version(&mut transaction, names).await? {
+        return Ok(version);
+    }
+    let created = create_missing(&mut transaction, names).await;
+    created.map_err(|error| MigrateError::Refused(names.to_string(), error))?;
+    transaction.commit().await?;
+    Ok(KNOWN)
+}
+
+/// Creates what tables of an earlier version of the program lack; nothing that is there is changed
+/// but the functions, which are the same.
+pub(super) async fn complete(
+    connection: &mut PgConnection,
+    names: &Names,
+) -> Result<(), MigrateError> {
+    let mut transaction = connection.begin_with(READ_COMMITTED).await?;
+    lock(&mut transaction, names).await?;
+    let completed = create_missing(&mut transaction, names).await;
+    completed.map_err(|error| MigrateError::Incomplete(names.to_string(), error))?;
+    Ok(transaction.commit().await?)
+}
+
+/// Until the transaction ends. What is there already is no news.
+async fn lock(connection: &mut PgConnection, names: &Names) -> Result<(), sqlx::Error> {
+    let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0)),
+        set_config('client_min_messages', 'warning', true)";
+    sqlx::query(lock)
+        .bind(names.to_string())
+        .execute(connection)
+        .await
+        .map(drop)
+}
+
+async fn create_missing(connection: &mut PgConnection, names: &Names) -> Result<(), sqlx::Error> {
+    // Asked first: even for a schema that exists, creating it needs a right that few roles have.
+    let there: bool = sqlx::query_scalar("SELECT to_regnamespace(quote_ident($1)) IS NOT NULL")
+        .bind(names.schema())
+        .fetch_one(&mut *connection)
+        .await?;
+    if !there && let Some(statement) = names.create_schema() {
+        sqlx::raw_sql(statement).execute(&mut *connection).await?;
+    }
+    let tables = names.put_into_script(include_str!("schema.sql"));
+    sqlx::raw_sql(tables).execute(connection).await.map(drop)
+}
+
+/// The version of the tables, if they are there.
+async fn version(connection: &mut PgConnection, names: &Names) -> Result<Option<i64>, sqlx::Error> {
+    let there: bool = sqlx::query_scalar(names.put_into(include_str!("there.sql")))
+        .fetch_one(&mut *connection)
+        .await?;
+    if !there {
+        return Ok(None);
+    }
+    sqlx::query_scalar(names.put_into(include_str!("version.sql")))
+        .fetch_optional(connection)
+        .await
+}
+
+/// A lease under which nothing was ever claimed.
+pub(super) fn nobodys() -> Lease {
+    let key = Key::new("idem", "nobody's").expect("it is short");
+    Lease::new(key, FencingToken::new(i64::MIN), 0, false)
+}
+
+/// Why the tables cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MigrateError {
+    #[error("the tables are version {0}, this program knows version {KNOWN}")]
+    Version(i64),
+    #[error("the role's `search_path` names no schema that exists; name one for the store")]
+    NoSchema,
+    #[error(
+        "the tables of {0} are not there: run the statements of `PostgresStore::schema`, which `idem \
+         migrate --print` prints, or let the store create them, or `idem migrate`"
+    )]
+    Missing(String),
+    #[error("the tables of {0} are not there, and could not be created")]
+    Refused(String, #[source] sqlx::Error),
+    #[error(
+        "the tables of {0} lack the one for what operators change, and it could not be created: let \
+         their owner run `idem migrate`"
+    )]
+    Incomplete(String, #[source] sqlx::Error),
+    #[error("the tables of {0} cannot be used by this program or by this role")]
+    Unusable(String, #[source] sqlx::Error),
+    #[error(
+        "the database's encoding is `{0}`, which lacks characters that keys and errors may have: \
+         use a database with the encoding UTF8"
+    )]
+    Encoding(String),
+    #[error(transparent)]
+    Postgres(#[from] sqlx::Error),
+}
+
+impl From<MigrateError> for ConnectError {
+    fn from(error: MigrateError) -> Self {
+        match error {
+            MigrateError::Version(found) => Self::SchemaVersion {
+                found,
+                known: KNOWN,
+            },
+            MigrateError::Refused(_, error)
+            | MigrateError::Unusable(_, error)
+            | MigrateError::Postgres(error)
+                if pooler::forgets(&error) =>
+            {
+                Self::ForgetfulPooler
+            }
+            other => Self::Unavailable(Box::new(other)),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The statements about sequences, with the names of the schema and the table put in.
+
+use std::time::Duration;
+
+use sqlx::{Connection as _, Executor as _, PgConnection, SqlStr};
+
+use super::rows::number;
+use crate::{
+    store::rules::sequence::Sequence,
+    stores::postgres::{names::Names, session::Statement, sessions::patience},
+};
+
+pub(crate) struct Statements {
+    pub(super) begin_step: SqlStr,
+    pub(super) lock: SqlStr,
+    pub(super) begin: SqlStr,
+    pub(super) begin_anew: SqlStr,
+    pub(super) standings: SqlStr,
+    pub(super) save: SqlStr,
+    pub(super) keep: SqlStr,
+    pub(super) below: SqlStr,
+    pub(super) purge_exceptions: SqlStr,
+    pub(super) purge: SqlStr,
+}
+
+impl Statements {
+    pub(super) fn new(names: &Names, response_timeout: Duration) -> Self {
+        let begin_step = include_str!("../sessions/begin.sql")
+            .replace("{lock_timeout}", &patience(response_timeout));
+        Self {
+            begin_step: names.put_into(&begin_step),
+            lock: names.put_into(include_str!("lock.sql")),
+            begin: names.put_into(include_str!("begin.sql")),
+            begin_anew: names.put_into(include_str!("begin_anew.sql")),
+            standings: names.put_into(include_str!("standings.sql")),
+            save: names.put_into(include_str!("save.sql")),
+            keep: names.put_into(include_str!("keep.sql")),
+            below: names.put_into(include_str!("below.sql")),
+            purge_exceptions: names.put_into(include_str!("purge_exceptions.sql")),
+            purge: names.put_into(include_str!("purge.sql")),
+        }
+    }
+
+    /// Fails unless the tables answer as this version's do, and this role may use them. Nothing
+    /// stays of it.
+    pub(super) async fn check(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        let mut transaction = connection.begin_with(self.begin_step.clone()).await?;
+        // Another store may be creating tables, and this one waits as long as for any answer.
+        transaction.execute("SET LOCAL lock_timeout = 0").await?;
+        // Nobody else's: stores that start at once must not wait for each other's row.
+        let key = format!("idem~{}", uuid::Uuid::new_v4());
+        let of_key = |sql: &SqlStr, numbers: usize| {
+            let query = sqlx::query(sql.clone()).bind(key.clone());
+            (0..numbers).fold(query, |query, _| query.bind(0_i64))
+        };
+        let none: [i64; 0] = [];
+        let sequence = Sequence {
+            joined: 0,
+            mark: 0,
+            window: 0,
+            ahead_since: 0,
+            ahead_at: 0,
+            look_by: 0,
+            expires_at: 0,
+        };
+        let statements = [
+            lock(&self.lock, &[&key], 0),
+            // First what changes the records, in the order in which the tables are created: another
+            // store may be at it.
+            of_key(&self.keep, 4),
+            of_key(&self.save, 6).bind(none).bind(none),
+            begin(&self.begin, &[(&key, &sequence)]),
+            of_key(&self.begin_anew, 4),
+            of_key(&self.standings, 2),
+            below(&self.below, &[(&key, 0)], 0),
+            sqlx::query(self.purge_exceptions.clone())
+                .bind(0_i64)
+                .bind(0_i64),
+            sqlx::query(self.purge.clone()).bind(0_i64).bind(0_i64),
+        ];
+        for statement in statements {
+            transaction.execute(statement).await?;
+        }
+        transaction.rollback().await
+    }
+}
+
+/// Locks these sequences.
+pub(super) fn lock(sql: &SqlStr, keys: &[&str], skew: i64) -> Statement {
+    sqlx::query(sql.clone()).bind(texts(keys)).bind(skew)
+}
+
+/// Begins these sequences.
+pub(super) fn begin(sql: &SqlStr, begun: &[(&str, &Sequence)]) -> Statement {
+    let keys: Vec<&str> = begun.iter().map(|(key, _)| *key).collect();
+    let of = |column: fn(&Sequence) -> i64| -> Vec<i64> {
+        begun.iter().map(|(_, begun)| column(begun)).collect()
+    };
+    sqlx::query(sql.clone())
+        .bind(texts(&keys))
+        .bind(of(|begun| number(begun.joined)))
+        .bind(of(|begun| begun.window.into()))
+        .bind(of(|begun| begun.look_by))
+        .bind(of(|begun| begun.expires_at))
+}
+
+/// Asks for what is known of these numbers.
+pub(super) fn below(sql: &SqlStr, places: &[(&str, u64)], skew: i64) -> Statement {
+    let keys: Vec<&str> = places.iter().map(|(key, _)| *key).collect();
+    let numbers: Vec<i64> = places.iter().map(|(_, of)| number(*of)).collect();
+    sqlx::query(sql.clone())
+        .bind(texts(&keys))
+        .bind(numbers)
+        .bind(skew)
+}
+
+fn texts(keys: &[&str]) -> Vec<String> {
+    keys.iter().copied().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_placeholder_is_left() {
+        let names = Names::new(Some("shop"), "dedup").unwrap();
+        let sql = Statements::new(&names, Duration::from_secs(10));
+        for text in [
+            &sql.begin_step,
+            &sql.lock,
+            &sql.begin,
+            &sql.begin_anew,
+            &sql.standings,
+            &sql.save,
+            &sql.keep,
+            &sql.below,
+            &sql.purge_exceptions,
+            &sql.purge,
+        ] {
+            assert!(!text.as_str().contains(['{', '}']), "{}", text.as_str());
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! One connection, replaced when it breaks.
+
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use sqlx::{
+    AssertSqlSafe, ConnectOptions, Connection, PgConnection, Postgres,
+    postgres::{PgArguments, PgConnectOptions, PgRow},
+    query::Query,
+};
+use tokio::time::{self, Instant};
+
+use super::fault::{Fault, Remedy};
+use crate::handler::Backoff;
+
+/// How often a statement is sent again that a transaction of others was in the way of.
+const REPEATS: u32 = 12;
+/// How often a statement is sent on a new connection after one that worked before broke.
+const RECONNECTS: u32 = 5;
+
+const BETWEEN_REPEATS: Backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
+const BETWEEN_CONNECTS: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+
+/// How long no connection is opened to a server that leaves statement after statement unanswered.
+const LONGEST_REST: Duration = Duration::from_mins(5);
+
+/// How long a plan is kept. One that was made while the table was small reads all of it, and the
+/// server does not notice that it has grown before its next `ANALYZE`, perhaps minutes later.
+const PLANS_LAST: Duration = Duration::from_secs(10);
+
+/// Under these the server ends a connection whose other end has been gone for 25 s; by default after
+/// two hours, and until then it counts towards `max_connections`. Over a Unix socket they do nothing.
+pub(super) const KEEPALIVES: [(&str, &str); 4] = [
+    ("tcp_keepalives_idle", "10"),
+    ("tcp_keepalives_interval", "5"),
+    ("tcp_keepalives_count", "3"),
+    ("tcp_user_timeout", "25000"),
+];
+
+/// A statement ready to be sent.
+pub(super) type Statement = Query<'static, Postgres, PgArguments>;
+
+/// Where to connect to, and how long to wait for an answer.
+#[derive(Clone)]
+pub(super) struct Address {
+    pub(super) options: PgConnectOptions,
+    pub(super) response_timeout: Duration,
+}
+
+/// What is done on a connection. It may be done more than once, so it must do no harm when repeated;
+/// whatever transaction it begins, it ends.
+pub(super) trait Work {
+    type Done;
+
+    fn on(
+        &self,
+        connection: &mut PgConnection,
+    ) -> impl Future<Output = Result<Self::Done, sqlx::Error>> + Send;
+}
+
+pub(super) struct Session {
+    address: Address,
+    connection: Option<PgConnection>,
+    planned: Instant,
+    /// How often connecting has failed since it last worked.
+    failures: u32,
+    /// How many statements were left unanswered since one was carried out.
+    unanswered: u32,
+    /// Before then no connection is opened.
+    rests_until: Instant,
+}
+
+/// How often something was done over.
+#[derive(Default)]
+struct Tries {
+    repeats: u32,
+    reconnects: u32,
+}
+
+impl Address {
+    pub(super) async fn connect(&self) -> Result<PgConnection, Fault> {
+        let mut reconnects = 0;
+        loop {
+            // Boxed: a handshake of TLS takes room, and whoever waits for a transaction has this in it.
+            let connecting = Box::pin(self.options.connect());
+            let mut connection = self.within_patience(connecting).await?;
+            let keepalives = KEEPALIVES.map(|(name, value)| format!("SET {name} = {value}"));
+            let keepalives = AssertSqlSafe(keepalives.join("; "));
+            let set = sqlx::raw_sql(keepalives).execute(&mut connection);
+            match self.within_patience(set).await {
+                Ok(_) => return Ok(connection),
+                // It was there, and was ended at once.
+                Err(fault @ Fault::Said(_))
+                    if fault.remedy() == Remedy::Reconnect && reconnects < RECONNECTS =>
+                {
+                    reconnects += 1;
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    /// The same, for connections that have their keepalives from the start, so that no `RESET` takes
+    /// them; `None` if the server does not take settings from the start, or a pooler in between.
+    pub(super) async fn with_keepalives(&self) -> Option<Self> {
+        let options = self.options.clone().options(KEEPALIVES);
+        let asked = async {
+            let mut connection = options.connect().await?;
+            let (name, _) = KEEPALIVES[0];
+            let setting = AssertSqlSafe(format!("SHOW {name}"));
+            let value: String = sqlx::query_scalar(setting)
+                .fetch_one(&mut connection)
+                .await?;
+            connection.close().await?;
+            Ok(value)
+        };
+        let told = self.within_patience(asked).await;
+        let has_them = told.is_ok_and(|told| told == KEEPALIVES[0].1);
+        has_them.then_some(Self {
+            options,
+            response_timeout: self.response_timeout,
+        })
+    }
+
+    /// Not an `async fn`: that would have room for the answer's future twice.
+    pub(super) fn within_patience<T>(
+        &self,
+        answer: impl Future<Output = Result<T, sqlx::Error>>,
+    ) -> impl Future<Output = Result<T, Fault>> {
+        let patience = self.response_timeout;
+        time::timeout(patience, answer).map(move |answer| match answer {
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(Fault::Silent(patience)),
+        })
+    }
+}
+
+impl Session {
+    /// Connects when first asked.
+    pub(super) fn new(address: Address) -> Self {
+        Self {
+            address,
+            connection: None,
+            planned: Instant::now(),
+            failures: 0,
+            unanswered: 0,
+            rests_until: Instant::now(),
+        }
+    }
+
+    /// On a connection that is open already.
+    pub(super) fn on(connection: PgConnection, address: Address) -> Self {
+        Self {
+            connection: Some(connection),
+            ..Self::new(address)
+        }
+    }
+
+    /// Sends a statement and waits for its rows. It may be carried out more than once, so it must
+    /// be one that does no harm when repeated.
+    ///
+    /// # Cancel safety
+    /// A connection whose answer nobody waited for is closed.
+    pub(super) async fn fetch(
+        &mut self,
+        statement: impl Fn() -> Statement,
+    ) -> Result<Vec<PgRow>, Fault> {
+        let mut tries = Tries::default();
+        loop {
+            let mut connection = self.take().await?;
+            let answer = statement().fetch_all(&mut connection);
+            let answer = self.address.within_patience(answer).await;
+            if let Some(answer) = self.settle(connection, answer, &mut tries).await {
+                return answer;
+            }
+        }
+    }
+
+    /// Does some work, all of it within the response timeout.
+    ///
+    /// # Cancel safety
+    /// A connection whose answer nobody waited for is closed.
+    pub(super) async fn carry_out<W: Work>(&mut self, work: &W) -> Result<W::Done, Fault> {
+        let mut tries = Tries::default();
+        loop {
+            let mut connection = self.take().await?;
+            let answer = work.on(&mut connection);
+            let answer = self.address.within_patience(answer).await;
+            if let Some(answer) = self.settle(connection, answer, &mut tries).await {
+                return answer;
+            }
+        }
+    }
+
+    /// What comes of an answer, and of the connection that it came over; `None` if it is to be asked
+    /// for once more.
+    async fn settle<T>(
+        &mut self,
+        connection: PgConnection,
+        answer: Result<T, Fault>,
+        tries: &mut Tries,
+    ) -> Option<Result<T, Fault>> {
+        let fault = match answer {
+            Ok(done) => {
+                self.unanswered = 0;
+                self.connection = Some(connection);
+                return Some(Ok(done));
+            }
+            Err(fault) => fault,
+        };
+        self.note(&fault);
+        let remedy = fault.remedy();
+        if remedy != Remedy::Reconnect {
+            self.connection = Some(connection);
+        }
+        match (remedy, &fault) {
+            (Remedy::Repeat, _) if tries.repeats < REPEATS => {
+                tries.repeats += 1;
+                time::sleep(BETWEEN_REPEATS.wait(tries.repeats)).await;
+            }
+            // Whoever waited in vain has waited long enough.
+            (Remedy::Reconnect, Fault::Said(_)) if tries.reconnects < RECONNECTS => {
+                tries.reconnects += 1;
+            }
+            _ => return Some(Err(fault)),
+        }
+        None
+    }
+
+    /// The server goes on with a statement that nobody waits for any more, and its process stays
+    /// that long. To ask again at once is worth a try; from then on processes would pile up.
+    fn note(&mut self, fault: &Fault) {
+        // A refusal is no sign that statements end: rows that hang in their commit are locked.
+        if !matches!(fault, Fault::Silent(_)) {
+            return;
+        }
+        self.unanswered = self.unanswered.saturating_add(1);
+        if let Some(rest @ 1..) = self.unanswered.checked_sub(1) {
+            let rests = Backoff::new(self.address.response_timeout, LONGEST_REST);
+            self.rests_until = Instant::now() + rests.wait(rest);
+        }
+    }
+
+    /// Says goodbye to the server.
+    pub(super) async fn close(self) {
+        if let Some(connection) = self.connection {
+            // Nobody is left to hear of a failure.
+            let _ = time::timeout(self.address.response_timeout, connection.close()).await;
+        }
+    }
+
+    async fn take(&mut self) -> Result<PgConnection, Fault> {
+        if let Some(mut connection) = self.connection.take()
+            && self.plan_anew(&mut connection).await.is_ok()
+        {
+            return Ok(connection);
+        }
+        let rest = self.rests_until.saturating_duration_since(Instant::now());
+        if !rest.is_zero() {
+            return Err(Fault::Resting(rest));
+        }
+        if self.failures > 0 {
+            time::sleep(BETWEEN_CONNECTS.wait(self.failures)).await;
+        }
+        self.planned = Instant::now();
+        let connected = self.address.connect().await;
+        self.failures = match connected {
+            Ok(_) => 0,
+            Err(_) => self.failures.saturating_add(1),
+        };
+        connected
+    }
+
+    /// Forgets what was prepared a while ago.
+    async fn plan_anew(&mut self, connection: &mut PgConnection) -> Result<(), Fault> {
+        if self.planned.elapsed() < PLANS_LAST {
+            return Ok(());
+        }
+        self.planned = Instant::now();
+        let forgotten = connection.clear_cached_statements();
+        self.address.within_patience(forgotten).await
+    }
+}

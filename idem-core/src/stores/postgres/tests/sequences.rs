@@ -1,0 +1,74 @@
+use futures_util::future::join_all;
+
+use super::*;
+use crate::{
+    message::SequencePlace,
+    store::{
+        Purge,
+        sequence::scene::{asks, with_an_exception, works},
+    },
+};
+
+mod faults;
+mod sharing;
+
+/// Number `number` of the producer `of`, in a window of a thousand.
+fn message(of: &str, number: u64) -> ClaimRequest {
+    let place = SequencePlace::new(Key::new("readings", of).unwrap(), number);
+    ClaimRequest::in_sequence(place, &Policy::DEFAULT)
+}
+
+async fn claims(
+    store: &PostgresStore,
+    requests: impl IntoIterator<Item = ClaimRequest>,
+) -> Vec<Result<Claim, StoreError>> {
+    let claims = requests.into_iter().map(|request| {
+        let store = store.clone();
+        async move { store.claim(&request).await }
+    });
+    join_all(claims).await
+}
+
+fn acquired(answers: Vec<Result<Claim, StoreError>>) -> Vec<Lease> {
+    let lease = |answer| match answer {
+        Ok(Claim::Acquired(lease)) => lease,
+        other => panic!("{other:?}"),
+    };
+    answers.into_iter().map(lease).collect()
+}
+
+/// Another process, whose clock is ahead, removes the exception and is gone before it removes the
+/// sequence.
+#[tokio::test]
+async fn what_was_given_up_is_not_done_if_the_purge_was_ahead_of_its_time() {
+    let database = Database::new();
+    let (store, later) = (database.store().await, database.store().await);
+    with_an_exception(&store).await;
+    later.advance(Policy::DEFAULT.retention() * 2);
+    while store.claim(&asks(1)).await.unwrap() == Claim::Late {
+        assert_eq!(later.purge(1).await.unwrap(), 1);
+    }
+    let attempt = store.claim(&asks(1)).await.unwrap();
+    assert!(!matches!(attempt, Claim::Completed { .. }), "{attempt:?}");
+}
+
+/// Another number's record is unreadable: its own claim says so, and that of no other.
+#[tokio::test]
+async fn the_mark_waits_for_what_cannot_be_read() {
+    let database = Database::new();
+    let store = database.store().await;
+    for number in 0..6 {
+        works(&store, number).await;
+    }
+    database
+        .run("UPDATE idem_records SET state = 'elsewhere' WHERE key = 'readings:d-1~5'")
+        .await;
+    works(&store, 6).await;
+    let ahead = store.claim(&asks(20)).await.unwrap();
+    assert_eq!(ahead, Claim::Ahead { mark: 5, window: 8 });
+    let broken = store.claim(&asks(5)).await;
+    assert!(
+        matches!(broken, Err(StoreError::Corrupt { .. })),
+        "{broken:?}"
+    );
+}

@@ -1,0 +1,149 @@
+//! A batch of writes under leases: extensions, completions, releases.
+
+use std::time::Duration;
+
+use super::{
+    lane::{Ask, Call},
+    length::micros,
+    row::Told,
+    session::Statement,
+    sql::Sql,
+};
+use crate::{
+    handler::Outcome,
+    message::Key,
+    store::{
+        Release, Write,
+        rules::record::{self, Reason, Record, Step},
+    },
+};
+
+/// A write under a lease.
+#[derive(Debug)]
+pub(super) struct WriteCall {
+    pub(super) key: Key,
+    pub(super) token: i64,
+    pub(super) change: Change,
+}
+
+#[derive(Debug)]
+pub(super) enum Change {
+    Extend {
+        by: Duration,
+    },
+    Complete {
+        outcome: Outcome,
+        retention: Duration,
+    },
+    Release {
+        reason: Release,
+    },
+}
+
+impl Call for WriteCall {
+    type Answer = Write;
+    const LANE: &str = "writes";
+    const MAY_BE_DROPPED: bool = false;
+
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    fn bytes(&self) -> usize {
+        let outcome = self.change.outcome().map_or(0, <[u8]>::len);
+        self.key.as_str().len() + outcome
+    }
+
+    fn statement(batch: &[&Self], _: Ask, sql: &Sql, skew: i64) -> Statement {
+        fn each<'a, T>(batch: &[&'a WriteCall], column: impl Fn(&'a WriteCall) -> T) -> Vec<T> {
+            batch.iter().map(|call| column(call)).collect()
+        }
+        sqlx::query(sql.write.clone())
+            .bind(skew)
+            .bind(each(batch, |call| call.key.as_str()))
+            .bind(each(batch, |call| call.token))
+            .bind(each(batch, |call| call.change.kind()))
+            .bind(each(batch, |call| micros(call.change.duration())))
+            .bind(each(batch, |call| call.change.reason()))
+            .bind(each(batch, |call| call.change.error()))
+            .bind(each(batch, |call| call.change.outcome()))
+    }
+
+    fn answer(&self, told: &Told) -> Option<Write> {
+        if told.written {
+            return Some(Write::Applied);
+        }
+        let record = told.record.as_ref().ok()?.as_ref();
+        let step = self.change.step(record, self.token, told.now);
+        step.write.is_none().then_some(step.answer)
+    }
+
+    fn answer_behind(&self, told: &Told) -> Option<Write> {
+        // The row tells of the record before the write.
+        if told.written {
+            None
+        } else {
+            self.answer(told)
+        }
+    }
+}
+
+impl Change {
+    fn step(&self, record: Option<&Record>, token: i64, now: i64) -> Step<Write> {
+        match self {
+            Self::Extend { by } => record::extend(record, token, *by, now),
+            Self::Complete { outcome, retention } => {
+                record::complete(record, token, outcome, *retention, now)
+            }
+            Self::Release { reason } => record::release(record, token, reason, now),
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Extend { .. } => "extend",
+            Self::Complete { .. } => "complete",
+            Self::Release { .. } => "release",
+        }
+    }
+
+    /// Until the lease's end, of the retention, or until the next attempt is due.
+    fn duration(&self) -> Duration {
+        match self {
+            Self::Extend { by } => *by,
+            Self::Complete { retention, .. } => *retention,
+            Self::Release {
+                reason: Release::Failed { retry_after, .. },
+            } => *retry_after,
+            Self::Release { .. } => Duration::ZERO,
+        }
+    }
+
+    fn reason(&self) -> Option<&'static str> {
+        match self {
+            Self::Release { reason } => Some(Reason::from(reason).as_str()),
+            _ => None,
+        }
+    }
+
+    fn error(&self) -> Option<String> {
+        match self {
+            Self::Release {
+                reason: Release::Failed { error, .. } | Release::GaveUp { error },
+            } => Some(text(error)),
+            _ => None,
+        }
+    }
+
+    fn outcome(&self) -> Option<&[u8]> {
+        match self {
+            Self::Complete { outcome, .. } => Some(outcome.as_bytes()),
+            _ => None,
+        }
+    }
+}
+
+/// Without the one character that the server's `text` cannot hold.
+pub(super) fn text(error: &str) -> String {
+    error.replace('\0', "\u{fffd}")
+}

@@ -1,0 +1,63 @@
+//! Sequences: a claim of a numbered message is a script of its own.
+
+use super::{
+    RedisStore,
+    alone::Alone,
+    answer,
+    calls::{Calls, micros},
+    script::Source,
+};
+use crate::{
+    message::SequencePlace,
+    store::{Claim, ClaimRequest, SequenceStore, StoreError, rules::sequence::window},
+};
+
+static SCRIPT: Source = Source::new(concat!(
+    include_str!("script/record.lua"),
+    include_str!("script/claim.lua"),
+    include_str!("script/sequence.lua"),
+));
+
+fn call(calls: &Calls, request: &ClaimRequest, place: &SequencePlace) -> Alone {
+    let ordinary = calls.claim(request);
+    let naming = &calls.naming;
+    let beside = |what: &[u8]| [&*naming.beside(place.sequence.as_str()), what].concat();
+    let patience = match place.skip_after {
+        Some(skip_after) => micros(skip_after),
+        None => (-1_i64).to_be_bytes(),
+    };
+    let numbers = [
+        number(place.number).as_slice(),
+        &window(place).to_be_bytes(),
+        &patience,
+        &[u8::from(place.begins)],
+    ]
+    .concat();
+    Alone {
+        script: &SCRIPT,
+        names: vec![beside(b"mark"), ordinary.record, beside(b"exceptions")],
+        arguments: vec![ordinary.request, numbers],
+    }
+}
+
+impl RedisStore {
+    /// Looks at the sequence and claims the key, in one script.
+    pub(super) async fn claim_numbered(
+        &self,
+        request: &ClaimRequest,
+        place: &SequencePlace,
+    ) -> Result<Claim, StoreError> {
+        let key = &request.key;
+        let answer = self.run_alone(&call(&self.calls, request, place)).await;
+        answer
+            .and_then(|value| Ok(answer::claim(value, key)?))
+            .map_err(|fault| fault.of_key(key))
+    }
+}
+
+impl SequenceStore for RedisStore {}
+
+/// At most one more than the greatest, which a double still holds.
+fn number(number: u64) -> [u8; 8] {
+    number.min(SequencePlace::MAX_NUMBER + 1).to_be_bytes()
+}

@@ -1,0 +1,114 @@
+use std::error::Error;
+
+use xtask::services::{Redis, redis::Node};
+
+use super::*;
+use crate::{handler::Policy, store::Owner};
+
+mod batching;
+mod cluster;
+mod connecting;
+mod connections;
+mod limits;
+mod records;
+mod replication;
+mod restarts;
+mod sequences;
+mod sessions;
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// A server that all tests share, and a prefix that no other test has.
+async fn store() -> (RedisStore, &'static Node) {
+    let server = xtask::services::redis::shared().unwrap();
+    let unique = u128::from_be_bytes(*Owner::new().as_bytes());
+    let store = RedisStore::builder(&server.url()).prefix(format!("{unique:x}"));
+    (store.build().await.unwrap(), server)
+}
+
+/// A store on a server of the test's own that does not wait long for answers.
+async fn impatient(server: &Redis) -> RedisStore {
+    let timeout = Duration::from_secs(2);
+    let store = RedisStore::builder(&server.url())
+        .connect_timeout(timeout)
+        .response_timeout(timeout);
+    store.build().await.unwrap()
+}
+
+fn request(id: impl crate::message::KeyPart) -> ClaimRequest {
+    let policy = Policy::builder()
+        .lease(MINUTE)
+        .retention(10 * MINUTE)
+        .build()
+        .unwrap();
+    ClaimRequest::new(Key::new("orders", id).unwrap(), &policy)
+}
+
+async fn acquire(store: &RedisStore, id: impl crate::message::KeyPart) -> Lease {
+    acquire_as(store, &request(id)).await
+}
+
+async fn acquire_as(store: &RedisStore, request: &ClaimRequest) -> Lease {
+    match store.claim(request).await.unwrap() {
+        Claim::Acquired(lease) => lease,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn complete(store: &RedisStore, lease: &Lease) {
+    let outcome = Outcome::new("done");
+    let written = store.complete(lease, &outcome, 10 * MINUTE).await;
+    assert_eq!(written.unwrap(), Write::Applied);
+}
+
+async fn is_completed(store: &RedisStore, id: impl crate::message::KeyPart) -> bool {
+    let claim = store.claim(&request(id)).await.unwrap();
+    matches!(claim, Claim::Completed { .. })
+}
+
+/// What the store's record of an order is called.
+fn record(store: &RedisStore, id: impl crate::message::KeyPart) -> String {
+    let name = store.calls.naming.record(&request(id).key);
+    String::from_utf8(name).unwrap()
+}
+
+/// An error with all its sources, as a log shows it.
+fn in_full(error: &(dyn Error + 'static)) -> String {
+    std::iter::successors(Some(error), |&error| error.source())
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
+}
+
+/// What is said about a store that is unavailable.
+fn unavailable<T: fmt::Debug>(answer: Result<T, StoreError>) -> String {
+    match answer {
+        Err(StoreError::Unavailable(source)) => in_full(&*source),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What is said by a store that is there and refuses.
+fn refused<T: fmt::Debug>(answer: Result<T, StoreError>) -> String {
+    match answer {
+        Err(StoreError::Refused(source)) => in_full(&*source),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What is wrong with a record.
+fn corrupt<T: fmt::Debug>(answer: Result<T, StoreError>) -> String {
+    match answer {
+        Err(StoreError::Corrupt { source, .. }) => in_full(&*source),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// How often the server has run a command.
+fn calls_of(command: &str, server: &Redis) -> u32 {
+    let stats = server.cli(["INFO", "commandstats"]).unwrap();
+    let mark = format!("cmdstat_{command}:calls=");
+    let (_, rest) = stats.split_once(&mark).expect("it was run");
+    let (number, _) = rest.split_once(',').expect("there is more to tell");
+    number.parse().unwrap()
+}

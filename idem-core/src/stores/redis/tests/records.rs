@@ -1,0 +1,107 @@
+use super::*;
+
+/// Milliseconds until Redis forgets the record by itself.
+fn expires_in(server: &Node, name: &str) -> u64 {
+    let answer = server.cli(["PTTL", name]).unwrap();
+    answer.trim().parse().unwrap()
+}
+
+fn about(milliseconds: u64, expected: Duration) -> bool {
+    let gap = expected.abs_diff(Duration::from_millis(milliseconds));
+    gap < Duration::from_secs(20)
+}
+
+#[tokio::test]
+async fn a_record_expires_when_its_retention_ends() {
+    let (store, server) = store().await;
+    let name = record(&store, 1);
+    let lease = acquire(&store, 1).await;
+    assert!(about(expires_in(server, &name), 11 * MINUTE));
+    let extended = store.extend(&lease, 5 * MINUTE).await.unwrap();
+    assert_eq!(extended, Write::Applied);
+    assert!(about(expires_in(server, &name), 15 * MINUTE));
+    complete(&store, &lease).await;
+    assert!(about(expires_in(server, &name), 10 * MINUTE));
+}
+
+#[tokio::test]
+async fn a_record_that_waits_for_its_retry_expires_after_that() {
+    let (store, server) = store().await;
+    let lease = acquire(&store, 1).await;
+    let reason = Release::retry_after(30 * MINUTE, "not today");
+    let released = store.release(&lease, &reason).await.unwrap();
+    assert_eq!(released, Write::Applied);
+    assert!(about(expires_in(server, &record(&store, 1)), 40 * MINUTE));
+}
+
+#[tokio::test]
+async fn a_completed_record_keeps_no_more_than_it_needs() {
+    let (store, server) = store().await;
+    let name = record(&store, 1);
+    let content = crate::message::Fingerprint::of(b"ten euros");
+    let lease = acquire_as(&store, &request(1).fingerprint(content)).await;
+    let written = store.complete(&lease, &Outcome::new("null"), MINUTE).await;
+    assert_eq!(written.unwrap(), Write::Applied);
+    // What Redis keeps in one piece with the key.
+    let encoding = server.cli(["OBJECT", "ENCODING", &name]).unwrap();
+    assert_eq!(encoding.trim(), "embstr");
+    assert_eq!(server.cli(["STRLEN", &name]).unwrap().trim(), "44");
+}
+
+#[tokio::test]
+async fn records_of_odd_keys_are_named_so_that_they_can_be_listed() {
+    let (store, server) = store().await;
+    let prefix = store.calls.naming.prefix().to_owned();
+    let keys = ["{", "}{", "{a}", "\r\n", "\0", "*", "日本", "%7B", " "];
+    for key in keys {
+        acquire(&store, key).await;
+    }
+    let listed = server.cli(["--scan", "--pattern", &format!("{prefix}:{{orders:*}}")]);
+    assert_eq!(listed.unwrap().lines().count(), keys.len());
+}
+
+#[tokio::test]
+async fn a_value_of_another_type_is_corrupt_and_left_alone() {
+    let (store, server) = store().await;
+    let name = record(&store, 1);
+    server.cli(["HSET", &name, "theirs", "1"]).unwrap();
+    let said = corrupt(store.claim(&request(1)).await);
+    assert!(
+        said.contains("WRONGTYPE") || said.contains("wrong kind"),
+        "{said}"
+    );
+    assert_eq!(server.cli(["HGET", &name, "theirs"]).unwrap().trim(), "1");
+    acquire(&store, 2).await;
+}
+
+#[tokio::test]
+async fn a_text_that_is_no_record_is_corrupt_and_left_alone() {
+    let (store, server) = store().await;
+    let name = record(&store, 1);
+    // Nothing, text, a layout of the future, a state of the future, a record cut short.
+    let head = "\u{1}z".to_owned() + &"x".repeat(60);
+    for text in ["", "{}", "completed", "\u{2}p", &head, "\u{1}pxxxxxxx"] {
+        server.cli(["SET", &name, text]).unwrap();
+        let lease = Lease::new(
+            request(1).key,
+            crate::handler::FencingToken::new(1),
+            1,
+            false,
+        );
+        corrupt(store.claim(&request(1)).await);
+        corrupt(store.extend(&lease, MINUTE).await);
+        corrupt(store.complete(&lease, &Outcome::default(), MINUTE).await);
+        corrupt(store.release(&lease, &Release::Abandoned).await);
+        let left = server.cli(["GET", &name]).unwrap();
+        assert_eq!(left.trim_end_matches('\n'), text);
+    }
+}
+
+#[tokio::test]
+async fn stores_with_different_prefixes_know_nothing_of_each_other() {
+    let (one, _) = store().await;
+    let (other, _) = store().await;
+    let lease = acquire(&one, 1).await;
+    complete(&one, &lease).await;
+    assert!(!is_completed(&other, 1).await);
+}

@@ -1,0 +1,145 @@
+use super::*;
+use crate::{
+    message::SequencePlace,
+    store::{
+        Release,
+        sequence::scene::{asks, with_an_exception, works},
+    },
+};
+
+/// Another number's record is unreadable: its own claim says so, and that of no other.
+#[tokio::test]
+async fn the_mark_waits_for_what_cannot_be_read() {
+    let (store, server) = store().await;
+    for number in 0..6 {
+        works(&store, number).await;
+    }
+    let name = store.calls.naming.beside("readings:d-1");
+    let name = String::from_utf8([name.as_slice(), b"5"].concat()).unwrap();
+    assert_eq!(server.cli(["EXISTS", &name]).unwrap().trim(), "1");
+    server.cli(["SET", &name, "something else"]).unwrap();
+    works(&store, 6).await;
+    let ahead = store.claim(&asks(20)).await.unwrap();
+    assert_eq!(ahead, Claim::Ahead { mark: 5, window: 8 });
+    let broken = store.claim(&asks(5)).await;
+    assert!(
+        matches!(broken, Err(StoreError::Corrupt { .. })),
+        "{broken:?}"
+    );
+}
+
+/// With another `maxmemory-policy` than `noeviction` it may go alone.
+#[tokio::test]
+async fn if_the_exceptions_are_evicted_nothing_counts_as_done() {
+    let (store, server) = store().await;
+    with_an_exception(&store).await;
+    let exceptions = store.calls.naming.beside("readings:d-1");
+    let exceptions = [exceptions.as_slice(), b"exceptions"].concat();
+    let exceptions = String::from_utf8(exceptions).unwrap();
+    assert_eq!(server.cli(["DEL", &exceptions]).unwrap().trim(), "1");
+    let name = store.calls.naming.beside("readings:d-1");
+    let record = String::from_utf8([name.as_slice(), b"1"].concat()).unwrap();
+    server.cli(["DEL", &record]).unwrap();
+    for number in [0, 1] {
+        let claim = store.claim(&asks(number)).await.unwrap();
+        assert_eq!(claim, Claim::Late, "{number}");
+    }
+    let replay = store.claim(&asks(1).replay(true)).await.unwrap();
+    assert!(matches!(replay, Claim::Acquired(_)), "{replay:?}");
+}
+
+/// Above it, doubles leave numbers out: whoever counts on by one stays there for ever.
+#[tokio::test]
+async fn the_last_numbers_of_a_sequence_are_kept() {
+    let (store, _server) = store().await;
+    let last = SequencePlace::MAX_NUMBER;
+    let asks = |number| {
+        let mut request = asks(number);
+        request.retention = 10 * MINUTE;
+        request
+    };
+    for number in [last - 1, last] {
+        complete(&store, &acquire_as(&store, &asks(number)).await).await;
+    }
+    for _ in 0..5 {
+        store.advance(3 * MINUTE);
+        let again = store.claim(&asks(last)).await.unwrap();
+        assert!(matches!(again, Claim::Completed { .. }), "{again:?}");
+    }
+}
+
+/// A user who is taken this command, and given it again.
+struct User {
+    server: Redis,
+}
+
+impl User {
+    fn start() -> Self {
+        let server = Redis::start_with(&[("user", "shop on >hush ~* +@all")]).unwrap();
+        Self { server }
+    }
+
+    async fn store(&self) -> RedisStore {
+        let url = self.server.url().replace("//", "//shop:hush@");
+        RedisStore::connect(&url).await.unwrap()
+    }
+
+    fn rule(&self, rule: &str) {
+        let rule = ["ACL", "SETUSER", "shop", rule];
+        self.server.cli(rule).unwrap();
+    }
+}
+
+/// Number 0 is done and 1 is given up: to pass them, the mark needs a command that it may not run. Number 3 has to be
+/// kept for longer then, because 2 is still at work.
+#[tokio::test]
+async fn a_mark_that_cannot_be_saved_forgets_no_number() {
+    let asks = |number| {
+        let mut request = asks(number);
+        request.retention = 10 * MINUTE;
+        request
+    };
+    for command in ["sadd", "set", "pexpireat", "setrange"] {
+        let user = User::start();
+        let store = user.store().await;
+        let begun = async |number| acquire_as(&store, &asks(number)).await;
+        complete(&store, &begun(0).await).await;
+        let (lease, reason) = (begun(1).await, Release::gave_up("no"));
+        let given_up = store.release(&lease, &reason).await;
+        assert_eq!(given_up.unwrap(), Write::Applied);
+        let at_work = begun(2).await;
+        complete(&store, &begun(3).await).await;
+        store.advance(2 * MINUTE);
+
+        user.rule(&format!("-{command}"));
+        super::refused(store.claim(&asks(4)).await);
+        user.rule(&format!("+{command}"));
+        let again = store.claim(&asks(0)).await.unwrap();
+        assert!(
+            matches!(again, Claim::Completed { .. }),
+            "{command}: {again:?}"
+        );
+        complete(&store, &at_work).await;
+        for number in 4..10 {
+            complete(&store, &begun(number).await).await;
+        }
+        for number in [0, 2, 3] {
+            let again = store.claim(&asks(number)).await.unwrap();
+            let is_done = matches!(again, Claim::Completed { .. });
+            assert!(is_done, "{command}, {number}: {again:?}");
+        }
+        assert_eq!(store.claim(&asks(1)).await.unwrap(), Claim::Late);
+    }
+}
+
+#[tokio::test]
+async fn what_may_not_be_read_is_told_and_not_waited_for() {
+    let user = User::start();
+    let store = user.store().await;
+    for number in 0..4 {
+        works(&store, number).await;
+    }
+    user.rule("-getrange");
+    let said = super::refused(store.claim(&asks(20)).await);
+    assert!(said.contains("does not let this user run"), "{said}");
+}

@@ -1,0 +1,142 @@
+use xtask::services::redis::RedisCluster;
+
+use super::*;
+use crate::{
+    message::{SessionKey, SessionPlace},
+    store::{OpenSession, Opened, SessionStore, Touched},
+};
+
+fn session(name: &str) -> SessionKey {
+    Key::new("leases", name).unwrap().into()
+}
+
+async fn open(store: &RedisStore, name: &str) -> SessionKey {
+    let opening = OpenSession::new(Key::new("leases", name).unwrap()).life(MINUTE);
+    assert_eq!(store.open(&opening).await.unwrap(), Opened::New);
+    session(name)
+}
+
+fn asks(session: &SessionKey, number: u64, awaited: u64) -> ClaimRequest {
+    let place = SessionPlace::new(session.clone(), number, awaited);
+    ClaimRequest::in_session(place, &Policy::DEFAULT)
+}
+
+fn name_of(store: &RedisStore, session: &SessionKey) -> String {
+    String::from_utf8(store.calls.naming.session(session)).unwrap()
+}
+
+#[tokio::test]
+async fn a_session_and_its_answers_are_on_one_node() {
+    let cluster = RedisCluster::start().unwrap();
+    let url = cluster.url();
+    let store = RedisStore::builder(&url).build().await.unwrap();
+    for client in 0..20 {
+        let session = open(&store, &format!("c-{client}")).await;
+        for number in 0..3 {
+            let lease = acquire_as(&store, &asks(&session, number, 0)).await;
+            complete(&store, &lease).await;
+        }
+        let pattern = format!("idem:{{{session}}}~*");
+        let found = cluster.nodes().iter().map(|node| {
+            let names = node.cli(["KEYS", &pattern]).unwrap();
+            names.lines().filter(|name| !name.is_empty()).count()
+        });
+        let mut found: Vec<_> = found.collect();
+        found.sort_unstable();
+        assert_eq!(found, [0, 0, 4], "{session}");
+    }
+}
+
+#[tokio::test]
+async fn redis_forgets_a_session_a_life_after_its_end() {
+    let (store, server) = store().await;
+    let session = open(&store, "c-1").await;
+    let name = name_of(&store, &session);
+    let left: u64 = server.cli(["PTTL", &name]).unwrap().trim().parse().unwrap();
+    let lives = u64::try_from(MINUTE.as_millis()).unwrap();
+    assert!(
+        (lives..=2 * lives + 1).contains(&left),
+        "{left} ms are left"
+    );
+    assert_eq!(store.touch(&session).await.unwrap(), Touched::Living);
+    server.cli(["DEL", &name]).unwrap();
+    assert_eq!(store.touch(&session).await.unwrap(), Touched::Expired);
+    let claim = store.claim(&asks(&session, 0, 0)).await.unwrap();
+    assert_eq!(claim, Claim::SessionExpired);
+}
+
+/// The server's clock steps back: here, by another store whose clock was moved.
+#[tokio::test]
+async fn a_closed_session_stays_closed_when_the_clock_steps_back() {
+    let server = Redis::start().unwrap();
+    let (store, later) = (impatient(&server).await, impatient(&server).await);
+    later.advance(MINUTE / 2);
+    let session = open(&store, "c-1").await;
+    complete(&store, &acquire_as(&store, &asks(&session, 0, 0)).await).await;
+    later.close(&session).await.unwrap();
+    for number in [0, 1, 99] {
+        let claim = store.claim(&asks(&session, number, number)).await.unwrap();
+        assert_eq!(claim, Claim::SessionExpired, "{number}");
+    }
+    assert_eq!(store.touch(&session).await.unwrap(), Touched::Expired);
+}
+
+#[tokio::test]
+async fn what_is_no_session_is_told_and_left_alone() {
+    let (store, server) = store().await;
+    let session = session("c-1");
+    let name = name_of(&store, &session);
+    server.cli(["SET", &name, "something else"]).unwrap();
+    let said = corrupt(store.touch(&session).await);
+    assert!(
+        said.contains("of no layout that this program knows"),
+        "{said}"
+    );
+    let said = corrupt(store.claim(&asks(&session, 0, 0)).await);
+    assert!(
+        said.contains("of no layout that this program knows"),
+        "{said}"
+    );
+    assert_eq!(server.cli(["GET", &name]).unwrap().trim(), "something else");
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_left_alone_by_the_mark() {
+    let (store, server) = store().await;
+    let session = open(&store, "c-1").await;
+    let record = store.calls.naming.record(&session.request(0));
+    let record = String::from_utf8(record).unwrap();
+    server.cli(["HSET", &record, "field", "value"]).unwrap();
+    acquire_as(&store, &asks(&session, 1, 1)).await;
+    let kind = server.cli(["TYPE", &record]).unwrap();
+    assert_eq!(kind.trim(), "hash");
+}
+
+#[tokio::test]
+async fn scripts_of_sessions_that_were_dropped_are_sent_again() {
+    let server = Redis::start().unwrap();
+    let store = impatient(&server).await;
+    let session = open(&store, "c-1").await;
+    for number in 0..3 {
+        server.cli(["SCRIPT", "FLUSH"]).unwrap();
+        let lease = acquire_as(&store, &asks(&session, number, number)).await;
+        server.cli(["SCRIPT", "FLUSH"]).unwrap();
+        complete(&store, &lease).await;
+    }
+}
+
+/// Above it, doubles leave numbers out: whoever counts on by one stays there for ever.
+#[tokio::test]
+async fn a_session_ends_whose_numbers_are_the_last() {
+    let (store, _server) = store().await;
+    let session = open(&store, "c-1").await;
+    let last = SessionPlace::MAX_NUMBER;
+    complete(
+        &store,
+        &acquire_as(&store, &asks(&session, last, last)).await,
+    )
+    .await;
+    assert_eq!(store.touch(&session).await.unwrap(), Touched::Living);
+    store.close(&session).await.unwrap();
+    assert_eq!(store.touch(&session).await.unwrap(), Touched::Expired);
+}

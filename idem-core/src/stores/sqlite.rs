@@ -1,0 +1,169 @@
+//! A store in a SQLite file: durable, shared by the processes of one host, no server.
+
+use std::{fmt, path::Path, sync::Arc, time::Duration};
+
+use crate::{
+    handler::Outcome,
+    store::{Claim, ClaimRequest, ConnectError, Lease, Purge, Release, Store, StoreError, Write},
+};
+
+mod atomic;
+mod batch;
+mod builder;
+mod call;
+mod clock;
+mod fault;
+mod lending;
+mod location;
+mod operator;
+mod row;
+mod schema;
+mod sequences;
+mod sessions;
+mod sql;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub use builder::SqliteStoreBuilder;
+use call::{Call, Change};
+use clock::Clock;
+use lending::Lending;
+use sql::Sql;
+use writer::Writer;
+
+/// Remembers keys in a SQLite file. Clones share one connection for writing.
+///
+/// | | |
+/// |---|---|
+/// | durability | an answered write survives `kill -9` and a power loss (WAL, `synchronous = FULL`) |
+/// | processes | any number on one host may share a file; on a network file system they may not |
+/// | time | the host's clock |
+/// | speed | calls that wait while a commit is under way are committed together, as one |
+/// | atomic handlers | take `&mut SqliteConnection` or `&mut SqliteTransaction<'_>` |
+///
+/// ```no_run
+/// # async fn example() -> Result<(), idem_core::ConnectError> {
+/// use std::time::Duration;
+/// use idem_core::{PurgeTask, SqliteStore};
+///
+/// let store = SqliteStore::connect("orders.db").await?;
+/// let purging = PurgeTask::spawn(store.clone(), Duration::from_mins(10));
+/// # drop(purging);
+/// # Ok(()) }
+/// ```
+///
+/// # Atomic handlers
+/// The key is claimed in a commit of its own. Then the handler's transaction begins without a
+/// lock, so that a handler that waits for something else stops nobody. SQLite has one write lock:
+/// the handler takes it with its first write and holds it until its transaction has ended, and all
+/// claims of all workers wait for that, also while its process is stopped. So wait for other
+/// services *before* the first write.
+/// Let the first statement be a write, too: a transaction that has read and then wants to write
+/// is refused if anybody has written meanwhile, which counts as a failed attempt.
+///
+/// A handler that ends the transaction by itself (`COMMIT`, `ROLLBACK`) has failed, and what it
+/// committed stays.
+///
+/// # Reading the file
+/// `SELECT * FROM idem_records_readable` in the `sqlite3` shell shows keys, states, attempts,
+/// errors and times.
+#[derive(Clone)]
+pub struct SqliteStore {
+    writer: Writer,
+    lending: Lending,
+    sql: Arc<Sql>,
+    clock: Clock,
+}
+
+impl SqliteStore {
+    /// Opens or creates a file, named by its path or as `sqlite:FILE`, and creates the tables.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, or its tables are of another version than this program's.
+    pub async fn connect(location: impl AsRef<Path>) -> Result<Self, ConnectError> {
+        Self::builder(location).build().await
+    }
+
+    /// Starts from the defaults, with a path or `sqlite:FILE`.
+    pub fn builder(location: impl AsRef<Path>) -> SqliteStoreBuilder {
+        SqliteStoreBuilder::new(location.as_ref())
+    }
+
+    /// The statements that create the tables, for those who run their own migrations. Each does
+    /// nothing if what it creates is there.
+    ///
+    /// # Errors
+    /// If the table's name cannot be one.
+    pub fn schema(table: &str) -> Result<String, ConnectError> {
+        Ok(Sql::new(table)?.schema.as_str().to_owned())
+    }
+
+    /// Moves this store's clock forward, and that of its clones.
+    #[cfg(any(test, feature = "conformance", feature = "testing"))]
+    #[doc(hidden)]
+    pub fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    async fn write(&self, lease: &Lease, change: Change) -> Result<Write, StoreError> {
+        let (key, token) = (lease.key.clone(), lease.token.get());
+        self.writer
+            .call(|reply| Call::Write {
+                key,
+                token,
+                change,
+                reply,
+            })
+            .await
+    }
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore")
+            .field("file", &self.lending.file())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for SqliteStore {
+    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        request.place()?;
+        request.sequence_place()?;
+        let request = request.clone();
+        self.writer
+            .call(|reply| Call::Claim { request, reply })
+            .await
+    }
+
+    async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        self.write(lease, Change::Extend { by }).await
+    }
+
+    async fn complete(
+        &self,
+        lease: &Lease,
+        outcome: &Outcome,
+        retention: Duration,
+    ) -> Result<Write, StoreError> {
+        let outcome = outcome.clone();
+        self.write(lease, Change::Complete { outcome, retention })
+            .await
+    }
+
+    async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
+        let reason = reason.clone();
+        self.write(lease, Change::Release { reason }).await
+    }
+
+    fn keeps_sequences(&self) -> bool {
+        true
+    }
+}
+
+impl Purge for SqliteStore {
+    async fn purge(&self, batch: u32) -> Result<u32, StoreError> {
+        self.writer.call(|reply| Call::Purge { batch, reply }).await
+    }
+}

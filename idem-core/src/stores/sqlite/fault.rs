@@ -1,0 +1,63 @@
+//! What an error of SQLite means for the one who asked.
+
+use std::{error::Error, fmt, sync::Arc};
+
+use crate::store::StoreError;
+
+/// What went wrong for a whole batch, told to each of its callers.
+#[derive(Debug, Clone)]
+pub(super) struct Fault(Arc<sqlx::Error>);
+
+impl Fault {
+    pub(super) fn unavailable(&self) -> StoreError {
+        StoreError::unavailable(self.clone())
+    }
+
+    /// Whether the connection is as good as before.
+    pub(super) fn is_busy(&self) -> bool {
+        is_busy(&self.0)
+    }
+}
+
+impl From<sqlx::Error> for Fault {
+    fn from(error: sqlx::Error) -> Self {
+        Self(Arc::new(error))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for Fault {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
+
+/// Another connection holds a lock (`SQLITE_BUSY`, `SQLITE_LOCKED`).
+pub(super) fn is_busy(error: &sqlx::Error) -> bool {
+    matches!(primary_code(error), Some(5 | 6))
+}
+
+/// The database is fine and refuses this one row (`SQLITE_TOOBIG`, `SQLITE_CONSTRAINT`,
+/// `SQLITE_MISMATCH`).
+pub(super) fn is_of_one_row(error: &sqlx::Error) -> bool {
+    matches!(primary_code(error), Some(18..=20))
+}
+
+/// The database is fine and refuses what the handler has done: a lock it could not get, a
+/// constraint, a trigger's objection, a statement that makes no sense.
+pub(super) fn is_refusal(error: &sqlx::Error) -> bool {
+    const ERROR: i32 = 1;
+    const READONLY: i32 = 8;
+    is_busy(error) || is_of_one_row(error) || matches!(primary_code(error), Some(ERROR | READONLY))
+}
+
+/// The primary result code: extended ones carry it in their lowest byte.
+fn primary_code(error: &sqlx::Error) -> Option<i32> {
+    let code: i32 = error.as_database_error()?.code()?.parse().ok()?;
+    Some(code & 0xff)
+}

@@ -1,0 +1,145 @@
+//! What an operator sees of the file, on a connection of its own, and changes in it, through the
+//! writer.
+
+use sqlx::{Connection as _, SqlStr, SqliteConnection, sqlite::SqliteRow};
+
+use super::{SqliteStore, call::Call, fault::Fault, row};
+use crate::{
+    message::Key,
+    store::{
+        StoreError,
+        operator::{
+            Cursor, Intervened, Intervention, KeyState, Listing, OperatorStore, Page, ScopeCounts,
+            Shown,
+        },
+        rules::record::micros,
+    },
+};
+
+mod intervening;
+mod rows;
+
+pub(super) use intervening::OperatorCall;
+
+pub(super) struct Statements {
+    list: SqlStr,
+    show: SqlStr,
+    counts: SqlStr,
+    has_audit: SqlStr,
+    is_noted: SqlStr,
+    note: SqlStr,
+    audit: SqlStr,
+    remove: SqlStr,
+}
+
+impl Statements {
+    pub(super) fn new(sql: impl Fn(&str) -> SqlStr) -> Self {
+        Self {
+            list: sql(include_str!("operator/list.sql")),
+            show: sql(include_str!("operator/show.sql")),
+            counts: sql(include_str!("operator/counts.sql")),
+            has_audit: sql(include_str!("operator/has_audit.sql")),
+            is_noted: sql(include_str!("operator/is_noted.sql")),
+            note: sql(include_str!("operator/note.sql")),
+            audit: sql(include_str!("operator/audit.sql")),
+            remove: sql(include_str!("operator/remove.sql")),
+        }
+    }
+}
+
+impl OperatorStore for SqliteStore {
+    /// In the order of the keys.
+    async fn list(&self, listing: &Listing) -> Result<Page, StoreError> {
+        let mut connection = self.reader().await?;
+        let now = self.clock.now();
+        let after = listing.after.as_ref().map_or("", Cursor::as_str);
+        let rows = sqlx::query(self.sql.operator.list.clone())
+            .bind(after.to_owned())
+            .bind(listing.state.map(KeyState::as_str))
+            .bind(now.saturating_sub(micros(listing.older_than)))
+            .bind(listing.prefix.clone())
+            .bind(listing.last())
+            .bind(listing.limit.max(1))
+            .fetch_all(&mut connection)
+            .await;
+        let rows = rows.map_err(unavailable)?;
+        close(connection).await;
+        let is_last = rows.len() < listing.limit.max(1) as usize;
+        rows::page(&rows, is_last, now).map_err(unavailable)
+    }
+
+    async fn show(&self, key: &Key) -> Result<Shown, StoreError> {
+        let mut connection = self.reader().await?;
+        let sql = &self.sql.operator;
+        let row: Option<SqliteRow> = sqlx::query(sql.show.clone())
+            .bind(row::text(key))
+            .fetch_optional(&mut connection)
+            .await
+            .map_err(unavailable)?;
+        let entries = if has_audit(&mut connection, sql).await.map_err(unavailable)? {
+            let audit = sqlx::query(sql.audit.clone()).bind(row::text(key));
+            audit.fetch_all(&mut connection).await
+        } else {
+            Ok(Vec::new())
+        };
+        let entries = entries.map_err(unavailable)?;
+        close(connection).await;
+        rows::shown(key, row.as_ref(), &entries, self.clock.now())
+    }
+
+    async fn counts(&self) -> Result<Vec<ScopeCounts>, StoreError> {
+        let mut connection = self.reader().await?;
+        let rows = sqlx::query(self.sql.operator.counts.clone())
+            .bind(self.clock.now())
+            .fetch_all(&mut connection)
+            .await
+            .map_err(unavailable)?;
+        close(connection).await;
+        let counts = rows.iter().map(rows::counts).collect::<Result<_, _>>();
+        counts.map_err(unavailable)
+    }
+
+    async fn intervene(&self, intervention: &Intervention) -> Result<Intervened, StoreError> {
+        let intervention = intervention.clone();
+        self.writer
+            .call(|reply| {
+                Call::Operator(OperatorCall::Intervene {
+                    intervention,
+                    reply,
+                })
+            })
+            .await
+    }
+
+    async fn prepare(&self) -> Result<(), StoreError> {
+        self.writer
+            .call(|reply| Call::Operator(OperatorCall::Prepare { reply }))
+            .await
+    }
+}
+
+impl SqliteStore {
+    /// Readers are in nobody's way, however much they read.
+    async fn reader(&self) -> Result<SqliteConnection, StoreError> {
+        self.lending.connect().await.map_err(unavailable)
+    }
+}
+
+async fn has_audit(
+    connection: &mut SqliteConnection,
+    sql: &Statements,
+) -> Result<bool, sqlx::Error> {
+    let tables: i64 = sqlx::query_scalar(sql.has_audit.clone())
+        .fetch_one(connection)
+        .await?;
+    Ok(tables > 0)
+}
+
+async fn close(connection: SqliteConnection) {
+    // Nothing was written.
+    let _ = connection.close().await;
+}
+
+fn unavailable(error: sqlx::Error) -> StoreError {
+    Fault::from(error).unavailable()
+}
