@@ -1,0 +1,100 @@
+use std::{fs, path::Path};
+
+use super::*;
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+fn of(krate: &str) -> Crate {
+    Crate::read(&root().join(krate).join("src"))
+}
+
+fn rows(krate: &str) -> Rows {
+    let document = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    Rows::read(&document, &format!("{krate}/src"))
+}
+
+#[test]
+fn no_module_of_idem_core_names_a_row_above_its_own() {
+    let found = upward(&of("idem-core"), &rows("idem-core"));
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn no_modules_of_idem_core_name_each_other_in_a_circle() {
+    let found = circles(&of("idem-core"));
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+const TABLE: &str = "
+| row | a/src | holds |
+|---|---|---|
+| 1 | `high/` | what users call |
+| 0 | `low/`, `other.rs` | what that is made of |
+";
+
+#[test]
+fn an_import_upward_is_found() {
+    let lib = "mod high; mod low; mod other; pub use high::Thing;";
+    for import in [
+        "use crate::high::Thing;",
+        "use crate::Thing;",
+        "use super::{high::{self as h}, other};",
+        "use super::*; fn f() -> super::Thing { todo!() }",
+        "fn f() { let _ = crate::high::Thing; }",
+        "mod inner { use super::super::high::Thing; }",
+    ] {
+        let planted = Crate::of(&[
+            ("", lib),
+            ("high", "pub struct Thing;"),
+            ("low", import),
+            ("other", ""),
+        ]);
+        let found = upward(&planted, &Rows::read(TABLE, "a/src"));
+        assert!(
+            found.iter().any(|it| it.contains("row 0 names row 1")),
+            "{import}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_module_without_a_row_and_a_row_without_a_module_are_found() {
+    let planted = Crate::of(&[("", ""), ("high", ""), ("low", ""), ("stray", "")]);
+    let found = upward(&planted, &Rows::read(TABLE, "a/src"));
+    assert_eq!(
+        found,
+        ["stray stands in no row", "there is no module other"]
+    );
+}
+
+#[test]
+fn a_circle_is_found_at_any_depth_and_a_tests_own_imports_are_none() {
+    let lib = ("", "mod a;");
+    let a = ("a", "mod b; mod c; mod d; pub use d::D;");
+    let circle = |b, c| {
+        circles(&Crate::of(&[
+            lib,
+            a,
+            ("a::b", b),
+            ("a::c", c),
+            ("a::d", "use super::b::B; pub struct D;"),
+        ]))
+    };
+    assert_eq!(
+        circle("pub struct B;", "use super::b::B;"),
+        Vec::<String>::new()
+    );
+    let found = circle("use crate::a::c::C; pub struct B;", "use super::D;");
+    assert_eq!(found.len(), 1, "{found:?}");
+    for step in [
+        "a::b names a::c as `crate::a::c::C`",
+        "a::c names a::d as `super::D`",
+        "a::d names a::b as `super::b::B`",
+    ] {
+        assert!(found[0].contains(step), "{found:?}");
+    }
+    let in_tests = "pub struct B; #[cfg(test)] mod tests { use super::super::c::C; } #[cfg(test)] use super::c::C;";
+    assert_eq!(circle(in_tests, "use super::D;"), Vec::<String>::new());
+}
