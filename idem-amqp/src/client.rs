@@ -6,7 +6,10 @@ use idem_core::Request;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::{AmqpUrls, Incidents, connection::Brokers, health::Vitals};
+use crate::{
+    connection::{AmqpUrls, Brokers, health::Vitals},
+    wire::Incidents,
+};
 
 mod builder;
 mod call;

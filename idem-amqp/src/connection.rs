@@ -10,14 +10,13 @@ use tokio::time::timeout;
 
 mod brokers;
 mod frames;
+pub(crate) mod health;
 mod properties;
 mod transport;
-mod unreadable;
 mod urls;
 mod watch;
 
 pub(crate) use brokers::{Brokers, Link, Unreachable};
-pub(crate) use unreadable::unmark;
 pub use urls::AmqpUrls;
 use watch::Watch;
 

@@ -44,52 +44,39 @@
 
 mod client;
 mod connection;
-mod dead_letter;
-mod delivery;
+mod dead_letters;
 mod doctor;
 mod error;
-mod headers;
-mod health;
-mod incident;
-mod ladder;
+pub mod prelude;
 mod publisher;
-mod queue;
-mod replayer;
-mod reply;
-mod republish;
-mod retry;
-mod sessions;
-mod settlement;
 mod shutdown;
 mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod topology;
+mod wire;
 mod worker;
-
-pub mod prelude;
 
 pub use client::{
     Again, Call, CallError, Client, ClientBuilder, ClientCounts, ClientError, Replied, ReplyTo,
     RequestNumber, Session, SessionBuilder, SessionCall, SessionError, Unanswered,
 };
-pub use connection::AmqpUrls;
-pub use dead_letter::DeadLetter;
-pub use delivery::Delivery;
+pub use connection::{
+    AmqpUrls,
+    health::{Health, Problem, ProblemKind},
+};
+pub use dead_letters::{Dealt, Fate, LetterError, ReplayError, Replayer, Selection, Tally};
 pub use error::{
     Permission, PublishError, TopologyError, TopologyObject, TopologyProblem, WorkerError,
 };
-pub use health::{Health, Problem, ProblemKind};
-pub use incident::{Incident, Incidents};
-pub use ladder::{Ladder, LadderError};
-pub use publisher::{NumberedPublisher, Publication, Publisher, Withdrawn};
-pub use queue::{Queue, QueueType};
-pub use replayer::{Dealt, Fate, LetterError, ReplayError, Replayer, Selection, Tally};
-pub use reply::{Replies, ReplyFate};
-pub use sessions::{SessionCounts, Sessions};
-pub use settlement::{Reason, Settlement};
+pub use publisher::{NumberedPublisher, Publisher, Withdrawn};
 pub use shutdown::shutdown_signal;
-pub use worker::{Balance, Settled, Worker, WorkerBuilder};
+pub use topology::Queue;
+pub use wire::{
+    DeadLetter, Delivery, Incident, Incidents, Ladder, LadderError, Publication, QueueType, Reason,
+    Replies, ReplyFate, SessionCounts, Sessions, Settled, Settlement,
+};
+pub use worker::{Balance, Worker, WorkerBuilder};
 
 #[doc(inline)]
 pub use idem_core::operator;

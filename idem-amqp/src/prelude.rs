@@ -4,8 +4,9 @@
 //! too; stores are not, for each service has its own.
 
 pub use crate::{
-    Attempt, Delivery, Failed, Failure, FencingToken, FromContext, Headers, Key, Policy, Publisher,
-    Queue, Refused, Request, State, Verdict, Worker, shutdown_signal,
+    Attempt, Failed, Failure, FencingToken, FromContext, Headers, Key, Policy, Refused, Request,
+    State, Verdict, publisher::Publisher, shutdown::shutdown_signal, topology::Queue,
+    wire::Delivery, worker::Worker,
 };
 
 #[cfg(feature = "macros")]

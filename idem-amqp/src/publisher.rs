@@ -3,23 +3,21 @@
 use tokio::sync::{mpsc, oneshot};
 use tracing::Instrument as _;
 
+use crate::wire::Publication;
 use crate::{
-    Queue,
     connection::{AmqpUrls, Brokers, Link, Unreachable},
     error::PublishError,
     telemetry::{self, spans},
-    topology,
+    topology::{self, Queue},
 };
 
 mod frame;
 mod line;
 mod numbered;
-mod publication;
 
 use frame::LargestFrame;
 use line::Line;
 pub use numbered::{NumberedPublisher, Withdrawn};
-pub use publication::Publication;
 
 /// Publishes messages that an idempotent consumer can recognise.
 ///

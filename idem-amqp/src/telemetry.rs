@@ -18,7 +18,7 @@ pub(crate) use failures::{Ending, FailureLog};
 pub(crate) use links::Links;
 pub(crate) use meters::{Meters, Seats};
 
-use crate::settlement::Settlement;
+use crate::wire::settlement::Settlement;
 
 /// What a settlement is called in metrics and spans.
 fn label(settlement: Settlement) -> &'static str {

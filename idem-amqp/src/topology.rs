@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::{
     error::TopologyError,
-    queue::{Queue, QueueType, Retries},
+    wire::{QueueType, retries::Retries},
 };
 
 mod answer;
@@ -19,10 +19,11 @@ mod cure;
 mod ladder;
 mod mismatch;
 mod permissions;
+pub(crate) mod queue;
 
 pub(crate) use answer::{Value, difference};
-pub(crate) use ladder::RETURN;
 pub(crate) use mismatch::{Step, explain};
+pub use queue::Queue;
 
 /// RabbitMQ 4 drops a message that was returned 20 times, unless its queue says otherwise; one that
 /// is there to be looked at is returned by everybody who does.

@@ -6,10 +6,12 @@ use idem_core::{Executor, PurgeTask, Store};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    connection::Brokers,
+    connection::{
+        Brokers,
+        health::{Health, Vitals},
+    },
     doctor::History,
     error::WorkerError,
-    health::{Health, Vitals},
     publisher::Publisher,
 };
 
@@ -35,7 +37,6 @@ mod registrar;
 mod replier;
 mod replying;
 mod settle;
-mod settled;
 mod subscription;
 mod supervisor;
 #[cfg(feature = "testing")]
@@ -55,7 +56,6 @@ use mender::Mender;
 use reception::{Reception, Receptionist};
 use replier::Replier;
 use settle::{Clerk, Observer};
-pub use settled::Settled;
 use subscription::Subscription;
 use supervisor::Supervisor;
 

@@ -24,7 +24,10 @@ use super::{
     reply::RawReply,
     switchboard::{Event, Switchboard},
 };
-use crate::connection::{Brokers, Link, unmark};
+use crate::{
+    connection::{Brokers, Link},
+    wire::unmark,
+};
 
 /// A request to be sent.
 #[derive(Debug)]

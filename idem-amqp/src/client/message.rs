@@ -9,9 +9,9 @@ use lapin::{
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::headers;
+use crate::wire::headers;
 #[cfg(feature = "opentelemetry")]
-use crate::{republish::size_of, telemetry::Carrier};
+use crate::{telemetry::Carrier, wire::republish::size_of};
 
 /// A request as it is put on the wire.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use lapin::{BasicProperties, types::AMQPValue};
 use serde::Deserialize as _;
 
 use super::error::CallError;
-use crate::headers;
+use crate::wire::headers;
 
 /// A request's reply.
 ///

@@ -8,7 +8,7 @@ use lapin::{
 };
 
 use super::{AmqpUrls, Broker, Watch};
-use crate::{health::Vitals, incident::Incident, telemetry::Links};
+use crate::{connection::health::Vitals, telemetry::Links, wire::incident::Incident};
 
 /// The nodes of a broker, and whose turn it is. Clones take turns of their own.
 #[derive(Debug, Clone)]

@@ -1,6 +1,7 @@
 //! Looks at what the broker sends before the AMQP client does, frame by frame (pure).
 
-use super::{properties, unreadable::Flaw};
+use super::properties;
+use crate::wire::unreadable::Flaw;
 
 /// What a frame begins with: its type, its channel, the size of its payload.
 const HEAD: usize = 7;

@@ -1,6 +1,7 @@
 //! Whether the AMQP client can read a message's properties, and what it is given if it cannot (pure).
 
-use super::unreadable::{Flaw, NAME, mark};
+use crate::wire::unreadable::DEEPEST;
+use crate::wire::unreadable::{Flaw, NAME, mark};
 
 /// Class, weight and the size of the body, before the properties' own flags.
 const BEFORE_FLAGS: usize = 12;
@@ -137,10 +138,6 @@ fn text(bytes: &[u8]) -> Result<(), Flaw> {
         Err(_) => Err(Flaw::NotUtf8),
     }
 }
-
-/// How deep tables and arrays may be in one another. The client calls itself for each level, on a thread
-/// whose stack holds some hundreds of them; and whoever passes values on does the same.
-pub(super) const DEEPEST: usize = 64;
 
 /// A table or an array that is being read.
 #[derive(Debug, Clone, Copy)]

@@ -6,8 +6,8 @@ use futures_util::{FutureExt as _, StreamExt as _, stream::BoxStream};
 use lapin::{Connection, Error, ErrorKind, Event};
 
 use crate::{
-    health::{Vitals, Waiting},
-    incident::Incident::{self, Blocked, ChannelClosed, Unblocked},
+    connection::health::{Vitals, Waiting},
+    wire::incident::Incident::{self, Blocked, ChannelClosed, Unblocked},
 };
 
 /// Tells a worker's vitals what befalls one of its connections. The end of a connection is told once.

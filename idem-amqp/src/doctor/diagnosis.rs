@@ -2,7 +2,7 @@
 
 use idem_core::{Finding, Severity};
 
-use crate::Queue;
+use crate::topology::Queue;
 
 /// A finding, and whether a worker may start with it.
 #[derive(Debug, Clone, PartialEq, Eq)]

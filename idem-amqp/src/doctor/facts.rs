@@ -8,7 +8,7 @@ use super::{
     arguments::{Arguments, Kind, Limit},
     version::Version,
 };
-use crate::{Queue, QueueType};
+use crate::{topology::Queue, wire::QueueType};
 
 /// What a finding is called that a queue's declaration is not known. Who accepts it is not asked to
 /// look it up at every start.

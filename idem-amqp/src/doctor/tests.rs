@@ -5,7 +5,7 @@ use std::time::Duration;
 use idem_core::{Backoff, Enforcement, Policy, Severity};
 
 use super::*;
-use crate::{Ladder, Queue};
+use crate::{topology::Queue, wire::Ladder};
 
 mod lateness;
 mod loss;

@@ -6,7 +6,11 @@ use idem_core::{Policy, Sharing};
 use lapin::Connection;
 
 use super::{Diagnosis, Facts, Gaps, Patient, Product, Told, examine, facts, greeting, look};
-use crate::{Queue, connection::Broker, queue::Retries, topology};
+use crate::{
+    connection::Broker,
+    topology::{self, Queue},
+    wire::retries::Retries,
+};
 
 /// What the doctor is told before it asks the broker.
 #[derive(Debug, Clone)]

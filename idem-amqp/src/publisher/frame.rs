@@ -7,8 +7,8 @@ use std::sync::{
 
 use lapin::types::FieldTable;
 
-use super::Publication;
-use crate::{error::PublishError, republish::entry};
+use crate::wire::Publication;
+use crate::{error::PublishError, wire::republish::entry};
 
 /// The largest frame that the broker takes, as far as it is known. Clones share it.
 #[derive(Debug, Clone)]

@@ -12,7 +12,8 @@ use lapin::{
 };
 use tokio::{sync::mpsc, time::sleep};
 
-use super::{Company, LargestFrame, Publication, Request};
+use super::{Company, LargestFrame, Request};
+use crate::wire::Publication;
 use crate::{
     connection::{Brokers, Link},
     error::PublishError,

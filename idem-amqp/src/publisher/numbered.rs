@@ -5,8 +5,9 @@ use std::{sync::Arc, time::Duration};
 use idem_core::{Backoff, ErrorChain};
 use tokio::time::{sleep, timeout};
 
-use super::{Company, Publication, Publisher};
+use super::{Company, Publisher};
 use crate::error::PublishError;
+use crate::wire::Publication;
 
 mod book;
 mod last;

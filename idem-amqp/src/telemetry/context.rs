@@ -10,7 +10,7 @@ use opentelemetry::{
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-use crate::delivery::Delivery;
+use crate::wire::{Delivery, Publication};
 
 /// A message that can take the context along.
 pub(crate) trait Carrier {
@@ -19,6 +19,22 @@ pub(crate) trait Carrier {
 
     /// Adds these headers.
     fn with_headers(self, further: &FieldTable) -> Self;
+}
+
+impl Carrier for Publication {
+    fn has_any_header(&self, names: &[&str]) -> bool {
+        let headers = self.properties.headers().as_ref();
+        headers.is_some_and(|own| names.iter().any(|name| own.contains_key(name)))
+    }
+
+    fn with_headers(mut self, further: &FieldTable) -> Self {
+        let mut headers = self.properties.headers().clone().unwrap_or_default();
+        for (name, value) in further {
+            headers.insert(name.clone(), value.clone());
+        }
+        self.properties = self.properties.with_headers(headers);
+        self
+    }
 }
 
 /// Makes a delivery's span part of the trace that its message was published in. A delivery of the broker's

@@ -9,7 +9,7 @@ use std::{
 
 use idem_core::{ExecutionKind, Key};
 
-use crate::settlement::Settlement;
+use crate::wire::settlement::Settlement;
 
 /// So many lines of one queue in a second. The next line says how many were left out.
 const LINES: u32 = 10;

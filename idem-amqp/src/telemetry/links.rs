@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::__telemetry::{Counter, Gauge, Histogram, Metric};
 
-use crate::incident::Incident;
+use crate::wire::incident::Incident;
 
 const CONNECTIONS: Metric = Metric {
     name: "idem_connections_total",

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use idem_core::__telemetry::{Counter, Gauge, Histogram, Label, Metric};
 use idem_core::ExecutionKind;
 
-use crate::{
+use crate::wire::{
+    Settled,
     reply::ReplyFate,
     settlement::{Reason, Settlement},
-    worker::Settled,
 };
 
 const DELIVERIES: Metric = Metric {

@@ -2,7 +2,7 @@
 
 use tracing::Span;
 
-use crate::delivery::Delivery;
+use crate::wire::delivery::Delivery;
 
 pub(crate) fn adopt(_: &Span, _: &Delivery) {}
 

@@ -14,8 +14,8 @@ use tracing::{
 
 use super::{context, label};
 use crate::{
-    delivery::Delivery, error::PublishError, publisher::Publication, settlement::Settlement,
-    worker::Settled,
+    error::PublishError,
+    wire::{Publication, Settled, delivery::Delivery, settlement::Settlement},
 };
 
 /// A delivery, from its arrival to its settlement.

@@ -6,7 +6,10 @@ use idem_core::{Answer, ExecutionKind, Key, Outcome, Refusal};
 use serde::de::DeserializeOwned;
 
 use super::Message;
-use crate::{Publication, Settlement, reply};
+use crate::{
+    wire::{Publication, Settlement, reply},
+    worker::unconnected::Attended,
+};
 
 /// How a delivery ended, and what RabbitMQ would be told.
 ///
@@ -136,6 +139,21 @@ impl Reply {
     /// Whether it is repeated from memory: nothing ran for it.
     pub fn is_replayed(&self) -> bool {
         self.is_replayed
+    }
+}
+
+impl From<Attended> for Delivered {
+    fn from(attended: Attended) -> Self {
+        Self {
+            kind: attended.kind,
+            key: attended.key,
+            attempt: attended.attempt,
+            error: attended.error,
+            settlement: attended.settlement,
+            reply: attended.reply.map(Into::into),
+            outcome: None,
+            on_the_ladder: attended.on_the_ladder,
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use idem_core::{
 use tokio::time::sleep;
 
 use super::{Delivered, Message};
-use crate::{Queue, Settlement, worker::unconnected::Unconnected};
+use crate::{topology::Queue, wire::Settlement, worker::unconnected::Unconnected};
 
 mod rehearse;
 
@@ -174,7 +174,7 @@ where
             self.queue.clone(),
         );
         let (origin, body) = message.arrive(self.queue.name());
-        consumer.attend(origin, body).await
+        consumer.attend(origin, body).await.into()
     }
 
     fn start_process(&self) -> Process<G::Store> {

@@ -6,7 +6,8 @@ use lapin::{
 };
 use serde::Serialize;
 
-use crate::{Publication, delivery::Origin, headers, settlement::Reason, topology};
+use crate::wire::ladder::RETURN;
+use crate::wire::{Publication, delivery::Origin, headers, settlement::Reason};
 
 /// A message as RabbitMQ delivers it.
 ///
@@ -114,7 +115,7 @@ impl Message {
     /// The same message, as the retry ladder returns it.
     pub(super) fn returned(letter: Publication) -> Self {
         let mut message = Self::from(letter);
-        message.exchange = topology::RETURN.into();
+        message.exchange = RETURN.into();
         message
     }
 

@@ -8,7 +8,7 @@ use idem_core::{
 };
 
 use super::Harness;
-use crate::Queue;
+use crate::topology::Queue;
 
 /// A harness in the making: how the application's state is made, and what it stands on.
 ///

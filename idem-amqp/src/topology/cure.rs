@@ -1,7 +1,7 @@
 //! What to do about a queue or an exchange that cannot be used.
 
 use super::{answer::Answer, permissions};
-use crate::{Queue, error::TopologyProblem as Problem};
+use crate::{error::TopologyProblem as Problem, topology::Queue};
 
 /// What the object is to the queue that is to be consumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,15 +16,15 @@ use lapin::{
 };
 
 use super::{Step, UNLIMITED, explain, milliseconds, text, typed};
+use crate::wire::ladder::RETURN;
 use crate::{
     error::TopologyError,
-    ladder::{Ladder, rung_name},
-    queue::{Queue, QueueType},
+    topology::Queue,
+    wire::{
+        QueueType,
+        ladder::{Ladder, rung_name},
+    },
 };
-
-/// Where rungs dead-letter to. Each origin queue is bound to it by its own name, which is the
-/// routing key that a message keeps on its rung.
-pub(crate) const RETURN: &str = "idem.return";
 
 /// What `idem.return` has no queue for goes here, and is out of everybody's way: at-least-once
 /// dead-lettering would keep it on its rung, before the others.

@@ -4,10 +4,10 @@ use lapin::{Error, ErrorKind};
 
 use super::{answer, cure};
 use crate::{
-    Queue,
     error::{
         Permission, Refusal, TopologyError, TopologyObject as Object, TopologyProblem as Problem,
     },
+    topology::Queue,
 };
 
 /// What was asked of the broker, of which object.

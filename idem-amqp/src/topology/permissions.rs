@@ -1,6 +1,6 @@
 //! Which permissions a worker's user needs.
 
-use crate::Queue;
+use crate::topology::Queue;
 
 /// The name under which permissions know the default exchange, by which dead letters are sent.
 const DEFAULT_EXCHANGE: &str = "amq.default";
@@ -93,7 +93,7 @@ mod tests {
     fn a_ladder_for_an_existing_queue_is_declared_and_the_queue_bound_to_it() {
         let queue = Queue::existing("q").dead_letters("d");
         assert_eq!(
-            patterns(&queue.ladder(crate::Ladder::default())),
+            patterns(&queue.ladder(crate::wire::Ladder::default())),
             [
                 r"^idem\..*$",
                 r"^(amq\.default|q|idem\..*)$",

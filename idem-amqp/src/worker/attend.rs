@@ -16,13 +16,15 @@ use super::{
     replying::reply,
 };
 use crate::{
-    Queue,
-    delivery::Delivery,
-    headers,
-    reply::Reply,
-    sessions,
-    settlement::{Circumstances, Counted, Reason, Settlement, settle},
     telemetry::Ending,
+    topology::Queue,
+    wire::{
+        delivery::Delivery,
+        headers,
+        reply::Reply,
+        sessions,
+        settlement::{Circumstances, Counted, Reason, Settlement, settle},
+    },
 };
 
 /// A message as it arrived.

@@ -8,10 +8,12 @@ use std::{
 use idem_core::{ExecutionKind, Reports};
 
 use crate::{
-    incident::Incidents,
-    reply::{Replies, ReplyCounters},
-    sessions::{SessionCounters, SessionCounts},
     telemetry::Meters,
+    wire::{
+        incident::Incidents,
+        reply::{Replies, ReplyCounters},
+        sessions::{SessionCounters, SessionCounts},
+    },
 };
 
 type Kinds<T> = [T; ExecutionKind::ALL.len()];

@@ -8,21 +8,21 @@ use idem_core::{
 };
 
 use super::{
-    Balance, Settled, StartPurge, Subscription, Worker,
+    Balance, StartPurge, Subscription, Worker,
     attend::Attendant,
     fitness,
     registrar::Registrar,
     settle::Observer,
-    subscription,
-    subscription::{HandlerType, Served},
+    subscription::{self, HandlerType, Served},
 };
+use crate::wire::Settled;
 use crate::{
-    Queue, Sessions,
-    connection::{AmqpUrls, Brokers},
+    connection::{AmqpUrls, Brokers, health::Vitals},
     doctor::{self, History},
     error::WorkerError,
-    health::Vitals,
     telemetry::Meters,
+    topology::Queue,
+    wire::Sessions,
 };
 
 /// A worker in the making: its store, its state, its handlers.

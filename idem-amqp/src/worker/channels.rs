@@ -7,7 +7,7 @@ use lapin::{Connection, Error};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::{error::TopologyError, health::Vitals, incident::Incident};
+use crate::{connection::health::Vitals, error::TopologyError, wire::incident::Incident};
 
 /// Why a consumer no longer consumes.
 pub(super) enum Stopped {

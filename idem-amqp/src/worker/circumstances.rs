@@ -4,11 +4,13 @@ use idem_core::HeaderSource as _;
 
 use super::{attend::Arrival, desk::Desk};
 use crate::{
-    Queue,
-    delivery::Delivery,
-    headers::ATTEMPT,
-    retry::conflicts,
-    settlement::{Asker, Circumstances},
+    topology::Queue,
+    wire::{
+        delivery::Delivery,
+        headers::ATTEMPT,
+        retry::conflicts,
+        settlement::{Asker, Circumstances},
+    },
 };
 
 /// Those of a delivery that has just come to this desk.

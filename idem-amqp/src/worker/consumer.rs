@@ -24,11 +24,10 @@ use super::{
     settle::Clerk,
 };
 use crate::{
-    delivery::Delivery,
-    health::Vitals,
-    incident::Incident,
+    connection::health::Vitals,
     telemetry::{FailureLog, spans},
     topology::{self, Step},
+    wire::{delivery::Delivery, incident::Incident},
 };
 
 /// A consumer over all connections of a worker.

@@ -8,7 +8,7 @@ use tokio_util::sync::{CancellationToken, PollSemaphore};
 
 use super::acker::Verdicts;
 use crate::{
-    health::Vitals,
+    connection::health::Vitals,
     telemetry::{FailureLog, Seats},
 };
 

@@ -6,7 +6,7 @@ use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{consumer::Consumer, engine::Engine};
-use crate::health::{Health, Vitals};
+use crate::connection::health::{Health, Vitals};
 
 const EVERY: Duration = Duration::from_secs(1);
 

@@ -10,7 +10,7 @@ use tokio::{sync::Mutex, time::Instant};
 
 use idem_core::ErrorChain;
 
-use crate::{Queue, error::PublishError, publisher::Publisher};
+use crate::{error::PublishError, publisher::Publisher, topology::Queue};
 
 /// The queue's dead-letter queue and ladder, as far as they are the worker's to declare.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use super::{
     attend::{Arrival, Attendant},
     desk::Desk,
 };
-use crate::{
+use crate::wire::{
     delivery::Delivery,
     settlement::{Circumstances, Content},
 };

@@ -11,12 +11,14 @@ use super::{
     settle::{Clerk, Unsettled},
 };
 use crate::{
-    Queue,
-    dead_letter::{Epitaph, dead_letter},
     error::PublishError,
-    publisher::Publication,
-    retry::{Setback, retry},
-    settlement::Reason,
+    topology::Queue,
+    wire::{
+        Publication,
+        dead_letter::{Epitaph, dead_letter},
+        retry::{Setback, retry},
+        settlement::Reason,
+    },
 };
 
 /// A message, and where it goes.

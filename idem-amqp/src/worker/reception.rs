@@ -21,14 +21,15 @@ use super::{
     replier::{Replier, Untaken},
 };
 use crate::{
-    Queue,
-    delivery::Delivery,
-    health::Vitals,
+    connection::health::Vitals,
     publisher::Company,
-    reply::{Address, Reply},
-    sessions::Control,
-    settlement::Reason,
-    topology::{self, Step},
+    topology::{self, Queue, Step},
+    wire::{
+        delivery::Delivery,
+        reply::{Address, Reply},
+        sessions::Control,
+        settlement::Reason,
+    },
 };
 
 /// The consumer of one queue of registrations and heartbeats.

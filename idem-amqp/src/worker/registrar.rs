@@ -9,7 +9,7 @@ use idem_core::{
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::sessions::{Control, Granted, SessionCounters, new_id, reserved};
+use crate::wire::sessions::{Control, Granted, SessionCounters, new_id, reserved};
 
 /// What a client is told.
 pub(super) type Told = Result<Value, Refusal>;

@@ -18,8 +18,11 @@ use tokio::{sync, time::Instant};
 
 use crate::{
     error::PublishError,
-    publisher::{Company, Publication, Publisher},
-    reply::{Address, Node},
+    publisher::{Company, Publisher},
+    wire::{
+        Publication,
+        reply::{Address, Node},
+    },
 };
 
 /// Publishes the replies of a worker.

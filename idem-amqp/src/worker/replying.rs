@@ -13,9 +13,12 @@ use super::{
 };
 use crate::{
     error::PublishError,
-    publisher::{Company, Publication},
-    reply::{Address, Reply, ReplyFate},
-    settlement::{Reason, Settlement},
+    publisher::Company,
+    wire::{
+        Publication,
+        reply::{Address, Reply, ReplyFate},
+        settlement::{Reason, Settlement},
+    },
 };
 
 /// What the requester is told about a message that ended like this; nothing while it will be tried

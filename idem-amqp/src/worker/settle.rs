@@ -19,14 +19,13 @@ use super::{
     outgoing::Outgoing,
     replier::Replier,
     replying::Tries,
-    settled::Settled,
 };
+use crate::wire::Settled;
 use crate::{
-    Queue,
     publisher::Publisher,
-    reply::ReplyFate,
-    settlement::Settlement,
     telemetry::{Ending, Meters, spans},
+    topology::Queue,
+    wire::{reply::ReplyFate, settlement::Settlement},
 };
 
 pub(super) type Observer = Arc<dyn Fn(&Settled<'_>) + Send + Sync>;

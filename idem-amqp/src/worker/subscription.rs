@@ -10,10 +10,11 @@ use idem_core::{Enforcement, Operation, Policy, Sharing, Store, StoreOutage};
 
 use super::{attend::Attend, fitness::Fit, registrar::Register};
 use crate::{
-    Queue, Sessions,
     doctor::{Case, Gaps},
     error::WorkerError,
     telemetry::Meters,
+    topology::Queue,
+    wire::Sessions,
 };
 
 /// A queue and what handles its messages.

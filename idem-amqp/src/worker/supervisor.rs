@@ -10,9 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{channels::Stopped, checkup::Checkup, consumer::Consumer, reception::Reception};
 use crate::{
-    connection::{Broker, Brokers, Link, Unreachable},
+    connection::{Broker, Brokers, Link, Unreachable, health::Vitals},
     error::WorkerError,
-    health::Vitals,
 };
 
 const RECONNECT: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));

@@ -3,7 +3,7 @@
 
 use std::{marker::PhantomData, sync::Arc};
 
-use idem_core::{Executor, Handler, RunsOn, Store};
+use idem_core::{ExecutionKind, Executor, Handler, Key, RunsOn, Store};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -13,12 +13,25 @@ use super::{
     outgoing::Outgoing,
 };
 use crate::{
-    Queue, Settlement,
-    delivery::{Delivery, Origin},
-    health::Vitals,
-    publisher::Publication,
-    testing::Delivered,
+    connection::health::Vitals,
+    topology::Queue,
+    wire::{
+        Publication, Settlement,
+        delivery::{Delivery, Origin},
+        reply::Reply,
+    },
 };
+
+/// How a delivery ended, and what the broker would be told.
+pub(crate) struct Attended {
+    pub(crate) kind: ExecutionKind,
+    pub(crate) key: Option<Key>,
+    pub(crate) attempt: Option<u32>,
+    pub(crate) error: Option<String>,
+    pub(crate) settlement: Settlement,
+    pub(crate) reply: Option<Reply>,
+    pub(crate) on_the_ladder: Option<Publication>,
+}
 
 /// One queue's consumer in one worker.
 pub(crate) struct Unconnected<H, S, St> {
@@ -57,7 +70,7 @@ where
     }
 
     /// Takes a delivery as far as its settlement; holds it as long as that takes.
-    pub(crate) async fn attend(&self, origin: Origin, body: Vec<u8>) -> Delivered {
+    pub(crate) async fn attend(&self, origin: Origin, body: Vec<u8>) -> Attended {
         let delivery = Delivery::new(origin);
         let arrival = Arrival::new(delivery, body, &self.queue);
         let mut seat = Seat::on_arrival(&self.desk);
@@ -66,14 +79,13 @@ where
             .attend(&arrival, &self.queue, &self.desk, &mut seat);
         let end = attended.await;
         let on_the_ladder = on_the_ladder(&arrival, &end);
-        Delivered {
+        Attended {
             kind: end.kind,
             key: end.key,
             attempt: end.attempt,
             error: end.error,
             settlement: end.settlement,
-            reply: end.reply.map(Into::into),
-            outcome: None,
+            reply: end.reply,
             on_the_ladder,
         }
     }

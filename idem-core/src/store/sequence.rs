@@ -19,7 +19,7 @@ pub(crate) mod scene;
 ///
 /// 1. [`Store::claim`] with a [sequence](crate::ClaimRequest::sequence) looks at the sequence and
 ///    claims the key in one atomic step, serialised with all other claims of that sequence.
-/// 2. A sequence begins with the number of its first claim that [may begin](SequencePlace::begins) it
+/// 2. A sequence begins with the number of its first claim that [may begin](crate::SequencePlace::begins) it
 ///    and is no replay: the mark is that number. Of what came before nobody knows: exactly the ordinary
 ///    rules of [`Store::claim`] decide about a number below the one that the sequence began with, and
 ///    about all while there is no sequence.
@@ -34,7 +34,7 @@ pub(crate) mod scene;
 ///    progress, or failed and to be tried again, or whose record the store cannot read, and at one
 ///    that has no record.
 /// 5. Missing numbers it passes only if it is asked to: if claims with a
-///    [`skip_after`](SequencePlace::skip_after) have been ahead for so long, while the mark did not
+///    [`skip_after`](crate::SequencePlace::skip_after) have been ahead for so long, while the mark did not
 ///    move, and without a pause of half that time, or of 2 min if that is shorter. Then it passes all
 ///    of the window that are missing below the highest one that has a record, or all of the window if none
 ///    has, up to one that is waited for. They become exceptions.

@@ -31,7 +31,7 @@ use crate::{
 /// 4. Answers that the mark passes are removed with it, at most a window of them. One that is in
 ///    progress is left alone: its completion applies, and it is forgotten after its retention.
 ///    A record from the mark on is not forgotten while the session lives, whatever its retention;
-///    for that it must have been written with [`MIN_RETENTION`](SessionPlace::MIN_RETENTION) at
+///    for that it must have been written with [`MIN_RETENTION`](crate::SessionPlace::MIN_RETENTION) at
 ///    least, and the session's life be [`MAX_LIFE`](OpenSession::MAX_LIFE) at most.
 /// 5. Every claim and every [`touch`](Self::touch) that finds the session living prolongs it: it
 ///    ends no sooner than its life from now.

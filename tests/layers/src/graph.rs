@@ -102,11 +102,12 @@ impl Crate {
 /// Every place where a module names one of a row above its own, and every module without a row.
 pub fn upward(of: &Crate, rows: &Rows) -> Vec<String> {
     let mut found = Vec::new();
+    // Modules that stand in `lib.rs` itself belong to it: they only hand on what others define.
     let tops: BTreeSet<_> = of
         .modules
-        .keys()
-        .filter(|path| path.len() == 1)
-        .map(|path| path[0].as_str())
+        .iter()
+        .filter(|(path, module)| path.len() == 1 && !module.within_its_parent)
+        .map(|(path, _)| path[0].as_str())
         .collect();
     found.extend(
         tops.iter()
@@ -131,41 +132,33 @@ pub fn upward(of: &Crate, rows: &Rows) -> Vec<String> {
     found
 }
 
-/// Modules with the same parent that name each other in a circle: each with an arrow for every step in it.
-pub fn circles(of: &Crate) -> Vec<String> {
+/// The parents of which modules name each other in a circle, and an arrow for every step in it.
+pub fn circles(of: &Crate) -> Vec<(String, Vec<String>)> {
     // By the parent: which of its children names which other, and one place of it.
     let mut families: BTreeMap<ModulePath, BTreeMap<(String, String), Arrow>> = BTreeMap::new();
     for arrow in of.arrows() {
-        let shared = arrow
-            .from
-            .iter()
-            .zip(&arrow.to)
-            .take_while(|(one, other)| one == other)
-            .count();
+        let both = arrow.from.iter().zip(&arrow.to);
+        let shared = both.take_while(|(one, other)| one == other).count();
         let (Some(one), Some(other)) = (arrow.from.get(shared), arrow.to.get(shared)) else {
             continue;
         };
         let family = families.entry(arrow.from[..shared].to_vec()).or_default();
         family.entry((one.clone(), other.clone())).or_insert(arrow);
     }
-    let mut found = Vec::new();
-    for (parent, steps) in families {
+    let circles = families.into_iter().map(|(parent, steps)| {
         let reaches = reach(&steps);
-        let inside: Vec<_> = steps
+        let is_in_circle = |one, other| reaches.get(other).is_some_and(|all| all.contains(one));
+        let inside = steps
             .iter()
-            .filter(|((one, other), _)| reaches.get(other).is_some_and(|all| all.contains(one)))
-            .map(|(_, arrow)| format!("\n    {}", arrow.told()))
-            .collect();
-        if !inside.is_empty() {
-            let parent = if parent.is_empty() {
-                "crate".to_owned()
-            } else {
-                parent.join("::")
-            };
-            found.push(format!("in {parent}:{}", inside.concat()));
-        }
-    }
-    found
+            .filter(|((one, other), _)| is_in_circle(one, other));
+        (
+            parent.join("::"),
+            inside.map(|(_, arrow)| arrow.told()).collect(),
+        )
+    });
+    circles
+        .filter(|(_, steps): &(_, Vec<_>)| !steps.is_empty())
+        .collect()
 }
 
 /// What can be reached from each of them, by one step or more.

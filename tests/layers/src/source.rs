@@ -23,6 +23,8 @@ pub(crate) struct Module {
     pub(crate) named: Vec<Vec<String>>,
     /// What is imported, by the name that it has here.
     pub(crate) imported: BTreeMap<String, Vec<String>>,
+    /// It has no file of its own.
+    pub(crate) within_its_parent: bool,
     /// From where everything is imported.
     pub(crate) globs: Vec<Vec<String>>,
 }
@@ -86,7 +88,10 @@ fn read_items(
                 below.push(inner.ident.to_string());
                 if let Some((_, items)) = &inner.content {
                     let folder = folder.map(|folder| folder.join(inner.ident.to_string()));
-                    read_items(items, folder.as_deref(), below, modules);
+                    read_items(items, folder.as_deref(), below.clone(), modules);
+                    if let Some(inner) = modules.get_mut(&below) {
+                        inner.within_its_parent = true;
+                    }
                 } else if let Some(folder) = folder {
                     let name = inner.ident.to_string();
                     let file: PathBuf = folder.join(format!("{name}.rs"));

@@ -15,16 +15,50 @@ fn rows(krate: &str) -> Rows {
     Rows::read(&document, &format!("{krate}/src"))
 }
 
+/// Modules below these still name each other in a circle. None is added to this list.
+const CIRCLES: [(&str, &[&str]); 2] = [
+    (
+        "idem-core",
+        &[
+            "conformance",
+            "executor",
+            "executor::fail_open",
+            "handler",
+            "store",
+            "store::operator",
+            "stores::memory",
+            "stores::postgres",
+            "stores::postgres::sequences",
+            "stores::redis",
+            "stores::sqlite",
+            "testing",
+        ],
+    ),
+    (
+        "idem-amqp",
+        &["client", "connection::health", "wire", "worker"],
+    ),
+];
+
 #[test]
-fn no_module_of_idem_core_names_a_row_above_its_own() {
-    let found = upward(&of("idem-core"), &rows("idem-core"));
-    assert!(found.is_empty(), "{}", found.join("\n"));
+fn no_module_names_a_row_above_its_own() {
+    for (krate, _) in CIRCLES {
+        let found = upward(&of(krate), &rows(krate));
+        assert!(found.is_empty(), "{krate}:\n{}", found.join("\n"));
+    }
 }
 
 #[test]
-fn no_modules_of_idem_core_name_each_other_in_a_circle() {
-    let found = circles(&of("idem-core"));
-    assert!(found.is_empty(), "{}", found.join("\n"));
+fn no_modules_name_each_other_in_a_circle() {
+    for (krate, known) in CIRCLES {
+        let found = circles(&of(krate));
+        let parents: Vec<_> = found.iter().map(|(parent, _)| parent.as_str()).collect();
+        let steps: Vec<_> = found
+            .iter()
+            .map(|(parent, steps)| format!("in {parent}:\n    {}", steps.join("\n    ")))
+            .collect();
+        assert_eq!(parents, known, "{krate}:\n{}", steps.join("\n"));
+    }
 }
 
 const TABLE: &str = "
@@ -82,10 +116,7 @@ fn a_circle_is_found_at_any_depth_and_a_tests_own_imports_are_none() {
             ("a::d", "use super::b::B; pub struct D;"),
         ]))
     };
-    assert_eq!(
-        circle("pub struct B;", "use super::b::B;"),
-        Vec::<String>::new()
-    );
+    assert_eq!(circle("pub struct B;", "use super::b::B;"), []);
     let found = circle("use crate::a::c::C; pub struct B;", "use super::D;");
     assert_eq!(found.len(), 1, "{found:?}");
     for step in [
@@ -93,8 +124,8 @@ fn a_circle_is_found_at_any_depth_and_a_tests_own_imports_are_none() {
         "a::c names a::d as `super::D`",
         "a::d names a::b as `super::b::B`",
     ] {
-        assert!(found[0].contains(step), "{found:?}");
+        assert!(found[0].1.iter().any(|it| it == step), "{found:?}");
     }
     let in_tests = "pub struct B; #[cfg(test)] mod tests { use super::super::c::C; } #[cfg(test)] use super::c::C;";
-    assert_eq!(circle(in_tests, "use super::D;"), Vec::<String>::new());
+    assert_eq!(circle(in_tests, "use super::D;"), []);
 }

@@ -87,7 +87,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::headers;
+    use crate::wire::headers;
 
     const MINUTE: Duration = Duration::from_mins(1);
 

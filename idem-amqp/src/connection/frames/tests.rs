@@ -3,7 +3,7 @@ use lapin::types::ShortString;
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
-use crate::connection::unmark;
+use crate::wire::unmark;
 
 const FRAME_MAX: u32 = 4096;
 

@@ -4,7 +4,7 @@ use idem_core::Finding;
 
 use crate::{
     doctor::{Diagnosis, Patient, Version},
-    queue::Retries,
+    wire::retries::Retries,
 };
 
 pub(super) const DELIVERY_LIMIT: &str = "delivery-limit";

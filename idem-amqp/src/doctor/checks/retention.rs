@@ -5,10 +5,9 @@ use std::time::Duration;
 use idem_core::{Backoff, Finding, Policy};
 
 use crate::{
-    Queue,
     doctor::{Diagnosis, Patient, span::Span},
-    queue::Retries,
-    settlement::LONGEST_HOLD,
+    topology::Queue,
+    wire::{retries::Retries, settlement::LONGEST_HOLD},
 };
 
 pub(super) const RETENTION: &str = "retention";

@@ -4,7 +4,7 @@ use idem_core::Finding;
 
 use crate::{
     doctor::{Diagnosis, Patient, Version, arguments::Kind},
-    queue::Retries,
+    wire::retries::Retries,
 };
 
 pub(super) const NATIVE_RETRIES: &str = "native-retries";

@@ -6,8 +6,8 @@ use idem_core::Finding;
 
 use crate::{
     doctor::{Diagnosis, Patient, Version, arguments::Kind, span::Span},
-    queue::Retries,
-    settlement::{LONGEST_DELAY, LONGEST_HOLD},
+    wire::retries::Retries,
+    wire::settlement::{LONGEST_DELAY, LONGEST_HOLD},
 };
 
 pub(super) const CONSUMER_TIMEOUT: &str = "consumer-timeout";

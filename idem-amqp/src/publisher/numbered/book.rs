@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     error::PublishError,
-    publisher::{
+    wire::{
         Publication,
         publication::{Destination, Identity},
     },

@@ -6,11 +6,9 @@ use lapin::types::{AMQPValue, LongString};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::{
-    Publication,
-    book::{Book, Caller, Entered, Open, Taken, Withdrawing},
-};
-use crate::headers::{EPOCH, PRODUCER, SEQUENCE, WITHDRAWN};
+use super::book::{Book, Caller, Entered, Open, Taken, Withdrawing};
+use crate::wire::Publication;
+use crate::wire::headers::{EPOCH, PRODUCER, SEQUENCE, WITHDRAWN};
 
 /// What the clones of a publisher share.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use lapin::{
 };
 
 use super::*;
-use crate::{delivery::Origin, topology::RETURN};
+use crate::{wire::delivery::Origin, wire::ladder::RETURN};
 
 /// A delivery of an exchange's with these headers.
 fn from(exchange: &str, headers: &[(&str, AMQPValue)]) -> Delivery {

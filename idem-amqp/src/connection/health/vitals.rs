@@ -1,0 +1,212 @@
+//! What a worker knows of itself: written by its parts, read by [`Health`](super::Health).
+
+use std::{
+    fmt::Display,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use idem_core::{ErrorChain, Execution, ExecutionKind, Failure, SequencePlace};
+use tokio::time::Instant;
+
+use super::{
+    state::{Phase, State},
+    waiting::{Waiting, WhatFor},
+};
+use crate::{
+    telemetry::Links,
+    wire::incident::{Incident, Incidents, Tally},
+};
+
+/// What a worker, or a publisher of its own, knows of itself.
+#[derive(Debug, Default)]
+pub(crate) struct Vitals {
+    tally: Tally,
+    links: Links,
+    state: Mutex<State>,
+}
+
+impl Vitals {
+    /// Of a worker with these queues.
+    pub(crate) fn of<'a>(queues: impl Iterator<Item = &'a str>) -> Self {
+        Self {
+            tally: Tally::default(),
+            links: Links::default(),
+            state: Mutex::new(State::new(queues)),
+        }
+    }
+
+    /// Counts what happened, and says in the log what is done about it.
+    /// `on` says on which connection, or on which queue.
+    pub(crate) fn befell(&self, incident: Incident, on: &str, error: Option<&dyn Display>) {
+        self.tally.add(incident);
+        self.links.befell(incident);
+        let error = error.map(tracing::field::display);
+        if incident == Incident::Unblocked {
+            tracing::info!(%incident, on, "{}", incident.story());
+        } else {
+            tracing::warn!(%incident, on, error, "{}", incident.story());
+        }
+    }
+
+    pub(crate) fn incidents(&self) -> Incidents {
+        self.tally.incidents()
+    }
+
+    /// The worker runs until what this returns is dropped.
+    pub(crate) fn run(&self) -> impl Drop + use<'_> {
+        self.state().start(Instant::now());
+        Run(self)
+    }
+
+    pub(crate) fn drain(&self) {
+        self.state().phase = Phase::Draining;
+    }
+
+    pub(crate) fn links(&self) -> &Links {
+        &self.links
+    }
+
+    pub(crate) fn connected(&self, broker: &impl ToString) {
+        self.links.connected();
+        let mut state = self.state();
+        state.broker = Some(broker.to_string());
+        state.connection.recover(Instant::now());
+    }
+
+    /// Why, if it is known; an earlier call may have told.
+    pub(crate) fn disconnected(&self, error: Option<&str>) {
+        let (now, error) = (Instant::now(), error.map(str::to_owned));
+        let mut state = self.state();
+        state.broker = None;
+        state.connection.fail(now, error);
+        for queue in &mut state.queues {
+            queue.consuming.fail(now, None);
+        }
+    }
+
+    pub(crate) fn consuming(&self, queue: &str) {
+        if let Some(queue) = self.state().queue(queue) {
+            queue.consuming.recover(Instant::now());
+        }
+    }
+
+    pub(crate) fn not_consuming(&self, queue: &str, error: Option<&dyn Display>) {
+        let error = error.map(ToString::to_string);
+        if let Some(queue) = self.state().queue(queue) {
+            queue.consuming.fail(Instant::now(), error);
+        }
+    }
+
+    /// A connection is blocked, until what this returns is dropped.
+    pub(crate) fn blocked(self: &Arc<Self>, reason: &str) -> Waiting {
+        Waiting::start(self, WhatFor::Alarm, reason.into())
+    }
+
+    /// A retry, a dead letter or a reply of this queue cannot be published, until what this returns
+    /// is dropped.
+    pub(crate) fn unpublished(self: &Arc<Self>, queue: &str, error: String) -> Waiting {
+        Waiting::start(self, WhatFor::Confirm(queue.into()), error)
+    }
+
+    /// What an execution tells of the store: that it answers, that it does not, or nothing. If its
+    /// message waits for the store now, it does so until what this returns is dropped. A message that is
+    /// only observed runs to its own end, whatever it would have been.
+    pub(crate) fn saw<T, E: Failure>(
+        self: &Arc<Self>,
+        execution: &Execution<T, E>,
+        would_have_been: Option<ExecutionKind>,
+    ) -> Option<Waiting> {
+        let now = Instant::now();
+        match execution {
+            Execution::StoreUnavailable { error } => {
+                return Some(Waiting::start(
+                    self,
+                    WhatFor::Store,
+                    ErrorChain::of(error).to_string(),
+                ));
+            }
+            Execution::Unprotected { .. } => self.state().protection.fail(now, None),
+            _ if would_have_been == Some(ExecutionKind::StoreUnavailable) => {
+                self.state().protection.fail(now, None);
+            }
+            Execution::Undecodable { .. }
+            | Execution::Keyless { .. }
+            | Execution::LeaseLost { .. }
+            | Execution::Abandoned => {}
+            _ if would_have_been.is_some_and(|it| {
+                matches!(it, ExecutionKind::Keyless | ExecutionKind::LeaseLost)
+            }) => {}
+            _ => {
+                let mut state = self.state();
+                state.store.recover(now);
+                state.registrations.answered(now);
+                state.protection.recover(now);
+            }
+        }
+        None
+    }
+
+    /// The store has answered a client's registration or sign of life.
+    pub(crate) fn answered_client(&self) {
+        self.state().registrations.answered(Instant::now());
+    }
+
+    /// The store has not answered a client, who asks again.
+    pub(crate) fn failed_client(&self, error: String) {
+        self.state().registrations.failed(Instant::now(), error);
+    }
+
+    /// A numbered message of this queue was claimed, in its turn or not: then the mark is told.
+    pub(crate) fn numbered(&self, queue: &str, place: &SequencePlace, ahead_of: Option<u64>) {
+        let mut state = self.state();
+        let Some(gaps) = state.queue(queue).map(|queue| &mut queue.gaps) else {
+            return;
+        };
+        let Some(mark) = ahead_of else {
+            return gaps.in_turn(place);
+        };
+        if gaps.ahead(place, mark, Instant::now()) {
+            let SequencePlace {
+                sequence, number, ..
+            } = place;
+            tracing::warn!(
+                queue, %sequence, number, mark,
+                "numbered messages wait: the number at the mark has not come, or is not done"
+            );
+        }
+    }
+
+    /// A message of this queue came for the first time, long after its number was done.
+    pub(crate) fn stale_number(&self, queue: &str, place: &SequencePlace) {
+        let mut state = self.state();
+        let due = state
+            .queue(queue)
+            .is_some_and(|queue| queue.stale.is_due(Instant::now()));
+        drop(state);
+        if due {
+            let SequencePlace {
+                sequence, number, ..
+            } = place;
+            tracing::warn!(
+                queue, %sequence, number,
+                "a message came under a number that was done long ago, and is taken for a copy of that: \
+                 if its producer has begun its numbers anew, give it another `epoch`, for its messages \
+                 are lost"
+            );
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        // What is written under the lock is never half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends the run of a worker that was dropped, too.
+struct Run<'a>(&'a Vitals);
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        self.0.state().end(Instant::now());
+    }
+}

@@ -1,0 +1,31 @@
+//! Messages, dead letters and retries as they are on the wire, and what RabbitMQ is told of a delivery: pure
+//! conversions and decisions.
+//!
+//! The lowest layer: it opens no connection.
+
+pub(crate) mod dead_letter;
+pub(crate) mod delivery;
+pub(crate) mod headers;
+pub(crate) mod incident;
+pub(crate) mod ladder;
+pub(crate) mod publication;
+pub(crate) mod reply;
+pub(crate) mod republish;
+pub(crate) mod retries;
+pub(crate) mod retry;
+pub(crate) mod sessions;
+mod settled;
+pub(crate) mod settlement;
+pub(crate) mod unreadable;
+
+pub use dead_letter::DeadLetter;
+pub use delivery::Delivery;
+pub use incident::{Incident, Incidents};
+pub use ladder::{Ladder, LadderError};
+pub use publication::Publication;
+pub use reply::{Replies, ReplyFate};
+pub use retries::QueueType;
+pub use sessions::{SessionCounts, Sessions};
+pub use settled::Settled;
+pub use settlement::{Reason, Settlement};
+pub(crate) use unreadable::unmark;

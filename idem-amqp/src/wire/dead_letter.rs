@@ -1,0 +1,61 @@
+//! A message that ended for good: as it is put into the dead-letter queue, and as it is found there.
+
+use std::time::SystemTime;
+
+use idem_core::Key;
+
+use crate::wire::{
+    Publication,
+    delivery::Delivery,
+    headers::{ATTEMPT, ERROR, KEY, REASON},
+    republish::Republished,
+    settlement::Reason,
+};
+
+mod death;
+mod letter;
+
+pub use letter::DeadLetter;
+
+/// What a dead letter says about its end.
+#[derive(Debug)]
+pub(crate) struct Epitaph<'a> {
+    pub(crate) reason: Reason,
+    pub(crate) error: &'a str,
+    pub(crate) attempt: u32,
+    pub(crate) key: Option<&'a Key>,
+    /// By the worker's clock.
+    pub(crate) at: SystemTime,
+}
+
+impl Epitaph<'_> {
+    /// Attempts before this one may have failed in other deliveries, or in processes that are gone.
+    fn may_have_failed_before(&self) -> bool {
+        self.attempt > 1 || self.reason == Reason::InDoubt
+    }
+}
+
+/// The message as it is put into the dead-letter queue.
+pub(crate) fn dead_letter(
+    delivery: &Delivery,
+    body: &[u8],
+    epitaph: &Epitaph<'_>,
+    queue: &str,
+) -> Publication {
+    let mut letter = Republished::of(delivery);
+    letter.text(REASON, epitaph.reason.as_str());
+    letter.text(ERROR, epitaph.error);
+    letter.number(ATTEMPT, epitaph.attempt);
+    if let Some(key) = epitaph.key {
+        letter.text(KEY, key.as_str());
+    }
+    if epitaph.may_have_failed_before() {
+        letter.failed_again(delivery, epitaph.at);
+    } else {
+        letter.failed(delivery, epitaph.at);
+    }
+    letter.publication("", queue, body)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! A message to publish: where to, with which id, what.
+
+use std::fmt;
+
+use idem_core::Fingerprint;
+use lapin::{
+    BasicProperties,
+    types::{AMQPValue, LongString, ShortString},
+};
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::{error::PublishError, wire::republish::cut};
+
+/// A message to publish.
+///
+/// It gets a `UUIDv7` as its id when it is made, so that publishing it again after a lost confirm
+/// is recognised by consumers that use `message_id()` as their key.
+///
+/// ```
+/// use idem_amqp::Publication;
+/// use serde_json::json;
+///
+/// let order = Publication::json("orders.charge", &json!({"order_id": "o-17"}))?
+///     .message_id("outbox-42")?
+///     .header("x-tenant", "acme")?;
+/// assert_eq!(order.id(), "outbox-42");
+/// # Ok::<_, idem_amqp::PublishError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Publication {
+    pub(crate) exchange: ShortString,
+    pub(crate) routing_key: ShortString,
+    pub(crate) body: Vec<u8>,
+    pub(crate) properties: BasicProperties,
+    /// Whether the broker returns it if no queue takes it.
+    pub(crate) mandatory: bool,
+}
+
+const PERSISTENT: u8 = 2;
+
+impl Publication {
+    /// A message with a JSON body, for a queue.
+    ///
+    /// # Errors
+    /// If JSON cannot express the value, or the queue's name is longer than 255 bytes.
+    pub fn json(queue: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, PublishError> {
+        let body = serde_json::to_vec(value).map_err(|error| PublishError::Encode(error.into()))?;
+        let mut publication = Self::bytes(queue, body)?;
+        publication.properties = publication
+            .properties
+            .with_content_type("application/json".into());
+        Ok(publication)
+    }
+
+    /// A message with any body, for a queue.
+    ///
+    /// # Errors
+    /// If the queue's name is longer than 255 bytes.
+    pub fn bytes(queue: &str, body: impl Into<Vec<u8>>) -> Result<Self, PublishError> {
+        let properties = BasicProperties::default()
+            .with_delivery_mode(PERSISTENT)
+            .with_message_id(Uuid::now_v7().to_string().into());
+        Ok(Self {
+            exchange: ShortString::default(),
+            routing_key: short(queue)?,
+            body: body.into(),
+            properties,
+            mandatory: true,
+        })
+    }
+
+    pub(crate) fn raw(
+        exchange: &str,
+        routing_key: &str,
+        body: Vec<u8>,
+        properties: BasicProperties,
+    ) -> Self {
+        Self {
+            exchange: exchange.into(),
+            routing_key: routing_key.into(),
+            body,
+            properties,
+            mandatory: true,
+        }
+    }
+
+    /// Counts as published also if no queue takes it.
+    pub(crate) fn optional(mut self) -> Self {
+        self.mandatory = false;
+        self
+    }
+
+    /// Publishes to an exchange instead of straight to a queue.
+    ///
+    /// # Errors
+    /// If a name is longer than 255 bytes.
+    pub fn exchange(mut self, exchange: &str, routing_key: &str) -> Result<Self, PublishError> {
+        self.exchange = short(exchange)?;
+        self.routing_key = short(routing_key)?;
+        Ok(self)
+    }
+
+    /// Sets the id: for an outbox, say, whose rows have one already.
+    ///
+    /// # Errors
+    /// If the id is longer than 255 bytes.
+    pub fn message_id(mut self, id: &str) -> Result<Self, PublishError> {
+        self.properties = self.properties.with_message_id(short(id)?);
+        Ok(self)
+    }
+
+    /// Adds a header.
+    ///
+    /// # Errors
+    /// If the name is longer than 255 bytes.
+    pub fn header(mut self, name: &str, value: &str) -> Result<Self, PublishError> {
+        let mut headers = self.properties.headers().clone().unwrap_or_default();
+        headers.insert(short(name)?, AMQPValue::LongString(LongString::from(value)));
+        self.properties = self.properties.with_headers(headers);
+        Ok(self)
+    }
+
+    /// The message's id.
+    pub fn id(&self) -> &str {
+        let id = self.properties.message_id().as_ref();
+        id.map_or("", ShortString::as_str)
+    }
+
+    /// A message of the same id that says nothing, to another place or the same.
+    pub(crate) fn without_content(&self, way: Option<Destination>) -> Self {
+        let Destination {
+            exchange,
+            routing_key,
+        } = way.unwrap_or_else(|| self.destination());
+        let id = self.properties.message_id().clone().unwrap_or_default();
+        let properties = BasicProperties::default()
+            .with_delivery_mode(PERSISTENT)
+            .with_message_id(id);
+        Self {
+            exchange,
+            routing_key,
+            body: Vec::new(),
+            properties,
+            mandatory: self.mandatory,
+        }
+    }
+
+    /// Sets a header of idem's own.
+    pub(crate) fn own_header(mut self, name: &'static str, value: AMQPValue) -> Self {
+        let mut headers = self.properties.headers().clone().unwrap_or_default();
+        headers.insert(name.into(), value);
+        self.properties = self.properties.with_headers(headers);
+        self
+    }
+
+    /// With so many bytes less of the publisher's headers, and a word of that. Nothing if it has none.
+    pub(crate) fn with_headers_cut(&self, excess: usize) -> Option<Self> {
+        let headers = cut(self.properties.headers().as_ref()?, excess)?;
+        let mut shorter = self.clone();
+        shorter.properties = shorter.properties.with_headers(headers);
+        Some(shorter)
+    }
+
+    /// Its exchange and its routing key.
+    pub(crate) fn address(&self) -> (&str, &str) {
+        (self.exchange.as_str(), self.routing_key.as_str())
+    }
+
+    /// The bytes of its body.
+    pub(crate) fn size(&self) -> usize {
+        self.body.len()
+    }
+
+    /// Where it goes.
+    pub(crate) fn destination(&self) -> Destination {
+        Destination {
+            exchange: self.exchange.clone(),
+            routing_key: self.routing_key.clone(),
+        }
+    }
+
+    /// Whether another one is the same message: it has the same id, and nothing about it differs.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        !self.id().is_empty()
+            && self.id() == other.id()
+            && self.body == other.body
+            && self.properties == other.properties
+            && self.destination() == other.destination()
+    }
+
+    /// What tells it from others when it is gone; nothing for one without an id.
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        (!self.id().is_empty()).then(|| Identity {
+            destination: self.destination(),
+            properties: self.properties.clone(),
+            content: Fingerprint::of(&self.body),
+        })
+    }
+
+    /// Whether a returned message is this one, as far as its envelope tells.
+    pub(crate) fn is_like(&self, returned: &lapin::message::Delivery) -> bool {
+        self.exchange == returned.exchange
+            && self.routing_key == returned.routing_key
+            && self.properties.message_id() == returned.properties.message_id()
+    }
+
+    /// Exchange, routing key, body and properties, as they are delivered.
+    #[cfg(feature = "testing")]
+    pub(crate) fn into_parts(self) -> (ShortString, ShortString, Vec<u8>, BasicProperties) {
+        (self.exchange, self.routing_key, self.body, self.properties)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_mandatory(&self) -> bool {
+        self.mandatory
+    }
+
+    #[cfg(test)]
+    pub(crate) fn into_properties(self) -> BasicProperties {
+        self.properties
+    }
+}
+
+/// As much of a message as [`Publication::is_same`] compares.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Identity {
+    destination: Destination,
+    properties: BasicProperties,
+    content: Fingerprint,
+}
+
+/// Where a message goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Destination {
+    exchange: ShortString,
+    routing_key: ShortString,
+}
+
+impl Destination {
+    /// Whether one stream can go to both: through an exchange the queues are not known.
+    pub(crate) fn takes(&self, other: &Self) -> bool {
+        let same_key = self.routing_key == other.routing_key;
+        self.exchange == other.exchange && (same_key || !self.exchange.as_str().is_empty())
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.exchange.as_str() {
+            "" => write!(f, "the queue `{}`", self.routing_key),
+            exchange => write!(f, "the exchange `{exchange}`"),
+        }
+    }
+}
+
+fn short(text: &str) -> Result<ShortString, PublishError> {
+    ShortString::try_new(text).map_err(|error| PublishError::Encode(error.into()))
+}

@@ -1,0 +1,279 @@
+//! A message that is published again by its worker: what is carried over, what is taken off.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use lapin::{
+    BasicProperties,
+    types::{AMQPValue, FieldTable, LongString, ShortString},
+};
+
+use crate::wire::{
+    Publication,
+    delivery::Delivery,
+    headers::{
+        self, EXCHANGE, EXPIRATION, FIRST_FAILURE, HEADERS_CUT, LAST_FAILURE, QUEUE, ROUTING_KEY,
+    },
+    reply::UNADDRESSED,
+};
+
+/// Bytes of the publisher's headers that are carried over. All of a message's properties must fit
+/// into one frame, of 128 KiB unless the broker says otherwise, or it closes the connection.
+const MOST_HEADERS: usize = 100 * 1024;
+
+/// Bytes of a header of ours.
+const LONGEST_TEXT: usize = 1024;
+
+/// A message in the making that is another one again, with what idem has to say about it.
+#[derive(Debug)]
+pub(crate) struct Republished {
+    properties: BasicProperties,
+    headers: FieldTable,
+}
+
+impl Republished {
+    /// The publisher's properties and headers, and where the message came from.
+    pub(crate) fn of(delivery: &Delivery) -> Self {
+        let properties = &delivery.origin().properties;
+        let mut again = Self {
+            headers: publishers_own(properties.headers().as_ref()),
+            properties: carried_over(properties),
+        };
+        again.text(QUEUE, delivery.queue());
+        again.text(EXCHANGE, delivery.exchange());
+        again.text(ROUTING_KEY, delivery.routing_key());
+        if let Some(expiration) = delivery.expiration() {
+            again.text(EXPIRATION, &expiration);
+        }
+        again
+    }
+
+    /// Adds a header of ours, cut at 1 KiB.
+    pub(crate) fn text(&mut self, name: &str, value: &str) {
+        let cut = &value[..value.floor_char_boundary(LONGEST_TEXT)];
+        self.set(name, AMQPValue::LongString(LongString::from(cut)));
+    }
+
+    /// Adds a header of ours.
+    pub(crate) fn number(&mut self, name: &str, value: u32) {
+        self.set(name, AMQPValue::LongUInt(value));
+    }
+
+    /// Says that it failed now. When it failed first is known from an earlier republish, or this is
+    /// the first time.
+    pub(crate) fn failed(&mut self, before: &Delivery, now: SystemTime) {
+        self.time(FIRST_FAILURE, now);
+        self.failed_again(before, now);
+    }
+
+    /// Says that it failed now, and perhaps before without a word of it.
+    pub(crate) fn failed_again(&mut self, before: &Delivery, now: SystemTime) {
+        self.carry_over(before, &[FIRST_FAILURE]);
+        self.time(LAST_FAILURE, now);
+    }
+
+    /// Adds a time of ours, to the second.
+    pub(crate) fn time(&mut self, name: &str, time: SystemTime) {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.set(name, AMQPValue::Timestamp(since.as_secs()));
+    }
+
+    /// Keeps what an earlier republish said.
+    pub(crate) fn carry_over(&mut self, before: &Delivery, names: &[&str]) {
+        let Some(headers) = before.origin().properties.headers() else {
+            return;
+        };
+        for name in names {
+            match headers.inner().get(*name) {
+                Some(AMQPValue::LongString(text)) => self.text(name, &text.to_string()),
+                Some(number @ (AMQPValue::LongUInt(_) | AMQPValue::Timestamp(_))) => {
+                    self.set(name, number.clone());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn set(&mut self, name: &str, value: AMQPValue) {
+        self.headers.insert(name.into(), value);
+    }
+
+    /// The message, addressed.
+    pub(crate) fn publication(self, exchange: &str, routing_key: &str, body: &[u8]) -> Publication {
+        let properties = self.properties.with_headers(self.headers);
+        Publication::raw(exchange, routing_key, body.to_vec(), properties)
+    }
+}
+
+/// The headers of the publisher's, as many as fit.
+fn publishers_own(headers: Option<&FieldTable>) -> FieldTable {
+    let mut own = FieldTable::default();
+    let mut room = MOST_HEADERS;
+    let mut headers: Vec<_> = headers.into_iter().flat_map(FieldTable::inner).collect();
+    // Without its place in a session or a sequence it would be another message.
+    headers.sort_by_key(|(name, _)| !headers::is_place(name.as_str()));
+    for (name, value) in headers {
+        let was_cut = name.as_str() == HEADERS_CUT;
+        let ours = headers::is_ours(name.as_str()) && !was_cut;
+        if ours || is_the_brokers_own(name.as_str()) {
+            continue;
+        }
+        let size = entry(name, value);
+        if size <= room {
+            room -= size;
+            own.insert(name.clone(), value.clone());
+        } else {
+            own.insert(HEADERS_CUT.into(), AMQPValue::Boolean(true));
+        }
+    }
+    own
+}
+
+/// Leaves the publisher's largest headers behind, one after the other, until there are so many bytes
+/// less. Nothing if there is none that may be left.
+pub(crate) fn cut(headers: &FieldTable, excess: usize) -> Option<FieldTable> {
+    let mark = (HEADERS_CUT.into(), AMQPValue::Boolean(true));
+    let marked = headers.contains_key(HEADERS_CUT);
+    let mut left = excess + if marked { 0 } else { entry(&mark.0, &mark.1) };
+    let mut kept = headers.inner().clone();
+    let own = headers.inner().iter();
+    let own = own
+        .filter(|(name, _)| !headers::is_ours(name.as_str()) && !headers::is_place(name.as_str()));
+    let mut own: Vec<_> = own
+        .map(|(name, value)| (entry(name, value), name))
+        .collect();
+    own.sort_unstable_by(|one, other| other.cmp(one));
+    if own.is_empty() {
+        return None;
+    }
+    for (bytes, name) in own {
+        if left == 0 {
+            break;
+        }
+        kept.remove(name);
+        left = left.saturating_sub(bytes);
+    }
+    kept.extend([mark]);
+    Some(kept.into())
+}
+
+/// The properties without `user_id` (another user's name closes the channel) and `expiration`.
+fn carried_over(from: &BasicProperties) -> BasicProperties {
+    const PERSISTENT: u8 = 2;
+    type Setter = fn(BasicProperties, ShortString) -> BasicProperties;
+    let texts: [(&Option<ShortString>, Setter); 8] = [
+        (from.content_type(), BasicProperties::with_content_type),
+        (
+            from.content_encoding(),
+            BasicProperties::with_content_encoding,
+        ),
+        (from.correlation_id(), BasicProperties::with_correlation_id),
+        (from.reply_to(), BasicProperties::with_reply_to),
+        (from.message_id(), BasicProperties::with_message_id),
+        (from.kind(), BasicProperties::with_type),
+        (from.app_id(), BasicProperties::with_app_id),
+        (from.cluster_id(), BasicProperties::with_cluster_id),
+    ];
+    let mut to = BasicProperties::default().with_delivery_mode(PERSISTENT);
+    for (value, set) in texts {
+        if let Some(value) = value
+            && value.as_str() != UNADDRESSED
+        {
+            to = set(to, value.clone());
+        }
+    }
+    if let Some(priority) = from.priority() {
+        to = to.with_priority(*priority);
+    }
+    if let Some(timestamp) = from.timestamp() {
+        to = to.with_timestamp(*timestamp);
+    }
+    to
+}
+
+/// The bytes that a header takes in a frame, or a little more.
+pub(crate) fn entry(name: &ShortString, value: &AMQPValue) -> usize {
+    1 + name.as_str().len() + size_of(value)
+}
+
+/// The bytes that a value takes in a frame, or a little more.
+pub(crate) fn size_of(value: &AMQPValue) -> usize {
+    const LARGEST_NUMBER: usize = 9;
+    match value {
+        AMQPValue::ShortString(text) => 2 + text.as_str().len(),
+        AMQPValue::LongString(text) => 5 + text.len(),
+        AMQPValue::ByteArray(bytes) => 5 + bytes.len(),
+        AMQPValue::FieldArray(values) => 5 + values.as_slice().iter().map(size_of).sum::<usize>(),
+        AMQPValue::FieldTable(table) => {
+            let entries = table.inner().iter();
+            5 + entries
+                .map(|(name, value)| entry(name, value))
+                .sum::<usize>()
+        }
+        _ => LARGEST_NUMBER,
+    }
+}
+
+/// Headers that route a message or tell its travels: published again they would mislead.
+fn is_the_brokers_own(name: &str) -> bool {
+    matches!(
+        name,
+        "CC" | "BCC" | "x-death" | "x-delivery-count" | "x-acquired-count"
+    ) || name.starts_with("x-first-death-")
+        || name.starts_with("x-last-death-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::headers::{REASON, SESSION};
+
+    fn of(sizes: &[(&str, usize)]) -> FieldTable {
+        let mut table = FieldTable::default();
+        for (name, bytes) in sizes {
+            table.insert(
+                (*name).into(),
+                AMQPValue::LongString("x".repeat(*bytes).into()),
+            );
+        }
+        table
+    }
+
+    fn names(headers: &FieldTable) -> Vec<&str> {
+        headers.inner().keys().map(ShortString::as_str).collect()
+    }
+
+    fn bytes(headers: &FieldTable) -> usize {
+        headers
+            .inner()
+            .iter()
+            .map(|(name, value)| entry(name, value))
+            .sum()
+    }
+
+    #[test]
+    fn the_largest_headers_of_the_publishers_are_cut_first_and_none_of_ours() {
+        let sizes = [
+            ("a", 10),
+            ("b", 3000),
+            ("c", 2000),
+            (REASON, 4000),
+            (SESSION, 4000),
+        ];
+        let whole = of(&sizes);
+        for (excess, kept) in [
+            (1, vec!["a", "c", HEADERS_CUT, REASON, SESSION]),
+            (2900, vec!["a", "c", HEADERS_CUT, REASON, SESSION]),
+            // A word of the cut needs its room, too.
+            (3000, vec!["a", HEADERS_CUT, REASON, SESSION]),
+            (9999, vec![HEADERS_CUT, REASON, SESSION]),
+        ] {
+            let shorter = cut(&whole, excess).unwrap();
+            assert_eq!(names(&shorter), kept, "{excess}");
+            assert!(
+                excess == 9999 || bytes(&shorter) + excess <= bytes(&whole),
+                "{excess}"
+            );
+        }
+        assert_eq!(cut(&of(&sizes[3..]), 1), None);
+    }
+}

@@ -1,0 +1,413 @@
+//! The table of settlements, row by row.
+
+use ExecutionKind as Kind;
+
+use super::*;
+use crate::{wire::Ladder, wire::retries::NativeDelay};
+
+const SECOND: Duration = Duration::from_secs(1);
+const NATIVE: Retries = Retries::Native(NativeDelay {
+    min: SECOND,
+    max: SECOND,
+});
+
+fn ladder() -> Retries {
+    Retries::Ladder(Ladder::default())
+}
+
+fn certain(retries: &Retries) -> Circumstances<'_> {
+    Circumstances {
+        claims: 1,
+        random: 1.0,
+        remaining: 30 * SECOND,
+        retry_after: 7 * SECOND,
+        ..Circumstances::new(retries)
+    }
+}
+
+fn hold(recheck: Duration) -> Settlement {
+    Settlement::Hold { recheck }
+}
+
+fn requeue(after: Duration) -> Settlement {
+    Settlement::Requeue { after }
+}
+
+fn retry(after: Duration) -> Settlement {
+    Settlement::Retry { after }
+}
+
+#[test]
+fn every_kind_has_its_settlement() {
+    let table = [
+        (Kind::Executed, Settlement::Ack),
+        (Kind::Unprotected, Settlement::Ack),
+        (Kind::Observed, Settlement::Ack),
+        (Kind::Duplicate, Settlement::Ack),
+        (Kind::Conflict, hold(SECOND / 100)),
+        (Kind::Failed, requeue(7 * SECOND)),
+        (Kind::Refused, Settlement::Ack),
+        (Kind::Rejected, Settlement::DeadLetter(Reason::Rejected)),
+        (Kind::Exhausted, Settlement::DeadLetter(Reason::Exhausted)),
+        (
+            Kind::Undecodable,
+            Settlement::DeadLetter(Reason::Undecodable),
+        ),
+        (Kind::Keyless, Settlement::DeadLetter(Reason::Keyless)),
+        (Kind::KeyReused, Settlement::DeadLetter(Reason::KeyReused)),
+        (Kind::InDoubt, Settlement::DeadLetter(Reason::InDoubt)),
+        (Kind::Stale, Settlement::Ack),
+        (
+            Kind::SessionExpired,
+            Settlement::DeadLetter(Reason::SessionExpired),
+        ),
+        (
+            Kind::BeyondWindow,
+            Settlement::DeadLetter(Reason::BeyondWindow),
+        ),
+        (Kind::Late, Settlement::DeadLetter(Reason::Late)),
+        (Kind::Ahead, hold(SECOND / 10)),
+        (Kind::StoreUnavailable, hold(SECOND / 5)),
+        (Kind::RecordCorrupt, hold(5 * SECOND)),
+        (Kind::LeaseLost, requeue(SECOND)),
+        (Kind::Abandoned, Settlement::Leave),
+        (Kind::Interrupted, Settlement::Leave),
+    ];
+    assert_eq!(table.map(|(kind, _)| kind), Kind::ALL);
+    for (kind, settlement) in table {
+        assert_eq!(
+            settle(kind, &certain(&Retries::Local)),
+            settlement,
+            "{kind}"
+        );
+    }
+}
+
+#[test]
+fn whoever_waits_is_told_that_a_request_is_outside_of_its_session() {
+    let now = Circumstances {
+        asker: Asker::Requester,
+        ..certain(&Retries::Local)
+    };
+    for kind in [Kind::SessionExpired, Kind::BeyondWindow] {
+        assert_eq!(settle(kind, &now), Settlement::Ack, "{kind}");
+    }
+}
+
+/// It never runs, so that it has to be there still.
+#[test]
+fn a_replay_outside_of_its_session_is_dead_lettered_again() {
+    let now = Circumstances {
+        asker: Asker::Operator,
+        ..certain(&Retries::Local)
+    };
+    for (kind, reason) in [
+        (Kind::Stale, Reason::Stale),
+        (Kind::SessionExpired, Reason::SessionExpired),
+        (Kind::BeyondWindow, Reason::BeyondWindow),
+    ] {
+        assert_eq!(settle(kind, &now), Settlement::DeadLetter(reason));
+    }
+}
+
+/// What comes back later is all that a ladder, or the queue's own delay, makes a difference for.
+#[test]
+fn how_a_message_comes_back_depends_on_the_queue() {
+    let table = [
+        (Kind::Failed, retry(15 * SECOND), requeue(Duration::ZERO)),
+        (Kind::LeaseLost, retry(SECOND), requeue(Duration::ZERO)),
+    ];
+    for kind in Kind::ALL.iter().copied() {
+        let local = settle(kind, &certain(&Retries::Local));
+        let row = table.iter().copied().find(|(row, ..)| *row == kind);
+        let (_, on_ladder, native) = row.unwrap_or((kind, local, local));
+        assert_eq!(settle(kind, &certain(&ladder())), on_ladder, "{kind}");
+        assert_eq!(settle(kind, &certain(&NATIVE)), native, "{kind}");
+    }
+}
+
+#[test]
+fn a_failed_delivery_is_never_kept_beyond_the_consumer_timeout() {
+    let now = Circumstances {
+        retry_after: Duration::MAX,
+        ..certain(&Retries::Local)
+    };
+    assert_eq!(settle(Kind::Failed, &now), requeue(LONGEST_DELAY));
+}
+
+#[test]
+fn a_failed_delivery_takes_the_rung_that_is_long_enough() {
+    let retries = ladder();
+    let table = [(1001, 5), (5_000, 5), (61_000, 300), (999_999_999, 3600)];
+    for (milliseconds, rung) in table {
+        let now = Circumstances {
+            retry_after: Duration::from_millis(milliseconds),
+            ..certain(&retries)
+        };
+        assert_eq!(settle(Kind::Failed, &now), retry(rung * SECOND));
+    }
+}
+
+#[test]
+fn a_delay_below_the_first_rung_is_waited_out_here_if_there_is_room() {
+    let retries = ladder();
+    let near = Circumstances {
+        retry_after: SECOND / 3,
+        ..certain(&retries)
+    };
+    assert_eq!(settle(Kind::Failed, &near), requeue(SECOND / 3));
+    let full = Circumstances { full: true, ..near };
+    assert_eq!(settle(Kind::Failed, &full), retry(SECOND));
+    let last_returns = true;
+    let close_to_the_limit = Circumstances {
+        last_returns,
+        ..near
+    };
+    assert_eq!(settle(Kind::Failed, &close_to_the_limit), retry(SECOND));
+    let uncounted = Circumstances {
+        counted: Counted::OnTheLadder,
+        ..near
+    };
+    assert_eq!(settle(Kind::Failed, &uncounted), retry(SECOND));
+}
+
+#[test]
+fn a_delay_below_a_very_long_first_rung_is_not_waited_out_here() {
+    let hours = Ladder::new([12, 24].map(Duration::from_hours)).unwrap();
+    let retries = Retries::Ladder(hours);
+    let now = Circumstances {
+        retry_after: LONGEST_DELAY,
+        ..certain(&retries)
+    };
+    let rung = Duration::from_hours(12);
+    assert_eq!(settle(Kind::Failed, &now), retry(rung));
+}
+
+/// Or one that this process remembers until it is, where the policy is to fail open; or a request that
+/// its own client has said to await no longer.
+#[test]
+fn only_a_committed_completion_is_acknowledged() {
+    for retries in [Retries::Local, ladder(), NATIVE] {
+        let acked: Vec<_> = (Kind::ALL.iter().copied())
+            .filter(|kind| settle(*kind, &certain(&retries)) == Settlement::Ack)
+            .collect();
+        let committed = [
+            Kind::Executed,
+            Kind::Unprotected,
+            Kind::Observed,
+            Kind::Duplicate,
+            Kind::Refused,
+            Kind::Stale,
+        ];
+        assert_eq!(acked, committed);
+    }
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_rechecked_once_a_minute_at_most() {
+    let rechecks = [1, 2, 5, 100].map(|claims| {
+        let now = Circumstances {
+            claims,
+            ..certain(&Retries::Local)
+        };
+        settle(Kind::RecordCorrupt, &now)
+    });
+    assert_eq!(
+        rechecks,
+        [5, 10, 60, 60].map(|seconds| hold(seconds * SECOND))
+    );
+}
+
+#[test]
+fn a_conflict_is_rechecked_ever_more_rarely() {
+    let rechecks = [1, 2, 3, 9, 10, 100].map(|claims| {
+        let now = Circumstances {
+            claims,
+            ..certain(&Retries::Local)
+        };
+        settle(Kind::Conflict, &now)
+    });
+    let expected = [10, 20, 40, 2560, 5000, 5000].map(|ms| hold(Duration::from_millis(ms)));
+    assert_eq!(rechecks, expected);
+}
+
+#[test]
+fn a_conflict_is_rechecked_just_after_the_lease_ends() {
+    let now = Circumstances {
+        claims: 10,
+        remaining: SECOND,
+        ..certain(&Retries::Local)
+    };
+    let recheck = Duration::from_millis(1050);
+    assert_eq!(settle(Kind::Conflict, &now), hold(recheck));
+}
+
+#[test]
+fn a_conflict_with_an_expired_lease_is_no_hot_loop() {
+    let now = Circumstances {
+        claims: 10,
+        remaining: Duration::ZERO,
+        random: 0.0,
+        ..certain(&Retries::Local)
+    };
+    let Settlement::Hold { recheck } = settle(Kind::Conflict, &now) else {
+        panic!("held");
+    };
+    assert!(recheck >= Duration::from_millis(50));
+}
+
+#[test]
+fn a_conflict_that_cannot_be_held_any_more_goes_back_after_a_delay() {
+    for retries in [Retries::Local, NATIVE] {
+        let over_the_cap = Circumstances {
+            full: true,
+            ..certain(&retries)
+        };
+        let held_for_long = Circumstances {
+            held: LONGEST_HOLD,
+            ..certain(&retries)
+        };
+        for now in [over_the_cap, held_for_long] {
+            assert_eq!(settle(Kind::Conflict, &now), requeue(SECOND));
+        }
+    }
+}
+
+#[test]
+fn the_more_often_it_goes_back_the_longer_is_the_delay() {
+    let delays = [0, 1, 2, 3, 4, u32::MAX].map(|returns| {
+        let over_the_cap = Circumstances {
+            full: true,
+            returns,
+            ..certain(&Retries::Local)
+        };
+        settle(Kind::Conflict, &over_the_cap)
+    });
+    assert_eq!(
+        delays,
+        [1, 2, 4, 8, 8, 8].map(|seconds| requeue(seconds * SECOND))
+    );
+}
+
+#[test]
+fn on_a_ladder_it_takes_a_longer_rung_each_time() {
+    let retries = ladder();
+    let remaining = Duration::ZERO;
+    let rungs = [0, 1, 2, 3].map(|conflicts| {
+        let over_the_cap = Circumstances {
+            full: true,
+            conflicts,
+            remaining,
+            ..certain(&retries)
+        };
+        let held_for_long = Circumstances {
+            full: false,
+            held: LONGEST_HOLD,
+            ..over_the_cap
+        };
+        let settlement = settle(Kind::Conflict, &over_the_cap);
+        assert_eq!(settle(Kind::Conflict, &held_for_long), settlement);
+        settlement
+    });
+    assert_eq!(rungs, [1, 5, 15, 60].map(|seconds| retry(seconds * SECOND)));
+}
+
+#[test]
+fn a_number_that_is_ahead_is_rechecked_ever_more_rarely_and_no_hot_loop() {
+    let rechecks = [1, 2, 3, 10].map(|claims| {
+        let now = Circumstances {
+            claims,
+            remaining: Duration::ZERO,
+            ..certain(&Retries::Local)
+        };
+        settle(Kind::Ahead, &now)
+    });
+    let expected = [SECOND / 10, SECOND / 5, SECOND * 2 / 5, 5 * SECOND].map(hold);
+    assert_eq!(rechecks, expected);
+}
+
+#[test]
+fn a_number_whose_turn_is_near_waits_for_it_here_though_no_more_may_be_held_but_not_for_long() {
+    let ladder = ladder();
+    for (full, held, expected) in [
+        (false, SECOND, hold(SECOND)),
+        (true, SECOND, hold(SECOND)),
+        (true, 59 * SECOND, hold(SECOND)),
+        (true, LONGEST_HOLD, retry(SECOND)),
+        (false, LONGEST_HOLD, retry(SECOND)),
+    ] {
+        let now = Circumstances {
+            near: true,
+            full,
+            held,
+            ..certain(&ladder)
+        };
+        assert_eq!(settle(Kind::Ahead, &now), expected, "{full} {held:?}");
+    }
+}
+
+#[test]
+fn nothing_is_kept_of_a_number_that_its_publisher_has_withdrawn() {
+    let now = Circumstances {
+        content: Content::Withdrawn,
+        ..certain(&Retries::Local)
+    };
+    assert_eq!(settle(Kind::Rejected, &now), Settlement::Ack);
+    assert_eq!(settle(Kind::Ahead, &now), hold(SECOND / 10));
+}
+
+#[test]
+fn a_number_that_is_ahead_goes_to_the_ladder_for_a_minute_at_most() {
+    let ladder = ladder();
+    let rungs = [0, 1, 2, 3, 4, u32::MAX].map(|conflicts| {
+        let now = Circumstances {
+            conflicts,
+            full: true,
+            ..certain(&ladder)
+        };
+        settle(Kind::Ahead, &now)
+    });
+    let expected = [1, 5, 15, 60, 60, 60].map(|seconds| retry(seconds * SECOND));
+    assert_eq!(rungs, expected);
+    let long = Retries::Ladder(Ladder::new([600 * SECOND, 700 * SECOND]).unwrap());
+    let now = Circumstances {
+        full: true,
+        ..certain(&long)
+    };
+    assert_eq!(settle(Kind::Ahead, &now), retry(600 * SECOND));
+}
+
+#[test]
+fn on_a_ladder_it_does_not_come_back_long_before_the_holders_lease_ends() {
+    let retries = ladder();
+    let now = Circumstances {
+        full: true,
+        ..certain(&retries)
+    };
+    assert_eq!(settle(Kind::Conflict, &now), retry(15 * SECOND));
+}
+
+#[test]
+fn a_message_close_to_its_delivery_limit_is_not_returned() {
+    for retries in [Retries::Local, ladder()] {
+        for kind in Kind::ALL.iter().copied() {
+            let close = Circumstances {
+                last_returns: true,
+                full: true,
+                ..certain(&retries)
+            };
+            let settlement = settle(kind, &close);
+            let returned = matches!(settlement, Settlement::Requeue { .. });
+            assert!(!returned, "{kind} is returned: {retries:?}");
+        }
+    }
+}
+
+#[test]
+fn a_queue_that_delays_by_itself_does_not_count_returns() {
+    let now = Circumstances {
+        last_returns: true,
+        ..certain(&NATIVE)
+    };
+    assert_eq!(settle(Kind::Failed, &now), requeue(Duration::ZERO));
+}
