@@ -5,6 +5,8 @@
 
 pub(crate) mod dead_letter;
 pub(crate) mod delivery;
+mod envelope;
+pub(crate) mod frame_size;
 pub(crate) mod headers;
 pub(crate) mod incident;
 pub(crate) mod ladder;

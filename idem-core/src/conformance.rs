@@ -120,6 +120,7 @@ pub use harness::{
 };
 
 use client::{Client, LIFE, WINDOW};
+use holder::RETENTION;
 use producer::Producer;
 use rule::Rule;
-use scene::{LEASE, RETENTION, Scene};
+use scene::{LEASE, Scene};

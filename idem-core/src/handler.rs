@@ -2,24 +2,26 @@
 
 pub(crate) mod backoff;
 pub(crate) mod context;
-pub(crate) mod entity;
+mod error_text;
 pub(crate) mod failure;
 pub(crate) mod grouped;
-pub(crate) mod numbered;
 pub(crate) mod operation;
 mod outcome;
 pub(crate) mod policy;
+mod refusal;
 pub(crate) mod reply;
 
 pub use backoff::Backoff;
 pub use context::{
     Attempt, Context, FencingToken, FromContext, FromRef, Headers, Rejection, State,
 };
-pub use entity::{Entity, InEntity, RecordedBy};
+pub(crate) use error_text::{MAX_ERROR_LEN, cut_error};
 pub use failure::{Failed, Failure, Verdict};
 pub use grouped::Grouped;
-pub use numbered::{MessageNumber, Numbered};
+pub use operation::entity::{Entity, InEntity, RecordedBy};
+pub use operation::numbered::{MessageNumber, Numbered};
 pub use operation::{Atomic, DecodeError, Handler, Leased, Mode, Operation};
 pub use outcome::Outcome;
 pub use policy::{Enforcement, InDoubt, Policy, PolicyBuilder, PolicyError, StoreOutage};
-pub use reply::{Answer, Refusal, Refused, Request};
+pub use refusal::Refusal;
+pub use reply::{Answer, Refused, Request};

@@ -95,8 +95,8 @@ pub use idem_macros::{IdempotencyKeyCore as IdempotencyKey, idempotent_core as i
 #[doc(hidden)]
 pub mod __private {
     // The trait alone: the derive of the same name is each facade's own.
-    pub use crate::handler::entity::{Caused, Parts};
-    pub use crate::handler::numbered::{
+    pub use crate::handler::operation::entity::{Caused, Parts};
+    pub use crate::handler::operation::numbered::{
         LONGEST_WAIT, SHORTEST_WAIT, number, numbered, numbered_key,
     };
     pub use crate::handler::operation::{Content, Returned};

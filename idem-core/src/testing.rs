@@ -70,6 +70,7 @@ mod ground;
 mod group;
 mod harness;
 mod idempotent;
+mod link;
 mod message;
 mod probe;
 mod process;

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::wire::headers;
 #[cfg(feature = "opentelemetry")]
-use crate::{telemetry::Carrier, wire::republish::size_of};
+use crate::{telemetry::Carrier, wire::frame_size::size_of};
 
 /// A request as it is put on the wire.
 #[derive(Debug, Clone)]

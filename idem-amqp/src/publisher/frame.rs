@@ -8,7 +8,7 @@ use std::sync::{
 use lapin::types::FieldTable;
 
 use crate::wire::Publication;
-use crate::{error::PublishError, wire::republish::entry};
+use crate::{error::PublishError, wire::frame_size::entry};
 
 /// The largest frame that the broker takes, as far as it is known. Clones share it.
 #[derive(Debug, Clone)]

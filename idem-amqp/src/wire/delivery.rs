@@ -2,17 +2,14 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use idem_core::{Context, Envelope, FromContext, HeaderSource, Rejection};
+use idem_core::{Context, FromContext, HeaderSource, Rejection};
 use lapin::{
     BasicProperties,
     message::Delivery as RawDelivery,
     types::{AMQPValue, ShortString},
 };
 
-use crate::{
-    wire::unmark,
-    wire::{headers, reply, sessions},
-};
+use crate::wire::{headers, unmark};
 
 /// Where a message came from: a parameter for handlers that want to know.
 ///
@@ -71,7 +68,7 @@ impl Delivery {
     /// reply without saying of whom.
     pub fn reply_to(&self) -> Option<&str> {
         let to = self.0.properties.reply_to().as_ref()?.as_str();
-        let nobody = ["", self.queue(), reply::UNADDRESSED];
+        let nobody = ["", self.queue(), headers::UNADDRESSED];
         (!nobody.contains(&to)).then_some(to)
     }
 
@@ -116,19 +113,6 @@ impl Delivery {
 
     pub(crate) fn origin(&self) -> &Origin {
         &self.0
-    }
-
-    /// The message as the engine sees it.
-    pub(crate) fn envelope(&self, body: Vec<u8>, expects_reply: bool) -> Envelope {
-        let mut envelope = Envelope::builder(body)
-            .headers(self.clone())
-            .expects_reply(expects_reply)
-            .session(sessions::place(self).ok().flatten())
-            .extension(self.clone());
-        if let Some(id) = self.0.properties.message_id() {
-            envelope = envelope.id(id.as_str());
-        }
-        envelope.build()
     }
 
     /// The time to live that its publisher gave it, in milliseconds.

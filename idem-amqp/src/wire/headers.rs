@@ -72,6 +72,10 @@ const ALL: [&str; 13] = [
     UNROUTED,
 ];
 
+/// What publishers write who wait for a direct reply; the broker puts their address in its place. A
+/// channel that publishes it without waiting itself is closed.
+pub(crate) const UNADDRESSED: &str = "amq.rabbitmq.reply-to";
+
 /// Whether a header says where its message stands, in a session or in a sequence, or that it is withdrawn.
 pub(crate) fn is_place(name: &str) -> bool {
     [

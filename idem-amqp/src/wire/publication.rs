@@ -10,7 +10,7 @@ use lapin::{
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::{error::PublishError, wire::republish::cut};
+use crate::{error::PublishError, wire::frame_size::cut};
 
 /// A message to publish.
 ///

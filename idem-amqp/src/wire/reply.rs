@@ -22,7 +22,7 @@ use crate::wire::{
 
 mod address;
 
-pub(crate) use address::{Address, Node, UNADDRESSED};
+pub(crate) use address::{Address, Node};
 
 const TRANSIENT: u8 = 1;
 const PERSISTENT: u8 = 2;

@@ -2,11 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{RETENTION, Rule};
+use super::Rule;
 use crate::{
     handler::Outcome,
     store::{Lease, Release, Store, StoreError, Write},
 };
+
+/// The retention that claims and completions ask for unless a case says otherwise.
+pub(super) const RETENTION: Duration = Duration::from_hours(72);
 
 /// One who has, or had, a lease.
 pub(super) struct Holder<S> {

@@ -4,7 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use uuid::Uuid;
 
-use super::{Harness, Rule, claimant::Claimant, holder::Holder};
+use super::{
+    Harness, Rule,
+    claimant::Claimant,
+    holder::{Holder, RETENTION},
+};
 use crate::{
     handler::{FencingToken, Policy},
     message::Key,
@@ -13,9 +17,6 @@ use crate::{
 
 /// The lease that claims ask for unless a case says otherwise.
 pub(super) const LEASE: Duration = Duration::from_mins(1);
-/// The retention that claims and completions ask for unless a case says otherwise.
-pub(super) const RETENTION: Duration = Duration::from_hours(72);
-
 /// One case: the rule it is about and a key that no other case has.
 pub(super) struct Scene<'a, H> {
     pub(super) harness: &'a H,

@@ -4,15 +4,6 @@ use std::{error::Error, fmt, time::Duration};
 
 use crate::{error_chain::ErrorChain, handler::Refusal};
 
-/// The longest error text that is kept, in bytes.
-pub(crate) const MAX_ERROR_LEN: usize = 1024;
-
-/// Cuts an error text to [`MAX_ERROR_LEN`].
-pub(crate) fn cut(mut error: String) -> String {
-    error.truncate(error.floor_char_boundary(MAX_ERROR_LEN));
-    error
-}
-
 /// What is to become of a message whose handler failed.
 ///
 /// ```

@@ -9,6 +9,9 @@ use crate::{
     message::{Envelope, Fingerprint, Key, KeyError, KeyPart},
 };
 
+pub(crate) mod entity;
+pub(crate) mod numbered;
+
 /// What a handler is, apart from state and store: its message, its key, its policy.
 ///
 /// `#[idempotent]` writes this. By hand it is for messages that are not JSON, say.

@@ -4,11 +4,9 @@ use serde::{Serialize, de::DeserializeOwned};
 
 mod answer;
 pub(crate) mod asked;
-mod refusal;
 mod refused;
 
 pub use answer::Answer;
-pub use refusal::Refusal;
 pub use refused::Refused;
 
 /// A message whose sender waits for an answer.

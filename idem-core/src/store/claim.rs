@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    handler::{Attempt, FencingToken, Outcome, failure},
+    handler::{Attempt, FencingToken, MAX_ERROR_LEN, Outcome, cut_error},
     message::Key,
 };
 
@@ -123,7 +123,7 @@ pub enum Release {
 
 impl Release {
     /// The longest error that is kept, in bytes.
-    pub const MAX_ERROR_LEN: usize = failure::MAX_ERROR_LEN;
+    pub const MAX_ERROR_LEN: usize = MAX_ERROR_LEN;
 
     /// The attempt failed, and the next one is due at once; the error is cut to its maximum
     /// length.
@@ -135,7 +135,7 @@ impl Release {
     /// length.
     pub fn retry_after(delay: Duration, error: impl Into<String>) -> Self {
         Self::Failed {
-            error: failure::cut(error.into()),
+            error: cut_error(error.into()),
             retry_after: delay,
         }
     }
@@ -143,7 +143,7 @@ impl Release {
     /// The message is given up; the error is cut to its maximum length.
     pub fn gave_up(error: impl Into<String>) -> Self {
         Self::GaveUp {
-            error: failure::cut(error.into()),
+            error: cut_error(error.into()),
         }
     }
 }

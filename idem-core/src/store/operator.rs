@@ -11,10 +11,10 @@ mod intervention;
 mod key_record;
 mod listing;
 
-pub use audit::AuditEntry;
+pub use audit::{AuditEntry, Shown};
 pub use counts::ScopeCounts;
 pub use intervention::{Action, Intervened, Intervention, Seen};
-pub use key_record::{Condition, FailedReason, KeyRecord, KeyState, Shown};
+pub use key_record::{Condition, FailedReason, KeyRecord, KeyState};
 pub use listing::{Cursor, Listing, Page};
 
 /// A store that shows its keys to the person who runs it, and lets that person release, forget or

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use super::{
     clock::StandingStill,
     faults::{Call, Fault, Faults},
+    link::Link,
     probe,
-    process::Link,
 };
 use crate::{
     handler::Outcome,

@@ -13,7 +13,6 @@ use tokio::time::sleep;
 use super::{
     CrashPoint, FaultyStore, Ground, InMemory, Message,
     process::{Process, Ran, not_reached},
-    setup::Make,
     watched::Watched,
 };
 use crate::{
@@ -22,6 +21,8 @@ use crate::{
 };
 
 mod rehearse;
+
+pub(super) type Make<St> = Arc<dyn Fn() -> St>;
 
 /// One handler under test, with its state, in a worker's process that can vanish.
 ///

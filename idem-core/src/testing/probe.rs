@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{CrashPoint, clock::StandingStill, process::Link};
+use super::{CrashPoint, clock::StandingStill, link::Link};
 use crate::{handler::Outcome, store::Claim};
 
 tokio::task_local! {

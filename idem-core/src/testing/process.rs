@@ -1,11 +1,12 @@
 //! A worker's process: an executor on a link of its own to the store, and how it vanishes.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, time::Duration};
 
-use tokio::{sync::watch, time::timeout};
+use tokio::time::timeout;
 
 use super::{
     CrashPoint, FaultyStore,
+    link::Link,
     probe::{Course, Probe, Seen},
 };
 use crate::{
@@ -15,53 +16,6 @@ use crate::{
 
 /// How long a delivery may take, on the paused clock: then it never ends.
 const LONGEST: Duration = Duration::from_hours(24);
-
-/// A process's link to the store.
-#[derive(Debug, Clone)]
-pub(super) struct Link(Arc<watch::Sender<Condition>>);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Condition {
-    Open,
-    Frozen,
-    Thawed,
-    Cut,
-}
-
-impl Link {
-    pub(super) fn open() -> Self {
-        Self(Arc::new(watch::Sender::new(Condition::Open)))
-    }
-
-    /// Nothing goes through any more: its process is gone.
-    pub(super) fn cut(&self) {
-        self.0.send_replace(Condition::Cut);
-    }
-
-    /// Stops everything, if that was not done before.
-    pub(super) fn freeze_once(&self) -> bool {
-        self.0.send_if_modified(|condition| {
-            let is_open = *condition == Condition::Open;
-            if is_open {
-                *condition = Condition::Frozen;
-            }
-            is_open
-        })
-    }
-
-    fn thaw(&self) {
-        self.0.send_replace(Condition::Thawed);
-    }
-
-    /// Waits until something goes through: for ever, if it is cut.
-    pub(super) async fn is_open(&self) {
-        let mut condition = self.0.subscribe();
-        let is_open =
-            |condition: &Condition| matches!(condition, Condition::Open | Condition::Thawed);
-        // It cannot close while `self` is there.
-        let _ = condition.wait_for(is_open).await;
-    }
-}
 
 /// How a delivery to a process ended.
 #[derive(Debug)]

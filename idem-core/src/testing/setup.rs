@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{FaultyStore, Ground, Harness, InMemory, clock::insist_on_paused};
+use super::{FaultyStore, Ground, Harness, InMemory, clock::insist_on_paused, harness::Make};
 use crate::{
     executor::RunsOn,
     handler::{Handler, Policy},
@@ -35,8 +35,6 @@ pub struct Setup<St, G = InMemory> {
     ground: G,
     policy: Option<Policy>,
 }
-
-pub(super) type Make<St> = Arc<dyn Fn() -> St>;
 
 impl<St: Send + Sync + 'static> Setup<St> {
     /// Starts with what makes the application's state: the harness makes one, and

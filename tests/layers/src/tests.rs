@@ -20,24 +20,13 @@ const CIRCLES: [(&str, &[&str]); 2] = [
     (
         "idem-core",
         &[
-            "conformance",
             "executor",
-            "executor::fail_open",
-            "handler",
-            "store",
-            "store::operator",
-            "stores::memory",
             "stores::postgres",
             "stores::postgres::sequences",
-            "stores::redis",
             "stores::sqlite",
-            "testing",
         ],
     ),
-    (
-        "idem-amqp",
-        &["client", "connection::health", "wire", "worker"],
-    ),
+    ("idem-amqp", &["client", "worker"]),
 ];
 
 #[test]

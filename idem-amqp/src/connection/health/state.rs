@@ -4,8 +4,19 @@ use tokio::time::Instant;
 
 use super::{
     Problem, ProblemKind, condition::Condition, gaps::Gaps, pause::Pause,
-    registrations::Registrations, waiting::WhatFor,
+    registrations::Registrations,
 };
+
+/// What is waited for.
+#[derive(Debug)]
+pub(super) enum WhatFor {
+    /// The store's answer.
+    Store,
+    /// The broker's alarm to end.
+    Alarm,
+    /// The confirmation of a retry, a dead letter or a reply of this queue.
+    Confirm(String),
+}
 
 /// The state of a worker at one moment.
 #[derive(Debug, Default)]

@@ -2,16 +2,13 @@
 
 use std::{
     fmt::Display,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use idem_core::{ErrorChain, Execution, ExecutionKind, Failure, SequencePlace};
+use idem_core::SequencePlace;
 use tokio::time::Instant;
 
-use super::{
-    state::{Phase, State},
-    waiting::{Waiting, WhatFor},
-};
+use super::state::{Phase, State};
 use crate::{
     telemetry::Links,
     wire::incident::{Incident, Incidents, Tally},
@@ -95,55 +92,6 @@ impl Vitals {
         if let Some(queue) = self.state().queue(queue) {
             queue.consuming.fail(Instant::now(), error);
         }
-    }
-
-    /// A connection is blocked, until what this returns is dropped.
-    pub(crate) fn blocked(self: &Arc<Self>, reason: &str) -> Waiting {
-        Waiting::start(self, WhatFor::Alarm, reason.into())
-    }
-
-    /// A retry, a dead letter or a reply of this queue cannot be published, until what this returns
-    /// is dropped.
-    pub(crate) fn unpublished(self: &Arc<Self>, queue: &str, error: String) -> Waiting {
-        Waiting::start(self, WhatFor::Confirm(queue.into()), error)
-    }
-
-    /// What an execution tells of the store: that it answers, that it does not, or nothing. If its
-    /// message waits for the store now, it does so until what this returns is dropped. A message that is
-    /// only observed runs to its own end, whatever it would have been.
-    pub(crate) fn saw<T, E: Failure>(
-        self: &Arc<Self>,
-        execution: &Execution<T, E>,
-        would_have_been: Option<ExecutionKind>,
-    ) -> Option<Waiting> {
-        let now = Instant::now();
-        match execution {
-            Execution::StoreUnavailable { error } => {
-                return Some(Waiting::start(
-                    self,
-                    WhatFor::Store,
-                    ErrorChain::of(error).to_string(),
-                ));
-            }
-            Execution::Unprotected { .. } => self.state().protection.fail(now, None),
-            _ if would_have_been == Some(ExecutionKind::StoreUnavailable) => {
-                self.state().protection.fail(now, None);
-            }
-            Execution::Undecodable { .. }
-            | Execution::Keyless { .. }
-            | Execution::LeaseLost { .. }
-            | Execution::Abandoned => {}
-            _ if would_have_been.is_some_and(|it| {
-                matches!(it, ExecutionKind::Keyless | ExecutionKind::LeaseLost)
-            }) => {}
-            _ => {
-                let mut state = self.state();
-                state.store.recover(now);
-                state.registrations.answered(now);
-                state.protection.recover(now);
-            }
-        }
-        None
     }
 
     /// The store has answered a client's registration or sign of life.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use idem_core::{ErrorChain, Execution, ExecutionKind, Failure};
 use tokio::time::Instant;
 
-use super::Vitals;
+use super::{Vitals, state::WhatFor};
 
 /// One that waits because of a problem, until it is dropped.
 #[derive(Debug)]
@@ -14,19 +15,8 @@ pub(crate) struct Waiting {
     what_for: WhatFor,
 }
 
-/// What is waited for.
-#[derive(Debug)]
-pub(super) enum WhatFor {
-    /// The store's answer.
-    Store,
-    /// The broker's alarm to end.
-    Alarm,
-    /// The confirmation of a retry, a dead letter or a reply of this queue.
-    Confirm(String),
-}
-
 impl Waiting {
-    pub(super) fn start(vitals: &Arc<Vitals>, what_for: WhatFor, error: String) -> Self {
+    fn start(vitals: &Arc<Vitals>, what_for: WhatFor, error: String) -> Self {
         if let Some(condition) = vitals.state().condition(&what_for) {
             condition.wait(Instant::now(), error);
         }
@@ -34,6 +24,57 @@ impl Waiting {
             vitals: Arc::clone(vitals),
             what_for,
         }
+    }
+}
+
+impl Vitals {
+    /// A connection is blocked, until what this returns is dropped.
+    pub(crate) fn blocked(self: &Arc<Self>, reason: &str) -> Waiting {
+        Waiting::start(self, WhatFor::Alarm, reason.into())
+    }
+
+    /// A retry, a dead letter or a reply of this queue cannot be published, until what this returns
+    /// is dropped.
+    pub(crate) fn unpublished(self: &Arc<Self>, queue: &str, error: String) -> Waiting {
+        Waiting::start(self, WhatFor::Confirm(queue.into()), error)
+    }
+
+    /// What an execution tells of the store: that it answers, that it does not, or nothing. If its
+    /// message waits for the store now, it does so until what this returns is dropped. A message that is
+    /// only observed runs to its own end, whatever it would have been.
+    pub(crate) fn saw<T, E: Failure>(
+        self: &Arc<Self>,
+        execution: &Execution<T, E>,
+        would_have_been: Option<ExecutionKind>,
+    ) -> Option<Waiting> {
+        let now = Instant::now();
+        match execution {
+            Execution::StoreUnavailable { error } => {
+                return Some(Waiting::start(
+                    self,
+                    WhatFor::Store,
+                    ErrorChain::of(error).to_string(),
+                ));
+            }
+            Execution::Unprotected { .. } => self.state().protection.fail(now, None),
+            _ if would_have_been == Some(ExecutionKind::StoreUnavailable) => {
+                self.state().protection.fail(now, None);
+            }
+            Execution::Undecodable { .. }
+            | Execution::Keyless { .. }
+            | Execution::LeaseLost { .. }
+            | Execution::Abandoned => {}
+            _ if would_have_been.is_some_and(|it| {
+                matches!(it, ExecutionKind::Keyless | ExecutionKind::LeaseLost)
+            }) => {}
+            _ => {
+                let mut state = self.state();
+                state.store.recover(now);
+                state.registrations.answered(now);
+                state.protection.recover(now);
+            }
+        }
+        None
     }
 }
 

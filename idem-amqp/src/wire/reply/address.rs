@@ -3,10 +3,6 @@
 /// What addresses begin with that name no queue, but a channel of the requester's.
 const DIRECT: &str = "amq.rabbitmq.reply-to.";
 
-/// What publishers write who wait for a direct reply; the broker puts their address in its place. A
-/// channel that publishes it without waiting itself is closed.
-pub(crate) const UNADDRESSED: &str = "amq.rabbitmq.reply-to";
-
 /// Where a reply goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
@@ -83,6 +79,7 @@ fn decoded(base64: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::headers::UNADDRESSED;
 
     fn on(node: &str) -> Address {
         Address::Channel(Some(Node(node.into())))

@@ -16,8 +16,6 @@ use super::{
     Reports,
     entries::Entries,
     report::{End, Report},
-    reporter,
-    turn::Turn,
 };
 use crate::{
     handler::{FencingToken, Outcome},
@@ -175,17 +173,6 @@ impl LocalMemory {
             }
             told.await;
         }
-    }
-
-    /// Starts the task that reports, unless it runs or has nothing to do.
-    pub(super) fn tell<S: Store>(self: &Arc<Self>, store: &Arc<S>) {
-        let mut entries = self.entries();
-        if entries.is_empty() || std::mem::replace(&mut entries.is_reported, true) {
-            return self.ended.notify_one();
-        }
-        drop(entries);
-        let turn = Turn::new(Arc::clone(self));
-        tokio::spawn(reporter::run(Arc::clone(store), turn));
     }
 
     pub(super) fn entries(&self) -> MutexGuard<'_, Entries> {

@@ -1,11 +1,12 @@
 //! The task that tells the store, once it is back, what is done without it.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use futures_util::future::join_all;
 use tokio::time::sleep;
 
 use super::{
+    LocalMemory,
     report::{Report, Sent},
     turn::Turn,
 };
@@ -14,8 +15,21 @@ use crate::{executor::until_known::PATIENCE, store::Store};
 /// How many reports are sent at once to a store that answers.
 const WIDTH: usize = 64;
 
+impl LocalMemory {
+    /// Starts the task that reports, unless it runs or has nothing to do.
+    pub(super) fn tell<S: Store>(self: &Arc<Self>, store: &Arc<S>) {
+        let mut entries = self.entries();
+        if entries.is_empty() || mem::replace(&mut entries.is_reported, true) {
+            return self.ended.notify_one();
+        }
+        drop(entries);
+        let turn = Turn::new(Arc::clone(self));
+        tokio::spawn(run(Arc::clone(store), turn));
+    }
+}
+
 /// Reports until nothing is left to report.
-pub(super) async fn run<S: Store>(store: Arc<S>, mut turn: Turn) {
+async fn run<S: Store>(store: Arc<S>, mut turn: Turn) {
     let (mut tries, mut width) = (0, 1);
     while let Some(reports) = turn.next(width).await {
         let sent = join_all(reports.into_iter().map(|report| send(&*store, report))).await;

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     handler::{
         Context, DecodeError, Leased, Numbered, Operation, Rejection, StoreOutage,
-        numbered::{number, numbered, numbered_key},
+        operation::numbered::{number, numbered, numbered_key},
     },
     message::{Envelope, KeyError},
 };

@@ -3,7 +3,8 @@
 
 use std::{borrow::Cow, fmt::Display, marker::PhantomData, ops::Deref};
 
-use super::{Refusal, Refused, Request};
+use super::{Refused, Request};
+use crate::handler::Refusal;
 
 /// A message's type, asked whether it is a request's.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    handler::{Failed, Failure, Outcome, Verdict},
+    handler::{Failed, Failure, Outcome, Refusal, Verdict},
     store::Release,
 };
 

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{Action, Seen};
+use super::{Action, KeyRecord, Seen};
+use crate::handler::Outcome;
 
 /// An intervention that took effect, as the store has noted it down.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,4 +30,16 @@ impl AuditEntry {
             before,
         }
     }
+}
+
+/// All that is known of one key.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shown {
+    /// `None` if there is none.
+    pub record: Option<KeyRecord>,
+    /// The outcome's bytes, if it is completed.
+    pub outcome: Option<Outcome>,
+    /// What operators did to the key, the latest last.
+    pub audit: Vec<AuditEntry>,
 }

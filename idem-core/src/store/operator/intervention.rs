@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use super::KeyState;
+use super::{KeyRecord, KeyState};
 use crate::{
     handler::{FencingToken, Outcome},
     message::Key,
@@ -151,5 +151,15 @@ impl FromStr for Action {
             .into_iter()
             .find(|action| action.as_str() == text)
             .ok_or_else(|| format!("`{text}` is nothing that an operator does"))
+    }
+}
+
+impl KeyRecord {
+    /// What an intervention has to find unchanged.
+    pub fn seen(&self) -> Seen {
+        Seen {
+            state: self.state(),
+            token: self.token,
+        }
     }
 }

@@ -2,14 +2,10 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use super::{AuditEntry, Seen};
 use crate::{
-    handler::{FencingToken, Outcome},
+    handler::FencingToken,
     message::{Fingerprint, Key},
-    store::{
-        Owner,
-        rules::record::{Reason, Record, State},
-    },
+    store::Owner,
 };
 
 /// One key as its store has it, without the outcome's bytes. All times are relative to the store's
@@ -89,18 +85,6 @@ pub enum FailedReason {
     Quarantined,
 }
 
-/// All that is known of one key.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Shown {
-    /// `None` if there is none.
-    pub record: Option<KeyRecord>,
-    /// The outcome's bytes, if it is completed.
-    pub outcome: Option<Outcome>,
-    /// What operators did to the key, the latest last.
-    pub audit: Vec<AuditEntry>,
-}
-
 impl KeyRecord {
     /// For store implementations: a record of which nothing else is told yet.
     pub fn new(key: Key, token: FencingToken, condition: Condition) -> Self {
@@ -123,53 +107,6 @@ impl KeyRecord {
             Condition::InProgress { .. } => KeyState::InProgress,
             Condition::Completed { .. } => KeyState::Completed,
             Condition::Failed { .. } => KeyState::Failed,
-        }
-    }
-
-    /// What an intervention has to find unchanged.
-    pub fn seen(&self) -> Seen {
-        Seen {
-            state: self.state(),
-            token: self.token,
-        }
-    }
-
-    /// A record that was written, or claimed, at this time.
-    pub(crate) fn of(key: Key, record: &Record, written_at: i64, now: i64) -> Self {
-        Self {
-            attempts: record.attempts,
-            in_doubt: record.in_doubt,
-            owner: Some(record.owner),
-            fingerprint: record.fingerprint,
-            age: between(written_at, now),
-            remembered_for: between(now, record.forget_at),
-            ..Self::new(
-                key,
-                FencingToken::new(record.token),
-                Condition::of(&record.state, now),
-            )
-        }
-    }
-}
-
-impl Condition {
-    pub(crate) fn of(state: &State, now: i64) -> Self {
-        match state {
-            State::InProgress { lease_ends } => Self::InProgress {
-                lease_remaining: between(now, *lease_ends),
-            },
-            State::Completed { outcome } => Self::Completed {
-                outcome_bytes: outcome.as_bytes().len() as u64,
-            },
-            State::Failed {
-                reason,
-                error,
-                not_before,
-            } => Self::Failed {
-                reason: (*reason).into(),
-                error: error.clone(),
-                retry_in: not_before.map_or(Duration::ZERO, |due| between(now, due)),
-            },
         }
     }
 }
@@ -223,30 +160,4 @@ impl FromStr for KeyState {
             )),
         }
     }
-}
-
-impl From<Reason> for FailedReason {
-    fn from(reason: Reason) -> Self {
-        match reason {
-            Reason::Failed => Self::Failed,
-            Reason::Abandoned => Self::Abandoned,
-            Reason::GaveUp => Self::GaveUp,
-            Reason::Quarantined => Self::Quarantined,
-        }
-    }
-}
-
-impl From<&State> for KeyState {
-    fn from(state: &State) -> Self {
-        match state {
-            State::InProgress { .. } => Self::InProgress,
-            State::Completed { .. } => Self::Completed,
-            State::Failed { .. } => Self::Failed,
-        }
-    }
-}
-
-/// From one time to a later one, in microseconds; zero if it is not later.
-fn between(from: i64, to: i64) -> Duration {
-    Duration::from_micros(u64::try_from(to.saturating_sub(from)).unwrap_or(0))
 }

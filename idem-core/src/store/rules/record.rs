@@ -11,6 +11,7 @@ use crate::{
 
 mod claim;
 mod intervene;
+mod shown;
 #[cfg(test)]
 mod tests;
 mod writes;

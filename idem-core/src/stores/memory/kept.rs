@@ -1,14 +1,13 @@
 //! All that a memory store keeps, behind its one lock.
 
-use std::ops::Range;
+use std::{collections::HashMap, ops::Range};
 
-use super::{
-    WhenFull, operator::Audit, records::Records, sequences::Sequences, sessions::Sessions,
-};
+use super::{WhenFull, records::Records, sequences::Sequences, sessions::Sessions};
 use crate::{
     message::{Key, SequencePlace, SessionKey},
     store::{
-        Claim, ClaimRequest, StoreError,
+        Claim, ClaimRequest, Owner, StoreError,
+        operator::AuditEntry,
         rules::{
             record::{self, Record, State},
             sequence::{self, Below, Entered, Placed, Sequence, Standing},
@@ -16,6 +15,9 @@ use crate::{
         },
     },
 };
+
+/// What operators did, by the key and in its order.
+pub(super) type Audit = HashMap<Key, Vec<(Owner, AuditEntry)>>;
 
 pub(super) struct Kept {
     pub(super) records: Records,

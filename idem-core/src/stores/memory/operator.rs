@@ -1,12 +1,10 @@
 //! What an operator sees of a memory store, and changes in it.
 
-use std::collections::HashMap;
-
 use super::{MemoryStore, kept::Kept};
 use crate::{
     message::Key,
     store::{
-        Owner, StoreError,
+        StoreError,
         operator::{
             AuditEntry, Cursor, Intervened, Intervention, KeyRecord, Listing, OperatorStore, Page,
             ScopeCounts, Shown,
@@ -14,9 +12,6 @@ use crate::{
         rules::record::{self, Record, Ruling, State},
     },
 };
-
-/// What operators did, by the key and in its order.
-pub(super) type Audit = HashMap<Key, Vec<(Owner, AuditEntry)>>;
 
 impl OperatorStore for MemoryStore {
     /// In the order of the keys.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redis::{RedisResult, Value, cmd, from_redis_value};
+use redis::{RedisResult, cmd, from_redis_value};
 
 use super::server::Server;
 
@@ -78,6 +78,3 @@ fn lines(text: &str) -> Words {
         .map(|(name, value)| (name.to_owned(), value.trim_end().to_owned()))
         .collect()
 }
-
-/// An answer by the address of the server that gave it.
-pub(super) type PerServer = Vec<(String, Value)>;

@@ -11,7 +11,6 @@ use redis::{
 };
 
 use super::{
-    facts::PerServer,
     fault,
     link::{Link, Patience},
     location::{self, Location},
@@ -90,3 +89,6 @@ impl Server {
         }
     }
 }
+
+/// An answer by the address of the server that gave it.
+pub(super) type PerServer = Vec<(String, Value)>;

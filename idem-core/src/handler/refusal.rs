@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::handler::failure;
+use crate::handler::cut_error;
 
 /// A reply that is an error: a code for programs, a message for people, and the typed error of a
 /// handler that has one.
@@ -82,7 +82,7 @@ impl Refusal {
         }
         Self {
             code,
-            message: failure::cut(message.into()),
+            message: cut_error(message.into()),
             error: None,
         }
     }

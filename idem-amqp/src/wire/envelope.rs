@@ -1,0 +1,20 @@
+//! A delivery as the engine sees it.
+
+use idem_core::Envelope;
+
+use crate::wire::{Delivery, sessions};
+
+impl Delivery {
+    /// The message as the engine sees it.
+    pub(crate) fn envelope(&self, body: Vec<u8>, expects_reply: bool) -> Envelope {
+        let mut envelope = Envelope::builder(body)
+            .headers(self.clone())
+            .expects_reply(expects_reply)
+            .session(sessions::place(self).ok().flatten())
+            .extension(self.clone());
+        if let Some(id) = self.origin().properties.message_id() {
+            envelope = envelope.id(id.as_str());
+        }
+        envelope.build()
+    }
+}

@@ -1,0 +1,77 @@
+//! A record as an operator is shown it.
+
+use std::time::Duration;
+
+use super::{Reason, Record, State};
+use crate::{
+    handler::FencingToken,
+    message::Key,
+    store::operator::{Condition, FailedReason, KeyRecord, KeyState},
+};
+
+impl KeyRecord {
+    /// A record that was written, or claimed, at this time.
+    pub(crate) fn of(key: Key, record: &Record, written_at: i64, now: i64) -> Self {
+        Self {
+            attempts: record.attempts,
+            in_doubt: record.in_doubt,
+            owner: Some(record.owner),
+            fingerprint: record.fingerprint,
+            age: between(written_at, now),
+            remembered_for: between(now, record.forget_at),
+            ..Self::new(
+                key,
+                FencingToken::new(record.token),
+                Condition::of(&record.state, now),
+            )
+        }
+    }
+}
+
+impl Condition {
+    pub(crate) fn of(state: &State, now: i64) -> Self {
+        match state {
+            State::InProgress { lease_ends } => Self::InProgress {
+                lease_remaining: between(now, *lease_ends),
+            },
+            State::Completed { outcome } => Self::Completed {
+                outcome_bytes: outcome.as_bytes().len() as u64,
+            },
+            State::Failed {
+                reason,
+                error,
+                not_before,
+            } => Self::Failed {
+                reason: (*reason).into(),
+                error: error.clone(),
+                retry_in: not_before.map_or(Duration::ZERO, |due| between(now, due)),
+            },
+        }
+    }
+}
+
+impl From<Reason> for FailedReason {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Failed => Self::Failed,
+            Reason::Abandoned => Self::Abandoned,
+            Reason::GaveUp => Self::GaveUp,
+            Reason::Quarantined => Self::Quarantined,
+        }
+    }
+}
+
+impl From<&State> for KeyState {
+    fn from(state: &State) -> Self {
+        match state {
+            State::InProgress { .. } => Self::InProgress,
+            State::Completed { .. } => Self::Completed,
+            State::Failed { .. } => Self::Failed,
+        }
+    }
+}
+
+/// From one time to a later one, in microseconds; zero if it is not later.
+fn between(from: i64, to: i64) -> Duration {
+    Duration::from_micros(u64::try_from(to.saturating_sub(from)).unwrap_or(0))
+}
