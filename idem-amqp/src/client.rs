@@ -7,32 +7,32 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use crate::{
-    connection::{AmqpUrls, Brokers, health::Vitals},
+    connection::{AmqpUrls, Brokers, health::HealthState},
     wire::Incidents,
 };
 
 mod builder;
 mod call;
-mod conversation;
+mod call_state;
+mod connection_loop;
 mod counts;
 mod error;
-mod fate;
-mod line;
 mod message;
-mod patience;
+mod ongoing_call;
+mod pending_calls;
 mod reply;
+mod retry_interval;
 mod session;
-mod switchboard;
 
 pub use builder::ClientBuilder;
 pub use call::Call;
+use connection_loop::{ConnectionLoop, Order};
 pub use counts::ClientCounts;
 pub use error::{Again, CallError, ClientError};
-use line::{Line, Order};
 use message::Message;
+use pending_calls::PendingCalls;
 pub use reply::Replied;
 pub use session::{RequestNumber, Session, SessionBuilder, SessionCall, SessionError, Unanswered};
-use switchboard::Switchboard;
 
 /// Sends requests to a worker's queue, and waits for their replies.
 ///
@@ -83,8 +83,8 @@ pub struct Client {
 /// What clones have together.
 struct Shared {
     orders: mpsc::Sender<Order>,
-    switchboard: Arc<Switchboard>,
-    vitals: Arc<Vitals>,
+    pending_calls: Arc<PendingCalls>,
+    health: Arc<HealthState>,
 }
 
 /// Where replies go.
@@ -205,21 +205,21 @@ impl Client {
 
     /// What this client, its clones and those for other queues have done so far.
     pub fn counts(&self) -> ClientCounts {
-        self.shared.switchboard.counts()
+        self.shared.pending_calls.counts()
     }
 
-    /// What befell the client's connections so far.
+    /// What record_incident the client's connections so far.
     pub fn incidents(&self) -> Incidents {
-        self.shared.vitals.incidents()
+        self.shared.health.incidents()
     }
 
     async fn start(builder: ClientBuilder, brokers: Brokers) -> Result<Self, ClientError> {
-        let vitals = Arc::<Vitals>::default();
-        let switchboard = Switchboard::new();
-        let mut line = Line {
-            brokers: brokers.watched_by(Arc::clone(&vitals)),
+        let health = Arc::<HealthState>::default();
+        let pending_calls = PendingCalls::new();
+        let mut line = ConnectionLoop {
+            brokers: brokers.watched_by(Arc::clone(&health)),
             reply_to: builder.reply_to,
-            switchboard: Arc::clone(&switchboard),
+            pending_calls: Arc::clone(&pending_calls),
         };
         let open = line.open().await?;
         let (orders, ordered) = mpsc::channel(QUEUED);
@@ -227,8 +227,8 @@ impl Client {
         Ok(Self {
             shared: Arc::new(Shared {
                 orders,
-                switchboard,
-                vitals,
+                pending_calls,
+                health,
             }),
             queue: builder.queue.into(),
             deadline: builder.deadline,

@@ -11,12 +11,12 @@ use crate::{
     topology::{self, Queue},
 };
 
+mod connection_loop;
 mod frame;
-mod line;
 mod numbered;
 
+use connection_loop::ConnectionLoop;
 use frame::LargestFrame;
-use line::Line;
 pub use numbered::{NumberedPublisher, Withdrawn};
 
 /// Publishes messages that an idempotent consumer can recognise.
@@ -75,18 +75,18 @@ impl Publisher {
     pub async fn connect(urls: impl Into<AmqpUrls>) -> Result<Self, PublishError> {
         let brokers =
             Brokers::parse(&urls.into()).map_err(|reason| PublishError::InvalidUrl { reason })?;
-        let mut line = Line::new(brokers.clone());
+        let mut line = ConnectionLoop::new(brokers.clone());
         line.open().await?;
         Ok(Self::spawn(brokers, line))
     }
 
     /// A publisher that connects when it is first used.
     pub(crate) fn lazy(brokers: Brokers) -> Self {
-        let line = Line::new(brokers.clone());
+        let line = ConnectionLoop::new(brokers.clone());
         Self::spawn(brokers, line)
     }
 
-    fn spawn(brokers: Brokers, line: Line) -> Self {
+    fn spawn(brokers: Brokers, line: ConnectionLoop) -> Self {
         let (requests, queued) = mpsc::channel(QUEUED);
         let frame = line.frame();
         tokio::spawn(line.serve(queued));

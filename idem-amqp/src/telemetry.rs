@@ -16,7 +16,7 @@ pub(crate) use context::Carrier;
 pub(crate) use context::inject;
 pub(crate) use failures::{Ending, FailureLog};
 pub(crate) use links::Links;
-pub(crate) use meters::{Meters, Seats};
+pub(crate) use meters::{Meters, SlotCounts};
 
 use crate::wire::settlement::Settlement;
 

@@ -8,37 +8,37 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     connection::{
         Brokers,
-        health::{Health, Vitals},
+        health::{Health, HealthState},
     },
     doctor::History,
     error::WorkerError,
     publisher::Publisher,
 };
 
-mod acker;
-mod attend;
+mod ack_sender;
 mod balance;
 mod builder;
+mod channel_context;
 mod channels;
 mod checkup;
 mod circumstances;
 mod consumer;
-mod desk;
 mod engine;
 mod fitness;
 mod gauges;
 mod grace;
+mod handler_runner;
 mod idle;
-mod mender;
 mod numbered;
 mod outgoing;
-mod reception;
 mod registrar;
 mod replier;
 mod replying;
+mod session_requests;
 mod settle;
 mod subscription;
 mod supervisor;
+mod topology_repair;
 #[cfg(feature = "testing")]
 pub(crate) mod unconnected;
 mod window;
@@ -46,18 +46,18 @@ mod window;
 pub use balance::Balance;
 use balance::Counters;
 pub use builder::WorkerBuilder;
+use channel_context::Slots;
 use checkup::{Checkup, ToldLimit};
 use consumer::Consumer;
-use desk::Room;
 use engine::Engine;
 use gauges::Gauges;
 use grace::Grace;
-use mender::Mender;
-use reception::{Reception, Receptionist};
 use replier::Replier;
-use settle::{Clerk, Observer};
+use session_requests::{RequestProcessor, SessionRequests};
+use settle::{DeliveryProcessor, Observer};
 use subscription::Subscription;
 use supervisor::Supervisor;
+use topology_repair::TopologyRepair;
 
 /// Consumes queues with idempotent handlers.
 ///
@@ -82,7 +82,7 @@ pub struct Worker {
     pub(crate) brokers: Brokers,
     pub(crate) subscriptions: Vec<Subscription>,
     history: Arc<History>,
-    vitals: Arc<Vitals>,
+    health: Arc<HealthState>,
     engine: Arc<dyn Engine>,
     grace: Duration,
     idle: Duration,
@@ -104,7 +104,7 @@ impl Worker {
 
     /// A handle that tells whether the worker can do its job, for probes.
     pub fn health(&self) -> Health {
-        Health::of(Arc::clone(&self.vitals))
+        Health::of(Arc::clone(&self.health))
     }
 
     /// Consumes until `shutdown` resolves, then drains: no handler is started, running ones may
@@ -123,7 +123,7 @@ impl Worker {
         self,
         shutdown: impl Future<Output = ()>,
     ) -> Result<Balance, WorkerError> {
-        let _run = self.vitals.run();
+        let _run = self.health.run();
         let _purging = self.purge.as_ref().map(|start| start());
         let _expiring = self.expire.as_ref().map(|start| start());
         let counters = Arc::new(Counters::default());
@@ -137,7 +137,7 @@ impl Worker {
             shutdown.await;
             tracing::info!("draining");
             grace.end();
-            self.vitals.drain();
+            self.health.drain();
             self.engine.close();
             supervisor.draining.cancel();
             std::future::pending::<()>().await;
@@ -154,14 +154,14 @@ impl Worker {
         let reports = self.engine.report(grace.left().max(LAST_REPORTS)).await;
         supervisor.interrupted();
         gauges.sample();
-        ran.map(|()| counters.balance(reports, self.vitals.incidents()))
+        ran.map(|()| counters.balance(reports, self.health.incidents()))
     }
 
     fn gauges(&self, supervisor: &Supervisor) -> Gauges {
         Gauges {
             consumers: supervisor.consumers.clone(),
             engine: Arc::clone(&self.engine),
-            vitals: Arc::clone(&self.vitals),
+            health: Arc::clone(&self.health),
         }
     }
 
@@ -177,16 +177,16 @@ impl Worker {
         let consumers = self.subscriptions.iter().map(|subscription| {
             let Subscription {
                 queue,
-                attendant,
+                runner,
                 meters,
                 ..
             } = subscription;
             Arc::new(Consumer {
-                room: Room::new(queue.handlers(), queue.waiting()),
-                clerk: Arc::new(Clerk {
-                    mender: Mender::new(publisher.clone(), queue.clone()),
+                slots: Slots::new(queue.handlers(), queue.waiting()),
+                processor: Arc::new(DeliveryProcessor {
+                    repair: TopologyRepair::new(publisher.clone(), queue.clone()),
                     queue: queue.clone(),
-                    attendant: Arc::clone(attendant),
+                    runner: Arc::clone(runner),
                     publisher: publisher.clone(),
                     replier: Arc::clone(&replier),
                     counters: Arc::clone(counters),
@@ -194,7 +194,7 @@ impl Worker {
                     observer: self.observer.clone(),
                     deadline: deadline.clone(),
                 }),
-                vitals: Arc::clone(&self.vitals),
+                health: Arc::clone(&self.health),
                 told_limit: ToldLimit::new(),
                 tasks: TaskTracker::new(),
                 draining: draining.clone(),
@@ -203,30 +203,30 @@ impl Worker {
                 idle: self.idle,
             })
         });
-        let receptions = self.subscriptions.iter().filter_map(|subscription| {
+        let session_requests = self.subscriptions.iter().filter_map(|subscription| {
             let served = subscription.served.as_ref()?;
-            Some(Reception {
+            Some(SessionRequests {
                 name: subscription.queue.control_queue()?,
                 queue: subscription.queue.clone(),
-                clerk: Arc::new(Receptionist {
+                processor: Arc::new(RequestProcessor {
                     register: Arc::clone(&served.register),
                     queue: subscription.queue.clone(),
                     replier: Arc::clone(&replier),
                     counters: Arc::clone(counters),
-                    vitals: Arc::clone(&self.vitals),
+                    health: Arc::clone(&self.health),
                     deadline: deadline.clone(),
                 }),
-                vitals: Arc::clone(&self.vitals),
+                health: Arc::clone(&self.health),
                 tasks: TaskTracker::new(),
                 draining: draining.clone(),
                 idle: self.idle,
             })
         });
         Supervisor {
-            receptions: receptions.collect(),
+            session_requests: session_requests.collect(),
             checkup: Checkup::new(Arc::clone(&self.history)),
             brokers: self.brokers.clone(),
-            vitals: Arc::clone(&self.vitals),
+            health: Arc::clone(&self.health),
             consumers: consumers.collect(),
             draining: draining.clone(),
         }

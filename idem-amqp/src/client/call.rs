@@ -6,10 +6,10 @@ use idem_core::Request;
 
 use super::{
     Again, CallError, Client, Replied,
-    conversation::Conversation,
-    fate::Fault,
+    call_state::Fault,
     message::{Message, Unsendable},
-    patience::Patience,
+    ongoing_call::OngoingCall,
+    retry_interval::RetryInterval,
 };
 
 /// A call in the making, by [`Client::call`]: awaiting it sends the request and waits for the reply.
@@ -111,16 +111,13 @@ impl<R: Request> Call<R> {
             .map_err(|error| CallError::Request(error.into()))?;
         let (key, queue) = (message.id().to_owned(), message.queue.to_string());
         let shared = &self.client.shared;
-        let conversation = Conversation::new(
+        let call = OngoingCall::new(
             message,
-            Patience::new(self.timeout),
+            RetryInterval::new(self.timeout),
             shared.orders.clone(),
-            &shared.switchboard,
+            &shared.pending_calls,
         );
-        match conversation
-            .hold_traced(self.deadline, &shared.switchboard)
-            .await
-        {
+        match call.hold_traced(self.deadline, &shared.pending_calls).await {
             Ok(told) => told.reply.read::<R>(),
             Err(Fault::Unroutable) => Err(CallError::Unroutable { queue }),
             Err(Fault::Unsent(why)) => Err(CallError::Unsent(why)),

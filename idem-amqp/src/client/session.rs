@@ -8,27 +8,27 @@ use tokio_util::sync::DropGuard;
 
 use super::message::Message;
 
-mod book;
 mod builder;
 mod call;
 mod control;
-mod desk;
 mod ending;
 mod error;
 mod heartbeat;
 mod moment;
 mod notes;
 mod number;
+mod request_window;
+mod shared_session;
 mod verdict;
 
 pub use builder::SessionBuilder;
 pub use call::SessionCall;
 pub(super) use control::reserve;
-use desk::Desk;
 use ending::End;
 pub use error::SessionError;
 use heartbeat::Heart;
 pub use number::{RequestNumber, Unanswered};
+use shared_session::SharedSession;
 
 /// A session with the server of a queue, by [`Client::session`](super::Client::session).
 ///
@@ -63,23 +63,26 @@ pub struct Session {
 
 /// Ends the signs of life when it is dropped.
 struct Handle {
-    desk: Arc<Desk>,
+    shared: Arc<SharedSession>,
     _over: DropGuard,
 }
 
 impl Session {
-    fn start(desk: Desk) -> Self {
-        let desk = Arc::new(desk);
-        let over = desk.ending.over().clone().drop_guard();
+    fn start(shared: SharedSession) -> Self {
+        let shared = Arc::new(shared);
+        let over = shared.ending.over().clone().drop_guard();
         let heart = Heart {
-            client: desk.client.clone(),
-            session: desk.id.clone(),
-            life: desk.life,
-            ending: Arc::clone(&desk.ending),
+            client: shared.client.clone(),
+            session: shared.id.clone(),
+            life: shared.life,
+            ending: Arc::clone(&shared.ending),
         };
         tokio::spawn(heart.beat());
         Self {
-            handle: Arc::new(Handle { desk, _over: over }),
+            handle: Arc::new(Handle {
+                shared,
+                _over: over,
+            }),
         }
     }
 
@@ -87,7 +90,7 @@ impl Session {
     ///
     /// Errors, cancel safety and settings: see [`SessionCall`].
     pub fn call<R: Request + Serialize>(&self, request: &R) -> SessionCall<R> {
-        let message = Message::json(&self.desk().client.queue, request);
+        let message = Message::json(&self.shared().client.queue, request);
         SessionCall::new(self.clone(), message)
     }
 
@@ -105,10 +108,10 @@ impl Session {
     ///
     /// [`resume`](Self::resume) them before new calls need their places in the window, which gives them up.
     pub fn unanswered(&self) -> Vec<Unanswered> {
-        let desk = self.desk();
-        let unanswered = desk.book().unanswered().into_iter();
+        let shared = self.shared();
+        let unanswered = shared.requests().unanswered().into_iter();
         unanswered
-            .map(|request| Unanswered::of(&desk.id, request))
+            .map(|request| Unanswered::of(&shared.id, request))
             .collect()
     }
 
@@ -116,7 +119,7 @@ impl Session {
     /// that its answer is not awaited any more, and from then on no copy of it is handled. Tells whether it
     /// was unanswered.
     pub fn give_up(&self, number: &RequestNumber) -> bool {
-        number.session == self.id() && self.desk().give_up(number.number)
+        number.session == self.id() && self.shared().give_up(number.number)
     }
 
     /// Ends the session: the server forgets its answers now. Calls in flight may end as unknown, later
@@ -130,11 +133,11 @@ impl Session {
     /// # Cancel safety
     /// As an error.
     pub async fn close(&self) -> Result<(), SessionError> {
-        let desk = self.desk();
-        desk.ending.end(End::Closed);
-        desk.insist().await?;
-        control::close(&desk.client, &desk.id).await?;
-        desk.forget().await?;
+        let shared = self.shared();
+        shared.ending.end(End::Closed);
+        shared.insist().await?;
+        control::close(&shared.client, &shared.id).await?;
+        shared.forget().await?;
         Ok(())
     }
 
@@ -148,31 +151,31 @@ impl Session {
     /// # Cancel safety
     /// It is saved all the same.
     pub async fn save(&self) -> Result<(), KeeperError> {
-        self.desk().save().await
+        self.shared().save().await
     }
 
     /// The id that the server has given it.
     pub fn id(&self) -> &str {
-        &self.desk().id
+        &self.shared().id
     }
 
     /// How many requests may be in flight.
     pub fn window(&self) -> u32 {
-        self.desk().window
+        self.shared().window
     }
 
     /// How long the server keeps it without a sign of life.
     pub fn life(&self) -> Duration {
-        self.desk().life
+        self.shared().life
     }
 
     /// Whether it takes no more calls: it was closed, or the server has said that it has ended.
     pub fn has_ended(&self) -> bool {
-        self.desk().ending.ended().is_some()
+        self.shared().ending.ended().is_some()
     }
 
-    fn desk(&self) -> &Arc<Desk> {
-        &self.handle.desk
+    fn shared(&self) -> &Arc<SharedSession> {
+        &self.handle.shared
     }
 }
 

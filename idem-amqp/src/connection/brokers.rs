@@ -8,7 +8,7 @@ use lapin::{
 };
 
 use super::{AmqpUrls, Broker, Watch};
-use crate::{connection::health::Vitals, telemetry::Links, wire::incident::Incident};
+use crate::{connection::health::HealthState, telemetry::Links, wire::incident::Incident};
 
 /// The nodes of a broker, and whose turn it is. Clones take turns of their own.
 #[derive(Debug, Clone)]
@@ -16,7 +16,7 @@ pub(crate) struct Brokers {
     nodes: Arc<[Broker]>,
     next: usize,
     /// Who is told what befalls the connections.
-    vitals: Arc<Vitals>,
+    health: Arc<HealthState>,
 }
 
 /// An open connection.
@@ -56,19 +56,19 @@ impl Brokers {
         Ok(Self {
             nodes,
             next,
-            vitals: Arc::default(),
+            health: Arc::default(),
         })
     }
 
-    /// Tells these vitals what befalls the connections.
-    pub(crate) fn watched_by(mut self, vitals: Arc<Vitals>) -> Self {
-        self.vitals = vitals;
+    /// Records in this state what happens to the connections.
+    pub(crate) fn watched_by(mut self, health: Arc<HealthState>) -> Self {
+        self.health = health;
         self
     }
 
     /// What is measured of the connections.
     pub(crate) fn links(&self) -> &Links {
-        self.vitals.links()
+        self.health.links()
     }
 
     /// Tries each node once, beginning with the one after the last that was connected to.
@@ -90,7 +90,7 @@ impl Brokers {
                         Incident::Unreachable
                     };
                     let on = node.to_string();
-                    self.vitals.befell(incident, &on, Some(&error));
+                    self.health.record_incident(incident, &on, Some(&error));
                     failures.push((node.clone(), error));
                 }
             }
@@ -101,7 +101,7 @@ impl Brokers {
     fn link(&self, connection: Connection, broker: Broker, name: &str) -> Link {
         let on = format!("{name}, {broker}");
         Link {
-            watch: Watch::new(&connection, Arc::clone(&self.vitals), on),
+            watch: Watch::new(&connection, Arc::clone(&self.health), on),
             connection,
             broker,
         }

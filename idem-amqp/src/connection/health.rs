@@ -8,16 +8,16 @@ use crate::wire::incident::Incidents;
 
 mod condition;
 mod gaps;
+mod health_state;
 mod pause;
 mod problem;
 mod registrations;
 mod state;
-mod vitals;
 mod waiting;
 
+pub(crate) use health_state::HealthState;
 pub use problem::{Problem, ProblemKind};
 use state::Phase;
-pub(crate) use vitals::Vitals;
 pub(crate) use waiting::Waiting;
 
 /// Whether a worker can do its job: [`Worker::health`](crate::Worker::health), taken before it runs.
@@ -89,11 +89,11 @@ pub(crate) use waiting::Waiting;
 /// them and none has come for five minutes, that is forgotten. Nor does one whose handlers all run, or wait for the store to take their completions;
 /// it is told by the log then, and here as soon as another message is claimed.
 #[derive(Debug, Clone)]
-pub struct Health(Arc<Vitals>);
+pub struct Health(Arc<HealthState>);
 
 impl Health {
-    pub(crate) fn of(vitals: Arc<Vitals>) -> Self {
-        Self(vitals)
+    pub(crate) fn of(health: Arc<HealthState>) -> Self {
+        Self(health)
     }
 
     /// How long the worker has been unable to do its job; `None` if it is not. The longest of its
@@ -133,7 +133,7 @@ impl Health {
             .collect()
     }
 
-    /// What befell its connections so far.
+    /// What record_incident its connections so far.
     pub fn incidents(&self) -> Incidents {
         self.0.incidents()
     }

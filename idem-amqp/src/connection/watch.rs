@@ -6,14 +6,14 @@ use futures_util::{FutureExt as _, StreamExt as _, stream::BoxStream};
 use lapin::{Connection, Error, ErrorKind, Event};
 
 use crate::{
-    connection::health::{Vitals, Waiting},
+    connection::health::{HealthState, Waiting},
     wire::incident::Incident::{self, Blocked, ChannelClosed, Unblocked},
 };
 
-/// Tells a worker's vitals what befalls one of its connections. The end of a connection is told once.
+/// Records in a worker's health what happens to one of its connections. The end of a connection is recorded once.
 pub(crate) struct Watch {
     events: BoxStream<'static, Event>,
-    vitals: Arc<Vitals>,
+    health: Arc<HealthState>,
     /// Which connection, for people.
     on: String,
     /// Until it is unblocked; one that has gone waits for nothing any more.
@@ -22,10 +22,10 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(connection: &Connection, vitals: Arc<Vitals>, on: String) -> Self {
+    pub(super) fn new(connection: &Connection, health: Arc<HealthState>, on: String) -> Self {
         let mut watch = Self {
             events: connection.events_listener().boxed(),
-            vitals,
+            health,
             on,
             blocked: None,
             lost: None,
@@ -60,7 +60,7 @@ impl Watch {
         match event {
             Event::ConnectionBlocked(reason) => self.block(&reason),
             Event::ConnectionUnblocked => {
-                self.vitals.befell(Unblocked, &self.on, None);
+                self.health.record_incident(Unblocked, &self.on, None);
                 self.blocked = None;
             }
             Event::Error(error) => self.fail(error),
@@ -69,8 +69,9 @@ impl Watch {
     }
 
     fn block(&mut self, reason: &str) {
-        self.vitals.befell(Blocked, &self.on, Some(&reason));
-        self.blocked = Some(self.vitals.blocked(reason));
+        self.health
+            .record_incident(Blocked, &self.on, Some(&reason));
+        self.blocked = Some(self.health.blocked(reason));
     }
 
     fn fail(&mut self, error: Error) {
@@ -78,7 +79,8 @@ impl Watch {
             // The channel's user has the error, too, and knows more.
             ChannelClosed => {}
             incident if self.lost.is_none() => {
-                self.vitals.befell(incident, &self.on, Some(&error));
+                self.health
+                    .record_incident(incident, &self.on, Some(&error));
                 self.lost = Some(error);
             }
             _ => {}

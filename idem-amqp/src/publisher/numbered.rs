@@ -9,13 +9,13 @@ use super::{Company, Publisher};
 use crate::error::PublishError;
 use crate::wire::Publication;
 
-mod book;
 mod last;
+mod ledger;
 mod objection;
 mod stream;
 
-use book::{Caller, Taken};
 use last::Last;
+use ledger::{Caller, Taken};
 use objection::Objection;
 use stream::{Attended, Stream};
 
@@ -97,7 +97,7 @@ impl NumberedPublisher {
     /// unless set. Keep it below the handlers' window. Holds for all clones.
     #[must_use]
     pub fn in_flight(self, numbers: u32) -> Self {
-        self.stream.book().room(numbers.max(1));
+        self.stream.ledger().room(numbers.max(1));
         self
     }
 
@@ -113,7 +113,7 @@ impl NumberedPublisher {
 
     /// How many messages have a number and are not confirmed, those on their way included.
     pub fn unconfirmed(&self) -> usize {
-        self.stream.book().unconfirmed()
+        self.stream.ledger().unconfirmed()
     }
 
     /// Gives the message the next number and publishes it, until the broker has confirmed that a
@@ -134,7 +134,7 @@ impl NumberedPublisher {
     pub async fn publish(&self, publication: &Publication) -> Result<(), PublishError> {
         let frame = &self.publisher.frame;
         frame.check(publication, self.stream.stamp_bytes())?;
-        self.stream.book().bound_for(publication)?;
+        self.stream.ledger().bound_for(publication)?;
         let last = Last::default();
         self.patiently(self.publish_in_turn(publication, &last), &last)
             .await

@@ -12,7 +12,7 @@ const CONNECTIONS: Metric = Metric {
 };
 const INCIDENTS: Metric = Metric {
     name: "idem_incidents_total",
-    help: "What befell connections, channels and consumers.",
+    help: "What record_incident connections, channels and consumers.",
 };
 const READY: Metric = Metric {
     name: "idem_ready",
@@ -56,7 +56,7 @@ impl Links {
         self.connections.add();
     }
 
-    pub(crate) fn befell(&self, incident: Incident) {
+    pub(crate) fn record_incident(&self, incident: Incident) {
         self.incidents[incident.index()].add();
     }
 

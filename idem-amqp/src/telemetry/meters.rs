@@ -84,11 +84,11 @@ pub(crate) struct Meters {
     held: Gauge,
 }
 
-/// How many places of a consumer are taken.
+/// How many slots of a consumer are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seats {
+pub(crate) struct SlotCounts {
     pub(crate) running: usize,
-    pub(crate) held: usize,
+    pub(crate) waiting: usize,
 }
 
 pub(super) const SETTLED: [&str; 5] = ["ack", "dead_letter", "retry", "requeue", "left"];
@@ -161,10 +161,10 @@ impl Meters {
     }
 
     /// Brings the gauges up to date.
-    pub(crate) fn sample(&self, seats: Seats) {
+    pub(crate) fn sample(&self, slots: SlotCounts) {
         self.in_flight.count(self.open());
-        self.running.count(seats.running);
-        self.held.count(seats.held);
+        self.running.count(slots.running);
+        self.held.count(slots.waiting);
     }
 }
 

@@ -143,16 +143,16 @@ impl Reply {
 }
 
 impl From<Attended> for Delivered {
-    fn from(attended: Attended) -> Self {
+    fn from(ran: Attended) -> Self {
         Self {
-            kind: attended.kind,
-            key: attended.key,
-            attempt: attended.attempt,
-            error: attended.error,
-            settlement: attended.settlement,
-            reply: attended.reply.map(Into::into),
+            kind: ran.kind,
+            key: ran.key,
+            attempt: ran.attempt,
+            error: ran.error,
+            settlement: ran.settlement,
+            reply: ran.reply.map(Into::into),
             outcome: None,
-            on_the_ladder: attended.on_the_ladder,
+            on_the_ladder: ran.on_the_ladder,
         }
     }
 }

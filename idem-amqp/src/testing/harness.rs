@@ -122,7 +122,7 @@ where
         let first = self.start_process();
         let redelivered = message.redelivered();
         let meanwhile = Box::pin(self.see_through(&redelivered));
-        let both = first.stand_still(self.attend(&first, message), meanwhile);
+        let both = first.stand_still(self.run(&first, message), meanwhile);
         let Some((first, second)) = both.await else {
             panic!("the handler did not run: there is no lease to lose");
         };
@@ -154,7 +154,7 @@ where
 
     async fn try_crash(&self, point: CrashPoint, message: &Message) -> Option<Delivered> {
         let process = self.process().clone();
-        match process.vanish(point, self.attend(&process, message)).await {
+        match process.vanish(point, self.run(&process, message)).await {
             Ran::Ended(delivered, seen) => Some(with_outcome((delivered, seen))),
             Ran::Vanished => {
                 *self.process() = self.start_process();
@@ -164,17 +164,17 @@ where
     }
 
     async fn deliver_to(&self, process: &Process<G::Store>, message: &Message) -> Delivered {
-        with_outcome(process.run(self.attend(process, message)).await)
+        with_outcome(process.run(self.run(process, message)).await)
     }
 
-    async fn attend(&self, process: &Process<G::Store>, message: &Message) -> Delivered {
+    async fn run(&self, process: &Process<G::Store>, message: &Message) -> Delivered {
         let consumer = Unconnected::<Watched<H>, _, _>::new(
             process.executor.clone(),
             Arc::clone(&self.state),
             self.queue.clone(),
         );
         let (origin, body) = message.arrive(self.queue.name());
-        consumer.attend(origin, body).await.into()
+        consumer.run(origin, body).await.into()
     }
 
     fn start_process(&self) -> Process<G::Store> {

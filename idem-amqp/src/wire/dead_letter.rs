@@ -19,7 +19,7 @@ pub use letter::DeadLetter;
 
 /// What a dead letter says about its end.
 #[derive(Debug)]
-pub(crate) struct Epitaph<'a> {
+pub(crate) struct DeathInfo<'a> {
     pub(crate) reason: Reason,
     pub(crate) error: &'a str,
     pub(crate) attempt: u32,
@@ -28,7 +28,7 @@ pub(crate) struct Epitaph<'a> {
     pub(crate) at: SystemTime,
 }
 
-impl Epitaph<'_> {
+impl DeathInfo<'_> {
     /// Attempts before this one may have failed in other deliveries, or in processes that are gone.
     fn may_have_failed_before(&self) -> bool {
         self.attempt > 1 || self.reason == Reason::InDoubt
@@ -39,20 +39,20 @@ impl Epitaph<'_> {
 pub(crate) fn dead_letter(
     delivery: &Delivery,
     body: &[u8],
-    epitaph: &Epitaph<'_>,
+    death: &DeathInfo<'_>,
     queue: &str,
 ) -> Publication {
     let mut letter = Republished::of(delivery);
-    letter.text(REASON, epitaph.reason.as_str());
-    letter.text(ERROR, epitaph.error);
-    letter.number(ATTEMPT, epitaph.attempt);
-    if let Some(key) = epitaph.key {
+    letter.text(REASON, death.reason.as_str());
+    letter.text(ERROR, death.error);
+    letter.number(ATTEMPT, death.attempt);
+    if let Some(key) = death.key {
         letter.text(KEY, key.as_str());
     }
-    if epitaph.may_have_failed_before() {
-        letter.failed_again(delivery, epitaph.at);
+    if death.may_have_failed_before() {
+        letter.failed_again(delivery, death.at);
     } else {
-        letter.failed(delivery, epitaph.at);
+        letter.failed(delivery, death.at);
     }
     letter.publication("", queue, body)
 }

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Something that befell a worker's connections, channels or consumers. The worker has its own
+/// Something that record_incident a worker's connections, channels or consumers. The worker has its own
 /// answer to each, which it logs; nothing has to be done, unless it happens again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]

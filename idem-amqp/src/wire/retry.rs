@@ -14,7 +14,7 @@ use crate::wire::{
 
 /// Why a message has to come back.
 #[derive(Debug)]
-pub(crate) struct Setback<'a> {
+pub(crate) struct FailureInfo<'a> {
     /// Which attempt ran, if one did.
     pub(crate) attempt: Option<u32>,
     /// What went wrong with it; nothing did where the key was held.
@@ -31,12 +31,12 @@ pub(crate) struct Setback<'a> {
 pub(crate) fn retry(
     delivery: &Delivery,
     body: &[u8],
-    setback: &Setback<'_>,
+    failure: &FailureInfo<'_>,
     rung: Duration,
     now: SystemTime,
 ) -> Publication {
     let mut message = Republished::of(delivery);
-    if let Some(attempt) = setback.attempt {
+    if let Some(attempt) = failure.attempt {
         // One before it that waited here and not on the ladder cannot have been much earlier.
         message.failed(delivery, now);
         message.number(ATTEMPT, attempt);
@@ -47,10 +47,10 @@ pub(crate) fn retry(
         }
         message.number(CONFLICTS, conflicts(delivery).saturating_add(1));
     }
-    if let Some(error) = setback.error {
+    if let Some(error) = failure.error {
         message.text(ERROR, error);
     }
-    if let Some(key) = setback.key {
+    if let Some(key) = failure.key {
         message.text(KEY, key.as_str());
     }
     message.publication(&rung_name(rung), delivery.queue(), body)

@@ -8,16 +8,15 @@ use idem_core::{
 };
 
 use super::{
-    Balance, StartPurge, Subscription, Worker,
-    attend::Attendant,
-    fitness,
+    Balance, StartPurge, Subscription, Worker, fitness,
+    handler_runner::HandlerRunner,
     registrar::Registrar,
     settle::Observer,
     subscription::{self, HandlerType, Served},
 };
 use crate::wire::Settled;
 use crate::{
-    connection::{AmqpUrls, Brokers, health::Vitals},
+    connection::{AmqpUrls, Brokers, health::HealthState},
     doctor::{self, History},
     error::WorkerError,
     telemetry::Meters,
@@ -190,7 +189,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
             served,
             policy,
             handler: HandlerType::of::<H>(),
-            attendant: Arc::new(Attendant::<H, S, St> {
+            runner: Arc::new(HandlerRunner::<H, S, St> {
                 executor: self.executor.clone(),
                 state: Arc::clone(&self.state),
                 policy,
@@ -268,7 +267,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         let queues = self.subscriptions.iter().map(|one| &one.queue);
         let controls: Vec<_> = queues.clone().filter_map(Queue::control_queue).collect();
         let controls = controls.iter().map(String::as_str);
-        let vitals = Arc::new(Vitals::of(queues.map(Queue::name).chain(controls)));
+        let health = Arc::new(HealthState::of(queues.map(Queue::name).chain(controls)));
         let history = History {
             forgets: doctor::store::forgets(self.executor.store()),
             replay_window: self.replay_window,
@@ -276,8 +275,8 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         };
         Ok(Worker {
             history: Arc::new(history),
-            brokers: brokers.watched_by(Arc::clone(&vitals)),
-            vitals,
+            brokers: brokers.watched_by(Arc::clone(&health)),
+            health,
             subscriptions: self.subscriptions,
             engine: Arc::new(self.executor),
             grace: self.grace,

@@ -7,7 +7,7 @@ use lapin::{Connection, Error};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::{connection::health::Vitals, error::TopologyError, wire::incident::Incident};
+use crate::{connection::health::HealthState, error::TopologyError, wire::incident::Incident};
 
 /// Why a consumer no longer consumes.
 pub(super) enum Stopped {
@@ -47,7 +47,7 @@ const REOPEN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_
 pub(super) struct Channels<'a> {
     /// The queue's name.
     pub(super) queue: &'a str,
-    pub(super) vitals: &'a Vitals,
+    pub(super) health: &'a HealthState,
     pub(super) draining: &'a CancellationToken,
 }
 
@@ -77,8 +77,11 @@ impl Channels<'_> {
                 Ended::NotOpened(error) => {
                     not_opened = not_opened.map(|times| times + 1);
                     if not_opened >= Some(NOT_OPENED) && !self.draining.is_cancelled() {
-                        self.vitals
-                            .befell(Incident::ConnectionBroken, self.queue, Some(&error));
+                        self.health.record_incident(
+                            Incident::ConnectionBroken,
+                            self.queue,
+                            Some(&error),
+                        );
                         return Stopped::UsedUp;
                     }
                     self.tell(Ended::NotOpened(error));
@@ -111,13 +114,13 @@ impl Channels<'_> {
             Ended::Failed(error) | Ended::NotOpened(error) => {
                 (Incident::ChannelClosed, Some(error.to_string()))
             }
-            // The acker has told.
+            // The ack_sender has told.
             Ended::Unsettled | Ended::Drained | Ended::Idle => {
-                return self.vitals.not_consuming(self.queue, None);
+                return self.health.not_consuming(self.queue, None);
             }
         };
         let error = error.as_ref().map(|error| error as &dyn Display);
-        self.vitals.befell(incident, self.queue, error);
-        self.vitals.not_consuming(self.queue, error);
+        self.health.record_incident(incident, self.queue, error);
+        self.health.not_consuming(self.queue, error);
     }
 }

@@ -2,7 +2,7 @@
 
 use idem_core::HeaderSource as _;
 
-use super::{attend::Arrival, desk::Desk};
+use super::{channel_context::ChannelContext, handler_runner::Arrival};
 use crate::{
     topology::Queue,
     wire::{
@@ -13,16 +13,16 @@ use crate::{
     },
 };
 
-/// Those of a delivery that has just come to this desk.
+/// Those of a delivery that has just come on this channel.
 pub(super) fn circumstances<'a>(
     arrival: &Arrival,
     queue: &'a Queue,
-    desk: &Desk,
+    context: &ChannelContext,
 ) -> Circumstances<'a> {
     Circumstances {
         conflicts: conflicts(&arrival.delivery),
         returns: returns(&arrival.delivery),
-        last_returns: arrival.delivery.is_close_to(desk.delivery_limit),
+        last_returns: arrival.delivery.is_close_to(context.delivery_limit),
         asker: asker(arrival),
         ..Circumstances::new(queue.retries())
     }

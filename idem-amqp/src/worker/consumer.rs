@@ -14,17 +14,17 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument as _;
 
 use super::{
-    acker::Verdicts,
-    attend::Arrival,
+    ack_sender::AckSender,
+    channel_context::{ChannelContext, Slot, Slots},
     channels::{Channels, Ended, Stopped},
     checkup::ToldLimit,
-    desk::{Desk, Room, Seat},
     grace::Grace,
+    handler_runner::Arrival,
     idle::Idle,
-    settle::Clerk,
+    settle::DeliveryProcessor,
 };
 use crate::{
-    connection::health::Vitals,
+    connection::health::HealthState,
     telemetry::{FailureLog, spans},
     topology::{self, Step},
     wire::{delivery::Delivery, incident::Incident},
@@ -32,10 +32,10 @@ use crate::{
 
 /// A consumer over all connections of a worker.
 pub(super) struct Consumer {
-    pub(super) clerk: Arc<Clerk>,
-    pub(super) vitals: Arc<Vitals>,
+    pub(super) processor: Arc<DeliveryProcessor>,
+    pub(super) health: Arc<HealthState>,
     pub(super) told_limit: ToldLimit,
-    pub(super) room: Room,
+    pub(super) slots: Slots,
     pub(super) tasks: TaskTracker,
     pub(super) draining: CancellationToken,
     pub(super) grace: Arc<Grace>,
@@ -53,7 +53,7 @@ impl Consumer {
     pub(super) async fn consume(&self, connection: &Connection, first: bool) -> Stopped {
         let channels = Channels {
             queue: self.name(),
-            vitals: &self.vitals,
+            health: &self.health,
             draining: &self.draining,
         };
         let once = || self.consume_once(connection);
@@ -61,7 +61,7 @@ impl Consumer {
     }
 
     fn name(&self) -> &str {
-        self.clerk.queue.name()
+        self.processor.queue.name()
     }
 
     /// Consumes with one channel, and with a new one whenever nothing has come for long: the broker may have
@@ -78,14 +78,14 @@ impl Consumer {
                 Err(ended) => return ended,
             };
             if !renewed {
-                let prefetch = self.clerk.queue.window();
+                let prefetch = self.processor.queue.window();
                 tracing::info!(queue = self.name(), prefetch, "consuming");
             }
             let ended = tokio::select! {
                 consumed = self.consume_channel(&channel, deliveries) => {
                     consumed.unwrap_or_else(Ended::Failed)
                 }
-                () = topology::keep_way_back(connection, &self.clerk.queue) => {
+                () = topology::keep_way_back(connection, &self.processor.queue) => {
                     unreachable!("it is kept for ever")
                 }
             };
@@ -101,7 +101,7 @@ impl Consumer {
     }
 
     async fn open(&self, connection: &Connection) -> Result<(Channel, lapin::Consumer), Ended> {
-        let queue = &self.clerk.queue;
+        let queue = &self.processor.queue;
         let channel = connection.create_channel().await;
         let channel = channel.map_err(Ended::NotOpened)?;
         let established = topology::establish(&channel, queue).await;
@@ -118,7 +118,7 @@ impl Consumer {
             let step = Step::Consume(queue.name());
             Ended::Unusable(topology::explain(step, queue, refused))
         })?;
-        self.vitals.consuming(queue.name());
+        self.health.consuming(queue.name());
         Ok((channel, deliveries))
     }
 
@@ -129,23 +129,23 @@ impl Consumer {
     ) -> Result<Ended, Error> {
         let ended = CancellationToken::new();
         let _ends_with_this_call = ended.clone().drop_guard();
-        let desk = self.desk(channel, ended);
+        let context = self.context(channel, ended);
         let mut idle = Idle::after(self.idle);
         let ended = loop {
             tokio::select! {
                 biased;
                 () = self.draining.cancelled() => break Ended::Drained,
-                () = desk.ended.cancelled() => break Ended::Unsettled,
+                () = context.ended.cancelled() => break Ended::Unsettled,
                 next = deliveries.next() => match next {
                     Some(delivery) => {
                         idle.received();
-                        self.start(delivery?, &desk);
+                        self.start(delivery?, &context);
                     }
                     None => break Ended::Cancelled,
                 },
-                // Each delivery that has not ended has the desk: its channel is left alone, or it would be
+                // Each delivery that has not ended has the context: its channel is left alone, or it would be
                 // delivered again, and counted, each time.
-                () = idle.elapsed() => if Arc::strong_count(&desk) == 1 {
+                () = idle.elapsed() => if Arc::strong_count(&context) == 1 {
                     break Ended::Idle;
                 },
             }
@@ -153,7 +153,7 @@ impl Consumer {
         if matches!(ended, Ended::Drained) {
             self.finish_running().await;
             // A link that has gone silent must not hold the shutdown up.
-            let drained = timeout(DRAIN_TIMEOUT, self.drain(channel, deliveries, &desk)).await;
+            let drained = timeout(DRAIN_TIMEOUT, self.drain(channel, deliveries, &context)).await;
             if let Ok(drained) = drained {
                 drained?;
             } else {
@@ -161,46 +161,46 @@ impl Consumer {
             }
         } else {
             // What is not settled comes back at once, and not when the last handler has finished.
-            close(channel, deliveries.tag(), &desk).await;
+            close(channel, deliveries.tag(), &context).await;
         }
         Ok(ended)
     }
 
-    fn desk(&self, channel: &Channel, ended: CancellationToken) -> Arc<Desk> {
-        let queue = &self.clerk.queue;
+    fn context(&self, channel: &Channel, ended: CancellationToken) -> Arc<ChannelContext> {
+        let queue = &self.processor.queue;
         let unsettled = {
-            let (vitals, ended, queue) = (Arc::clone(&self.vitals), ended.clone(), queue.clone());
+            let (health, ended, queue) = (Arc::clone(&self.health), ended.clone(), queue.clone());
             move |error| {
-                vitals.befell(Incident::Unsettled, queue.name(), Some(&error));
+                health.record_incident(Incident::Unsettled, queue.name(), Some(&error));
                 ended.cancel();
             }
         };
-        Arc::new(Desk {
-            room: self.room.clone(),
+        Arc::new(ChannelContext {
+            slots: self.slots.clone(),
             delivery_limit: queue.returns_allowed(self.told_limit.get().copied()),
-            verdicts: Verdicts::start(channel.clone(), queue.window(), unsettled),
+            acks: AckSender::start(channel.clone(), queue.window(), unsettled),
             failures: Arc::clone(&self.failures),
-            vitals: Arc::clone(&self.vitals),
+            health: Arc::clone(&self.health),
             ended,
             draining: self.draining.clone(),
         })
     }
 
-    fn start(&self, raw: RawDelivery, desk: &Arc<Desk>) {
-        self.clerk.counters.delivered(&self.clerk.meters);
+    fn start(&self, raw: RawDelivery, context: &Arc<ChannelContext>) {
+        self.processor.counters.delivered(&self.processor.meters);
         let (tag, bytes) = (raw.delivery_tag, raw.data.len());
         let arrival = self.receive(raw);
         let span = spans::process(&arrival.delivery, tag, bytes);
         // Here, not in the task: tasks begin in any order.
-        let seat = Seat::on_arrival(desk);
-        let (clerk, desk) = (Arc::clone(&self.clerk), Arc::clone(desk));
-        let served = async move { clerk.serve(tag, arrival, &desk, seat).await };
+        let slot = Slot::on_arrival(context);
+        let (processor, context) = (Arc::clone(&self.processor), Arc::clone(context));
+        let served = async move { processor.serve(tag, arrival, &context, slot).await };
         self.tasks.spawn(served.instrument(span));
     }
 
     fn receive(&self, raw: RawDelivery) -> Arrival {
-        let (delivery, body) = Delivery::received(self.clerk.queue.shared_name(), raw);
-        Arrival::new(delivery, body, &self.clerk.queue)
+        let (delivery, body) = Delivery::received(self.processor.queue.shared_name(), raw);
+        Arrival::new(delivery, body, &self.processor.queue)
     }
 
     /// Ack, then cancel, then return the unstarted with one nack. The order matters: a quorum
@@ -209,17 +209,18 @@ impl Consumer {
         &self,
         channel: &Channel,
         mut deliveries: lapin::Consumer,
-        desk: &Desk,
+        context: &ChannelContext,
     ) -> Result<(), Error> {
-        desk.verdicts.flush().await;
+        context.acks.flush().await;
         channel
             .basic_cancel(deliveries.tag(), BasicCancelOptions::default())
             .await?;
         while let Some(Some(Ok(raw))) = deliveries.next().now_or_never() {
-            self.clerk.counters.delivered(&self.clerk.meters);
+            self.processor.counters.delivered(&self.processor.meters);
             let (tag, bytes) = (raw.delivery_tag, raw.data.len());
             let arrival = self.receive(raw);
-            spans::process(&arrival.delivery, tag, bytes).in_scope(|| self.clerk.abandon(&arrival));
+            spans::process(&arrival.delivery, tag, bytes)
+                .in_scope(|| self.processor.abandon(&arrival));
         }
         if self.tasks.is_empty() {
             // Tag 0 with `multiple` means all that are outstanding: here, the unstarted.
@@ -235,10 +236,10 @@ impl Consumer {
 
 /// Sends what is decided, and closes the channel: whatever else it was given comes back. A quorum queue's channel that
 /// is closed with settlements in flight loses them: the answer to the cancel says that they have arrived.
-async fn close(channel: &Channel, consumer: ShortString, desk: &Desk) {
+async fn close(channel: &Channel, consumer: ShortString, context: &ChannelContext) {
     let closing = async {
-        desk.ended.cancel();
-        desk.verdicts.flush().await;
+        context.ended.cancel();
+        context.acks.flush().await;
         channel
             .basic_cancel(consumer, BasicCancelOptions::default())
             .await?;

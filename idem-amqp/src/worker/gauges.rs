@@ -6,7 +6,7 @@ use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{consumer::Consumer, engine::Engine};
-use crate::connection::health::{Health, Vitals};
+use crate::connection::health::{Health, HealthState};
 
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -14,7 +14,7 @@ const EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Gauges {
     pub(super) consumers: Vec<Arc<Consumer>>,
     pub(super) engine: Arc<dyn Engine>,
-    pub(super) vitals: Arc<Vitals>,
+    pub(super) health: Arc<HealthState>,
 }
 
 impl Gauges {
@@ -34,11 +34,11 @@ impl Gauges {
     /// Brings them up to date.
     pub(super) fn sample(&self) {
         for consumer in &self.consumers {
-            consumer.clerk.meters.sample(consumer.room.taken());
+            consumer.processor.meters.sample(consumer.slots.taken());
         }
         self.engine.sample();
-        let health = Health::of(Arc::clone(&self.vitals));
-        self.vitals
+        let health = Health::of(Arc::clone(&self.health));
+        self.health
             .links()
             .is(health.is_ready(), health.failing_for());
     }

@@ -51,11 +51,11 @@ impl Consumer {
             () = sleep_until(grace_ends) => {}
         }
         tracing::warn!(
-            queue = self.clerk.queue.name(),
+            queue = self.processor.queue.name(),
             running = self.tasks.len(),
             "the grace period is over, handlers that still run are dropped"
         );
-        self.clerk.deadline.cancel();
+        self.processor.deadline.cancel();
         let dropped = timeout_at(grace_ends + DROP_TIMEOUT, self.tasks.wait());
         if dropped.await.is_err() {
             let running = self.tasks.len();

@@ -5,15 +5,15 @@ use std::time::Duration;
 use idem_core::{Answer, Execution, Operation, Prepared, Refusal, SequencePlace, Store, Turn};
 
 use super::{
-    attend::{Arrival, Attendant},
-    desk::Desk,
+    channel_context::ChannelContext,
+    handler_runner::{Arrival, HandlerRunner},
 };
 use crate::wire::{
     delivery::Delivery,
     settlement::{Circumstances, Content},
 };
 
-impl<H: Operation, S, St> Attendant<H, S, St> {
+impl<H: Operation, S, St> HandlerRunner<H, S, St> {
     /// The message, ready to be handled; or, if its publisher has withdrawn it, to be given up.
     pub(super) fn prepare(
         &self,
@@ -41,7 +41,7 @@ pub(super) fn longest_pause<H: Operation>(message: &Prepared<H>) -> Duration {
     patience.map_or(Duration::MAX, |patience| patience / 4)
 }
 
-impl<H: Operation, S: Store, St> Attendant<H, S, St> {
+impl<H: Operation, S: Store, St> HandlerRunner<H, S, St> {
     /// A message that is ahead waits for its turn. Says whether it begins to.
     pub(super) fn wait_for_turn<T, E>(
         &self,
@@ -74,11 +74,11 @@ pub(super) fn report<T, E>(
     execution: &Execution<T, E>,
     delivery: &Delivery,
     place: &SequencePlace,
-    desk: &Desk,
+    context: &ChannelContext,
 ) {
     let queue = delivery.queue();
     if is_stale(execution, delivery) {
-        desk.vitals.stale_number(queue, place);
+        context.health.stale_number(queue, place);
     }
     let ahead_of = match execution {
         Execution::Ahead { mark, .. } => Some(*mark),
@@ -86,7 +86,7 @@ pub(super) fn report<T, E>(
         Execution::StoreUnavailable { .. } | Execution::Undecodable { .. } => return,
         _ => None,
     };
-    desk.vitals.numbered(queue, place, ahead_of);
+    context.health.numbered(queue, place, ahead_of);
 }
 
 /// Whether it comes for the first time, and its number was done so long ago that nothing is kept of it:

@@ -6,17 +6,17 @@ use idem_core::{Backoff, ErrorChain};
 use tokio::time::sleep;
 
 use super::{
-    attend::{Arrival, End},
-    desk::Desk,
-    settle::{Clerk, Unsettled},
+    channel_context::ChannelContext,
+    handler_runner::{Arrival, End},
+    settle::{DeliveryProcessor, Unsettled},
 };
 use crate::{
     error::PublishError,
     topology::Queue,
     wire::{
         Publication,
-        dead_letter::{Epitaph, dead_letter},
-        retry::{Setback, retry},
+        dead_letter::{DeathInfo, dead_letter},
+        retry::{FailureInfo, retry},
         settlement::Reason,
     },
 };
@@ -54,7 +54,7 @@ impl Outgoing {
     }
 
     fn letter(arrival: &Arrival, end: &End, reason: Reason, error: &str, queue: &Queue) -> Self {
-        let epitaph = Epitaph {
+        let death = DeathInfo {
             reason,
             error,
             attempt: end.attempt.unwrap_or_default(),
@@ -64,13 +64,13 @@ impl Outgoing {
         let (delivery, body) = (&arrival.delivery, arrival.envelope.body());
         Self {
             destination: Destination::DeadLetters,
-            letter: dead_letter(delivery, body, &epitaph, queue.dead_letter_queue()),
+            letter: dead_letter(delivery, body, &death, queue.dead_letter_queue()),
         }
     }
 
     /// To the rung of the retry ladder that has this delay.
     pub(super) fn retry(arrival: &Arrival, end: &End, rung: Duration) -> Self {
-        let setback = Setback {
+        let failure = FailureInfo {
             attempt: end.attempt,
             error: end.error.as_deref(),
             key: end.key.as_ref(),
@@ -78,7 +78,7 @@ impl Outgoing {
         let (delivery, body) = (&arrival.delivery, arrival.envelope.body());
         Self {
             destination: Destination::Ladder,
-            letter: retry(delivery, body, &setback, rung, SystemTime::now()),
+            letter: retry(delivery, body, &failure, rung, SystemTime::now()),
         }
     }
 }
@@ -108,13 +108,17 @@ impl Outgoing {
 
 const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
-impl Clerk {
+impl DeliveryProcessor {
     /// Publishes it, again and again until the broker has confirmed it. If it does not come to
     /// that, the delivery is to be left unsettled.
-    pub(super) async fn send(&self, outgoing: Outgoing, desk: &Desk) -> Result<(), Unsettled> {
+    pub(super) async fn send(
+        &self,
+        outgoing: Outgoing,
+        context: &ChannelContext,
+    ) -> Result<(), Unsettled> {
         tokio::select! {
-            sent = self.send_until_confirmed(outgoing, desk) => sent,
-            () = desk.ended.cancelled() => Err(Unsettled),
+            sent = self.send_until_confirmed(outgoing, context) => sent,
+            () = context.ended.cancelled() => Err(Unsettled),
             () = self.deadline.cancelled() => Err(Unsettled),
         }
     }
@@ -122,7 +126,7 @@ impl Clerk {
     async fn send_until_confirmed(
         &self,
         mut outgoing: Outgoing,
-        desk: &Desk,
+        context: &ChannelContext,
     ) -> Result<(), Unsettled> {
         let may_come_back = outgoing.destination == Destination::Ladder;
         let mut tries = 0;
@@ -139,14 +143,14 @@ impl Clerk {
             tries += 1;
             self.complain(outgoing.destination, &error, tries);
             if tries > 1 {
-                _waits = desk
-                    .vitals
+                _waits = context
+                    .health
                     .unpublished(self.queue.name(), ErrorChain::of(&error).to_string());
             }
-            self.mender.mend(&error).await;
+            self.repair.mend(&error).await;
             tokio::select! {
                 () = sleep(AGAIN.wait(tries)) => {}
-                () = desk.draining.cancelled(), if may_come_back => return Err(Unsettled),
+                () = context.draining.cancelled(), if may_come_back => return Err(Unsettled),
             }
         }
         Ok(())

@@ -20,7 +20,7 @@ pub(super) trait Register: Send + Sync {
     ///
     /// # Errors
     /// If the store cannot tell: then nothing is known, and the client asks again.
-    fn attend<'a>(
+    fn run<'a>(
         &'a self,
         control: &'a Control,
         counters: &'a SessionCounters,
@@ -38,21 +38,19 @@ pub(super) struct Registrar<S> {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl<S: SessionStore> Register for Registrar<S> {
-    fn attend<'a>(
+    fn run<'a>(
         &'a self,
         control: &'a Control,
         counters: &'a SessionCounters,
     ) -> BoxFuture<'a, Result<Told, StoreError>> {
-        let attended = timeout(PATIENCE, self.attend_typed(control, counters));
+        let ran = timeout(PATIENCE, self.run_typed(control, counters));
         let silent = |_| StoreError::unavailable("it did not answer");
-        attended
-            .map(move |attended| attended.map_err(silent).flatten())
-            .boxed()
+        ran.map(move |ran| ran.map_err(silent).flatten()).boxed()
     }
 }
 
 impl<S: SessionStore> Registrar<S> {
-    async fn attend_typed(
+    async fn run_typed(
         &self,
         control: &Control,
         counters: &SessionCounters,

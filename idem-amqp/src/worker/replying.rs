@@ -6,10 +6,10 @@ use idem_core::{Backoff, ErrorChain, Execution, Failure, Operation, Refusal};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    attend::Arrival,
-    desk::Desk,
+    channel_context::ChannelContext,
+    handler_runner::Arrival,
     replier::{Untaken, is_crash},
-    settle::{Clerk, Unsettled},
+    settle::{DeliveryProcessor, Unsettled},
 };
 use crate::{
     error::PublishError,
@@ -86,7 +86,7 @@ impl Tries {
     }
 }
 
-impl Clerk {
+impl DeliveryProcessor {
     /// Publishes the reply until it has a fate. If it does not come to that, the delivery is left
     /// unsettled: when it comes again, it is answered from memory.
     pub(super) async fn reply(
@@ -94,7 +94,7 @@ impl Clerk {
         reply: &Reply,
         tries: Tries,
         arrival: &Arrival,
-        desk: &Desk,
+        context: &ChannelContext,
     ) -> Result<Option<ReplyFate>, Unsettled> {
         let Some(to) = arrival.delivery.reply_to() else {
             return Ok(None);
@@ -102,7 +102,7 @@ impl Clerk {
         let (publication, address) = (reply.publication(to, &arrival.delivery), Address::read(to));
         let published = async {
             match tries {
-                Tries::Many => self.publish_reply(&publication, &address, desk).await,
+                Tries::Many => self.publish_reply(&publication, &address, context).await,
                 Tries::One => {
                     let publishing = self
                         .replier
@@ -115,7 +115,7 @@ impl Clerk {
         };
         let fate = tokio::select! {
             fate = published => fate,
-            () = desk.ended.cancelled() => return Err(Unsettled),
+            () = context.ended.cancelled() => return Err(Unsettled),
             () = self.deadline.cancelled() => return Err(Unsettled),
         };
         tracing::debug!(queue = self.queue.name(), reply_to = to, ?fate, "replied");
@@ -142,7 +142,12 @@ impl Clerk {
         Some(ReplyFate::Disallowed)
     }
 
-    async fn publish_reply(&self, reply: &Publication, to: &Address, desk: &Desk) -> ReplyFate {
+    async fn publish_reply(
+        &self,
+        reply: &Publication,
+        to: &Address,
+        context: &ChannelContext,
+    ) -> ReplyFate {
         let (mut tries, mut away, mut refusals, mut unconfirmed) = (0, 0, 0, 0);
         let mut company = Company::Others;
         let mut _waits;
@@ -174,7 +179,7 @@ impl Clerk {
             let queue = self.queue.name();
             let error = ErrorChain::of(&error).to_string();
             if away > 1 {
-                _waits = desk.vitals.unpublished(queue, error.clone());
+                _waits = context.health.unpublished(queue, error.clone());
             }
             if refusals >= REFUSALS || unconfirmed >= UNCONFIRMED {
                 tracing::error!(

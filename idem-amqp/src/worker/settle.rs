@@ -1,4 +1,4 @@
-//! Carries a settlement out: verdicts, dead letters, retries, local delays.
+//! Carries a settlement out: acks, dead letters, retries, local delays.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -12,13 +12,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::{
-    attend::{Arrival, Attend, End},
     balance::Counters,
-    desk::{Desk, Seat},
-    mender::Mender,
+    channel_context::{ChannelContext, Slot},
+    handler_runner::{Arrival, End, RunHandler},
     outgoing::Outgoing,
     replier::Replier,
     replying::Tries,
+    topology_repair::TopologyRepair,
 };
 use crate::wire::Settled;
 use crate::{
@@ -35,13 +35,13 @@ pub(super) type Observer = Arc<dyn Fn(&Settled<'_>) + Send + Sync>;
 pub(super) struct Unsettled;
 
 /// What all deliveries of a consumer need.
-pub(super) struct Clerk {
+pub(super) struct DeliveryProcessor {
     pub(super) queue: Queue,
-    pub(super) attendant: Arc<dyn Attend>,
+    pub(super) runner: Arc<dyn RunHandler>,
     pub(super) publisher: Publisher,
     /// Apart: a queue of a requester's choice that never confirms must not keep dead letters waiting.
     pub(super) replier: Arc<Replier>,
-    pub(super) mender: Mender,
+    pub(super) repair: TopologyRepair,
     pub(super) counters: Arc<Counters>,
     pub(super) meters: Arc<Meters>,
     pub(super) observer: Option<Observer>,
@@ -49,21 +49,27 @@ pub(super) struct Clerk {
     pub(super) deadline: CancellationToken,
 }
 
-impl Clerk {
+impl DeliveryProcessor {
     /// Sees one delivery through.
-    pub(super) async fn serve(&self, tag: u64, arrival: Arrival, desk: &Desk, mut seat: Seat) {
+    pub(super) async fn serve(
+        &self,
+        tag: u64,
+        arrival: Arrival,
+        context: &ChannelContext,
+        mut slot: Slot,
+    ) {
         let arrived = Instant::now();
         let mut end = tokio::select! {
             biased;
-            end = self.attendant.attend(&arrival, &self.queue, desk, &mut seat) => end,
+            end = self.runner.run(&arrival, &self.queue, context, &mut slot) => end,
             () = self.deadline.cancelled() => End::interrupted(),
         };
         let span = spans::settle(self.queue.name(), end.settlement);
         let settled = if end.settlement == Settlement::Ack && end.reply.is_none() {
-            span.in_scope(|| acknowledge(tag, desk).map(|()| None))
+            span.in_scope(|| acknowledge(tag, context).map(|()| None))
         } else {
             // Large, and seldom: the future of a delivery is moved about as a whole.
-            let settled = self.settle(tag, &arrival, &mut end, desk, &mut seat);
+            let settled = self.settle(tag, &arrival, &mut end, context, &mut slot);
             Box::pin(settled.instrument(span)).await
         };
         let reply = settled.unwrap_or_else(|Unsettled| {
@@ -71,8 +77,8 @@ impl Clerk {
             None
         });
         let reply = reply.or_else(|| self.disallowed(&arrival, end.settlement));
-        drop(seat);
-        desk.failures.tell(&Ending {
+        drop(slot);
+        context.failures.tell(&Ending {
             queue: self.queue.name(),
             key: end.key.as_ref(),
             kind: end.kind,
@@ -127,35 +133,35 @@ impl Clerk {
         tag: u64,
         arrival: &Arrival,
         end: &mut End,
-        desk: &Desk,
-        seat: &mut Seat,
+        context: &ChannelContext,
+        slot: &mut Slot,
     ) -> Result<Option<ReplyFate>, Unsettled> {
         let mut reply = None;
         if let Settlement::Requeue { after } = end.settlement {
-            seat.step_aside(desk);
+            slot.start_waiting(context);
             tokio::select! {
-                () = sleep(after) => desk.verdicts.give_back(tag),
-                () = desk.stopping() => return Err(Unsettled),
+                () = sleep(after) => context.acks.give_back(tag),
+                () = context.stopping() => return Err(Unsettled),
             }
         } else {
             if let Some(letter) = self.letter(arrival, end)? {
-                seat.step_aside(desk);
-                self.send(letter, desk).await?;
+                slot.start_waiting(context);
+                self.send(letter, context).await?;
             }
             if let Some(answer) = &end.reply {
-                seat.step_aside(desk);
+                slot.start_waiting(context);
                 let tries = Tries::of(end.settlement);
-                reply = self.reply(answer, tries, arrival, desk).await?;
+                reply = self.reply(answer, tries, arrival, context).await?;
                 let untold = reply != Some(ReplyFate::Sent);
                 if let Some((reason, error)) = answer.otherwise().filter(|_| untold) {
                     let letter = Outgoing::untold(arrival, end, reason, error, &self.queue);
-                    self.send(letter, desk).await?;
+                    self.send(letter, context).await?;
                     end.settlement = Settlement::DeadLetter(reason);
                 }
             }
-            desk.verdicts.ack(tag);
+            context.acks.ack(tag);
         }
-        told(desk)?;
+        told(context)?;
         Ok(reply)
     }
 
@@ -201,14 +207,14 @@ impl Clerk {
     }
 }
 
-fn acknowledge(tag: u64, desk: &Desk) -> Result<(), Unsettled> {
-    desk.verdicts.ack(tag);
-    told(desk)
+fn acknowledge(tag: u64, context: &ChannelContext) -> Result<(), Unsettled> {
+    context.acks.ack(tag);
+    told(context)
 }
 
-/// On a channel that has ended a verdict goes nowhere: the broker has the message back.
-fn told(desk: &Desk) -> Result<(), Unsettled> {
-    if desk.ended.is_cancelled() {
+/// On a channel that has ended an ack goes nowhere: the broker has the message back.
+fn told(context: &ChannelContext) -> Result<(), Unsettled> {
+    if context.ended.is_cancelled() {
         return Err(Unsettled);
     }
     Ok(())

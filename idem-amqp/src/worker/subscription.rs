@@ -8,7 +8,7 @@ use std::{
 
 use idem_core::{Enforcement, Operation, Policy, Sharing, Store, StoreOutage};
 
-use super::{attend::Attend, fitness::Fit, registrar::Register};
+use super::{fitness::Fit, handler_runner::RunHandler, registrar::Register};
 use crate::{
     doctor::{Case, Gaps},
     error::WorkerError,
@@ -27,7 +27,7 @@ pub(crate) struct Subscription {
     /// How its handler's messages share transactions, if they do.
     pub(crate) sharing: Option<Sharing>,
     pub(super) handler: HandlerType,
-    pub(super) attendant: Arc<dyn Attend>,
+    pub(super) runner: Arc<dyn RunHandler>,
     pub(super) meters: Arc<Meters>,
     /// Asks whether the store can do what its handler needs.
     pub(super) fit: Fit,

@@ -8,9 +8,11 @@ use lapin::Connection;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{channels::Stopped, checkup::Checkup, consumer::Consumer, reception::Reception};
+use super::{
+    channels::Stopped, checkup::Checkup, consumer::Consumer, session_requests::SessionRequests,
+};
 use crate::{
-    connection::{Broker, Brokers, Link, Unreachable, health::Vitals},
+    connection::{Broker, Brokers, Link, Unreachable, health::HealthState},
     error::WorkerError,
 };
 
@@ -22,9 +24,9 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) struct Supervisor {
     pub(super) checkup: Checkup,
     pub(super) brokers: Brokers,
-    pub(super) vitals: Arc<Vitals>,
+    pub(super) health: Arc<HealthState>,
     pub(super) consumers: Vec<Arc<Consumer>>,
-    pub(super) receptions: Vec<Reception>,
+    pub(super) session_requests: Vec<SessionRequests>,
     pub(super) draining: CancellationToken,
 }
 
@@ -62,7 +64,7 @@ impl Supervisor {
                         say_without_a_log(&none);
                     }
                     is_away = true;
-                    self.vitals.disconnected(Some(&none.source.to_string()));
+                    self.health.disconnected(Some(&none.source.to_string()));
                 }
             }
             tries += 1;
@@ -87,9 +89,9 @@ impl Supervisor {
     /// Counts the deliveries that have not ended, and will not.
     pub(super) fn interrupted(&self) {
         for consumer in &self.consumers {
-            let clerk = &consumer.clerk;
+            let processor = &consumer.processor;
             let running = consumer.tasks.len();
-            clerk.counters.interrupted(running, &clerk.meters);
+            processor.counters.interrupted(running, &processor.meters);
         }
     }
 
@@ -102,13 +104,13 @@ impl Supervisor {
 
     /// Consumes on this connection to its end.
     async fn consume(&self, mut link: Link, first: bool) -> Result<(), WorkerError> {
-        self.vitals.connected(&link.broker);
+        self.health.connected(&link.broker);
         let consumed = match self.check_up(&link.connection, &link.broker).await {
             Ok(()) => self.consume_all(&mut link, first).await,
             Err(unfit) => Err(unfit),
         };
         let error = link.watch.catch_up().map(ToString::to_string);
-        self.vitals.disconnected(error.as_deref());
+        self.health.disconnected(error.as_deref());
         // A dead connection cannot be closed, and must not be waited for.
         let closed = link.connection.close(200, "done".into());
         let _ = timeout(CLOSE_TIMEOUT, closed).await;
@@ -130,9 +132,11 @@ impl Supervisor {
             .iter()
             .map(|consumer| async move { end(consumer.consume(connection, first).await) });
         let receiving = self
-            .receptions
+            .session_requests
             .iter()
-            .map(|reception| async move { end(reception.consume(connection, first).await) });
+            .map(|session_requests| async move {
+                end(session_requests.consume(connection, first).await)
+            });
         let consuming = try_join(try_join_all(consuming), try_join_all(receiving));
         tokio::select! {
             consumed = consuming => match consumed {

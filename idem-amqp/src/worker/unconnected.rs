@@ -7,13 +7,13 @@ use idem_core::{ExecutionKind, Executor, Handler, Key, RunsOn, Store};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    acker::Verdicts,
-    attend::{Arrival, Attend as _, Attendant, End},
-    desk::{Desk, Room, Seat},
+    ack_sender::AckSender,
+    channel_context::{ChannelContext, Slot, Slots},
+    handler_runner::{Arrival, End, HandlerRunner, RunHandler as _},
     outgoing::Outgoing,
 };
 use crate::{
-    connection::health::Vitals,
+    connection::health::HealthState,
     topology::Queue,
     wire::{
         Publication, Settlement,
@@ -35,8 +35,8 @@ pub(crate) struct Attended {
 
 /// One queue's consumer in one worker.
 pub(crate) struct Unconnected<H, S, St> {
-    attendant: Attendant<H, S, St>,
-    desk: Desk,
+    runner: HandlerRunner<H, S, St>,
+    context: ChannelContext,
     queue: Queue,
 }
 
@@ -48,36 +48,36 @@ where
     St: Send + Sync + 'static,
 {
     pub(crate) fn new(executor: Executor<S>, state: Arc<St>, queue: Queue) -> Self {
-        let vitals = Vitals::of(std::iter::once(queue.name()));
+        let health = HealthState::of(std::iter::once(queue.name()));
         Self {
-            attendant: Attendant {
+            runner: HandlerRunner {
                 policy: queue.policy_or(H::POLICY),
                 handler: PhantomData,
                 executor,
                 state,
             },
-            desk: Desk {
-                room: Room::new(queue.handlers(), queue.waiting()),
+            context: ChannelContext {
+                slots: Slots::new(queue.handlers(), queue.waiting()),
                 delivery_limit: queue.returns_allowed(None),
-                verdicts: Verdicts::to_nobody(),
+                acks: AckSender::to_nobody(),
                 ended: CancellationToken::new(),
                 draining: CancellationToken::new(),
                 failures: Arc::default(),
-                vitals: Arc::new(vitals),
+                health: Arc::new(health),
             },
             queue,
         }
     }
 
     /// Takes a delivery as far as its settlement; holds it as long as that takes.
-    pub(crate) async fn attend(&self, origin: Origin, body: Vec<u8>) -> Attended {
+    pub(crate) async fn run(&self, origin: Origin, body: Vec<u8>) -> Attended {
         let delivery = Delivery::new(origin);
         let arrival = Arrival::new(delivery, body, &self.queue);
-        let mut seat = Seat::on_arrival(&self.desk);
-        let attended = self
-            .attendant
-            .attend(&arrival, &self.queue, &self.desk, &mut seat);
-        let end = attended.await;
+        let mut slot = Slot::on_arrival(&self.context);
+        let ran = self
+            .runner
+            .run(&arrival, &self.queue, &self.context, &mut slot);
+        let end = ran.await;
         let on_the_ladder = on_the_ladder(&arrival, &end);
         Attended {
             kind: end.kind,

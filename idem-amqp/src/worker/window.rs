@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_verdict_changes_nothing() {
+    fn a_second_ack_changes_nothing() {
         let mut window = finished(&[1]);
         assert_eq!(window.prefix(), Some(ack(1, false)));
         window.finish(1);

@@ -8,10 +8,12 @@ mod graph;
 mod names;
 mod rows;
 mod source;
+mod words;
 
 pub use graph::{circles, upward};
 pub use rows::Rows;
 pub use source::Crate;
+pub use words::found;
 
 /// A module's path in its crate: `["store", "claim"]`. The root is empty.
 pub type ModulePath = Vec<String>;

@@ -7,10 +7,10 @@ use idem_core::{KeeperError, KeptSession, SessionKeeper};
 use super::{
     super::Client,
     Session, SessionError, Unanswered,
-    book::Book,
     control::{self, Pulse},
-    desk::Desk,
     notes::{Keeper, Notes},
+    request_window::RequestWindow,
+    shared_session::SharedSession,
 };
 
 /// A session in the making, by [`Client::session`].
@@ -82,8 +82,10 @@ impl SessionBuilder {
         if let Some(notes) = &notes {
             notes.begin(session.clone()).await?;
         }
-        let book = Book::new(session.window);
-        Ok(Session::start(Desk::new(client, &session, book, notes)))
+        let requests = RequestWindow::new(session.window);
+        Ok(Session::start(SharedSession::new(
+            client, &session, requests, notes,
+        )))
     }
 
     /// Goes on with the session that is kept there, or opens a new one and keeps it there if none is.
@@ -146,12 +148,12 @@ impl SessionBuilder {
                 id: kept.id,
             });
         }
-        let book = Book::kept(kept.clone());
-        let book = book.map_err(|error| SessionError::Request(error.into()))?;
+        let requests = RequestWindow::kept(kept.clone());
+        let requests = requests.map_err(|error| SessionError::Request(error.into()))?;
         // From now on it is ours: whoever had it before can save no more.
         notes.begin(kept.clone()).await?;
-        let desk = Desk::new(client, &kept, book, Some(notes));
-        Ok(Session::start(desk))
+        let shared = SharedSession::new(client, &kept, requests, Some(notes));
+        Ok(Session::start(shared))
     }
 }
 

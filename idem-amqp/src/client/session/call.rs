@@ -8,15 +8,15 @@ use tokio::time::{Instant, timeout_at};
 use super::{
     super::{
         Again, CallError, Replied,
-        conversation::Conversation,
         message::{Message, Unsendable},
-        patience::Patience,
+        ongoing_call::OngoingCall,
+        retry_interval::RetryInterval,
     },
     RequestNumber, Session,
-    book::Taken,
-    desk::Seat,
     ending::End,
     moment::Moment,
+    request_window::Taken,
+    shared_session::CallSlot,
     verdict::{Known, Verdict, judge},
 };
 
@@ -93,7 +93,7 @@ impl<R> SessionCall<R> {
     }
 
     fn of(session: Session, asked: Asked) -> Self {
-        let client = &session.desk().client;
+        let client = &session.shared().client;
         Self {
             deadline: client.deadline,
             timeout: client.timeout,
@@ -132,128 +132,135 @@ impl<R: Request> SessionCall<R> {
     async fn make(self) -> Result<Replied<R::Reply>, CallError<R::Error>> {
         let begun = Instant::now();
         let deadline = begun.checked_add(self.deadline).unwrap_or(begun + NEVER);
-        let (seat, message) = self.seat(deadline).await?;
-        let (desk, place) = (self.session.desk(), seat.place);
-        let message = message.in_session(&desk.id, place.number, place.awaited);
+        let (slot, message) = self.slot(deadline).await?;
+        let (shared, place) = (self.session.shared(), slot.place);
+        let message = message.in_session(&shared.id, place.number, place.awaited);
         let message = message.map_err(|error| CallError::Request(error.into()))?;
-        let seat = self.save(seat, deadline).await?;
-        let (verdict, seat) = self.converse(seat, message, deadline).await;
-        self.conclude(verdict, seat, deadline).await
+        let slot = self.save(slot, deadline).await?;
+        let (verdict, slot) = self.converse(slot, message, deadline).await;
+        self.conclude(verdict, slot, deadline).await
     }
 
     /// Saves the request before it is sent.
-    async fn save(&self, seat: Seat, deadline: Instant) -> Result<Seat, CallError<R::Error>> {
-        let (place, desk) = (seat.place, self.session.desk());
+    async fn save(
+        &self,
+        slot: CallSlot,
+        deadline: Instant,
+    ) -> Result<CallSlot, CallError<R::Error>> {
+        let (place, shared) = (slot.place, self.session.shared());
         let (source, unsent): (Source, fn(Source) -> _) =
-            match timeout_at(deadline, desk.save()).await {
-                Ok(Ok(())) => return Ok(seat),
+            match timeout_at(deadline, shared.save()).await {
+                Ok(Ok(())) => return Ok(slot),
                 Ok(Err(error)) => (error.into(), CallError::Unsaved),
                 Err(_) => (Why::NotSaved.into(), CallError::Unsent),
             };
         if place.doubtful {
             return Err(self.open(place.number, source));
         }
-        seat.settle();
+        slot.settle();
         // What failed may have been saved all the same, and what takes long will be.
-        drop(desk.correct());
+        drop(shared.correct());
         Err(unsent(source))
     }
 
     /// Sends the request until there is a reply, and judges what became of it.
     async fn converse(
         &self,
-        mut seat: Seat,
+        mut slot: CallSlot,
         message: Message,
         deadline: Instant,
-    ) -> (Verdict, Seat) {
-        let (place, desk) = (seat.place, self.session.desk());
-        seat.may_be_sent();
-        let shared = &desk.client.shared;
-        let conversation = Conversation::new(
+    ) -> (Verdict, CallSlot) {
+        let (place, shared) = (slot.place, self.session.shared());
+        slot.may_be_sent();
+        let client = &shared.client.shared;
+        let call = OngoingCall::new(
             message,
-            Patience::new(self.timeout),
-            shared.orders.clone(),
-            &shared.switchboard,
+            RetryInterval::new(self.timeout),
+            client.orders.clone(),
+            &client.pending_calls,
         );
         let since = Moment::now();
         let left = deadline.saturating_duration_since(Instant::now());
-        let told = conversation.hold_traced(left, &shared.switchboard).await;
+        let told = call.hold_traced(left, &client.pending_calls).await;
         let known = Known {
             doubtful: place.doubtful,
             since: since.elapsed(),
-            life: desk.life,
-            closed: desk.ending.ended() == Some(End::Closed),
+            life: shared.life,
+            closed: shared.ending.ended() == Some(End::Closed),
         };
-        (judge(told, known), seat)
+        (judge(told, known), slot)
     }
 
     /// The number to ask with, and the request.
-    async fn seat(&self, deadline: Instant) -> Result<(Seat, Message), CallError<R::Error>> {
-        let desk = self.session.desk();
+    async fn slot(&self, deadline: Instant) -> Result<(CallSlot, Message), CallError<R::Error>> {
+        let shared = self.session.shared();
         let message = match &self.asked {
             Asked::New(message) => message.clone(),
-            Asked::Again(request) => return self.seat_again(request),
+            Asked::Again(request) => return self.slot_again(request),
         };
         let message = message.map_err(|error| CallError::Request(error.into()))?;
         let message = Arc::new(message);
-        match timeout_at(deadline, desk.begin(&message)).await {
-            Ok(Ok(seat)) => Ok((seat, Message::clone(&message))),
+        match timeout_at(deadline, shared.begin(&message)).await {
+            Ok(Ok(slot)) => Ok((slot, Message::clone(&message))),
             Ok(Err(End::Closed | End::Expired)) => Err(CallError::SessionExpired),
-            Err(_) => Err(CallError::Unsent(Why::WindowFull(desk.window).into())),
+            Err(_) => Err(CallError::Unsent(Why::WindowFull(shared.window).into())),
         }
     }
 
-    fn seat_again(&self, request: &RequestNumber) -> Result<(Seat, Message), CallError<R::Error>> {
-        let (desk, number) = (self.session.desk(), request.number);
-        if request.session != desk.id {
+    fn slot_again(
+        &self,
+        request: &RequestNumber,
+    ) -> Result<(CallSlot, Message), CallError<R::Error>> {
+        let (shared, number) = (self.session.shared(), request.number);
+        if request.session != shared.id {
             return Err(CallError::OtherSession {
                 request: request.clone(),
-                session: desk.id.clone(),
+                session: shared.id.clone(),
             });
         }
-        let (seat, message) = desk.again(number).map_err(|taken| match taken {
+        let (slot, message) = shared.again(number).map_err(|taken| match taken {
             Taken::Asked => self.open(number, Why::Asked(number).into()),
             Taken::Settled => self.unknown(number, Again::Never, Why::Settled(number).into()),
             Taken::Unused => CallError::Request(Why::Unused(number).into()),
         })?;
-        if desk.ending.ended().is_some() {
+        if shared.ending.ended().is_some() {
             return Err(self.unknown(number, Again::Never, Why::Ended.into()));
         }
-        Ok((seat, Message::clone(&message)))
+        Ok((slot, Message::clone(&message)))
     }
 
     async fn conclude(
         &self,
         verdict: Verdict,
-        seat: Seat,
+        slot: CallSlot,
         deadline: Instant,
     ) -> Result<Replied<R::Reply>, CallError<R::Error>> {
-        let (desk, number) = (self.session.desk(), seat.place.number);
+        let (shared, number) = (self.session.shared(), slot.place.number);
         match verdict {
             Verdict::Answered(reply) => {
-                seat.settle();
+                slot.settle();
                 reply.read::<R>()
             }
             Verdict::Expired => {
-                desk.ending.end(End::Expired);
-                self.never_ran(seat, deadline).await;
+                shared.ending.end(End::Expired);
+                self.never_ran(slot, deadline).await;
                 Err(CallError::SessionExpired)
             }
             Verdict::Ended(why) => {
-                desk.ending.end(End::Expired);
+                shared.ending.end(End::Expired);
                 Err(self.unknown(number, Again::Never, why))
             }
             Verdict::Stale(why) => {
-                seat.settle();
+                slot.settle();
                 Err(self.unknown(number, Again::Never, why))
             }
             Verdict::Unroutable => {
-                self.never_ran(seat, deadline).await;
-                let queue = desk.client.queue.to_string();
+                self.never_ran(slot, deadline).await;
+                let queue = shared.client.queue.to_string();
                 Err(CallError::Unroutable { queue })
             }
             Verdict::Unsent(why) => {
-                self.never_ran(seat, deadline).await;
+                self.never_ran(slot, deadline).await;
                 Err(CallError::Unsent(why))
             }
             Verdict::Open(last) => Err(self.open(number, last)),
@@ -262,9 +269,9 @@ impl<R: Request> SessionCall<R> {
 
     /// It is told that the request did not run. So it must not be among those that may have after a
     /// restart, where it is now: that is saved before it is told, if there is time.
-    async fn never_ran(&self, seat: Seat, deadline: Instant) {
-        seat.settle();
-        let _ = timeout_at(deadline, self.session.desk().correct()).await;
+    async fn never_ran(&self, slot: CallSlot, deadline: Instant) {
+        slot.settle();
+        let _ = timeout_at(deadline, self.session.shared().correct()).await;
     }
 
     /// Nobody knows yet: the session can ask again.
@@ -274,7 +281,7 @@ impl<R: Request> SessionCall<R> {
     }
 
     fn unknown(&self, number: u64, again: Again, last: Source) -> CallError<R::Error> {
-        let over = self.session.desk().ending.ended().is_some();
+        let over = self.session.shared().ending.ended().is_some();
         let again = if over { Again::Never } else { again };
         CallError::Unknown {
             key: RequestNumber::new(self.session.id(), number).to_string(),

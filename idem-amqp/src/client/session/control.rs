@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     super::{
-        Client, conversation::Conversation, fate::Fault, message::Message, patience::Patience,
-        reply::RawReply,
+        Client, call_state::Fault, message::Message, ongoing_call::OngoingCall, reply::RawReply,
+        retry_interval::RetryInterval,
     },
     SessionError,
 };
@@ -87,13 +87,13 @@ async fn ask<T: DeserializeOwned>(
     let message =
         Message::json(&queue, body).map_err(|error| SessionError::Request(error.into()))?;
     let shared = &client.shared;
-    let conversation = Conversation::new(
+    let call = OngoingCall::new(
         message.asking(kind, deadline),
-        Patience::new(client.timeout.min(deadline)),
+        RetryInterval::new(client.timeout.min(deadline)),
         shared.orders.clone(),
-        &shared.switchboard,
+        &shared.pending_calls,
     );
-    match conversation.hold(deadline, &shared.switchboard).await {
+    match call.hold(deadline, &shared.pending_calls).await {
         Ok(told) => answer(told.reply, queue),
         Err(Fault::Unroutable) => Err(SessionError::NoSessions { queue }),
         Err(Fault::Unsent(why)) => Err(SessionError::Unsent(why)),

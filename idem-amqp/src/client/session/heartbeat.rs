@@ -43,8 +43,8 @@ impl Heart {
             sleep_until(next).await;
             next = Instant::now() + interval;
             // Not much longer than an answer may take: what is silent now may answer in a moment.
-            let patience = (interval / 2).min(2 * SOON);
-            match control::heartbeat(&self.client, &self.session, patience).await {
+            let retry_interval = (interval / 2).min(2 * SOON);
+            match control::heartbeat(&self.client, &self.session, retry_interval).await {
                 Ok(Pulse::Living) => {}
                 Ok(Pulse::Expired) => {
                     tracing::warn!(session = self.session, "the session has ended");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::Refusal;
 
-use super::super::{conversation::Told, fate::Fault, reply::RawReply};
+use super::super::{call_state::Fault, ongoing_call::Told, reply::RawReply};
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 

@@ -7,9 +7,9 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn worker(queues: &[&str]) -> (Arc<Vitals>, Health) {
-    let vitals = Arc::new(Vitals::of(queues.iter().copied()));
-    (Arc::clone(&vitals), Health::of(vitals))
+fn worker(queues: &[&str]) -> (Arc<HealthState>, Health) {
+    let state = Arc::new(HealthState::of(queues.iter().copied()));
+    (Arc::clone(&state), Health::of(state))
 }
 
 type Ended = Execution<(), idem_core::Failed>;
@@ -33,17 +33,17 @@ fn answered() -> Ended {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_is_failing_for_as_long_as_it_tries_to_start() {
-    let (vitals, health) = worker(&["orders", "mails"]);
+    let (state, health) = worker(&["orders", "mails"]);
     assert_eq!(health.failing_for(), None);
     assert_eq!(health.to_string(), "not started");
-    let _run = vitals.run();
+    let _run = state.run();
     advance(3 * SECOND).await;
     assert_eq!(health.failing_for(), Some(3 * SECOND));
     assert!(!health.is_ready());
-    vitals.connected(&"one:5672");
-    vitals.consuming("orders");
+    state.connected(&"one:5672");
+    state.consuming("orders");
     assert_eq!(health.to_string(), "not consuming mails for 3s");
-    vitals.consuming("mails");
+    state.consuming("mails");
     assert_eq!(health.failing_for(), None);
     assert!(health.is_ready());
     assert_eq!(health.to_string(), "consuming orders, mails from one:5672");
@@ -51,14 +51,14 @@ async fn a_worker_is_failing_for_as_long_as_it_tries_to_start() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_connection_is_told_with_its_reason_and_heals() {
-    let (vitals, health) = worker(&["orders"]);
-    let _run = vitals.run();
-    vitals.connected(&"one:5672");
-    vitals.consuming("orders");
+    let (state, health) = worker(&["orders"]);
+    let _run = state.run();
+    state.connected(&"one:5672");
+    state.consuming("orders");
     advance(60 * SECOND).await;
-    vitals.disconnected(Some("reset"));
+    state.disconnected(Some("reset"));
     advance(2 * SECOND).await;
-    vitals.disconnected(Some("refused"));
+    state.disconnected(Some("refused"));
     assert_eq!(health.failing_for(), Some(2 * SECOND));
     assert_eq!(health.broker(), None);
     assert_eq!(health.queues(), [("orders".to_owned(), None)]);
@@ -67,8 +67,8 @@ async fn a_lost_connection_is_told_with_its_reason_and_heals() {
         told,
         "no connection to the broker for 2s: refused; not consuming orders for 2s"
     );
-    vitals.connected(&"two:5672");
-    vitals.consuming("orders");
+    state.connected(&"two:5672");
+    state.consuming("orders");
     advance(SECOND).await;
     assert_eq!(health.queues(), [("orders".to_owned(), Some(SECOND))]);
     assert!(health.is_ready());
@@ -76,63 +76,63 @@ async fn a_lost_connection_is_told_with_its_reason_and_heals() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_is_away_until_an_execution_has_its_answer() {
-    let (vitals, health) = worker(&[]);
-    let _run = vitals.run();
-    vitals.connected(&"one:5672");
-    let _first = vitals.saw(&away(), None);
+    let (state, health) = worker(&[]);
+    let _run = state.run();
+    state.connected(&"one:5672");
+    let _first = state.saw(&away(), None);
     advance(SECOND).await;
-    let _second = vitals.saw(&away(), None);
-    assert!(vitals.saw(&Ended::Abandoned, None).is_none());
+    let _second = state.saw(&away(), None);
+    assert!(state.saw(&Ended::Abandoned, None).is_none());
     advance(SECOND).await;
     assert_eq!(health.failing_for(), Some(2 * SECOND));
     let told = "the store does not answer for 2s: the store is unavailable: gone";
     assert_eq!(health.to_string(), told);
-    assert!(vitals.saw(&answered(), None).is_none());
+    assert!(state.saw(&answered(), None).is_none());
     assert_eq!(health.failing_for(), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_clients_alone_is_away_until_it_answers_anybody_or_nobody_asks() {
-    let (vitals, health) = worker(&[]);
-    let _run = vitals.run();
-    vitals.connected(&"one:5672");
+    let (state, health) = worker(&[]);
+    let _run = state.run();
+    state.connected(&"one:5672");
     assert_eq!(health.failing_for(), None);
-    vitals.failed_client("gone".into());
+    state.failed_client("gone".into());
     advance(SECOND).await;
-    vitals.failed_client("still gone".into());
+    state.failed_client("still gone".into());
     let told = "the store does not answer for 1s: still gone";
     assert_eq!(health.to_string(), told);
     assert!(!health.is_ready());
-    vitals.answered_client();
+    state.answered_client();
     assert_eq!(health.problems(), []);
 
     advance(60 * SECOND).await;
-    vitals.failed_client("gone".into());
+    state.failed_client("gone".into());
     advance(SECOND).await;
     // A message that waits as well is the same problem.
-    let waiting = vitals.saw(&away(), None);
+    let waiting = state.saw(&away(), None);
     advance(SECOND).await;
     assert_eq!(health.problems().len(), 1);
     assert_eq!(health.failing_for(), Some(2 * SECOND));
-    assert!(vitals.saw(&answered(), None).is_none());
+    assert!(state.saw(&answered(), None).is_none());
     assert_eq!(health.problems(), []);
     drop(waiting);
 
     advance(60 * SECOND).await;
-    vitals.failed_client("gone".into());
+    state.failed_client("gone".into());
     advance(299 * SECOND).await;
     assert_eq!(health.failing_for(), Some(299 * SECOND));
     advance(SECOND).await;
     assert_eq!(health.failing_for(), None);
-    vitals.failed_client("gone".into());
+    state.failed_client("gone".into());
     assert_eq!(health.failing_for(), Some(Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_was_told_to_stop_is_not_failing() {
-    let (vitals, health) = worker(&["orders"]);
-    let run = vitals.run();
-    vitals.drain();
+    let (state, health) = worker(&["orders"]);
+    let run = state.run();
+    state.drain();
     advance(SECOND).await;
     assert_eq!((health.failing_for(), health.is_ready()), (None, false));
     drop(run);
@@ -143,8 +143,8 @@ async fn a_worker_that_was_told_to_stop_is_not_failing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_ended_by_itself_is_failing() {
-    let (vitals, health) = worker(&["orders"]);
-    drop(vitals.run());
+    let (state, health) = worker(&["orders"]);
+    drop(state.run());
     advance(SECOND).await;
     assert_eq!(health.failing_for(), Some(SECOND));
     assert_eq!(
@@ -155,11 +155,11 @@ async fn a_worker_that_ended_by_itself_is_failing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_broker_that_takes_no_messages_is_told_until_it_does_and_no_failure() {
-    let (vitals, health) = worker(&[]);
-    let _run = vitals.run();
-    vitals.connected(&"one:5672");
-    let one = vitals.blocked("low on memory");
-    let other = vitals.blocked("low on memory");
+    let (state, health) = worker(&[]);
+    let _run = state.run();
+    state.connected(&"one:5672");
+    let one = state.blocked("low on memory");
+    let other = state.blocked("low on memory");
     advance(SECOND).await;
     assert_eq!(
         health.to_string(),
@@ -174,10 +174,10 @@ async fn a_broker_that_takes_no_messages_is_told_until_it_does_and_no_failure() 
 
 #[tokio::test(start_paused = true)]
 async fn a_store_is_not_known_to_be_away_once_no_message_waits_for_it() {
-    let (vitals, health) = worker(&[]);
-    let _run = vitals.run();
-    vitals.connected(&"one:5672");
-    let (one, other) = (vitals.saw(&away(), None), vitals.saw(&away(), None));
+    let (state, health) = worker(&[]);
+    let _run = state.run();
+    state.connected(&"one:5672");
+    let (one, other) = (state.saw(&away(), None), state.saw(&away(), None));
     drop(one);
     advance(SECOND).await;
     assert_eq!(health.failing_for(), Some(SECOND));
@@ -187,27 +187,27 @@ async fn a_store_is_not_known_to_be_away_once_no_message_waits_for_it() {
 
 #[tokio::test(start_paused = true)]
 async fn handlers_that_fail_open_are_told_and_no_failure() {
-    let (vitals, health) = worker(&[]);
-    let _run = vitals.run();
-    vitals.connected(&"one:5672");
-    assert!(vitals.saw(&unprotected(), None).is_none());
+    let (state, health) = worker(&[]);
+    let _run = state.run();
+    state.connected(&"one:5672");
+    assert!(state.saw(&unprotected(), None).is_none());
     advance(SECOND).await;
     assert_eq!(health.to_string(), "handlers run without the store for 1s");
     assert_eq!((health.failing_for(), health.is_ready()), (None, true));
-    assert!(vitals.saw(&answered(), None).is_none());
+    assert!(state.saw(&answered(), None).is_none());
     assert_eq!(health.problems(), []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_observed_message_that_failed_without_the_store_tells_of_no_recovery() {
-    let (vitals, health) = worker(&[]);
-    let _run = vitals.run();
-    vitals.connected(&"one:5672");
-    let _waiting = vitals.saw(&away(), None);
+    let (state, health) = worker(&[]);
+    let _run = state.run();
+    state.connected(&"one:5672");
+    let _waiting = state.saw(&away(), None);
     advance(SECOND).await;
     let failed = answered();
     assert!(
-        vitals
+        state
             .saw(&failed, Some(ExecutionKind::StoreUnavailable))
             .is_none()
     );
@@ -216,15 +216,15 @@ async fn an_observed_message_that_failed_without_the_store_tells_of_no_recovery(
 
 #[tokio::test(start_paused = true)]
 async fn letters_that_cannot_be_published_are_told_until_the_last_of_their_queue_is() {
-    let (vitals, health) = worker(&["orders", "mails"]);
-    let _run = vitals.run();
-    vitals.connected(&"one:5672");
-    vitals.consuming("orders");
-    vitals.consuming("mails");
-    let one = vitals.unpublished("orders", "no queue".into());
-    let other = vitals.unpublished("orders", "no queue".into());
+    let (state, health) = worker(&["orders", "mails"]);
+    let _run = state.run();
+    state.connected(&"one:5672");
+    state.consuming("orders");
+    state.consuming("mails");
+    let one = state.unpublished("orders", "no queue".into());
+    let other = state.unpublished("orders", "no queue".into());
     advance(SECOND).await;
-    let again = vitals.unpublished("orders", "full".into());
+    let again = state.unpublished("orders", "full".into());
     drop((one, other));
     assert_eq!(
         health.to_string(),

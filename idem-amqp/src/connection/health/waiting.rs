@@ -5,29 +5,29 @@ use std::sync::Arc;
 use idem_core::{ErrorChain, Execution, ExecutionKind, Failure};
 use tokio::time::Instant;
 
-use super::{Vitals, state::WhatFor};
+use super::{HealthState, state::WhatFor};
 
 /// One that waits because of a problem, until it is dropped.
 #[derive(Debug)]
 #[must_use = "the problem is over when nothing waits"]
 pub(crate) struct Waiting {
-    vitals: Arc<Vitals>,
+    health: Arc<HealthState>,
     what_for: WhatFor,
 }
 
 impl Waiting {
-    fn start(vitals: &Arc<Vitals>, what_for: WhatFor, error: String) -> Self {
-        if let Some(condition) = vitals.state().condition(&what_for) {
+    fn start(health: &Arc<HealthState>, what_for: WhatFor, error: String) -> Self {
+        if let Some(condition) = health.state().condition(&what_for) {
             condition.wait(Instant::now(), error);
         }
         Self {
-            vitals: Arc::clone(vitals),
+            health: Arc::clone(health),
             what_for,
         }
     }
 }
 
-impl Vitals {
+impl HealthState {
     /// A connection is blocked, until what this returns is dropped.
     pub(crate) fn blocked(self: &Arc<Self>, reason: &str) -> Waiting {
         Waiting::start(self, WhatFor::Alarm, reason.into())
@@ -80,7 +80,7 @@ impl Vitals {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if let Some(condition) = self.vitals.state().condition(&self.what_for) {
+        if let Some(condition) = self.health.state().condition(&self.what_for) {
             condition.end_wait(Instant::now());
         }
     }

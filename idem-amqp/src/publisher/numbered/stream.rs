@@ -6,7 +6,7 @@ use lapin::types::{AMQPValue, LongString};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::book::{Book, Caller, Entered, Open, Taken, Withdrawing};
+use super::ledger::{Caller, Entered, Ledger, Open, Taken, Withdrawing};
 use crate::wire::Publication;
 use crate::wire::headers::{EPOCH, PRODUCER, SEQUENCE, WITHDRAWN};
 
@@ -15,7 +15,7 @@ use crate::wire::headers::{EPOCH, PRODUCER, SEQUENCE, WITHDRAWN};
 pub(super) struct Stream {
     pub(super) producer: LongString,
     pub(super) epoch: LongString,
-    book: Mutex<Book>,
+    ledger: Mutex<Ledger>,
     /// That a number was confirmed, or left behind.
     moved: Notify,
 }
@@ -25,7 +25,7 @@ impl Stream {
         Self {
             producer: producer.into(),
             epoch: Uuid::now_v7().to_string().into(),
-            book: Mutex::default(),
+            ledger: Mutex::default(),
             moved: Notify::new(),
         }
     }
@@ -35,7 +35,7 @@ impl Stream {
         loop {
             let mut moved = std::pin::pin!(self.moved.notified());
             moved.as_mut().enable();
-            let entered = self.book().enter(publication);
+            let entered = self.ledger().enter(publication);
             match entered {
                 Entered::Confirmed => return None,
                 Entered::Attend(open) => return Some(Attended { stream: self, open }),
@@ -46,7 +46,7 @@ impl Stream {
 
     /// What nobody sees to, if there is something.
     pub(super) fn left_behind(&self) -> Option<Attended<'_>> {
-        let open = self.book().left_behind()?;
+        let open = self.ledger().left_behind()?;
         Some(Attended { stream: self, open })
     }
 
@@ -57,7 +57,7 @@ impl Stream {
         loop {
             let mut moved = std::pin::pin!(self.moved.notified());
             moved.as_mut().enable();
-            let withdrawing = self.book().withdraw(number);
+            let withdrawing = self.ledger().withdraw(number);
             match withdrawing {
                 Withdrawing::Unknown => return None,
                 Withdrawing::Done(taken) => return Some(Err(taken)),
@@ -78,7 +78,7 @@ impl Stream {
     pub(super) fn stamp(&self, open: &Open) -> Publication {
         let number = i64::try_from(open.number).unwrap_or(i64::MAX);
         let message = if open.withdrawn {
-            let way = self.book().way();
+            let way = self.ledger().way();
             let place = open.publication.without_content(way);
             place.own_header(WITHDRAWN, AMQPValue::Boolean(true))
         } else {
@@ -90,9 +90,9 @@ impl Stream {
             .own_header(SEQUENCE, AMQPValue::LongLongInt(number))
     }
 
-    pub(super) fn book(&self) -> MutexGuard<'_, Book> {
+    pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         // What is written under the lock is never half done.
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -104,14 +104,14 @@ struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     fn new(stream: &'a Stream, number: u64) -> Option<Self> {
-        let wanted = stream.book().want(number);
+        let wanted = stream.ledger().want(number);
         wanted.then_some(Self { stream, number })
     }
 }
 
 impl Drop for Wanted<'_> {
     fn drop(&mut self) {
-        self.stream.book().want_no_longer(self.number);
+        self.stream.ledger().want_no_longer(self.number);
         self.stream.moved.notify_waiters();
     }
 }
@@ -136,17 +136,17 @@ impl Attended<'_> {
     /// From now on the message may have come to the broker, or it is known that it has not by this try.
     pub(super) fn may_have_arrived(&self, it_may: bool) -> bool {
         let number = self.open.number;
-        self.stream.book().may_have_arrived(number, it_may)
+        self.stream.ledger().may_have_arrived(number, it_may)
     }
 
     pub(super) fn confirmed(self, by: Caller) {
-        self.stream.book().confirm(&self.open, by);
+        self.stream.ledger().confirm(&self.open, by);
     }
 }
 
 impl Drop for Attended<'_> {
     fn drop(&mut self) {
-        self.stream.book().leave(self.open.number);
+        self.stream.ledger().leave(self.open.number);
         self.stream.moved.notify_waiters();
     }
 }

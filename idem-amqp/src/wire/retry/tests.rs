@@ -41,20 +41,20 @@ fn delivered(properties: BasicProperties, redelivered: bool) -> Delivery {
     })
 }
 
-const FAILURE: Setback<'_> = Setback {
+const FAILURE: FailureInfo<'_> = FailureInfo {
     attempt: Some(2),
     error: Some("the gateway timed out"),
     key: None,
 };
 
-const CONFLICT: Setback<'_> = Setback {
+const CONFLICT: FailureInfo<'_> = FailureInfo {
     attempt: None,
     error: None,
     key: None,
 };
 
-fn retried(properties: BasicProperties, setback: &Setback<'_>, now: u64) -> BasicProperties {
-    retry(&delivery(properties), b"{}", setback, RUNG, at(now)).into_properties()
+fn retried(properties: BasicProperties, failure: &FailureInfo<'_>, now: u64) -> BasicProperties {
+    retry(&delivery(properties), b"{}", failure, RUNG, at(now)).into_properties()
 }
 
 fn said(properties: &BasicProperties) -> Vec<(String, String)> {
@@ -101,7 +101,7 @@ fn a_failure_is_told_with_its_attempt_and_its_times() {
 #[test]
 fn the_time_of_the_first_failure_is_kept() {
     let first = retried(BasicProperties::default(), &FAILURE, 100);
-    let again = Setback {
+    let again = FailureInfo {
         attempt: Some(3),
         error: Some("no"),
         key: None,

@@ -21,8 +21,8 @@ use tokio_util::sync::CancellationToken;
 use super::{
     ClientError, ReplyTo,
     message::Message,
+    pending_calls::{Event, PendingCalls},
     reply::RawReply,
-    switchboard::{Event, Switchboard},
 };
 use crate::{
     connection::{Brokers, Link},
@@ -47,10 +47,10 @@ pub(super) struct Orders {
 }
 
 /// Requests and replies of a client, over one connection after the other.
-pub(super) struct Line {
+pub(super) struct ConnectionLoop {
     pub(super) brokers: Brokers,
     pub(super) reply_to: ReplyTo,
-    pub(super) switchboard: Arc<Switchboard>,
+    pub(super) pending_calls: Arc<PendingCalls>,
 }
 
 /// An open connection, and the queue for replies on it.
@@ -107,7 +107,7 @@ impl Orders {
     }
 }
 
-impl Line {
+impl ConnectionLoop {
     /// Opens a connection, with a queue for replies.
     pub(super) async fn open(&mut self) -> Result<Open, ClientError> {
         let link = self.brokers.connect("idem client").await?;
@@ -151,13 +151,13 @@ impl Line {
             sleep(RECONNECT.wait(*tries)).await;
             match self.open().await {
                 Ok(open) => {
-                    self.switchboard.set_outage(None);
+                    self.pending_calls.set_outage(None);
                     return Some(open);
                 }
                 Err(error) => {
                     let outage = ErrorChain::of(&error).to_string();
                     tracing::warn!(error = outage, "the client cannot connect, trying again");
-                    self.switchboard.set_outage(Some(outage));
+                    self.pending_calls.set_outage(Some(outage));
                 }
             }
         }
@@ -197,7 +197,7 @@ impl Line {
     /// Sends a request, if it is still wanted.
     fn send(&self, open: &Open, order: Order, ended: &CancellationToken) -> Option<Sending> {
         order.let_go.send(ended.clone()).ok()?;
-        self.switchboard.counters.tried();
+        self.pending_calls.counters.tried();
         Some(send(open, order.message, order.correlation_id))
     }
 
@@ -205,12 +205,12 @@ impl Line {
         if let Some(flaw) = unmark(&mut reply.properties) {
             // Whether it is a refusal cannot be told: it is nobody's.
             tracing::warn!(flaw, "a reply whose properties cannot be read");
-            return self.switchboard.counters.foreign();
+            return self.pending_calls.counters.foreign();
         }
         let correlation_id = reply.properties.correlation_id().as_ref();
         let raw = RawReply::new(reply.data, Some(&reply.properties));
         let correlation_id = correlation_id.map(ShortString::as_str);
-        self.switchboard.reply(correlation_id, raw);
+        self.pending_calls.reply(correlation_id, raw);
     }
 
     /// Tells the call what the broker says to its request. lapin hands a returned message to whichever
@@ -222,7 +222,7 @@ impl Line {
             Err(error) => Some(error.to_string()),
         };
         if let Some(reason) = refused {
-            self.switchboard
+            self.pending_calls
                 .tell(correlation_id, Event::Refused(reason));
         }
         let returned = told.ok().and_then(Confirmation::take_message);
@@ -230,7 +230,7 @@ impl Line {
             .as_ref()
             .map(|message| &message.delivery.properties);
         if let Some(id) = returned.and_then(|properties| properties.correlation_id().as_ref()) {
-            self.switchboard.tell(id.as_str(), Event::Returned);
+            self.pending_calls.tell(id.as_str(), Event::Returned);
         }
     }
 }

@@ -11,7 +11,7 @@ mod tests;
 
 /// The numbers of a session whose answers the client still awaits, and the next one.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct RequestWindow {
     next: u64,
     window: u64,
     entries: BTreeMap<u64, Entry>,
@@ -51,7 +51,7 @@ pub(super) struct Place {
     pub(super) doubtful: bool,
 }
 
-impl Book {
+impl RequestWindow {
     pub(super) fn new(window: u32) -> Self {
         Self {
             next: 0,
@@ -64,19 +64,19 @@ impl Book {
 
     /// What an earlier process has left. All that it awaited may have been sent.
     pub(super) fn kept(kept: KeptSession) -> Result<Self, Unsendable> {
-        let mut book = Self::new(kept.window);
+        let mut requests = Self::new(kept.window);
         for request in kept.unanswered {
-            book.next = book.next.max(request.number.saturating_add(1));
+            requests.next = requests.next.max(request.number.saturating_add(1));
             let number = request.number;
             let entry = Entry {
                 message: Arc::new(message(&kept.server, request)?),
                 asked: false,
                 doubtful: true,
             };
-            book.entries.insert(number, entry);
+            requests.entries.insert(number, entry);
         }
-        book.next = book.next.max(kept.next);
-        Ok(book)
+        requests.next = requests.next.max(kept.next);
+        Ok(requests)
     }
 
     /// The next number, for this request; `None` while the window is full. A number that no call waits

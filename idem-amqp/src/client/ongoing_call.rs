@@ -11,23 +11,23 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::{
-    fate::{Fate, Fault, Setback},
-    line::Order,
+    call_state::{CallState, Fault, Problem},
+    connection_loop::Order,
     message::Message,
-    patience::Patience,
+    pending_calls::{PendingCalls, Waiting},
     reply::RawReply,
-    switchboard::{Switchboard, Waiting},
+    retry_interval::RetryInterval,
 };
 use crate::telemetry::{self, spans};
 
 /// One call. Dropping it leaves nothing behind.
-pub(super) struct Conversation {
+pub(super) struct OngoingCall {
     message: Arc<Message>,
-    patience: Patience,
+    retry_interval: RetryInterval,
     orders: mpsc::Sender<Order>,
     waiting: Waiting,
-    fate: Fate,
-    /// Answered when the line is about to send the next try.
+    state: CallState,
+    /// Answered when the connection is about to send the next try.
     ordered: Option<oneshot::Receiver<CancellationToken>>,
 }
 
@@ -41,19 +41,19 @@ pub(super) struct Told {
 /// The reply; nothing, if none is to be expected any more.
 pub(super) type Answered = ControlFlow<Option<RawReply>>;
 
-impl Conversation {
+impl OngoingCall {
     pub(super) fn new(
         message: Message,
-        patience: Patience,
+        retry_interval: RetryInterval,
         orders: mpsc::Sender<Order>,
-        switchboard: &Arc<Switchboard>,
+        pending_calls: &Arc<PendingCalls>,
     ) -> Self {
         Self {
             message: Arc::new(message),
-            patience,
+            retry_interval,
             orders,
-            waiting: switchboard.register(),
-            fate: Fate::default(),
+            waiting: pending_calls.register(),
+            state: CallState::default(),
             ordered: None,
         }
     }
@@ -62,7 +62,7 @@ impl Conversation {
     pub(super) async fn hold_traced(
         self,
         deadline: Duration,
-        switchboard: &Switchboard,
+        pending_calls: &PendingCalls,
     ) -> Result<Told, Fault> {
         let (message, correlation_id) = (&self.message, self.waiting.correlation_id());
         let size = message.body.len();
@@ -70,7 +70,7 @@ impl Conversation {
         let held = async move {
             let message = telemetry::inject(Arc::unwrap_or_clone(self.message));
             let message = Arc::new(message);
-            let held = Self { message, ..self }.hold(deadline, switchboard).await;
+            let held = Self { message, ..self }.hold(deadline, pending_calls).await;
             match &held {
                 Ok(told) => spans::answered(told.tries),
                 Err(fault) => spans::unanswered(fault.label(), fault),
@@ -84,7 +84,7 @@ impl Conversation {
     pub(super) async fn hold(
         mut self,
         deadline: Duration,
-        switchboard: &Switchboard,
+        pending_calls: &PendingCalls,
     ) -> Result<Told, Fault> {
         let answered = async {
             loop {
@@ -96,13 +96,13 @@ impl Conversation {
         match timeout(deadline, answered).await {
             Ok(Some(reply)) => Ok(Told {
                 reply,
-                tries: self.fate.tries(),
+                tries: self.state.tries(),
             }),
             Ok(None) => {
                 self.waiting.lose_hope();
-                Err(self.end(switchboard.outage()))
+                Err(self.end(pending_calls.outage()))
             }
-            Err(_) => Err(self.end(switchboard.outage())),
+            Err(_) => Err(self.end(pending_calls.outage())),
         }
     }
 
@@ -129,7 +129,7 @@ impl Conversation {
             loop {
                 tokio::select! {
                     biased;
-                    event = self.waiting.event() => self.fate.heed(event)?,
+                    event = self.waiting.event() => self.state.heed(event)?,
                     sent = &mut sent => break sent,
                 }
             }
@@ -137,7 +137,7 @@ impl Conversation {
         match connection_ended {
             Some(connection_ended) => {
                 self.ordered = None;
-                self.fate.sent();
+                self.state.sent();
                 ControlFlow::Continue(connection_ended)
             }
             // The client's task has ended, with its runtime.
@@ -147,22 +147,22 @@ impl Conversation {
 
     /// Waits for the reply, until it is time to try again.
     async fn listen(&mut self, connection_ended: CancellationToken) -> Answered {
-        let patience = self.patience.after(self.fate.silent());
-        let mut silence = pin!(sleep(patience));
+        let retry_interval = self.retry_interval.after(self.state.silent());
+        let mut silence = pin!(sleep(retry_interval));
         loop {
-            let setback = tokio::select! {
+            let problem = tokio::select! {
                 biased;
                 event = self.waiting.event() => {
-                    self.fate.heed(event)?;
-                    if self.fate.all_came_back() {
+                    self.state.heed(event)?;
+                    if self.state.all_came_back() {
                         return ControlFlow::Break(None);
                     }
                     continue;
                 }
-                () = connection_ended.cancelled() => Setback::Lost,
-                () = &mut silence => Setback::Silent(patience),
+                () = connection_ended.cancelled() => Problem::Lost,
+                () = &mut silence => Problem::Silent(retry_interval),
             };
-            self.fate.note(setback);
+            self.state.note(problem);
             return ControlFlow::Continue(());
         }
     }
@@ -170,9 +170,9 @@ impl Conversation {
     /// What is known when no reply is waited for any more.
     fn end(mut self, outage: Option<String>) -> Fault {
         if self.is_on_its_way() {
-            self.fate.sent();
+            self.state.sent();
         }
-        self.fate.end(outage)
+        self.state.end(outage)
     }
 
     /// Whether a try was let go in this very moment. After this, none is any more.
@@ -190,16 +190,18 @@ mod tests {
 
     const LONG: Duration = Duration::from_mins(1);
 
-    fn call(orders: mpsc::Sender<Order>, switchboard: &Arc<Switchboard>) -> Conversation {
+    fn call(orders: mpsc::Sender<Order>, pending_calls: &Arc<PendingCalls>) -> OngoingCall {
         let message = Message::json("leases", &"a").unwrap();
-        Conversation::new(message, Patience::new(LONG), orders, switchboard)
+        OngoingCall::new(message, RetryInterval::new(LONG), orders, pending_calls)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_was_not_sent_by_the_deadline_is_not_sent_after_it() {
-        let switchboard = Switchboard::new();
+        let pending_calls = PendingCalls::new();
         let (orders, mut ordered) = mpsc::channel(1);
-        let held = call(orders, &switchboard).hold(LONG, &switchboard).await;
+        let held = call(orders, &pending_calls)
+            .hold(LONG, &pending_calls)
+            .await;
         assert!(matches!(held, Err(Fault::Unsent(_))), "{held:?}");
         let order = ordered.recv().await.unwrap();
         assert!(order.let_go.send(CancellationToken::new()).is_err());
@@ -207,9 +209,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_is_let_go_at_the_deadline_may_run() {
-        let switchboard = Switchboard::new();
+        let pending_calls = PendingCalls::new();
         let (orders, mut ordered) = mpsc::channel(1);
-        let mut call = call(orders, &switchboard);
+        let mut call = call(orders, &pending_calls);
         tokio::select! {
             biased;
             _ = call.send() => unreachable!("nobody lets it go"),
@@ -222,11 +224,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_request_is_sent_again_when_there_is_silence_and_at_once_when_the_connection_ends() {
-        let switchboard = Switchboard::new();
+        let pending_calls = PendingCalls::new();
         let (orders, mut ordered) = mpsc::channel(1);
-        let call = call(orders, &switchboard);
+        let call = call(orders, &pending_calls);
         let begun = tokio::time::Instant::now();
-        let held = tokio::spawn(async move { call.hold(10 * LONG, &Switchboard::new()).await });
+        let held = tokio::spawn(async move { call.hold(10 * LONG, &PendingCalls::new()).await });
 
         let connection = CancellationToken::new();
         let first = ordered.recv().await.unwrap();
@@ -242,16 +244,18 @@ mod tests {
         assert!(Arc::ptr_eq(&first.message, &third.message));
 
         let reply = RawReply::new(b"1".to_vec(), None);
-        switchboard.reply(Some(&third.correlation_id), reply);
+        pending_calls.reply(Some(&third.correlation_id), reply);
         assert!(held.await.unwrap().is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_whose_client_has_ended_ends() {
-        let switchboard = Switchboard::new();
+        let pending_calls = PendingCalls::new();
         let (orders, ordered) = mpsc::channel(1);
         drop(ordered);
-        let held = call(orders, &switchboard).hold(LONG, &switchboard).await;
+        let held = call(orders, &pending_calls)
+            .hold(LONG, &pending_calls)
+            .await;
         assert!(matches!(held, Err(Fault::Unsent(_))), "{held:?}");
     }
 }

@@ -2,23 +2,23 @@
 
 use std::{ops::ControlFlow, time::Duration};
 
-use super::{conversation::Answered, switchboard::Event};
+use super::{ongoing_call::Answered, pending_calls::Event};
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// What is known of a request's tries.
 #[derive(Debug, Default)]
-pub(super) struct Fate {
+pub(super) struct CallState {
     sent: u32,
     returned: u32,
     silent: u32,
     /// What went wrong last.
-    last: Option<Setback>,
+    last: Option<Problem>,
 }
 
 /// Why a try brought no reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Setback {
+pub(super) enum Problem {
     #[error("no reply came within {0:?}")]
     Silent(Duration),
     #[error("the connection was lost before a reply came")]
@@ -58,7 +58,7 @@ impl Fault {
     }
 }
 
-impl Fate {
+impl CallState {
     pub(super) fn sent(&mut self) {
         self.sent += 1;
     }
@@ -77,19 +77,19 @@ impl Fate {
     pub(super) fn heed(&mut self, event: Event) -> Answered {
         match event {
             Event::Replied(reply) => return ControlFlow::Break(Some(reply)),
-            Event::Returned => self.note(Setback::Returned),
-            Event::Refused(reason) => self.note(Setback::Refused(reason)),
+            Event::Returned => self.note(Problem::Returned),
+            Event::Refused(reason) => self.note(Problem::Refused(reason)),
         }
         ControlFlow::Continue(())
     }
 
-    pub(super) fn note(&mut self, setback: Setback) {
-        match setback {
-            Setback::Silent(_) => self.silent += 1,
-            Setback::Returned => self.returned += 1,
+    pub(super) fn note(&mut self, problem: Problem) {
+        match problem {
+            Problem::Silent(_) => self.silent += 1,
+            Problem::Returned => self.returned += 1,
             _ => {}
         }
-        self.last = Some(setback);
+        self.last = Some(problem);
     }
 
     /// Whether no try was taken by a queue.
@@ -102,8 +102,8 @@ impl Fate {
         if self.all_came_back() {
             return Fault::Unroutable;
         }
-        let outage = outage.map(Setback::Outage);
-        let last = outage.or(self.last).unwrap_or(Setback::Deadline);
+        let outage = outage.map(Problem::Outage);
+        let last = outage.or(self.last).unwrap_or(Problem::Deadline);
         match self.sent {
             0 => Fault::Unsent(last.into()),
             _ => Fault::Unknown(last.into()),
@@ -124,32 +124,32 @@ mod tests {
 
     #[test]
     fn only_a_request_whose_every_try_came_back_was_taken_by_no_queue() {
-        let mut fate = Fate::default();
-        assert!(!fate.all_came_back());
-        fate.sent();
-        fate.note(Setback::Returned);
-        assert!(fate.all_came_back());
-        fate.sent();
-        assert!(!fate.all_came_back());
-        fate.note(Setback::Silent(Duration::ZERO));
-        assert!(!fate.all_came_back());
-        assert!(matches!(fate.end(None), Fault::Unknown(_)));
+        let mut state = CallState::default();
+        assert!(!state.all_came_back());
+        state.sent();
+        state.note(Problem::Returned);
+        assert!(state.all_came_back());
+        state.sent();
+        assert!(!state.all_came_back());
+        state.note(Problem::Silent(Duration::ZERO));
+        assert!(!state.all_came_back());
+        assert!(matches!(state.end(None), Fault::Unknown(_)));
     }
 
     #[test]
     fn a_request_that_was_never_sent_has_not_run() {
-        let fault = Fate::default().end(Some("the broker is away".to_owned()));
+        let fault = CallState::default().end(Some("the broker is away".to_owned()));
         assert!(matches!(fault, Fault::Unsent(_)));
         assert_eq!(last(fault), "the broker is away");
     }
 
     #[test]
     fn what_went_wrong_last_is_told() {
-        let mut fate = Fate::default();
-        fate.sent();
-        fate.note(Setback::Silent(Duration::from_secs(5)));
-        fate.sent();
-        fate.note(Setback::Lost);
-        assert_eq!(last(fate.end(None)), Setback::Lost.to_string());
+        let mut state = CallState::default();
+        state.sent();
+        state.note(Problem::Silent(Duration::from_secs(5)));
+        state.sent();
+        state.note(Problem::Lost);
+        assert_eq!(last(state.end(None)), Problem::Lost.to_string());
     }
 }

@@ -1,4 +1,4 @@
-//! What the clones of a session have together: its book, its end, where it is kept.
+//! What the clones of a session have together: its window of requests, its end, where it is kept.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -13,18 +13,18 @@ use tokio::{
 
 use super::{
     super::{Client, message::Message},
-    book::{Book, Place, Taken},
     ending::{End, Ending},
     notes::{Notes, to_the_end},
+    request_window::{Place, RequestWindow, Taken},
 };
 
 /// What the clones of a session have together.
-pub(super) struct Desk {
+pub(super) struct SharedSession {
     pub(super) id: String,
     pub(super) window: u32,
     pub(super) life: Duration,
     pub(super) client: Client,
-    book: Mutex<Book>,
+    requests: Mutex<RequestWindow>,
     notes: Option<Arc<Notes>>,
     /// Calls get their numbers in the order in which they came.
     entrance: sync::Mutex<()>,
@@ -34,16 +34,16 @@ pub(super) struct Desk {
 }
 
 /// A number that a call asks with. When it is dropped, nobody waits for its answer any more.
-pub(super) struct Seat {
-    desk: Arc<Desk>,
+pub(super) struct CallSlot {
+    shared: Arc<SharedSession>,
     pub(super) place: Place,
 }
 
-impl Desk {
+impl SharedSession {
     pub(super) fn new(
         client: Client,
         session: &KeptSession,
-        book: Book,
+        requests: RequestWindow,
         notes: Option<Arc<Notes>>,
     ) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Desk {
             window: session.window,
             life: Duration::from_millis(session.life_ms),
             client,
-            book: Mutex::new(book),
+            requests: Mutex::new(requests),
             notes,
             entrance: sync::Mutex::default(),
             freed: Notify::new(),
@@ -60,14 +60,14 @@ impl Desk {
     }
 
     /// The next number, as soon as the window has room for it.
-    pub(super) async fn begin(self: &Arc<Self>, message: &Arc<Message>) -> Result<Seat, End> {
+    pub(super) async fn begin(self: &Arc<Self>, message: &Arc<Message>) -> Result<CallSlot, End> {
         let _turn = self.entrance.lock().await;
         loop {
             if let Some(end) = self.ending.ended() {
                 return Err(end);
             }
             if let Some(place) = self.place(message) {
-                return Ok(self.seat(place));
+                return Ok(self.slot(place));
             }
             tokio::select! {
                 () = self.freed.notified() => {}
@@ -78,11 +78,11 @@ impl Desk {
 
     /// The next number, if the window has room for it.
     fn place(&self, message: &Arc<Message>) -> Option<Place> {
-        let mut book = self.book();
-        let before = book.given_up();
-        let place = book.begin(message);
-        let given_up = book.given_up() - before;
-        drop(book);
+        let mut requests = self.requests();
+        let before = requests.given_up();
+        let place = requests.begin(message);
+        let given_up = requests.given_up() - before;
+        drop(requests);
         if given_up > 0 {
             tracing::warn!(
                 session = self.id,
@@ -96,14 +96,14 @@ impl Desk {
     }
 
     /// A number once more, with its request.
-    pub(super) fn again(self: &Arc<Self>, number: u64) -> Result<(Seat, Arc<Message>), Taken> {
-        let (place, message) = self.book().again(number)?;
-        Ok((self.seat(place), message))
+    pub(super) fn again(self: &Arc<Self>, number: u64) -> Result<(CallSlot, Arc<Message>), Taken> {
+        let (place, message) = self.requests().again(number)?;
+        Ok((self.slot(place), message))
     }
 
-    fn seat(self: &Arc<Self>, place: Place) -> Seat {
-        Seat {
-            desk: Arc::clone(self),
+    fn slot(self: &Arc<Self>, place: Place) -> CallSlot {
+        CallSlot {
+            shared: Arc::clone(self),
             place,
         }
     }
@@ -116,20 +116,20 @@ impl Desk {
         let Some(notes) = self.notes.clone() else {
             return Ok(());
         };
-        let desk = Arc::clone(self);
+        let shared = Arc::clone(self);
         to_the_end(async move {
-            let version = desk.book().version();
-            notes.save(version, || desk.to_keep()).await
+            let version = shared.requests().version();
+            notes.save(version, || shared.to_keep()).await
         })
         .await
     }
 
     /// Saves that a request which is kept was not sent, in a task of its own.
     pub(super) fn correct(self: &Arc<Self>) -> JoinHandle<()> {
-        let desk = Arc::clone(self);
+        let shared = Arc::clone(self);
         tokio::spawn(async move {
-            if let Err(error) = desk.save().await {
-                let (session, error) = (&desk.id, ErrorChain::of(&error).to_string());
+            if let Err(error) = shared.save().await {
+                let (session, error) = (&shared.id, ErrorChain::of(&error).to_string());
                 tracing::warn!(
                     session,
                     error,
@@ -141,7 +141,7 @@ impl Desk {
 
     /// Saves the session though nothing may have changed: it is an error if another one has its place.
     pub(super) async fn insist(self: &Arc<Self>) -> Result<(), KeeperError> {
-        self.book().touch();
+        self.requests().touch();
         self.save().await
     }
 
@@ -154,7 +154,7 @@ impl Desk {
     }
 
     fn to_keep(&self) -> (u64, KeptSession) {
-        let (version, next, unanswered) = self.book().to_keep();
+        let (version, next, unanswered) = self.requests().to_keep();
         let session = KeptSession {
             holder: String::new(),
             server: self.client.queue.to_string(),
@@ -169,24 +169,24 @@ impl Desk {
 
     /// Nobody is to await this number's answer any more, unless a call does now.
     pub(super) fn give_up(&self, number: u64) -> bool {
-        let given_up = self.book().give_up(number);
+        let given_up = self.requests().give_up(number);
         self.freed.notify_one();
         given_up
     }
 
     /// Nobody awaits this number's answer any more.
     fn settle(&self, number: u64) {
-        self.book().settle(number);
+        self.requests().settle(number);
         self.freed.notify_one();
     }
 
-    pub(super) fn book(&self) -> MutexGuard<'_, Book> {
+    pub(super) fn requests(&self) -> MutexGuard<'_, RequestWindow> {
         // What is written under the lock is never half done.
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Seat {
+impl CallSlot {
     /// It may be sent from now on.
     pub(super) fn may_be_sent(&mut self) {
         self.place.doubtful = true;
@@ -194,18 +194,18 @@ impl Seat {
 
     /// Its answer has come, or never will.
     pub(super) fn settle(self) {
-        self.desk.settle(self.place.number);
+        self.shared.settle(self.place.number);
     }
 }
 
-impl Drop for Seat {
+impl Drop for CallSlot {
     fn drop(&mut self) {
         let number = self.place.number;
         if self.place.doubtful {
-            self.desk.book().set_aside(number);
-            self.desk.freed.notify_one();
+            self.shared.requests().set_aside(number);
+            self.shared.freed.notify_one();
         } else {
-            self.desk.settle(number);
+            self.shared.settle(number);
         }
     }
 }

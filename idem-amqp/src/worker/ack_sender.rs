@@ -15,40 +15,40 @@ use super::window::{Ack, Window};
 
 /// How long a finished delivery waits for the ones before it.
 const PATIENCE: Duration = Duration::from_millis(5);
-/// Verdicts that are taken together.
+/// AckSender that are taken together.
 const BATCH: usize = 256;
 
-/// Sends verdicts to the acker of one channel. After the channel's end they go nowhere: the
+/// Sends acks and returns on one channel. After the channel's end they go nowhere: the
 /// broker has its messages back already.
 #[derive(Debug, Clone)]
-pub(super) struct Verdicts(mpsc::UnboundedSender<Verdict>);
+pub(super) struct AckSender(mpsc::UnboundedSender<AckCommand>);
 
 #[derive(Debug)]
-enum Verdict {
+enum AckCommand {
     Ack(u64),
     Return(u64),
     Flush(oneshot::Sender<()>),
 }
 
-impl Verdicts {
-    /// Starts the acker of a channel; `failed` is called if the channel takes no settlements.
+impl AckSender {
+    /// Starts the ack_sender of a channel; `failed` is called if the channel takes no settlements.
     pub(super) fn start(
         channel: Channel,
         prefetch: u16,
         failed: impl FnOnce(Error) + Send + 'static,
     ) -> Self {
-        let (verdicts, given) = mpsc::unbounded_channel();
-        let acker = Acker {
+        let (acks, given) = mpsc::unbounded_channel();
+        let task = AckTask {
             channel,
             window: Window::new(),
             most_blocked: usize::from(prefetch / 2).max(1),
         };
         tokio::spawn(async move {
-            if let Err(error) = acker.run(given).await {
+            if let Err(error) = task.run(given).await {
                 failed(error);
             }
         });
-        Self(verdicts)
+        Self(acks)
     }
 
     /// Those of a channel that is none.
@@ -59,30 +59,30 @@ impl Verdicts {
 
     /// The message is done with.
     pub(super) fn ack(&self, tag: u64) {
-        let _ = self.0.send(Verdict::Ack(tag));
+        let _ = self.0.send(AckCommand::Ack(tag));
     }
 
     /// The message goes back to its queue.
     pub(super) fn give_back(&self, tag: u64) {
-        let _ = self.0.send(Verdict::Return(tag));
+        let _ = self.0.send(AckCommand::Return(tag));
     }
 
-    /// Waits until every verdict so far has been sent.
+    /// Waits until everything so far has been sent.
     pub(super) async fn flush(&self) {
         let (done, flushed) = oneshot::channel();
-        let _ = self.0.send(Verdict::Flush(done));
+        let _ = self.0.send(AckCommand::Flush(done));
         let _ = flushed.await;
     }
 }
 
-struct Acker {
+struct AckTask {
     channel: Channel,
     window: Window,
     most_blocked: usize,
 }
 
-impl Acker {
-    async fn run(mut self, mut given: mpsc::UnboundedReceiver<Verdict>) -> Result<(), Error> {
+impl AckTask {
+    async fn run(mut self, mut given: mpsc::UnboundedReceiver<AckCommand>) -> Result<(), Error> {
         let mut batch = Vec::with_capacity(BATCH);
         let mut straggle_at = None;
         loop {
@@ -104,13 +104,13 @@ impl Acker {
     }
 
     /// Returns first and singly, then the prefix as one frame.
-    async fn settle(&mut self, batch: &mut Vec<Verdict>) -> Result<(), Error> {
+    async fn settle(&mut self, batch: &mut Vec<AckCommand>) -> Result<(), Error> {
         let mut flushes = Vec::new();
-        for verdict in batch.drain(..) {
-            match verdict {
-                Verdict::Ack(tag) => self.window.finish(tag),
-                Verdict::Flush(done) => flushes.push(done),
-                Verdict::Return(tag) => {
+        for command in batch.drain(..) {
+            match command {
+                AckCommand::Ack(tag) => self.window.finish(tag),
+                AckCommand::Flush(done) => flushes.push(done),
+                AckCommand::Return(tag) => {
                     let requeue = BasicNackOptions {
                         multiple: false,
                         requeue: true,

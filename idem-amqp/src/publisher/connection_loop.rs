@@ -29,7 +29,7 @@ const CONFIRM_TIMEOUT: Duration = Duration::from_secs(30);
 const BETWEEN_CHANNELS: Duration = Duration::from_secs(1);
 
 /// The connection, opened when needed.
-pub(super) struct Line {
+pub(super) struct ConnectionLoop {
     brokers: Brokers,
     open: Option<Open>,
     frame: LargestFrame,
@@ -43,7 +43,7 @@ struct Open {
     refused: bool,
 }
 
-impl Line {
+impl ConnectionLoop {
     pub(super) fn new(brokers: Brokers) -> Self {
         Self {
             brokers,

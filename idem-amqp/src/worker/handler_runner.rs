@@ -1,4 +1,4 @@
-//! One delivery from arrival to verdict, by a handler whose types are known.
+//! One delivery from its arrival to the decision about it, by a handler whose types are known.
 
 use std::{future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -10,8 +10,8 @@ use idem_core::{
 use tokio::time::{Instant, sleep};
 
 use super::{
+    channel_context::{ChannelContext, Slot},
     circumstances::{attempts, circumstances, counted},
-    desk::{Desk, Seat},
     numbered,
     replying::reply,
 };
@@ -91,19 +91,19 @@ impl End {
 }
 
 /// A handler without its types: what the worker's machinery sees.
-pub(super) trait Attend: Send + Sync {
+pub(super) trait RunHandler: Send + Sync {
     /// Takes a delivery as far as its settlement.
-    fn attend<'a>(
+    fn run<'a>(
         &'a self,
         arrival: &'a Arrival,
         queue: &'a Queue,
-        desk: &'a Desk,
-        seat: &'a mut Seat,
+        context: &'a ChannelContext,
+        slot: &'a mut Slot,
     ) -> BoxFuture<'a, End>;
 }
 
 /// A handler with its store, its state and its policy.
-pub(super) struct Attendant<H, S, St> {
+pub(super) struct HandlerRunner<H, S, St> {
     pub(super) executor: Executor<S>,
     pub(super) state: Arc<St>,
     pub(super) policy: Policy,
@@ -113,48 +113,48 @@ pub(super) struct Attendant<H, S, St> {
 /// After a bug of the handler's own serialisation or extraction code, say.
 const AFTER_PANIC: Duration = Duration::from_secs(5);
 
-impl<H, S, St> Attend for Attendant<H, S, St>
+impl<H, S, St> RunHandler for HandlerRunner<H, S, St>
 where
     H: Handler<St>,
     H::Mode: RunsOn<S>,
     S: Store,
     St: Send + Sync + 'static,
 {
-    fn attend<'a>(
+    fn run<'a>(
         &'a self,
         arrival: &'a Arrival,
         queue: &'a Queue,
-        desk: &'a Desk,
-        seat: &'a mut Seat,
+        context: &'a ChannelContext,
+        slot: &'a mut Slot,
     ) -> BoxFuture<'a, End> {
-        let attended = AssertUnwindSafe(self.attend_typed(arrival, queue, desk, seat));
-        let attended = attended.catch_unwind();
-        Box::pin(attended.map(|end| end.unwrap_or_else(|_| after_panic(arrival, queue, desk))))
+        let ran = AssertUnwindSafe(self.run_typed(arrival, queue, context, slot));
+        let ran = ran.catch_unwind();
+        Box::pin(ran.map(|end| end.unwrap_or_else(|_| after_panic(arrival, queue, context))))
     }
 }
 
-impl<H, S, St> Attendant<H, S, St>
+impl<H, S, St> HandlerRunner<H, S, St>
 where
     H: Handler<St>,
     H::Mode: RunsOn<S>,
     S: Store,
     St: Send + Sync + 'static,
 {
-    async fn attend_typed(
+    async fn run_typed(
         &self,
         arrival: &Arrival,
         queue: &Queue,
-        desk: &Desk,
-        seat: &mut Seat,
+        context: &ChannelContext,
+        slot: &mut Slot,
     ) -> End {
         use ExecutionKind as Kind;
-        if !seat.sit_down(desk).await {
+        if !slot.start_running(context).await {
             return End::abandoned();
         }
         if let Some(end) = unreadable::<H>(arrival) {
             return end;
         }
-        let mut now = circumstances(arrival, queue, desk);
+        let mut now = circumstances(arrival, queue, context);
         if let Some(error) = out_of_place(&arrival.delivery, queue) {
             let ended = Execution::Undecodable { error };
             return end::<H>(arrival, &ended, None, settle(ended.kind(), &now));
@@ -175,9 +175,9 @@ where
                 ahead
             } else {
                 let handled = self.executor.handle(&mut message, &*self.state).await;
-                _waits_for_store = desk.vitals.saw(&handled, message.would_have_been());
+                _waits_for_store = context.health.saw(&handled, message.would_have_been());
                 if let Some(place) = message.place_in_sequence() {
-                    numbered::report(&handled, &arrival.delivery, place, desk);
+                    numbered::report(&handled, &arrival.delivery, place, context);
                 }
                 handled
             };
@@ -203,7 +203,7 @@ where
                 _ => {}
             }
             if has_to_wait(execution.kind()) {
-                now.full = !seat.step_aside(desk);
+                now.full = !slot.start_waiting(context);
             }
             let found = self.wait_for_turn(&message, &execution, &mut turn);
             now.near = turn.as_ref().is_some_and(Turn::is_near);
@@ -221,15 +221,15 @@ where
             let recheck = recheck.min(numbered::longest_pause(&message));
             if execution.attempt().is_some() {
                 message.renew_owner();
-                tell(desk, queue, message.key(), &execution, settlement);
+                tell(context, queue, message.key(), &execution, settlement);
             }
             if waits_for_the_store(&execution, message.key(), now.claims) {
-                seat.step_aside(desk);
+                slot.start_waiting(context);
             }
             tracing::debug!(key = %message.key(), kind = %execution.kind(), ?recheck, "held");
             if turn.is_some() {
                 // Those that it waits for need the places among the running.
-                seat.stand_up();
+                slot.stop_running();
             }
             let over = async {
                 match &turn {
@@ -241,12 +241,12 @@ where
             tokio::select! {
                 () = sleep(recheck) => {}
                 () = over => {}
-                () = desk.stopping() => {
+                () = context.stopping() => {
                     return end::<H>(arrival, &execution, Some(message.key()), Settlement::Leave);
                 }
             }
             // What is answered runs nothing.
-            if !message.is_answered() && !seat.sit_down(desk).await {
+            if !message.is_answered() && !slot.start_running(context).await {
                 return end::<H>(arrival, &execution, Some(message.key()), Settlement::Leave);
             }
         }
@@ -255,13 +255,13 @@ where
 
 /// Says what has become of an attempt.
 fn tell<T, E: Failure>(
-    desk: &Desk,
+    context: &ChannelContext,
     queue: &Queue,
     key: &Key,
     execution: &Execution<T, E>,
     settlement: Settlement,
 ) {
-    desk.failures.tell(&Ending {
+    context.failures.tell(&Ending {
         queue: queue.name(),
         key: Some(key),
         kind: execution.kind(),
@@ -308,10 +308,10 @@ fn has_to_wait(kind: ExecutionKind) -> bool {
     )
 }
 
-fn after_panic(arrival: &Arrival, queue: &Queue, desk: &Desk) -> End {
+fn after_panic(arrival: &Arrival, queue: &Queue, context: &ChannelContext) -> End {
     let now = Circumstances {
         retry_after: AFTER_PANIC,
-        ..circumstances(arrival, queue, desk)
+        ..circumstances(arrival, queue, context)
     };
     End {
         error: Some("the code round the handler panicked".into()),

@@ -16,7 +16,7 @@ use super::{
 
 /// The calls that wait, by their correlation ids.
 #[derive(Debug)]
-pub(super) struct Switchboard {
+pub(super) struct PendingCalls {
     /// What all correlation ids of this client begin with, and no other's.
     mark: String,
     state: Mutex<State>,
@@ -43,13 +43,13 @@ pub(super) enum Event {
 /// A call that waits. Dropping it leaves nothing behind.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    switchboard: Arc<Switchboard>,
+    pending_calls: Arc<PendingCalls>,
     correlation_id: String,
     events: mpsc::UnboundedReceiver<Event>,
     outlook: Outlook,
 }
 
-impl Switchboard {
+impl PendingCalls {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             mark: format!("{}-", Uuid::new_v4().simple()),
@@ -64,7 +64,7 @@ impl Switchboard {
         let (sender, events) = mpsc::unbounded_channel();
         self.state().calls.insert(correlation_id.clone(), sender);
         Waiting {
-            switchboard: Arc::clone(self),
+            pending_calls: Arc::clone(self),
             correlation_id,
             events,
             outlook: Outlook::default(),
@@ -148,9 +148,13 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let waited = self.switchboard.state().calls.remove(&self.correlation_id);
+        let waited = self
+            .pending_calls
+            .state()
+            .calls
+            .remove(&self.correlation_id);
         if waited.is_some() {
-            self.switchboard.counters.ended(self.outlook);
+            self.pending_calls.counters.ended(self.outlook);
         }
     }
 }
@@ -165,27 +169,27 @@ mod tests {
 
     #[tokio::test]
     async fn a_reply_reaches_the_call_that_waits_for_it_and_only_the_first_one_does() {
-        let switchboard = Switchboard::new();
-        let (mut a, b) = (switchboard.register(), switchboard.register());
-        switchboard.reply(Some(a.correlation_id()), reply());
-        switchboard.reply(Some(a.correlation_id()), reply());
+        let pending_calls = PendingCalls::new();
+        let (mut a, b) = (pending_calls.register(), pending_calls.register());
+        pending_calls.reply(Some(a.correlation_id()), reply());
+        pending_calls.reply(Some(a.correlation_id()), reply());
         assert!(matches!(a.event().await, Event::Replied(_)));
-        let counts = switchboard.counts();
+        let counts = pending_calls.counts();
         assert_eq!((counts.replies, counts.late), (1, 1), "{counts}");
         assert_eq!(counts.in_flight, 1, "the other one: {b:?}");
     }
 
     #[test]
     fn a_reply_to_a_dropped_call_is_late_and_one_to_nobodys_is_foreign() {
-        let switchboard = Switchboard::new();
-        let id = switchboard.register().correlation_id().to_owned();
-        let other = Switchboard::new().register().correlation_id().to_owned();
-        let never = format!("{}7", switchboard.mark);
-        switchboard.reply(Some(&id), reply());
+        let pending_calls = PendingCalls::new();
+        let id = pending_calls.register().correlation_id().to_owned();
+        let other = PendingCalls::new().register().correlation_id().to_owned();
+        let never = format!("{}7", pending_calls.mark);
+        pending_calls.reply(Some(&id), reply());
         for foreign in [None, Some(""), Some(&*other), Some(&*never)] {
-            switchboard.reply(foreign, reply());
+            pending_calls.reply(foreign, reply());
         }
-        let counts = switchboard.counts();
+        let counts = pending_calls.counts();
         assert_eq!((counts.late, counts.foreign), (1, 4), "{counts}");
         assert_eq!((counts.in_flight, counts.replies), (0, 0), "{counts}");
         assert_eq!((counts.given_up, counts.unanswered), (1, 0), "{counts}");
@@ -193,15 +197,15 @@ mod tests {
 
     #[test]
     fn each_call_that_has_ended_is_counted_once_by_how() {
-        let switchboard = Switchboard::new();
-        let [answered, given_up, mut hopeless] = [(); 3].map(|()| switchboard.register());
-        switchboard.reply(Some(answered.correlation_id()), reply());
+        let pending_calls = PendingCalls::new();
+        let [answered, given_up, mut hopeless] = [(); 3].map(|()| pending_calls.register());
+        pending_calls.reply(Some(answered.correlation_id()), reply());
         hopeless.lose_hope();
-        let counts = switchboard.counts();
+        let counts = pending_calls.counts();
         assert_eq!((counts.in_flight, counts.replies), (2, 1), "{counts}");
         assert_eq!((counts.given_up, counts.unanswered), (0, 0), "{counts}");
         drop((answered, given_up, hopeless));
-        let counts = switchboard.counts();
+        let counts = pending_calls.counts();
         assert_eq!((counts.in_flight, counts.replies), (0, 1), "{counts}");
         assert_eq!((counts.given_up, counts.unanswered), (1, 1), "{counts}");
     }

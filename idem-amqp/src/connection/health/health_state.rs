@@ -16,13 +16,13 @@ use crate::{
 
 /// What a worker, or a publisher of its own, knows of itself.
 #[derive(Debug, Default)]
-pub(crate) struct Vitals {
+pub(crate) struct HealthState {
     tally: Tally,
     links: Links,
     state: Mutex<State>,
 }
 
-impl Vitals {
+impl HealthState {
     /// Of a worker with these queues.
     pub(crate) fn of<'a>(queues: impl Iterator<Item = &'a str>) -> Self {
         Self {
@@ -34,9 +34,14 @@ impl Vitals {
 
     /// Counts what happened, and says in the log what is done about it.
     /// `on` says on which connection, or on which queue.
-    pub(crate) fn befell(&self, incident: Incident, on: &str, error: Option<&dyn Display>) {
+    pub(crate) fn record_incident(
+        &self,
+        incident: Incident,
+        on: &str,
+        error: Option<&dyn Display>,
+    ) {
         self.tally.add(incident);
-        self.links.befell(incident);
+        self.links.record_incident(incident);
         let error = error.map(tracing::field::display);
         if incident == Incident::Unblocked {
             tracing::info!(%incident, on, "{}", incident.story());
@@ -151,7 +156,7 @@ impl Vitals {
 }
 
 /// Ends the run of a worker that was dropped, too.
-struct Run<'a>(&'a Vitals);
+struct Run<'a>(&'a HealthState);
 
 impl Drop for Run<'_> {
     fn drop(&mut self) {

@@ -4,87 +4,95 @@ fn request(name: &str) -> Arc<Message> {
     Arc::new(Message::json("leases", &name).unwrap())
 }
 
-fn book(window: u32) -> Book {
-    Book::new(window)
+fn requests(window: u32) -> RequestWindow {
+    RequestWindow::new(window)
 }
 
 /// The number that is taken, and the lowest that is awaited.
-fn begin(book: &mut Book) -> Option<(u64, u64)> {
-    let place = book.begin(&request("printer"))?;
+fn begin(requests: &mut RequestWindow) -> Option<(u64, u64)> {
+    let place = requests.begin(&request("printer"))?;
     assert!(!place.doubtful, "it was never sent");
     Some((place.number, place.awaited))
 }
 
 /// Why a number cannot be asked with once more.
-fn taken(book: &mut Book, number: u64) -> Option<Taken> {
-    book.again(number).err()
+fn taken(requests: &mut RequestWindow, number: u64) -> Option<Taken> {
+    requests.again(number).err()
 }
 
 #[test]
 fn numbers_follow_each_other_and_each_says_which_is_awaited() {
-    let mut book = book(3);
-    assert_eq!(begin(&mut book), Some((0, 0)));
-    assert_eq!(begin(&mut book), Some((1, 0)));
-    book.settle(0);
-    assert_eq!(begin(&mut book), Some((2, 1)));
-    book.settle(2);
-    assert_eq!(begin(&mut book), Some((3, 1)));
-    book.settle(1);
-    book.settle(3);
-    assert_eq!(begin(&mut book), Some((4, 4)));
+    let mut requests = requests(3);
+    assert_eq!(begin(&mut requests), Some((0, 0)));
+    assert_eq!(begin(&mut requests), Some((1, 0)));
+    requests.settle(0);
+    assert_eq!(begin(&mut requests), Some((2, 1)));
+    requests.settle(2);
+    assert_eq!(begin(&mut requests), Some((3, 1)));
+    requests.settle(1);
+    requests.settle(3);
+    assert_eq!(begin(&mut requests), Some((4, 4)));
 }
 
 #[test]
 fn a_number_is_taken_only_inside_the_window_of_the_lowest_awaited() {
-    let mut book = book(3);
+    let mut requests = requests(3);
     for number in 0..3 {
-        assert_eq!(begin(&mut book), Some((number, 0)));
+        assert_eq!(begin(&mut requests), Some((number, 0)));
     }
     // Two answers, but not the lowest one: 3 would be beyond the server's window.
-    book.settle(1);
-    book.settle(2);
-    assert_eq!(begin(&mut book), None);
-    book.settle(0);
-    assert_eq!(begin(&mut book), Some((3, 3)));
+    requests.settle(1);
+    requests.settle(2);
+    assert_eq!(begin(&mut requests), None);
+    requests.settle(0);
+    assert_eq!(begin(&mut requests), Some((3, 3)));
 }
 
 #[test]
 fn a_number_that_nobody_waits_for_is_given_up_when_it_is_in_the_way_and_not_before() {
-    let mut book = book(3);
+    let mut requests = requests(3);
     for _ in 0..2 {
-        begin(&mut book);
+        begin(&mut requests);
     }
-    book.set_aside(0);
-    book.set_aside(1);
-    assert_eq!(begin(&mut book), Some((2, 0)), "there is room");
-    assert_eq!(book.unanswered().len(), 2);
-    assert_eq!(begin(&mut book), Some((3, 1)), "0 is given up");
-    assert_eq!(taken(&mut book, 0), Some(Taken::Settled));
-    let left: Vec<_> = book.unanswered().iter().map(|left| left.number).collect();
+    requests.set_aside(0);
+    requests.set_aside(1);
+    assert_eq!(begin(&mut requests), Some((2, 0)), "there is room");
+    assert_eq!(requests.unanswered().len(), 2);
+    assert_eq!(begin(&mut requests), Some((3, 1)), "0 is given up");
+    assert_eq!(taken(&mut requests, 0), Some(Taken::Settled));
+    let left: Vec<_> = requests
+        .unanswered()
+        .iter()
+        .map(|left| left.number)
+        .collect();
     assert_eq!(left, [1]);
 }
 
 #[test]
 fn a_number_that_is_not_the_lowest_is_not_given_up_for_one_that_is_waited_for() {
-    let mut book = book(2);
+    let mut requests = requests(2);
     for _ in 0..2 {
-        begin(&mut book);
+        begin(&mut requests);
     }
-    book.set_aside(1);
-    assert_eq!(begin(&mut book), None, "0 is in the way, and waited for");
-    assert_eq!(book.unanswered().len(), 1);
+    requests.set_aside(1);
+    assert_eq!(
+        begin(&mut requests),
+        None,
+        "0 is in the way, and waited for"
+    );
+    assert_eq!(requests.unanswered().len(), 1);
 }
 
 #[test]
 fn only_a_number_that_has_no_answer_and_that_nobody_waits_for_is_asked_again() {
-    let mut book = book(3);
+    let mut requests = requests(3);
     let first = request("printer");
-    book.begin(&first);
-    assert_eq!(taken(&mut book, 0), Some(Taken::Asked));
-    assert_eq!(taken(&mut book, 1), Some(Taken::Unused));
-    book.set_aside(0);
-    begin(&mut book);
-    let (place, message) = book.again(0).unwrap();
+    requests.begin(&first);
+    assert_eq!(taken(&mut requests, 0), Some(Taken::Asked));
+    assert_eq!(taken(&mut requests, 1), Some(Taken::Unused));
+    requests.set_aside(0);
+    begin(&mut requests);
+    let (place, message) = requests.again(0).unwrap();
     let expected = Place {
         number: 0,
         awaited: 0,
@@ -92,26 +100,26 @@ fn only_a_number_that_has_no_answer_and_that_nobody_waits_for_is_asked_again() {
     };
     assert_eq!(place, expected);
     assert!(Arc::ptr_eq(&message, &first));
-    assert_eq!(taken(&mut book, 0), Some(Taken::Asked));
-    book.settle(0);
-    assert_eq!(taken(&mut book, 0), Some(Taken::Settled));
+    assert_eq!(taken(&mut requests, 0), Some(Taken::Asked));
+    requests.settle(0);
+    assert_eq!(taken(&mut requests, 0), Some(Taken::Settled));
 }
 
 #[test]
 fn a_number_is_given_up_by_hand_unless_it_is_waited_for() {
-    let mut book = book(3);
-    begin(&mut book);
-    assert!(!book.give_up(0), "somebody waits for it");
-    assert!(!book.give_up(7));
-    book.set_aside(0);
-    assert!(book.give_up(0));
-    assert!(!book.give_up(0));
-    assert_eq!(begin(&mut book), Some((1, 1)));
+    let mut requests = requests(3);
+    begin(&mut requests);
+    assert!(!requests.give_up(0), "somebody waits for it");
+    assert!(!requests.give_up(7));
+    requests.set_aside(0);
+    assert!(requests.give_up(0));
+    assert!(!requests.give_up(0));
+    assert_eq!(begin(&mut requests), Some((1, 1)));
 }
 
 #[test]
 fn what_is_kept_goes_on_where_it_ended() {
-    let mut before = book(3);
+    let mut before = requests(3);
     let message = Message::json("leases", &"printer").unwrap();
     let message = Arc::new(message.with_header("tenant", "a").unwrap());
     for _ in 0..3 {
@@ -120,7 +128,7 @@ fn what_is_kept_goes_on_where_it_ended() {
     before.settle(1);
     let (version, next, unanswered) = before.to_keep();
     assert_eq!((version, next), (4, 3), "three requests, one answer");
-    let mut after = Book::kept(KeptSession {
+    let mut after = RequestWindow::kept(KeptSession {
         holder: String::new(),
         server: "leases".into(),
         id: "s".into(),
@@ -159,5 +167,5 @@ fn the_next_number_is_above_all_that_are_kept() {
             headers: Vec::new(),
         }],
     };
-    assert_eq!(begin(&mut Book::kept(kept).unwrap()), Some((8, 7)));
+    assert_eq!(begin(&mut RequestWindow::kept(kept).unwrap()), Some((8, 7)));
 }

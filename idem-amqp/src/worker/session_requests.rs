@@ -21,7 +21,7 @@ use super::{
     replier::{Replier, Untaken},
 };
 use crate::{
-    connection::health::Vitals,
+    connection::health::HealthState,
     publisher::Company,
     topology::{self, Queue, Step},
     wire::{
@@ -33,13 +33,13 @@ use crate::{
 };
 
 /// The consumer of one queue of registrations and heartbeats.
-pub(super) struct Reception {
+pub(super) struct SessionRequests {
     /// The queue of the requests.
     pub(super) queue: Queue,
     /// The queue of registrations' name.
     pub(super) name: String,
-    pub(super) clerk: Arc<Receptionist>,
-    pub(super) vitals: Arc<Vitals>,
+    pub(super) processor: Arc<RequestProcessor>,
+    pub(super) health: Arc<HealthState>,
     pub(super) tasks: TaskTracker,
     pub(super) draining: CancellationToken,
     /// For how long nothing may come before the channel is renewed.
@@ -47,13 +47,13 @@ pub(super) struct Reception {
 }
 
 /// What all its deliveries need.
-pub(super) struct Receptionist {
+pub(super) struct RequestProcessor {
     pub(super) register: Arc<dyn Register>,
     /// The queue of the requests, which says who may be replied to.
     pub(super) queue: Queue,
     pub(super) replier: Arc<Replier>,
     pub(super) counters: Arc<Counters>,
-    pub(super) vitals: Arc<Vitals>,
+    pub(super) health: Arc<HealthState>,
     /// Cancelled when the worker's grace period is over.
     pub(super) deadline: CancellationToken,
 }
@@ -66,12 +66,12 @@ const AT_MOST: Duration = Duration::from_secs(5);
 
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-impl Reception {
+impl SessionRequests {
     /// Consumes on this connection until the worker drains or the connection ends.
     pub(super) async fn consume(&self, connection: &Connection, first: bool) -> Stopped {
         let channels = Channels {
             queue: &self.name,
-            vitals: &self.vitals,
+            health: &self.health,
             draining: &self.draining,
         };
         let once = || self.consume_once(connection);
@@ -118,7 +118,7 @@ impl Reception {
             let step = Step::Consume(&self.name);
             Ended::Unusable(topology::explain(step, &self.queue, refused))
         })?;
-        self.vitals.consuming(&self.name);
+        self.health.consuming(&self.name);
         Ok((channel, deliveries))
     }
 
@@ -154,15 +154,15 @@ impl Reception {
     }
 
     fn start(&self, raw: RawDelivery, channel: &Channel) {
-        let (clerk, channel) = (Arc::clone(&self.clerk), channel.clone());
+        let (processor, channel) = (Arc::clone(&self.processor), channel.clone());
         let tag = raw.delivery_tag;
         let (delivery, body) = Delivery::received(self.name.as_str().into(), raw);
         self.tasks.spawn(async move {
-            let served = AssertUnwindSafe(clerk.serve(&delivery, &body));
+            let served = AssertUnwindSafe(processor.serve(&delivery, &body));
             tokio::select! {
                 // If it panicked, that was told, and its client asks again.
                 _ = served.catch_unwind() => {}
-                () = clerk.deadline.cancelled() => return,
+                () = processor.deadline.cancelled() => return,
             }
             // Where the channel has ended it comes again, and is harmless.
             let _ = channel.basic_ack(tag, BasicAckOptions::default()).await;
@@ -180,11 +180,11 @@ impl Reception {
     }
 }
 
-impl Receptionist {
+impl RequestProcessor {
     /// Sees to one message, and to its being answered if that is possible.
     async fn serve(&self, delivery: &Delivery, body: &[u8]) {
         let counters = &self.counters.sessions;
-        match self.attend(delivery, body).await {
+        match self.run(delivery, body).await {
             Some(told) => {
                 if !self.tell(told, delivery).await {
                     counters.untold.add();
@@ -195,7 +195,7 @@ impl Receptionist {
     }
 
     /// Nothing if the store does not tell.
-    async fn attend(&self, delivery: &Delivery, body: &[u8]) -> Option<Told> {
+    async fn run(&self, delivery: &Delivery, body: &[u8]) -> Option<Told> {
         let kind = delivery.origin().properties.kind().as_ref();
         let kind = kind.map_or("", ShortString::as_str);
         let control = match Control::read(kind, body) {
@@ -215,11 +215,11 @@ impl Receptionist {
             return Some(Err(refusal));
         }
         let counters = &self.counters.sessions;
-        let attended = self.register.attend(&control, counters).await;
-        match attended {
+        let ran = self.register.run(&control, counters).await;
+        match ran {
             Ok(told) => {
                 if is_from_the_store(&control, &told) {
-                    self.vitals.answered_client();
+                    self.health.answered_client();
                 }
                 Some(told)
             }
@@ -227,7 +227,7 @@ impl Receptionist {
                 let answered = matches!(error, StoreError::Corrupt { .. });
                 let error = ErrorChain::of(&error).to_string();
                 if !answered {
-                    self.vitals.failed_client(error.clone());
+                    self.health.failed_client(error.clone());
                 }
                 tracing::warn!(
                     queue = delivery.queue(),

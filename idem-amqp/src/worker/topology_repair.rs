@@ -14,7 +14,7 @@ use crate::{error::PublishError, publisher::Publisher, topology::Queue};
 
 /// The queue's dead-letter queue and ladder, as far as they are the worker's to declare.
 #[derive(Debug)]
-pub(super) struct Mender {
+pub(super) struct TopologyRepair {
     publisher: Publisher,
     queue: Queue,
     /// When it was last begun to declare them.
@@ -24,7 +24,7 @@ pub(super) struct Mender {
 /// Between two declarations: each has a connection of its own.
 const PAUSE: Duration = Duration::from_secs(5);
 
-impl Mender {
+impl TopologyRepair {
     pub(super) fn new(publisher: Publisher, queue: Queue) -> Self {
         Self {
             publisher,

@@ -5,14 +5,14 @@ use std::time::Duration;
 /// Waits that double from one silent try to the next, each longer by up to a quarter at random: calls
 /// that began together do not come again together.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct RetryInterval {
     first: Duration,
 }
 
 /// A shorter one would make a call a hot loop.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-impl Patience {
+impl RetryInterval {
     pub(super) fn new(first: Duration) -> Self {
         Self {
             first: first.max(SHORTEST),
@@ -38,22 +38,22 @@ mod tests {
 
     #[test]
     fn waits_double_from_silence_to_silence() {
-        let patience = Patience::new(SECOND);
+        let retry_interval = RetryInterval::new(SECOND);
         let waits: Vec<_> = (0..4)
-            .map(|silent| patience.jittered(silent, 0.0))
+            .map(|silent| retry_interval.jittered(silent, 0.0))
             .collect();
         assert_eq!(waits, [SECOND, 2 * SECOND, 4 * SECOND, 8 * SECOND]);
     }
 
     #[test]
     fn jitter_adds_a_quarter_at_most_and_takes_nothing_away() {
-        assert_eq!(Patience::new(4 * SECOND).jittered(0, 1.0), 5 * SECOND);
+        assert_eq!(RetryInterval::new(4 * SECOND).jittered(0, 1.0), 5 * SECOND);
     }
 
     #[test]
     fn no_wait_is_so_short_that_a_call_is_a_hot_loop() {
         assert_eq!(
-            Patience::new(Duration::ZERO).jittered(0, 0.0),
+            RetryInterval::new(Duration::ZERO).jittered(0, 0.0),
             Duration::from_millis(10)
         );
     }
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn the_longest_wait_does_not_overflow() {
         assert_eq!(
-            Patience::new(Duration::MAX).jittered(u32::MAX, 0.9),
+            RetryInterval::new(Duration::MAX).jittered(u32::MAX, 0.9),
             Duration::MAX
         );
     }

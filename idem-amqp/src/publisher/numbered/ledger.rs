@@ -27,7 +27,7 @@ const REMEMBERED: usize = 4;
 
 /// The numbers of one stream.
 #[derive(Debug)]
-pub(super) struct Book {
+pub(super) struct Ledger {
     next: u64,
     room: u32,
     open: BTreeMap<u64, Entry>,
@@ -104,7 +104,7 @@ pub(super) enum Entered {
     Full,
 }
 
-impl Default for Book {
+impl Default for Ledger {
     fn default() -> Self {
         Self {
             next: 0,
@@ -118,7 +118,7 @@ impl Default for Book {
     }
 }
 
-impl Book {
+impl Ledger {
     pub(super) fn room(&mut self, numbers: u32) {
         self.room = numbers;
     }
