@@ -1,6 +1,6 @@
 //! The conformance suite on the stores of this crate.
 
-#[cfg(any(feature = "sqlite", feature = "redis"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 #[path = "conformance/any.rs"]
 mod any_harness;
 #[path = "conformance/cached.rs"]
@@ -29,7 +29,7 @@ mod sqlite_harness;
 #[path = "conformance/sqlite_transaction.rs"]
 mod sqlite_transaction_harness;
 
-#[cfg(any(feature = "sqlite", feature = "redis"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 use any_harness::AnyHarness;
 use cached_harness::CachedHarness;
 use memory_harness::MemoryHarness;
@@ -51,7 +51,7 @@ idem_core::conformance!(cached_memory; CachedHarness<MemoryHarness>; Purge, Oper
 idem_core::conformance!(cached_sqlite; CachedHarness<SqliteHarness>; Purge, OperatorStore, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
 #[cfg(feature = "sqlite")]
 idem_core::conformance!(sqlite; SqliteHarness; Purge, OperatorStore, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
-// One that is purged, and below one that forgets by itself.
+// Two that are purged, and below one that forgets by itself.
 #[cfg(feature = "sqlite")]
 idem_core::conformance!(any_sqlite; AnyHarness<SqliteHarness>; Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "sqlite")]
@@ -62,6 +62,8 @@ idem_core::conformance!(postgres; PostgresHarness<ReadCommitted>; ServerClock, P
 idem_core::conformance!(postgres_repeatable_read; PostgresHarness<RepeatableRead>; Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "postgres")]
 idem_core::conformance!(postgres_serializable; PostgresHarness<Serializable>; Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+#[cfg(feature = "postgres")]
+idem_core::conformance!(any_postgres; AnyHarness<PostgresHarness<ReadCommitted>>; ServerClock, Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "postgres")]
 idem_core::conformance!(cached_postgres; CachedHarness<PostgresHarness<ReadCommitted>>; ServerClock, Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "postgres")]

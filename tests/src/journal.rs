@@ -2,10 +2,16 @@
 
 use std::{fmt::Debug, time::Duration};
 
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout, timeout_at},
+};
 
 /// How long anything may take. Far above what is needed, for machines that are busy.
 pub const LIMIT: Duration = Duration::from_mins(1);
+
+/// What is still under way does something more often than this.
+const STUCK: Duration = Duration::from_secs(30);
 
 /// Entries in the order in which they were written. Clones share them.
 #[derive(Debug, Clone)]
@@ -34,18 +40,33 @@ impl<T: Clone + Debug> Journal<T> {
     /// If they are not within the limit: says what was awaited and what was there.
     pub async fn until(&self, awaited: &str, enough: impl Fn(&[T]) -> bool) -> Vec<T> {
         let mut entries = self.0.subscribe();
-        let enough = entries.wait_for(|entries| enough(entries));
-        let Ok(entries) = timeout(LIMIT, enough).await else {
-            let so_far = self.entries();
-            panic!("not within {LIMIT:?}: {awaited}; so far: {so_far:#?}")
-        };
-        let entries = entries.expect("the sender is `self`, which is borrowed");
-        entries.clone()
+        let (deadline, mut changed_last) = (Instant::now() + LIMIT, Instant::now());
+        loop {
+            let so_far = entries.borrow_and_update().clone();
+            if enough(&so_far) {
+                return so_far;
+            }
+            if timeout_at(deadline, entries.changed()).await.is_err() {
+                let in_vain = in_vain(changed_last.elapsed());
+                panic!("{in_vain}: {awaited}; so far: {so_far:#?}")
+            }
+            changed_last = Instant::now();
+        }
     }
 
     /// Waits until there are this many entries.
     pub async fn count(&self, awaited: &str, count: usize) -> Vec<T> {
         self.until(awaited, |entries| entries.len() >= count).await
+    }
+}
+
+/// What a wait in vain is called. A machine may be too busy for what still goes on, so that a test may be tried again;
+/// where nothing has happened for long, something is stuck or lost.
+fn in_vain(nothing_since: Duration) -> String {
+    if nothing_since < STUCK {
+        format!("not within {LIMIT:?}")
+    } else {
+        format!("stuck, for nothing has happened for {nothing_since:?}")
     }
 }
 
@@ -85,13 +106,25 @@ pub async fn looking<T, S, Fut>(awaited: &str, mut look: impl FnMut() -> Fut) ->
 where
     Fut: Future<Output = Result<T, S>>,
 {
-    let deadline = tokio::time::Instant::now() + LIMIT;
+    let deadline = Instant::now() + LIMIT;
     loop {
         match within(awaited, look()).await {
-            Err(_) if tokio::time::Instant::now() <= deadline => {
+            Err(_) if Instant::now() <= deadline => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             found_or_seen_last => return found_or_seen_last,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_wait_during_which_something_happened_may_be_tried_again() {
+        assert_eq!(in_vain(Duration::from_secs(29)), "not within 60s");
+        let stuck = in_vain(Duration::from_secs(30));
+        assert!(stuck.starts_with("stuck"), "{stuck}");
     }
 }

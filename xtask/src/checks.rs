@@ -68,6 +68,11 @@ pub fn ci() -> Result<()> {
 fn run_tests(workspace: &Workspace, steps: &mut Steps, mut beside: Vec<Command>) -> Result<()> {
     beside.extend(features_alone(workspace)?);
     beside.extend(msrv::check(workspace)?);
+    // As somebody runs it who works on the crate alone: the suite on the stores that are always there.
+    beside.push(cargo_with(
+        workspace,
+        "test --package idem-core --test conformance",
+    ));
     let build = "test --workspace --all-features --no-run";
     steps.run(cargo_with(workspace, build));
     let servers = Servers::start(steps, None);

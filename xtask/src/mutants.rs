@@ -3,7 +3,7 @@
 //! SQL and Lua are compiled into the test programs as they stand in their files. So a mutant needs no build: the file is
 //! looked for in a copy of the program, and overwritten by a changed one of the same length.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::{
     Error, Result,
@@ -17,7 +17,7 @@ mod program;
 
 use change::{Language, Mutant};
 use known::Known;
-use program::Programs;
+use program::{Programs, Ran};
 
 /// Which files to change.
 #[derive(Clone, Debug, clap::Args)]
@@ -64,12 +64,14 @@ impl Store {
 /// How the mutants of some files fared.
 #[derive(Debug, Default)]
 struct Score {
+    /// A test failed.
     killed: usize,
+    /// The tests did not end.
+    hung: usize,
     /// Nobody can notice them, and it is written down why.
     equivalent: usize,
+    /// No test noticed them, or none could be run: the changed file is longer than the place that it has.
     survived: Vec<Mutant>,
-    /// The changed file is longer than the place that it has.
-    without_room: usize,
 }
 
 /// Changes each statement and script in one place after the other, and runs the tests of its store.
@@ -89,6 +91,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let chosen = |path: &str| options.file.as_ref().is_none_or(|part| path.contains(part));
     let mut score = Score::default();
+    let mut sound = BTreeSet::new();
     let mut steps = Steps::default();
     let programs = if options.list {
         None
@@ -105,25 +108,38 @@ pub fn run(options: &Options) -> Result<()> {
         let text = fs::read_to_string(&path).map_err(Error::io(format!("read {name}")))?;
         let places = programs.as_ref().map(|programs| programs.find(&text));
         let places = places.transpose()?;
+        if let (Some(programs), Some(places)) = (&programs, &places)
+            && sound.insert(store.name())
+            && programs.run(store.name(), places, &text)? != Ran::Passed
+        {
+            let name = store.name();
+            return Err(Error::Unmet(format!(
+                "the tests of {name} fail without any change"
+            )));
+        }
         for mutant in change::mutants(&name, &text, store.language()) {
             let (Some(programs), Some(places)) = (&programs, &places) else {
                 println!("{mutant}");
                 continue;
             };
-            let told = match mutant.fitted(&text) {
-                None => {
-                    score.without_room += 1;
-                    "no room"
-                }
-                Some(changed) if programs.notice(store.name(), places, &changed)? => {
+            let ran = match mutant.fitted(&text) {
+                Some(changed) => programs.run(store.name(), places, &changed)?,
+                None => Ran::Passed,
+            };
+            let told = match ran {
+                Ran::Failed => {
                     score.killed += 1;
                     "killed"
                 }
-                Some(_) if known.explains(&mutant) => {
+                Ran::Hung => {
+                    score.hung += 1;
+                    "hung"
+                }
+                Ran::Passed if known.explains(&mutant) => {
                     score.equivalent += 1;
                     "equivalent"
                 }
-                Some(_) => {
+                Ran::Passed => {
                     score.survived.push(mutant.clone());
                     "SURVIVED"
                 }
@@ -165,12 +181,12 @@ impl Score {
     fn tell(self) -> Result<()> {
         let Self {
             killed,
+            hung,
             equivalent,
             survived,
-            without_room,
         } = self;
         println!(
-            "mutants: killed={killed} equivalent={equivalent} survived={} without_room={without_room}",
+            "mutants: killed={killed} hung={hung} equivalent={equivalent} survived={}",
             survived.len()
         );
         if survived.is_empty() {

@@ -26,6 +26,17 @@ use crate::{
 /// Whoever needs longer hangs, and is noticed by that.
 const LONGEST: Duration = Duration::from_mins(6);
 
+/// What the tests made of a changed file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ran {
+    /// All passed.
+    Passed,
+    /// One failed.
+    Failed,
+    /// They were not at an end after [`LONGEST`].
+    Hung,
+}
+
 /// Copies of the conformance suite, and of the crate's own tests.
 pub(super) struct Programs {
     package: PathBuf,
@@ -113,32 +124,30 @@ impl Programs {
         })
     }
 
-    /// Whether a test of this store fails when the file is changed.
-    pub(super) fn notice(&self, store: &str, places: &Places, changed: &str) -> Result<bool> {
+    /// What the tests of this store make of the file when it is changed.
+    pub(super) fn run(&self, store: &str, places: &Places, changed: &str) -> Result<Ran> {
         let module = format!("{store}::");
         let kinds = ["atomic", "grouped", "transaction"];
         let mut filters = vec![module.clone()];
         filters.extend(kinds.map(|kind| format!("{store}_{kind}::")));
         filters.extend(["--skip", "cached_", "--skip", "any_"].map(str::to_owned));
-        Ok(self.fails(
-            &self.conformance,
-            &places.conformance,
-            &places.text,
-            changed,
-            &filters,
-        )? || self.fails(&self.own, &places.own, &places.text, changed, &[module])?)
+        let (text, suite) = (&places.text, &places.conformance);
+        match self.run_one(&self.conformance, suite, text, changed, &filters)? {
+            Ran::Passed => self.run_one(&self.own, &places.own, text, changed, &[module]),
+            ended => Ok(ended),
+        }
     }
 
-    fn fails(
+    fn run_one(
         &self,
         program: &Path,
         places: &[u64],
         text: &str,
         changed: &str,
         filters: &[String],
-    ) -> Result<bool> {
+    ) -> Result<Ran> {
         if places.is_empty() {
-            return Ok(false);
+            return Ok(Ran::Passed);
         }
         write(program, places, changed)?;
         let mut tests = Command::new(program);
@@ -155,9 +164,9 @@ impl Programs {
         let child = tests
             .spawn()
             .map_err(Error::io("run a changed test program"))?;
-        let passes = passes(child);
+        let ended = until_known(child);
         write(program, places, text)?;
-        Ok(!passes)
+        Ok(ended)
     }
 }
 
@@ -174,7 +183,7 @@ fn write(program: &Path, places: &[u64], text: &str) -> Result<()> {
 }
 
 /// Until the first test fails, or nothing more is to be expected.
-fn passes(mut child: Child) -> bool {
+fn until_known(mut child: Child) -> Ran {
     let (tell, told) = mpsc::channel();
     let output = child.stdout.take().map(BufReader::new);
     let reading = thread::spawn(move || {
@@ -191,20 +200,23 @@ fn passes(mut child: Child) -> bool {
     });
     let deadline = Instant::now() + LONGEST;
     let ended = loop {
-        if told.try_recv().is_ok() || Instant::now() > deadline {
-            break None;
+        if told.try_recv().is_ok() {
+            break Ran::Failed;
+        }
+        if Instant::now() > deadline {
+            break Ran::Hung;
         }
         match child.try_wait() {
-            Ok(Some(status)) => break Some(status.success()),
+            Ok(Some(status)) if status.success() => break Ran::Passed,
+            Ok(Some(_)) | Err(_) => break Ran::Failed,
             Ok(None) => thread::sleep(Duration::from_millis(20)),
-            Err(_) => break None,
         }
     };
-    if ended.is_none() {
+    if ended != Ran::Passed {
         let group = Pid::from_raw(child.id().cast_signed());
         let _ = killpg(group, Signal::SIGKILL);
         let _ = child.wait();
     }
     let _ = reading.join();
-    ended.unwrap_or(false)
+    ended
 }

@@ -1,5 +1,5 @@
 //! Servers that somebody else has started, named by `AMQP_URL`, `POSTGRES_URL` and `REDIS_URL`: those of compose.yaml
-//! or of `cargo xtask services up`, for all tests but those that kill and freeze.
+//! or of `cargo xtask services up`, for all tests but those that kill, freeze or configure one.
 
 use crate::{Error, Result};
 

@@ -59,6 +59,6 @@ fn along_path(program: &str) -> impl Iterator<Item = PathBuf> {
 fn missing(what: &str) -> Error {
     Error::Missing(format!(
         "{what}: `cargo xtask services up` installs it on Debian and Ubuntu, and says elsewhere what to do; tests that \
-         neither kill nor freeze a server take those at AMQP_URL, POSTGRES_URL and REDIS_URL, as of compose.yaml"
+         neither kill, freeze nor configure a server take those at AMQP_URL, POSTGRES_URL and REDIS_URL, as of compose.yaml"
     ))
 }
