@@ -5,6 +5,8 @@ use std::time::Instant;
 use tokio::{sync::Mutex, task::spawn_blocking};
 use xtask::services::{Broker, QueueState};
 
+use crate::journal::eventually;
+
 /// Where messages wait that failed, and copies that another worker is at. They come back to their
 /// queue, perhaps when nobody consumes it any more.
 const RUNGS: [&str; 7] = [
@@ -54,11 +56,13 @@ impl Counts {
         stuck.cloned().collect()
     }
 
+    /// Asks again if the broker cannot tell: RabbitMQ 3.10 answers nobody while one of its queues is too busy to.
     async fn ask(&self) -> Vec<QueueState> {
-        let (broker, vhost) = (self.broker.clone(), self.vhost.clone());
-        let listed = spawn_blocking(move || broker.list_queues(&vhost)).await;
-        listed
-            .expect("rabbitmqctl does not panic")
-            .expect("a broker that answers")
+        eventually("a broker that tells what its queues hold", || async {
+            let (broker, vhost) = (self.broker.clone(), self.vhost.clone());
+            let listed = spawn_blocking(move || broker.list_queues(&vhost)).await;
+            listed.expect("rabbitmqctl does not panic")
+        })
+        .await
     }
 }

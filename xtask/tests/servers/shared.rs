@@ -16,20 +16,33 @@ fn servers_of_another_process_are_shared_by_their_variables() {
     let postgres = Postgres::start().expect("a server");
     let redis = Redis::start().expect("a server");
     let cluster = RedisCluster::start().expect("a cluster");
-    let name = "shared::servers_of_another_process_are_shared_by_their_variables";
-    let other = Command::new(env::current_exe().expect("this test"))
-        .args(["--exact", name])
-        .env(postgres::FOLDER_VARIABLE, postgres.folder())
-        .env(redis::FOLDER_VARIABLE, redis.folder())
-        .env(redis::CLUSTER_FOLDERS_VARIABLE, cluster.folders())
-        .env(
-            EXPECTED_VARIABLE,
-            [postgres.url(), redis.url(), cluster.url()].join(" "),
-        )
-        .stdout(Stdio::inherit())
-        .status()
-        .expect("this test runs itself");
-    assert!(other.success());
+    let in_folders = |other: &mut Command| {
+        other
+            .env(postgres::FOLDER_VARIABLE, postgres.folder())
+            .env(redis::FOLDER_VARIABLE, redis.folder());
+    };
+    let at_urls = |other: &mut Command| {
+        other
+            .env("POSTGRES_URL", postgres.url())
+            .env("REDIS_URL", redis.url());
+    };
+    let named: [&dyn Fn(&mut Command); 2] = [&in_folders, &at_urls];
+    for name_them in named {
+        let name = "shared::servers_of_another_process_are_shared_by_their_variables";
+        let mut other = Command::new(env::current_exe().expect("this test"));
+        other
+            .args(["--exact", name])
+            .env_remove(postgres::FOLDER_VARIABLE)
+            .env_remove(redis::FOLDER_VARIABLE)
+            .env(redis::CLUSTER_FOLDERS_VARIABLE, cluster.folders())
+            .env(
+                EXPECTED_VARIABLE,
+                [postgres.url(), redis.url(), cluster.url()].join(" "),
+            )
+            .stdout(Stdio::inherit());
+        name_them(&mut other);
+        assert!(other.status().expect("this test runs itself").success());
+    }
     assert!(postgres.is_ready() && redis.is_ready() && cluster.is_sound());
 }
 
