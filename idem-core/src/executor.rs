@@ -13,10 +13,10 @@ use crate::{
 };
 
 mod atomic;
+mod claim_locally;
 mod closed;
-mod company;
 mod completion;
-mod entity;
+mod concurrency;
 pub(crate) mod execution;
 mod fail_open;
 mod grant;
@@ -25,8 +25,10 @@ mod guarded;
 mod heartbeat;
 mod in_flight;
 mod leased;
+mod losses;
 mod observed;
 mod prepared;
+mod recorded_by;
 mod remembered;
 mod turns;
 mod unread;
@@ -36,15 +38,15 @@ mod until_known;
 mod tests;
 
 use closed::Closed;
-use company::Company;
+use concurrency::Concurrency;
 #[doc(hidden)]
-pub use company::Sharing;
+pub use concurrency::Sharing;
 pub use execution::{Cause, Execution, ExecutionKind};
 use fail_open::LocalMemory;
 pub use fail_open::Reports;
 #[cfg(feature = "conformance")]
 pub(crate) use grant::{Ended, ended_by, judge, objection};
-use heartbeat::Hearts;
+use heartbeat::HeartbeatScheduler;
 use in_flight::{InFlight, Working};
 pub use prepared::Prepared;
 pub(crate) use remembered::Requester;
@@ -81,9 +83,9 @@ use turns::Turns;
 pub struct Executor<S> {
     store: Arc<Measured<S>>,
     in_flight: InFlight,
-    hearts: Hearts,
+    heartbeats: HeartbeatScheduler,
     /// How many messages of a handler are at it together.
-    company: Company,
+    concurrency: Concurrency,
     /// Where the sequences stand that this process works on.
     turns: Turns,
     closed: Arc<Closed>,
@@ -97,8 +99,8 @@ impl<S> Clone for Executor<S> {
         Self {
             store: Arc::clone(&self.store),
             in_flight: self.in_flight.clone(),
-            hearts: self.hearts.clone(),
-            company: self.company.clone(),
+            heartbeats: self.heartbeats.clone(),
+            concurrency: self.concurrency.clone(),
             turns: self.turns.clone(),
             closed: Arc::clone(&self.closed),
             local: Arc::clone(&self.local),
@@ -113,8 +115,8 @@ impl<S: Store> Executor<S> {
         Self {
             store: Arc::new(Measured::new(store)),
             in_flight: InFlight::default(),
-            hearts: Hearts::default(),
-            company: Company::default(),
+            heartbeats: HeartbeatScheduler::default(),
+            concurrency: Concurrency::default(),
             turns: Turns::default(),
             closed: Arc::default(),
             local: Arc::new(LocalMemory::new(Self::DEFAULT_LOCAL_MEMORY)),

@@ -1,6 +1,6 @@
 //! Atomic execution: the handler's writes and the completion commit together.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, time::Duration};
 
 use futures_util::{FutureExt as _, TryFutureExt as _, future::Either};
 use tokio::time::timeout;
@@ -9,7 +9,8 @@ use super::{
     Executor, Prepared, Requester, RunsOn,
     grant::judge,
     guarded,
-    heartbeat::{Moment, Ran, Untold, run_under_heartbeat},
+    heartbeat::{Moment, Ran, WhileUnknown, extend_open, run_under_heartbeat},
+    losses::Losses,
     remembered,
     until_known::until_known,
 };
@@ -23,7 +24,7 @@ use crate::{
 
 mod opening;
 
-pub(super) use opening::Kept;
+pub(super) use opening::HeldClaim;
 
 impl<S, Tx> RunsOn<S> for Atomic<Tx>
 where
@@ -52,7 +53,7 @@ pub(super) async fn alone<S, Tx, H, St>(
     executor: &Executor<S>,
     message: &mut Prepared<H>,
     state: &St,
-    kept: Option<Kept>,
+    held: Option<HeldClaim>,
 ) -> Execution<H::Output, H::Error>
 where
     S: TransactionalStore<Tx>,
@@ -67,7 +68,7 @@ where
     };
     let requester = Requester::of(&message.envelope);
     let claimed = Moment::now();
-    let begun = match kept {
+    let begun = match held {
         None => {
             // What was delivered before may be what ended its worker, together with all who had claimed.
             // Nor is an only attempt to be lost while it waits.
@@ -84,9 +85,9 @@ where
             }
         }
         // What few messages come to is a future of its own, so that the others' are small.
-        Some(kept) => {
-            let kept = executor.begin_keeping(kept, &message.request, &message.policy);
-            Box::pin(kept).await
+        Some(held) => {
+            let held = executor.begin_keeping(held, &message.request, &message.policy);
+            Box::pin(held).await
         }
     };
     let (lease, mut transaction, working) = match begun {
@@ -120,16 +121,15 @@ where
         &executor.handlers,
     ) {
         Ok(work) => {
-            let store = Arc::clone(&executor.store);
-            let (extended, by) = (open.lease.clone(), open.request.lease);
             // Pinned, because whatever it is moved into has room for it twice.
-            let work = pin!(within(store.time_limit(), work));
-            let extend = move || {
-                let (store, lease) = (Arc::clone(&store), extended.clone());
-                async move { store.extend_open(&lease, by).await }
-            };
-            let (hearts, lease) = (&executor.hearts, open.request.lease);
-            Ok(run_under_heartbeat(hearts, work, extend, claimed, lease, Untold::GoOn).await)
+            let work = pin!(within(executor.store.time_limit(), work));
+            let by = open.request.lease;
+            let extend = extend_open(&executor.store, &open.lease, by);
+            let heartbeats = &executor.heartbeats;
+            Ok(
+                run_under_heartbeat(heartbeats, work, extend, claimed, by, WhileUnknown::GoOn)
+                    .await,
+            )
         }
         Err(error) => Err(error),
     };
@@ -156,32 +156,6 @@ pub(super) struct Open<'a, S> {
     pub(super) lease: Lease,
     pub(super) requester: Requester,
     pub(super) losses: Losses,
-}
-
-/// How often in succession the transaction of a message was lost while the store answered.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Losses(u32);
-
-impl Losses {
-    /// An outage takes the transaction of one message once or twice. What is lost each time is lost by what
-    /// the handler does: it idles longer than the server lets it, say.
-    const MOST: u32 = 4;
-
-    pub(super) fn are_none(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Whether one more is the handler's own failure, and not to be repeated as the same attempt.
-    pub(super) fn are_its_own(self) -> bool {
-        self.0 >= Self::MOST
-    }
-
-    pub(super) fn count<T, E>(&mut self, ended: &Execution<T, E>) {
-        self.0 = match ended {
-            Execution::StoreUnavailable { .. } => self.0 + 1,
-            _ => 0,
-        };
-    }
 }
 
 impl<S: Store> Open<'_, S> {

@@ -6,15 +6,10 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use tokio::time::timeout;
 
-use super::{
-    Executor,
-    grant::{Ended, Grant},
-    heartbeat::Moment,
-};
+use super::Executor;
 use crate::{
-    error_chain::ErrorChain,
     handler::{Policy, StoreOutage},
-    store::{Claim, ClaimRequest, Release, Store, StoreError},
+    store::{Claim, ClaimRequest, Store, StoreError},
 };
 
 mod agenda;
@@ -55,7 +50,7 @@ impl Reports {
 }
 
 /// How soon to look again at a key that is about to be reported.
-const SOON: Duration = Duration::from_secs(1);
+pub(super) const SOON: Duration = Duration::from_secs(1);
 
 /// How long a store is waited for that did not answer when it was asked last. A cache in front of it
 /// answers at once.
@@ -89,7 +84,7 @@ impl<S: Store> Executor<S> {
         self.local.tell(&self.store);
         // Whatever is left then is logged.
         let _ = timeout(patience, self.local.all_told()).await;
-        for key in self.local.untold() {
+        for key in self.local.unreported() {
             tracing::error!(%key, "done while the store was away, and the store could not be told: a copy may run again");
         }
         self.reports()
@@ -114,75 +109,6 @@ impl<S: Store> Executor<S> {
             self.local.is_back();
         }
         answer
-    }
-
-    /// Decides about a key that this process has worked on while the store was away, and that the
-    /// store has not been told of.
-    pub(super) fn claim_remembered<'a>(
-        &'a self,
-        request: &'a ClaimRequest,
-        policy: &'a Policy,
-        answer: Claim,
-    ) -> Result<Grant<'a>, Ended> {
-        match answer {
-            Claim::Acquired(_)
-                if policy.store_outage() == StoreOutage::FailOpen && self.local.is_away() =>
-            {
-                let error = StoreError::unavailable("it was away when it was asked last");
-                self.claim_locally(request, policy, error)
-            }
-            // The next attempt is due. The store is told of the last one first.
-            Claim::Acquired(_) => Err(Ended::Answered(Claim::Held { remaining: SOON })),
-            answer => Err(Ended::Answered(answer)),
-        }
-    }
-
-    /// Claims from this process's own memory.
-    pub(super) fn claim_locally<'a>(
-        &'a self,
-        request: &'a ClaimRequest,
-        policy: &'a Policy,
-        outage: StoreError,
-    ) -> Result<Grant<'a>, Ended> {
-        let claimed = Moment::now();
-        let lease = match self.local.try_claim(request) {
-            Ok(Claim::Acquired(lease)) => lease,
-            Ok(answer) => return Err(Ended::Answered(answer)),
-            Err(full) => {
-                tracing::warn!(key = %request.key, error = %full, "no room to remember what is done while the store is away, the message waits");
-                return Err(Ended::Unavailable(outage));
-            }
-        };
-        let watch = self.local.watch(&lease);
-        // Claimed when the store was not away yet; that run tells the store by itself. Whoever
-        // claims there marks the key as worked on and then looks here, so that one of both sees
-        // the other.
-        if self.in_flight.contains(&request.key) {
-            let _ = self.local.write_release(&lease, &Release::Abandoned);
-            let remaining = request.lease;
-            return Err(Ended::Answered(Claim::Held { remaining }));
-        }
-        // Or it has handed its end over to this memory by now.
-        if !self.local.start(&lease) {
-            let remaining = SOON;
-            return Err(Ended::Answered(Claim::Held { remaining }));
-        }
-        if let Some(objection) = self.objection(&lease, policy) {
-            let _ = self.local.write_release(&lease, &objection);
-            self.local.tell(&self.store);
-            return Err(super::grant::ended_by(&objection, &lease));
-        }
-        tracing::warn!(key = %request.key, attempt = lease.attempt, error = %ErrorChain::of(&outage), "the store cannot be asked, running unprotected");
-        self.local.tell(&self.store);
-        Ok(Grant {
-            working: self.in_flight.enter(&lease.key, None),
-            hearts: &self.hearts,
-            unprotected: Some(watch),
-            lease,
-            request,
-            policy,
-            claimed,
-        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     Executor, Requester,
     fail_open::Watch,
-    heartbeat::{Hearts, Moment},
+    heartbeat::{HeartbeatScheduler, Moment},
     in_flight::Working,
     retry_after,
 };
@@ -24,7 +24,7 @@ pub(super) struct Grant<'a> {
     pub(super) claimed: Moment,
     pub(super) working: Working,
     /// Where its lease is kept.
-    pub(super) hearts: &'a Hearts,
+    pub(super) heartbeats: &'a HeartbeatScheduler,
     /// If it was given without the store.
     pub(super) unprotected: Option<Watch>,
 }
@@ -197,7 +197,7 @@ impl<S: Store> Executor<S> {
             return Ok(Grant {
                 unprotected: None,
                 working,
-                hearts: &self.hearts,
+                heartbeats: &self.heartbeats,
                 lease,
                 request,
                 policy,

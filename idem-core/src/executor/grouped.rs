@@ -1,15 +1,15 @@
 //! Grouped execution: the writes and completions of several messages commit together.
 
-use std::{ops::ControlFlow, panic::AssertUnwindSafe, sync::Arc};
+use std::{ops::ControlFlow, panic::AssertUnwindSafe};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use super::{
     Executor, Prepared, Requester, RunsOn, Sharing,
-    atomic::{Kept, Open, alone, within},
+    atomic::{HeldClaim, Open, alone, within},
     grant::{Ended, objection},
     guarded,
-    heartbeat::{Moment, Ran, Untold, run_under_heartbeat},
+    heartbeat::{Moment, Ran, WhileUnknown, extend_open, run_under_heartbeat},
     remembered,
 };
 use crate::{
@@ -59,33 +59,33 @@ where
         H: Handler<St, Mode = Self>,
         St: Send + Sync + 'static,
     {
-        let (_present, others) = executor.company.enter(H::SCOPE);
+        let (_present, others) = executor.concurrency.enter(H::SCOPE);
         let sharing = <Self as RunsOn<S>>::sharing::<H>(executor);
         // A few are sooner done side by side, and with a round trip less.
         // What was delivered before may be what ended its worker, and would claim for all who wait with it. So
         // may what has lost a transaction.
-        let has_company = sharing.is_some_and(|sharing| others >= sharing.groups);
-        let kept = if has_company && !message.attempted && message.losses.are_none() {
-            match in_company::<S, Tx, H, St>(executor, message, state, SIZE).await {
+        let may_share = sharing.is_some_and(|sharing| others >= sharing.groups);
+        let held = if may_share && !message.attempted && message.losses.are_none() {
+            match in_group::<S, Tx, H, St>(executor, message, state, SIZE).await {
                 ControlFlow::Break(ended) => return ended,
-                ControlFlow::Continue(kept) => Some(kept),
+                ControlFlow::Continue(held) => Some(held),
             }
         } else {
             None
         };
-        alone::<S, Tx, H, St>(executor, message, state, kept).await
+        alone::<S, Tx, H, St>(executor, message, state, held).await
     }
 }
 
-/// How a message fared in company.
-enum Fared {
+/// How a message ran in a group.
+enum GroupRun {
     Ended(GroupEnd),
     /// It did not succeed.
     Apart,
     /// It did not begin, because nothing is to begin any more.
     Closed,
     /// There was no seat.
-    Standing(StoreError),
+    NoPlace(StoreError),
 }
 
 /// One whose handler has succeeded, and how its group ends.
@@ -96,15 +96,15 @@ struct Succeeded<T> {
 }
 
 /// How a message ended; its claim, if it is to be run by itself.
-type InCompany<T, E> = ControlFlow<Execution<T, E>, Kept>;
+type InGroup<T, E> = ControlFlow<Execution<T, E>, HeldClaim>;
 
 /// Runs one message in a transaction with others.
-async fn in_company<S, Tx, H, St>(
+async fn in_group<S, Tx, H, St>(
     executor: &Executor<S>,
     message: &mut Prepared<H>,
     state: &St,
     size: usize,
-) -> InCompany<H::Output, H::Error>
+) -> InGroup<H::Output, H::Error>
 where
     S: GroupStore<Tx>,
     Tx: Send + 'static,
@@ -129,7 +129,7 @@ where
     if lease.attempt > 1 {
         // It may fail again, and would cost the others their transaction. The claim is its own.
         message.put_back(body);
-        return ControlFlow::Continue(Kept { lease, claimed });
+        return ControlFlow::Continue(HeldClaim { lease, claimed });
     }
     let open = Open {
         executor,
@@ -150,50 +150,46 @@ where
             .without_doubt(),
     };
     let mut succeeded = None;
-    let work = sit_down::<S, Tx, H, St>(&open, body, &context, size, &mut succeeded);
-    let store = Arc::clone(&executor.store);
-    let (extended, by) = (open.lease.clone(), open.request.lease);
-    let extend = move || {
-        let (store, lease) = (Arc::clone(&store), extended.clone());
-        async move { store.extend_open(&lease, by).await }
-    };
-    let hearts = &executor.hearts;
-    let ran = run_under_heartbeat(hearts, work, extend, claimed, by, Untold::GoOn).await;
-    let fared = match (ran, succeeded.as_mut()) {
-        (Ran::Returned(fared), _) => fared,
+    let work = run_in_group::<S, Tx, H, St>(&open, body, &context, size, &mut succeeded);
+    let by = open.request.lease;
+    let extend = extend_open(&executor.store, &open.lease, by);
+    let heartbeats = &executor.heartbeats;
+    let ran = run_under_heartbeat(heartbeats, work, extend, claimed, by, WhileUnknown::GoOn).await;
+    let ran_in_group = match (ran, succeeded.as_mut()) {
+        (Ran::Returned(ran_in_group), _) => ran_in_group,
         // A heartbeat that finds the key completed: the group knows better.
-        (_, Some(succeeded)) => Fared::Ended((&mut succeeded.end).await),
-        (Ran::Panicked(_), None) => Fared::Apart,
+        (_, Some(succeeded)) => GroupRun::Ended((&mut succeeded.end).await),
+        (Ran::Panicked(_), None) => GroupRun::Apart,
         (Ran::LeaseLost, None) => return ControlFlow::Break(open.lost()),
     };
-    let ended = match (fared, succeeded) {
+    let ended = match (ran_in_group, succeeded) {
         (
-            Fared::Ended(end),
+            GroupRun::Ended(end),
             Some(Succeeded {
                 output, outcome, ..
             }),
         ) => {
-            let ended = open.settle_in_company(output, outcome, end).await;
+            let ended = open.settle_in_group(output, outcome, end).await;
             if let Some(ended) = &ended {
                 message.losses.count(ended);
             }
             ended
         }
-        (Fared::Closed, _) => {
+        (GroupRun::Closed, _) => {
             // Nothing ran: a lost lease changes nothing.
             let _ = executor.release(&open.lease, &Release::Abandoned).await;
             Some(Execution::Abandoned)
         }
         // The claim stays: the same owner has it back.
-        (Fared::Standing(error), _) => Some(Execution::StoreUnavailable { error }),
-        (Fared::Apart | Fared::Ended(_), _) => None,
+        (GroupRun::NoPlace(error), _) => Some(Execution::StoreUnavailable { error }),
+        (GroupRun::Apart | GroupRun::Ended(_), _) => None,
     };
     match ended {
         Some(ended) => {
             working.tell_copies(&ended, open.request.retention);
             ControlFlow::Break(ended)
         }
-        None => ControlFlow::Continue(Kept {
+        None => ControlFlow::Continue(HeldClaim {
             lease: open.lease,
             claimed,
         }),
@@ -201,13 +197,13 @@ where
 }
 
 /// Waits for a seat, runs the handler there, and leaves it if the handler succeeds.
-async fn sit_down<S, Tx, H, St>(
+async fn run_in_group<S, Tx, H, St>(
     open: &Open<'_, S>,
     body: H::Message,
     context: &Context<'_, St>,
     size: usize,
     succeeded: &mut Option<Succeeded<H::Output>>,
-) -> Fared
+) -> GroupRun
 where
     S: GroupStore<Tx>,
     Tx: Send + 'static,
@@ -218,10 +214,10 @@ where
     let store = &open.executor.store;
     let mut seat = match store.seat(H::SCOPE, size).await {
         Ok(seat) => seat,
-        Err(error) => return Fared::Standing(error),
+        Err(error) => return GroupRun::NoPlace(error),
     };
     if open.executor.is_closed() {
-        return Fared::Closed;
+        return GroupRun::Closed;
     }
     let Ok(work) = guarded::call::<H, St>(
         body,
@@ -229,15 +225,15 @@ where
         S::lend_seat(&mut seat),
         &open.executor.handlers,
     ) else {
-        return Fared::Apart;
+        return GroupRun::Apart;
     };
     let work = within(store.time_limit(), work);
     // Caught here, so that the seat is dropped before the message is run by itself.
     let Ok(Ok(Ok(output))) = AssertUnwindSafe(work).catch_unwind().await else {
-        return Fared::Apart;
+        return GroupRun::Apart;
     };
     let Ok(outcome) = remembered::output(&output, open.policy) else {
-        return Fared::Apart;
+        return GroupRun::Apart;
     };
     let end = store.leave(seat, &open.lease, &outcome, open.request.retention);
     let succeeded = succeeded.insert(Succeeded {
@@ -245,11 +241,11 @@ where
         outcome,
         end,
     });
-    Fared::Ended((&mut succeeded.end).await)
+    GroupRun::Ended((&mut succeeded.end).await)
 }
 
 impl<S: crate::store::Store> Open<'_, S> {
-    async fn settle_in_company<T, E: crate::handler::Failure>(
+    async fn settle_in_group<T, E: crate::handler::Failure>(
         &self,
         output: T,
         outcome: Outcome,

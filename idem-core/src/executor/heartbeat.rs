@@ -18,13 +18,13 @@ use tokio::{
 use super::guarded::panic_message;
 use crate::{
     handler::Policy,
-    store::{StoreError, Write},
+    store::{Lease, Store, StoreError, TransactionalStore, Write},
 };
 
-mod hearts;
+mod scheduler;
 
-use hearts::Beat;
-pub(super) use hearts::Hearts;
+use scheduler::Beat;
+pub(super) use scheduler::HeartbeatScheduler;
 
 /// How a handler's future ended.
 pub(super) enum Ran<T> {
@@ -64,7 +64,7 @@ impl Moment {
 
 /// What work does whose lease has ended, as far as is known, while the store does not tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Untold {
+pub(super) enum WhileUnknown {
     /// It rests: nothing would stop the effects of a worker that was taken over.
     Rest,
     /// It goes on after an unanswered heartbeat. Atomic work, because its writes commit only under
@@ -76,20 +76,20 @@ pub(super) enum Untold {
 }
 
 /// Polls `work` until it ends or another worker has taken its lease over; then it is dropped, unless
-/// that is of [no matter](Untold::NoMatter).
+/// that is of [no matter](WhileUnknown::NoMatter).
 ///
-/// The heart beats on a task of its own, so that a handler that blocks its thread keeps its lease.
+/// The heartbeat runs on a task of its own, so that a handler that blocks its thread keeps its lease.
 /// `claimed` is when the claim was asked for: the lease cannot end earlier than `lease` after it.
 /// When it has ended, as far as is known here (the process was paused, or the store is away), the
 /// work is not polled again before the store has confirmed that the lease is still its own, or,
-/// with [`Untold::GoOn`], has left a heartbeat unanswered.
+/// with [`WhileUnknown::GoOn`], has left a heartbeat unanswered.
 pub(super) async fn run_under_heartbeat<T, F, Fut>(
-    hearts: &Hearts,
+    heartbeats: &HeartbeatScheduler,
     work: impl Future<Output = T>,
     extend: F,
     claimed: Moment,
     lease: Duration,
-    untold: Untold,
+    while_unknown: WhileUnknown,
 ) -> Ran<T>
 where
     F: Fn() -> Fut + Send + Sync + 'static,
@@ -98,25 +98,25 @@ where
     // A request made by hand may ask for any lease.
     let lease = lease.clamp(Policy::MIN_LEASE, Policy::MAX_RETENTION);
     let first = claimed.running + lease / 3;
-    let heart = Arc::new(Heart {
+    let heartbeat = Arc::new(Heartbeat {
         extend,
         first,
         lease,
-        untold,
+        while_unknown,
         held: Held::until(claimed.after(lease)),
     });
-    let kept = hearts.keep(first, Arc::clone(&heart) as _);
-    if kept.is_next {
+    let scheduled = heartbeats.keep(first, Arc::clone(&heartbeat) as _);
+    if scheduled.is_next {
         // What a thread has woken, no other thread runs; and the work may block this one.
         yield_now().await;
     }
     let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
     poll_fn(|cx| {
-        if untold != Untold::NoMatter {
-            match heart.held.look(cx) {
-                Standing::Lost => return Poll::Ready(Ran::LeaseLost),
-                Standing::Over => return Poll::Pending,
-                Standing::Held => {}
+        if while_unknown != WhileUnknown::NoMatter {
+            match heartbeat.held.look(cx) {
+                LeaseState::Lost => return Poll::Ready(Ran::LeaseLost),
+                LeaseState::Over => return Poll::Pending,
+                LeaseState::Held => {}
             }
         }
         work.as_mut().poll(cx).map(|ended| match ended {
@@ -127,17 +127,46 @@ where
     .await
 }
 
+/// How a lease is extended where nothing else holds its key.
+pub(super) fn extend<S: Store>(
+    store: &Arc<S>,
+    lease: &Lease,
+    by: Duration,
+) -> impl Fn() -> BoxFuture<'static, Result<Write, StoreError>> + Send + Sync + 'static {
+    let (store, lease) = (Arc::clone(store), lease.clone());
+    move || {
+        let (store, lease) = (Arc::clone(&store), lease.clone());
+        Box::pin(async move { store.extend(&lease, by).await })
+    }
+}
+
+/// How a lease is extended beside the transaction that holds its key.
+pub(super) fn extend_open<S, Tx>(
+    store: &Arc<S>,
+    lease: &Lease,
+    by: Duration,
+) -> impl Fn() -> BoxFuture<'static, Result<Write, StoreError>> + Send + Sync + 'static
+where
+    S: TransactionalStore<Tx>,
+{
+    let (store, lease) = (Arc::clone(store), lease.clone());
+    move || {
+        let (store, lease) = (Arc::clone(&store), lease.clone());
+        Box::pin(async move { store.extend_open(&lease, by).await })
+    }
+}
+
 /// What keeps one lease.
-struct Heart<F> {
+struct Heartbeat<F> {
     extend: F,
     /// When it beats first.
     first: Instant,
     lease: Duration,
-    untold: Untold,
+    while_unknown: WhileUnknown,
     held: Held,
 }
 
-impl<F, Fut> Beat for Heart<F>
+impl<F, Fut> Beat for Heartbeat<F>
 where
     F: Fn() -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Write, StoreError>> + Send + 'static,
@@ -150,7 +179,7 @@ where
     }
 }
 
-impl<F, Fut> Heart<F>
+impl<F, Fut> Heartbeat<F>
 where
     F: Fn() -> Fut,
     Fut: Future<Output = Result<Write, StoreError>>,
@@ -180,14 +209,14 @@ where
                     next = asked.running + interval;
                 }
             }
-            if self.untold == Untold::GoOn {
+            if self.while_unknown == WhileUnknown::GoOn {
                 self.held.set(asked.after(self.lease));
             }
         }
     }
 }
 
-/// However a heart stops, also by a panic, its lease is not kept any more.
+/// However a heartbeat stops, also by a panic, its lease is not kept any more.
 struct Stops<'a>(&'a Held);
 
 impl Drop for Stops<'_> {
@@ -203,7 +232,7 @@ struct Held {
 }
 
 /// How the lease stands, as far as is known.
-enum Standing {
+enum LeaseState {
     Held,
     Over,
     Lost,
@@ -231,13 +260,13 @@ impl Held {
     }
 
     /// How it stands; wakes the task when that changes.
-    fn look(&self, cx: &Context<'_>) -> Standing {
+    fn look(&self, cx: &Context<'_>) -> LeaseState {
         self.waiting.register(cx.waker());
         let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
         match until {
-            None => Standing::Lost,
-            Some(until) if until.has_passed(Moment::now()) => Standing::Over,
-            Some(_) => Standing::Held,
+            None => LeaseState::Lost,
+            Some(until) if until.has_passed(Moment::now()) => LeaseState::Over,
+            Some(_) => LeaseState::Held,
         }
     }
 }

@@ -13,7 +13,7 @@ use super::{
     fail_open::OrLocal,
     grant::{Grant, judge},
     guarded,
-    heartbeat::{Ran, Untold, run_under_heartbeat},
+    heartbeat::{Ran, WhileUnknown, extend, run_under_heartbeat},
     remembered,
     until_known::until_known,
 };
@@ -84,14 +84,14 @@ impl<S: Store> Executor<S> {
         E: Failure,
     {
         if let Some(watch) = grant.unprotected.take() {
-            let ended = run_on(watch.local(), grant, work, Untold::Rest, requester);
+            let ended = run_on(watch.local(), grant, work, WhileUnknown::Rest, requester);
             return unprotected(Box::pin(ended).await);
         }
         if grant.policy.store_outage() == StoreOutage::FailClosed {
-            return run_on(&self.store, grant, work, Untold::Rest, requester).await;
+            return run_on(&self.store, grant, work, WhileUnknown::Rest, requester).await;
         }
         let or_local = Arc::new(OrLocal::new(&self.store, &self.local, grant.request));
-        let ended = run_on(&or_local, grant, work, Untold::GoOn, requester);
+        let ended = run_on(&or_local, grant, work, WhileUnknown::GoOn, requester);
         let ended = Box::pin(ended).await;
         if or_local.has_handed_over() {
             return unprotected(ended);
@@ -133,7 +133,7 @@ async fn run_on<S: Store, T, E>(
     store: &Arc<S>,
     grant: Grant<'_>,
     work: Pin<&mut (impl Future<Output = Result<T, E>> + Send)>,
-    untold: Untold,
+    while_unknown: WhileUnknown,
     requester: Requester,
 ) -> Execution<T, E>
 where
@@ -146,18 +146,22 @@ where
         policy,
         claimed,
         working,
-        hearts,
+        heartbeats,
         ..
     } = grant;
-    let (extended, lease_to_extend, by) = (Arc::clone(store), lease.clone(), request.lease);
-    let extend = move || {
-        let (store, lease) = (Arc::clone(&extended), lease_to_extend.clone());
-        async move { store.extend(&lease, by).await }
-    };
+    let extend = extend(store, &lease, request.lease);
     let lost = Execution::LeaseLost {
         attempt: lease.attempt,
     };
-    let ran = run_under_heartbeat(hearts, work, extend, claimed, request.lease, untold).await;
+    let ran = run_under_heartbeat(
+        heartbeats,
+        work,
+        extend,
+        claimed,
+        request.lease,
+        while_unknown,
+    )
+    .await;
     let cause = match ran {
         Ran::Returned(Ok(output)) => {
             let outcome = remember(&output, &lease, policy);

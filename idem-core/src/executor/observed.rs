@@ -17,7 +17,7 @@ use super::{
     completion::complete,
     grant::{Ended, ended_by, judge, objection},
     guarded::{self, panic_message},
-    heartbeat::{Moment, Ran, Untold, run_under_heartbeat},
+    heartbeat::{Moment, Ran, WhileUnknown, extend, run_under_heartbeat},
     in_flight::Working,
     leased::{release, remember},
     remembered,
@@ -33,7 +33,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What was found out about a message before it runs.
-struct Sight {
+struct ObservedClaim {
     /// The store's, or one that stands for it and that no store has given.
     lease: Lease,
     /// If it is the store's.
@@ -52,7 +52,7 @@ enum End {
     Released(Release),
 }
 
-impl Sight {
+impl ObservedClaim {
     /// Of what the store has given no lease for.
     fn unclaimed(key: &Key, earlier: u32, would_have_been: ExecutionKind) -> Self {
         let attempt = earlier.saturating_add(1);
@@ -86,19 +86,21 @@ impl<S: Store> Executor<S> {
         F: FnOnce(Attempt) -> Fut,
         Fut: Future<Output = Result<T, E>> + Send,
     {
-        let sight = self.sight(request, policy, Requester::Nobody, 0).await;
+        let observed = self
+            .claim_observed(request, policy, Requester::Nobody, 0)
+            .await;
         if self.is_closed() {
-            self.give_back_unrun(sight, Release::Abandoned).await;
+            self.give_back_unrun(observed, Release::Abandoned).await;
             return Execution::Abandoned;
         }
-        let (handler, attempt) = (request.key.scope(), sight.attempt(policy));
+        let (handler, attempt) = (request.key.scope(), observed.attempt(policy));
         let work = pin!(self.handlers.run(
             handler,
             attempt.number(),
             attempt.is_in_doubt(),
             work(attempt)
         ));
-        let ran = self.run_observed(sight, request, policy, work, Requester::Nobody);
+        let ran = self.run_observed(observed, request, policy, work, Requester::Nobody);
         let (ended, _) = ran.await;
         self.count_lost_lease(handler, &ended);
         ended
@@ -120,18 +122,18 @@ impl<S: Store> Executor<S> {
         };
         let (request, policy) = (&message.request, &message.policy);
         let requester = Requester::of(&message.envelope);
-        let sight = match &message.keyless {
+        let observed = match &message.keyless {
             Some(error) => {
                 tracing::info!(key = %request.key, %error, "the message has no usable key, and runs under one of its own");
-                Sight::unclaimed(&request.key, message.earlier, ExecutionKind::Keyless)
+                ObservedClaim::unclaimed(&request.key, message.earlier, ExecutionKind::Keyless)
             }
             None => {
-                self.sight(request, policy, requester, message.earlier)
+                self.claim_observed(request, policy, requester, message.earlier)
                     .await
             }
         };
         if self.is_closed() {
-            self.give_back_unrun(sight, Release::Abandoned).await;
+            self.give_back_unrun(observed, Release::Abandoned).await;
             message.put_back(body);
             return Execution::Abandoned;
         }
@@ -139,13 +141,13 @@ impl<S: Store> Executor<S> {
             state,
             envelope: &message.envelope,
             key: &request.key,
-            attempt: sight.attempt(policy),
+            attempt: observed.attempt(policy),
         };
         match guarded::call::<H, St>(body, &context, (), &self.handlers) {
             Ok(work) => {
                 let work = pin!(work);
-                let (attempt, is_claimed) = (sight.lease.attempt, sight.held.is_some());
-                let ran = self.run_observed(sight, request, policy, work, requester);
+                let (attempt, is_claimed) = (observed.lease.attempt, observed.held.is_some());
+                let ran = self.run_observed(observed, request, policy, work, requester);
                 let (execution, would_have_been) = ran.await;
                 message.would_have_been = would_have_been;
                 if !is_claimed {
@@ -155,27 +157,28 @@ impl<S: Store> Executor<S> {
                 execution
             }
             Err(error) => {
-                self.give_back_unrun(sight, Release::gave_up(&error)).await;
+                self.give_back_unrun(observed, Release::gave_up(&error))
+                    .await;
                 Execution::Undecodable { error }
             }
         }
     }
 
     /// Claims, and finds out what an answer would have meant.
-    async fn sight(
+    async fn claim_observed(
         &self,
         request: &ClaimRequest,
         policy: &Policy,
         requester: Requester,
         earlier: u32,
-    ) -> Sight {
+    ) -> ObservedClaim {
         let claimed = Moment::now();
         let answer = timeout(PATIENCE, self.store.claim(request)).await;
         let ended = match answer {
             Ok(Ok(Claim::Acquired(lease))) => {
                 let objection = objection(&lease, policy, false, true);
                 let ended = objection.map(|objection| ended_by(&objection, &lease));
-                return Sight {
+                return ObservedClaim {
                     would_have_been: ended.map(|ended| kind(ended, requester)),
                     held: Some(Held {
                         claimed,
@@ -192,13 +195,13 @@ impl<S: Store> Executor<S> {
             Ok(Err(error)) => unavailable(request, error),
             Err(_) => unavailable(request, StoreError::unavailable("it did not answer")),
         };
-        Sight::unclaimed(&request.key, earlier, kind(ended, requester))
+        ObservedClaim::unclaimed(&request.key, earlier, kind(ended, requester))
     }
 
     /// Runs the work to its end; says how it ended, and how it would have.
     async fn run_observed<T, E>(
         &self,
-        sight: Sight,
+        observed: ObservedClaim,
         request: &ClaimRequest,
         policy: &Policy,
         work: Pin<&mut (impl Future<Output = Result<T, E>> + Send)>,
@@ -208,12 +211,12 @@ impl<S: Store> Executor<S> {
         T: Serialize + Send,
         E: Failure,
     {
-        let attempt = sight.lease.attempt;
-        let cause = match self.run_to_its_end(&sight, request, work).await {
+        let attempt = observed.lease.attempt;
+        let cause = match self.run_to_its_end(&observed, request, work).await {
             Ran::Returned(Ok(output)) => {
-                let outcome = remember(&output, &sight.lease, policy);
+                let outcome = remember(&output, &observed.lease, policy);
                 let completed = End::Completed(outcome.clone());
-                let would_have_been = self.settle(sight, completed, request).await;
+                let would_have_been = self.settle(observed, completed, request).await;
                 let observed = Execution::Observed {
                     output,
                     outcome,
@@ -232,46 +235,51 @@ impl<S: Store> Executor<S> {
             let refused = Execution::Refused { refusal, attempt };
             (End::Completed(outcome), refused)
         } else {
-            let (reason, ended) = judge(cause, &sight.lease, policy);
+            let (reason, ended) = judge(cause, &observed.lease, policy);
             (End::Released(reason), ended)
         };
-        let would_have_been = self.settle(sight, end, request).await;
+        let would_have_been = self.settle(observed, end, request).await;
         (ended, would_have_been)
     }
 
     async fn run_to_its_end<T: Send>(
         &self,
-        sight: &Sight,
+        observed: &ObservedClaim,
         request: &ClaimRequest,
         work: impl Future<Output = T> + Send,
     ) -> Ran<T> {
-        let Some(held) = &sight.held else {
+        let Some(held) = &observed.held else {
             return match AssertUnwindSafe(work).catch_unwind().await {
                 Ok(returned) => Ran::Returned(returned),
                 Err(panic) => Ran::Panicked(panic_message(&*panic)),
             };
         };
-        let (store, lease, by) = (Arc::clone(&self.store), sight.lease.clone(), request.lease);
-        let extend = move || {
-            let (store, lease) = (Arc::clone(&store), lease.clone());
-            async move { store.extend(&lease, by).await }
-        };
-        let (hearts, claimed) = (&self.hearts, held.claimed);
-        run_under_heartbeat(hearts, work, extend, claimed, by, Untold::NoMatter).await
+        let by = request.lease;
+        let extend = extend(&self.store, &observed.lease, by);
+        let (heartbeats, claimed) = (&self.heartbeats, held.claimed);
+        run_under_heartbeat(
+            heartbeats,
+            work,
+            extend,
+            claimed,
+            by,
+            WhileUnknown::NoMatter,
+        )
+        .await
     }
 
     /// Tells the store how what ran has ended, and says how it would have.
     async fn settle(
         &self,
-        sight: Sight,
+        observed: ObservedClaim,
         end: End,
         request: &ClaimRequest,
     ) -> Option<ExecutionKind> {
-        let Sight {
+        let ObservedClaim {
             lease,
             held,
             mut would_have_been,
-        } = sight;
+        } = observed;
         let attempt = lease.attempt;
         if let Some(held) = held
             && self.tell(lease, held, end, request.retention).await == Some(Write::Fenced)
@@ -304,11 +312,11 @@ impl<S: Store> Executor<S> {
         }
     }
 
-    async fn give_back_unrun(&self, sight: Sight, reason: Release) {
-        if let Some(held) = sight.held {
+    async fn give_back_unrun(&self, observed: ObservedClaim, reason: Release) {
+        if let Some(held) = observed.held {
             // Nothing ran: a lost lease changes nothing.
             let unrun = End::Released(reason);
-            self.tell(sight.lease, held, unrun, Duration::ZERO).await;
+            self.tell(observed.lease, held, unrun, Duration::ZERO).await;
         }
     }
 

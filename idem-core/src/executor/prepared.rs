@@ -5,9 +5,9 @@ use std::{borrow::Cow, fmt};
 use uuid::Uuid;
 
 use super::{
-    atomic::Losses,
     guarded::{self, caught},
     in_flight::Watcher,
+    losses::Losses,
     unread::Unread,
 };
 use crate::{

@@ -20,7 +20,6 @@ const CIRCLES: [(&str, &[&str]); 2] = [
     (
         "idem-core",
         &[
-            "executor",
             "stores::postgres",
             "stores::postgres::sequences",
             "stores::sqlite",
@@ -51,25 +50,28 @@ fn no_modules_name_each_other_in_a_circle() {
 }
 
 /// What another word says better: the one that the field has for it.
-const LEFT_OUT: [(&str, &[&str]); 1] = [(
-    "idem-amqp",
-    &[
-        "desk",
-        "seat",
-        "seats",
-        "clerk",
-        "attendant",
-        "mender",
-        "reception",
-        "receptionist",
-        "vitals",
-        "befell",
-        "switchboard",
-        "epitaph",
-        "setback",
-        "acker",
-    ],
-)];
+const LEFT_OUT: [(&str, &[&str]); 2] = [
+    ("idem-core", &["hearts", "ward", "mender", "befell"]),
+    (
+        "idem-amqp",
+        &[
+            "desk",
+            "seat",
+            "seats",
+            "clerk",
+            "attendant",
+            "mender",
+            "reception",
+            "receptionist",
+            "vitals",
+            "befell",
+            "switchboard",
+            "epitaph",
+            "setback",
+            "acker",
+        ],
+    ),
+];
 
 #[test]
 fn no_word_that_was_left_out_comes_back() {

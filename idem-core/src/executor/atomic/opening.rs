@@ -1,11 +1,9 @@
 //! How an atomic handler comes to its claim and its transaction.
 
-use std::sync::Arc;
-
 use super::super::{
     Executor,
     grant::{Ended, ended_by, objection},
-    heartbeat::{Moment, Ran, Untold, run_under_heartbeat},
+    heartbeat::{Moment, Ran, WhileUnknown, extend_open, run_under_heartbeat},
     in_flight::Working,
 };
 use crate::{
@@ -14,7 +12,7 @@ use crate::{
 };
 
 /// A claim that the message has already.
-pub(in crate::executor) struct Kept {
+pub(in crate::executor) struct HeldClaim {
     pub(in crate::executor) lease: Lease,
     /// When it was asked for.
     pub(in crate::executor) claimed: Moment,
@@ -27,7 +25,7 @@ impl<S: Store> Executor<S> {
     /// As [`begin`](Self::begin), and keeps the claim while a transaction is waited for.
     pub(super) async fn begin_keeping<Tx>(
         &self,
-        kept: Kept,
+        held: HeldClaim,
         request: &ClaimRequest,
         policy: &Policy,
     ) -> Result<Opened<S, Tx>, Ended>
@@ -35,7 +33,7 @@ impl<S: Store> Executor<S> {
         S: TransactionalStore<Tx>,
     {
         let work = self.begin(request, policy);
-        match self.keeping(&kept, request, work).await {
+        match self.keeping(&held, request, work).await {
             Ran::Returned(begun) => begun,
             // Whose it is now, a claim tells.
             Ran::LeaseLost | Ran::Panicked(_) => self.begin(request, policy).await,
@@ -45,19 +43,24 @@ impl<S: Store> Executor<S> {
     /// Keeps a claim for as long as this takes.
     async fn keeping<Tx, T>(
         &self,
-        Kept { lease, claimed }: &Kept,
+        HeldClaim { lease, claimed }: &HeldClaim,
         request: &ClaimRequest,
         work: impl Future<Output = T>,
     ) -> Ran<T>
     where
         S: TransactionalStore<Tx>,
     {
-        let (store, lease, by) = (Arc::clone(&self.store), lease.clone(), request.lease);
-        let extend = move || {
-            let (store, lease) = (Arc::clone(&store), lease.clone());
-            async move { store.extend_open(&lease, by).await }
-        };
-        run_under_heartbeat(&self.hearts, work, extend, *claimed, by, Untold::GoOn).await
+        let by = request.lease;
+        let extend = extend_open(&self.store, lease, by);
+        run_under_heartbeat(
+            &self.heartbeats,
+            work,
+            extend,
+            *claimed,
+            by,
+            WhileUnknown::GoOn,
+        )
+        .await
     }
 
     /// Claims and opens the transaction, unless something speaks against running.
@@ -109,13 +112,13 @@ impl<S: Store> Executor<S> {
             request.owner = Owner::new();
             return None;
         }
-        let kept = Kept { lease, claimed };
+        let held = HeldClaim { lease, claimed };
         let opened = tokio::select! {
             biased;
-            opened = self.keeping(&kept, request, opening) => Some(opened),
+            opened = self.keeping(&held, request, opening) => Some(opened),
             () = self.closed.closing() => None,
         };
-        let Kept { lease, .. } = kept;
+        let HeldClaim { lease, .. } = held;
         match opened {
             Some(Ran::Returned(Ok(transaction))) if self.is_closed() => {
                 self.store.roll_back(transaction).await;

@@ -205,10 +205,10 @@ impl Entries {
     }
 
     /// The keys that the store is to be told an end of.
-    pub(super) fn untold(&self) -> Vec<Key> {
+    pub(super) fn unreported(&self) -> Vec<Key> {
         let has_ended = |entry: &Entry| entry.reports.front().is_some_and(Report::has_ended);
-        let untold = self.by_key.iter().filter(|(_, entry)| has_ended(entry));
-        untold.map(|(key, _)| key.clone()).collect()
+        let unreported = self.by_key.iter().filter(|(_, entry)| has_ended(entry));
+        unreported.map(|(key, _)| key.clone()).collect()
     }
 
     fn open_report(&mut self, lease: &Lease) -> Option<&mut Report> {

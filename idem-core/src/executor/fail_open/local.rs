@@ -67,7 +67,10 @@ impl LocalMemory {
     }
 
     /// Claims because the store is away.
-    pub(super) fn try_claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+    pub(in crate::executor) fn try_claim(
+        &self,
+        request: &ClaimRequest,
+    ) -> Result<Claim, StoreError> {
         // It knows of no session whether it lives, and of no sequence where its mark is.
         request.without_session()?;
         request.without_sequence()?;
@@ -83,7 +86,7 @@ impl LocalMemory {
 
     /// The attempt that was claimed runs. It does not if another, that had begun under the store's
     /// protection, has ended here meanwhile.
-    pub(super) fn start(&self, lease: &Lease) -> bool {
+    pub(in crate::executor) fn start(&self, lease: &Lease) -> bool {
         self.entries().start(lease)
     }
 
@@ -112,7 +115,7 @@ impl LocalMemory {
         Ok(())
     }
 
-    pub(super) fn write_release(&self, lease: &Lease, reason: &Release) -> Write {
+    pub(in crate::executor) fn write_release(&self, lease: &Lease, reason: &Release) -> Write {
         let end = match reason {
             Release::Abandoned => None,
             reason => Some(End::Released(reason.clone())),
@@ -139,7 +142,7 @@ impl LocalMemory {
     }
 
     /// Notices when the attempt under this lease is dropped before it has ended.
-    pub(super) fn watch(self: &Arc<Self>, lease: &Lease) -> Watch {
+    pub(in crate::executor) fn watch(self: &Arc<Self>, lease: &Lease) -> Watch {
         Watch {
             local: Arc::clone(self),
             lease: lease.clone(),
@@ -147,7 +150,7 @@ impl LocalMemory {
     }
 
     /// Whether the store was away when it was asked last.
-    pub(super) fn is_away(&self) -> bool {
+    pub(in crate::executor) fn is_away(&self) -> bool {
         self.entries().is_away
     }
 
@@ -160,8 +163,8 @@ impl LocalMemory {
         self.entries().reports()
     }
 
-    pub(super) fn untold(&self) -> Vec<Key> {
-        self.entries().untold()
+    pub(super) fn unreported(&self) -> Vec<Key> {
+        self.entries().unreported()
     }
 
     /// Waits until nothing is left that the store can be told.

@@ -17,7 +17,7 @@ const WIDTH: usize = 64;
 
 impl LocalMemory {
     /// Starts the task that reports, unless it runs or has nothing to do.
-    pub(super) fn tell<S: Store>(self: &Arc<Self>, store: &Arc<S>) {
+    pub(in crate::executor) fn tell<S: Store>(self: &Arc<Self>, store: &Arc<S>) {
         let mut entries = self.entries();
         if entries.is_empty() || mem::replace(&mut entries.is_reported, true) {
             return self.ended.notify_one();

@@ -150,7 +150,7 @@ where
     let message =
         || Prepared::<super::busy::Charge<M>>::new(Envelope::new("7"), &Policy::DEFAULT).unwrap();
     let (mut first, mut copy, runs) = (message(), message(), AtomicU32::default());
-    let (_company, _) = executor.company.enter("orders");
+    let (_others, _) = executor.concurrency.enter("orders");
     let conflict = async {
         sleep(Duration::from_secs(1)).await;
         let ended = executor.handle(&mut copy, &runs).await;

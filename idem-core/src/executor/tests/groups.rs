@@ -8,7 +8,7 @@ use crate::{handler::Grouped, message::Envelope, store::GroupStore, stores::Memo
 
 type Charge = super::busy::Charge<Grouped<Blank, 8>>;
 
-/// Handles a message that has company, on a store whose transactions are waited for as long; says
+/// Handles a message that shares a transaction, on a store whose transactions are waited for as long; says
 /// how often its handler ran, too.
 async fn handle(
     store: &MemoryStore,
@@ -23,7 +23,7 @@ async fn handle_on(
     elsewhere: impl Future,
 ) -> (Execution<u32, Failed>, u32) {
     let executor = Executor::new(store);
-    let (_company, _) = executor.company.enter(Charge::SCOPE);
+    let (_others, _) = executor.concurrency.enter(Charge::SCOPE);
     let mut message = Prepared::<Charge>::new(Envelope::new("7"), &Policy::DEFAULT).unwrap();
     let runs = AtomicU32::default();
     let handled = executor.handle(&mut message, &runs);

@@ -390,7 +390,7 @@ where
     ) -> String {
         self.counter.does(act);
         // Another one of the handler's is there, so that a group is worth it.
-        let (_other, _) = executor.company.enter(H::SCOPE);
+        let (_other, _) = executor.concurrency.enter(H::SCOPE);
         let ended = executor.handle(&mut message, &self.counter).await;
         let mut told = ended.kind().label().to_owned();
         if let Some(attempt) = ended.attempt() {

@@ -1,6 +1,6 @@
 //! How a run ended, and what is made of it.
 
-use super::{Ending, Trial, acquired};
+use super::{Ending, RecordedByAttempt, acquired};
 use crate::{
     executor::{
         Cause, Execution,
@@ -18,7 +18,7 @@ use crate::{
 /// What came of a handler that was not dropped before it returned, unless it took too long.
 type Returned<H> = Result<Result<<H as Operation>::Output, <H as Operation>::Error>, Overdue>;
 
-impl<S, H: Operation> Trial<'_, S, H> {
+impl<S, H: Operation> RecordedByAttempt<'_, S, H> {
     pub(super) async fn settle<Tx>(
         &self,
         transaction: S::Transaction,

@@ -6,7 +6,7 @@ use std::{
 };
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Company(Arc<Mutex<HashMap<&'static str, usize>>>);
+pub(super) struct Concurrency(Arc<Mutex<HashMap<&'static str, usize>>>);
 
 /// How messages of a handler share transactions. A message joins others when at least as many of its
 /// handler's are under way as there are groups: a few are sooner done side by side.
@@ -24,19 +24,25 @@ pub struct Sharing {
 /// Counts until it is dropped.
 #[derive(Debug)]
 pub(super) struct Present {
-    company: Company,
+    concurrency: Concurrency,
     handler: &'static str,
 }
 
-impl Company {
+impl Concurrency {
     /// One more, and how many others there are.
     pub(super) fn enter(&self, handler: &'static str) -> (Present, usize) {
         let mut present = self.lock();
         let count = present.entry(handler).or_default();
         let others = *count;
         *count += 1;
-        let company = self.clone();
-        (Present { company, handler }, others)
+        let concurrency = self.clone();
+        (
+            Present {
+                concurrency,
+                handler,
+            },
+            others,
+        )
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<&'static str, usize>> {
@@ -46,7 +52,7 @@ impl Company {
 
 impl Drop for Present {
     fn drop(&mut self) {
-        if let Some(count) = self.company.lock().get_mut(self.handler) {
+        if let Some(count) = self.concurrency.lock().get_mut(self.handler) {
             *count -= 1;
         }
     }

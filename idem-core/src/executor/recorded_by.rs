@@ -1,15 +1,16 @@
 //! Execution that the handler's own table records: no claim before something has failed.
 
-use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc};
+use std::{panic::AssertUnwindSafe, pin::pin};
 
 use futures_util::FutureExt as _;
 
 use super::{
     Executor, Prepared, Requester, RunsOn,
-    atomic::{Losses, Overdue, within},
+    atomic::{Overdue, within},
     grant::{Ended, ended_by, objection},
     guarded,
-    heartbeat::{Moment, Ran, Untold, run_under_heartbeat},
+    heartbeat::{Moment, Ran, WhileUnknown, extend_open, run_under_heartbeat},
+    losses::Losses,
 };
 use crate::{
     executor::Execution,
@@ -49,33 +50,33 @@ where
             Ok(body) => body,
             Err(error) => return Execution::Undecodable { error },
         };
-        let trial = match Trial::new(executor, message, &body) {
-            Ok(trial) => trial,
+        let handling = match RecordedByAttempt::new(executor, message, &body) {
+            Ok(handling) => handling,
             Err(ended) => return ended,
         };
         // A copy elsewhere waits at the index; here there is a cheaper place to wait.
-        let Some(working) = executor.in_flight.enter_alone(&trial.request.key) else {
+        let Some(working) = executor.in_flight.enter_alone(&handling.request.key) else {
             message.put_back(body);
-            let remaining = trial.request.lease;
+            let remaining = handling.request.lease;
             return Execution::Conflict { remaining };
         };
         // A requester that asks again may have been refused: only a claim knows.
-        let claims = message.attempted || trial.requester == Requester::Waits;
-        let (mut transaction, lease) = match trial.begin(claims).await {
+        let claims = message.attempted || handling.requester == Requester::Waits;
+        let (mut transaction, lease) = match handling.begin(claims).await {
             Ok(begun) => begun,
             Err(ended) => {
                 // Else it would wake itself: what it met may be held elsewhere.
                 working.step_back();
                 message.put_back(body);
-                return ended.into_execution(trial.requester);
+                return ended.into_execution(handling.requester);
             }
         };
-        let trial = Trial { lease, ..trial };
+        let handling = RecordedByAttempt { lease, ..handling };
         let context = Context {
             state,
             envelope: &message.envelope,
             key: &message.request.key,
-            attempt: trial.attempt(),
+            attempt: handling.attempt(),
         };
         let ran = match guarded::call::<H, St>(
             body,
@@ -83,17 +84,17 @@ where
             S::lend(&mut transaction),
             &executor.handlers,
         ) {
-            Ok(work) => Ok(trial.run(work).await),
+            Ok(work) => Ok(handling.run(work).await),
             Err(error) => Err(error),
         };
         message.attempted = true;
         match ran {
             Ok(ran) => {
-                let ended = trial.settle(transaction, ran).await;
+                let ended = handling.settle(transaction, ran).await;
                 message.losses.count(&ended);
                 ended
             }
-            Err(error) => trial.undecodable(transaction, error).await,
+            Err(error) => handling.undecodable(transaction, error).await,
         }
     }
 }
@@ -117,7 +118,7 @@ const IN_SEQUENCE: &str = "a handler that its own table records cannot be one of
                            leave `RECORDED_BY` or `NUMBERED` out of the handler";
 
 /// One run of a handler, under a lease only if an earlier one may have failed.
-struct Trial<'a, S, H: Operation> {
+struct RecordedByAttempt<'a, S, H: Operation> {
     executor: &'a Executor<S>,
     request: ClaimRequest,
     policy: Policy,
@@ -149,7 +150,7 @@ impl From<Ended> for NotBegun {
 
 type Ending<H> = Execution<<H as Operation>::Output, <H as Operation>::Error>;
 
-impl<'a, S, H: Operation> Trial<'a, S, H> {
+impl<'a, S, H: Operation> RecordedByAttempt<'a, S, H> {
     fn new(
         executor: &'a Executor<S>,
         message: &Prepared<H>,
@@ -196,7 +197,7 @@ impl<'a, S, H: Operation> Trial<'a, S, H> {
     }
 }
 
-impl<S, H: Operation> Trial<'_, S, H> {
+impl<S, H: Operation> RecordedByAttempt<'_, S, H> {
     /// Opens the transaction, which waits for its turn, and then claims if that is called for: so
     /// no lease runs out meanwhile.
     async fn begin<Tx>(&self, attempted: bool) -> Result<(S::Transaction, Option<Claimed>), Ended>
@@ -265,13 +266,10 @@ impl<S, H: Operation> Trial<'_, S, H> {
                 Err(panic) => Ran::Panicked(guarded::panic_message(&*panic)),
             };
         };
-        let (store, extended, by) = (Arc::clone(store), lease.clone(), self.request.lease);
-        let extend = move || {
-            let (store, lease) = (Arc::clone(&store), extended.clone());
-            async move { store.extend_open(&lease, by).await }
-        };
-        let hearts = &self.executor.hearts;
-        run_under_heartbeat(hearts, work, extend, *asked, by, Untold::GoOn).await
+        let by = self.request.lease;
+        let extend = extend_open(store, lease, by);
+        let heartbeats = &self.executor.heartbeats;
+        run_under_heartbeat(heartbeats, work, extend, *asked, by, WhileUnknown::GoOn).await
     }
 }
 
