@@ -21,6 +21,7 @@ mod message;
 mod ongoing_call;
 mod pending_calls;
 mod reply;
+mod request_number;
 mod retry_interval;
 mod session;
 
@@ -32,7 +33,8 @@ pub use error::{Again, CallError, ClientError};
 use message::Message;
 use pending_calls::PendingCalls;
 pub use reply::Replied;
-pub use session::{RequestNumber, Session, SessionBuilder, SessionCall, SessionError, Unanswered};
+pub use request_number::{RequestNumber, Unanswered};
+pub use session::{Session, SessionBuilder, SessionCall, SessionError};
 
 /// Sends requests to a worker's queue, and waits for their replies.
 ///

@@ -16,6 +16,7 @@ use crate::{
 };
 
 mod ack_sender;
+mod arrival;
 mod balance;
 mod builder;
 mod channel_context;
@@ -29,7 +30,6 @@ mod gauges;
 mod grace;
 mod handler_runner;
 mod idle;
-mod numbered;
 mod outgoing;
 mod registrar;
 mod replier;
@@ -47,17 +47,18 @@ pub use balance::Balance;
 use balance::Counters;
 pub use builder::WorkerBuilder;
 use channel_context::Slots;
-use checkup::{Checkup, ToldLimit};
-use consumer::Consumer;
+use checkup::Checkup;
+use consumer::{Consumer, ToldLimit};
 use engine::Engine;
 use gauges::Gauges;
 use grace::Grace;
+use outgoing::Outbox;
 use replier::Replier;
+use replying::ReplySender;
 use session_requests::{RequestProcessor, SessionRequests};
 use settle::{DeliveryProcessor, Observer};
 use subscription::Subscription;
 use supervisor::Supervisor;
-use topology_repair::TopologyRepair;
 
 /// Consumes queues with idempotent handlers.
 ///
@@ -184,11 +185,15 @@ impl Worker {
             Arc::new(Consumer {
                 slots: Slots::new(queue.handlers(), queue.waiting()),
                 processor: Arc::new(DeliveryProcessor {
-                    repair: TopologyRepair::new(publisher.clone(), queue.clone()),
+                    outbox: Outbox::new(queue.clone(), publisher.clone(), deadline.clone()),
+                    replies: ReplySender::new(
+                        queue.clone(),
+                        Arc::clone(&replier),
+                        Arc::clone(counters),
+                        deadline.clone(),
+                    ),
                     queue: queue.clone(),
                     runner: Arc::clone(runner),
-                    publisher: publisher.clone(),
-                    replier: Arc::clone(&replier),
                     counters: Arc::clone(counters),
                     meters: Arc::clone(meters),
                     observer: self.observer.clone(),

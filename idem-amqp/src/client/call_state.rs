@@ -2,9 +2,12 @@
 
 use std::{ops::ControlFlow, time::Duration};
 
-use super::{ongoing_call::Answered, pending_calls::Event};
+use super::{pending_calls::Event, reply::RawReply};
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// The reply; nothing, if none is to be expected any more.
+pub(super) type Answered = ControlFlow<Option<RawReply>>;
 
 /// What is known of a request's tries.
 #[derive(Debug, Default)]

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::{
-    call_state::{CallState, Fault, Problem},
+    call_state::{Answered, CallState, Fault, Problem},
     connection_loop::Order,
     message::Message,
     pending_calls::{PendingCalls, Waiting},
@@ -37,9 +37,6 @@ pub(super) struct Told {
     pub(super) reply: RawReply,
     pub(super) tries: u32,
 }
-
-/// The reply; nothing, if none is to be expected any more.
-pub(super) type Answered = ControlFlow<Option<RawReply>>;
 
 impl OngoingCall {
     pub(super) fn new(

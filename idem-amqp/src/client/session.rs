@@ -7,6 +7,7 @@ use serde::Serialize;
 use tokio_util::sync::DropGuard;
 
 use super::message::Message;
+use crate::client::{RequestNumber, Unanswered};
 
 mod builder;
 mod call;
@@ -16,7 +17,6 @@ mod error;
 mod heartbeat;
 mod moment;
 mod notes;
-mod number;
 mod request_window;
 mod shared_session;
 mod verdict;
@@ -27,7 +27,6 @@ pub(super) use control::reserve;
 use ending::End;
 pub use error::SessionError;
 use heartbeat::Heart;
-pub use number::{RequestNumber, Unanswered};
 use shared_session::SharedSession;
 
 /// A session with the server of a queue, by [`Client::session`](super::Client::session).

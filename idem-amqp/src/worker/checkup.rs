@@ -1,22 +1,23 @@
 //! What the doctor looks at: before the first message, and whenever it is asked to.
 
 use std::sync::{
-    Arc, OnceLock,
+    Arc,
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 use idem_core::{Finding, Severity};
 use lapin::Connection;
 
-use super::{Worker, consumer::Consumer, fitness};
+use super::{
+    Worker,
+    consumer::{Consumer, ToldLimit},
+    fitness,
+};
 use crate::{
     connection::{Broker, Link, Unreachable},
     doctor::{Bars, Diagnosis, History, Told, Visit},
     error::WorkerError,
 };
-
-/// How often a queue may return a message, once the broker has told.
-pub(super) type ToldLimit = OnceLock<u64>;
 
 /// The visit at the start, on the first connection that lasts for it.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use idem_core::HeaderSource as _;
 
-use super::{channel_context::ChannelContext, handler_runner::Arrival};
+use super::{arrival::Arrival, channel_context::ChannelContext};
 use crate::{
     topology::Queue,
     wire::{

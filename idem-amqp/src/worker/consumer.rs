@@ -1,6 +1,9 @@
 //! One consumer: a channel of its own, its deliveries, and what happens when it ends.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use lapin::{
@@ -9,17 +12,16 @@ use lapin::{
     options::{BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
     types::{FieldTable, ShortString},
 };
-use tokio::time::timeout;
+use tokio::time::{sleep_until, timeout, timeout_at};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument as _;
 
 use super::{
     ack_sender::AckSender,
+    arrival::Arrival,
     channel_context::{ChannelContext, Slot, Slots},
     channels::{Channels, Ended, Stopped},
-    checkup::ToldLimit,
     grace::Grace,
-    handler_runner::Arrival,
     idle::Idle,
     settle::DeliveryProcessor,
 };
@@ -29,6 +31,9 @@ use crate::{
     topology::{self, Step},
     wire::{delivery::Delivery, incident::Incident},
 };
+
+/// How often a queue may return a message, once the broker has told.
+pub(super) type ToldLimit = OnceLock<u64>;
 
 /// A consumer over all connections of a worker.
 pub(super) struct Consumer {
@@ -46,6 +51,9 @@ pub(super) struct Consumer {
 
 /// For the acks, the cancel, the nack and the close, once no handler runs any more.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// For handlers that were dropped to end.
+const DROP_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Consumer {
     /// Consumes on this connection, with a new channel whenever one has ended, until the worker
@@ -231,6 +239,32 @@ impl Consumer {
             channel.basic_nack(0, rest).await?;
         }
         channel.close(200, "done".into()).await
+    }
+
+    /// Waits for the running handlers; past the grace period they are dropped, and their leases
+    /// run out. Waits no longer if it is called again.
+    pub(super) async fn finish_running(&self) {
+        self.tasks.close();
+        let grace_ends = self.grace.end();
+        tokio::select! {
+            biased;
+            () = self.tasks.wait() => return,
+            () = sleep_until(grace_ends) => {}
+        }
+        tracing::warn!(
+            queue = self.processor.queue.name(),
+            running = self.tasks.len(),
+            "the grace period is over, handlers that still run are dropped"
+        );
+        self.processor.deadline.cancel();
+        let dropped = timeout_at(grace_ends + DROP_TIMEOUT, self.tasks.wait());
+        if dropped.await.is_err() {
+            let running = self.tasks.len();
+            tracing::error!(
+                running,
+                "handlers block their threads and cannot be dropped"
+            );
+        }
     }
 }
 

@@ -2,16 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 use idem_core::{Backoff, EntityError, ErrorChain, Executor, Finding, Operation, RunsOn, Store};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::Subscription;
+use super::subscription::{Fit, Subscription};
 use crate::error::WorkerError;
-
-/// Asks about one handler, whose type is forgotten.
-pub(super) type Fit = Arc<dyn Fn() -> BoxFuture<'static, Result<(), EntityError>> + Send + Sync>;
 
 const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 

@@ -2,12 +2,7 @@
 
 use std::{sync::OnceLock, time::Duration};
 
-use tokio::time::{Instant, sleep_until, timeout_at};
-
-use super::consumer::Consumer;
-
-/// For handlers that were dropped to end.
-const DROP_TIMEOUT: Duration = Duration::from_secs(2);
+use tokio::time::Instant;
 
 /// What is longer than a clock can tell ends after this.
 const FOR_EVER: Duration = Duration::from_hours(24 * 365);
@@ -36,34 +31,6 @@ impl Grace {
     /// How much of it is left.
     pub(super) fn left(&self) -> Duration {
         self.end().saturating_duration_since(Instant::now())
-    }
-}
-
-impl Consumer {
-    /// Waits for the running handlers; past the grace period they are dropped, and their leases
-    /// run out. Waits no longer if it is called again.
-    pub(super) async fn finish_running(&self) {
-        self.tasks.close();
-        let grace_ends = self.grace.end();
-        tokio::select! {
-            biased;
-            () = self.tasks.wait() => return,
-            () = sleep_until(grace_ends) => {}
-        }
-        tracing::warn!(
-            queue = self.processor.queue.name(),
-            running = self.tasks.len(),
-            "the grace period is over, handlers that still run are dropped"
-        );
-        self.processor.deadline.cancel();
-        let dropped = timeout_at(grace_ends + DROP_TIMEOUT, self.tasks.wait());
-        if dropped.await.is_err() {
-            let running = self.tasks.len();
-            tracing::error!(
-                running,
-                "handlers block their threads and cannot be dropped"
-            );
-        }
     }
 }
 

@@ -4,15 +4,15 @@ use std::{future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use idem_core::{
-    Envelope, Execution, ExecutionKind, Executor, Failure, Handler, Key, Operation, Policy, RunsOn,
-    Store, Turn,
+    Execution, ExecutionKind, Executor, Failure, Handler, Key, Operation, Policy, RunsOn, Store,
+    Turn,
 };
 use tokio::time::{Instant, sleep};
 
 use super::{
+    arrival::{Arrival, End},
     channel_context::{ChannelContext, Slot},
     circumstances::{attempts, circumstances, counted},
-    numbered,
     replying::reply,
 };
 use crate::{
@@ -20,75 +20,12 @@ use crate::{
     topology::Queue,
     wire::{
         delivery::Delivery,
-        headers,
-        reply::Reply,
-        sessions,
+        headers, sessions,
         settlement::{Circumstances, Counted, Reason, Settlement, settle},
     },
 };
 
-/// A message as it arrived.
-#[derive(Debug)]
-pub(super) struct Arrival {
-    pub(super) delivery: Delivery,
-    pub(super) envelope: Envelope,
-    /// Why it is not replied to, though it has a `reply_to`.
-    pub(super) objection: Option<&'static str>,
-}
-
-impl Arrival {
-    pub(super) fn new(delivery: Delivery, body: Vec<u8>, queue: &Queue) -> Self {
-        let to = delivery.reply_to();
-        let objection = to.and_then(|to| queue.objection_to(to));
-        let expects_reply = to.is_some() && objection.is_none();
-        Self {
-            envelope: delivery.envelope(body, expects_reply),
-            delivery,
-            objection,
-        }
-    }
-}
-
-/// How a delivery ended, and what is to be done about it.
-#[derive(Debug)]
-pub(super) struct End {
-    pub(super) kind: ExecutionKind,
-    pub(super) key: Option<Key>,
-    pub(super) attempt: Option<u32>,
-    /// How it would have ended if its policy, which is to observe, were enforced.
-    pub(super) would_have_been: Option<ExecutionKind>,
-    pub(super) error: Option<String>,
-    pub(super) settlement: Settlement,
-    /// What the requester is told, if there is one.
-    pub(super) reply: Option<Reply>,
-    /// Whether its number was done long ago.
-    pub(super) stale_number: bool,
-}
-
-impl End {
-    /// Nothing ran, and nothing is decided.
-    pub(super) fn abandoned() -> Self {
-        Self::bare(ExecutionKind::Abandoned)
-    }
-
-    /// The worker stopped while the handler was running.
-    pub(super) fn interrupted() -> Self {
-        Self::bare(ExecutionKind::Interrupted)
-    }
-
-    fn bare(kind: ExecutionKind) -> Self {
-        Self {
-            kind,
-            key: None,
-            attempt: None,
-            would_have_been: None,
-            error: None,
-            settlement: Settlement::Leave,
-            reply: None,
-            stale_number: false,
-        }
-    }
-}
+mod numbered;
 
 /// A handler without its types: what the worker's machinery sees.
 pub(super) trait RunHandler: Send + Sync {

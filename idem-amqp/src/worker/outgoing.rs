@@ -4,14 +4,16 @@ use std::time::{Duration, SystemTime};
 
 use idem_core::{Backoff, ErrorChain};
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::{
+    arrival::{Arrival, End, Unsettled},
     channel_context::ChannelContext,
-    handler_runner::{Arrival, End},
-    settle::{DeliveryProcessor, Unsettled},
+    topology_repair::TopologyRepair,
 };
 use crate::{
     error::PublishError,
+    publisher::Publisher,
     topology::Queue,
     wire::{
         Publication,
@@ -108,7 +110,25 @@ impl Outgoing {
 
 const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
-impl DeliveryProcessor {
+/// Publishes what has to be in another queue: dead letters and retries of one queue.
+pub(super) struct Outbox {
+    queue: Queue,
+    publisher: Publisher,
+    repair: TopologyRepair,
+    /// Cancelled when the grace period is over.
+    deadline: CancellationToken,
+}
+
+impl Outbox {
+    pub(super) fn new(queue: Queue, publisher: Publisher, deadline: CancellationToken) -> Self {
+        Self {
+            repair: TopologyRepair::new(publisher.clone(), queue.clone()),
+            queue,
+            publisher,
+            deadline,
+        }
+    }
+
     /// Publishes it, again and again until the broker has confirmed it. If it does not come to
     /// that, the delivery is to be left unsettled.
     pub(super) async fn send(

@@ -1,19 +1,21 @@
 //! A reply that has to be with the broker before its request is acknowledged.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use idem_core::{Backoff, ErrorChain, Execution, Failure, Operation, Refusal};
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::{
+    arrival::{Arrival, Unsettled},
+    balance::Counters,
     channel_context::ChannelContext,
-    handler_runner::Arrival,
-    replier::{Untaken, is_crash},
-    settle::{DeliveryProcessor, Unsettled},
+    replier::{Replier, Untaken, is_crash},
 };
 use crate::{
     error::PublishError,
     publisher::Company,
+    topology::Queue,
     wire::{
         Publication,
         reply::{Address, Reply, ReplyFate},
@@ -86,10 +88,34 @@ impl Tries {
     }
 }
 
-impl DeliveryProcessor {
+/// Publishes the replies to the messages of one queue.
+pub(super) struct ReplySender {
+    queue: Queue,
+    /// Apart: a queue of a requester's choice that never confirms must not keep dead letters waiting.
+    replier: Arc<Replier>,
+    counters: Arc<Counters>,
+    /// Cancelled when the grace period is over.
+    deadline: CancellationToken,
+}
+
+impl ReplySender {
+    pub(super) fn new(
+        queue: Queue,
+        replier: Arc<Replier>,
+        counters: Arc<Counters>,
+        deadline: CancellationToken,
+    ) -> Self {
+        Self {
+            queue,
+            replier,
+            counters,
+            deadline,
+        }
+    }
+
     /// Publishes the reply until it has a fate. If it does not come to that, the delivery is left
     /// unsettled: when it comes again, it is answered from memory.
-    pub(super) async fn reply(
+    pub(super) async fn send(
         &self,
         reply: &Reply,
         tries: Tries,

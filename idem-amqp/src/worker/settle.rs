@@ -12,17 +12,15 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::{
+    arrival::{Arrival, End, Unsettled},
     balance::Counters,
     channel_context::{ChannelContext, Slot},
-    handler_runner::{Arrival, End, RunHandler},
-    outgoing::Outgoing,
-    replier::Replier,
-    replying::Tries,
-    topology_repair::TopologyRepair,
+    handler_runner::RunHandler,
+    outgoing::{Outbox, Outgoing},
+    replying::{ReplySender, Tries},
 };
 use crate::wire::Settled;
 use crate::{
-    publisher::Publisher,
     telemetry::{Ending, Meters, spans},
     topology::Queue,
     wire::{reply::ReplyFate, settlement::Settlement},
@@ -30,18 +28,12 @@ use crate::{
 
 pub(super) type Observer = Arc<dyn Fn(&Settled<'_>) + Send + Sync>;
 
-/// The settlement was not carried out: the broker delivers again.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Unsettled;
-
 /// What all deliveries of a consumer need.
 pub(super) struct DeliveryProcessor {
     pub(super) queue: Queue,
     pub(super) runner: Arc<dyn RunHandler>,
-    pub(super) publisher: Publisher,
-    /// Apart: a queue of a requester's choice that never confirms must not keep dead letters waiting.
-    pub(super) replier: Arc<Replier>,
-    pub(super) repair: TopologyRepair,
+    pub(super) outbox: Outbox,
+    pub(super) replies: ReplySender,
     pub(super) counters: Arc<Counters>,
     pub(super) meters: Arc<Meters>,
     pub(super) observer: Option<Observer>,
@@ -76,7 +68,7 @@ impl DeliveryProcessor {
             end.settlement = Settlement::Leave;
             None
         });
-        let reply = reply.or_else(|| self.disallowed(&arrival, end.settlement));
+        let reply = reply.or_else(|| self.replies.disallowed(&arrival, end.settlement));
         drop(slot);
         context.failures.tell(&Ending {
             queue: self.queue.name(),
@@ -146,16 +138,16 @@ impl DeliveryProcessor {
         } else {
             if let Some(letter) = self.letter(arrival, end)? {
                 slot.start_waiting(context);
-                self.send(letter, context).await?;
+                self.outbox.send(letter, context).await?;
             }
             if let Some(answer) = &end.reply {
                 slot.start_waiting(context);
                 let tries = Tries::of(end.settlement);
-                reply = self.reply(answer, tries, arrival, context).await?;
+                reply = self.replies.send(answer, tries, arrival, context).await?;
                 let untold = reply != Some(ReplyFate::Sent);
                 if let Some((reason, error)) = answer.otherwise().filter(|_| untold) {
                     let letter = Outgoing::untold(arrival, end, reason, error, &self.queue);
-                    self.send(letter, context).await?;
+                    self.outbox.send(letter, context).await?;
                     end.settlement = Settlement::DeadLetter(reason);
                 }
             }

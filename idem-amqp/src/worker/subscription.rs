@@ -6,9 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use idem_core::{Enforcement, Operation, Policy, Sharing, Store, StoreOutage};
+use futures_util::future::BoxFuture;
+use idem_core::{Enforcement, EntityError, Operation, Policy, Sharing, Store, StoreOutage};
 
-use super::{fitness::Fit, handler_runner::RunHandler, registrar::Register};
+use super::{handler_runner::RunHandler, registrar::Register};
 use crate::{
     doctor::{Case, Gaps},
     error::WorkerError,
@@ -16,6 +17,9 @@ use crate::{
     topology::Queue,
     wire::Sessions,
 };
+
+/// Asks whether the store can do what one handler needs, whose type is forgotten.
+pub(super) type Fit = Arc<dyn Fn() -> BoxFuture<'static, Result<(), EntityError>> + Send + Sync>;
 
 /// A queue and what handles its messages.
 pub(crate) struct Subscription {

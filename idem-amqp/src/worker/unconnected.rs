@@ -8,8 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     ack_sender::AckSender,
+    arrival::{Arrival, End},
     channel_context::{ChannelContext, Slot, Slots},
-    handler_runner::{Arrival, End, HandlerRunner, RunHandler as _},
+    handler_runner::{HandlerRunner, RunHandler as _},
     outgoing::Outgoing,
 };
 use crate::{

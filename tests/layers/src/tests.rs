@@ -25,7 +25,7 @@ const CIRCLES: [(&str, &[&str]); 2] = [
             "stores::sqlite",
         ],
     ),
-    ("idem-amqp", &["client", "worker"]),
+    ("idem-amqp", &[]),
 ];
 
 #[test]

@@ -6,12 +6,13 @@ use idem_core::{KeeperError, KeptSession, SessionKeeper};
 
 use super::{
     super::Client,
-    Session, SessionError, Unanswered,
+    Session, SessionError,
     control::{self, Pulse},
     notes::{Keeper, Notes},
     request_window::RequestWindow,
     shared_session::SharedSession,
 };
+use crate::client::Unanswered;
 
 /// A session in the making, by [`Client::session`].
 ///

@@ -12,13 +12,14 @@ use super::{
         ongoing_call::OngoingCall,
         retry_interval::RetryInterval,
     },
-    RequestNumber, Session,
+    Session,
     ending::End,
     moment::Moment,
     request_window::Taken,
     shared_session::CallSlot,
     verdict::{Known, Verdict, judge},
 };
+use crate::client::RequestNumber;
 
 /// A call of a session in the making, by [`Session::call`] or [`Session::resume`]: awaiting it gives
 /// the request its number, sends it and waits for the reply.

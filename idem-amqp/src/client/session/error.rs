@@ -2,7 +2,7 @@
 
 use idem_core::KeeperError;
 
-use super::Unanswered;
+use crate::client::Unanswered;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 

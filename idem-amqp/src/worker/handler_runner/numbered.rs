@@ -5,8 +5,8 @@ use std::time::Duration;
 use idem_core::{Answer, Execution, Operation, Prepared, Refusal, SequencePlace, Store, Turn};
 
 use super::{
-    channel_context::ChannelContext,
-    handler_runner::{Arrival, HandlerRunner},
+    super::{arrival::Arrival, channel_context::ChannelContext},
+    HandlerRunner,
 };
 use crate::wire::{
     delivery::Delivery,
