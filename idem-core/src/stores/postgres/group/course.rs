@@ -6,7 +6,7 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     ending::{self, Lost},
-    mark::{self, Mark},
+    mark::{self, Fate, Mark},
     queue::{Given, Queue, Running},
     room::{Last, Room},
     seat::{Back, Member, Seat},
@@ -200,12 +200,13 @@ impl<'a> Course<'a> {
 
     /// Perhaps what the members have written is committed: a handler can do that, too, or roll it back.
     async fn find_out(self) {
-        let (Some(mark), Some(member)) = (self.mark, self.members.first()) else {
+        let Some(mark) = self.mark else {
             return self.end(|| GroupEnd::RolledBack);
         };
-        match mark::is_committed(self.store, mark, member).await {
-            Ok(Some(true)) => self.end(|| GroupEnd::WithoutCompletion),
-            Ok(Some(false)) => self.end(|| GroupEnd::RolledBack),
+        match mark::fate(self.store, mark, &self.members).await {
+            Ok(Some(Fate::Committed)) => self.end(|| GroupEnd::Committed),
+            Ok(Some(Fate::CommittedByHandler)) => self.end(|| GroupEnd::WithoutCompletion),
+            Ok(Some(Fate::RolledBack)) => self.end(|| GroupEnd::RolledBack),
             Ok(None) => self.end(|| GroupEnd::Unknown(StoreError::unavailable(UNTOLD))),
             Err(fault) => self.end(|| GroupEnd::Unknown(fault.unavailable())),
         }

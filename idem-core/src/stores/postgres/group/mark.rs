@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Display};
 
-use sqlx::Row as _;
+use sqlx::{Row as _, postgres::PgRow};
 use tokio::time::{Duration, Instant};
 
 use super::seat::Member;
@@ -35,23 +35,47 @@ impl Display for Mark {
     }
 }
 
-/// Whether a group's transaction was committed, by a handler or by idem; `None` if another server has answered than
-/// the one before. The transaction is over afterwards.
-pub(super) async fn is_committed(
+/// What became of a group's transaction.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Fate {
+    /// All members are completed.
+    Committed,
+    /// Without the completions.
+    CommittedByHandler,
+    /// A commit can no longer come. Whoever runs again has to claim first: after the commit of another worker, or if
+    /// a record was removed meanwhile, this is told of a member that is completed.
+    RolledBack,
+}
+
+/// Asks for the fate of the group with these members; `None` if another server has answered than the one before. The
+/// transaction is over afterwards.
+pub(super) async fn fate(
     store: &PostgresStore,
     mark: Mark,
-    member: &Member,
-) -> Result<Option<bool>, Fault> {
+    members: &[Member],
+) -> Result<Option<Fate>, Fault> {
+    fn each<'a, T>(members: &'a [Member], column: impl Fn(&'a Member) -> T) -> Vec<T> {
+        members.iter().map(column).collect()
+    }
     until_over(store, mark).await?;
     let fate = || {
         sqlx::query(store.sql.fate.clone())
             .bind(mark.to_string())
-            .bind(member.lease.key.as_str().to_owned())
-            .bind(member.lease.token.get())
+            .bind(each(members, |it| it.lease.key.as_str().to_owned()))
+            .bind(each(members, |it| it.lease.token.get()))
+            .bind(each(members, |it| it.outcome.as_bytes().to_vec()))
     };
     let rows = store.heartbeats.lock().await.fetch(fate).await?;
-    let told = rows.first().map(|row| row.try_get(0));
-    Ok(told.transpose()?)
+    Ok(rows.first().map(told).transpose()?)
+}
+
+fn told(row: &PgRow) -> Result<Fate, sqlx::Error> {
+    let (by_handler, by_idem) = (row.try_get("by_handler")?, row.try_get("by_idem")?);
+    Ok(match (by_handler, by_idem) {
+        (true, _) => Fate::CommittedByHandler,
+        (false, true) => Fate::Committed,
+        (false, false) => Fate::RolledBack,
+    })
 }
 
 async fn until_over(store: &PostgresStore, mark: Mark) -> Result<(), Fault> {

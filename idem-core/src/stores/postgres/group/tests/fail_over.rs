@@ -1,4 +1,4 @@
-//! A standby that takes over, and gives out again the numbers of transactions that it has not heard of.
+//! A standby that takes over, and gives out again the numbers and the tokens that it has not heard of.
 
 use xtask::services::Postgres;
 
@@ -31,6 +31,23 @@ impl Pair {
         .await;
     }
 
+    /// A shop on this pair, behind a link that leads to the primary.
+    async fn shop(&self) -> (Shop, Arc<Link>) {
+        let port = self.primary.port();
+        let link = Arc::new(Link::to(port).await);
+        let url = self.primary.url();
+        let url = url.replace(&format!(":{port}/"), &format!(":{}/", link.port));
+        let shop = Shop::at(&url, |builder| builder.groups(1)).await;
+        (shop, link)
+    }
+
+    /// The standby is in charge, and lacks what it has not received.
+    async fn take_over(self: Arc<Self>, link: &Link) {
+        let standby = self.standby.port();
+        off_thread(move || self.standby.promote()).await;
+        link.lead_to(standby);
+    }
+
     /// The standby is in charge, and has committed a transaction under this number.
     async fn give_out_again(self: Arc<Self>, number: i64) {
         off_thread(move || {
@@ -61,12 +78,7 @@ async fn off_thread<T: Send + 'static>(
 #[tokio::test]
 async fn a_number_that_a_new_server_gives_out_again_completes_nobody() {
     let pair = Pair::start().await;
-    let link = Arc::new(Link::to(pair.primary.port()).await);
-    let url = pair.primary.url().replace(
-        &format!(":{}/", pair.primary.port()),
-        &format!(":{}/", link.port),
-    );
-    let shop = Shop::at(&url, |builder| builder.groups(1)).await;
+    let (shop, link) = pair.shop().await;
     let (of_a, of_b) = (Once::new(), Once::new());
     let (servers, path) = (Arc::clone(&pair), Arc::clone(&link));
     let charging = act(move |db, order, attempt| {
@@ -90,4 +102,77 @@ async fn a_number_that_a_new_server_gives_out_again_completes_nobody() {
     let all = shop.handle_together(&["a", "b", "c"], &charging).await;
     all_executed(&all);
     assert_eq!(shop.charges().await, ["a", "b", "c"]);
+}
+
+/// Of `b` the new server has the claim, and nothing that was written. It has not heard of the claim of `a`: another
+/// worker gets the same token there, and completes `a`.
+#[tokio::test]
+async fn a_token_that_a_new_server_gives_out_again_completes_nobody_else() {
+    let pair = Pair::start().await;
+    let (shop, link) = pair.shop().await;
+    let (a, b) = (request("a"), request("b"));
+    let of_b = acquired(&shop, &b).await;
+    Arc::clone(&pair).fall_behind().await;
+    // The server writes down where its sequence stands once for 32 numbers. The standby hears of none of these.
+    let mut bystander = shop.bystander().await;
+    run(
+        &mut bystander,
+        "SELECT nextval('idem_records_token') FROM generate_series(1, 33)",
+    )
+    .await
+    .unwrap();
+    let of_a = acquired(&shop, &a).await;
+
+    let mut ends = Vec::new();
+    for lease in [&of_a, &of_b] {
+        let mut seat = seat(&shop).await;
+        charge(seat.transaction(), lease.key.as_str())
+            .await
+            .unwrap();
+        ends.push(leave(&shop, seat, lease));
+    }
+    let last = seat(&shop).await;
+    Arc::clone(&pair).take_over(&link).await;
+    let mut bystander = shop.bystander().await;
+    let next = "SELECT nextval('idem_records_token')";
+    while sqlx::query_scalar::<_, i64>(next)
+        .fetch_one(&mut bystander)
+        .await
+        .unwrap()
+        + 1
+        < of_a.token.get()
+    {}
+    let of_another = acquired(&shop, &request("a")).await;
+    assert_eq!(of_another.token, of_a.token);
+    let done = shop
+        .store
+        .complete(&of_another, &Outcome::new("done"), MINUTE)
+        .await;
+    assert_eq!(done.unwrap(), Write::Applied);
+    drop(last);
+
+    for (order, end) in ["a", "b"].iter().zip(ends) {
+        let end = end.await;
+        assert!(matches!(end, GroupEnd::RolledBack), "{order}: {end:?}");
+    }
+    assert!(shop.is_completed("a").await, "by the other worker");
+    acquired(&shop, &b).await;
+    assert_eq!(shop.charges().await, Vec::<String>::new());
+}
+
+async fn acquired(shop: &Shop, request: &ClaimRequest) -> Lease {
+    match GroupStore::<PgConnection>::claim_for_group(&shop.store, request).await {
+        Ok(Claim::Acquired(lease)) => lease,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn seat(shop: &Shop) -> Seat {
+    let seat = GroupStore::<PgConnection>::seat(&shop.store, Charge::SCOPE, 8);
+    seat.await.expect("there is a transaction")
+}
+
+fn leave(shop: &Shop, seat: Seat, lease: &Lease) -> BoxFuture<'static, GroupEnd> {
+    let outcome = Outcome::new("charged");
+    GroupStore::<PgConnection>::leave(&shop.store, seat, lease, &outcome, MINUTE)
 }
