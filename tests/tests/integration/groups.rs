@@ -1,13 +1,18 @@
 //! Handlers whose messages share a transaction, on PostgreSQL.
 
 use std::sync::{
-    Arc,
+    Arc, OnceLock,
     atomic::{AtomicUsize, Ordering},
 };
 
-use idem_amqp::{ExecutionKind as Kind, Worker, prelude::*, sqlx::PgConnection};
+use idem_amqp::{
+    ExecutionKind as Kind, Worker,
+    prelude::*,
+    sqlx::{self, AssertSqlSafe, Connection as _, PgConnection},
+};
 use idem_tests::{
     bed::Bed,
+    journal::eventually,
     ledger::{Charge, Ledger, in_postgres},
     postgres_pair::PostgresPair,
     process::{Crash, Mode, Process, Settings},
@@ -222,6 +227,94 @@ async fn a_group_that_is_under_way_at_a_fail_over_is_charged_once_on_the_new_pri
     worker.stop().await;
     let charges = ledger.charges_per_order().await;
     assert_eq!(charges.len(), 100);
+    assert!(charges.values().all(|count| *count == 1), "{charges:?}");
+    bed.assert_nothing_stuck().await;
+}
+
+/// The one message that finds others in its group does something there.
+#[derive(Clone)]
+struct Culprit {
+    url: String,
+    id: Arc<OnceLock<String>>,
+}
+
+impl Culprit {
+    fn of(ledger: &Ledger) -> Self {
+        Self {
+            url: ledger.store().url.clone(),
+            id: Arc::default(),
+        }
+    }
+
+    /// Whether it is this one, which has charged already.
+    async fn is(&self, order: &Order, db: &mut PgConnection) -> Result<bool, sqlx::Error> {
+        if self.id.get().is_some() {
+            return Ok(false);
+        }
+        let charges = "SELECT count(*) FROM charges";
+        let here: i64 = sqlx::query_scalar(charges).fetch_one(db).await?;
+        // More than its own.
+        Ok(here > self.count(charges).await + 1 && self.id.set(order.id.clone()).is_ok())
+    }
+
+    /// What a bystander counts.
+    async fn count(&self, sql: &str) -> i64 {
+        let mut bystander = PgConnection::connect(&self.url).await.unwrap();
+        let count = sqlx::query_scalar(AssertSqlSafe(sql.to_owned()));
+        let count = count.fetch_one(&mut bystander).await.unwrap();
+        bystander.close().await.unwrap();
+        count
+    }
+}
+
+#[idempotent(key = "id", scope = "orders.charge", group = 16)]
+async fn charge_commit_and_idle(
+    order: Order,
+    State(culprit): State<Culprit>,
+    attempt: Attempt,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    in_postgres::write(db, &Charge::new(&order.id, attempt.number(), "here")).await?;
+    if culprit.is(&order, db).await? {
+        let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
+            .fetch_one(&mut *db)
+            .await?;
+        let soon = "COMMIT; BEGIN; SET LOCAL idle_in_transaction_session_timeout = 50";
+        sqlx::raw_sql(soon).execute(&mut *db).await?;
+        let there = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}");
+        eventually("the server ends the session", async || {
+            match culprit.count(&there).await {
+                0 => Ok(()),
+                there => Err(there),
+            }
+        })
+        .await;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn nobody_runs_again_because_a_member_commits_and_then_idles_until_its_session_ends() {
+    let (bed, ledger) = (Bed::new().await, ledger().await);
+    let culprit = Culprit::of(&ledger);
+    let store = ledger.store().open_postgres().await;
+    let worker = Worker::builder(store).state(culprit.clone());
+    let worker = bed.start(worker.consume::<charge_commit_and_idle>(bed.queue().prefetch(100)));
+    let orders = names(100);
+    for order in &orders {
+        bed.order(order).await;
+    }
+    bed.until_settled().await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 100)]);
+    let mut charges = ledger.charges_per_order().await;
+    let culprit = culprit.id.get().expect("one has found others in its group");
+    assert_eq!(
+        charges.remove(culprit),
+        Some(2),
+        "it has committed once more"
+    );
+    assert_eq!(charges.len(), 99);
     assert!(charges.values().all(|count| *count == 1), "{charges:?}");
     bed.assert_nothing_stuck().await;
 }
