@@ -6,13 +6,13 @@ use std::sync::{
 };
 
 use idem_amqp::{
-    ExecutionKind as Kind, Worker,
+    ExecutionKind as Kind, PostgresStore, Worker,
     prelude::*,
     sqlx::{self, AssertSqlSafe, Connection as _, PgConnection},
 };
 use idem_tests::{
     bed::Bed,
-    journal::eventually,
+    journal::{eventually, within},
     ledger::{Charge, Ledger, in_postgres},
     postgres_pair::PostgresPair,
     process::{Crash, Mode, Process, Settings},
@@ -20,6 +20,7 @@ use idem_tests::{
     script::{Order, Script},
     store_at::Product,
 };
+use tokio::sync::Notify;
 
 const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
 
@@ -236,6 +237,8 @@ async fn a_group_that_is_under_way_at_a_fail_over_is_charged_once_on_the_new_pri
 struct Culprit {
     url: String,
     id: Arc<OnceLock<String>>,
+    sits: Arc<Notify>,
+    goes_on: Arc<Notify>,
 }
 
 impl Culprit {
@@ -243,6 +246,8 @@ impl Culprit {
         Self {
             url: ledger.store().url.clone(),
             id: Arc::default(),
+            sits: Arc::default(),
+            goes_on: Arc::default(),
         }
     }
 
@@ -265,6 +270,69 @@ impl Culprit {
         bystander.close().await.unwrap();
         count
     }
+}
+
+#[idempotent(key = "id", scope = "orders.charge", group = 16, lease = "2s")]
+async fn charge_and_wait(
+    order: Order,
+    State(culprit): State<Culprit>,
+    attempt: Attempt,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    in_postgres::write(db, &Charge::new(&order.id, attempt.number(), "here")).await?;
+    if culprit.is(&order, db).await? {
+        culprit.sits.notify_one();
+        culprit.goes_on.notified().await;
+    }
+    Ok(())
+}
+
+/// What the standby lacks: the claims of further messages, and all that the group does from then on.
+#[tokio::test]
+async fn a_group_that_is_under_way_when_a_standby_that_lags_takes_over_is_charged_once() {
+    let (bed, pair) = (Bed::new().await, PostgresPair::start().await);
+    let ledger = Ledger::of(&pair.store().await).await;
+    let culprit = Culprit::of(&ledger);
+    let store = PostgresStore::builder(&ledger.store().url).groups(1);
+    let worker = Worker::builder(store.build().await.unwrap()).state(culprit.clone());
+    let worker = bed.start(worker.consume::<charge_and_wait>(bed.queue().prefetch(200)));
+    let orders = names(150);
+    let (early, late) = orders.split_at(100);
+    for order in early {
+        bed.order(order).await;
+    }
+    within("a group is under way", culprit.sits.notified()).await;
+    // What was committed is acknowledged, or about to be: the standby has it.
+    let writing = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND backend_xid IS NOT NULL";
+    eventually("nobody else writes", async || {
+        match culprit.count(writing).await {
+            1 => Ok(()),
+            writing => Err(writing),
+        }
+    })
+    .await;
+    pair.catch_up().await;
+    pair.fall_behind().await;
+    for order in late {
+        bed.order(order).await;
+    }
+    eventually("all are claimed", async || {
+        match in_postgres::records(&ledger.store().url).await {
+            150 => Ok(()),
+            claimed => Err(claimed),
+        }
+    })
+    .await;
+    pair.fail_over().await;
+    culprit.goes_on.notify_one();
+
+    bed.until_settled().await;
+    worker.stop().await;
+    let charges = ledger.charges_per_order().await;
+    assert_eq!(charges.len(), 150);
+    assert!(charges.values().all(|count| *count == 1), "{charges:?}");
+    bed.assert_nothing_stuck().await;
 }
 
 #[idempotent(key = "id", scope = "orders.charge", group = 16)]

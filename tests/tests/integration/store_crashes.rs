@@ -2,12 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use idem_amqp::ExecutionKind as Kind;
+use idem_amqp::{ExecutionKind as Kind, Worker, prelude::*, sqlx::PgConnection};
 use idem_tests::{
     bed::Bed,
+    ledger::{Charge, Ledger, in_postgres},
+    postgres_pair::PostgresPair,
     process::{Mode, Process},
     running::assert_balance,
-    script::Script,
+    script::{Order, Script},
     servers::{crash, off_thread},
     store_at::StoreAt,
 };
@@ -119,5 +121,50 @@ async fn a_message_whose_claim_redis_forgot_is_not_acknowledged_and_runs_again()
     let calls = script.calls.entries();
     assert!(calls[1].redelivered, "it was acknowledged: {calls:?}");
     assert!(!calls[1].in_doubt, "nobody knows any more: {calls:?}");
+    bed.assert_nothing_stuck().await;
+}
+
+#[idempotent(key = "id", scope = "orders.charge")]
+async fn charge_atomically(
+    order: Order,
+    State(script): State<Script>,
+    attempt: Attempt,
+    delivery: Delivery,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    in_postgres::write(db, &Charge::new(&order.id, attempt.number(), "here")).await?;
+    script.play(order, attempt, delivery).await
+}
+
+/// The standby has neither the claim nor what the handler has written.
+#[tokio::test]
+async fn an_atomic_handler_at_work_when_a_postgres_standby_that_lags_takes_over_is_run_again() {
+    let (bed, pair) = (Bed::new().await, PostgresPair::start().await);
+    let ledger = Ledger::of(&pair.store().await).await;
+    let store = ledger.store().open_postgres().await;
+    pair.catch_up().await;
+    pair.fall_behind().await;
+    let go_on = Arc::new(Semaphore::new(0));
+    let let_go = Arc::clone(&go_on);
+    let script = Script::new(move |_| {
+        let go_on = Arc::clone(&go_on);
+        async move {
+            go_on.acquire().await?.forget();
+            Ok(())
+        }
+    });
+    let worker = Worker::builder(store).state(script.clone());
+    let worker = bed.start(worker.consume::<charge_atomically>(bed.queue()));
+    bed.order("a").await;
+    script.calls.count("the handler runs", 1).await;
+    pair.fail_over().await;
+    let_go.add_permits(2);
+
+    worker.ended(Kind::Executed, 1).await;
+    bed.until_settled().await;
+    worker.stop().await;
+    let charges = ledger.charges_per_order().await;
+    assert_eq!(charges.get("a"), Some(&1), "{charges:?}");
+    assert_eq!(script.calls.entries().len(), 2);
     bed.assert_nothing_stuck().await;
 }
