@@ -47,35 +47,49 @@ async fn no_member_is_completed_by_an_answer_that_is_not_the_commits() {
             let done = shop.is_completed(order).await;
             assert_eq!(done, times == 1, "{culprit}: {order}: {all:?}");
         }
+        shop.store.advance(MINUTE);
+        for order in orders {
+            let again = shop.handle(order, &copying).await;
+            let is_done = matches!(
+                again,
+                Execution::Executed { .. } | Execution::Duplicate { .. }
+            );
+            assert!(is_done, "{culprit}: {order}: {again:?}");
+        }
+        assert_eq!(shop.charges().await, orders, "{culprit}");
     }
 }
 
-/// Each reads what it has written itself.
+/// `a` or `b` leaves an answer unread and goes on, or fails. Each reads what it has written itself.
 #[tokio::test]
 async fn whoever_shares_a_transaction_gets_the_answers_to_its_own_statements() {
-    let shop = Shop::open().await;
-    let (first, misled) = (Once::new(), Arc::new(AtomicBool::new(false)));
-    let found_out = Arc::clone(&misled);
-    let copying = charge_and(move |db, order| {
-        let copies = order == "a" && first.is_now();
-        let misled = Arc::clone(&misled);
-        Box::pin(async move {
-            let own = "SELECT count(*) FROM charges WHERE id = $1";
-            let own: Option<i64> = sqlx::query_scalar(own)
-                .bind(order)
-                .fetch_optional(&mut *db)
-                .await?;
-            if copies {
-                fail_to_copy(db).await?;
-            }
-            if own != Some(1) {
-                misled.store(true, Ordering::SeqCst);
-            }
-            Ok(())
-        })
-    });
-    let all = shop.handle_together(&["a", "b", "c"], &copying).await;
-    assert!(!found_out.load(Ordering::SeqCst), "{all:?}");
-    all_executed(&all);
-    assert_eq!(shop.charges().await, ["a", "b", "c"]);
+    for (culprit, fails) in [("a", false), ("a", true), ("b", true)] {
+        let shop = Shop::open().await;
+        let (first, misled) = (Once::new(), Arc::new(AtomicBool::new(false)));
+        let found_out = Arc::clone(&misled);
+        let copying = charge_and(move |db, order| {
+            let copies = order == culprit && first.is_now();
+            let misled = Arc::clone(&misled);
+            Box::pin(async move {
+                let own = "SELECT count(*) FROM charges WHERE id = $1";
+                let own = sqlx::query_scalar(own).bind(order);
+                let own: Result<Option<i64>, _> = own.fetch_optional(&mut *db).await;
+                if !matches!(own, Ok(Some(1))) {
+                    misled.store(true, Ordering::SeqCst);
+                }
+                if copies {
+                    fail_to_copy(db).await?;
+                }
+                if copies && fails {
+                    return Err(Failed::retry("not now"));
+                }
+                Ok(())
+            })
+        });
+        let all = shop.handle_together(&["a", "b", "c"], &copying).await;
+        let is_misled = found_out.load(Ordering::SeqCst);
+        assert!(!is_misled, "{culprit}, {fails}: {all:?}");
+        all_executed(&all);
+        assert_eq!(shop.charges().await, ["a", "b", "c"], "{culprit}, {fails}");
+    }
 }
