@@ -79,6 +79,41 @@ async fn a_member_that_rolls_back_by_itself_makes_the_others_run_again() {
     }
 }
 
+/// The driver rolls everything back, also what `a` has written, when `b` gives a nested transaction up before it has
+/// begun. What `b` writes then is in no transaction.
+#[tokio::test]
+async fn a_member_that_goes_on_without_the_transaction_writes_nothing_and_costs_nobody_its_charge()
+{
+    for is_swallowed in [true, false] {
+        let shop = Shop::open().await;
+        let (first, code) = (Once::new(), Arc::new(Mutex::new(None)));
+        let told = Arc::clone(&code);
+        let charging = charge_and(move |db, order| {
+            let (now, told) = (order == "b" && first.is_now(), Arc::clone(&told));
+            Box::pin(async move {
+                if !now {
+                    return Ok(());
+                }
+                // On a busy machine the answer may be there at once: that one is only rolled back itself.
+                while futures_util::poll!(Box::pin(db.begin()).as_mut()).is_ready() {}
+                let stray = charge(db, "stray").await;
+                *told.lock().unwrap() = stray.as_ref().err().and_then(code_of);
+                if is_swallowed { Ok(()) } else { Ok(stray?) }
+            })
+        });
+        let all = shop.handle_together(&["a", "b", "c"], &charging).await;
+        let code = code.lock().unwrap().take();
+        assert_eq!(code.as_deref(), Some("25006"), "read only");
+        all_executed(&all);
+        assert_eq!(shop.charges().await, ["a", "b", "c"]);
+    }
+}
+
+fn code_of(error: &sqlx::Error) -> Option<String> {
+    let code = error.as_database_error()?.code()?;
+    Some(code.into_owned())
+}
+
 #[tokio::test]
 async fn a_member_may_use_savepoints_of_its_own() {
     let shop = Shop::open().await;
