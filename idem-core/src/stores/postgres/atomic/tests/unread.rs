@@ -122,6 +122,44 @@ async fn is_answered_late(connection: &mut PgConnection) -> bool {
     !matches!(own, Ok(Some(_)))
 }
 
+/// The driver tells the server that the copy has failed, together with the next statement, and reads one answer of two.
+#[tokio::test]
+async fn a_commit_is_not_believed_behind_a_copy_that_was_dropped() {
+    let shop = Shop::open().await;
+    let (lease, mut open) = shop.begin("o-1").await;
+    charge(lend(&mut open)).await;
+    drop_a_copy_in_a_savepoint(lend(&mut open)).await;
+    assert!(is_answered_late(lend(&mut open)).await);
+    let orphan = "INSERT INTO children VALUES ('nobody', 'orphan')";
+    execute(lend(&mut open), orphan).await.unwrap();
+    let commit = shop.commit(open, &lease).await;
+    assert!(!matches!(commit, Ok(Commit::Committed)), "{commit:?}");
+    shop.nothing_is_locked().await;
+    assert_eq!(shop.charges().await, 0);
+    assert!(!shop.is_completed("o-1").await);
+}
+
+#[tokio::test]
+async fn a_connection_on_which_a_copy_was_dropped_is_not_lent_again() {
+    let shop = Shop::with(|builder| builder.connections(1)).await;
+    let (lease, mut open) = shop.begin("o-1").await;
+    drop_a_copy_in_a_savepoint(lend(&mut open)).await;
+    shop.rolls_back(open, &lease).await;
+    let (lease, mut open) = shop.begin("o-2").await;
+    assert_eq!(seen(&mut open).await, Some(0));
+    shop.commits(open, &lease).await;
+}
+
+async fn drop_a_copy_in_a_savepoint(connection: &mut PgConnection) {
+    execute(connection, "SAVEPOINT copying").await.unwrap();
+    let copy = connection.copy_in_raw("COPY charges FROM STDIN").await;
+    let mut copy = copy.unwrap();
+    copy.send(&b"dropped\n"[..]).await.unwrap();
+    drop(copy);
+    let undone = execute(connection, "ROLLBACK TO SAVEPOINT copying").await;
+    assert!(undone.is_err(), "it gets the copy's answer");
+}
+
 #[tokio::test]
 async fn whoever_waits_for_a_connection_does_not_get_one_that_answers_late() {
     let shop = Shop::with(|builder| builder.connections(1)).await;
