@@ -7,6 +7,7 @@
 //! #[derive(Deserialize)]
 //! struct OrderPlaced { order_id: String, amount_cents: i64 }
 //!
+//! // The scope is durable: it stands in every key.
 //! #[idempotent(key = "order_id", scope = "orders.charge")]
 //! async fn charge(order: OrderPlaced, attempt: Attempt) -> Result<(), Failed> {
 //!     if order.amount_cents <= 0 {

@@ -21,6 +21,7 @@
 //! #     fn charges(&self) -> BTreeMap<String, i64> { self.0.lock().unwrap().clone() }
 //! # }
 //!
+//! // The scope is durable: it stands in every key.
 //! #[idempotent(key = "order_id", scope = "orders.charge")]
 //! async fn charge(order: OrderPlaced, State(bank): State<Bank>) -> Result<(), Failed> {
 //!     if order.amount_cents <= 0 {

@@ -68,7 +68,7 @@ use supervisor::Supervisor;
 /// ```no_run
 /// # use idem_amqp::{MemoryStore, prelude::*};
 /// # #[derive(serde::Deserialize)] struct OrderPlaced { order_id: String }
-/// # #[idempotent(key = "order_id")]
+/// # #[idempotent(key = "order_id", scope = "orders.charge")]
 /// # async fn charge(order: OrderPlaced) -> Result<(), Failed> { Ok(()) }
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let worker = Worker::builder(MemoryStore::new())

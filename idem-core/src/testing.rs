@@ -22,6 +22,7 @@
 //! #[derive(Clone, Default)]
 //! struct Bank(Arc<Mutex<BTreeMap<String, i64>>>);
 //!
+//! // The scope is durable: it stands in every key.
 //! #[idempotent(key = "order_id", scope = "orders.charge")]
 //! async fn charge(order: OrderPlaced, State(bank): State<Bank>) -> Result<(), Failed> {
 //!     bank.0.lock().unwrap().insert(order.order_id, order.amount_cents);

@@ -32,6 +32,7 @@ mod mistakes;
 ///
 /// # impl Mailer { async fn send(&self, _: &str, _: &str) -> std::io::Result<()> { Ok(()) } }
 /// /// Tells the customer, once.
+/// // The scope is durable: it stands in every key.
 /// #[idempotent(key = ["customer", "order_id"], scope = "orders.notify", lease = "10s")]
 /// async fn notify(
 ///     order: OrderPlaced,
@@ -72,6 +73,7 @@ pub fn idempotent_core(arguments: TokenStream, item: TokenStream) -> TokenStream
 /// use idem_amqp::{Failed, idempotent};
 ///
 /// /// Atomic: the charge and the record of it commit together.
+/// // The scope is durable: it stands in every key.
 /// #[idempotent(key = "order_id", scope = "orders.charge")]
 /// async fn charge(order: OrderPlaced, db: &mut SqliteConnection) -> Result<(), Failed> {
 ///     sqlx::query("INSERT INTO charges (order_id, amount_cents) VALUES (?, ?)")
@@ -107,6 +109,7 @@ pub fn idempotent_amqp(arguments: TokenStream, item: TokenStream) -> TokenStream
 ///     amount_cents: i64,
 /// }
 ///
+/// // The scope is durable: it stands in every key.
 /// #[idempotent(scope = "orders.charge")]
 /// async fn charge(order: OrderPlaced) -> Result<(), Failed> {
 ///     let _ = order.amount_cents;
@@ -136,6 +139,7 @@ pub fn idempotency_key_core(item: TokenStream) -> TokenStream {
 ///     amount_cents: i64,
 /// }
 ///
+/// // The scope is durable: it stands in every key.
 /// #[idempotent(scope = "orders.charge")]
 /// async fn charge(order: OrderPlaced) -> Result<(), Failed> {
 ///     let _ = order.amount_cents;

@@ -26,6 +26,7 @@ struct OrderPlaced {
 }
 
 /// What it writes through `db` commits with its completion, or is rolled back with its failure.
+// The scope is durable: it stands in every key.
 #[idempotent(key = "order_id", scope = "orders.charge")]
 async fn charge(
     order: OrderPlaced,

@@ -23,6 +23,7 @@ struct Reading {
 
 /// `first(message_id(), content())` would prefer the publisher's id, where there is one that its
 /// retries repeat.
+// The scope is durable: it stands in every key.
 #[idempotent(key = content(), scope = "readings.record")]
 async fn record(reading: Reading) -> Result<(), Failed> {
     println!("recorded {} degrees at {}", reading.celsius, reading.at);

@@ -54,6 +54,7 @@ struct Warehouse {
 }
 
 /// The first attempt miscounts, and gives up on a write that nobody can call back.
+// The scope is durable: it stands in every key.
 #[idempotent(key = "shelf", scope = "stock.count")]
 async fn count(
     stock: Stocktaking,

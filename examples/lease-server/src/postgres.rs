@@ -22,6 +22,7 @@ CREATE TABLE IF NOT EXISTS leases (
 COMMIT";
 
 /// Not idempotent by itself: a second run would find the name taken, by its own client.
+// The scope is durable: it stands in every key.
 #[idempotent(key = message_id(), scope = "leases.create")]
 async fn create_lease(
     request: CreateLease,

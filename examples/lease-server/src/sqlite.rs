@@ -19,6 +19,7 @@ const CREATE_LEASES: &str = "CREATE TABLE IF NOT EXISTS leases (
 )";
 
 /// Not idempotent by itself: a second run would find the name taken, by its own client.
+// The scope is durable: it stands in every key.
 #[idempotent(key = message_id(), scope = "leases.create")]
 async fn create_lease(
     request: CreateLease,

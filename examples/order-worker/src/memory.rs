@@ -10,6 +10,7 @@ use crate::{
 };
 
 /// Leased: at most one worker holds the order, and the charge is remembered after it was made.
+// The scope is durable: it stands in every key.
 #[idempotent(key = "order_id", scope = "orders.charge")]
 async fn charge(
     order: OrderPlaced,

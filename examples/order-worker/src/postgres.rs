@@ -37,6 +37,7 @@ FROM charges
 ORDER BY charges.charged_at";
 
 /// Atomic: the charge and the record of it commit together.
+// The scope is durable: it stands in every key.
 #[idempotent(key = "order_id", scope = "orders.charge")]
 async fn charge(
     order: OrderPlaced,

@@ -47,6 +47,7 @@ impl FromRef<Till> for Ledger {
 /// Leased: no transaction holds the charge and the record of it together. If an earlier attempt
 /// ended without a word, between the one and the other perhaps, the handler looks before it
 /// charges.
+// The scope is durable: it stands in every key.
 #[idempotent(key = "order_id", scope = "orders.charge")]
 async fn charge(
     order: OrderPlaced,

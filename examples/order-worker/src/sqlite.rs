@@ -26,6 +26,7 @@ const CREATE_CHARGES: &str = "CREATE TABLE IF NOT EXISTS charges (
 )";
 
 /// Atomic: the charge and the record of it commit together.
+// The scope is durable: it stands in every key.
 #[idempotent(key = "order_id", scope = "orders.charge")]
 async fn charge(
     order: OrderPlaced,

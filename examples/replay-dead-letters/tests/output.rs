@@ -12,6 +12,7 @@ struct Order {
     id: String,
 }
 
+// The scope is durable: it stands in every key.
 #[idempotent(key = "id", scope = "orders.charge")]
 async fn charge(order: Order) -> Result<(), Failed> {
     Err(Failed::rejected(format!("no customer for {}", order.id)))

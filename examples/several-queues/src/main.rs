@@ -19,11 +19,13 @@ struct Order {
     id: u32,
 }
 
+// The scope is durable: it stands in every key.
 #[idempotent(key = "id", scope = "orders.charge", max_attempts = 5)]
 async fn charge(_order: Order) -> Result<(), Failed> {
     Ok(())
 }
 
+// The scope is durable: it stands in every key.
 #[idempotent(key = "id", scope = "orders.ship", lease = "5m")]
 async fn ship(_order: Order) -> Result<(), Failed> {
     Ok(())

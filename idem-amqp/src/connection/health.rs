@@ -61,7 +61,7 @@ pub(crate) use waiting::Waiting;
 /// }
 ///
 /// # #[derive(serde::Deserialize)] struct OrderPlaced { order_id: String }
-/// # #[idempotent(key = "order_id")]
+/// # #[idempotent(key = "order_id", scope = "orders.charge")]
 /// # async fn charge(order: OrderPlaced) -> Result<(), Failed> { Ok(()) }
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let worker = Worker::builder(MemoryStore::new())

@@ -15,7 +15,7 @@ use crate::{
 ///
 /// ```test_harness
 /// # use idem_amqp::{Reason, Settlement, prelude::*, testing::{Message, Setup}};
-/// # #[idempotent(key = message_id())]
+/// # #[idempotent(key = message_id(), scope = "orders.note")]
 /// # async fn note(_: serde_json::Value) -> Result<(), Failed> { Err(Failed::rejected("no room")) }
 /// #[tokio::test(start_paused = true)]
 /// async fn a_note_without_room_is_a_dead_letter() {

@@ -27,7 +27,7 @@ mod rehearse;
 ///
 /// ```test_harness
 /// # use idem_amqp::{Settlement, prelude::*, testing::{Message, Setup}};
-/// # #[idempotent(key = message_id())]
+/// # #[idempotent(key = message_id(), scope = "orders.note")]
 /// # async fn note(_: serde_json::Value) -> Result<(), Failed> { Ok(()) }
 /// #[tokio::test(start_paused = true)]
 /// async fn both_copies_are_acknowledged() {

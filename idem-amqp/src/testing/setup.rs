@@ -14,7 +14,7 @@ use crate::topology::Queue;
 ///
 /// ```test_harness
 /// # use idem_amqp::{ExecutionKind, Policy, Queue, prelude::*, testing::{Message, Setup}};
-/// # #[idempotent(key = message_id())]
+/// # #[idempotent(key = message_id(), scope = "orders.note")]
 /// # async fn note(_: serde_json::Value) -> Result<(), Failed> { Err(Failed::retry("no room yet")) }
 /// #[tokio::test(start_paused = true)]
 /// async fn a_note_is_tried_twice() {

@@ -24,7 +24,7 @@ pub(crate) use place::place;
 /// use std::time::Duration;
 /// use idem_amqp::{MemoryStore, Sessions, Worker, prelude::*};
 /// # #[derive(serde::Deserialize)] struct CreateLease { name: String }
-/// # #[idempotent(key = message_id())]
+/// # #[idempotent(key = message_id(), scope = "leases.grant")]
 /// # async fn grant(lease: CreateLease) -> Result<u64, Failed> { Ok(lease.name.len() as u64) }
 ///
 /// let sessions = Sessions::default().window(16).life(Duration::from_mins(10));

@@ -30,7 +30,7 @@ use crate::{
 /// use std::time::Duration;
 /// use idem_amqp::{MemoryStore, Queue, prelude::*};
 /// # #[derive(Clone)] struct Mailer;
-/// # #[idempotent(key = message_id())]
+/// # #[idempotent(key = message_id(), scope = "mails.send")]
 /// # async fn send(_: String, State(_mailer): State<Mailer>) -> Result<(), Failed> { Ok(()) }
 ///
 /// let worker = Worker::builder(MemoryStore::new())

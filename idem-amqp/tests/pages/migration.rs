@@ -8,6 +8,7 @@ use super::Error;
 #[derive(Deserialize)]
 struct OrderPlaced { order_id: String, amount_cents: i64 }
 
+// The scope is durable: it stands in every key.
 #[idempotent(key = "order_id", scope = "orders.charge", mode = "observe")]
 async fn charge(order: OrderPlaced, State(db): State<PgPool>) -> Result<(), Failed> {
     let inserted = sqlx::query("INSERT INTO processed_orders (order_id) VALUES ($1) ON CONFLICT DO NOTHING")
@@ -37,6 +38,7 @@ async fn observe(database_url: &str, amqp_url: &str, pool: PgPool) -> Result<(),
     Ok(())
 }
 
+// The scope is durable: it stands in every key.
 #[idempotent(key = "order_id", scope = "orders.charge")]
 async fn charge_atomically(order: OrderPlaced, db: &mut PgConnection) -> Result<(), Failed> {
     sqlx::query("INSERT INTO charges (order_id, amount_cents) VALUES ($1, $2)")

@@ -79,6 +79,7 @@ async fn holder(_: &mut PgConnection, _: &str) -> Result<Option<String>, sqlx::E
 
 async fn insert(_: &mut PgConnection, _: &str) -> Result<Lease, sqlx::Error> { Ok(Lease { id: 1 }) }
 
+// The scope is durable: it stands in every key.
 #[idempotent(key = message_id(), scope = "leases.create")]
 async fn create_lease(
     request: CreateLease,

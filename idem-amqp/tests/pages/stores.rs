@@ -53,6 +53,7 @@ struct OrderPlaced { order_id: String, amount_cents: i64 }
 mod group {
     use super::*;
 
+    // The scope is durable: it stands in every key.
     #[idempotent(key = "order_id", scope = "orders.charge", group = 32)]
     async fn charge(order: OrderPlaced, db: &mut PgConnection) -> Result<(), Failed> {
         sqlx::query("INSERT INTO charges (order_id, amount_cents) VALUES ($1, $2)")
@@ -64,6 +65,7 @@ mod group {
 mod recorded_by {
     use super::*;
 
+    // The scope is durable: it stands in every key.
     #[idempotent(key = "order_id", scope = "orders.charge", recorded_by = "payments_order_id_key")]
     async fn charge(order: OrderPlaced, db: &mut PgConnection) -> Result<(), Failed> {
         sqlx::query("INSERT INTO payments (order_id, amount_cents) VALUES ($1, $2)")

@@ -12,7 +12,7 @@ use std::fmt;
 ///
 /// ```test_harness
 /// # use idem_core::{Failed, idempotent, testing::{CrashPoint, Message, Setup}};
-/// # #[idempotent(key = message_id())]
+/// # #[idempotent(key = message_id(), scope = "orders.note")]
 /// # async fn note(_: serde_json::Value) -> Result<(), Failed> { Ok(()) }
 /// #[tokio::test(start_paused = true)]
 /// async fn a_note_that_was_completed_is_not_made_again() {

@@ -31,7 +31,7 @@ pub(super) type Make<St> = Arc<dyn Fn() -> St>;
 ///
 /// ```test_harness
 /// # use idem_core::{ExecutionKind, Failed, idempotent, testing::{Message, Setup}};
-/// # #[idempotent(key = message_id())]
+/// # #[idempotent(key = message_id(), scope = "orders.note")]
 /// # async fn note(_: serde_json::Value) -> Result<(), Failed> { Ok(()) }
 /// #[tokio::test(start_paused = true)]
 /// async fn of_two_copies_at_once_one_runs() {

@@ -26,7 +26,7 @@ const MOST_WAITS: u32 = 64;
 /// ```test_harness
 /// # use idem_core::{Failed, Key, State, idempotent, testing::{Message, Setup, assert_idempotent}};
 /// # #[derive(Clone, Default)] struct Bank(std::sync::Arc<std::sync::Mutex<std::collections::BTreeSet<String>>>);
-/// # #[idempotent(key = message_id())]
+/// # #[idempotent(key = message_id(), scope = "bank.pay")]
 /// # async fn pay(_: serde_json::Value, key: Key, State(bank): State<Bank>) -> Result<(), Failed> {
 /// #     bank.0.lock().unwrap().insert(key.to_string());
 /// #     Ok(())

@@ -14,7 +14,7 @@ use crate::{
 /// # use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// # use idem_core::{Failed, FromRef, Policy, State, idempotent, testing::{Message, Setup}};
 /// # #[derive(Clone, Default)] struct Counter(std::sync::Arc<AtomicU32>);
-/// # #[idempotent(key = message_id())]
+/// # #[idempotent(key = message_id(), scope = "orders.count")]
 /// # async fn count(_: serde_json::Value, State(counter): State<Counter>) -> Result<(), Failed> {
 /// #     counter.0.fetch_add(1, Relaxed);
 /// #     Ok(())

@@ -8,7 +8,7 @@ use crate::executor::ExecutionKind;
 /// ```test_harness
 /// # use idem_core::{Failed, idempotent, testing::{Message, Setup, assert_told_apart}};
 /// # #[derive(serde::Deserialize)] struct Notice { customer: u32, text: String }
-/// # #[idempotent(key = ["customer", "text"])]
+/// # #[idempotent(key = ["customer", "text"], scope = "customers.notify")]
 /// # async fn notify(notice: Notice) -> Result<(), Failed> { Ok(()) }
 /// #[tokio::test(start_paused = true)]
 /// async fn two_notices_to_one_customer_are_two() {
