@@ -1,7 +1,15 @@
 //! Scopes, by which the keys of handlers are told apart.
 
-use idem_amqp::{MemoryStore, Worker, WorkerError, prelude::*};
-use idem_tests::script::Order;
+use idem_amqp::{ExecutionKind as Kind, MemoryStore, Queue, Worker, WorkerError, prelude::*};
+use idem_other_service as other_service;
+use idem_tests::{
+    bed::{Bed, QUICK},
+    cell::Cell,
+    leased_on_each_store,
+    running::assert_balance,
+    script::Order,
+};
+use lapin::BasicProperties;
 
 /// Handlers of one name, in two modules of one package.
 mod cards {
@@ -24,15 +32,23 @@ mod mails {
     }
 }
 
+/// The same with a scope, which makes it another handler.
+mod letters {
+    use super::*;
+
+    #[idempotent(key = "id", scope = "letters.handle")]
+    pub(super) async fn handle(order: Order) -> Result<(), Failed> {
+        drop(order.id);
+        Ok(())
+    }
+}
+
 /// What one of them had done would be a duplicate to the other.
 #[test]
 fn two_handlers_of_one_name_are_refused_until_one_has_a_scope_of_its_own() {
-    let worker = Worker::builder(MemoryStore::new());
-    let worker = worker.consume::<cards::handle>("cards");
-    let built = worker
-        .consume::<mails::handle>("mails")
-        .build("amqp://localhost");
-    let error = built.expect_err("it is refused");
+    let cards = || Worker::builder(MemoryStore::new()).consume::<cards::handle>("cards");
+    let built = cards().consume::<mails::handle>("mails");
+    let error = built.build("amqp://localhost").expect_err("it is refused");
     let WorkerError::ScopeTwice { scope, one, other } = &error else {
         panic!("{error}");
     };
@@ -40,4 +56,34 @@ fn two_handlers_of_one_name_are_refused_until_one_has_a_scope_of_its_own() {
     assert!(one.ends_with("cards::handle"), "{one}");
     assert!(other.ends_with("mails::handle"), "{other}");
     assert!(error.to_string().contains("scope = "), "{error}");
+
+    let built = cards().consume::<letters::handle>("letters");
+    drop(built.build("amqp://localhost").unwrap());
+}
+
+/// Two services whose handlers have one name and no scope, on one store: the same order comes to both.
+async fn handlers_of_one_name_in_two_packages_have_keys_of_their_own<C: Cell>() {
+    let (bed, cell) = (Bed::bare().await, C::open().await);
+    let other = bed.another("other");
+    let worker = Worker::builder(cell.store());
+    let here = bed.start(worker.consume::<cards::handle>(bed.queue()));
+    let worker = Worker::builder(cell.store());
+    let there = Queue::declare(&other).policy(QUICK);
+    let there = bed.start(worker.consume::<other_service::handle>(there));
+    bed.until_consumed(bed.name(), 1).await;
+    bed.until_consumed(&other, 1).await;
+    let body = serde_json::to_vec(&Order::new("a")).unwrap();
+    for queue in [bed.name(), &other] {
+        bed.send(queue, &body, BasicProperties::default()).await;
+    }
+
+    for worker in [here, there] {
+        worker.ended(Kind::Executed, 1).await;
+        assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
+    }
+    bed.assert_nothing_stuck().await;
+}
+
+leased_on_each_store! {
+    handlers_of_one_name_in_two_packages_have_keys_of_their_own,
 }
