@@ -130,6 +130,31 @@ async fn a_dead_letter_queue_whose_losses_are_accepted_is_used() {
     bed.assert_nothing_stuck().await;
 }
 
+/// `RabbitMQ` 4 sets a limit where none was declared, and a policy may lift it.
+#[tokio::test]
+async fn a_delivery_limit_that_the_broker_sets_on_dead_letters_is_told_and_the_worker_starts() {
+    let bed = Bed::bare().await;
+    bed.declare_foreign(bed.name(), FieldTable::default()).await;
+    let quorum = [("x-queue-type", text("quorum"))];
+    let undeclared = Weak::by("dead-letters-delivery-limit", quorum);
+    undeclared.declare(&bed, &dead(bed.name())).await;
+    let existing = || Queue::existing(bed.name()).policy(QUICK);
+    let error = [(Severity::Error, undeclared.code)];
+    let told = if bed.broker().version() >= Version::new(4, 0) {
+        &error[..]
+    } else {
+        &[]
+    };
+    assert_eq!(codes(&doctor(bed.url(), existing()).await), told);
+
+    let worker = start(&bed, existing());
+    bed.order("a").await;
+    assert_eq!(bed.dead_letter().await.reason(), "rejected");
+    worker.ended(Kind::Rejected, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
+    bed.assert_nothing_stuck().await;
+}
+
 /// It is the broker that refuses it: the worker declares what it names.
 #[tokio::test]
 async fn a_declared_queue_gets_no_dead_letter_queue_that_loses_letters_and_the_doctor_says_so() {
