@@ -1,8 +1,17 @@
 //! Handlers whose writes commit together with the record of them.
 
-use std::time::Duration;
+use std::{
+    pin::pin,
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    time::Duration,
+};
 
-use idem_amqp::{ExecutionKind as Kind, SqliteStore, Worker, prelude::*, sqlx::SqliteConnection};
+use futures_util::poll;
+use idem_amqp::{
+    ExecutionKind as Kind, SqliteStore, Worker,
+    prelude::*,
+    sqlx::{Connection as _, SqliteConnection},
+};
 use idem_tests::{
     atomic_on_each_store,
     bed::{Bed, QUICK},
@@ -161,6 +170,44 @@ async fn more_messages_at_once_than_connections_are_told_of_at_the_start() {
     for words in [&*wide, "4 messages", "runs 3 atomic", "raise"] {
         assert!(told[0].contains(words), "{words}: {text}");
     }
+}
+
+static NESTS: AtomicBool = AtomicBool::new(true);
+
+/// The first time, it gives a nested transaction up before it has begun, and goes on. The driver has rolled everything
+/// back by then.
+#[idempotent(key = "id", scope = "orders.nest")]
+async fn nest_in_vain(
+    order: Order,
+    State(script): State<Script>,
+    attempt: Attempt,
+    delivery: Delivery,
+    db: &mut SqliteConnection,
+) -> Result<(), Failed> {
+    if NESTS.swap(false, SeqCst) {
+        // On a busy machine the answer may be there at once: that one is only rolled back itself.
+        while poll!(pin!(db.begin())).is_ready() {}
+    }
+    in_sqlite::write(db, &Charge::new(&order.id, attempt.number(), "here")).await?;
+    script.play(order, attempt, delivery).await
+}
+
+#[tokio::test]
+async fn an_atomic_handler_that_goes_on_without_its_transaction_writes_nothing_on_sqlite() {
+    let (bed, ledger) = (Bed::new().await, Ledger::create().await);
+    let store = SqliteStore::connect(ledger.path()).await.unwrap();
+    let script = Script::succeeding();
+    let worker = Worker::builder(store).state(script.clone());
+    let worker = bed.start(worker.consume::<nest_in_vain>(bed.queue()));
+    bed.order("a").await;
+    worker.ended(Kind::Executed, 1).await;
+    bed.until_settled().await;
+
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Failed, 1), (Kind::Executed, 1)]);
+    assert_eq!(script.attempts(), [2], "the first one could not write");
+    assert_eq!(attempts_charged(&ledger).await, [2]);
+    bed.assert_nothing_stuck().await;
 }
 
 atomic_on_each_store! {
