@@ -24,9 +24,10 @@ async fn child_completes_and_waits_to_be_killed() {
 #[tokio::test]
 async fn what_was_answered_survives_kill_9() {
     let file = File::new();
+    let (_, module) = module_path!().split_once("::").unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "--nocapture"])
-        .arg("sqlite::tests::durability::child_completes_and_waits_to_be_killed")
+        .arg(format!("{module}::child_completes_and_waits_to_be_killed"))
         .env(CHILD, file.path())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
