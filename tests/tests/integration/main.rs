@@ -57,6 +57,7 @@ mod numbered_publishing;
 mod observed;
 mod order;
 mod outages;
+mod permissions;
 mod postgres_handlers;
 mod prefetch;
 mod publishing;

@@ -72,6 +72,17 @@ fn record(store: &RedisStore, id: impl crate::message::KeyPart) -> String {
     String::from_utf8(name).unwrap()
 }
 
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/stores/redis.md");
+
+/// The user that the documentation tells to make, with these further rules.
+fn user_of_the_page(further: &str) -> String {
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let mut lines = page.lines().map(str::trim);
+    let rules = lines.find_map(|line| line.strip_prefix("ACL SETUSER worker on >… "));
+    let rules = rules.expect("the page gives a user its commands");
+    format!("worker on >hush {rules} {further}")
+}
+
 /// An error with all its sources, as a log shows it.
 fn in_full(error: &(dyn Error + 'static)) -> String {
     std::iter::successors(Some(error), |&error| error.source())

@@ -4,6 +4,7 @@ use futures_util::future::join_all;
 use xtask::services::redis::RedisCluster;
 
 use super::*;
+use crate::store::sequence::scene::with_an_exception;
 
 const KEYS: u32 = 60;
 
@@ -113,6 +114,84 @@ async fn scripts_that_one_node_has_dropped_are_sent_again() {
             node.cli(["SCRIPT", "FLUSH"]).unwrap();
         }
         complete(&store, &lease).await;
+    }
+}
+
+/// What the documentation gives a user in a cluster beside what every user needs.
+fn rules_of_the_page() -> String {
+    let page = std::fs::read_to_string(PAGE).unwrap();
+    let mut lines = page.lines().map(str::trim);
+    let rules = lines.find(|line| line.starts_with("+cluster|slots "));
+    rules.expect("the page names them").to_owned()
+}
+
+/// A slot on its way from its node to another one.
+struct MovingSlot<'a> {
+    slot: String,
+    from: &'a Redis,
+    to: &'a Redis,
+}
+
+impl<'a> MovingSlot<'a> {
+    /// The slot of this name, which nothing has yet.
+    fn begin(cluster: &'a RedisCluster, name: &str) -> Self {
+        let [first, ..] = cluster.nodes() else {
+            panic!("there are three")
+        };
+        let slot = first.cli(["CLUSTER", "KEYSLOT", name]).unwrap();
+        let slot = slot.trim().to_owned();
+        let serves = |node: &&Redis| node.cli(["GET", name]).is_ok();
+        let (from, to): (Vec<_>, Vec<_>) = cluster.nodes().iter().partition(serves);
+        let (from, to) = (from[0], to[0]);
+        let begins = |node: &Redis, how, other| {
+            let begins = ["CLUSTER", "SETSLOT", &slot, how, &node_id(other)];
+            node.cli(begins).unwrap();
+        };
+        begins(to, "IMPORTING", from);
+        begins(from, "MIGRATING", to);
+        Self { slot, from, to }
+    }
+
+    fn end(&self) {
+        for node in [self.to, self.from] {
+            let ends = ["CLUSTER", "SETSLOT", &self.slot, "NODE", &node_id(self.to)];
+            node.cli(ends).unwrap();
+        }
+    }
+}
+
+fn node_id(node: &Redis) -> String {
+    node.cli(["CLUSTER", "MYID"]).unwrap().trim().to_owned()
+}
+
+/// What a user was refused.
+fn refused_commands(node: &Redis) -> BTreeSet<String> {
+    let log = node.cli(["ACL", "LOG"]).unwrap();
+    let lines: Vec<_> = log.lines().collect();
+    let objects = lines.windows(2).filter(|pair| pair[0] == "object");
+    objects.map(|pair| pair[1].to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_user_with_only_what_is_needed_can_work_also_while_a_slot_moves() {
+    let rules = user_of_the_page(&rules_of_the_page());
+    let cluster = RedisCluster::start_with(&[("user", &*rules)]).unwrap();
+    let url = cluster.url().replace("//", "//worker:hush@");
+    let store = RedisStore::connect(&url).await.unwrap();
+    for id in 0..KEYS {
+        complete(&store, &acquire(&store, id).await).await;
+    }
+    with_an_exception(&store).await;
+    let moving = MovingSlot::begin(&cluster, &record(&store, KEYS));
+    complete(&store, &acquire(&store, KEYS).await).await;
+    moving.end();
+    assert!(is_completed(&store, KEYS).await);
+    // The settings of the server are not known without them.
+    let settings = BTreeSet::from(["info", "config|get", "cluster|info"].map(str::to_owned));
+    for node in cluster.nodes() {
+        let refused = refused_commands(node);
+        let needed: Vec<_> = refused.difference(&settings).collect();
+        assert!(needed.is_empty(), "{needed:?}");
     }
 }
 

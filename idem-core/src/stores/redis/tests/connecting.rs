@@ -1,4 +1,4 @@
-use std::time::Instant;
+use std::{num::NonZeroUsize, time::Instant};
 
 use super::*;
 use crate::store::{OpenSession, SessionStore as _, sequence::scene::with_an_exception};
@@ -63,9 +63,14 @@ async fn a_user_who_lacks_commands_or_keys_is_told_which_before_the_first_messag
             "`SETRANGE`, `SADD`",
             "+setrange +sadd",
         ),
+        ("~* +@all -get", "`GET`", "+get"),
+        ("~* +@all -set", "`SET`", "+set"),
         ("~* +@all -getrange", "`GETRANGE`", "+getrange"),
         ("~* +@all -time", "`TIME`", "+time"),
         ("~* +@all -del", "`DEL`", "+del"),
+        ("~* +@all -pexpireat", "`PEXPIREAT`", "+pexpireat"),
+        ("~* +@all -scard", "`SCARD`", "+scard"),
+        ("~* +@all -sismember", "`SISMEMBER`", "+sismember"),
         ("~other:* +@all", "`GET`", "~shop:*"),
     ];
     for (rules, named, needed) in cases {
@@ -86,13 +91,24 @@ async fn a_user_who_lacks_commands_or_keys_is_told_which_before_the_first_messag
 }
 
 #[tokio::test]
+async fn a_user_who_may_not_wait_for_replicas_is_told_so_where_they_are_waited_for() {
+    let server = Redis::start_with(&[("user", "weak on >hush ~* +@all -wait")]).unwrap();
+    let url = server.url().replace("//", "//weak:hush@");
+    RedisStore::connect(&url).await.unwrap();
+    let store = RedisStore::builder(&url).min_replicas(NonZeroUsize::MIN, MINUTE);
+    let said = in_full(&store.build().await.unwrap_err());
+    assert!(
+        said.contains("does not let this user run `WAIT`") && said.contains("+wait"),
+        "{said}"
+    );
+}
+
+#[tokio::test]
 async fn a_user_with_only_what_is_needed_can_work() {
-    let rules = "lean on >hush ~lean:* +eval +evalsha +time +get +set +getrange +setrange +del \
-                 +pexpireat +sadd +scard +sismember";
-    let server = Redis::start_with(&[("user", rules)]).unwrap();
-    let url = server.url().replace("//", "//lean:hush@");
-    let store = RedisStore::builder(&url).prefix("lean").build().await;
-    let store = store.unwrap();
+    let rules = user_of_the_page("");
+    let server = Redis::start_with(&[("user", &*rules)]).unwrap();
+    let url = server.url().replace("//", "//worker:hush@");
+    let store = RedisStore::connect(&url).await.unwrap();
     let lease = acquire(&store, 1).await;
     complete(&store, &lease).await;
     with_an_exception(&store).await;

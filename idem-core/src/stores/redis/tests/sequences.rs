@@ -99,7 +99,7 @@ async fn a_mark_that_cannot_be_saved_forgets_no_number() {
         request.retention = 10 * MINUTE;
         request
     };
-    for command in ["sadd", "set", "pexpireat", "setrange"] {
+    for command in ["sadd", "set", "pexpireat", "setrange", "del"] {
         let user = User::start();
         let store = user.store().await;
         let begun = async |number| acquire_as(&store, &asks(number)).await;
