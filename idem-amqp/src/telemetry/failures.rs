@@ -1,5 +1,6 @@
-//! Tells the log of each attempt that failed, and of each message that is not handled: a line each, but no more lines
-//! than can be read. Nobody should have to read dead letters to learn that there are some.
+//! Tells the log of each attempt that failed, of each message that is not handled, and of each that was handled only
+//! because its handler is observed: a line each, but no more lines than can be read. Nobody should have to read dead
+//! letters to learn that there are some. What went well is worth no line: at `INFO` a log holds start and stop.
 
 use std::{
     mem,
@@ -27,6 +28,10 @@ pub(crate) struct Ending<'a> {
     pub(crate) kind: ExecutionKind,
     pub(crate) attempt: Option<u32>,
     pub(crate) error: Option<&'a str>,
+    /// How it would have ended if its handler were not only observed.
+    pub(crate) would_have_been: Option<ExecutionKind>,
+    /// Whether a person has sent a dead letter again.
+    pub(crate) replay: bool,
     pub(crate) settlement: Settlement,
 }
 
@@ -38,9 +43,9 @@ struct Lines {
 }
 
 impl FailureLog {
-    /// Writes a line if this is a failure, and there is room for one.
+    /// Writes a line if this is worth one, and there is room for it.
     pub(crate) fn tell(&self, ending: &Ending<'_>) {
-        let Some(what) = what(ending.kind, ending.settlement) else {
+        let Some(what) = what(ending) else {
             return;
         };
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,6 +60,7 @@ impl FailureLog {
             key = ending.key.map(tracing::field::display),
             attempt = ending.attempt,
             error = ending.error,
+            would_have_been = ending.would_have_been.map(tracing::field::display),
             after = after.map(tracing::field::debug),
             left_out = (left_out > 0).then_some(left_out),
             "{what}: {next}"
@@ -80,9 +86,9 @@ impl Lines {
 }
 
 /// What has happened, if it is worth a line.
-fn what(kind: ExecutionKind, settlement: Settlement) -> Option<&'static str> {
+fn what(ending: &Ending<'_>) -> Option<&'static str> {
     use ExecutionKind as Kind;
-    Some(match kind {
+    Some(match ending.kind {
         Kind::Failed => "an attempt failed",
         Kind::LeaseLost => "another worker took the key over while the handler ran",
         Kind::Rejected => "the handler rejected a message",
@@ -91,7 +97,13 @@ fn what(kind: ExecutionKind, settlement: Settlement) -> Option<&'static str> {
         Kind::Keyless => "a message has no usable key",
         Kind::KeyReused => "a key came again with other content",
         Kind::InDoubt => "an earlier attempt ended without a word",
-        _ if matches!(settlement, Settlement::DeadLetter(_)) => "a message cannot be handled",
+        Kind::Duplicate if ending.replay => {
+            "a dead letter was sent again, and its work had been done already"
+        }
+        _ if matches!(ending.settlement, Settlement::DeadLetter(_)) => {
+            "a message cannot be handled"
+        }
+        _ if ending.would_have_been.is_some() => "a message ran because its handler is observed",
         _ => return None,
     })
 }
@@ -129,9 +141,42 @@ mod tests {
     #[test]
     fn what_went_well_is_worth_no_line() {
         for kind in [ExecutionKind::Executed, ExecutionKind::Duplicate] {
-            assert_eq!(what(kind, Settlement::Ack), None);
+            assert_eq!(what(&ending(kind, Settlement::Ack)), None);
         }
         let hold = Settlement::Hold { recheck: SECOND };
-        assert_eq!(what(ExecutionKind::Conflict, hold), None);
+        assert_eq!(what(&ending(ExecutionKind::Conflict, hold)), None);
+        assert_eq!(
+            what(&ending(ExecutionKind::Observed, Settlement::Ack)),
+            None
+        );
+    }
+
+    #[test]
+    fn what_a_person_has_to_know_of_is_worth_a_line() {
+        let replay = Ending {
+            replay: true,
+            ..ending(ExecutionKind::Duplicate, Settlement::Ack)
+        };
+        let told = what(&replay).unwrap();
+        assert!(told.contains("had been done already"), "{told}");
+        let observed = Ending {
+            would_have_been: Some(ExecutionKind::Duplicate),
+            ..ending(ExecutionKind::Observed, Settlement::Ack)
+        };
+        let told = what(&observed).unwrap();
+        assert!(told.contains("observed"), "{told}");
+    }
+
+    fn ending(kind: ExecutionKind, settlement: Settlement) -> Ending<'static> {
+        Ending {
+            queue: "orders",
+            key: None,
+            kind,
+            attempt: None,
+            error: None,
+            would_have_been: None,
+            replay: false,
+            settlement,
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::{future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use idem_core::{
-    Execution, ExecutionKind, Executor, Failure, Handler, Key, Operation, Policy, RunsOn, Store,
+    Execution, ExecutionKind, Executor, Handler, Key, Operation, Policy, Prepared, RunsOn, Store,
     Turn,
 };
 use tokio::time::{Instant, sleep};
@@ -158,7 +158,7 @@ where
             let recheck = recheck.min(numbered::longest_pause(&message));
             if execution.attempt().is_some() {
                 message.renew_owner();
-                tell(context, queue, message.key(), &execution, settlement);
+                tell(context, queue, arrival, &message, &execution, settlement);
             }
             if waits_for_the_store(&execution, message.key(), now.claims) {
                 slot.start_waiting(context);
@@ -191,19 +191,22 @@ where
 }
 
 /// Says what has become of an attempt.
-fn tell<T, E: Failure>(
+fn tell<H: Operation>(
     context: &ChannelContext,
     queue: &Queue,
-    key: &Key,
-    execution: &Execution<T, E>,
+    arrival: &Arrival,
+    message: &Prepared<H>,
+    execution: &Execution<H::Output, H::Error>,
     settlement: Settlement,
 ) {
     context.failures.tell(&Ending {
         queue: queue.name(),
-        key: Some(key),
+        key: Some(message.key()),
         kind: execution.kind(),
         attempt: execution.attempt(),
         error: execution.error().as_deref(),
+        would_have_been: message.would_have_been(),
+        replay: arrival.delivery.is_replay(),
         settlement,
     });
 }

@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use idem_core::ExecutionKind;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -76,6 +75,8 @@ impl DeliveryProcessor {
             kind: end.kind,
             attempt: end.attempt,
             error: end.error.as_deref(),
+            would_have_been: end.would_have_been,
+            replay: arrival.delivery.is_replay(),
             settlement: end.settlement,
         });
         self.counters.ended(end.kind, &self.meters);
@@ -183,13 +184,6 @@ impl DeliveryProcessor {
             replay = settled.replay,
             "settled"
         );
-        if settled.replay && settled.kind == ExecutionKind::Duplicate {
-            tracing::info!(
-                queue = settled.queue,
-                key = settled.key.map(tracing::field::display),
-                "a dead letter was sent again, and its work had been done already: a duplicate"
-            );
-        }
         let Some(observer) = &self.observer else {
             return;
         };

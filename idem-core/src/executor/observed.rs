@@ -124,7 +124,7 @@ impl<S: Store> Executor<S> {
         let requester = Requester::of(&message.envelope);
         let observed = match &message.keyless {
             Some(error) => {
-                tracing::info!(key = %request.key, %error, "the message has no usable key, and runs under one of its own");
+                tracing::debug!(key = %request.key, %error, "the message has no usable key, and runs under one of its own");
                 ObservedClaim::unclaimed(&request.key, message.earlier, ExecutionKind::Keyless)
             }
             None => {
@@ -292,7 +292,7 @@ impl<S: Store> Executor<S> {
             would_have_been = Some(ExecutionKind::KeyReused);
         }
         if let Some(kind) = would_have_been {
-            tracing::info!(key = %request.key, attempt, would_have_been = kind.label(), "it ran because its policy is to observe");
+            tracing::debug!(key = %request.key, attempt, would_have_been = kind.label(), "it ran because its policy is to observe");
         }
         would_have_been
     }

@@ -2,13 +2,17 @@
 
 use std::{env, process::Command, time::Duration};
 
-use idem_amqp::{Failed, MemoryStore, Worker};
+use idem_amqp::{
+    Enforcement, ExecutionKind as Kind, Failed, MemoryStore, Selection, Worker,
+};
 use idem_tests::{
-    bed::Bed,
+    bed::{Bed, QUICK},
     log::Log,
     script::{Order, Script, charge},
 };
 use tokio::{task::spawn_blocking, time::sleep};
+
+use crate::replays::{bury, replayer};
 
 /// The lines with this in them.
 fn lines(log: &Log, words: &str) -> Vec<String> {
@@ -83,6 +87,53 @@ async fn a_rejection_and_a_reused_key_are_a_line_each() {
     let reused = lines(&log, "a key came again with other content: ");
     assert_eq!(reused.len(), 1, "{}", log.text());
     assert_says(&reused[0], &["WARN", ":a ", "dead-letter queue"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn at_info_a_log_says_of_no_message_how_it_ended_only_that_the_worker_starts_and_stops() {
+    let bed = Bed::new().await;
+    let store = MemoryStore::new();
+    bury(&bed, &store, &["replayed"]).await;
+    bed.order("replayed").await;
+    replayer(&bed).replay(&Selection::all()).await.unwrap();
+    let log = Log::default();
+    let _kept = log.capture();
+    let script = Script::new(async |call| match (call.id.as_str(), call.attempt) {
+        ("fails", 1) => Err(Failed::retry("the gateway timed out")),
+        _ => Ok(()),
+    });
+    let worker = bed.charging(store.clone(), &script);
+    worker.ended(Kind::Executed, 1).await;
+    worker.ended(Kind::Duplicate, 1).await;
+    bed.order("fails").await;
+    worker.ended(Kind::Executed, 2).await;
+    bed.order("fails").await;
+    worker.ended(Kind::Duplicate, 2).await;
+    worker.stop().await;
+
+    let observing = QUICK.to_builder().enforcement(Enforcement::Observe);
+    let queue = bed.queue().policy(observing.build().unwrap());
+    let worker = Worker::builder(store).state(script.clone());
+    let worker = bed.start(worker.consume::<charge>(queue));
+    for (sent, id) in ["observed", "fails", ""].into_iter().enumerate() {
+        bed.order(id).await;
+        worker.ended(Kind::Observed, sent + 1).await;
+    }
+    worker.stop().await;
+
+    let said = lines(&log, " INFO ");
+    let each_worker = ["connected", "consuming", "draining"];
+    assert_eq!(said.len(), 2 * each_worker.len(), "{}", log.text());
+    for (line, what) in said.iter().zip(each_worker.into_iter().cycle()) {
+        assert_says(line, &[what]);
+    }
+    let observed = lines(&log, "a message ran because its handler is observed");
+    assert_eq!(observed.len(), 2, "{}", log.text());
+    for (line, kind) in observed.iter().zip(["duplicate", "keyless"]) {
+        assert_says(line, &["WARN", &format!("would_have_been={kind}")]);
+    }
+    assert_says(&observed[0], &[":fails "]);
     bed.assert_nothing_stuck().await;
 }
 
