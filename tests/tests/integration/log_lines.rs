@@ -3,10 +3,11 @@
 use std::{env, process::Command, time::Duration};
 
 use idem_amqp::{
-    Enforcement, ExecutionKind as Kind, Failed, MemoryStore, Selection, Worker,
+    Enforcement, ExecutionKind as Kind, Failed, MemoryStore, Queue, Selection, Worker,
 };
 use idem_tests::{
     bed::{Bed, QUICK},
+    laddered::{self, DELAY, laddered},
     log::Log,
     script::{Order, Script, charge},
 };
@@ -88,6 +89,41 @@ async fn a_rejection_and_a_reused_key_are_a_line_each() {
     assert_eq!(reused.len(), 1, "{}", log.text());
     assert_says(&reused[0], &["WARN", ":a ", "dead-letter queue"]);
     bed.assert_nothing_stuck().await;
+}
+
+/// What is logged of an attempt that fails in this queue, once.
+async fn the_line_of_a_failed_attempt(bed: Bed, queue: Queue, says: &[&str]) {
+    let log = Log::default();
+    let _kept = log.capture();
+    let script = laddered::failing_until(2, DELAY);
+    let worker = laddered::start(&bed, &MemoryStore::new(), &script, queue);
+    bed.order("a").await;
+    worker.ended(Kind::Executed, 1).await;
+    worker.stop().await;
+
+    let failed = lines(&log, "an attempt failed: ");
+    assert_eq!(failed.len(), 1, "{}", log.text());
+    assert_says(&failed[0], &["WARN", bed.name(), ":a ", "attempt=1"]);
+    assert_says(&failed[0], &["the gateway timed out", "after="]);
+    assert_says(&failed[0], says);
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_failed_attempt_that_waits_in_the_worker_is_a_line() {
+    let bed = Bed::new().await;
+    // As if the broker dropped what is returned.
+    let queue = bed.queue().local_retries().delivery_limit(0);
+    the_line_of_a_failed_attempt(bed, queue, &["it is tried again here"]).await;
+}
+
+#[tokio::test]
+async fn a_failed_attempt_that_goes_to_the_retry_ladder_is_a_line() {
+    let bed = Bed::with_vhost().await;
+    let queue = laddered(bed.queue());
+    bed.declare(&queue).await;
+    the_line_of_a_failed_attempt(bed, queue, &["it comes again from the retry ladder"]).await;
 }
 
 #[tokio::test]
