@@ -45,11 +45,15 @@ struct Lines {
 impl FailureLog {
     /// Writes a line if this is worth one, and there is room for it.
     pub(crate) fn tell(&self, ending: &Ending<'_>) {
+        self.tell_at(Instant::now(), ending);
+    }
+
+    fn tell_at(&self, now: Instant, ending: &Ending<'_>) {
         let Some(what) = what(ending) else {
             return;
         };
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let left_out = lines.next(Instant::now());
+        let left_out = lines.next(now);
         drop(lines);
         let Some(left_out) = left_out else {
             return;
@@ -122,7 +126,61 @@ fn next(settlement: Settlement) -> (&'static str, Option<Duration>) {
 
 #[cfg(test)]
 mod tests {
+    use std::{io, sync::Arc};
+
     use super::*;
+
+    /// What was written, by `tracing_subscriber::fmt`.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Log {
+        fn lines(&self) -> Vec<String> {
+            let written = mem::take(&mut *self.0.lock().unwrap());
+            let text = String::from_utf8(written).unwrap();
+            text.lines().map(str::to_owned).collect()
+        }
+    }
+
+    impl io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn of_fifteen_failures_in_a_second_ten_are_told_and_the_next_line_counts_the_other_five() {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        let after = Duration::from_secs(3);
+        let failed = ending(ExecutionKind::Failed, Settlement::Requeue { after });
+        let (failures, begin) = (FailureLog::default(), Instant::now());
+        tracing::subscriber::with_default(subscriber, || {
+            for _ in 0..15 {
+                failures.tell_at(begin, &failed);
+            }
+            let lines = log.lines();
+            assert_eq!(lines.len(), 10, "{lines:#?}");
+            let counts = lines.iter().filter(|line| line.contains("left_out"));
+            assert_eq!(counts.count(), 0, "{lines:#?}");
+
+            failures.tell_at(begin + SECOND, &failed);
+            failures.tell_at(begin + SECOND, &failed);
+            let lines = log.lines();
+            assert_eq!(lines.len(), 2, "{lines:#?}");
+            assert!(lines[0].contains("left_out=5"), "{lines:#?}");
+            assert!(!lines[1].contains("left_out"), "{lines:#?}");
+        });
+    }
 
     #[test]
     fn no_more_lines_are_written_in_a_second_than_can_be_read_and_the_next_counts_the_others() {
