@@ -72,15 +72,41 @@ async fn the_documents_name_what_the_worker_exports() {
 }
 
 #[test]
-fn every_alert_has_a_section_that_says_what_to_do() {
+fn every_alert_has_a_section_that_says_what_it_means_what_to_look_at_and_what_to_do() {
     let alerts = ALERTS
         .lines()
         .filter_map(|line| line.trim().strip_prefix("- alert: "));
-    let sections = DOCS
-        .lines()
-        .filter_map(|line| line.strip_prefix("### Idem"));
-    let sections: Vec<_> = sections.map(|name| format!("Idem{name}")).collect();
-    assert_eq!(alerts.collect::<Vec<_>>(), sections);
+    let alerts: Vec<_> = alerts.collect();
+    let sections = sections();
+    let named: Vec<_> = sections.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(alerts, named);
+    for needed in ["IdemNotReady", "IdemDeadLetters", "IdemAttemptsFail"] {
+        assert!(alerts.contains(&needed), "no alert {needed}");
+    }
+    for (name, points) in &sections {
+        let labels: Vec<_> = points.iter().map(|(label, _)| label.as_str()).collect();
+        assert_eq!(labels, ["Means", "Look at", "Do"], "{name}");
+        for (label, text) in points {
+            let words = text.split_whitespace().count();
+            assert!(words >= 4, "{name}, {label}: {text}");
+        }
+    }
+}
+
+/// The alerts' sections, with their points by their labels.
+fn sections() -> Vec<(String, Vec<(String, String)>)> {
+    let (_, alerts) = DOCS.split_once("\n## Alerts\n").unwrap();
+    let (alerts, _) = alerts.split_once("\n## ").unwrap();
+    let sections = alerts.split("\n### ").skip(1);
+    let sections = sections.map(|section| {
+        let (name, body) = section.split_once('\n').unwrap();
+        let points = body.split("\n- ").skip(1).map(|point| {
+            let (label, text) = point.split_once(':').unwrap_or((point, ""));
+            (label.to_owned(), text.to_owned())
+        });
+        (name.to_owned(), points.collect())
+    });
+    sections.collect()
 }
 
 #[test]
