@@ -247,3 +247,6 @@ fn each(findings: &[Finding]) -> String {
     let texts: Vec<_> = findings.iter().map(ToString::to_string).collect();
     texts.join("; ")
 }
+
+#[cfg(test)]
+mod tests;

@@ -63,6 +63,7 @@ mod tests {
     use crate::{
         handler::{DecodeError, PolicyError, Rejection},
         message::KeyError,
+        session_storage::KeeperError,
         store::{ConnectError, EntityError, StoreError},
     };
 
@@ -110,6 +111,10 @@ mod tests {
         assert_eq!(
             shown(PolicyError::NoAttempts),
             PolicyError::NoAttempts.to_string()
+        );
+        assert_eq!(
+            shown(KeeperError::failed("`a.json`", refused())),
+            "the session cannot be kept in `a.json`: refused: nobody listens"
         );
         let constraint = "charges_pkey".to_owned();
         let source = StoreError::unavailable(refused());

@@ -150,17 +150,17 @@ impl fmt::Display for Failed {
     }
 }
 
+/// The error and its causes, as those of every error of idem's: `Failed` may be what `main` returns.
 impl fmt::Debug for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Failed")
-            .field("verdict", &self.verdict)
-            .field("error", &self.error)
-            .finish()
+        f.write_str(&self.describe())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     #[test]
@@ -174,5 +174,17 @@ mod tests {
         let failed = Failed::rejected("amount must be positive");
         assert_eq!(failed.verdict(), Verdict::Reject);
         assert_eq!(failed.describe(), "amount must be positive");
+    }
+
+    #[test]
+    fn it_is_shown_as_what_failed_and_why() {
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        let failed = Failed::retry(crate::store::StoreError::unavailable(refused));
+        assert_eq!(
+            format!("{failed:?}"),
+            "the store is unavailable: connection refused"
+        );
+        let rejected = Failed::rejected("amount must be positive");
+        assert_eq!(format!("{rejected:?}"), "amount must be positive");
     }
 }

@@ -1,0 +1,82 @@
+//! What `main` shows of an error that it returns: the error and its causes, in words.
+
+use std::{error::Error, time::Duration};
+
+use idem_core::{ErrorChain, KeeperError};
+
+use super::*;
+use crate::{CallError, ClientError, LadderError, LetterError, ReplayError, SessionError};
+
+#[derive(Debug, thiserror::Error)]
+#[error("the connection broke")]
+struct Broke(#[source] std::io::Error);
+
+fn source() -> Source {
+    Broke(std::io::Error::other("reset by peer")).into()
+}
+
+fn refused() -> TopologyError {
+    let refusal = Refusal {
+        object: TopologyObject::Queue,
+        name: "orders".into(),
+        problem: TopologyProblem::Missing,
+        cure: "declare it".into(),
+        lasting: true,
+    };
+    TopologyError::new(refusal, source())
+}
+
+/// Each is shown as its chain, and with its causes if it has any.
+fn assert_shows(error: &(dyn Error + 'static)) {
+    let shown = format!("{error:?}");
+    assert_eq!(shown, ErrorChain::of(error).to_string());
+    assert!(shown.starts_with(&error.to_string()), "{shown}");
+    let mut cause = error.source();
+    while let Some(because) = cause {
+        assert!(shown.contains(&because.to_string()), "{shown}");
+        cause = because.source();
+    }
+}
+
+/// The same, where there are causes to be told.
+fn assert_shows_causes(error: &(dyn Error + 'static)) {
+    assert_shows(error);
+    let shown = format!("{error:?}");
+    assert!(
+        shown.ends_with("the connection broke: reset by peer"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn the_debug_of_every_public_error_is_the_error_and_its_causes() {
+    let (broker, queue) = (|| "127.0.0.1:5672".to_owned(), || "orders".to_owned());
+    assert_shows_causes(&refused());
+    assert_shows_causes(&WorkerError::Refused {
+        broker: broker(),
+        source: source(),
+    });
+    assert_shows_causes(&WorkerError::from(refused()));
+    assert_shows_causes(&PublishError::Unconfirmed(source()));
+    assert_shows_causes(&PublishError::from(refused()));
+    assert_shows_causes(&ClientError::Unavailable {
+        broker: broker(),
+        source: source(),
+    });
+    assert_shows_causes(&CallError::<String>::Unsent(source()));
+    assert_shows_causes(&SessionError::Unanswered(source()));
+    assert_shows_causes(&SessionError::Keeper(KeeperError::failed(
+        "a.json",
+        source(),
+    )));
+    assert_shows_causes(&ReplayError::Queue {
+        queue: queue(),
+        source: source(),
+    });
+    // These have no causes.
+    assert_shows(&WorkerError::NothingToConsume);
+    assert_shows(&CallError::Refused("no such customer".to_owned()));
+    assert_shows(&LetterError::OriginGone { queue: queue() });
+    let rung = Duration::from_nanos(1);
+    assert_shows(&LadderError::Fraction { rung });
+}
