@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Something that record_incident a worker's connections, channels or consumers. The worker has its own
+/// Something that happened to a worker's connections, channels or consumers. The worker has its own
 /// answer to each, which it logs; nothing has to be done, unless it happens again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -158,6 +158,18 @@ mod tests {
     fn every_incident_has_a_name_of_its_own() {
         let labels: std::collections::HashSet<_> = Incident::ALL.map(Incident::label).into();
         assert_eq!(labels.len(), Incident::ALL.len());
+    }
+
+    /// At the start a worker may end with an error right after it.
+    #[test]
+    fn what_may_end_a_worker_promises_no_further_try_and_says_what_to_check() {
+        for incident in [Incident::Unreachable, Incident::Refused] {
+            let story = incident.story();
+            for promise in ["trying", "tries", "again", "ever", "until", "connecting"] {
+                assert!(!story.contains(promise), "{story}");
+            }
+            assert!(story.contains("check"), "{story}");
+        }
     }
 
     #[test]
