@@ -6,7 +6,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use idem_amqp::{Publication, Publisher};
+use idem_amqp::{Publication, Publisher, Queue};
 use serde_json::{Value, json};
 use xtask::services::example;
 
@@ -83,4 +83,41 @@ fn an_order_that_comes_twice_is_charged_once() {
     let charge: Value = serde_json::from_str(&ledger).expect("one line, for one charge");
     assert_eq!(charge["order_id"], "o-1");
     assert_eq!(charge["worker"], "w-1");
+}
+
+/// What a worker says on standard error at a broker that refuses it its queue.
+fn complaint(url: &str, filter: Option<&str>) -> String {
+    let mut worker = Command::new(PROGRAM);
+    worker.env("AMQP_URL", url).env("STORE_URL", "memory:");
+    worker.env("ORDERS_QUEUE", "refused");
+    match filter {
+        Some(filter) => worker.env("RUST_LOG", filter),
+        None => worker.env_remove("RUST_LOG"),
+    };
+    let ended = worker.output().unwrap();
+    assert!(!ended.status.success(), "{ended:?}");
+    String::from_utf8(ended.stderr).unwrap()
+}
+
+#[test]
+fn what_the_broker_refuses_is_told_once_and_in_the_workers_words() {
+    let url = example::vhost(PROGRAM);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let declared = async {
+        let publisher = Publisher::connect(&*url).await?;
+        publisher.declare(Queue::declare("refused").classic()).await
+    };
+    runtime.block_on(declared).unwrap();
+
+    let told = complaint(&url, None);
+    assert!(
+        told.contains("cannot be used: its `x-queue-type`"),
+        "{told}"
+    );
+    assert!(!told.contains("lapin"), "{told}");
+    // It would speak if it were let.
+    let all = complaint(&url, Some("info"));
+    let errors = all.lines().filter(|line| line.contains(" ERROR "));
+    let errors: Vec<_> = errors.collect();
+    assert!(errors.iter().any(|line| line.contains("lapin::")), "{all}");
 }
