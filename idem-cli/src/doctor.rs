@@ -67,7 +67,18 @@ async fn look(store: AnyStore, amqp: &str, patient: &Patient) -> Result<Vec<Find
     let worker = queues.fold(Worker::builder(store), |worker, queue| {
         worker.consume::<any_handler>(queue)
     });
-    Ok(worker.build(amqp)?.doctor().await)
+    let mut findings = worker.build(amqp)?.doctor().await;
+    if patient.declared.is_none() {
+        findings.push(taken_for_existing());
+    }
+    Ok(findings)
+}
+
+/// Else nobody would know what was not looked at.
+fn taken_for_existing() -> Finding {
+    let text = "queues are looked at as existing ones; if your workers declare them, say so with \
+                `--declared quorum` or `--declared classic`: only then is it compared how they were declared";
+    Finding::note("taken-for-existing", text)
 }
 
 fn out_of_reach(error: &(dyn std::error::Error + 'static)) -> Finding {

@@ -49,11 +49,14 @@ async fn a_queue_that_workers_would_declare_otherwise_is_an_error_if_the_doctor_
     }
     let idem = Idem::on(&store(&folder).await).and_at(bed.url());
     let ran = idem.run(&["doctor", bed.name()]).await;
-    ran.ends(0);
+    let out = ran.ends(0);
+    assert!(out.contains("note taken-for-existing"), "{out}");
+    assert!(out.contains("`--declared quorum`"), "{out}");
     let ran = idem
         .run(&["doctor", bed.name(), "--declared", "quorum"])
         .await;
     let out = ran.ends(1);
+    assert!(!out.contains("taken-for-existing"), "{out}");
     let refused = out.matches("error declared-otherwise").count();
     assert_eq!(refused, 2, "{out}");
     assert!(out.contains("x-queue-type"), "{out}");
