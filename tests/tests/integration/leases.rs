@@ -117,14 +117,16 @@ async fn the_next_worker_takes_over_as_soon_as_the_lease_of_a_vanished_one_has_r
     bed.assert_nothing_stuck().await;
 }
 
-/// Its transaction went with it, and what it wrote.
+/// Its transaction went with it, and what it wrote. Its claim was committed before, and its lease has to run out.
 async fn an_atomic_worker_that_vanished_is_followed_by_one_that_doubts_nothing<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
-    let policy = QUICK.to_builder().lease(Duration::from_secs(1)).build();
+    let lease = Duration::from_secs(2);
+    let policy = QUICK.to_builder().lease(lease).build();
     let queue = bed.queue().policy(policy.unwrap());
     let hanging = Script::hanging();
     let vanishing = cell.worker(&hanging).consume::<C::Charge>(queue.clone());
     let vanishing = bed.start(vanishing);
+    let sent = Instant::now();
     bed.order("a").await;
     hanging.calls.count("the handler runs", 1).await;
     vanishing.vanish().await;
@@ -134,6 +136,7 @@ async fn an_atomic_worker_that_vanished_is_followed_by_one_that_doubts_nothing<C
     next.ended(Kind::Executed, 1).await;
     assert_balance(&next.stop().await, [(Kind::Executed, 1)]);
     let calls = script.calls.entries();
+    assert!(calls[0].at >= sent + lease, "too early: {calls:?}");
     assert!(!calls[0].in_doubt, "{calls:?}");
     cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
