@@ -25,9 +25,11 @@ mod lane;
 mod rows;
 mod statements;
 mod step;
+mod tools;
 
-use lane::{Lane, Tools};
+use lane::Lane;
 use statements::Statements;
+use tools::Tools;
 
 /// A claim that is answered, or an error of its own.
 type Claimed = Result<Claim, StoreError>;

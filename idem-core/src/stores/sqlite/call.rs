@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{fault::Fault, operator::OperatorCall, sessions::SessionCall};
+use super::fault::Fault;
 use crate::{
     handler::Outcome,
-    message::Key,
+    message::{Key, SessionKey},
     store::{
-        Claim, ClaimRequest, Release, StoreError, Write,
+        Claim, ClaimRequest, OpenSession, Opened, Release, StoreError, Touched, Write,
+        operator::{Intervened, Intervention},
         rules::record::{self, Record, Step},
     },
 };
@@ -47,6 +48,60 @@ pub(super) enum Change {
     Release {
         reason: Release,
     },
+}
+
+/// What callers ask of the writer about sessions.
+#[derive(Debug)]
+pub(super) enum SessionCall {
+    Open {
+        request: OpenSession,
+        reply: Reply<Opened>,
+    },
+    Touch {
+        session: SessionKey,
+        reply: Reply<Touched>,
+    },
+    Close {
+        session: SessionKey,
+        reply: Reply<()>,
+    },
+    Expire {
+        batch: u32,
+        reply: Reply<u32>,
+    },
+}
+
+impl SessionCall {
+    /// Tells the caller what was found, or that the commit failed.
+    pub(super) fn answer(self, committed: &Result<(), Fault>) {
+        match self {
+            Self::Open { reply, .. } => reply.send(committed),
+            Self::Touch { reply, .. } => reply.send(committed),
+            Self::Close { reply, .. } => reply.send(committed),
+            Self::Expire { reply, .. } => reply.send(committed),
+        }
+    }
+}
+
+/// What operators ask of the writer.
+#[derive(Debug)]
+pub(super) enum OperatorCall {
+    Intervene {
+        intervention: Intervention,
+        reply: Reply<Intervened>,
+    },
+    Prepare {
+        reply: Reply<()>,
+    },
+}
+
+impl OperatorCall {
+    pub(super) fn answer(self, committed: &Result<(), Fault>) {
+        match self {
+            Self::Intervene { reply, .. } => reply.send(committed),
+            Self::Prepare { reply } => reply.send(committed),
+        }
+    }
 }
 
 /// An answer that is held back until the batch is committed.

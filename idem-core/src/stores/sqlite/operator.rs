@@ -1,9 +1,15 @@
 //! What an operator sees of the file, on a connection of its own, and changes in it, through the
 //! writer.
 
-use sqlx::{Connection as _, SqlStr, SqliteConnection, sqlite::SqliteRow};
+use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteRow};
 
-use super::{SqliteStore, call::Call, fault::Fault, row};
+use super::{
+    SqliteStore,
+    call::{Call, OperatorCall},
+    fault::Fault,
+    row,
+    sql::operator as sql,
+};
 use crate::{
     message::Key,
     store::{
@@ -18,34 +24,6 @@ use crate::{
 
 mod intervening;
 mod rows;
-
-pub(super) use intervening::OperatorCall;
-
-pub(super) struct Statements {
-    list: SqlStr,
-    show: SqlStr,
-    counts: SqlStr,
-    has_audit: SqlStr,
-    is_noted: SqlStr,
-    note: SqlStr,
-    audit: SqlStr,
-    remove: SqlStr,
-}
-
-impl Statements {
-    pub(super) fn new(sql: impl Fn(&str) -> SqlStr) -> Self {
-        Self {
-            list: sql(include_str!("operator/list.sql")),
-            show: sql(include_str!("operator/show.sql")),
-            counts: sql(include_str!("operator/counts.sql")),
-            has_audit: sql(include_str!("operator/has_audit.sql")),
-            is_noted: sql(include_str!("operator/is_noted.sql")),
-            note: sql(include_str!("operator/note.sql")),
-            audit: sql(include_str!("operator/audit.sql")),
-            remove: sql(include_str!("operator/remove.sql")),
-        }
-    }
-}
 
 impl OperatorStore for SqliteStore {
     /// In the order of the keys.
@@ -127,7 +105,7 @@ impl SqliteStore {
 
 async fn has_audit(
     connection: &mut SqliteConnection,
-    sql: &Statements,
+    sql: &sql::Statements,
 ) -> Result<bool, sqlx::Error> {
     let tables: i64 = sqlx::query_scalar(sql.has_audit.clone())
         .fetch_one(connection)

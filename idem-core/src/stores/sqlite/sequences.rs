@@ -2,7 +2,7 @@
 
 use std::{error::Error, ops::Range};
 
-use sqlx::{Row, SqlStr, sqlite::SqliteRow};
+use sqlx::{Row, sqlite::SqliteRow};
 
 use super::{
     SqliteStore,
@@ -16,39 +16,6 @@ use crate::{
         rules::sequence::{self, Below, Entered, Looked, Placed, Sequence, Standing},
     },
 };
-
-/// The statements about sequences, with the table's name put in.
-pub(super) struct Statements {
-    pub(super) load: SqlStr,
-    save: SqlStr,
-    standings: SqlStr,
-    remove_records: SqlStr,
-    add_exceptions: SqlStr,
-    is_exception: SqlStr,
-    remove_exceptions: SqlStr,
-    keep: SqlStr,
-    settle: SqlStr,
-    purge_exceptions: SqlStr,
-    purge: SqlStr,
-}
-
-impl Statements {
-    pub(super) fn new(sql: impl Fn(&str) -> SqlStr) -> Self {
-        Self {
-            load: sql(include_str!("sequences/load.sql")),
-            save: sql(include_str!("sequences/save.sql")),
-            standings: sql(include_str!("sequences/standings.sql")),
-            remove_records: sql(include_str!("sequences/remove_records.sql")),
-            add_exceptions: sql(include_str!("sequences/add_exceptions.sql")),
-            is_exception: sql(include_str!("sequences/is_exception.sql")),
-            remove_exceptions: sql(include_str!("sequences/remove_exceptions.sql")),
-            keep: sql(include_str!("sequences/keep.sql")),
-            settle: sql(include_str!("sequences/settle.sql")),
-            purge_exceptions: sql(include_str!("sequences/purge_exceptions.sql")),
-            purge: sql(include_str!("sequences/purge.sql")),
-        }
-    }
-}
 
 impl SequenceStore for SqliteStore {}
 

@@ -7,7 +7,7 @@ use sqlx::{Row, sqlite::SqliteRow};
 use super::{
     SqliteStore,
     batch::{Batch, CallError, alone},
-    call::{Call, Reply},
+    call::{Call, Reply, SessionCall},
     fault::Fault,
 };
 use crate::{
@@ -17,39 +17,6 @@ use crate::{
         rules::session::{self, Placed, Session},
     },
 };
-
-/// What callers ask of the writer about sessions.
-#[derive(Debug)]
-pub(super) enum SessionCall {
-    Open {
-        request: OpenSession,
-        reply: Reply<Opened>,
-    },
-    Touch {
-        session: SessionKey,
-        reply: Reply<Touched>,
-    },
-    Close {
-        session: SessionKey,
-        reply: Reply<()>,
-    },
-    Expire {
-        batch: u32,
-        reply: Reply<u32>,
-    },
-}
-
-impl SessionCall {
-    /// Tells the caller what was found, or that the commit failed.
-    pub(super) fn answer(self, committed: &Result<(), Fault>) {
-        match self {
-            Self::Open { reply, .. } => reply.send(committed),
-            Self::Touch { reply, .. } => reply.send(committed),
-            Self::Close { reply, .. } => reply.send(committed),
-            Self::Expire { reply, .. } => reply.send(committed),
-        }
-    }
-}
 
 impl SessionStore for SqliteStore {
     async fn open(&self, request: &OpenSession) -> Result<Opened, StoreError> {

@@ -2,7 +2,8 @@
 
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
-use super::{operator, sequences};
+pub(super) mod operator;
+mod sequences;
 use crate::store::ConnectError;
 
 /// The name that the files beside this one are written with.

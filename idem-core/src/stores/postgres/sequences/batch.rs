@@ -7,8 +7,8 @@ use sqlx::PgConnection;
 use super::{
     Claimed, Numbered,
     course::{Course, Next},
-    lane::Tools,
     step::{Known, Step},
+    tools::Tools,
 };
 use crate::{
     store::{

@@ -1,22 +1,18 @@
 //! A queue for each connection: whatever waits while a transaction is under way shares the next one.
 
-use std::sync::Arc;
-
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
     Claimed, Numbered,
     batch::{Batch, Settled},
-    statements::Statements,
+    tools::Tools,
 };
 use crate::{
     store::StoreError,
     stores::postgres::{
-        clock::Clock,
         fault::{Fault, Remedy},
         session::Session as Link,
         sessions::Links,
-        sql::Sql,
     },
     telemetry::Batches,
 };
@@ -27,13 +23,6 @@ const QUEUE: usize = 1024;
 const BATCH: usize = 256;
 /// How often a claim is asked again because others were in its way, before it is given up.
 const ASKED_AT_MOST: u8 = 20;
-
-/// What is sent, whoever asks.
-pub(super) struct Tools {
-    pub(super) statements: Arc<Statements>,
-    pub(super) sql: Arc<Sql>,
-    pub(super) clock: Clock,
-}
 
 /// Sends claims to the task. The task ends when the lane is dropped.
 pub(super) struct Lane(mpsc::Sender<Waiting>);

@@ -6,9 +6,9 @@ use sqlx::{Connection as _, PgConnection, PgTransaction, Row, postgres::PgRow};
 
 use super::{
     Numbered,
-    lane::Tools,
     rows::{number, numbers, read, read_standing, unsigned},
     statements,
+    tools::Tools,
 };
 use crate::{
     store::{

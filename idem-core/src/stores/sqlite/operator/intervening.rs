@@ -7,32 +7,11 @@ use crate::{
     },
     stores::sqlite::{
         batch::{Batch, CallError, alone},
-        call::Reply,
+        call::OperatorCall,
         fault::Fault,
         row,
     },
 };
-
-/// What operators ask of the writer.
-#[derive(Debug)]
-pub(in crate::stores::sqlite) enum OperatorCall {
-    Intervene {
-        intervention: Intervention,
-        reply: Reply<Intervened>,
-    },
-    Prepare {
-        reply: Reply<()>,
-    },
-}
-
-impl OperatorCall {
-    pub(in crate::stores::sqlite) fn answer(self, committed: &Result<(), Fault>) {
-        match self {
-            Self::Intervene { reply, .. } => reply.send(committed),
-            Self::Prepare { reply } => reply.send(committed),
-        }
-    }
-}
 
 impl Batch<'_> {
     pub(in crate::stores::sqlite) async fn carry_out_operator(
