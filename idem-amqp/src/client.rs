@@ -210,7 +210,7 @@ impl Client {
         self.shared.pending_calls.counts()
     }
 
-    /// What record_incident the client's connections so far.
+    /// What has happened to the client's connections so far.
     pub fn incidents(&self) -> Incidents {
         self.shared.health.incidents()
     }

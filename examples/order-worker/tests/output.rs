@@ -94,9 +94,9 @@ fn complaint(url: &str, filter: Option<&str>) -> String {
         Some(filter) => worker.env("RUST_LOG", filter),
         None => worker.env_remove("RUST_LOG"),
     };
-    let ended = worker.output().unwrap();
+    let ended = worker.output().expect("it runs");
     assert!(!ended.status.success(), "{ended:?}");
-    String::from_utf8(ended.stderr).unwrap()
+    String::from_utf8(ended.stderr).expect("a log is text")
 }
 
 #[test]

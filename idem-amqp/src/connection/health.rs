@@ -133,7 +133,7 @@ impl Health {
             .collect()
     }
 
-    /// What record_incident its connections so far.
+    /// What has happened to its connections so far.
     pub fn incidents(&self) -> Incidents {
         self.0.incidents()
     }

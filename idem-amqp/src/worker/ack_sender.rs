@@ -15,7 +15,7 @@ use super::window::{Ack, Window};
 
 /// How long a finished delivery waits for the ones before it.
 const PATIENCE: Duration = Duration::from_millis(5);
-/// AckSender that are taken together.
+/// Acks that are taken together.
 const BATCH: usize = 256;
 
 /// Sends acks and returns on one channel. After the channel's end they go nowhere: the
@@ -31,7 +31,7 @@ enum AckCommand {
 }
 
 impl AckSender {
-    /// Starts the ack_sender of a channel; `failed` is called if the channel takes no settlements.
+    /// Starts the sender of acks of a channel; `failed` is called if the channel takes no settlements.
     pub(super) fn start(
         channel: Channel,
         prefetch: u16,

@@ -69,7 +69,7 @@ impl Balance {
         self.reports
     }
 
-    /// What record_incident the worker's connections while it ran.
+    /// What happened to the worker's connections while it ran.
     pub fn incidents(&self) -> Incidents {
         self.incidents
     }
