@@ -18,7 +18,7 @@ pub(super) struct ChannelContext {
     pub(super) slots: Slots,
     /// How often the queue's messages may be returned.
     pub(super) delivery_limit: u64,
-    /// Where acks on this channel's deliveries go.
+    /// Acknowledges and returns this channel's deliveries.
     pub(super) acks: AckSender,
     /// Cancelled when this channel has ended: its deliveries cannot be settled any more.
     pub(super) ended: CancellationToken,

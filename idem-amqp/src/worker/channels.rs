@@ -114,7 +114,7 @@ impl Channels<'_> {
             Ended::Failed(error) | Ended::NotOpened(error) => {
                 (Incident::ChannelClosed, Some(error.to_string()))
             }
-            // The ack_sender has told.
+            // The task that sends acks has said why.
             Ended::Unsettled | Ended::Drained | Ended::Idle => {
                 return self.health.not_consuming(self.queue, None);
             }

@@ -1,4 +1,4 @@
-//! HeartbeatScheduler that need not beat yet, because their leases are young: one task waits for all of them.
+//! Heartbeats that are not due yet, because their leases are young: one task waits for all of them.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -63,22 +63,25 @@ impl HeartbeatScheduler {
         let known = schedules
             .iter_mut()
             .find(|schedule| schedule.runtime == runtime);
-        let (scheduled, new) = if let Some(schedule) = known {
+        let (added, new) = if let Some(schedule) = known {
             (schedule.add(due, heartbeat), None)
         } else {
             let mut schedule = Schedule::new(runtime);
-            let added = schedule.add(due, heartbeat);
+            let first = schedule.add(due, heartbeat);
             let sooner = Arc::clone(&schedule.sooner);
             schedules.push(schedule);
-            (added, Some(sooner))
+            (first, Some(sooner))
         };
         drop(schedules);
         // A runtime that shuts down drops it at once, and the schedule with it.
         if let Some(sooner) = new {
-            let scheduler = Arc::downgrade(&self.0);
-            tokio::spawn(SchedulerTask { scheduler, runtime }.run(sooner));
+            let task = SchedulerTask {
+                scheduler: Arc::downgrade(&self.0),
+                runtime,
+            };
+            tokio::spawn(task.run(sooner));
         }
-        let (due, is_next) = scheduled;
+        let (due, is_next) = added;
         Scheduled {
             scheduler: self,
             runtime,
