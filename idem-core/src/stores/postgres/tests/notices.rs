@@ -1,6 +1,10 @@
 //! What the server tells a store beside its answers: sqlx writes it to the log.
 
-use std::{io, sync::Mutex};
+use std::{
+    env, io,
+    process::{Command, Stdio},
+    sync::Mutex,
+};
 
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -38,8 +42,26 @@ impl io::Write for Log {
     }
 }
 
+const ALONE: &str = "IDEM_TEST_ALONE";
+
+/// In a process of its own: what is logged at all depends on the subscribers of all threads.
+#[test]
+fn a_store_that_opens_a_schema_again_is_told_no_news_by_the_server() {
+    let (_, module) = module_path!().split_once("::").unwrap();
+    let ended = Command::new(env::current_exe().unwrap())
+        .arg("--exact")
+        .arg(format!("{module}::child_opens_a_schema_again"))
+        .env(ALONE, "")
+        .stdout(Stdio::inherit())
+        .status();
+    assert!(ended.unwrap().success());
+}
+
 #[tokio::test]
-async fn a_store_that_opens_a_schema_again_is_told_no_news_by_the_server() {
+async fn child_opens_a_schema_again() {
+    if env::var_os(ALONE).is_none() {
+        return;
+    }
     let log = Log::default();
     let _kept = log.capture();
     let database = Database::new();
