@@ -3,6 +3,7 @@
 use idem_amqp::{ExecutionKind as Kind, Failed, MemoryStore};
 use idem_tests::{
     bed::{Bed, dead, persistent},
+    foreign_publisher::{Hostile, Readable, publish_hostile},
     journal::eventually,
     script::Script,
 };
@@ -130,6 +131,38 @@ async fn a_letter_whose_queue_is_gone_stays_and_is_told_of() {
         replayed.err.contains("is gone: declare it first"),
         "{replayed:?}"
     );
+}
+
+/// Somebody else put them there: properties that no AMQP client should have to read.
+#[tokio::test]
+async fn letters_that_cannot_be_read_are_listed_and_discarded_and_not_sent_again() {
+    let bed = Bed::new().await;
+    let (idem, queue) = (Idem::at(bed.url()), dead(bed.name()));
+    for hostile in Hostile::ALL {
+        publish_hostile(bed.url(), &queue, hostile, Readable::default(), b"{}").await;
+    }
+    until_dead(&bed, 3).await;
+    let listed = idem.run(&["--json", "dead", "list", &queue]).await;
+    listed.ends(0);
+    let letters = listed.objects();
+    let reasons: Vec<_> = letters.iter().map(|one| &one["reason"]).collect();
+    assert_eq!(reasons, ["unreadable"; 3]);
+    until_dead(&bed, 3).await;
+
+    let replayed = idem
+        .run(&["--json", "dead", "replay", &queue, "--yes"])
+        .await;
+    replayed.ends(1);
+    assert_eq!(replayed.objects()[0]["failed"], 3);
+    assert!(replayed.err.contains("discard it"), "{replayed:?}");
+    until_dead(&bed, 3).await;
+
+    let discarded = idem
+        .run(&["--json", "dead", "discard", &queue, "--yes"])
+        .await;
+    discarded.ends(0);
+    assert_eq!(discarded.objects()[0]["discarded"], 3);
+    bed.assert_nothing_stuck().await;
 }
 
 #[tokio::test]

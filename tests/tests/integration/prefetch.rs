@@ -1,19 +1,31 @@
 //! What the broker sends ahead, and what of it waits.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use idem_amqp::{ExecutionKind as Kind, MemoryStore, Queue, QueueType, Worker};
+use idem_amqp::{ExecutionKind as Kind, MemoryStore, Queue, QueueType, Sessions, Worker};
 use idem_tests::{
     bed::{Bed, dead},
     journal::eventually,
     laddered::laddered,
     queue_type::under_test,
+    requester::Requester,
     running::{Running, assert_balance},
     script::{Script, charge},
     servers::off_thread,
+    session::{Session, control},
 };
 use lapin::types::{AMQPValue, FieldTable};
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::Instant};
+use xtask::services::rabbitmq::Version;
+
+use crate::{
+    replies::order,
+    sessions::{self, building},
+};
 
 /// What `slow` waits for; the others succeed at once.
 fn slow() -> (Script, Arc<Semaphore>) {
@@ -29,6 +41,27 @@ fn slow() -> (Script, Arc<Semaphore>) {
         }
     });
     (script, gate)
+}
+
+/// All wait for the gate. How many run, and how many ran at once at most.
+fn counted() -> (Script, Arc<Semaphore>, Arc<Mutex<(usize, usize)>>) {
+    let gate = Arc::new(Semaphore::new(0));
+    let running = Arc::new(Mutex::new((0, 0)));
+    let (opened, counts) = (Arc::clone(&gate), Arc::clone(&running));
+    let script = Script::new(move |_| {
+        let (opened, counts) = (Arc::clone(&opened), Arc::clone(&counts));
+        async move {
+            {
+                let (now, most) = &mut *counts.lock().unwrap();
+                *now += 1;
+                *most = (*most).max(*now);
+            }
+            opened.acquire().await?.forget();
+            counts.lock().unwrap().0 -= 1;
+            Ok(())
+        }
+    });
+    (script, gate, running)
 }
 
 fn start(bed: &Bed, store: &MemoryStore, script: &Script, queue: Queue) -> Running {
@@ -47,8 +80,13 @@ struct Pair {
 impl Pair {
     async fn start(queue: impl FnOnce(&Bed) -> Queue) -> Self {
         let bed = Bed::with_vhost().await;
-        let (queue, (script, gate), store) = (queue(&bed), slow(), MemoryStore::new());
+        let queue = queue(&bed);
         bed.declare(&queue).await;
+        Self::consuming(bed, queue).await
+    }
+
+    async fn consuming(bed: Bed, queue: Queue) -> Self {
+        let ((script, gate), store) = (slow(), MemoryStore::new());
         let workers = [0, 1].map(|_| start(&bed, &store, &script, queue.clone()));
         bed.until_consumed(bed.name(), 2).await;
         bed.order("slow").await;
@@ -116,41 +154,100 @@ async fn a_copy_in_conflict_leaves_its_place_to_the_messages_behind_it() {
     pair.end(&orders, 3).await;
 }
 
+/// What is returned comes first again where the broker puts it at the head of its queue: each but a quorum queue without
+/// a delivery limit, which none is from RabbitMQ 4.0 on.
+#[tokio::test]
+async fn a_copy_in_conflict_is_returned_ever_more_rarely_where_there_is_no_ladder_and_no_further_place()
+ {
+    let bed = Bed::with_vhost().await;
+    let queue = existing(&bed).await.prefetch(1);
+    let pair = Pair::consuming(bed, queue).await;
+    pair.bed.order("slow").await;
+    let copies = || {
+        let settled = pair.workers.iter().flat_map(|one| one.settled.entries());
+        settled.filter(|ended| ended.kind == Kind::Conflict).count()
+    };
+    let returned = async |times: usize| {
+        eventually("the copy is returned", async || {
+            if copies() >= times {
+                Ok(())
+            } else {
+                Err(copies())
+            }
+        })
+        .await;
+    };
+    let sent = Instant::now();
+    returned(1).await;
+    let orders: Vec<_> = (0..20).map(|number| format!("o-{number}")).collect();
+    for id in &orders {
+        pair.bed.order(id).await;
+    }
+    let to_the_end =
+        under_test() == QueueType::Quorum && pair.bed.broker().version() < Version::new(4, 0);
+    if to_the_end {
+        let awaited = "the other worker handles all others";
+        pair.script.effects.count(awaited, orders.len()).await;
+    } else {
+        returned(3).await;
+        assert_eq!(pair.script.effects.entries().len(), 0, "they wait");
+    }
+    // The first is kept for half a second at least, those after it for longer.
+    let most = 1 + sent.elapsed().as_secs() as usize;
+    assert!(copies() <= most, "a hot loop: {}", copies());
+    pair.end(&orders, 1).await;
+}
+
 #[tokio::test]
 async fn the_broker_sends_as_many_messages_as_the_prefetch_and_as_many_run_as_the_concurrency() {
+    const ORDERS: usize = 8;
     let bed = Bed::new().await;
-    let script = Script::hanging();
+    let (script, gate, running) = counted();
     let queue = bed.queue().prefetch(5).concurrency(2);
     let worker = start(&bed, &MemoryStore::new(), &script, queue);
     bed.until_consumed(bed.name(), 1).await;
-    for number in 0..8 {
-        bed.order(&format!("o-{number}")).await;
+    let ids: Vec<_> = (0..ORDERS).map(|number| format!("o-{number}")).collect();
+    for id in &ids {
+        bed.order(id).await;
     }
     bed.until_waiting(3).await;
     script.calls.count("two run", 2).await;
-    assert_eq!(script.calls.entries().len(), 2);
-    worker.vanish().await;
-    for queue in [bed.name().to_owned(), dead(bed.name())] {
-        bed.delete(&queue).await;
+    for ended in 1..=ORDERS {
+        gate.add_permits(1);
+        script.effects.count("one ends", ended).await;
+        let started = ORDERS.min(ended + 2);
+        script.calls.count("one more starts", started).await;
+        assert_eq!(script.calls.entries().len(), started);
     }
+    worker.ended(Kind::Executed, ORDERS).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, ORDERS as u64)]);
+    let ran = *running.lock().unwrap();
+    assert_eq!(ran, (0, 2), "how many run, and ran at most");
+    script.assert_effects(ids);
+    bed.assert_nothing_stuck().await;
 }
 
 /// Of the type under test, as somebody else declares it.
-async fn declare(bed: &Bed) {
+pub(crate) async fn declare(bed: &Bed, queue: &str) {
     let mut arguments = FieldTable::default();
     if under_test() == QueueType::Quorum {
         let quorum = AMQPValue::LongString("quorum".into());
         arguments.insert("x-queue-type".into(), quorum);
     }
-    bed.declare_foreign(bed.name(), arguments).await;
+    bed.declare_foreign(queue, arguments).await;
+}
+
+/// A queue that somebody else declares, without a ladder.
+async fn existing(bed: &Bed) -> Queue {
+    declare(bed, bed.name()).await;
+    bed.declare_foreign(&dead(bed.name()), FieldTable::default())
+        .await;
+    Queue::existing(bed.name()).accept("no-dead-letter-target")
 }
 
 /// A worker at a queue that somebody else declares.
 async fn at_existing(bed: &Bed, script: &Script) -> Running {
-    declare(bed).await;
-    bed.declare_foreign(&dead(bed.name()), FieldTable::default())
-        .await;
-    let queue = Queue::existing(bed.name()).accept("no-dead-letter-target");
+    let queue = existing(bed).await;
     let worker = Worker::builder(MemoryStore::new()).state(script.clone());
     let worker = worker.renew_idle_after(Duration::from_millis(500));
     let worker = bed.start(worker.consume::<charge>(queue));
@@ -167,7 +264,7 @@ async fn a_queue_that_is_deleted_and_declared_again_at_once_is_consumed_again() 
     worker.ended(Kind::Executed, 1).await;
 
     bed.delete(bed.name()).await;
-    declare(&bed).await;
+    declare(&bed, bed.name()).await;
     for id in ["b", "c"] {
         bed.order(id).await;
     }
@@ -199,7 +296,7 @@ async fn a_consumer_that_the_broker_cancels_closes_its_channel_though_a_handler_
     worker
         .until("the cancel is noticed", |health| !health.is_ready())
         .await;
-    declare(&bed).await;
+    declare(&bed, bed.name()).await;
     bed.until_consumed(bed.name(), 1).await;
     eventually("the old channel is closed", async || {
         let now = channels(&bed).await;
@@ -235,5 +332,78 @@ async fn a_message_whose_handler_takes_longer_than_a_pause_is_delivered_once() {
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 2)]);
     script.assert_effects(["slow", "b"]);
+    bed.assert_nothing_stuck().await;
+}
+
+/// By the names that the broker gave them.
+async fn consumers(bed: &Bed, queue: &str) -> Vec<String> {
+    let (broker, vhost) = (bed.broker().clone(), bed.vhost().to_owned());
+    let listed = off_thread(move || {
+        broker.rabbitmqctl(["list_consumers", "-p", &vhost, "queue_name", "consumer_tag"])
+    })
+    .await;
+    let listed = listed.lines().filter_map(|line| line.split_once('\t'));
+    let ours = listed.filter(|(name, _)| *name == queue);
+    ours.map(|(_, tag)| tag.to_owned()).collect()
+}
+
+/// Also those of registrations: whatever the broker has forgotten, and whichever version it is.
+#[tokio::test]
+async fn an_idle_worker_has_other_consumers_after_a_while_and_works() {
+    let bed = sessions::bed().await;
+    let script = Script::succeeding();
+    let worker = building(
+        MemoryStore::new(),
+        &script,
+        Sessions::default(),
+        bed.queue(),
+    );
+    let worker = bed.start(worker.renew_idle_after(Duration::from_millis(100)));
+    for queue in [bed.name().to_owned(), control(bed.name())] {
+        let seen = Mutex::new(BTreeSet::new());
+        let awaited = format!("{queue} has three consumers, one after the other");
+        eventually(&awaited, async || {
+            let now = consumers(&bed, &queue).await;
+            let mut seen = seen.lock().unwrap();
+            seen.extend(now);
+            if seen.len() < 3 {
+                return Err(seen.clone());
+            }
+            Ok(())
+        })
+        .await;
+    }
+    let requester = Requester::on(&bed).await;
+    let session = Session::open(&requester, bed.name()).await;
+    assert_eq!(session.ask(0, 0, &order("a")).await.refusal(), None);
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 1)]);
+    assert_eq!(balance.incidents().to_string(), "");
+    script.assert_effects(["a"]);
+    bed.assert_nothing_stuck().await;
+}
+
+/// Where the channel is closed as soon as nothing is with it, each message ends just before.
+#[tokio::test]
+async fn a_message_that_ends_just_before_its_channel_is_closed_is_delivered_once() {
+    const ORDERS: usize = 100;
+    let bed = Bed::new().await;
+    let script = Script::succeeding();
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    let worker = worker.renew_idle_after(Duration::from_millis(1));
+    let worker = bed.start(worker.consume::<charge>(bed.queue()));
+    let ids: Vec<_> = (0..ORDERS).map(|number| format!("o-{number}")).collect();
+    for (number, id) in ids.iter().enumerate() {
+        bed.order(id).await;
+        if number % 3 == 0 {
+            worker.ended(Kind::Executed, number + 1).await;
+        }
+    }
+    worker.ended(Kind::Executed, ORDERS).await;
+    bed.until_settled().await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, ORDERS as u64)]);
+    assert_eq!(balance.incidents().to_string(), "");
+    script.assert_effects(ids);
     bed.assert_nothing_stuck().await;
 }

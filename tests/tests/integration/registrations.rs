@@ -14,6 +14,7 @@ use lapin::types::FieldTable;
 use serde_json::json;
 
 use crate::{
+    prefetch::declare,
     replies::order,
     sessions::{bed, building, counts, serving},
 };
@@ -163,6 +164,30 @@ async fn a_queue_of_registrations_that_is_deleted_is_a_problem_until_it_is_decla
     let session = Session::open(&requester, bed.name()).await;
     assert_eq!(session.ask(0, 0, &order("a")).await.refusal(), None);
     worker.stop().await;
+    bed.assert_nothing_stuck().await;
+}
+
+/// RabbitMQ 3.10 says nothing to the consumer of a quorum queue that is gone for a moment.
+#[tokio::test]
+async fn a_queue_of_registrations_that_is_deleted_and_declared_again_at_once_is_consumed_again() {
+    let bed = bed().await;
+    let control = control(bed.name());
+    declare(&bed, &control).await;
+    let requester = Requester::on(&bed).await;
+    let script = Script::succeeding();
+    let (store, limits) = (MemoryStore::new(), Sessions::default());
+    let worker = building(store, &script, limits, Queue::existing(bed.name()));
+    let worker = bed.start(worker.renew_idle_after(Duration::from_millis(500)));
+    bed.until_consumed(&control, 1).await;
+    Session::open(&requester, bed.name()).await;
+
+    bed.delete(&control).await;
+    declare(&bed, &control).await;
+    let session = Session::open(&requester, bed.name()).await;
+    assert_eq!(session.ask(0, 0, &order("a")).await.refusal(), None);
+    let balance = worker.stop().await;
+    assert_eq!(balance.sessions(), counts(|counts| counts.opened = 2));
+    script.assert_effects(["a"]);
     bed.assert_nothing_stuck().await;
 }
 

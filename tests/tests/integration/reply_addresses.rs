@@ -1,6 +1,9 @@
 //! Requests whose `reply_to` is none that a worker should, or can, reply to.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use idem_amqp::{
     Balance, ExecutionKind as Kind, Incident, MemoryStore, Queue, ReplyFate, Sessions, Worker,
@@ -22,13 +25,21 @@ use crate::{
     sessions::building,
 };
 
-/// As many ordinary requests, half of them by direct reply-to, each beside one with another of these
-/// addresses. Says how the worker ended that has seen to all of them.
-async fn beside(addresses: impl Fn(usize) -> String) -> (Version, Balance) {
-    const EACH: usize = 20;
+/// How the worker ended that has seen to all requests.
+struct Seen {
+    by: Version,
+    balance: Balance,
+    /// How long it took until all ordinary ones were answered.
+    answered_in: Duration,
+    worked_for: Duration,
+}
+
+/// So many ordinary requests, half of them by direct reply-to, each beside one with another of these
+/// addresses.
+async fn beside(each: usize, addresses: impl Fn(usize) -> String) -> Seen {
     let bed = Bed::new().await;
     let (queue, direct) = (Requester::on(&bed).await, Requester::direct(&bed).await);
-    for number in 0..EACH {
+    for number in 0..each {
         let odd = persistent().with_reply_to(addresses(number).into());
         bed.send(bed.name(), &order(&format!("odd-{number}")), odd)
             .await;
@@ -38,25 +49,33 @@ async fn beside(addresses: impl Fn(usize) -> String) -> (Version, Balance) {
             .ask(bed.name(), &order(&ordinary), &ordinary)
             .await;
     }
+    let started = Instant::now();
     let worker = quoting(&bed, MemoryStore::new(), &Script::succeeding());
     let mut answered = BTreeSet::new();
-    for _ in 0..EACH / 2 {
+    for _ in 0..each / 2 {
         for requester in [&queue, &direct] {
             let reply = requester.reply().await;
             let id = reply.correlation().to_owned();
             assert!(answered.insert(id.clone()), "{id} is answered twice");
         }
     }
-    worker.ended(Kind::Executed, 2 * EACH).await;
+    let answered_in = started.elapsed();
+    worker.ended(Kind::Executed, 2 * each).await;
     let balance = worker.stop().await;
-    assert_balance(&balance, [(Kind::Executed, 40)]);
+    let worked_for = started.elapsed();
+    assert_balance(&balance, [(Kind::Executed, 2 * each as u64)]);
     // What was sent twice would stand before it.
     let last = persistent().with_correlation_id("last".into());
     bed.send(queue.reply_to(), b"{}", last).await;
     assert_eq!(queue.reply().await.correlation(), "last");
-    let version = bed.broker().version();
+    let by = bed.broker().version();
     bed.assert_nothing_stuck().await;
-    (version, balance)
+    Seen {
+        by,
+        balance,
+        answered_in,
+        worked_for,
+    }
 }
 
 /// The broker would close the connection by which something is published to them.
@@ -67,7 +86,7 @@ async fn a_malformed_direct_reply_to_disturbs_no_other_request() {
         let malformed = malformed[number % malformed.len()];
         format!("amq.rabbitmq.reply-to.{malformed}")
     };
-    let (_, balance) = beside(address).await;
+    let Seen { balance, .. } = beside(20, address).await;
     assert_eq!(balance.replies().sent, 20);
     assert_eq!(balance.replies().disallowed, 20);
     assert_eq!(balance.incidents().of(Incident::ConnectionClosed), 0);
@@ -88,19 +107,42 @@ async fn a_direct_reply_to_that_the_broker_cannot_bear_disturbs_no_other_request
             format!("amq.rabbitmq.reply-to.g1h2AAdyZXBseUA{digit}AAAB9AAAAAAAAAAB.x")
         }
     };
-    let (version, balance) = beside(address).await;
+    let Seen { by, balance, .. } = beside(20, address).await;
     let closed = balance.incidents().of(Incident::ConnectionClosed);
     let replies = balance.replies();
     assert_eq!(replies.sent + replies.lost, 40, "{replies}");
     assert_eq!(replies.disallowed, 0);
-    if version < Version::new(4, 0) {
+    if by < Version::new(4, 0) {
         assert_eq!(replies.lost, 20);
-    } else if version < Version::new(4, 2) {
+    } else if by < Version::new(4, 2) {
         assert_eq!(replies.lost, 10);
     } else {
         assert_eq!(replies.lost, 0);
     }
     assert!(closed <= replies.lost, "closed {closed} times: {replies}");
+}
+
+/// Each would hold the others up for as long as a connection takes.
+#[tokio::test]
+async fn of_very_many_direct_reply_tos_that_the_broker_cannot_bear_most_are_given_up_unsent() {
+    const EACH: usize = 260;
+    let seen = beside(EACH, |number| {
+        format!("amq.rabbitmq.reply-to.a-b_{number}.x")
+    })
+    .await;
+    let (replies, incidents) = (seen.balance.replies(), seen.balance.incidents());
+    let ordinary = EACH as u64;
+    if seen.by < Version::new(4, 2) {
+        assert_eq!((replies.sent, replies.lost), (ordinary, ordinary));
+    } else {
+        assert_eq!((replies.sent, replies.lost), (2 * ordinary, 0));
+    }
+    let closed = incidents.of(Incident::ConnectionClosed);
+    let most = 16 + 1 + seen.worked_for.as_secs();
+    assert!(closed <= most, "closed {closed} times: {replies}");
+    // Some 50 s if all were sent, a second or two if not.
+    let soon = Duration::from_secs(20);
+    assert!(seen.answered_in < soon, "{:?}", seen.answered_in);
 }
 
 fn answering(bed: &Bed, queue: Queue, script: &Script) -> Running {

@@ -1,6 +1,8 @@
 //! Messages whose properties the AMQP client cannot read: no process ends of them, and no queue stops.
 
-use idem_amqp::{Client, ExecutionKind as Kind, Fate, LetterError, MemoryStore, Selection, Worker};
+use idem_amqp::{
+    Client, ExecutionKind as Kind, Fate, LetterError, MemoryStore, Selection, Sessions, Worker,
+};
 use idem_tests::{
     bed::{Bed, dead, persistent},
     foreign_publisher::{ForeignPublisher, Hostile, Readable, publish_foreign, publish_hostile},
@@ -10,12 +12,14 @@ use idem_tests::{
     responder::Responder,
     running::{Running, assert_balance},
     script::{Order, Script, charge},
+    session::{Session, control},
 };
 use lapin::types::{AMQPValue, FieldTable};
 
 use crate::{
     connections::waiting,
     replays::{replay_to, replayer, tally, until_dead},
+    sessions::{self, counts, serving},
 };
 
 const NAMED: Readable<'static> = Readable {
@@ -150,6 +154,35 @@ async fn unreadable_messages_among_others_take_nothing_from_them() {
     assert_balance(&balance, [(Kind::Executed, 50), (Kind::Undecodable, 150)]);
     assert_eq!(balance.incidents().to_string(), "");
     assert_eq!(bed.drain(&dead(bed.name())).await.len(), 150);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn unreadable_messages_among_registrations_are_refused_and_take_nothing_from_them() {
+    let bed = sessions::bed().await;
+    let requester = Requester::on(&bed).await;
+    let script = Script::succeeding();
+    let worker = serving(&bed, MemoryStore::new(), &script, Sessions::default()).await;
+    let asking = Readable {
+        reply_to: Some(requester.reply_to()),
+        ..NAMED
+    };
+    for hostile in Hostile::ALL {
+        for readable in [asking, NAMED] {
+            publish_hostile(bed.url(), &control(bed.name()), hostile, readable, b"{}").await;
+        }
+        let refusal = requester.reply().await.refusal();
+        assert_eq!(refusal.as_deref(), Some("undecodable"), "{hostile:?}");
+    }
+    let session = Session::open(&requester, bed.name()).await;
+    assert_eq!(session.ask(0, 0, &order("a")).await.refusal(), None);
+    let balance = worker.stop().await;
+    let expected = counts(|counts| {
+        (counts.opened, counts.undecodable, counts.untold) = (1, 6, 3);
+    });
+    assert_eq!(balance.sessions(), expected);
+    assert_balance(&balance, [(Kind::Executed, 1)]);
+    assert_eq!(balance.incidents().to_string(), "");
     bed.assert_nothing_stuck().await;
 }
 
