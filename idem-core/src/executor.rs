@@ -13,6 +13,7 @@ use crate::{
 };
 
 mod atomic;
+mod attempt;
 mod claim_locally;
 mod closed;
 mod completion;
@@ -23,9 +24,9 @@ mod grant;
 mod grouped;
 mod guarded;
 mod heartbeat;
+mod history;
 mod in_flight;
 mod leased;
-mod losses;
 mod observed;
 mod prepared;
 mod recorded_by;
@@ -37,6 +38,7 @@ mod until_known;
 #[cfg(test)]
 mod tests;
 
+use attempt::{Begun, Job};
 use closed::Closed;
 use concurrency::Concurrency;
 #[doc(hidden)]
@@ -47,6 +49,7 @@ pub use fail_open::Reports;
 #[cfg(feature = "conformance")]
 pub(crate) use grant::{Ended, ended_by, judge, objection};
 use heartbeat::HeartbeatScheduler;
+use history::History;
 use in_flight::{InFlight, Working};
 pub use prepared::Prepared;
 pub(crate) use remembered::Requester;
@@ -161,25 +164,27 @@ impl<S: Store> Executor<S> {
         Fut: Future<Output = Result<T, E>> + Send,
     {
         let policy = &request.heeded_by(policy);
-        if policy.observes() {
-            return self.execute_observed(request, policy, work).await;
-        }
-        match self.claim(request, policy).await {
-            Ok(grant) => {
-                let handler = request.key.scope();
-                let attempt = grant.attempt();
-                let work = pin!(self.handlers.run(
-                    handler,
-                    attempt.number(),
-                    attempt.is_in_doubt(),
-                    work(attempt)
-                ));
-                let ended = self.run_leased(grant, work, Requester::Nobody).await;
-                self.count_lost_lease(handler, &ended);
-                ended
-            }
-            Err(ended) => ended.into_execution(Requester::Nobody),
-        }
+        let handler = request.key.scope();
+        let (request, history) = (&mut request.clone(), &mut History::default());
+        let job = Job::of(self, request, policy, history);
+        let Begun {
+            claim, mut kept, ..
+        } = match job.grant().await {
+            Ok(begun) => begun,
+            Err(ended) => return ended.into_execution(Requester::Nobody),
+        };
+        let attempt = claim.attempt(policy);
+        let work = pin!(self.handlers.run(
+            handler,
+            attempt.number(),
+            attempt.is_in_doubt(),
+            work(attempt)
+        ));
+        let ran = kept.run(work).await;
+        drop(kept);
+        let ended = claim.finish(job, ran).await;
+        self.count_lost_lease(handler, &ended);
+        ended
     }
 
     /// Runs a handler for a message, on the store that its mode needs.
@@ -194,7 +199,7 @@ impl<S: Store> Executor<S> {
         St: Send + Sync + 'static,
     {
         if let Some(unread) = message.unread.clone() {
-            let (request, policy) = (&message.request, &message.policy);
+            let (request, policy) = (&mut message.request, &message.policy);
             return self.give_up(request, policy, unread).await;
         }
         let ended = if let Some(answer) = message.answered.take() {

@@ -1,30 +1,28 @@
 //! Atomic execution: the handler's writes and the completion commit together.
 
-use std::{pin::pin, time::Duration};
+use std::{marker::PhantomData, time::Duration};
 
-use futures_util::{FutureExt as _, TryFutureExt as _, future::Either};
-use tokio::time::timeout;
+use futures_util::TryFutureExt as _;
 
 use super::{
-    Executor, Prepared, Requester, RunsOn,
-    grant::judge,
+    Executor, Prepared, RunsOn,
+    attempt::{Begun, Claiming, Job, attempt},
+    grant::{End, lease_lost, unrememberable, unsuccessful},
     guarded,
-    heartbeat::{Moment, Ran, WhileUnknown, extend_open, run_under_heartbeat},
-    losses::Losses,
+    heartbeat::{KeptLease, Ran},
+    in_flight::Working,
     remembered,
     until_known::until_known,
 };
 use crate::{
     executor::{Cause, Execution},
-    handler::{Atomic, Context, Failure, Handler, Mode, Outcome, Policy, Refusal},
-    store::{
-        Claim, ClaimRequest, Commit, Lease, Release, Store, StoreError, TransactionalStore, Write,
-    },
+    handler::{Atomic, Attempt, Failure, Handler, Mode, Operation, Outcome, Policy},
+    message::Envelope,
+    store::{Claim, Commit, Lease, Release, Store, StoreError, TransactionalStore, Write},
+    stores::measured::Measured,
 };
 
 mod opening;
-
-pub(super) use opening::HeldClaim;
 
 impl<S, Tx> RunsOn<S> for Atomic<Tx>
 where
@@ -53,7 +51,7 @@ pub(super) async fn alone<S, Tx, H, St>(
     executor: &Executor<S>,
     message: &mut Prepared<H>,
     state: &St,
-    held: Option<HeldClaim>,
+    held: Option<KeptLease>,
 ) -> Execution<H::Output, H::Error>
 where
     S: TransactionalStore<Tx>,
@@ -62,107 +60,116 @@ where
     H::Mode: for<'a> Mode<Lent<'a> = &'a mut Tx>,
     St: Send + Sync + 'static,
 {
-    let body = match message.take() {
-        Ok(body) => body,
-        Err(error) => return Execution::Undecodable { error },
-    };
-    let requester = Requester::of(&message.envelope);
-    let claimed = Moment::now();
-    let begun = match held {
-        None => {
-            // What was delivered before may be what ended its worker, together with all who had claimed.
-            // Nor is an only attempt to be lost while it waits.
-            let may_claim_ahead = !message.attempted && message.policy.max_attempts() > 1;
-            let opened = if may_claim_ahead && executor.store.is_busy() {
-                let ahead = executor.begin_ahead(&mut message.request, &message.policy);
-                ahead.await
-            } else {
-                None
-            };
-            match opened {
-                Some(opened) => opened,
-                None => executor.begin(&message.request, &message.policy).await,
-            }
+    attempt::<Open<Tx>, S, H, St>(executor, message, state, held).await
+}
+
+/// A claim whose transaction is open, or is about to be.
+pub(super) struct Open<Tx> {
+    pub(super) lease: Lease,
+    pub(super) working: Working,
+    lends: PhantomData<fn() -> Tx>,
+}
+
+impl<Tx> Open<Tx> {
+    pub(super) fn new(lease: Lease, working: Working) -> Self {
+        Self {
+            lease,
+            working,
+            lends: PhantomData,
         }
-        // What few messages come to is a future of its own, so that the others' are small.
-        Some(held) => {
-            let held = executor.begin_keeping(held, &message.request, &message.policy);
-            Box::pin(held).await
+    }
+
+    pub(super) fn attempt(&self, policy: &Policy) -> Attempt {
+        let attempt = self.lease.to_attempt(policy.max_attempts());
+        attempt.without_doubt()
+    }
+
+    pub(super) fn ending<'a, S>(&'a self, job: &'a Job<'a, S>) -> Ending<'a, S> {
+        Ending {
+            job,
+            lease: &self.lease,
         }
-    };
-    let (lease, mut transaction, working) = match begun {
-        Ok(begun) => begun,
-        Err(ended) => {
-            message.put_back(body);
-            return ended.into_execution(requester);
-        }
-    };
-    let open = Open {
-        executor,
-        request: &message.request,
-        policy: &message.policy,
-        lease,
-        requester,
-        losses: message.losses,
-    };
-    let context = Context {
-        state,
-        envelope: &message.envelope,
-        key: &message.request.key,
-        attempt: open
-            .lease
-            .to_attempt(open.policy.max_attempts())
-            .without_doubt(),
-    };
-    let ran = match guarded::call::<H, St>(
-        body,
-        &context,
-        S::lend(&mut transaction),
-        &executor.handlers,
-    ) {
-        Ok(work) => {
-            // Pinned, because whatever it is moved into has room for it twice.
-            let work = pin!(within(executor.store.time_limit(), work));
-            let by = open.request.lease;
-            let extend = extend_open(&executor.store, &open.lease, by);
-            let heartbeats = &executor.heartbeats;
-            Ok(
-                run_under_heartbeat(heartbeats, work, extend, claimed, by, WhileUnknown::GoOn)
-                    .await,
-            )
-        }
-        Err(error) => Err(error),
-    };
-    match ran {
-        Ok(ran) => {
-            let ended = open.settle(transaction, ran).await;
-            working.tell_copies(&ended, open.request.retention);
-            message.losses.count(&ended);
-            ended
-        }
-        Err(error) => {
-            // Nothing ran: a lost lease changes nothing.
-            let _ = open.roll_back(transaction, &Release::gave_up(&error)).await;
-            Execution::Undecodable { error }
-        }
+    }
+
+    /// Notes how it ended, and tells copies that wait here.
+    pub(super) fn note<S, T, E>(self, job: Job<'_, S>, ended: &Execution<T, E>) {
+        self.working.tell_copies(ended, job.request.retention);
+        job.history.losses.count(ended);
     }
 }
 
-/// A claim whose transaction is open.
-pub(super) struct Open<'a, S> {
-    pub(super) executor: &'a Executor<S>,
-    pub(super) request: &'a ClaimRequest,
-    pub(super) policy: &'a Policy,
-    pub(super) lease: Lease,
-    pub(super) requester: Requester,
-    pub(super) losses: Losses,
+impl<S, Tx, H> Claiming<S, H> for Open<Tx>
+where
+    S: TransactionalStore<Tx>,
+    Tx: Send + 'static,
+    H: Operation,
+    H::Mode: for<'l> Mode<Lent<'l> = &'l mut Tx>,
+{
+    type Transaction = S::Transaction;
+    type Ended = Execution<H::Output, H::Error>;
+
+    fn claim(
+        job: &mut Job<'_, S>,
+        _: &H::Message,
+        _: &Envelope,
+    ) -> impl Future<Output = Result<Begun<Self, S::Transaction>, Self::Ended>> {
+        let requester = job.requester;
+        job.begin_alone()
+            .map_err(move |ended| ended.into_execution(requester))
+    }
+
+    fn attempt(&self, policy: &Policy) -> Attempt {
+        self.attempt(policy)
+    }
+
+    fn limit(store: &Measured<S>) -> Option<Duration> {
+        store.time_limit()
+    }
+
+    fn lend(transaction: &mut S::Transaction) -> &mut Tx {
+        S::lend(transaction)
+    }
+
+    async fn uncalled(
+        self,
+        job: Job<'_, S>,
+        transaction: S::Transaction,
+        kept: KeptLease,
+        error: String,
+    ) -> Self::Ended {
+        drop(kept);
+        job.executor.store.roll_back(transaction).await;
+        let unrun = Release::gave_up(&error);
+        // Nothing ran: a lost lease changes nothing.
+        let _ = job.executor.release(&self.lease, &unrun).await;
+        Execution::Undecodable { error }
+    }
+
+    async fn finish(
+        self,
+        job: Job<'_, S>,
+        transaction: S::Transaction,
+        kept: KeptLease,
+        ran: Ran<Result<H::Output, H::Error>>,
+    ) -> Self::Ended {
+        drop(kept);
+        let ended = self.ending(&job).settle(transaction, ran).await;
+        self.note(job, &ended);
+        ended
+    }
 }
 
-impl<S: Store> Open<'_, S> {
+/// How a claim ends.
+pub(super) struct Ending<'a, S> {
+    pub(super) job: &'a Job<'a, S>,
+    pub(super) lease: &'a Lease,
+}
+
+impl<S: Store> Ending<'_, S> {
     async fn settle<Tx, T, E>(
         &self,
         transaction: S::Transaction,
-        ran: Ran<Result<Result<T, E>, Overdue>>,
+        ran: Ran<Result<T, E>>,
     ) -> Execution<T, E>
     where
         S: TransactionalStore<Tx>,
@@ -171,19 +178,23 @@ impl<S: Store> Open<'_, S> {
     {
         // What few messages come to is a future of its own, so that the others' are small.
         match ran {
-            Ran::Returned(Err(overdue)) => {
-                let cause = Cause::Refused(overdue.to_string());
-                Box::pin(self.end(transaction, cause)).await
-            }
-            Ran::Returned(Ok(Ok(output))) => match remembered::output(&output, self.policy) {
+            Ran::Returned(Ok(output)) => match remembered::output(&output, self.job.policy) {
                 Ok(outcome) => self.commit(transaction, output, outcome).await,
-                Err(refusal) => Box::pin(self.forget(transaction, refusal)).await,
+                Err(refusal) => {
+                    let ended =
+                        unrememberable(refusal, self.lease, self.job.policy, self.job.requester);
+                    Box::pin(self.undo(transaction, ended)).await
+                }
             },
-            Ran::Returned(Ok(Err(error))) => {
+            Ran::Returned(Err(error)) => {
                 Box::pin(self.fail(transaction, guarded::cause(error))).await
             }
             Ran::Panicked(message) => {
                 Box::pin(self.fail(transaction, Cause::Panicked(message))).await
+            }
+            Ran::Overdue(overdue) => {
+                let cause = Cause::Refused(overdue.to_string());
+                Box::pin(self.undo(transaction, self.unsuccessful(cause))).await
             }
             Ran::LeaseLost => self.lost(),
         }
@@ -199,11 +210,11 @@ impl<S: Store> Open<'_, S> {
         S: TransactionalStore<Tx>,
         E: Failure,
     {
-        let store = &self.executor.store;
-        let retention = self.request.retention;
+        let store = &self.job.executor.store;
+        let retention = self.job.request.retention;
         let attempt = self.lease.attempt;
         match store
-            .commit(transaction, &self.lease, &outcome, retention)
+            .commit(transaction, self.lease, &outcome, retention)
             .await
         {
             Ok(Commit::Committed) => Execution::Executed {
@@ -217,6 +228,39 @@ impl<S: Store> Open<'_, S> {
         }
     }
 
+    async fn fail<Tx, T, E>(
+        &self,
+        mut transaction: S::Transaction,
+        cause: Cause<E>,
+    ) -> Execution<T, E>
+    where
+        S: TransactionalStore<Tx>,
+        E: Failure,
+    {
+        // The claim stays: the same owner has it back, as the same attempt, when the store is back.
+        if !cause.is_for_good()
+            && !self.job.history.losses.are_its_own()
+            && !self.job.executor.store.is_alive(&mut transaction).await
+        {
+            let error = StoreError::unavailable(cause.to_string());
+            return Execution::StoreUnavailable { error };
+        }
+        self.undo(transaction, self.unsuccessful(cause)).await
+    }
+
+    /// Rolls the handler's writes back, and then records how it ended.
+    async fn undo<Tx, T, E>(
+        &self,
+        transaction: S::Transaction,
+        ended: (End, Execution<T, E>),
+    ) -> Execution<T, E>
+    where
+        S: TransactionalStore<Tx>,
+    {
+        self.job.executor.store.roll_back(transaction).await;
+        self.record(ended).await
+    }
+
     /// The commit's answer was lost: the same owner's claim tells what became of it.
     pub(super) async fn ask_again<T, E: Failure>(
         &self,
@@ -224,13 +268,13 @@ impl<S: Store> Open<'_, S> {
         outcome: Outcome,
         error: StoreError,
     ) -> Execution<T, E> {
-        let store = &self.executor.store;
-        let claim = until_known("claim", &self.lease.key, || store.claim(self.request)).await;
+        let store = &self.job.executor.store;
+        let claim = until_known("claim", &self.lease.key, || store.claim(self.job.request)).await;
         match claim {
             Claim::Completed { outcome: kept, .. } if kept == outcome => {
                 self.whose(output, outcome).await
             }
-            Claim::Acquired(_) if self.losses.are_its_own() => {
+            Claim::Acquired(_) if self.job.history.losses.are_its_own() => {
                 self.refused(error.to_string()).await
             }
             // It was rolled back by nobody's fault. The claim stays, for the same attempt.
@@ -242,8 +286,8 @@ impl<S: Store> Open<'_, S> {
     /// The key is completed: by this commit, or by a worker that took over after it had failed.
     /// Repeating the completion changes nothing, and is answered by the token.
     pub(super) async fn whose<T, E>(&self, output: T, outcome: Outcome) -> Execution<T, E> {
-        let (store, lease) = (&self.executor.store, &self.lease);
-        let retention = self.request.retention;
+        let (store, lease) = (&self.job.executor.store, self.lease);
+        let retention = self.job.request.retention;
         let complete = || store.complete(lease, &outcome, retention);
         match until_known("complete", &lease.key, complete).await {
             Write::Applied => Execution::Executed {
@@ -256,133 +300,39 @@ impl<S: Store> Open<'_, S> {
     }
 
     async fn refused<T, E: Failure>(&self, error: String) -> Execution<T, E> {
-        let (release, ended) = judge(Cause::Refused(error), &self.lease, self.policy);
-        match self.executor.release(&self.lease, &release).await {
-            Write::Applied => ended,
-            Write::Fenced => self.lost(),
-        }
+        self.record(self.unsuccessful(Cause::Refused(error))).await
     }
 
-    async fn fail<Tx, T, E>(
-        &self,
-        mut transaction: S::Transaction,
-        cause: Cause<E>,
-    ) -> Execution<T, E>
-    where
-        S: TransactionalStore<Tx>,
-        E: Failure,
-    {
-        if self.requester == Requester::Waits && cause.is_for_good() {
-            return self.refuse(transaction, guarded::refusal(&cause)).await;
-        }
-        // The claim stays: the same owner has it back, as the same attempt, when the store is back.
-        if !cause.is_for_good()
-            && !self.losses.are_its_own()
-            && !self.executor.store.is_alive(&mut transaction).await
-        {
-            let error = StoreError::unavailable(cause.to_string());
-            return Execution::StoreUnavailable { error };
-        }
-        self.end(transaction, cause).await
+    fn unsuccessful<T, E: Failure>(&self, cause: Cause<E>) -> (End, Execution<T, E>) {
+        unsuccessful(cause, self.lease, self.job.policy, self.job.requester)
     }
 
-    /// The attempt has failed of this.
-    async fn end<Tx, T, E>(&self, transaction: S::Transaction, cause: Cause<E>) -> Execution<T, E>
-    where
-        S: TransactionalStore<Tx>,
-        E: Failure,
-    {
-        let (release, ended) = judge(cause, &self.lease, self.policy);
-        match self.roll_back(transaction, &release).await {
-            Write::Applied => ended,
-            Write::Fenced => self.lost(),
-        }
-    }
-
-    /// The output cannot be remembered, and no further attempt would change that.
-    async fn forget<Tx, T, E>(
-        &self,
-        transaction: S::Transaction,
-        refusal: Refusal,
-    ) -> Execution<T, E>
-    where
-        S: TransactionalStore<Tx>,
-        E: Failure,
-    {
-        if self.requester == Requester::Waits {
-            return self.refuse(transaction, refusal).await;
-        }
-        let cause = Cause::Refused(refusal.to_string());
-        let release = Release::gave_up(cause.to_string());
-        let attempt = self.lease.attempt;
-        match self.roll_back(transaction, &release).await {
-            Write::Applied => Execution::Rejected { cause, attempt },
-            Write::Fenced => self.lost(),
-        }
-    }
-
-    /// Rolls the handler's writes back, and then remembers that they were refused. If nothing comes
-    /// after the rollback, nothing was done, and the attempt runs again.
-    async fn refuse<Tx, T, E>(
-        &self,
-        transaction: S::Transaction,
-        refusal: Refusal,
-    ) -> Execution<T, E>
-    where
-        S: TransactionalStore<Tx>,
-    {
-        let (store, lease) = (&self.executor.store, &self.lease);
-        let (refusal, outcome) = remembered::rejection(refusal, self.policy, &lease.key);
-        store.roll_back(transaction).await;
-        let complete = || store.complete(lease, &outcome, self.request.retention);
-        match until_known("complete", &lease.key, complete).await {
-            Write::Applied if self.remembers(&outcome).await => Execution::Refused {
-                refusal,
-                attempt: lease.attempt,
-            },
-            Write::Applied | Write::Fenced => self.lost(),
-        }
+    /// Records how an attempt ended whose writes are rolled back. If that does not come to pass, nothing was done, and
+    /// the attempt runs again.
+    async fn record<T, E>(&self, (end, ended): (End, Execution<T, E>)) -> Execution<T, E> {
+        let (store, lease) = (&self.job.executor.store, self.lease);
+        let is_recorded = match end {
+            End::Released(reason) => {
+                self.job.executor.release(lease, &reason).await == Write::Applied
+            }
+            End::Completed(outcome) => {
+                let complete = || store.complete(lease, &outcome, self.job.request.retention);
+                until_known("complete", &lease.key, complete).await == Write::Applied
+                    && self.remembers(&outcome).await
+            }
+        };
+        if is_recorded { ended } else { self.lost() }
     }
 
     /// Whether this is what copies are told. A commit of the same lease whose answer never came may
     /// have been carried out late, and the first completion is the one that counts.
     async fn remembers(&self, outcome: &Outcome) -> bool {
-        let store = &self.executor.store;
-        let claim = until_known("claim", &self.lease.key, || store.claim(self.request)).await;
+        let store = &self.job.executor.store;
+        let claim = until_known("claim", &self.lease.key, || store.claim(self.job.request)).await;
         matches!(claim, Claim::Completed { outcome: kept, .. } if kept == *outcome)
     }
 
-    /// Rolls the handler's writes back, and waits out a store that is away to record why.
-    async fn roll_back<Tx>(&self, transaction: S::Transaction, reason: &Release) -> Write
-    where
-        S: TransactionalStore<Tx>,
-    {
-        self.executor.store.roll_back(transaction).await;
-        self.executor.release(&self.lease, reason).await
-    }
-
     pub(super) fn lost<T, E>(&self) -> Execution<T, E> {
-        Execution::LeaseLost {
-            attempt: self.lease.attempt,
-        }
-    }
-}
-
-/// A handler kept its transaction open for this long, and was dropped.
-#[derive(Debug, thiserror::Error)]
-#[error("it was still open after {0:?}, which is the store's limit")]
-pub(super) struct Overdue(Duration);
-
-/// Not an `async fn`: that would have room for the work twice.
-pub(super) fn within<T>(
-    limit: Option<Duration>,
-    work: impl Future<Output = T>,
-) -> impl Future<Output = Result<T, Overdue>> {
-    match limit {
-        Some(limit) => {
-            let work = timeout(limit, work);
-            Either::Left(work.map_err(move |_| Overdue(limit)))
-        }
-        None => Either::Right(work.map(Ok)),
+        lease_lost(self.lease)
     }
 }

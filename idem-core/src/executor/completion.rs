@@ -19,7 +19,7 @@ pub(super) async fn complete<S: Store>(
     lease: &Lease,
     outcome: Outcome,
     retention: Duration,
-    working: Working,
+    working: Option<Working>,
 ) -> Write {
     let mut unanswered = Unanswered(Some(Completion {
         store: Arc::clone(store),
@@ -46,7 +46,7 @@ struct Completion<S> {
     lease: Lease,
     outcome: Outcome,
     retention: Duration,
-    working: Working,
+    working: Option<Working>,
 }
 
 impl<S: Store> Completion<S> {
@@ -67,8 +67,10 @@ impl<S: Store> Completion<S> {
     }
 
     fn end(self, write: Write) -> Write {
-        if write == Write::Applied {
-            self.working.completed(&self.outcome, self.retention);
+        if write == Write::Applied
+            && let Some(working) = self.working
+        {
+            working.completed(&self.outcome, self.retention);
         }
         write
     }

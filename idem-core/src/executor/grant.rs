@@ -1,43 +1,15 @@
-//! From the store's answer to leave to run, and from a failure back to the store.
+//! What the store's answer means for a message, and what a failure means for its key: pure functions.
+//!
+//! Each mode of [`attempt`](super::attempt) asks them, and carries out what they say.
 
 use std::time::Duration;
 
-use super::{
-    Executor, Requester,
-    fail_open::Watch,
-    heartbeat::{HeartbeatScheduler, Moment},
-    in_flight::Working,
-    retry_after,
-};
+use super::{Requester, guarded, remembered, retry_after};
 use crate::{
     executor::{Cause, Execution},
-    handler::{Attempt, Failure, InDoubt, Outcome, Policy, StoreOutage, Verdict},
-    store::{Claim, ClaimRequest, Lease, Release, Store, StoreError},
+    handler::{Failure, InDoubt, Outcome, Policy, Refusal, Verdict},
+    store::{Claim, Lease, Release, StoreError},
 };
-
-/// Leave to run: a claim that was acquired and that nothing speaks against.
-#[derive(Debug)]
-pub(super) struct Grant<'a> {
-    pub(super) lease: Lease,
-    pub(super) request: &'a ClaimRequest,
-    pub(super) policy: &'a Policy,
-    pub(super) claimed: Moment,
-    pub(super) working: Working,
-    /// Where its lease is kept.
-    pub(super) heartbeats: &'a HeartbeatScheduler,
-    /// If it was given without the store.
-    pub(super) unprotected: Option<Watch>,
-}
-
-impl Grant<'_> {
-    pub(super) fn attempt(&self) -> Attempt {
-        let attempt = self.lease.to_attempt(self.policy.max_attempts());
-        match self.unprotected {
-            None => attempt,
-            Some(_) => attempt.unprotected(),
-        }
-    }
-}
 
 /// An answer to a claim after which nothing runs.
 #[derive(Debug)]
@@ -152,65 +124,55 @@ pub(crate) fn judge<T, E: Failure>(
     (Release::retry_after(retry_after, error), failed)
 }
 
-impl<S: Store> Executor<S> {
-    /// Claims for a leased handler.
-    pub(super) async fn claim<'a>(
-        &'a self,
-        request: &'a ClaimRequest,
-        policy: &'a Policy,
-    ) -> Result<Grant<'a>, Ended> {
-        if let Some(answer) = self.local.look(request) {
-            return self.claim_remembered(request, policy, answer);
-        }
-        let claimed = Moment::now();
-        match self.ask(request, policy).await {
-            Ok(Claim::Acquired(lease)) => self.grant(request, policy, lease, claimed).await,
-            Ok(answer) => Err(Ended::Answered(answer)),
-            Err(error @ StoreError::Unavailable(_))
-                if policy.store_outage() == StoreOutage::FailOpen =>
-            {
-                self.claim_locally(request, policy, error)
-            }
-            Err(error) => Err(Ended::Unavailable(error)),
-        }
-    }
+/// What the store is told of an attempt that has ended.
+#[derive(Debug)]
+pub(super) enum End {
+    Completed(Outcome),
+    Released(Release),
+}
 
-    /// Looks at a lease that the store has given, and gives it back if something speaks against
-    /// running.
-    async fn grant<'a>(
-        &'a self,
-        request: &'a ClaimRequest,
-        policy: &'a Policy,
-        lease: Lease,
-        claimed: Moment,
-    ) -> Result<Grant<'a>, Ended> {
-        let working = self.working(request);
-        let (objection, ended) = if self.local.remembers(&lease.key) {
-            // While the store was asked, another copy began without it.
-            let remaining = request.lease;
-            let held = Ended::Answered(Claim::Held { remaining });
-            (Release::Abandoned, held)
-        } else if let Some(objection) = self.objection(&lease, policy) {
-            let ended = ended_by(&objection, &lease);
-            (objection, ended)
-        } else {
-            return Ok(Grant {
-                unprotected: None,
-                working,
-                heartbeats: &self.heartbeats,
-                lease,
-                request,
-                policy,
-                claimed,
-            });
-        };
-        drop(working);
-        // Nothing ran: a lost lease changes nothing.
-        let _ = self.release(&lease, &objection).await;
-        Err(ended)
+/// How an attempt ends that has failed of this, where a requester may wait for an answer: what is for good is
+/// remembered then, like an output.
+pub(super) fn unsuccessful<T, E: Failure>(
+    cause: Cause<E>,
+    lease: &Lease,
+    policy: &Policy,
+    requester: Requester,
+) -> (End, Execution<T, E>) {
+    if requester == Requester::Waits && cause.is_for_good() {
+        return refused(guarded::refusal(&cause), lease, policy);
     }
+    let (release, ended) = judge(cause, lease, policy);
+    (End::Released(release), ended)
+}
 
-    pub(super) fn objection(&self, lease: &Lease, policy: &Policy) -> Option<Release> {
-        objection(lease, policy, self.is_closed(), true)
+/// How an attempt ends whose output cannot be remembered, and whose writes are rolled back: no further attempt would
+/// change that.
+pub(super) fn unrememberable<T, E: Failure>(
+    refusal: Refusal,
+    lease: &Lease,
+    policy: &Policy,
+    requester: Requester,
+) -> (End, Execution<T, E>) {
+    if requester == Requester::Waits {
+        return refused(refusal, lease, policy);
+    }
+    let cause = Cause::Refused(refusal.to_string());
+    let release = Release::gave_up(cause.to_string());
+    let attempt = lease.attempt;
+    let ended = Execution::Rejected { cause, attempt };
+    (End::Released(release), ended)
+}
+
+fn refused<T, E>(refusal: Refusal, lease: &Lease, policy: &Policy) -> (End, Execution<T, E>) {
+    let (refusal, outcome) = remembered::rejection(refusal, policy, &lease.key);
+    let attempt = lease.attempt;
+    let ended = Execution::Refused { refusal, attempt };
+    (End::Completed(outcome), ended)
+}
+
+pub(super) fn lease_lost<T, E>(lease: &Lease) -> Execution<T, E> {
+    Execution::LeaseLost {
+        attempt: lease.attempt,
     }
 }

@@ -1,24 +1,24 @@
 //! Grouped execution: the writes and completions of several messages commit together.
 
-use std::{ops::ControlFlow, panic::AssertUnwindSafe};
-
-use futures_util::{FutureExt as _, future::BoxFuture};
+use std::time::Duration;
 
 use super::{
-    Executor, Prepared, Requester, RunsOn, Sharing,
-    atomic::{HeldClaim, Open, alone, within},
-    grant::{Ended, objection},
-    guarded,
-    heartbeat::{Moment, Ran, WhileUnknown, extend_open, run_under_heartbeat},
+    Executor, Prepared, RunsOn, Sharing,
+    atomic::{Open, alone},
+    attempt::{Begun, Claiming, Job, attempt},
+    grant::{Ended, lease_lost, objection},
+    heartbeat::{KeptLease, Moment, Ran},
     remembered,
 };
 use crate::{
     executor::Execution,
-    handler::{Context, Grouped, Handler, Mode, Operation, Outcome, Policy},
+    handler::{Attempt, Grouped, Handler, Mode, Operation, Policy},
+    message::Envelope,
     store::{
-        Claim, ClaimRequest, EntityError, GroupEnd, GroupStore, Lease, Release, StoreError,
-        TransactionalStore,
+        Claim, EntityError, GroupEnd, GroupStore, Lease, Release, Store, StoreError,
+        TransactionalStore as _,
     },
+    stores::measured::Measured,
 };
 
 impl<S, Tx, const SIZE: usize> RunsOn<S> for Grouped<Tx, SIZE>
@@ -64,223 +64,185 @@ where
         // A few are sooner done side by side, and with a round trip less.
         // What was delivered before may be what ended its worker, and would claim for all who wait with it. So
         // may what has lost a transaction.
-        let may_share = sharing.is_some_and(|sharing| others >= sharing.groups);
-        let held = if may_share && !message.attempted && message.losses.are_none() {
-            match in_group::<S, Tx, H, St>(executor, message, state, SIZE).await {
-                ControlFlow::Break(ended) => return ended,
-                ControlFlow::Continue(held) => Some(held),
+        let history = &message.history;
+        let shares = sharing.is_some_and(|sharing| others >= sharing.groups)
+            && !history.attempted
+            && history.losses.are_none();
+        let mut held = None;
+        if shares {
+            match attempt::<Member<Tx, SIZE>, S, H, St>(executor, message, state, None).await {
+                InGroup::Ended(ended) => return ended,
+                InGroup::Apart(claim) => held = Some(claim),
             }
-        } else {
-            None
-        };
+        }
         alone::<S, Tx, H, St>(executor, message, state, held).await
     }
 }
 
-/// How a message ran in a group.
-enum GroupRun {
-    Ended(GroupEnd),
-    /// It did not succeed.
-    Apart,
-    /// It did not begin, because nothing is to begin any more.
-    Closed,
-    /// There was no seat.
-    NoPlace(StoreError),
+/// A claim that ends with those of others.
+struct Member<Tx, const SIZE: usize>(Open<Tx>);
+
+/// What becomes of a message in a group.
+enum InGroup<T, E> {
+    Ended(Execution<T, E>),
+    /// It did not succeed, or was not tried: it is run by itself.
+    Apart(KeptLease),
 }
 
-/// One whose handler has succeeded, and how its group ends.
-struct Succeeded<T> {
-    output: T,
-    outcome: Outcome,
-    end: BoxFuture<'static, GroupEnd>,
+impl<T, E> From<Execution<T, E>> for InGroup<T, E> {
+    fn from(ended: Execution<T, E>) -> Self {
+        Self::Ended(ended)
+    }
 }
 
-/// How a message ended; its claim, if it is to be run by itself.
-type InGroup<T, E> = ControlFlow<Execution<T, E>, HeldClaim>;
-
-/// Runs one message in a transaction with others.
-async fn in_group<S, Tx, H, St>(
-    executor: &Executor<S>,
-    message: &mut Prepared<H>,
-    state: &St,
-    size: usize,
-) -> InGroup<H::Output, H::Error>
+impl<S, Tx, H, const SIZE: usize> Claiming<S, H> for Member<Tx, SIZE>
 where
     S: GroupStore<Tx>,
     Tx: Send + 'static,
-    H: Handler<St>,
-    H::Mode: for<'a> Mode<Lent<'a> = &'a mut Tx>,
-    St: Send + Sync + 'static,
+    H: Operation,
+    H::Mode: for<'l> Mode<Lent<'l> = &'l mut Tx>,
 {
-    let body = match message.take() {
-        Ok(body) => body,
-        Err(error) => return ControlFlow::Break(Execution::Undecodable { error }),
-    };
-    let requester = Requester::of(&message.envelope);
-    let claimed = Moment::now();
-    let claim = executor.claim_for_group(&message.request, &message.policy);
-    let lease = match claim.await {
-        Ok(lease) => lease,
-        Err(ended) => {
-            message.put_back(body);
-            return ControlFlow::Break(ended.into_execution(requester));
-        }
-    };
-    if lease.attempt > 1 {
-        // It may fail again, and would cost the others their transaction. The claim is its own.
-        message.put_back(body);
-        return ControlFlow::Continue(HeldClaim { lease, claimed });
+    type Transaction = S::Seat;
+    type Ended = InGroup<H::Output, H::Error>;
+
+    fn claim(
+        job: &mut Job<'_, S>,
+        _: &H::Message,
+        _: &Envelope,
+    ) -> impl Future<Output = Result<Begun<Self, S::Seat>, Self::Ended>> {
+        job.join_group(H::SCOPE)
     }
-    let open = Open {
-        executor,
-        request: &message.request,
-        policy: &message.policy,
-        lease,
-        requester,
-        losses: message.losses,
-    };
-    let working = executor.working(open.request);
-    let context = Context {
-        state,
-        envelope: &message.envelope,
-        key: &message.request.key,
-        attempt: open
-            .lease
-            .to_attempt(open.policy.max_attempts())
-            .without_doubt(),
-    };
-    let mut succeeded = None;
-    let work = run_in_group::<S, Tx, H, St>(&open, body, &context, size, &mut succeeded);
-    let by = open.request.lease;
-    let extend = extend_open(&executor.store, &open.lease, by);
-    let heartbeats = &executor.heartbeats;
-    let ran = run_under_heartbeat(heartbeats, work, extend, claimed, by, WhileUnknown::GoOn).await;
-    let ran_in_group = match (ran, succeeded.as_mut()) {
-        (Ran::Returned(ran_in_group), _) => ran_in_group,
-        // A heartbeat that finds the key completed: the group knows better.
-        (_, Some(succeeded)) => GroupRun::Ended((&mut succeeded.end).await),
-        (Ran::Panicked(_), None) => GroupRun::Apart,
-        (Ran::LeaseLost, None) => return ControlFlow::Break(open.lost()),
-    };
-    let ended = match (ran_in_group, succeeded) {
-        (
-            GroupRun::Ended(end),
-            Some(Succeeded {
-                output, outcome, ..
-            }),
-        ) => {
-            let ended = open.settle_in_group(output, outcome, end).await;
-            if let Some(ended) = &ended {
-                message.losses.count(ended);
+
+    fn attempt(&self, policy: &Policy) -> Attempt {
+        self.0.attempt(policy)
+    }
+
+    fn limit(store: &Measured<S>) -> Option<Duration> {
+        store.time_limit()
+    }
+
+    fn lend(seat: &mut S::Seat) -> &mut Tx {
+        S::lend_seat(seat)
+    }
+
+    async fn uncalled(
+        self,
+        _: Job<'_, S>,
+        seat: S::Seat,
+        kept: KeptLease,
+        _: String,
+    ) -> Self::Ended {
+        drop(seat);
+        InGroup::Apart(kept)
+    }
+
+    /// Leaves the seat if the handler has succeeded, and waits until the group has ended.
+    async fn finish(
+        self,
+        job: Job<'_, S>,
+        seat: S::Seat,
+        mut kept: KeptLease,
+        ran: Ran<Result<H::Output, H::Error>>,
+    ) -> Self::Ended {
+        let Self(open) = self;
+        let output = match ran {
+            Ran::Returned(Ok(output)) => output,
+            Ran::LeaseLost => return lease_lost(&open.lease).into(),
+            Ran::Returned(Err(_)) | Ran::Panicked(_) | Ran::Overdue(_) => {
+                // Rolled back first, then run by itself.
+                drop(seat);
+                return InGroup::Apart(kept);
             }
-            ended
-        }
-        (GroupRun::Closed, _) => {
-            // Nothing ran: a lost lease changes nothing.
-            let _ = executor.release(&open.lease, &Release::Abandoned).await;
-            Some(Execution::Abandoned)
-        }
-        // The claim stays: the same owner has it back.
-        (GroupRun::NoPlace(error), _) => Some(Execution::StoreUnavailable { error }),
-        (GroupRun::Apart | GroupRun::Ended(_), _) => None,
-    };
-    match ended {
-        Some(ended) => {
-            working.tell_copies(&ended, open.request.retention);
-            ControlFlow::Break(ended)
-        }
-        None => ControlFlow::Continue(HeldClaim {
-            lease: open.lease,
-            claimed,
-        }),
+        };
+        let Ok(outcome) = remembered::output(&output, job.policy) else {
+            drop(seat);
+            return InGroup::Apart(kept);
+        };
+        let retention = job.request.retention;
+        let store = &job.executor.store;
+        let mut end = store.leave(seat, &open.lease, &outcome, retention);
+        let end = match kept.run(&mut end).await {
+            Ran::Returned(end) => end,
+            // A heartbeat that finds the key completed: the group knows better.
+            Ran::LeaseLost | Ran::Overdue(_) => end.await,
+            Ran::Panicked(message) => GroupEnd::Unknown(StoreError::unavailable(message)),
+        };
+        let ended = match end {
+            GroupEnd::Committed => {
+                let attempt = open.lease.attempt;
+                Execution::Executed {
+                    output,
+                    outcome,
+                    attempt,
+                }
+            }
+            GroupEnd::RolledBack => return InGroup::Apart(kept),
+            GroupEnd::WithoutCompletion => Box::pin(open.ending(&job).whose(output, outcome)).await,
+            GroupEnd::Unknown(error) => {
+                Box::pin(open.ending(&job).ask_again(output, outcome, error)).await
+            }
+        };
+        open.note(job, &ended);
+        ended.into()
     }
 }
 
-/// Waits for a seat, runs the handler there, and leaves it if the handler succeeds.
-async fn run_in_group<S, Tx, H, St>(
-    open: &Open<'_, S>,
-    body: H::Message,
-    context: &Context<'_, St>,
-    size: usize,
-    succeeded: &mut Option<Succeeded<H::Output>>,
-) -> GroupRun
-where
-    S: GroupStore<Tx>,
-    Tx: Send + 'static,
-    H: Handler<St>,
-    H::Mode: for<'a> Mode<Lent<'a> = &'a mut Tx>,
-    St: Send + Sync + 'static,
-{
-    let store = &open.executor.store;
-    let mut seat = match store.seat(H::SCOPE, size).await {
-        Ok(seat) => seat,
-        Err(error) => return GroupRun::NoPlace(error),
-    };
-    if open.executor.is_closed() {
-        return GroupRun::Closed;
-    }
-    let Ok(work) = guarded::call::<H, St>(
-        body,
-        context,
-        S::lend_seat(&mut seat),
-        &open.executor.handlers,
-    ) else {
-        return GroupRun::Apart;
-    };
-    let work = within(store.time_limit(), work);
-    // Caught here, so that the seat is dropped before the message is run by itself.
-    let Ok(Ok(Ok(output))) = AssertUnwindSafe(work).catch_unwind().await else {
-        return GroupRun::Apart;
-    };
-    let Ok(outcome) = remembered::output(&output, open.policy) else {
-        return GroupRun::Apart;
-    };
-    let end = store.leave(seat, &open.lease, &outcome, open.request.retention);
-    let succeeded = succeeded.insert(Succeeded {
-        output,
-        outcome,
-        end,
-    });
-    GroupRun::Ended((&mut succeeded.end).await)
-}
-
-impl<S: crate::store::Store> Open<'_, S> {
-    async fn settle_in_group<T, E: crate::handler::Failure>(
+impl<S: Store> Job<'_, S> {
+    /// Claims, and waits for a seat.
+    async fn join_group<Tx, T, E, const SIZE: usize>(
         &self,
-        output: T,
-        outcome: Outcome,
-        end: GroupEnd,
-    ) -> Option<Execution<T, E>> {
-        match end {
-            GroupEnd::Committed => Some(Execution::Executed {
-                output,
-                outcome,
-                attempt: self.lease.attempt,
-            }),
-            GroupEnd::WithoutCompletion => Some(self.whose(output, outcome).await),
-            GroupEnd::RolledBack => None,
-            GroupEnd::Unknown(error) => Some(self.ask_again(output, outcome, error).await),
-        }
-    }
-}
-
-impl<S: crate::store::Store> Executor<S> {
-    /// Claims, unless something speaks against running.
-    async fn claim_for_group<Tx>(
-        &self,
-        request: &ClaimRequest,
-        policy: &Policy,
-    ) -> Result<Lease, Ended>
+        handler: &'static str,
+    ) -> Result<Begun<Member<Tx, SIZE>, S::Seat>, InGroup<T, E>>
     where
         S: GroupStore<Tx>,
     {
-        let lease = match self.store.claim_for_group(request).await {
+        let (executor, requester) = (self.executor, self.requester);
+        let claimed = Moment::now();
+        let lease = match self.claim_for_group().await {
+            Ok(lease) => lease,
+            Err(ended) => return Err(ended.into_execution(requester).into()),
+        };
+        let mut kept = executor.keep::<Tx>(&lease, self.request, claimed);
+        if lease.attempt > 1 {
+            // It may fail again, and would cost the others their transaction. The claim is its own.
+            return Err(InGroup::Apart(kept));
+        }
+        let working = executor.working(self.request);
+        let open = Open::new(lease, working);
+        let seat = match kept.run(executor.store.seat(handler, SIZE)).await {
+            Ran::Returned(Ok(seat)) => seat,
+            // The claim stays: the same owner has it back.
+            Ran::Returned(Err(error)) => {
+                return Err(Execution::StoreUnavailable { error }.into());
+            }
+            Ran::LeaseLost => return Err(lease_lost(&open.lease).into()),
+            Ran::Overdue(_) | Ran::Panicked(_) => return Err(InGroup::Apart(kept)),
+        };
+        if executor.is_closed() {
+            drop((seat, kept));
+            // Nothing ran: a lost lease changes nothing.
+            let _ = executor.release(&open.lease, &Release::Abandoned).await;
+            return Err(Execution::Abandoned.into());
+        }
+        Ok(Begun {
+            claim: Member(open),
+            transaction: seat,
+            kept,
+        })
+    }
+
+    /// Claims, unless something speaks against running.
+    async fn claim_for_group<Tx>(&self) -> Result<Lease, Ended>
+    where
+        S: GroupStore<Tx>,
+    {
+        let lease = match self.executor.store.claim_for_group(self.request).await {
             Ok(Claim::Acquired(lease)) => lease,
             Ok(answer) => return Err(Ended::Answered(answer)),
             Err(error) => return Err(Ended::Unavailable(error)),
         };
-        match objection(&lease, policy, self.is_closed(), false) {
-            Some(objection) => Err(self.object(&lease, &objection).await),
+        match objection(&lease, self.policy, self.executor.is_closed(), false) {
+            Some(objection) => Err(self.executor.object(&lease, &objection).await),
             None => Ok(lease),
         }
     }

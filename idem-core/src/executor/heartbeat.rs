@@ -2,6 +2,7 @@
 
 use std::{
     future::poll_fn,
+    mem,
     panic::AssertUnwindSafe,
     pin::pin,
     sync::{Arc, Mutex, PoisonError},
@@ -23,15 +24,23 @@ use crate::{
 
 mod scheduler;
 
-use scheduler::Beat;
 pub(super) use scheduler::HeartbeatScheduler;
+use scheduler::{Beat, Scheduled};
 
-/// How a handler's future ended.
+/// How a future ended that was run under a lease.
 pub(super) enum Ran<T> {
     Returned(T),
     Panicked(String),
+    /// It was dropped, because it took longer than it may.
+    Overdue(Overdue),
+    /// It was dropped, because another worker has the key.
     LeaseLost,
 }
+
+/// A handler kept its transaction open for this long, and was dropped.
+#[derive(Debug, thiserror::Error)]
+#[error("it was still open after {0:?}, which is the store's limit")]
+pub(super) struct Overdue(Duration);
 
 /// A moment on two clocks: one that nobody sets, and which stands still while the machine sleeps, and
 /// one that goes on.
@@ -75,84 +84,137 @@ pub(super) enum WhileUnknown {
     NoMatter,
 }
 
-/// Polls `work` until it ends or another worker has taken its lease over; then it is dropped, unless
-/// that is of [no matter](WhileUnknown::NoMatter).
+/// A lease that a heartbeat keeps until this is dropped.
 ///
 /// The heartbeat runs on a task of its own, so that a handler that blocks its thread keeps its lease.
-/// `claimed` is when the claim was asked for: the lease cannot end earlier than `lease` after it.
-/// When it has ended, as far as is known here (the process was paused, or the store is away), the
-/// work is not polled again before the store has confirmed that the lease is still its own, or,
-/// with [`WhileUnknown::GoOn`], has left a heartbeat unanswered.
-pub(super) async fn run_under_heartbeat<T, F, Fut>(
-    heartbeats: &HeartbeatScheduler,
-    work: impl Future<Output = T>,
-    extend: F,
-    claimed: Moment,
-    lease: Duration,
+pub(super) struct KeptLease {
+    /// `None` for work that has no lease.
+    kept: Option<(Arc<dyn Beat>, Scheduled)>,
     while_unknown: WhileUnknown,
-) -> Ran<T>
-where
-    F: Fn() -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Write, StoreError>> + Send + 'static,
-{
-    // A request made by hand may ask for any lease.
-    let lease = lease.clamp(Policy::MIN_LEASE, Policy::MAX_RETENTION);
-    let first = claimed.running + lease / 3;
-    let heartbeat = Arc::new(Heartbeat {
-        extend,
-        first,
-        lease,
-        while_unknown,
-        held: Held::until(claimed.after(lease)),
-    });
-    let scheduled = heartbeats.keep(first, Arc::clone(&heartbeat) as _);
-    if scheduled.is_next {
-        // What a thread has woken, no other thread runs; and the work may block this one.
-        yield_now().await;
-    }
-    let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
-    poll_fn(|cx| {
-        if while_unknown != WhileUnknown::NoMatter {
-            match heartbeat.held.look(cx) {
-                LeaseState::Lost => return Poll::Ready(Ran::LeaseLost),
-                LeaseState::Over => return Poll::Pending,
-                LeaseState::Held => {}
-            }
+}
+
+impl KeptLease {
+    /// For work that has no lease.
+    pub(super) fn none() -> Self {
+        Self {
+            kept: None,
+            while_unknown: WhileUnknown::NoMatter,
         }
-        work.as_mut().poll(cx).map(|ended| match ended {
-            Ok(returned) => Ran::Returned(returned),
-            Err(panic) => Ran::Panicked(panic_message(&*panic)),
-        })
-    })
-    .await
-}
-
-/// How a lease is extended where nothing else holds its key.
-pub(super) fn extend<S: Store>(
-    store: &Arc<S>,
-    lease: &Lease,
-    by: Duration,
-) -> impl Fn() -> BoxFuture<'static, Result<Write, StoreError>> + Send + Sync + 'static {
-    let (store, lease) = (Arc::clone(store), lease.clone());
-    move || {
-        let (store, lease) = (Arc::clone(&store), lease.clone());
-        Box::pin(async move { store.extend(&lease, by).await })
     }
-}
 
-/// How a lease is extended beside the transaction that holds its key.
-pub(super) fn extend_open<S, Tx>(
-    store: &Arc<S>,
-    lease: &Lease,
-    by: Duration,
-) -> impl Fn() -> BoxFuture<'static, Result<Write, StoreError>> + Send + Sync + 'static
-where
-    S: TransactionalStore<Tx>,
-{
-    let (store, lease) = (Arc::clone(store), lease.clone());
-    move || {
-        let (store, lease) = (Arc::clone(&store), lease.clone());
-        Box::pin(async move { store.extend_open(&lease, by).await })
+    /// Keeps this lease of the store's, where nothing else holds its key.
+    pub(super) fn new<S: Store>(
+        heartbeats: &HeartbeatScheduler,
+        store: &Arc<S>,
+        lease: &Lease,
+        by: Duration,
+        claimed: Moment,
+        while_unknown: WhileUnknown,
+    ) -> Self {
+        let (store, lease) = (Arc::clone(store), lease.clone());
+        let extend = move || {
+            let (store, lease) = (Arc::clone(&store), lease.clone());
+            async move { store.extend(&lease, by).await }
+        };
+        Self::by(heartbeats, extend, claimed, by, while_unknown)
+    }
+
+    /// Keeps it beside the transaction that holds its key.
+    pub(super) fn beside_transaction<S, Tx>(
+        heartbeats: &HeartbeatScheduler,
+        store: &Arc<S>,
+        lease: &Lease,
+        by: Duration,
+        claimed: Moment,
+    ) -> Self
+    where
+        S: TransactionalStore<Tx>,
+    {
+        let (store, lease) = (Arc::clone(store), lease.clone());
+        let extend = move || {
+            let (store, lease) = (Arc::clone(&store), lease.clone());
+            async move { store.extend_open(&lease, by).await }
+        };
+        Self::by(heartbeats, extend, claimed, by, WhileUnknown::GoOn)
+    }
+
+    /// `claimed` is when the claim was asked for: the lease cannot end earlier than `lease` after it.
+    fn by<F, Fut>(
+        heartbeats: &HeartbeatScheduler,
+        extend: F,
+        claimed: Moment,
+        lease: Duration,
+        while_unknown: WhileUnknown,
+    ) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Write, StoreError>> + Send + 'static,
+    {
+        // A request made by hand may ask for any lease.
+        let lease = lease.clamp(Policy::MIN_LEASE, Policy::MAX_RETENTION);
+        let first = claimed.running + lease / 3;
+        let heartbeat: Arc<dyn Beat> = Arc::new(Heartbeat {
+            extend,
+            first,
+            lease,
+            while_unknown,
+            held: Held::until(claimed.after(lease)),
+        });
+        let scheduled = heartbeats.keep(first, Arc::clone(&heartbeat));
+        Self {
+            kept: Some((heartbeat, scheduled)),
+            while_unknown,
+        }
+    }
+
+    /// Polls `work` until it ends or another worker has taken its lease over; then it is dropped, unless
+    /// that is of [no matter](WhileUnknown::NoMatter).
+    ///
+    /// When the lease has ended, as far as is known here (the process was paused, or the store is away), the
+    /// work is not polled again before the store has confirmed that the lease is still its own, or,
+    /// with [`WhileUnknown::GoOn`], has left a heartbeat unanswered.
+    pub(super) async fn run<T>(&mut self, work: impl Future<Output = T>) -> Ran<T> {
+        if let Some((_, scheduled)) = &mut self.kept
+            && mem::take(&mut scheduled.is_next)
+        {
+            // What a thread has woken, no other thread runs; and the work may block this one.
+            yield_now().await;
+        }
+        let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
+        poll_fn(|cx| {
+            if let Some((heartbeat, _)) = &self.kept
+                && self.while_unknown != WhileUnknown::NoMatter
+            {
+                match heartbeat.held().look(cx) {
+                    LeaseState::Lost => return Poll::Ready(Ran::LeaseLost),
+                    LeaseState::Over => return Poll::Pending,
+                    LeaseState::Held => {}
+                }
+            }
+            work.as_mut().poll(cx).map(|ended| match ended {
+                Ok(returned) => Ran::Returned(returned),
+                Err(panic) => Ran::Panicked(panic_message(&*panic)),
+            })
+        })
+        .await
+    }
+
+    /// [`run`](Self::run), for at most so long.
+    pub(super) async fn run_within<T>(
+        &mut self,
+        limit: Option<Duration>,
+        work: impl Future<Output = T>,
+    ) -> Ran<T> {
+        let Some(limit) = limit else {
+            return self.run(work).await;
+        };
+        match self.run(timeout(limit, work)).await {
+            Ran::Returned(Ok(returned)) => Ran::Returned(returned),
+            Ran::Returned(Err(_)) => Ran::Overdue(Overdue(limit)),
+            Ran::Panicked(message) => Ran::Panicked(message),
+            Ran::Overdue(overdue) => Ran::Overdue(overdue),
+            Ran::LeaseLost => Ran::LeaseLost,
+        }
     }
 }
 
@@ -176,6 +238,10 @@ where
             let _stops = Stops(&self.held);
             self.beat_until_lost().await;
         })
+    }
+
+    fn held(&self) -> &Held {
+        &self.held
     }
 }
 
@@ -226,7 +292,7 @@ impl Drop for Stops<'_> {
 }
 
 /// Until when the lease is known to hold, by this process's own clocks; `None` if it is lost.
-struct Held {
+pub(super) struct Held {
     until: Mutex<Option<Moment>>,
     waiting: AtomicWaker,
 }

@@ -1,26 +1,31 @@
 //! Leased execution: the work runs under a lease, its completion is a write of its own.
+//!
+//! Observed work, and work that fails open, is leased work whose [`Protection`] is another.
 
-use std::{
-    pin::{Pin, pin},
-    sync::Arc,
-};
+use std::{sync::Arc, time::Duration};
 
+use futures_util::TryFutureExt as _;
 use serde::Serialize;
 
 use super::{
-    Executor, Prepared, Requester, RunsOn,
+    Executor, Prepared, RunsOn,
+    attempt::{Begun, Claiming, Job, attempt},
     completion::complete,
-    fail_open::OrLocal,
-    grant::{Grant, judge},
+    fail_open::{OrLocal, Watch},
+    grant::{End, Ended, ended_by, lease_lost, objection, unsuccessful},
     guarded,
-    heartbeat::{Ran, WhileUnknown, extend, run_under_heartbeat},
+    heartbeat::{KeptLease, Moment, Ran, WhileUnknown},
+    in_flight::Working,
+    observed::Observed,
     remembered,
     until_known::until_known,
 };
 use crate::{
     executor::{Cause, Execution},
-    handler::{Context, Failure, Handler, Leased, Outcome, Policy, StoreOutage},
-    store::{Lease, Release, Store, Write},
+    handler::{Attempt, Failure, Handler, Leased, Mode, Operation, Outcome, Policy, StoreOutage},
+    message::Envelope,
+    store::{Claim, Lease, Release, Store, StoreError, Write},
+    stores::measured::Measured,
 };
 
 impl<S: Store> RunsOn<S> for Leased {
@@ -37,76 +42,287 @@ impl<S: Store> RunsOn<S> for Leased {
         H: Handler<St, Mode = Self>,
         St: Send + Sync + 'static,
     {
-        if message.policy.observes() {
-            return executor.observe(message, state).await;
-        }
-        let body = match message.take() {
-            Ok(body) => body,
-            Err(error) => return Execution::Undecodable { error },
-        };
-        let requester = Requester::of(&message.envelope);
-        let grant = match executor.claim(&message.request, &message.policy).await {
-            Ok(grant) => grant,
-            Err(ended) => {
-                message.put_back(body);
-                return ended.into_execution(requester);
-            }
-        };
-        let context = Context {
-            state,
-            envelope: &message.envelope,
-            key: &message.request.key,
-            attempt: grant.attempt(),
-        };
-        match guarded::call::<H, St>(body, &context, (), &executor.handlers) {
-            Ok(work) => executor.run_leased(grant, pin!(work), requester).await,
-            Err(error) => {
-                // Nothing ran: if the key was lost meanwhile, that changes nothing for this message.
-                let _ = executor.give_back(&grant, &Release::gave_up(&error)).await;
-                Execution::Undecodable { error }
-            }
+        attempt::<Grant<S>, S, H, St>(executor, message, state, None).await
+    }
+}
+
+/// Leave to run under a lease.
+pub(super) struct Grant<S> {
+    pub(super) lease: Lease,
+    /// `None` if the key is not claimed, and its work only observed.
+    pub(super) working: Option<Working>,
+    pub(super) protection: Protection<S>,
+}
+
+/// Who gave the lease, and who is told how it ended.
+pub(super) enum Protection<S> {
+    Store,
+    /// The store gave it. If that is away in the end, this process remembers the end.
+    OrLocal(Arc<OrLocal<Measured<S>>>),
+    /// This process alone, because the store is away.
+    Local(Watch),
+    /// The store, if it did, and what it says stops nothing.
+    Observed(Observed),
+}
+
+impl<S: Store> Protection<S> {
+    /// Of a lease that the store has given.
+    fn of_store(job: &Job<'_, S>) -> Self {
+        match job.policy.store_outage() {
+            StoreOutage::FailOpen => Self::OrLocal(Arc::new(OrLocal::new(
+                &job.executor.store,
+                &job.executor.local,
+                job.request,
+            ))),
+            _ => Self::Store,
         }
     }
 }
 
-impl<S: Store> Executor<S> {
-    /// Runs the work under the lease, then completes or releases.
-    ///
-    /// It is pinned already, because each future that it is moved into has room for it twice.
-    pub(super) async fn run_leased<T, E>(
+impl<S: Store> Job<'_, S> {
+    /// Claims as the policy says; what is observed is always granted, unless nothing is to start any more.
+    pub(super) async fn grant(&self) -> Result<Begun<Grant<S>, ()>, Ended> {
+        if self.policy.observes() {
+            return self.observe().await;
+        }
+        self.claim().await
+    }
+
+    /// Claims for work that is enforced.
+    pub(super) async fn claim(&self) -> Result<Begun<Grant<S>, ()>, Ended> {
+        if let Some(answer) = self.executor.local.look(self.request) {
+            return self.claim_remembered(answer);
+        }
+        let claimed = Moment::now();
+        match self.executor.ask(self.request, self.policy).await {
+            Ok(Claim::Acquired(lease)) => self.acquired(lease, claimed).await,
+            Ok(answer) => Err(Ended::Answered(answer)),
+            Err(error @ StoreError::Unavailable(_))
+                if self.policy.store_outage() == StoreOutage::FailOpen =>
+            {
+                self.claim_locally(error)
+            }
+            Err(error) => Err(Ended::Unavailable(error)),
+        }
+    }
+
+    /// Looks at a lease that the store has given, and gives it back if something speaks against
+    /// running.
+    async fn acquired(&self, lease: Lease, claimed: Moment) -> Result<Begun<Grant<S>, ()>, Ended> {
+        let executor = self.executor;
+        let working = executor.working(self.request);
+        let (objection, ended) = if executor.local.remembers(&lease.key) {
+            // While the store was asked, another copy began without it.
+            let remaining = self.request.lease;
+            let held = Ended::Answered(Claim::Held { remaining });
+            (Release::Abandoned, held)
+        } else if let Some(objection) = self.objection(&lease) {
+            let ended = ended_by(&objection, &lease);
+            (objection, ended)
+        } else {
+            let protection = Protection::of_store(self);
+            return Ok(self.granted(lease, claimed, Some(working), protection));
+        };
+        drop(working);
+        // Nothing ran: a lost lease changes nothing.
+        let _ = executor.release(&lease, &objection).await;
+        Err(ended)
+    }
+
+    pub(super) fn objection(&self, lease: &Lease) -> Option<Release> {
+        objection(lease, self.policy, self.executor.is_closed(), true)
+    }
+
+    /// Leave to run, and the heartbeat that keeps it.
+    pub(super) fn granted(
         &self,
-        mut grant: Grant<'_>,
-        work: Pin<&mut (impl Future<Output = Result<T, E>> + Send)>,
-        requester: Requester,
+        lease: Lease,
+        claimed: Moment,
+        working: Option<Working>,
+        protection: Protection<S>,
+    ) -> Begun<Grant<S>, ()> {
+        let (heartbeats, by) = (&self.executor.heartbeats, self.request.lease);
+        let store = &self.executor.store;
+        let kept = match (&protection, &working) {
+            (Protection::Store, _) => {
+                KeptLease::new(heartbeats, store, &lease, by, claimed, WhileUnknown::Rest)
+            }
+            (Protection::OrLocal(_), _) => {
+                KeptLease::new(heartbeats, store, &lease, by, claimed, WhileUnknown::GoOn)
+            }
+            (Protection::Local(watch), _) => {
+                let local = watch.local();
+                KeptLease::new(heartbeats, local, &lease, by, claimed, WhileUnknown::Rest)
+            }
+            (Protection::Observed(_), Some(_)) => {
+                let while_unknown = WhileUnknown::NoMatter;
+                KeptLease::new(heartbeats, store, &lease, by, claimed, while_unknown)
+            }
+            (Protection::Observed(_), None) => KeptLease::none(),
+        };
+        let claim = Grant {
+            lease,
+            working,
+            protection,
+        };
+        Begun {
+            claim,
+            transaction: (),
+            kept,
+        }
+    }
+}
+
+impl<S: Store> Grant<S> {
+    pub(super) fn attempt(&self, policy: &Policy) -> Attempt {
+        let attempt = self.lease.to_attempt(policy.max_attempts());
+        let is_protected = match &self.protection {
+            Protection::Store | Protection::OrLocal(_) => true,
+            Protection::Local(_) => false,
+            Protection::Observed(_) => self.working.is_some(),
+        };
+        if is_protected {
+            attempt
+        } else {
+            attempt.unprotected()
+        }
+    }
+
+    /// Completes or releases the key.
+    pub(super) async fn finish<T, E>(
+        self,
+        job: Job<'_, S>,
+        ran: Ran<Result<T, E>>,
     ) -> Execution<T, E>
     where
         T: Serialize + Send,
         E: Failure,
     {
-        if let Some(watch) = grant.unprotected.take() {
-            let ended = run_on(watch.local(), grant, work, WhileUnknown::Rest, requester);
-            return unprotected(Box::pin(ended).await);
-        }
-        if grant.policy.store_outage() == StoreOutage::FailClosed {
-            return run_on(&self.store, grant, work, WhileUnknown::Rest, requester).await;
-        }
-        let or_local = Arc::new(OrLocal::new(&self.store, &self.local, grant.request));
-        let ended = run_on(&or_local, grant, work, WhileUnknown::GoOn, requester);
-        let ended = Box::pin(ended).await;
-        if or_local.has_handed_over() {
-            return unprotected(ended);
-        }
-        ended
+        let (lease, policy) = (&self.lease, job.policy);
+        let attempt = lease.attempt;
+        let cause = match ran {
+            Ran::Returned(Ok(output)) => {
+                let outcome = remember(&output, lease, policy);
+                let end = End::Completed(outcome.clone());
+                let executed = Execution::Executed {
+                    output,
+                    outcome,
+                    attempt,
+                };
+                return self.end(job, end, executed).await;
+            }
+            Ran::Returned(Err(error)) => guarded::cause(error),
+            Ran::Panicked(message) => Cause::Panicked(message),
+            Ran::Overdue(overdue) => Cause::Refused(overdue.to_string()),
+            Ran::LeaseLost => return lease_lost(lease),
+        };
+        let (end, ended) = unsuccessful(cause, lease, policy, job.requester);
+        self.end(job, end, ended).await
     }
 
+    /// Tells whoever has given the lease how it ended.
+    async fn end<T: Send, E: Failure>(
+        self,
+        job: Job<'_, S>,
+        end: End,
+        ended: Execution<T, E>,
+    ) -> Execution<T, E> {
+        let Self {
+            lease,
+            working,
+            protection,
+        } = self;
+        let (executor, retention) = (job.executor, job.request.retention);
+        let written = match &protection {
+            Protection::Store => tell(&executor.store, &lease, end, retention, working).await,
+            Protection::OrLocal(store) => {
+                // What few messages come to is a future of its own, so that the others' are small.
+                Box::pin(tell(store, &lease, end, retention, working)).await
+            }
+            Protection::Local(watch) => {
+                Box::pin(tell(watch.local(), &lease, end, retention, working)).await
+            }
+            Protection::Observed(observed) => {
+                let ended = observed.end(job, lease, working, end, ended);
+                return Box::pin(ended).await;
+            }
+        };
+        match (written, protection) {
+            (Write::Fenced, _) => lease_lost(&lease),
+            (Write::Applied, Protection::Local(_)) => unprotected(ended),
+            (Write::Applied, Protection::OrLocal(store)) if store.has_handed_over() => {
+                unprotected(ended)
+            }
+            (Write::Applied, _) => ended,
+        }
+    }
+}
+
+impl<S: Store, H: Operation<Mode = Leased>> Claiming<S, H> for Grant<S> {
+    type Transaction = ();
+    type Ended = Execution<H::Output, H::Error>;
+
+    fn claim(
+        job: &mut Job<'_, S>,
+        _: &H::Message,
+        _: &Envelope,
+    ) -> impl Future<Output = Result<Begun<Self, ()>, Self::Ended>> {
+        let requester = job.requester;
+        job.grant()
+            .map_err(move |ended| ended.into_execution(requester))
+    }
+
+    fn attempt(&self, policy: &Policy) -> Attempt {
+        self.attempt(policy)
+    }
+
+    fn limit(_: &Measured<S>) -> Option<Duration> {
+        None
+    }
+
+    fn lend((): &mut ()) -> <H::Mode as Mode>::Lent<'_> {}
+
+    async fn uncalled(
+        self,
+        job: Job<'_, S>,
+        (): (),
+        kept: KeptLease,
+        error: String,
+    ) -> Self::Ended {
+        drop(kept);
+        // Nothing ran: if the key was lost meanwhile, that changes nothing for this message.
+        self.give_back(job.executor, Release::gave_up(&error)).await;
+        Execution::Undecodable { error }
+    }
+
+    async fn finish(
+        self,
+        job: Job<'_, S>,
+        (): (),
+        kept: KeptLease,
+        ran: Ran<Result<H::Output, H::Error>>,
+    ) -> Self::Ended {
+        drop(kept);
+        self.finish(job, ran).await
+    }
+}
+
+impl<S: Store> Grant<S> {
     /// Gives the key back, unrun, where it was claimed.
-    async fn give_back(&self, grant: &Grant<'_>, reason: &Release) -> Write {
-        match &grant.unprotected {
-            None => self.release(&grant.lease, reason).await,
-            Some(watch) => release(&**watch.local(), &grant.lease, reason).await,
+    async fn give_back(self, executor: &Executor<S>, reason: Release) {
+        match &self.protection {
+            Protection::Store | Protection::OrLocal(_) => {
+                let _ = executor.release(&self.lease, &reason).await;
+            }
+            Protection::Local(watch) => {
+                let _ = release(&**watch.local(), &self.lease, &reason).await;
+            }
+            Protection::Observed(_) => self.give_back_observed(executor, reason).await,
         }
     }
+}
 
+impl<S: Store> Executor<S> {
     /// Gives the key back; waits out a store that is away, as the delivery does.
     pub(super) async fn release(&self, lease: &Lease, reason: &Release) -> Write {
         release(&*self.store, lease, reason).await
@@ -129,81 +345,33 @@ fn unprotected<T, E>(ended: Execution<T, E>) -> Execution<T, E> {
     }
 }
 
-async fn run_on<S: Store, T, E>(
+/// Tells a store how an attempt ended, until it has taken that.
+pub(super) async fn tell<S: Store>(
     store: &Arc<S>,
-    grant: Grant<'_>,
-    work: Pin<&mut (impl Future<Output = Result<T, E>> + Send)>,
-    while_unknown: WhileUnknown,
-    requester: Requester,
-) -> Execution<T, E>
-where
-    T: Serialize + Send,
-    E: Failure,
-{
-    let Grant {
-        lease,
-        request,
-        policy,
-        claimed,
-        working,
-        heartbeats,
-        ..
-    } = grant;
-    let extend = extend(store, &lease, request.lease);
-    let lost = Execution::LeaseLost {
-        attempt: lease.attempt,
-    };
-    let ran = run_under_heartbeat(
-        heartbeats,
-        work,
-        extend,
-        claimed,
-        request.lease,
-        while_unknown,
-    )
-    .await;
-    let cause = match ran {
-        Ran::Returned(Ok(output)) => {
-            let outcome = remember(&output, &lease, policy);
-            let completed = complete(store, &lease, outcome.clone(), request.retention, working);
-            return match completed.await {
-                Write::Applied => Execution::Executed {
-                    output,
-                    outcome,
-                    attempt: lease.attempt,
-                },
-                Write::Fenced => lost,
-            };
+    lease: &Lease,
+    end: End,
+    retention: Duration,
+    working: Option<Working>,
+) -> Write {
+    match end {
+        End::Completed(outcome) => complete(store, lease, outcome, retention, working).await,
+        End::Released(reason) => {
+            // Until then the key is worked on.
+            let _working = working;
+            release(&**store, lease, &reason).await
         }
-        Ran::Returned(Err(error)) => guarded::cause(error),
-        Ran::Panicked(message) => Cause::Panicked(message),
-        Ran::LeaseLost => return lost,
-    };
-    if requester == Requester::Waits && cause.is_for_good() {
-        let (refusal, outcome) =
-            remembered::rejection(guarded::refusal(&cause), policy, &lease.key);
-        let attempt = lease.attempt;
-        return match complete(store, &lease, outcome, request.retention, working).await {
-            Write::Applied => Execution::Refused { refusal, attempt },
-            Write::Fenced => lost,
-        };
-    }
-    let (reason, ended) = judge(cause, &lease, policy);
-    match release(&**store, &lease, &reason).await {
-        Write::Applied => ended,
-        Write::Fenced => lost,
     }
 }
 
 /// What is remembered of an output. The effect has happened: that it cannot be remembered is no
 /// reason to repeat it.
-pub(super) fn remember(output: &impl Serialize, lease: &Lease, policy: &Policy) -> Outcome {
+fn remember(output: &impl Serialize, lease: &Lease, policy: &Policy) -> Outcome {
     remembered::output(output, policy).unwrap_or_else(|refusal| {
         tracing::error!(key = %lease.key, code = refusal.code(), error = %refusal, "done, but its output cannot be remembered: copies are told so");
         Outcome::forgotten(&refusal)
     })
 }
 
-pub(super) async fn release<S: Store>(store: &S, lease: &Lease, reason: &Release) -> Write {
+async fn release<S: Store>(store: &S, lease: &Lease, reason: &Release) -> Write {
     until_known("release", &lease.key, || store.release(lease, reason)).await
 }

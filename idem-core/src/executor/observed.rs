@@ -1,341 +1,178 @@
 //! Observed execution: the store is asked and told as ever, and nothing that it says stops the work.
+//!
+//! It is leased work whose [`Protection`] is [`Observed`]; [`attempt`](super::attempt) runs it.
 
-use std::{
-    panic::AssertUnwindSafe,
-    pin::{Pin, pin},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use futures_util::FutureExt as _;
-use serde::Serialize;
 use tokio::time::timeout;
 use tracing::Instrument as _;
 
 use super::{
-    Executor, Prepared, Requester,
-    completion::complete,
-    grant::{Ended, ended_by, judge, objection},
-    guarded::{self, panic_message},
-    heartbeat::{Moment, Ran, WhileUnknown, extend, run_under_heartbeat},
+    Executor, Requester,
+    attempt::{Begun, Job},
+    grant::{End, Ended, ended_by, objection},
+    heartbeat::Moment,
     in_flight::Working,
-    leased::{release, remember},
-    remembered,
+    leased::{Grant, Protection, tell},
 };
 use crate::{
-    executor::{Cause, Execution, ExecutionKind},
-    handler::{Attempt, Context, Failed, Failure, FencingToken, Handler, Outcome, Policy},
-    message::Key,
+    executor::{Execution, ExecutionKind},
+    handler::{Failed, FencingToken},
     store::{Claim, ClaimRequest, Lease, Release, Store, StoreError, Write},
 };
 
 /// How long an observed message waits for the store, each time that it is asked or told.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What was found out about a message before it runs.
-struct ObservedClaim {
-    /// The store's, or one that stands for it and that no store has given.
-    lease: Lease,
-    /// If it is the store's.
-    held: Option<Held>,
+/// What was found out about a message before it ran: how it would have ended, if not by running.
+pub(super) struct Observed {
     would_have_been: Option<ExecutionKind>,
 }
 
-struct Held {
-    claimed: Moment,
-    working: Working,
-}
-
-/// How the store is told that it ended.
-enum End {
-    Completed(Outcome),
-    Released(Release),
-}
-
-impl ObservedClaim {
-    /// Of what the store has given no lease for.
-    fn unclaimed(key: &Key, earlier: u32, would_have_been: ExecutionKind) -> Self {
-        let attempt = earlier.saturating_add(1);
-        Self {
-            lease: Lease::new(key.clone(), FencingToken::new(0), attempt, false),
-            held: None,
-            would_have_been: Some(would_have_been),
-        }
-    }
-
-    fn attempt(&self, policy: &Policy) -> Attempt {
-        let attempt = self.lease.to_attempt(policy.max_attempts());
-        match self.held {
-            Some(_) => attempt,
-            None => attempt.unprotected(),
-        }
-    }
-}
-
-impl<S: Store> Executor<S> {
-    /// Runs the work, whatever the store says.
-    pub(super) async fn execute_observed<T, E, F, Fut>(
-        &self,
-        request: &ClaimRequest,
-        policy: &Policy,
-        work: F,
-    ) -> Execution<T, E>
-    where
-        T: Serialize + Send,
-        E: Failure,
-        F: FnOnce(Attempt) -> Fut,
-        Fut: Future<Output = Result<T, E>> + Send,
-    {
-        let observed = self
-            .claim_observed(request, policy, Requester::Nobody, 0)
-            .await;
-        if self.is_closed() {
-            self.give_back_unrun(observed, Release::Abandoned).await;
-            return Execution::Abandoned;
-        }
-        let (handler, attempt) = (request.key.scope(), observed.attempt(policy));
-        let work = pin!(self.handlers.run(
-            handler,
-            attempt.number(),
-            attempt.is_in_doubt(),
-            work(attempt)
-        ));
-        let ran = self.run_observed(observed, request, policy, work, Requester::Nobody);
-        let (ended, _) = ran.await;
-        self.count_lost_lease(handler, &ended);
-        ended
-    }
-
-    /// Runs a handler for a message, whatever the store says.
-    pub(super) async fn observe<H, St>(
-        &self,
-        message: &mut Prepared<H>,
-        state: &St,
-    ) -> Execution<H::Output, H::Error>
-    where
-        H: Handler<St, Mode = crate::handler::Leased>,
-        St: Send + Sync + 'static,
-    {
-        let body = match message.take() {
-            Ok(body) => body,
-            Err(error) => return Execution::Undecodable { error },
-        };
-        let (request, policy) = (&message.request, &message.policy);
-        let requester = Requester::of(&message.envelope);
-        let observed = match &message.keyless {
+impl<S: Store> Job<'_, S> {
+    /// Claims, and finds out what an answer would have meant. Whatever that is, the work runs, unless nothing is to
+    /// start any more.
+    pub(super) async fn observe(&self) -> Result<Begun<Grant<S>, ()>, Ended> {
+        let executor = self.executor;
+        let begun = match self.keyless {
             Some(error) => {
-                tracing::debug!(key = %request.key, %error, "the message has no usable key, and runs under one of its own");
-                ObservedClaim::unclaimed(&request.key, message.earlier, ExecutionKind::Keyless)
+                tracing::debug!(key = %self.request.key, %error, "the message has no usable key, and runs under one of its own");
+                self.unclaimed(ExecutionKind::Keyless)
             }
-            None => {
-                self.claim_observed(request, policy, requester, message.earlier)
-                    .await
-            }
+            None => self.claim_observed().await,
         };
-        if self.is_closed() {
-            self.give_back_unrun(observed, Release::Abandoned).await;
-            message.put_back(body);
-            return Execution::Abandoned;
+        if executor.is_closed() {
+            drop(begun.kept);
+            let unrun = Release::Abandoned;
+            begun.claim.give_back_observed(executor, unrun).await;
+            return Err(Ended::Abandoned);
         }
-        let context = Context {
-            state,
-            envelope: &message.envelope,
-            key: &request.key,
-            attempt: observed.attempt(policy),
-        };
-        match guarded::call::<H, St>(body, &context, (), &self.handlers) {
-            Ok(work) => {
-                let work = pin!(work);
-                let (attempt, is_claimed) = (observed.lease.attempt, observed.held.is_some());
-                let ran = self.run_observed(observed, request, policy, work, requester);
-                let (execution, would_have_been) = ran.await;
-                message.would_have_been = would_have_been;
-                if !is_claimed {
-                    // No record has counted it, should the same delivery be tried again.
-                    message.earlier = attempt;
-                }
-                execution
-            }
-            Err(error) => {
-                self.give_back_unrun(observed, Release::gave_up(&error))
-                    .await;
-                Execution::Undecodable { error }
-            }
-        }
+        Ok(begun)
     }
 
-    /// Claims, and finds out what an answer would have meant.
-    async fn claim_observed(
-        &self,
-        request: &ClaimRequest,
-        policy: &Policy,
-        requester: Requester,
-        earlier: u32,
-    ) -> ObservedClaim {
+    async fn claim_observed(&self) -> Begun<Grant<S>, ()> {
+        let executor = self.executor;
         let claimed = Moment::now();
-        let answer = timeout(PATIENCE, self.store.claim(request)).await;
+        let answer = timeout(PATIENCE, executor.store.claim(self.request)).await;
         let ended = match answer {
             Ok(Ok(Claim::Acquired(lease))) => {
-                let objection = objection(&lease, policy, false, true);
+                let objection = objection(&lease, self.policy, false, true);
                 let ended = objection.map(|objection| ended_by(&objection, &lease));
-                return ObservedClaim {
-                    would_have_been: ended.map(|ended| kind(ended, requester)),
-                    held: Some(Held {
-                        claimed,
-                        working: self.working(request),
-                    }),
-                    lease,
-                };
+                let would_have_been = ended.map(|ended| kind(ended, self.requester));
+                let working = executor.working(self.request);
+                let observed = Protection::Observed(Observed { would_have_been });
+                return self.granted(lease, claimed, Some(working), observed);
             }
             // While somebody is at it, no store says what he is at.
-            Ok(Ok(Claim::Held { .. })) if self.in_flight.has_other_content(request) => {
+            Ok(Ok(Claim::Held { .. })) if executor.in_flight.has_other_content(self.request) => {
                 Ended::Answered(Claim::KeyReused)
             }
             Ok(Ok(answer)) => Ended::Answered(answer),
-            Ok(Err(error)) => unavailable(request, error),
-            Err(_) => unavailable(request, StoreError::unavailable("it did not answer")),
+            Ok(Err(error)) => unavailable(self.request, error),
+            Err(_) => unavailable(self.request, StoreError::unavailable("it did not answer")),
         };
-        ObservedClaim::unclaimed(&request.key, earlier, kind(ended, requester))
+        let would_have_been = kind(ended, self.requester);
+        self.unclaimed(would_have_been)
     }
 
-    /// Runs the work to its end; says how it ended, and how it would have.
-    async fn run_observed<T, E>(
-        &self,
-        observed: ObservedClaim,
-        request: &ClaimRequest,
-        policy: &Policy,
-        work: Pin<&mut (impl Future<Output = Result<T, E>> + Send)>,
-        requester: Requester,
-    ) -> (Execution<T, E>, Option<ExecutionKind>)
-    where
-        T: Serialize + Send,
-        E: Failure,
-    {
-        let attempt = observed.lease.attempt;
-        let cause = match self.run_to_its_end(&observed, request, work).await {
-            Ran::Returned(Ok(output)) => {
-                let outcome = remember(&output, &observed.lease, policy);
-                let completed = End::Completed(outcome.clone());
-                let would_have_been = self.settle(observed, completed, request).await;
-                let observed = Execution::Observed {
-                    output,
-                    outcome,
-                    attempt,
-                    would_have_been,
-                };
-                return (observed, would_have_been);
-            }
-            Ran::Returned(Err(error)) => guarded::cause(error),
-            Ran::Panicked(message) => Cause::Panicked(message),
-            Ran::LeaseLost => unreachable!("what becomes of the lease is of no matter"),
-        };
-        let (end, ended) = if requester == Requester::Waits && cause.is_for_good() {
-            let refusal = guarded::refusal(&cause);
-            let (refusal, outcome) = remembered::rejection(refusal, policy, &request.key);
-            let refused = Execution::Refused { refusal, attempt };
-            (End::Completed(outcome), refused)
-        } else {
-            let (reason, ended) = judge(cause, &observed.lease, policy);
-            (End::Released(reason), ended)
-        };
-        let would_have_been = self.settle(observed, end, request).await;
-        (ended, would_have_been)
+    /// Leave to run what the store has given no lease for: one stands for it that no store has given.
+    fn unclaimed(&self, would_have_been: ExecutionKind) -> Begun<Grant<S>, ()> {
+        let attempt = self.history.earlier.saturating_add(1);
+        let key = self.request.key.clone();
+        let lease = Lease::new(key, FencingToken::new(0), attempt, false);
+        let would_have_been = Some(would_have_been);
+        let observed = Protection::Observed(Observed { would_have_been });
+        self.granted(lease, Moment::now(), None, observed)
     }
+}
 
-    async fn run_to_its_end<T: Send>(
+impl Observed {
+    /// Tells the store how what ran has ended, and notes how it would have.
+    pub(super) async fn end<S: Store, T, E>(
         &self,
-        observed: &ObservedClaim,
-        request: &ClaimRequest,
-        work: impl Future<Output = T> + Send,
-    ) -> Ran<T> {
-        let Some(held) = &observed.held else {
-            return match AssertUnwindSafe(work).catch_unwind().await {
-                Ok(returned) => Ran::Returned(returned),
-                Err(panic) => Ran::Panicked(panic_message(&*panic)),
-            };
-        };
-        let by = request.lease;
-        let extend = extend(&self.store, &observed.lease, by);
-        let (heartbeats, claimed) = (&self.heartbeats, held.claimed);
-        run_under_heartbeat(
-            heartbeats,
-            work,
-            extend,
-            claimed,
-            by,
-            WhileUnknown::NoMatter,
-        )
-        .await
-    }
-
-    /// Tells the store how what ran has ended, and says how it would have.
-    async fn settle(
-        &self,
-        observed: ObservedClaim,
+        job: Job<'_, S>,
+        lease: Lease,
+        working: Option<Working>,
         end: End,
-        request: &ClaimRequest,
-    ) -> Option<ExecutionKind> {
-        let ObservedClaim {
-            lease,
-            held,
-            mut would_have_been,
-        } = observed;
+        ended: Execution<T, E>,
+    ) -> Execution<T, E> {
+        let Job {
+            executor,
+            request,
+            history,
+            ..
+        } = job;
         let attempt = lease.attempt;
-        if let Some(held) = held
-            && self.tell(lease, held, end, request.retention).await == Some(Write::Fenced)
+        let mut would_have_been = self.would_have_been;
+        if working.is_none() {
+            // No record has counted it, should the same delivery be tried again.
+            history.earlier = attempt;
+        } else if tell_shortly(executor, lease, end, request.retention, working).await
+            == Some(Write::Fenced)
         {
             would_have_been = would_have_been.or(Some(ExecutionKind::LeaseLost));
         }
         if would_have_been == Some(ExecutionKind::Conflict)
-            && self.is_reused_after_all(request).await
+            && is_reused_after_all(executor, request).await
         {
             would_have_been = Some(ExecutionKind::KeyReused);
         }
         if let Some(kind) = would_have_been {
             tracing::debug!(key = %request.key, attempt, would_have_been = kind.label(), "it ran because its policy is to observe");
         }
-        would_have_been
-    }
-
-    /// Asks the store once more about a message that met another one at work, elsewhere perhaps: if that has ended by
-    /// now, the store compares the two. What is acquired by that is given back: the message has run.
-    async fn is_reused_after_all(&self, request: &ClaimRequest) -> bool {
-        match timeout(PATIENCE, self.store.claim(request)).await {
-            Ok(Ok(Claim::KeyReused)) => true,
-            Ok(Ok(Claim::Acquired(lease))) => {
-                let given_back = release(&*self.store, &lease, &Release::Abandoned);
-                // Else its lease runs out.
-                let _ = timeout(PATIENCE, given_back).await;
-                false
-            }
-            _ => false,
+        history.would_have_been = would_have_been;
+        match ended {
+            Execution::Executed {
+                output,
+                outcome,
+                attempt,
+            } => Execution::Observed {
+                output,
+                outcome,
+                attempt,
+                would_have_been,
+            },
+            ended => ended,
         }
     }
+}
 
-    async fn give_back_unrun(&self, observed: ObservedClaim, reason: Release) {
-        if let Some(held) = observed.held {
+impl<S: Store> Grant<S> {
+    pub(super) async fn give_back_observed(self, executor: &Executor<S>, reason: Release) {
+        if self.working.is_some() {
             // Nothing ran: a lost lease changes nothing.
             let unrun = End::Released(reason);
-            self.tell(observed.lease, held, unrun, Duration::ZERO).await;
+            tell_shortly(executor, self.lease, unrun, Duration::ZERO, self.working).await;
         }
     }
+}
 
-    /// Tells the store, and waits a moment for its answer; after that it is told in the background.
-    async fn tell(&self, lease: Lease, held: Held, end: End, retention: Duration) -> Option<Write> {
-        let store = Arc::clone(&self.store);
-        let told = async move {
-            match end {
-                End::Completed(outcome) => {
-                    complete(&store, &lease, outcome, retention, held.working).await
-                }
-                End::Released(reason) => {
-                    let _working = held.working;
-                    release(&*store, &lease, &reason).await
-                }
-            }
-        };
-        let told = tokio::spawn(told.in_current_span());
-        timeout(PATIENCE, told).await.ok()?.ok()
+/// Tells the store, and waits a moment for its answer; after that it is told in the background.
+async fn tell_shortly<S: Store>(
+    executor: &Executor<S>,
+    lease: Lease,
+    end: End,
+    retention: Duration,
+    working: Option<Working>,
+) -> Option<Write> {
+    let store = Arc::clone(&executor.store);
+    let told = async move { tell(&store, &lease, end, retention, working).await };
+    let told = tokio::spawn(told.in_current_span());
+    timeout(PATIENCE, told).await.ok()?.ok()
+}
+
+/// Asks the store once more about a message that met another one at work, elsewhere perhaps: if that has ended by
+/// now, the store compares the two. What is acquired by that is given back: the message has run.
+async fn is_reused_after_all<S: Store>(executor: &Executor<S>, request: &ClaimRequest) -> bool {
+    match timeout(PATIENCE, executor.store.claim(request)).await {
+        Ok(Ok(Claim::KeyReused)) => true,
+        Ok(Ok(Claim::Acquired(lease))) => {
+            let given_back = executor.release(&lease, &Release::Abandoned);
+            // Else its lease runs out.
+            let _ = timeout(PATIENCE, given_back).await;
+            false
+        }
+        _ => false,
     }
 }
 

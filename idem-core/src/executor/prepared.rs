@@ -6,8 +6,8 @@ use uuid::Uuid;
 
 use super::{
     guarded::{self, caught},
+    history::History,
     in_flight::Watcher,
-    losses::Losses,
     unread::Unread,
 };
 use crate::{
@@ -26,22 +26,16 @@ pub struct Prepared<H: Operation> {
     pub(super) envelope: Envelope,
     pub(super) request: ClaimRequest,
     pub(super) policy: Policy,
-    /// Whether an attempt may have been made before.
-    pub(super) attempted: bool,
     /// Why it has no key but one of its own, under which it is only observed.
     pub(super) keyless: Option<KeyError>,
-    /// How often it has been attempted before, as far as the transport knows.
-    pub(super) earlier: u32,
-    pub(super) would_have_been: Option<ExecutionKind>,
-    /// How often running its transaction has been lost, since anything else became of it.
-    pub(super) losses: Losses,
+    pub(super) history: History,
     /// Why its number is given up instead of being handled.
     pub(super) unread: Option<Unread>,
     /// Of those who work on its key in this process, since it was handled last.
     pub(super) watcher: Option<Watcher>,
     /// What the store would answer if it were asked again.
     pub(super) answered: Option<Claim>,
-    body: Option<H::Message>,
+    pub(super) body: Option<H::Message>,
 }
 
 impl<H: Operation> Prepared<H> {
@@ -96,11 +90,8 @@ impl<H: Operation> Prepared<H> {
         Self {
             policy: request.heeded_by(policy),
             request,
-            attempted: false,
             keyless: None,
-            earlier: 0,
-            would_have_been: None,
-            losses: Losses::default(),
+            history: History::default(),
             unread: None,
             watcher: None,
             answered: None,
@@ -121,21 +112,21 @@ impl<H: Operation> Prepared<H> {
     /// it. An atomic handler neither shares a transaction for it nor claims before it has one: if it is
     /// what ends the process, all that had claimed lose an attempt. So say it of all that may have been.
     pub fn redelivered(mut self, redelivered: bool) -> Self {
-        self.attempted = redelivered;
+        self.history.attempted = redelivered;
         self.begins_unless(redelivered)
     }
 
     /// Says how many attempts have been made before, as far as the transport knows. What runs without
     /// a claim, because it is only [observed](crate::Enforcement::Observe), has no other count.
     pub fn attempted_before(mut self, times: u32) -> Self {
-        self.earlier = times;
+        self.history.earlier = times;
         self
     }
 
     /// How the message would have ended when it was handled last, if its policy were enforced and not
     /// to [observe](crate::Enforcement::Observe); `None` if it would have run all the same.
     pub fn would_have_been(&self) -> Option<ExecutionKind> {
-        self.would_have_been
+        self.history.would_have_been
     }
 
     /// Waits until somebody else who works on its key in this process has ended, since this was handled
@@ -207,10 +198,6 @@ impl<H: Operation> Prepared<H> {
             })
             .unwrap_or_else(|panic| Err(format!("decoding panicked: {panic}"))),
         }
-    }
-
-    pub(super) fn put_back(&mut self, body: H::Message) {
-        self.body = Some(body);
     }
 }
 

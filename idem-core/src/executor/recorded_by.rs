@@ -1,27 +1,29 @@
 //! Execution that the handler's own table records: no claim before something has failed.
 
-use std::{panic::AssertUnwindSafe, pin::pin};
-
-use futures_util::FutureExt as _;
+use std::{marker::PhantomData, time::Duration};
 
 use super::{
     Executor, Prepared, Requester, RunsOn,
-    atomic::{Overdue, within},
-    grant::{Ended, ended_by, objection},
+    attempt::{Begun, Claiming, Job, attempt},
+    grant::{Ended, objection},
     guarded,
-    heartbeat::{Moment, Ran, WhileUnknown, extend_open, run_under_heartbeat},
-    losses::Losses,
+    heartbeat::{KeptLease, Moment, Ran},
+    in_flight::Working,
 };
 use crate::{
     executor::Execution,
-    handler::{Attempt, Context, Entity, Handler, InEntity, Operation, Policy, RecordedBy},
+    handler::{Attempt, Entity, Handler, InEntity, Mode, Operation, Policy, RecordedBy},
+    message::Envelope,
     store::{
         Claim, ClaimRequest, EntityError, EntityStore, Lease, Release, Store, StoreError,
         TransactionalStore,
     },
+    stores::measured::Measured,
 };
 
 mod ending;
+
+use ending::RecordedByEnding;
 
 impl<S, Tx> RunsOn<S> for InEntity<Tx>
 where
@@ -46,56 +48,7 @@ where
         H: Handler<St, Mode = Self>,
         St: Send + Sync + 'static,
     {
-        let body = match message.take() {
-            Ok(body) => body,
-            Err(error) => return Execution::Undecodable { error },
-        };
-        let handling = match RecordedByAttempt::new(executor, message, &body) {
-            Ok(handling) => handling,
-            Err(ended) => return ended,
-        };
-        // A copy elsewhere waits at the index; here there is a cheaper place to wait.
-        let Some(working) = executor.in_flight.enter_alone(&handling.request.key) else {
-            message.put_back(body);
-            let remaining = handling.request.lease;
-            return Execution::Conflict { remaining };
-        };
-        // A requester that asks again may have been refused: only a claim knows.
-        let claims = message.attempted || handling.requester == Requester::Waits;
-        let (mut transaction, lease) = match handling.begin(claims).await {
-            Ok(begun) => begun,
-            Err(ended) => {
-                // Else it would wake itself: what it met may be held elsewhere.
-                working.step_back();
-                message.put_back(body);
-                return ended.into_execution(handling.requester);
-            }
-        };
-        let handling = RecordedByAttempt { lease, ..handling };
-        let context = Context {
-            state,
-            envelope: &message.envelope,
-            key: &message.request.key,
-            attempt: handling.attempt(),
-        };
-        let ran = match guarded::call::<H, St>(
-            body,
-            &context,
-            S::lend(&mut transaction),
-            &executor.handlers,
-        ) {
-            Ok(work) => Ok(handling.run(work).await),
-            Err(error) => Err(error),
-        };
-        message.attempted = true;
-        match ran {
-            Ok(ran) => {
-                let ended = handling.settle(transaction, ran).await;
-                message.losses.count(&ended);
-                ended
-            }
-            Err(error) => handling.undecodable(transaction, error).await,
-        }
+        attempt::<RecordedByClaim<Tx, H>, S, H, St>(executor, message, state, None).await
     }
 }
 
@@ -117,160 +70,212 @@ const IN_SESSION: &str = "a handler that its own table records serves no session
 const IN_SEQUENCE: &str = "a handler that its own table records cannot be one of numbered messages: \
                            leave `RECORDED_BY` or `NUMBERED` out of the handler";
 
-/// One run of a handler, under a lease only if an earlier one may have failed.
-struct RecordedByAttempt<'a, S, H: Operation> {
-    executor: &'a Executor<S>,
-    request: ClaimRequest,
-    policy: Policy,
+/// An attempt that is under a lease only if an earlier one may have failed.
+struct RecordedByClaim<Tx, H: Operation> {
     by: RecordedBy<H>,
     entity: Entity,
-    requester: Requester,
-    losses: Losses,
-    lease: Option<Claimed>,
+    lease: Option<Lease>,
+    /// Until this is dropped, the key is worked on.
+    working: Working,
+    lends: PhantomData<fn() -> Tx>,
 }
 
-/// A lease, and when it was asked for.
-struct Claimed {
-    lease: Lease,
-    asked: Moment,
-}
-
-/// Why a run does not begin.
-enum NotBegun {
-    Ended(Ended),
-    /// It has a claim, which is to be given back.
-    Objected(Lease, Release),
-}
-
-impl From<Ended> for NotBegun {
-    fn from(ended: Ended) -> Self {
-        Self::Ended(ended)
-    }
-}
-
-type Ending<H> = Execution<<H as Operation>::Output, <H as Operation>::Error>;
-
-impl<'a, S, H: Operation> RecordedByAttempt<'a, S, H> {
-    fn new(
-        executor: &'a Executor<S>,
-        message: &Prepared<H>,
-        body: &H::Message,
-    ) -> Result<Self, Ending<H>> {
-        if message.request.session.is_some() {
-            return Err(Execution::Undecodable {
-                error: IN_SESSION.into(),
-            });
-        }
-        if message.request.sequence.is_some() {
-            return Err(Execution::Undecodable {
-                error: IN_SEQUENCE.into(),
-            });
-        }
-        let by = recorded_by::<H>();
-        let entity = guarded::caught(|| by.entity(body, &message.envelope));
-        let entity = entity.map_err(|panic| Execution::Undecodable {
-            error: format!("naming its key panicked: {panic}"),
-        })?;
-        Ok(Self {
-            executor,
-            // What was handled leaves no fingerprint, so there is nothing to compare.
-            request: message.request.clone().fingerprint(None),
-            policy: message.policy,
-            by,
-            entity: entity.map_err(|error| Execution::Keyless { error })?,
-            requester: Requester::of(&message.envelope),
-            losses: message.losses,
-            lease: None,
-        })
-    }
-
-    fn lease(&self) -> Option<&Lease> {
-        self.lease.as_ref().map(|claimed| &claimed.lease)
-    }
-
-    fn attempt(&self) -> Attempt {
-        let max = self.policy.max_attempts();
-        match self.lease() {
+impl<Tx, H: Operation> RecordedByClaim<Tx, H> {
+    fn attempt(&self, policy: &Policy) -> Attempt {
+        let max = policy.max_attempts();
+        match &self.lease {
             Some(lease) => lease.to_attempt(max).without_doubt(),
             None => Attempt::unrecorded(max),
         }
     }
 }
 
-impl<S, H: Operation> RecordedByAttempt<'_, S, H> {
-    /// Opens the transaction, which waits for its turn, and then claims if that is called for: so
-    /// no lease runs out meanwhile.
-    async fn begin<Tx>(&self, attempted: bool) -> Result<(S::Transaction, Option<Claimed>), Ended>
+type Ending<H> = Execution<<H as Operation>::Output, <H as Operation>::Error>;
+
+impl<S, Tx, H> Claiming<S, H> for RecordedByClaim<Tx, H>
+where
+    S: EntityStore<Tx>,
+    Tx: Send + 'static,
+    H: Operation,
+    H::Mode: for<'l> Mode<Lent<'l> = &'l mut Tx>,
+{
+    type Transaction = S::Transaction;
+    type Ended = Ending<H>;
+
+    fn claim(
+        job: &mut Job<'_, S>,
+        body: &H::Message,
+        envelope: &Envelope,
+    ) -> impl Future<Output = Result<Begun<Self, S::Transaction>, Ending<H>>> {
+        let named = entity::<H>(job.request, body, envelope);
+        async { job.begin_recorded(named?).await }
+    }
+
+    fn attempt(&self, policy: &Policy) -> Attempt {
+        self.attempt(policy)
+    }
+
+    fn limit(store: &Measured<S>) -> Option<Duration> {
+        store.time_limit()
+    }
+
+    fn lend(transaction: &mut S::Transaction) -> &mut Tx {
+        S::lend(transaction)
+    }
+
+    async fn uncalled(
+        self,
+        job: Job<'_, S>,
+        transaction: S::Transaction,
+        kept: KeptLease,
+        error: String,
+    ) -> Ending<H> {
+        drop(kept);
+        job.executor.store.roll_back(transaction).await;
+        if let Some(lease) = &self.lease {
+            // Nothing ran: a lost lease changes nothing.
+            let unrun = Release::gave_up(&error);
+            let _ = job.executor.release(lease, &unrun).await;
+        }
+        Execution::Undecodable { error }
+    }
+
+    async fn finish(
+        self,
+        job: Job<'_, S>,
+        transaction: S::Transaction,
+        kept: KeptLease,
+        ran: Ran<Result<H::Output, H::Error>>,
+    ) -> Ending<H> {
+        drop(kept);
+        let ending = RecordedByEnding {
+            job: &job,
+            claim: &self,
+        };
+        let ended = ending.settle(transaction, ran).await;
+        job.history.losses.count(&ended);
+        drop(self.working);
+        ended
+    }
+}
+
+/// What the handler's table is to hold.
+fn entity<H: Operation>(
+    request: &ClaimRequest,
+    body: &H::Message,
+    envelope: &Envelope,
+) -> Result<(RecordedBy<H>, Entity), Ending<H>> {
+    let unfit = [
+        (request.session.is_some(), IN_SESSION),
+        (request.sequence.is_some(), IN_SEQUENCE),
+    ];
+    if let Some((_, why)) = unfit.iter().find(|(is_unfit, _)| *is_unfit) {
+        let error = (*why).into();
+        return Err(Execution::Undecodable { error });
+    }
+    let by = recorded_by::<H>();
+    let entity = guarded::caught(|| by.entity(body, envelope));
+    let entity = entity.map_err(|panic| Execution::Undecodable {
+        error: format!("naming its key panicked: {panic}"),
+    })?;
+    let entity = entity.map_err(|error| Execution::Keyless { error })?;
+    Ok((by, entity))
+}
+
+impl<S: Store> Job<'_, S> {
+    async fn begin_recorded<Tx, H>(
+        &mut self,
+        (by, entity): (RecordedBy<H>, Entity),
+    ) -> Result<Begun<RecordedByClaim<Tx, H>, S::Transaction>, Ending<H>>
+    where
+        S: EntityStore<Tx>,
+        H: Operation,
+    {
+        // What was handled leaves no fingerprint, so there is nothing to compare.
+        self.request.fingerprint = None;
+        // A copy elsewhere waits at the index; here there is a cheaper place to wait.
+        let Some(working) = self.executor.in_flight.enter_alone(&self.request.key) else {
+            let remaining = self.request.lease;
+            return Err(Execution::Conflict { remaining });
+        };
+        let (transaction, lease, kept) = match self.open_recorded(&entity).await {
+            Ok(begun) => begun,
+            Err(ended) => {
+                // Else it would wake itself: what it met may be held elsewhere.
+                working.step_back();
+                return Err(ended.into_execution(self.requester));
+            }
+        };
+        // From here on the handler is called.
+        self.history.attempted = true;
+        let claim = RecordedByClaim {
+            by,
+            entity,
+            lease,
+            working,
+            lends: PhantomData,
+        };
+        Ok(Begun {
+            claim,
+            transaction,
+            kept,
+        })
+    }
+
+    /// Opens the transaction, which waits for its turn, and then claims if that is called for: so no lease runs out
+    /// meanwhile.
+    async fn open_recorded<Tx>(
+        &self,
+        entity: &Entity,
+    ) -> Result<(S::Transaction, Option<Lease>, KeptLease), Ended>
     where
         S: EntityStore<Tx>,
     {
         let store = &self.executor.store;
-        let transaction = store.open(&self.entity, self.request.lease).await;
+        let transaction = store.open(entity, self.request.lease).await;
         let transaction = transaction.map_err(Ended::Unavailable)?;
-        match self.claim(attempted).await {
-            Ok(lease) => Ok((transaction, lease)),
-            Err(refused) => {
-                // First, because to give a claim back may take as long as the store is away.
-                store.roll_back(transaction).await;
-                Err(self.give_back(refused).await)
-            }
-        }
+        let refused = match self.claim_if_attempted().await {
+            Ok((lease, kept)) => return Ok((transaction, lease, kept)),
+            Err(refused) => refused,
+        };
+        // First, because to give a claim back may take as long as the store is away.
+        store.roll_back(transaction).await;
+        Err(match refused {
+            NotBegun::Ended(ended) => ended,
+            NotBegun::Objected(lease, objection) => self.executor.object(&lease, &objection).await,
+        })
     }
 
-    async fn claim<Tx>(&self, attempted: bool) -> Result<Option<Claimed>, NotBegun>
+    async fn claim_if_attempted<Tx>(&self) -> Result<(Option<Lease>, KeptLease), NotBegun>
     where
         S: EntityStore<Tx>,
     {
-        if !attempted {
-            let closed = self.executor.is_closed();
-            return if closed {
-                Err(Ended::Abandoned.into())
-            } else {
-                Ok(None)
-            };
+        let executor = self.executor;
+        // A requester that asks again may have been refused: only a claim knows.
+        if !self.history.attempted && self.requester == Requester::Nobody {
+            if executor.is_closed() {
+                return Err(NotBegun::Ended(Ended::Abandoned));
+            }
+            return Ok((None, KeptLease::none()));
         }
         let asked = Moment::now();
-        let lease = acquired(self.executor.store.claim(&self.request).await)?;
-        let closed = self.executor.is_closed();
-        let Some(objection) = objection(&lease, &self.policy, closed, false) else {
-            return Ok(Some(Claimed { lease, asked }));
-        };
-        Err(NotBegun::Objected(lease, objection))
-    }
-
-    async fn give_back<Tx>(&self, refused: NotBegun) -> Ended
-    where
-        S: EntityStore<Tx>,
-    {
-        match refused {
-            NotBegun::Ended(ended) => ended,
-            NotBegun::Objected(lease, objection) => {
-                // Nothing ran: a lost lease changes nothing.
-                let _ = self.executor.release(&lease, &objection).await;
-                ended_by(&objection, &lease)
+        let lease = acquired(executor.store.claim(self.request).await);
+        let lease = lease.map_err(NotBegun::Ended)?;
+        match objection(&lease, self.policy, executor.is_closed(), false) {
+            Some(objection) => Err(NotBegun::Objected(lease, objection)),
+            None => {
+                let kept = executor.keep::<Tx>(&lease, self.request, asked);
+                Ok((Some(lease), kept))
             }
         }
     }
+}
 
-    /// Runs the handler, under a heartbeat if there is a lease to be kept.
-    async fn run<Tx, T>(&self, work: impl Future<Output = T> + Send) -> Ran<Result<T, Overdue>>
-    where
-        S: EntityStore<Tx>,
-    {
-        let store = &self.executor.store;
-        // Pinned, because whatever it is moved into has room for it twice.
-        let work = pin!(within(store.time_limit(), work));
-        let Some(Claimed { lease, asked }) = &self.lease else {
-            return match AssertUnwindSafe(work).catch_unwind().await {
-                Ok(returned) => Ran::Returned(returned),
-                Err(panic) => Ran::Panicked(guarded::panic_message(&*panic)),
-            };
-        };
-        let by = self.request.lease;
-        let extend = extend_open(store, lease, by);
-        let heartbeats = &self.executor.heartbeats;
-        run_under_heartbeat(heartbeats, work, extend, *asked, by, WhileUnknown::GoOn).await
-    }
+/// Why an attempt does not begin.
+enum NotBegun {
+    Ended(Ended),
+    /// It has a claim, which is to be given back.
+    Objected(Lease, Release),
 }
 
 fn acquired(answer: Result<Claim, StoreError>) -> Result<Lease, Ended> {

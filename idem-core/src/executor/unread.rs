@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::{Executor, Requester, grant::Ended};
+use super::{Executor, Requester, attempt::Job, grant::Ended, history::History};
 use crate::{
     executor::{Cause, Execution},
     handler::Policy,
@@ -56,16 +56,17 @@ impl<S: Store> Executor<S> {
     /// Claims the message's number and gives it up.
     pub(super) async fn give_up<T, E>(
         &self,
-        request: &ClaimRequest,
+        request: &mut ClaimRequest,
         policy: &Policy,
         why: Unread,
     ) -> Execution<T, E> {
-        match self.claim(request, policy).await {
-            Ok(grant) => {
+        let mut history = History::default();
+        match Job::of(self, request, policy, &mut history).claim().await {
+            Ok(begun) => {
                 let reason = Release::gave_up(why.to_string());
                 // Nothing ran: if the number was lost meanwhile, somebody else sees to it.
-                let _ = self.release(&grant.lease, &reason).await;
-                drop(grant);
+                let _ = self.release(&begun.claim.lease, &reason).await;
+                drop(begun);
                 why.execution()
             }
             Err(ended) => why.instead_of(ended),

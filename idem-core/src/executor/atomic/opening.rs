@@ -1,136 +1,176 @@
 //! How an atomic handler comes to its claim and its transaction.
 
-use super::super::{
-    Executor,
-    grant::{Ended, ended_by, objection},
-    heartbeat::{Moment, Ran, WhileUnknown, extend_open, run_under_heartbeat},
-    in_flight::Working,
+use super::{
+    super::{
+        Executor,
+        attempt::{Begun, Job},
+        grant::{Ended, ended_by, objection},
+        heartbeat::{KeptLease, Moment, Ran},
+        in_flight::Working,
+    },
+    Open,
 };
-use crate::{
-    handler::Policy,
-    store::{Begun, ClaimRequest, Lease, Owner, Release, Store, TransactionalStore},
-};
+use crate::store::{self, Lease, Owner, Release, Store, TransactionalStore};
 
-/// A claim that the message has already.
-pub(in crate::executor) struct HeldClaim {
-    pub(in crate::executor) lease: Lease,
+/// Leave to run in a transaction.
+type InTransaction<S, Tx> = Begun<Open<Tx>, <S as TransactionalStore<Tx>>::Transaction>;
+
+/// A claim with its transaction.
+struct Opened<T> {
+    lease: Lease,
+    transaction: T,
+    working: Working,
     /// When it was asked for.
-    pub(in crate::executor) claimed: Moment,
+    claimed: Moment,
 }
 
-/// A claim, its transaction, and the mark that it is worked on here.
-pub(super) type Opened<S, Tx> = (Lease, <S as TransactionalStore<Tx>>::Transaction, Working);
-
-impl<S: Store> Executor<S> {
-    /// As [`begin`](Self::begin), and keeps the claim while a transaction is waited for.
-    pub(super) async fn begin_keeping<Tx>(
-        &self,
-        held: HeldClaim,
-        request: &ClaimRequest,
-        policy: &Policy,
-    ) -> Result<Opened<S, Tx>, Ended>
+impl<S: Store> Job<'_, S> {
+    /// Claims and opens the transaction, in the order that suits the message and the store.
+    pub(super) async fn begin_alone<Tx>(&mut self) -> Result<InTransaction<S, Tx>, Ended>
     where
         S: TransactionalStore<Tx>,
     {
-        let work = self.begin(request, policy);
-        match self.keeping(&held, request, work).await {
-            Ran::Returned(begun) => begun,
-            // Whose it is now, a claim tells.
-            Ran::LeaseLost | Ran::Panicked(_) => self.begin(request, policy).await,
+        if let Some(held) = self.held.take() {
+            // What few messages come to is a future of its own, so that the others' are small.
+            return Box::pin(self.begin_keeping(held)).await;
         }
-    }
-
-    /// Keeps a claim for as long as this takes.
-    async fn keeping<Tx, T>(
-        &self,
-        HeldClaim { lease, claimed }: &HeldClaim,
-        request: &ClaimRequest,
-        work: impl Future<Output = T>,
-    ) -> Ran<T>
-    where
-        S: TransactionalStore<Tx>,
-    {
-        let by = request.lease;
-        let extend = extend_open(&self.store, lease, by);
-        run_under_heartbeat(
-            &self.heartbeats,
-            work,
-            extend,
-            *claimed,
-            by,
-            WhileUnknown::GoOn,
-        )
-        .await
+        // What was delivered before may be what ended its worker, together with all who had claimed.
+        // Nor is an only attempt to be lost while it waits.
+        let may_claim_ahead = !self.history.attempted && self.policy.max_attempts() > 1;
+        if may_claim_ahead && self.executor.store.is_busy() {
+            return self.begin_ahead().await;
+        }
+        self.begin().await
     }
 
     /// Claims and opens the transaction, unless something speaks against running.
-    pub(super) async fn begin<Tx>(
-        &self,
-        request: &ClaimRequest,
-        policy: &Policy,
-    ) -> Result<Opened<S, Tx>, Ended>
+    async fn begin<Tx>(&self) -> Result<InTransaction<S, Tx>, Ended>
     where
         S: TransactionalStore<Tx>,
     {
-        let (lease, transaction) = match self.store.begin(request).await {
-            Ok(Begun::Acquired(lease, transaction)) => (lease, transaction),
-            Ok(Begun::Not(answer)) => return Err(Ended::Answered(answer)),
-            Err(error) => return Err(Ended::Unavailable(error)),
-        };
-        let working = self.working(request);
-        if let Some(objection) = objection(&lease, policy, self.is_closed(), false) {
-            self.store.roll_back(transaction).await;
-            return Err(self.object(&lease, &objection).await);
-        }
-        Ok((lease, transaction, working))
+        let opened = self.open().await?;
+        Ok(self.begun(opened))
     }
 
-    /// Claims while its transaction is waited for, and keeps the claim until it is open. `None` if
-    /// it is to be begun in the usual way.
-    pub(super) async fn begin_ahead<Tx>(
-        &self,
-        request: &mut ClaimRequest,
-        policy: &Policy,
-    ) -> Option<Result<Opened<S, Tx>, Ended>>
+    /// As [`begin`](Self::begin), and keeps a claim while a transaction is waited for.
+    async fn begin_keeping<Tx>(&self, mut held: KeptLease) -> Result<InTransaction<S, Tx>, Ended>
     where
         S: TransactionalStore<Tx>,
     {
-        let claimed = Moment::now();
-        let (lease, opening) = match self.store.claim_ahead(request).await {
-            Ok(Begun::Acquired(lease, opening)) => (lease, opening),
-            Ok(Begun::Not(answer)) => return Some(Err(Ended::Answered(answer))),
-            Err(error) => return Some(Err(Ended::Unavailable(error))),
+        let opened = match held.run(self.open()).await {
+            Ran::Returned(opened) => opened?,
+            // Whose it is now, a claim tells.
+            Ran::LeaseLost | Ran::Overdue(_) | Ran::Panicked(_) => self.open().await?,
         };
-        let working = self.working(request);
-        if let Some(objection) = objection(&lease, policy, self.is_closed(), false) {
-            return Some(Err(self.object(&lease, &objection).await));
+        Ok(self.begun(opened))
+    }
+
+    async fn open<Tx>(&self) -> Result<Opened<S::Transaction>, Ended>
+    where
+        S: TransactionalStore<Tx>,
+    {
+        let executor = self.executor;
+        let claimed = Moment::now();
+        let (lease, transaction) = match executor.store.begin(self.request).await {
+            Ok(store::Begun::Acquired(lease, transaction)) => (lease, transaction),
+            Ok(store::Begun::Not(answer)) => return Err(Ended::Answered(answer)),
+            Err(error) => return Err(Ended::Unavailable(error)),
+        };
+        let working = executor.working(self.request);
+        if let Some(objection) = objection(&lease, self.policy, executor.is_closed(), false) {
+            executor.store.roll_back(transaction).await;
+            return Err(executor.object(&lease, &objection).await);
         }
-        if lease.attempt == policy.max_attempts() {
+        Ok(Opened {
+            lease,
+            transaction,
+            working,
+            claimed,
+        })
+    }
+
+    fn begun<Tx>(&self, opened: Opened<S::Transaction>) -> InTransaction<S, Tx>
+    where
+        S: TransactionalStore<Tx>,
+    {
+        let kept = self
+            .executor
+            .keep::<Tx>(&opened.lease, self.request, opened.claimed);
+        Begun {
+            claim: Open::new(opened.lease, opened.working),
+            transaction: opened.transaction,
+            kept,
+        }
+    }
+
+    /// Claims while its transaction is waited for, and keeps the claim until it is open.
+    async fn begin_ahead<Tx>(&mut self) -> Result<InTransaction<S, Tx>, Ended>
+    where
+        S: TransactionalStore<Tx>,
+    {
+        let executor = self.executor;
+        let claimed = Moment::now();
+        let (lease, opening) = match executor.store.claim_ahead(self.request).await {
+            Ok(store::Begun::Acquired(lease, opening)) => (lease, opening),
+            Ok(store::Begun::Not(answer)) => return Err(Ended::Answered(answer)),
+            Err(error) => return Err(Ended::Unavailable(error)),
+        };
+        let working = executor.working(self.request);
+        if let Some(objection) = objection(&lease, self.policy, executor.is_closed(), false) {
+            return Err(executor.object(&lease, &objection).await);
+        }
+        if lease.attempt == self.policy.max_attempts() {
             // The last one is not to be lost while it waits.
-            let _ = self.release(&lease, &Release::Abandoned).await;
+            let _ = executor.release(&lease, &Release::Abandoned).await;
+            drop((opening, working));
             // Who has released never acquires again.
-            request.owner = Owner::new();
-            return None;
+            self.request.owner = Owner::new();
+            return self.begin().await;
         }
-        let held = HeldClaim { lease, claimed };
+        let mut kept = executor.keep::<Tx>(&lease, self.request, claimed);
         let opened = tokio::select! {
             biased;
-            opened = self.keeping(&held, request, opening) => Some(opened),
-            () = self.closed.closing() => None,
+            opened = kept.run(opening) => Some(opened),
+            () = executor.closed.closing() => None,
         };
-        let HeldClaim { lease, .. } = held;
         match opened {
-            Some(Ran::Returned(Ok(transaction))) if self.is_closed() => {
-                self.store.roll_back(transaction).await;
+            Some(Ran::Returned(Ok(transaction))) if executor.is_closed() => {
+                executor.store.roll_back(transaction).await;
             }
-            Some(Ran::Returned(Ok(transaction))) => return Some(Ok((lease, transaction, working))),
+            Some(Ran::Returned(Ok(transaction))) => {
+                return Ok(Begun {
+                    claim: Open::new(lease, working),
+                    transaction,
+                    kept,
+                });
+            }
             // The claim stays: the same owner has it back.
-            Some(Ran::Returned(Err(error))) => return Some(Err(Ended::Unavailable(error))),
+            Some(Ran::Returned(Err(error))) => return Err(Ended::Unavailable(error)),
             // Whose it is now, a claim tells.
-            Some(Ran::LeaseLost | Ran::Panicked(_)) => return None,
+            Some(Ran::LeaseLost | Ran::Overdue(_) | Ran::Panicked(_)) => {
+                drop((working, kept));
+                return self.begin().await;
+            }
             None => {}
         }
-        Some(Err(self.object(&lease, &Release::Abandoned).await))
+        drop(kept);
+        Err(executor.object(&lease, &Release::Abandoned).await)
+    }
+}
+
+impl<S: Store> Executor<S> {
+    /// Keeps a claim beside the transaction that holds its key.
+    pub(in crate::executor) fn keep<Tx>(
+        &self,
+        lease: &Lease,
+        request: &store::ClaimRequest,
+        claimed: Moment,
+    ) -> KeptLease
+    where
+        S: TransactionalStore<Tx>,
+    {
+        let (heartbeats, by) = (&self.heartbeats, request.lease);
+        KeptLease::beside_transaction(heartbeats, &self.store, lease, by, claimed)
     }
 
     /// Releases a claim under which nothing is to run.

@@ -14,6 +14,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+use super::Held;
+
 /// The heartbeats of all that an executor runs. Clones share them.
 ///
 /// Most work ends before its heartbeat is due. So a heartbeat waits among the others, and is given a
@@ -28,6 +30,9 @@ type Schedules = Mutex<Vec<Schedule>>;
 pub(super) trait Beat: Send + Sync {
     /// Beats until the lease is lost.
     fn beat(self: Arc<Self>) -> BoxFuture<'static, ()>;
+
+    /// How the lease stands.
+    fn held(&self) -> &Held;
 }
 
 /// The heartbeats of one runtime.
@@ -47,8 +52,8 @@ struct Schedule {
 type Due = (Instant, u64);
 
 /// A heartbeat, until this is dropped.
-pub(super) struct Scheduled<'a> {
-    scheduler: &'a HeartbeatScheduler,
+pub(super) struct Scheduled {
+    scheduler: HeartbeatScheduler,
     runtime: Id,
     due: Due,
     /// Whether the task that waits for the heartbeats has been woken, or started.
@@ -57,7 +62,7 @@ pub(super) struct Scheduled<'a> {
 
 impl HeartbeatScheduler {
     /// Lets the heartbeat wait until it is due, and beat from then on.
-    pub(super) fn keep(&self, due: Instant, heartbeat: Arc<dyn Beat>) -> Scheduled<'_> {
+    pub(super) fn keep(&self, due: Instant, heartbeat: Arc<dyn Beat>) -> Scheduled {
         let runtime = Handle::current().id();
         let mut schedules = self.lock();
         let known = schedules
@@ -83,7 +88,7 @@ impl HeartbeatScheduler {
         }
         let (due, is_next) = added;
         Scheduled {
-            scheduler: self,
+            scheduler: self.clone(),
             runtime,
             due,
             is_next,
@@ -99,7 +104,7 @@ fn lock(schedules: &Schedules) -> MutexGuard<'_, Vec<Schedule>> {
     schedules.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Drop for Scheduled<'_> {
+impl Drop for Scheduled {
     fn drop(&mut self) {
         let mut schedules = self.scheduler.lock();
         let schedule = schedules

@@ -1,6 +1,18 @@
-//! Transactions that are lost again and again: by the handler, not by an outage.
+//! What is known of a message's earlier attempts: it is kept beside the message while it waits for the next one.
 
-use crate::executor::Execution;
+use crate::executor::{Execution, ExecutionKind};
+
+/// Of one message, as far as this process and its transport know.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// Whether an attempt may have been made before.
+    pub(super) attempted: bool,
+    /// How often it has been attempted before, as far as the transport knows.
+    pub(super) earlier: u32,
+    /// How it would have ended last, if its policy were enforced and not to observe.
+    pub(super) would_have_been: Option<ExecutionKind>,
+    pub(super) losses: Losses,
+}
 
 /// How often in succession the transaction of a message was lost while the store answered.
 #[derive(Debug, Clone, Copy, Default)]
