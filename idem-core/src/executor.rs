@@ -166,7 +166,7 @@ impl<S: Store> Executor<S> {
         let policy = &request.heeded_by(policy);
         let handler = request.key.scope();
         let (request, history) = (&mut request.clone(), &mut History::default());
-        let job = Job::of(self, request, policy, history);
+        let mut job = Job::of(self, request, policy, history);
         let Begun {
             claim, mut kept, ..
         } = match job.grant().await {
@@ -182,7 +182,7 @@ impl<S: Store> Executor<S> {
         ));
         let ran = kept.run(work).await;
         drop(kept);
-        let ended = claim.finish(job, ran).await;
+        let ended = claim.finish(&mut job, ran).await;
         self.count_lost_lease(handler, &ended);
         ended
     }
@@ -254,13 +254,6 @@ impl<S: Store> Executor<S> {
         if matches!(execution, Execution::LeaseLost { .. }) {
             self.handlers.lease_lost(handler);
         }
-    }
-
-    /// Waits until the holder of this key, if it is in this process, has ended; for ever if none
-    /// is. A hint for when to claim again, no more. A message has [one of its
-    /// own](Prepared::holder_ended), which misses none.
-    pub async fn holder_ended(&self, key: &Key) {
-        self.in_flight.watch(key).ended().await;
     }
 
     /// Waits for the turn of a numbered message that is [ahead](Execution::Ahead) of this mark.

@@ -92,7 +92,7 @@ impl<Tx> Open<Tx> {
     }
 
     /// Notes how it ended, and tells copies that wait here.
-    pub(super) fn note<S, T, E>(self, job: Job<'_, S>, ended: &Execution<T, E>) {
+    pub(super) fn note<S, T, E>(self, job: &mut Job<'_, S>, ended: &Execution<T, E>) {
         self.working.tell_copies(ended, job.request.retention);
         job.history.losses.count(ended);
     }
@@ -132,7 +132,7 @@ where
 
     async fn uncalled(
         self,
-        job: Job<'_, S>,
+        job: &mut Job<'_, S>,
         transaction: S::Transaction,
         kept: KeptLease,
         error: String,
@@ -147,13 +147,13 @@ where
 
     async fn finish(
         self,
-        job: Job<'_, S>,
+        job: &mut Job<'_, S>,
         transaction: S::Transaction,
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> Self::Ended {
         drop(kept);
-        let ended = self.ending(&job).settle(transaction, ran).await;
+        let ended = self.ending(job).settle(transaction, ran).await;
         self.note(job, &ended);
         ended
     }

@@ -85,7 +85,7 @@ pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
     /// Ends the claim of a handler that could not be called.
     fn uncalled(
         self,
-        job: Job<'_, S>,
+        job: &mut Job<'_, S>,
         transaction: Self::Transaction,
         kept: KeptLease,
         error: String,
@@ -94,7 +94,7 @@ pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
     /// Ends the claim of a handler that was called.
     fn finish(
         self,
-        job: Job<'_, S>,
+        job: &mut Job<'_, S>,
         transaction: Self::Transaction,
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
@@ -156,7 +156,7 @@ where
         Err(error) => Err(error),
     };
     match ran {
-        Ok(ran) => claim.finish(job, transaction, kept, ran).await,
-        Err(error) => claim.uncalled(job, transaction, kept, error).await,
+        Ok(ran) => claim.finish(&mut job, transaction, kept, ran).await,
+        Err(error) => claim.uncalled(&mut job, transaction, kept, error).await,
     }
 }

@@ -127,7 +127,7 @@ where
 
     async fn uncalled(
         self,
-        _: Job<'_, S>,
+        _: &mut Job<'_, S>,
         seat: S::Seat,
         kept: KeptLease,
         _: String,
@@ -139,7 +139,7 @@ where
     /// Leaves the seat if the handler has succeeded, and waits until the group has ended.
     async fn finish(
         self,
-        job: Job<'_, S>,
+        job: &mut Job<'_, S>,
         seat: S::Seat,
         mut kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
@@ -177,9 +177,9 @@ where
                 }
             }
             GroupEnd::RolledBack => return InGroup::Apart(kept),
-            GroupEnd::WithoutCompletion => Box::pin(open.ending(&job).whose(output, outcome)).await,
+            GroupEnd::WithoutCompletion => Box::pin(open.ending(job).whose(output, outcome)).await,
             GroupEnd::Unknown(error) => {
-                Box::pin(open.ending(&job).ask_again(output, outcome, error)).await
+                Box::pin(open.ending(job).ask_again(output, outcome, error)).await
             }
         };
         open.note(job, &ended);

@@ -191,7 +191,7 @@ impl<S: Store> Grant<S> {
     /// Completes or releases the key.
     pub(super) async fn finish<T, E>(
         self,
-        job: Job<'_, S>,
+        job: &mut Job<'_, S>,
         ran: Ran<Result<T, E>>,
     ) -> Execution<T, E>
     where
@@ -223,7 +223,7 @@ impl<S: Store> Grant<S> {
     /// Tells whoever has given the lease how it ended.
     async fn end<T: Send, E: Failure>(
         self,
-        job: Job<'_, S>,
+        job: &mut Job<'_, S>,
         end: End,
         ended: Execution<T, E>,
     ) -> Execution<T, E> {
@@ -284,7 +284,7 @@ impl<S: Store, H: Operation<Mode = Leased>> Claiming<S, H> for Grant<S> {
 
     async fn uncalled(
         self,
-        job: Job<'_, S>,
+        job: &mut Job<'_, S>,
         (): (),
         kept: KeptLease,
         error: String,
@@ -297,7 +297,7 @@ impl<S: Store, H: Operation<Mode = Leased>> Claiming<S, H> for Grant<S> {
 
     async fn finish(
         self,
-        job: Job<'_, S>,
+        job: &mut Job<'_, S>,
         (): (),
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,

@@ -90,7 +90,7 @@ impl Observed {
     /// Tells the store how what ran has ended, and notes how it would have.
     pub(super) async fn end<S: Store, T, E>(
         &self,
-        job: Job<'_, S>,
+        job: &mut Job<'_, S>,
         lease: Lease,
         working: Option<Working>,
         end: End,

@@ -125,7 +125,7 @@ where
 
     async fn uncalled(
         self,
-        job: Job<'_, S>,
+        job: &mut Job<'_, S>,
         transaction: S::Transaction,
         kept: KeptLease,
         error: String,
@@ -142,16 +142,13 @@ where
 
     async fn finish(
         self,
-        job: Job<'_, S>,
+        job: &mut Job<'_, S>,
         transaction: S::Transaction,
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> Ending<H> {
         drop(kept);
-        let ending = RecordedByEnding {
-            job: &job,
-            claim: &self,
-        };
+        let ending = RecordedByEnding { job, claim: &self };
         let ended = ending.settle(transaction, ran).await;
         job.history.losses.count(&ended);
         drop(self.working);
@@ -261,13 +258,11 @@ impl<S: Store> Job<'_, S> {
         let asked = Moment::now();
         let lease = acquired(executor.store.claim(self.request).await);
         let lease = lease.map_err(NotBegun::Ended)?;
-        match objection(&lease, self.policy, executor.is_closed(), false) {
-            Some(objection) => Err(NotBegun::Objected(lease, objection)),
-            None => {
-                let kept = executor.keep::<Tx>(&lease, self.request, asked);
-                Ok((Some(lease), kept))
-            }
+        if let Some(objection) = objection(&lease, self.policy, executor.is_closed(), false) {
+            return Err(NotBegun::Objected(lease, objection));
         }
+        let kept = executor.keep::<Tx>(&lease, self.request, asked);
+        Ok((Some(lease), kept))
     }
 }
 

@@ -233,7 +233,7 @@ async fn a_conflict_at_home_is_told_when_its_holder_ends() {
     let started = tokio::time::Instant::now();
     tokio::join!(executor.execute(key(), &policy, work), async {
         assert!(matches!(run(&executor).await, Execution::Conflict { .. }));
-        executor.holder_ended(&key()).await;
+        executor.in_flight.watch(&key()).ended().await;
         assert_eq!(started.elapsed(), Duration::from_secs(5));
         assert!(matches!(run(&executor).await, Execution::Duplicate { .. }));
     });

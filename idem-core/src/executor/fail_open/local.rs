@@ -5,7 +5,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -32,6 +32,10 @@ use crate::{
 pub(in crate::executor) struct LocalMemory {
     // Held for one look-up and one write, never over an await.
     entries: Mutex<Entries>,
+    /// Whether anything is remembered. Changed under the lock, and read without it, so that a claim takes no lock
+    /// while no store has been away: what a claim must see has passed the lock of
+    /// [`InFlight`](crate::executor::in_flight::InFlight) since.
+    is_used: AtomicBool,
     capacity: AtomicUsize,
     clock: Clock,
     /// Wakes the reporter.
@@ -44,6 +48,7 @@ impl LocalMemory {
     pub(in crate::executor) fn new(capacity: usize) -> Self {
         Self {
             entries: Mutex::default(),
+            is_used: AtomicBool::new(false),
             capacity: AtomicUsize::new(capacity),
             clock: Clock::start(),
             ended: Notify::new(),
@@ -57,13 +62,16 @@ impl LocalMemory {
 
     /// What a claim would be answered here, if the key is remembered.
     pub(in crate::executor) fn look(&self, request: &ClaimRequest) -> Option<Claim> {
+        if !self.is_used.load(Relaxed) {
+            return None;
+        }
         let entries = self.entries();
         let record = entries.record(&request.key)?;
         Some(record::claim(Some(record), request, self.clock.now(), 0).answer)
     }
 
     pub(in crate::executor) fn remembers(&self, key: &Key) -> bool {
-        self.entries().record(key).is_some()
+        self.is_used.load(Relaxed) && self.entries().record(key).is_some()
     }
 
     /// Claims because the store is away.
@@ -80,6 +88,7 @@ impl LocalMemory {
         if let Some(record) = step.write {
             let report = Report::new(request.clone(), None);
             entries.open(report, record, self.capacity.load(Relaxed))?;
+            self.is_used.store(true, Relaxed);
         }
         Ok(step.answer)
     }
@@ -109,6 +118,7 @@ impl LocalMemory {
         let here = Lease::new(lease.key.clone(), token, lease.attempt, lease.in_doubt);
         let ended = end.written(record.clone(), now);
         entries.open(report, record, self.capacity.load(Relaxed))?;
+        self.is_used.store(true, Relaxed);
         entries.close(&here, ended, Some(end));
         entries.is_away = true;
         self.ended.notify_one();
@@ -176,6 +186,12 @@ impl LocalMemory {
             }
             told.await;
         }
+    }
+
+    /// Nothing is remembered any more.
+    pub(super) fn rest(&self, entries: &mut Entries) {
+        entries.is_reported = false;
+        self.is_used.store(false, Relaxed);
     }
 
     pub(super) fn entries(&self) -> MutexGuard<'_, Entries> {

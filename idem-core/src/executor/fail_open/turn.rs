@@ -35,7 +35,7 @@ impl Turn {
                     return Some(reports);
                 }
                 if entries.is_empty() {
-                    entries.is_reported = false;
+                    self.local.rest(&mut entries);
                     self.is_over = true;
                     return None;
                 }

@@ -102,7 +102,7 @@ async fn a_copy_of_what_runs_without_the_store_is_held_until_it_has_ended() {
             sleep(LEASE + LEASE / 2).await;
             let copy = run_open(&executor).await;
             assert!(matches!(copy, Execution::Conflict { .. }), "{copy:?}");
-            executor.holder_ended(&key()).await;
+            executor.in_flight.watch(&key()).ended().await;
             let copy = run_open(&executor).await;
             assert!(matches!(copy, Execution::Duplicate { .. }), "{copy:?}");
         }

@@ -201,7 +201,7 @@ async fn a_completion_that_the_store_does_not_take_is_repeated_in_the_background
         assert_eq!(would_have_been(&observe(&executor).await), None);
         assert!(started.elapsed() <= Duration::from_secs(1), "{fault:?}");
         store.heal();
-        executor.holder_ended(&key()).await;
+        executor.in_flight.watch(&key()).ended().await;
         let copy = observe(&executor).await;
         assert_eq!(would_have_been(&copy), Some(Kind::Duplicate), "{fault:?}");
     }

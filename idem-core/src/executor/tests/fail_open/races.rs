@@ -69,7 +69,7 @@ async fn a_copy_that_steps_back_leaves_the_end_of_what_it_stepped_back_from_to_b
         executor.execute(key(), &policy, work),
         async {
             sleep(Duration::from_secs(6)).await;
-            executor.holder_ended(&key()).await;
+            executor.in_flight.watch(&key()).ended().await;
             assert_eq!(started.elapsed(), Duration::from_secs(20));
         }
     );
