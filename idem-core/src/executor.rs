@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     handler::{Failure, Handler, Operation, Policy},
     message::{Key, SequencePlace},
-    store::{ClaimRequest, EntityError, Store},
+    store::{ClaimRequest, EntityError, Release, Store},
     stores::measured::Measured,
     telemetry::{Handlers, ReportCounts},
 };
@@ -34,6 +34,7 @@ mod remembered;
 mod turns;
 mod unread;
 mod until_known;
+mod verdict;
 
 #[cfg(test)]
 mod tests;
@@ -46,8 +47,6 @@ pub use concurrency::Sharing;
 pub use execution::{Cause, Execution, ExecutionKind};
 use fail_open::LocalMemory;
 pub use fail_open::Reports;
-#[cfg(feature = "conformance")]
-pub(crate) use grant::{Ended, ended_by, judge, objection};
 use heartbeat::HeartbeatScheduler;
 use history::History;
 use in_flight::{InFlight, Working};
@@ -55,6 +54,9 @@ pub use prepared::Prepared;
 pub(crate) use remembered::Requester;
 pub use turns::Turn;
 use turns::Turns;
+use unread::Unread;
+#[cfg(feature = "conformance")]
+pub(crate) use verdict::{Ended, ended_by, judge, objection};
 
 /// Runs work once per key.
 ///
@@ -203,13 +205,33 @@ impl<S: Store> Executor<S> {
             return self.give_up(request, policy, unread).await;
         }
         let ended = if let Some(answer) = message.answered.take() {
-            grant::Ended::Answered(answer).into_execution(Requester::of(&message.envelope))
+            verdict::Ended::Answered(answer).into_execution(Requester::of(&message.envelope))
         } else {
             message.watcher = Some(self.in_flight.watch(message.key()));
             <H::Mode as RunsOn<S>>::run(self, message, state).await
         };
         self.count_lost_lease(H::SCOPE, &ended);
         ended
+    }
+
+    /// Claims the message's number and gives it up.
+    async fn give_up<T, E>(
+        &self,
+        request: &mut ClaimRequest,
+        policy: &Policy,
+        why: Unread,
+    ) -> Execution<T, E> {
+        let mut history = History::default();
+        match Job::of(self, request, policy, &mut history).claim().await {
+            Ok(begun) => {
+                let reason = Release::gave_up(why.to_string());
+                // Nothing ran: if the number was lost meanwhile, somebody else sees to it.
+                let _ = self.release(&begun.claim.lease, &reason).await;
+                drop(begun);
+                why.execution()
+            }
+            Err(ended) => why.instead_of(ended),
+        }
     }
 
     /// Looks whether the store can run this handler: for one that is

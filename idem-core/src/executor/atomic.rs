@@ -7,12 +7,12 @@ use futures_util::TryFutureExt as _;
 use super::{
     Executor, Prepared, RunsOn,
     attempt::{Begun, Claiming, Job, attempt},
-    grant::{End, lease_lost, unrememberable, unsuccessful},
     guarded,
     heartbeat::{KeptLease, Ran},
     in_flight::Working,
     remembered,
     until_known::until_known,
+    verdict::{End, lease_lost, unrememberable, unsuccessful},
 };
 use crate::{
     executor::{Cause, Execution},

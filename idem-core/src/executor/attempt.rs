@@ -2,7 +2,7 @@
 //!
 //! [`RunsOn::run`](super::RunsOn::run) of every mode comes here. What differs between the modes is a [`Claiming`]: how
 //! the key is claimed, and how its claim ends. What an answer or a failure means is decided in
-//! [`grant`](super::grant).
+//! [`verdict`](super::verdict).
 
 use std::{pin::pin, time::Duration};
 

@@ -3,9 +3,9 @@
 use super::{
     attempt::{Begun, Job},
     fail_open::SOON,
-    grant::{Ended, ended_by},
+    grant::{Grant, Protection},
     heartbeat::Moment,
-    leased::{Grant, Protection},
+    verdict::{Ended, ended_by},
 };
 use crate::{
     error_chain::ErrorChain,

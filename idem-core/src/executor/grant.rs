@@ -1,178 +1,144 @@
-//! What the store's answer means for a message, and what a failure means for its key: pure functions.
-//!
-//! Each mode of [`attempt`](super::attempt) asks them, and carries out what they say.
+//! Leave to run under a lease: who gave it, and who is told how it ended.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use super::{Requester, guarded, remembered, retry_after};
+use super::{
+    Executor,
+    attempt::{Begun, Job},
+    completion::complete,
+    fail_open::{OrLocal, Watch},
+    heartbeat::{KeptLease, Moment, WhileUnknown},
+    in_flight::Working,
+    until_known::until_known,
+    verdict::End,
+};
 use crate::{
-    executor::{Cause, Execution},
-    handler::{Failure, InDoubt, Outcome, Policy, Refusal, Verdict},
-    store::{Claim, Lease, Release, StoreError},
+    executor::ExecutionKind,
+    handler::{Attempt, Policy, StoreOutage},
+    store::{Lease, Release, Store, Write},
+    stores::measured::Measured,
 };
 
-/// An answer to a claim after which nothing runs.
-#[derive(Debug)]
-pub(crate) enum Ended {
-    Answered(Claim),
-    Unavailable(StoreError),
-    Exhausted(u32),
-    Abandoned,
+/// Leave to run under a lease.
+pub(super) struct Grant<S> {
+    pub(super) lease: Lease,
+    /// `None` if the key is not claimed, and its work only observed.
+    pub(super) working: Option<Working>,
+    pub(super) protection: Protection<S>,
 }
 
-impl Ended {
-    pub(crate) fn into_execution<T, E>(self, requester: Requester) -> Execution<T, E> {
-        match self {
-            Self::Answered(Claim::Completed { outcome, remaining }) => {
-                duplicate(outcome, remaining, requester)
-            }
-            Self::Answered(Claim::Held { remaining }) => Execution::Conflict { remaining },
-            Self::Answered(Claim::KeyReused) => Execution::KeyReused,
-            Self::Answered(Claim::Quarantined) => Execution::InDoubt,
-            Self::Answered(Claim::Stale) => Execution::Stale,
-            Self::Answered(Claim::SessionExpired) => Execution::SessionExpired,
-            Self::Answered(Claim::BeyondWindow { window }) => Execution::BeyondWindow { window },
-            Self::Answered(Claim::Late) => Execution::Late,
-            Self::Answered(Claim::Ahead { mark, window }) => Execution::Ahead { mark, window },
-            Self::Answered(Claim::Acquired(_)) => unreachable!("an acquired claim is a grant"),
-            Self::Unavailable(error @ StoreError::Corrupt { .. }) => {
-                Execution::RecordCorrupt { error }
-            }
-            Self::Unavailable(error) => Execution::StoreUnavailable { error },
-            Self::Exhausted(attempts) => Execution::Exhausted {
-                cause: Cause::Vanished,
-                attempt: attempts,
-            },
-            Self::Abandoned => Execution::Abandoned,
+/// Who gave the lease, and who is told how it ended.
+pub(super) enum Protection<S> {
+    Store,
+    /// The store gave it. If that is away in the end, this process remembers the end.
+    OrLocal(Arc<OrLocal<Measured<S>>>),
+    /// This process alone, because the store is away.
+    Local(Watch),
+    /// The store, if it did, and what it says stops nothing.
+    Observed(Observed),
+}
+
+/// What was found out about a message before it ran: how it would have ended, if not by running.
+pub(super) struct Observed {
+    pub(super) would_have_been: Option<ExecutionKind>,
+}
+
+impl<S: Store> Protection<S> {
+    /// Of a lease that the store has given.
+    pub(super) fn of_store(job: &Job<'_, S>) -> Self {
+        match job.policy.store_outage() {
+            StoreOutage::FailOpen => Self::OrLocal(Arc::new(OrLocal::new(
+                &job.executor.store,
+                &job.executor.local,
+                job.request,
+            ))),
+            _ => Self::Store,
         }
     }
 }
 
-/// A copy of what is done. A rejection is repeated to whoever waits for an answer; otherwise it must
-/// not be taken for something that was done.
-fn duplicate<T, E>(outcome: Outcome, remaining: Duration, requester: Requester) -> Execution<T, E> {
-    match outcome.rejection() {
-        Some(refusal) if requester == Requester::Nobody => Execution::Rejected {
-            cause: Cause::Remembered(refusal.to_string()),
-            attempt: 0,
-        },
-        _ => Execution::Duplicate { outcome, remaining },
-    }
-}
-
-/// Why a key just acquired is given back unrun.
-pub(crate) fn objection(
-    lease: &Lease,
-    policy: &Policy,
-    closed: bool,
-    doubt: bool,
-) -> Option<Release> {
-    if closed {
-        return Some(Release::Abandoned);
-    }
-    if doubt && lease.in_doubt && policy.in_doubt() == InDoubt::Quarantine {
-        return Some(Release::Quarantined);
-    }
-    (lease.attempt > policy.max_attempts())
-        .then(|| Release::gave_up(Cause::<crate::handler::Failed>::Vanished.to_string()))
-}
-
-/// What is reported after an objection.
-pub(crate) fn ended_by(objection: &Release, lease: &Lease) -> Ended {
-    match objection {
-        Release::Abandoned => Ended::Abandoned,
-        Release::Quarantined => Ended::Answered(Claim::Quarantined),
-        Release::Failed { .. } | Release::GaveUp { .. } => Ended::Exhausted(lease.attempt - 1),
-    }
-}
-
-/// How a failed attempt ends, and what the store is told.
-pub(crate) fn judge<T, E: Failure>(
-    cause: Cause<E>,
-    lease: &Lease,
-    policy: &Policy,
-) -> (Release, Execution<T, E>) {
-    let attempt = lease.attempt;
-    let error = cause.to_string();
-    let verdict = match &cause {
-        Cause::Error(error) => error.verdict(),
-        Cause::Panicked(_) | Cause::Refused(_) | Cause::Vanished => Verdict::Retry,
-        Cause::Remembered(_) | Cause::Withdrawn => Verdict::Reject,
-    };
-    let asked = match verdict {
-        Verdict::Reject => {
-            return (
-                Release::gave_up(error),
-                Execution::Rejected { cause, attempt },
-            );
+impl<S: Store> Grant<S> {
+    pub(super) fn attempt(&self, policy: &Policy) -> Attempt {
+        let attempt = self.lease.to_attempt(policy.max_attempts());
+        let is_protected = match &self.protection {
+            Protection::Store | Protection::OrLocal(_) => true,
+            Protection::Local(_) => false,
+            Protection::Observed(_) => self.working.is_some(),
+        };
+        if is_protected {
+            attempt
+        } else {
+            attempt.unprotected()
         }
-        Verdict::RetryAfter(delay) => Some(delay),
-        Verdict::Retry => None,
-    };
-    if attempt >= policy.max_attempts() {
-        return (
-            Release::gave_up(error),
-            Execution::Exhausted { cause, attempt },
-        );
     }
-    let retry_after = retry_after(policy, attempt, asked);
-    let failed = Execution::Failed {
-        cause,
-        attempt,
-        retry_after,
-    };
-    (Release::retry_after(retry_after, error), failed)
 }
 
-/// What the store is told of an attempt that has ended.
-#[derive(Debug)]
-pub(super) enum End {
-    Completed(Outcome),
-    Released(Release),
+impl<S: Store> Job<'_, S> {
+    /// Leave to run, and the heartbeat that keeps it.
+    pub(super) fn granted(
+        &self,
+        lease: Lease,
+        claimed: Moment,
+        working: Option<Working>,
+        protection: Protection<S>,
+    ) -> Begun<Grant<S>, ()> {
+        let (heartbeats, by) = (&self.executor.heartbeats, self.request.lease);
+        let store = &self.executor.store;
+        let kept = match (&protection, &working) {
+            (Protection::Store, _) => {
+                KeptLease::new(heartbeats, store, &lease, by, claimed, WhileUnknown::Rest)
+            }
+            (Protection::OrLocal(_), _) => {
+                KeptLease::new(heartbeats, store, &lease, by, claimed, WhileUnknown::GoOn)
+            }
+            (Protection::Local(watch), _) => {
+                let local = watch.local();
+                KeptLease::new(heartbeats, local, &lease, by, claimed, WhileUnknown::Rest)
+            }
+            (Protection::Observed(_), Some(_)) => {
+                let while_unknown = WhileUnknown::NoMatter;
+                KeptLease::new(heartbeats, store, &lease, by, claimed, while_unknown)
+            }
+            (Protection::Observed(_), None) => KeptLease::none(),
+        };
+        let claim = Grant {
+            lease,
+            working,
+            protection,
+        };
+        Begun {
+            claim,
+            transaction: (),
+            kept,
+        }
+    }
 }
 
-/// How an attempt ends that has failed of this, where a requester may wait for an answer: what is for good is
-/// remembered then, like an output.
-pub(super) fn unsuccessful<T, E: Failure>(
-    cause: Cause<E>,
+impl<S: Store> Executor<S> {
+    /// Gives the key back; waits out a store that is away, as the delivery does.
+    pub(super) async fn release(&self, lease: &Lease, reason: &Release) -> Write {
+        release(&*self.store, lease, reason).await
+    }
+}
+
+/// Tells a store how an attempt ended, until it has taken that.
+pub(super) async fn tell<S: Store>(
+    store: &Arc<S>,
     lease: &Lease,
-    policy: &Policy,
-    requester: Requester,
-) -> (End, Execution<T, E>) {
-    if requester == Requester::Waits && cause.is_for_good() {
-        return refused(guarded::refusal(&cause), lease, policy);
+    end: End,
+    retention: Duration,
+    working: Option<Working>,
+) -> Write {
+    match end {
+        End::Completed(outcome) => complete(store, lease, outcome, retention, working).await,
+        End::Released(reason) => {
+            // Until then the key is worked on.
+            let _working = working;
+            release(&**store, lease, &reason).await
+        }
     }
-    let (release, ended) = judge(cause, lease, policy);
-    (End::Released(release), ended)
 }
 
-/// How an attempt ends whose output cannot be remembered, and whose writes are rolled back: no further attempt would
-/// change that.
-pub(super) fn unrememberable<T, E: Failure>(
-    refusal: Refusal,
-    lease: &Lease,
-    policy: &Policy,
-    requester: Requester,
-) -> (End, Execution<T, E>) {
-    if requester == Requester::Waits {
-        return refused(refusal, lease, policy);
-    }
-    let cause = Cause::Refused(refusal.to_string());
-    let release = Release::gave_up(cause.to_string());
-    let attempt = lease.attempt;
-    let ended = Execution::Rejected { cause, attempt };
-    (End::Released(release), ended)
-}
-
-fn refused<T, E>(refusal: Refusal, lease: &Lease, policy: &Policy) -> (End, Execution<T, E>) {
-    let (refusal, outcome) = remembered::rejection(refusal, policy, &lease.key);
-    let attempt = lease.attempt;
-    let ended = Execution::Refused { refusal, attempt };
-    (End::Completed(outcome), ended)
-}
-
-pub(super) fn lease_lost<T, E>(lease: &Lease) -> Execution<T, E> {
-    Execution::LeaseLost {
-        attempt: lease.attempt,
-    }
+pub(super) async fn release<S: Store>(store: &S, lease: &Lease, reason: &Release) -> Write {
+    until_known("release", &lease.key, || store.release(lease, reason)).await
 }

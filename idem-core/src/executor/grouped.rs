@@ -6,9 +6,9 @@ use super::{
     Executor, Prepared, RunsOn, Sharing,
     atomic::{Open, alone},
     attempt::{Begun, Claiming, Job, attempt},
-    grant::{Ended, lease_lost, objection},
     heartbeat::{KeptLease, Moment, Ran},
     remembered,
+    verdict::{Ended, lease_lost, objection},
 };
 use crate::{
     executor::Execution,

@@ -2,7 +2,7 @@
 //!
 //! Observed work, and work that fails open, is leased work whose [`Protection`] is another.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use futures_util::TryFutureExt as _;
 use serde::Serialize;
@@ -10,15 +10,11 @@ use serde::Serialize;
 use super::{
     Executor, Prepared, RunsOn,
     attempt::{Begun, Claiming, Job, attempt},
-    completion::complete,
-    fail_open::{OrLocal, Watch},
-    grant::{End, Ended, ended_by, lease_lost, objection, unsuccessful},
+    grant::{Grant, Protection, release, tell},
     guarded,
-    heartbeat::{KeptLease, Moment, Ran, WhileUnknown},
-    in_flight::Working,
-    observed::Observed,
+    heartbeat::{KeptLease, Moment, Ran},
     remembered,
-    until_known::until_known,
+    verdict::{End, Ended, ended_by, lease_lost, objection, unsuccessful},
 };
 use crate::{
     executor::{Cause, Execution},
@@ -43,39 +39,6 @@ impl<S: Store> RunsOn<S> for Leased {
         St: Send + Sync + 'static,
     {
         attempt::<Grant<S>, S, H, St>(executor, message, state, None).await
-    }
-}
-
-/// Leave to run under a lease.
-pub(super) struct Grant<S> {
-    pub(super) lease: Lease,
-    /// `None` if the key is not claimed, and its work only observed.
-    pub(super) working: Option<Working>,
-    pub(super) protection: Protection<S>,
-}
-
-/// Who gave the lease, and who is told how it ended.
-pub(super) enum Protection<S> {
-    Store,
-    /// The store gave it. If that is away in the end, this process remembers the end.
-    OrLocal(Arc<OrLocal<Measured<S>>>),
-    /// This process alone, because the store is away.
-    Local(Watch),
-    /// The store, if it did, and what it says stops nothing.
-    Observed(Observed),
-}
-
-impl<S: Store> Protection<S> {
-    /// Of a lease that the store has given.
-    fn of_store(job: &Job<'_, S>) -> Self {
-        match job.policy.store_outage() {
-            StoreOutage::FailOpen => Self::OrLocal(Arc::new(OrLocal::new(
-                &job.executor.store,
-                &job.executor.local,
-                job.request,
-            ))),
-            _ => Self::Store,
-        }
     }
 }
 
@@ -132,62 +95,9 @@ impl<S: Store> Job<'_, S> {
     pub(super) fn objection(&self, lease: &Lease) -> Option<Release> {
         objection(lease, self.policy, self.executor.is_closed(), true)
     }
-
-    /// Leave to run, and the heartbeat that keeps it.
-    pub(super) fn granted(
-        &self,
-        lease: Lease,
-        claimed: Moment,
-        working: Option<Working>,
-        protection: Protection<S>,
-    ) -> Begun<Grant<S>, ()> {
-        let (heartbeats, by) = (&self.executor.heartbeats, self.request.lease);
-        let store = &self.executor.store;
-        let kept = match (&protection, &working) {
-            (Protection::Store, _) => {
-                KeptLease::new(heartbeats, store, &lease, by, claimed, WhileUnknown::Rest)
-            }
-            (Protection::OrLocal(_), _) => {
-                KeptLease::new(heartbeats, store, &lease, by, claimed, WhileUnknown::GoOn)
-            }
-            (Protection::Local(watch), _) => {
-                let local = watch.local();
-                KeptLease::new(heartbeats, local, &lease, by, claimed, WhileUnknown::Rest)
-            }
-            (Protection::Observed(_), Some(_)) => {
-                let while_unknown = WhileUnknown::NoMatter;
-                KeptLease::new(heartbeats, store, &lease, by, claimed, while_unknown)
-            }
-            (Protection::Observed(_), None) => KeptLease::none(),
-        };
-        let claim = Grant {
-            lease,
-            working,
-            protection,
-        };
-        Begun {
-            claim,
-            transaction: (),
-            kept,
-        }
-    }
 }
 
 impl<S: Store> Grant<S> {
-    pub(super) fn attempt(&self, policy: &Policy) -> Attempt {
-        let attempt = self.lease.to_attempt(policy.max_attempts());
-        let is_protected = match &self.protection {
-            Protection::Store | Protection::OrLocal(_) => true,
-            Protection::Local(_) => false,
-            Protection::Observed(_) => self.working.is_some(),
-        };
-        if is_protected {
-            attempt
-        } else {
-            attempt.unprotected()
-        }
-    }
-
     /// Completes or releases the key.
     pub(super) async fn finish<T, E>(
         self,
@@ -322,13 +232,6 @@ impl<S: Store> Grant<S> {
     }
 }
 
-impl<S: Store> Executor<S> {
-    /// Gives the key back; waits out a store that is away, as the delivery does.
-    pub(super) async fn release(&self, lease: &Lease, reason: &Release) -> Write {
-        release(&*self.store, lease, reason).await
-    }
-}
-
 /// What this process alone knows to be done.
 fn unprotected<T, E>(ended: Execution<T, E>) -> Execution<T, E> {
     match ended {
@@ -345,24 +248,6 @@ fn unprotected<T, E>(ended: Execution<T, E>) -> Execution<T, E> {
     }
 }
 
-/// Tells a store how an attempt ended, until it has taken that.
-pub(super) async fn tell<S: Store>(
-    store: &Arc<S>,
-    lease: &Lease,
-    end: End,
-    retention: Duration,
-    working: Option<Working>,
-) -> Write {
-    match end {
-        End::Completed(outcome) => complete(store, lease, outcome, retention, working).await,
-        End::Released(reason) => {
-            // Until then the key is worked on.
-            let _working = working;
-            release(&**store, lease, &reason).await
-        }
-    }
-}
-
 /// What is remembered of an output. The effect has happened: that it cannot be remembered is no
 /// reason to repeat it.
 fn remember(output: &impl Serialize, lease: &Lease, policy: &Policy) -> Outcome {
@@ -370,8 +255,4 @@ fn remember(output: &impl Serialize, lease: &Lease, policy: &Policy) -> Outcome 
         tracing::error!(key = %lease.key, code = refusal.code(), error = %refusal, "done, but its output cannot be remembered: copies are told so");
         Outcome::forgotten(&refusal)
     })
-}
-
-async fn release<S: Store>(store: &S, lease: &Lease, reason: &Release) -> Write {
-    until_known("release", &lease.key, || store.release(lease, reason)).await
 }

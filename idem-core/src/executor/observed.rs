@@ -10,10 +10,10 @@ use tracing::Instrument as _;
 use super::{
     Executor, Requester,
     attempt::{Begun, Job},
-    grant::{End, Ended, ended_by, objection},
+    grant::{Grant, Observed, Protection, tell},
     heartbeat::Moment,
     in_flight::Working,
-    leased::{Grant, Protection, tell},
+    verdict::{End, Ended, ended_by, objection},
 };
 use crate::{
     executor::{Execution, ExecutionKind},
@@ -23,11 +23,6 @@ use crate::{
 
 /// How long an observed message waits for the store, each time that it is asked or told.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// What was found out about a message before it ran: how it would have ended, if not by running.
-pub(super) struct Observed {
-    would_have_been: Option<ExecutionKind>,
-}
 
 impl<S: Store> Job<'_, S> {
     /// Claims, and finds out what an answer would have meant. Whatever that is, the work runs, unless nothing is to

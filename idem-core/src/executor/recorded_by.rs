@@ -5,10 +5,10 @@ use std::{marker::PhantomData, time::Duration};
 use super::{
     Executor, Prepared, Requester, RunsOn,
     attempt::{Begun, Claiming, Job, attempt},
-    grant::{Ended, objection},
     guarded,
     heartbeat::{KeptLease, Moment, Ran},
     in_flight::Working,
+    verdict::{Ended, objection},
 };
 use crate::{
     executor::Execution,

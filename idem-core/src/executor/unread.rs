@@ -3,11 +3,10 @@
 
 use std::fmt;
 
-use super::{Executor, Requester, attempt::Job, grant::Ended, history::History};
+use super::{Requester, verdict::Ended};
 use crate::{
     executor::{Cause, Execution},
-    handler::Policy,
-    store::{Claim, ClaimRequest, Release, Store},
+    store::Claim,
 };
 
 /// Why a message's number is given up.
@@ -29,7 +28,7 @@ impl fmt::Display for Unread {
 }
 
 impl Unread {
-    fn execution<T, E>(self) -> Execution<T, E> {
+    pub(super) fn execution<T, E>(self) -> Execution<T, E> {
         match self {
             Self::Undecodable(error) => Execution::Undecodable { error },
             Self::Withdrawn => Execution::Rejected {
@@ -41,35 +40,13 @@ impl Unread {
 
     /// What comes of a number that could not be claimed. If nobody works on it, and it is not to be
     /// waited for, it is no gap.
-    fn instead_of<T, E>(self, ended: Ended) -> Execution<T, E> {
+    pub(super) fn instead_of<T, E>(self, ended: Ended) -> Execution<T, E> {
         let is_undecodable = matches!(self, Self::Undecodable(_));
         match ended {
             Ended::Answered(Claim::Completed { .. }) if is_undecodable => self.execution(),
             Ended::Answered(Claim::Late | Claim::KeyReused | Claim::Quarantined)
             | Ended::Exhausted(_) => self.execution(),
             ended => ended.into_execution(Requester::Nobody),
-        }
-    }
-}
-
-impl<S: Store> Executor<S> {
-    /// Claims the message's number and gives it up.
-    pub(super) async fn give_up<T, E>(
-        &self,
-        request: &mut ClaimRequest,
-        policy: &Policy,
-        why: Unread,
-    ) -> Execution<T, E> {
-        let mut history = History::default();
-        match Job::of(self, request, policy, &mut history).claim().await {
-            Ok(begun) => {
-                let reason = Release::gave_up(why.to_string());
-                // Nothing ran: if the number was lost meanwhile, somebody else sees to it.
-                let _ = self.release(&begun.claim.lease, &reason).await;
-                drop(begun);
-                why.execution()
-            }
-            Err(ended) => why.instead_of(ended),
         }
     }
 }

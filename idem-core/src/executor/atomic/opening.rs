@@ -4,9 +4,9 @@ use super::{
     super::{
         Executor,
         attempt::{Begun, Job},
-        grant::{Ended, ended_by, objection},
         heartbeat::{KeptLease, Moment, Ran},
         in_flight::Working,
+        verdict::{Ended, ended_by, objection},
     },
     Open,
 };

@@ -5,11 +5,11 @@ use crate::{
     executor::{
         Cause, Execution,
         attempt::Job,
-        grant::{End, Ended, lease_lost, unrememberable, unsuccessful},
         guarded,
         heartbeat::Ran,
         remembered::{self, Requester},
         until_known::until_known,
+        verdict::{End, Ended, lease_lost, unrememberable, unsuccessful},
     },
     handler::{Operation, Outcome, Policy, Refusal},
     store::{EntityStore, Lease, Recording, Store, StoreError, TransactionalStore, Write},
