@@ -1,13 +1,71 @@
-//! One channel after the other on a connection, and why each ended.
+//! The channel loop of a consumer, of requests and of registrations alike: open, consume, renew, close, open again.
+//!
+//! What differs is a [`Consuming`]: what is declared first, and what becomes of a delivery.
 
-use std::{fmt::Display, time::Duration};
+use std::{fmt::Display, sync::Arc, time::Duration};
 
+use futures_util::{FutureExt as _, StreamExt as _};
 use idem_core::{Backoff, ErrorChain};
-use lapin::{Connection, Error};
-use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
+use lapin::{
+    Channel, Connection, Error,
+    message::Delivery as RawDelivery,
+    options::{BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
+    types::{FieldTable, ShortString},
+};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
 
+use super::{ack_sender::AckSender, idle::Idle};
 use crate::{connection::health::HealthState, error::TopologyError, wire::incident::Incident};
+
+/// One queue's consumer, over all its channels.
+pub(super) trait Consuming: Sync {
+    /// What the deliveries of one channel share. Each that has not ended has it.
+    type Context: Sync + Send;
+
+    /// The queue's name.
+    fn queue(&self) -> &str;
+
+    /// How many deliveries the broker sends ahead.
+    fn prefetch(&self) -> u16;
+
+    /// Declares the queue, or finds it.
+    fn establish(
+        &self,
+        channel: &Channel,
+    ) -> impl Future<Output = Result<(), TopologyError>> + Send;
+
+    /// The broker refused to let it be consumed.
+    fn refused(&self, error: Error) -> TopologyError;
+
+    fn context(&self, settling: Settling) -> Self::Context;
+
+    /// Sees to a delivery, in one of the [tasks](Self::tasks).
+    fn start(&self, delivery: RawDelivery, context: &Arc<Self::Context>);
+
+    /// Counts a delivery that is not started any more.
+    fn abandon(&self, delivery: RawDelivery);
+
+    /// What runs beside the consumption, for ever.
+    fn beside(&self, connection: &Connection) -> impl Future<Output = ()> + Send;
+
+    fn tasks(&self) -> &TaskTracker;
+
+    /// Waits for what was started, as long as it may take.
+    fn finish_running(&self) -> impl Future<Output = ()> + Send;
+}
+
+/// How the deliveries of one channel are settled.
+#[derive(Debug, Clone)]
+pub(super) struct Settling {
+    /// Acknowledges and returns them.
+    pub(super) acks: AckSender,
+    /// Cancelled when the channel has ended: they cannot be settled any more.
+    pub(super) ended: CancellationToken,
+}
 
 /// Why a consumer no longer consumes.
 pub(super) enum Stopped {
@@ -43,32 +101,28 @@ const NOT_OPENED: u32 = 3;
 
 const REOPEN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
+/// For the acks, the cancel, the nack and the close, once nothing runs any more.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The channels of one queue's consumer.
-pub(super) struct Channels<'a> {
-    /// The queue's name.
-    pub(super) queue: &'a str,
-    pub(super) health: &'a HealthState,
+pub(super) struct Channels<'a, C> {
+    pub(super) consumer: &'a C,
+    pub(super) health: &'a Arc<HealthState>,
     pub(super) draining: &'a CancellationToken,
+    /// For how long nothing may come before the channel is renewed.
+    pub(super) idle: Duration,
 }
 
-impl Channels<'_> {
+impl<C: Consuming> Channels<'_, C> {
     /// Consumes on this connection, with a new channel whenever one has ended, until the worker
     /// drains, or the connection ends or is used up.
-    pub(super) async fn consume<Fut>(
-        &self,
-        connection: &Connection,
-        first: bool,
-        consume_once: impl Fn() -> Fut,
-    ) -> Stopped
-    where
-        Fut: Future<Output = Ended>,
-    {
+    pub(super) async fn consume(&self, connection: &Connection, first: bool) -> Stopped {
         let mut tries = 0;
         // In a row; none before the first could be opened: then another connection helps no more.
         let mut not_opened = None;
         loop {
             let opened = Instant::now();
-            match consume_once().await {
+            match self.consume_once(connection).await {
                 Ended::Drained => return Stopped::Drained,
                 Ended::Unusable(error) if first && tries == 0 && error.is_lasting() => {
                     return Stopped::Unusable(error);
@@ -79,7 +133,7 @@ impl Channels<'_> {
                     if not_opened >= Some(NOT_OPENED) && !self.draining.is_cancelled() {
                         self.health.record_incident(
                             Incident::ConnectionBroken,
-                            self.queue,
+                            self.consumer.queue(),
                             Some(&error),
                         );
                         return Stopped::UsedUp;
@@ -103,8 +157,148 @@ impl Channels<'_> {
         }
     }
 
+    /// Consumes with one channel, and with a new one whenever nothing has come for long: the broker may have
+    /// forgotten the consumer, and says nothing of it.
+    async fn consume_once(&self, connection: &Connection) -> Ended {
+        let queue = self.consumer.queue();
+        let mut renewed = false;
+        loop {
+            let opened = tokio::select! {
+                opened = self.open(connection) => opened,
+                () = self.draining.cancelled() => return Ended::Drained,
+            };
+            let (channel, deliveries) = match opened {
+                Ok(opened) => opened,
+                Err(ended) => return ended,
+            };
+            if !renewed {
+                tracing::info!(queue, prefetch = self.consumer.prefetch(), "consuming");
+            }
+            let ended = tokio::select! {
+                consumed = self.consume_channel(&channel, deliveries) => {
+                    consumed.unwrap_or_else(Ended::Failed)
+                }
+                () = self.consumer.beside(connection) => unreachable!("it runs for ever"),
+            };
+            if !matches!(ended, Ended::Idle) {
+                return ended;
+            }
+            tracing::debug!(
+                queue,
+                "nothing has come for a while: the channel is renewed"
+            );
+            renewed = true;
+        }
+    }
+
+    async fn open(&self, connection: &Connection) -> Result<(Channel, lapin::Consumer), Ended> {
+        let consumer = self.consumer;
+        let channel = connection.create_channel().await;
+        let channel = channel.map_err(Ended::NotOpened)?;
+        let established = consumer.establish(&channel).await;
+        established.map_err(Ended::Unusable)?;
+        let limited = channel.basic_qos(consumer.prefetch(), BasicQosOptions::default());
+        limited.await.map_err(Ended::Failed)?;
+        let consuming = channel.basic_consume(
+            consumer.queue().into(),
+            "".into(),
+            BasicConsumeOptions::default(),
+            FieldTable::default(),
+        );
+        let deliveries = consuming
+            .await
+            .map_err(|error| Ended::Unusable(consumer.refused(error)))?;
+        self.health.consuming(consumer.queue());
+        Ok((channel, deliveries))
+    }
+
+    async fn consume_channel(
+        &self,
+        channel: &Channel,
+        mut deliveries: lapin::Consumer,
+    ) -> Result<Ended, Error> {
+        let (settling, _ends_with_this_call) = self.settling(channel);
+        let context = Arc::new(self.consumer.context(settling.clone()));
+        let mut idle = Idle::after(self.idle);
+        let ended = loop {
+            tokio::select! {
+                biased;
+                () = self.draining.cancelled() => break Ended::Drained,
+                () = settling.ended.cancelled() => break Ended::Unsettled,
+                next = deliveries.next() => match next {
+                    Some(delivery) => {
+                        idle.received();
+                        self.consumer.start(delivery?, &context);
+                    }
+                    None => break Ended::Cancelled,
+                },
+                // Each delivery that has not ended has the context: its channel is left alone, or it would be
+                // delivered again, and counted, each time.
+                () = idle.elapsed() => if Arc::strong_count(&context) == 1 {
+                    break Ended::Idle;
+                },
+            }
+        };
+        if matches!(ended, Ended::Drained) {
+            self.consumer.finish_running().await;
+            // A link that has gone silent must not hold the shutdown up.
+            let drained = timeout(DRAIN_TIMEOUT, self.drain(channel, deliveries, &settling)).await;
+            if let Ok(drained) = drained {
+                drained?;
+            } else {
+                tracing::warn!("the broker did not answer while draining");
+            }
+        } else {
+            // What is not settled comes back at once, and not when the last handler has finished.
+            close(channel, deliveries.tag(), &settling).await;
+        }
+        Ok(ended)
+    }
+
+    fn settling(&self, channel: &Channel) -> (Settling, DropGuard) {
+        let (queue, prefetch) = (self.consumer.queue().to_owned(), self.consumer.prefetch());
+        let ended = CancellationToken::new();
+        let unsettled = {
+            let (health, ended) = (Arc::clone(self.health), ended.clone());
+            move |error| {
+                health.record_incident(Incident::Unsettled, &queue, Some(&error));
+                ended.cancel();
+            }
+        };
+        let acks = AckSender::start(channel.clone(), prefetch, unsettled);
+        let guard = ended.clone().drop_guard();
+        (Settling { acks, ended }, guard)
+    }
+
+    /// Ack, then cancel, then return the unstarted with one nack. The order matters: a quorum
+    /// queue's channel that is closed with settlements in flight loses them.
+    async fn drain(
+        &self,
+        channel: &Channel,
+        mut deliveries: lapin::Consumer,
+        settling: &Settling,
+    ) -> Result<(), Error> {
+        settling.acks.flush().await;
+        channel
+            .basic_cancel(deliveries.tag(), BasicCancelOptions::default())
+            .await?;
+        while let Some(Some(Ok(delivery))) = deliveries.next().now_or_never() {
+            self.consumer.abandon(delivery);
+        }
+        if self.consumer.tasks().is_empty() {
+            // Tag 0 with `multiple` means all that are outstanding: here, the unstarted.
+            let rest = BasicNackOptions {
+                multiple: true,
+                requeue: true,
+            };
+            channel.basic_nack(0, rest).await?;
+        }
+        channel.close(200, "done".into()).await
+    }
+
     /// Of a channel that ended although its connection has not.
     fn tell(&self, ended: Ended) {
+        let queue = self.consumer.queue();
         let (incident, error) = match ended {
             Ended::Unusable(error) => (
                 Incident::QueueRefused,
@@ -116,11 +310,29 @@ impl Channels<'_> {
             }
             // The task that sends acks has said why.
             Ended::Unsettled | Ended::Drained | Ended::Idle => {
-                return self.health.not_consuming(self.queue, None);
+                return self.health.not_consuming(queue, None);
             }
         };
         let error = error.as_ref().map(|error| error as &dyn Display);
-        self.health.record_incident(incident, self.queue, error);
-        self.health.not_consuming(self.queue, error);
+        self.health.record_incident(incident, queue, error);
+        self.health.not_consuming(queue, error);
+    }
+}
+
+/// Sends what is decided, and closes the channel: whatever else it was given comes back. A quorum queue's channel that
+/// is closed with settlements in flight loses them: the answer to the cancel says that they have arrived.
+async fn close(channel: &Channel, consumer: ShortString, settling: &Settling) {
+    let closing = async {
+        settling.ended.cancel();
+        settling.acks.flush().await;
+        channel
+            .basic_cancel(consumer, BasicCancelOptions::default())
+            .await?;
+        channel.close(200, "done".into()).await
+    };
+    match timeout(DRAIN_TIMEOUT, closing).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a channel was closed already"),
+        Err(_) => tracing::debug!("the broker did not answer while a channel was closed"),
     }
 }

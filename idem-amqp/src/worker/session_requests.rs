@@ -1,27 +1,22 @@
 //! Consumes the queue of registrations and heartbeats: apart from requests, whatever their backlog.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::FutureExt as _;
 use idem_core::{ErrorChain, Refusal, StoreError};
-use lapin::{
-    Channel, Connection, Error,
-    message::Delivery as RawDelivery,
-    options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions},
-    types::{FieldTable, ShortString},
-};
+use lapin::{Channel, Connection, Error, message::Delivery as RawDelivery, types::ShortString};
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     balance::Counters,
-    channels::{Channels, Ended, Stopped},
-    idle::Idle,
+    channels::{Channels, Consuming, Settling, Stopped},
     registrar::{Register, Told},
     replier::{Replier, Untaken},
 };
 use crate::{
     connection::health::HealthState,
+    error::TopologyError,
     publisher::Company,
     topology::{self, Queue, Step},
     wire::{
@@ -64,97 +59,47 @@ const PREFETCH: u16 = 64;
 /// How long a reply is worth a try: its client asks again.
 const AT_MOST: Duration = Duration::from_secs(5);
 
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long what was started may take while the worker drains.
+const FINISH: Duration = Duration::from_secs(2);
 
 impl SessionRequests {
     /// Consumes on this connection until the worker drains or the connection ends.
     pub(super) async fn consume(&self, connection: &Connection, first: bool) -> Stopped {
         let channels = Channels {
-            queue: &self.name,
+            consumer: self,
             health: &self.health,
             draining: &self.draining,
+            idle: self.idle,
         };
-        let once = || self.consume_once(connection);
-        channels.consume(connection, first, once).await
+        channels.consume(connection, first).await
+    }
+}
+
+impl Consuming for SessionRequests {
+    type Context = Settling;
+
+    fn queue(&self) -> &str {
+        &self.name
     }
 
-    async fn consume_once(&self, connection: &Connection) -> Ended {
-        let mut renewed = false;
-        loop {
-            let opened = tokio::select! {
-                opened = self.open(connection) => opened,
-                () = self.draining.cancelled() => return Ended::Drained,
-            };
-            let (channel, deliveries) = match opened {
-                Ok(opened) => opened,
-                Err(ended) => return ended,
-            };
-            if !renewed {
-                tracing::info!(queue = self.name, prefetch = PREFETCH, "consuming");
-            }
-            let consumed = self.consume_channel(&channel, deliveries).await;
-            let ended = consumed.unwrap_or_else(Ended::Failed);
-            if !matches!(ended, Ended::Idle) {
-                return ended;
-            }
-            renewed = true;
-        }
+    fn prefetch(&self) -> u16 {
+        PREFETCH
     }
 
-    async fn open(&self, connection: &Connection) -> Result<(Channel, lapin::Consumer), Ended> {
-        let channel = connection.create_channel().await;
-        let channel = channel.map_err(Ended::NotOpened)?;
-        let established = topology::establish_control(&channel, &self.queue).await;
-        established.map_err(Ended::Unusable)?;
-        let limited = channel.basic_qos(PREFETCH, BasicQosOptions::default());
-        limited.await.map_err(Ended::Failed)?;
-        let consuming = channel.basic_consume(
-            self.name.as_str().into(),
-            "".into(),
-            BasicConsumeOptions::default(),
-            FieldTable::default(),
-        );
-        let deliveries = consuming.await.map_err(|refused| {
-            let step = Step::Consume(&self.name);
-            Ended::Unusable(topology::explain(step, &self.queue, refused))
-        })?;
-        self.health.consuming(&self.name);
-        Ok((channel, deliveries))
+    async fn establish(&self, channel: &Channel) -> Result<(), TopologyError> {
+        topology::establish_control(channel, &self.queue).await
     }
 
-    async fn consume_channel(
-        &self,
-        channel: &Channel,
-        mut deliveries: lapin::Consumer,
-    ) -> Result<Ended, Error> {
-        let mut idle = Idle::after(self.idle);
-        let ended = loop {
-            tokio::select! {
-                biased;
-                () = self.draining.cancelled() => break Ended::Drained,
-                next = deliveries.next() => match next {
-                    Some(delivery) => {
-                        idle.received();
-                        self.start(delivery?, channel);
-                    }
-                    None => break Ended::Cancelled,
-                },
-                () = idle.elapsed() => break Ended::Idle,
-            }
-        };
-        if matches!(ended, Ended::Drained) {
-            let drained = timeout(DRAIN_TIMEOUT, self.drain(channel, &deliveries)).await;
-            drained.unwrap_or(Ok(()))?;
-        } else {
-            // What is not settled comes again at once, and is harmless.
-            let closed = timeout(DRAIN_TIMEOUT, channel.close(200, "done".into())).await;
-            closed.unwrap_or(Ok(()))?;
-        }
-        Ok(ended)
+    fn refused(&self, error: Error) -> TopologyError {
+        topology::explain(Step::Consume(&self.name), &self.queue, error)
     }
 
-    fn start(&self, raw: RawDelivery, channel: &Channel) {
-        let (processor, channel) = (Arc::clone(&self.processor), channel.clone());
+    fn context(&self, settling: Settling) -> Settling {
+        settling
+    }
+
+    fn start(&self, raw: RawDelivery, settling: &Arc<Settling>) {
+        let (processor, settling) = (Arc::clone(&self.processor), Arc::clone(settling));
         let tag = raw.delivery_tag;
         let (delivery, body) = Delivery::received(self.name.as_str().into(), raw);
         self.tasks.spawn(async move {
@@ -165,18 +110,25 @@ impl SessionRequests {
                 () = processor.deadline.cancelled() => return,
             }
             // Where the channel has ended it comes again, and is harmless.
-            let _ = channel.basic_ack(tag, BasicAckOptions::default()).await;
+            settling.acks.ack(tag);
         });
     }
 
-    /// What was begun is done with; the rest goes back with the channel.
-    async fn drain(&self, channel: &Channel, deliveries: &lapin::Consumer) -> Result<(), Error> {
-        channel
-            .basic_cancel(deliveries.tag(), BasicCancelOptions::default())
-            .await?;
+    /// It comes again.
+    fn abandon(&self, _: RawDelivery) {}
+
+    async fn beside(&self, _: &Connection) {
+        pending::<()>().await;
+    }
+
+    fn tasks(&self) -> &TaskTracker {
+        &self.tasks
+    }
+
+    async fn finish_running(&self) {
         self.tasks.close();
-        self.tasks.wait().await;
-        channel.close(200, "done".into()).await
+        // Past that it comes again, and is harmless.
+        let _ = timeout(FINISH, self.tasks.wait()).await;
     }
 }
 
