@@ -1,9 +1,10 @@
 //! Notices what befalls a connection.
 
-use std::{future::pending, sync::Arc};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, StreamExt as _, stream::BoxStream};
 use lapin::{Connection, Error, ErrorKind, Event};
+use tokio::time::timeout;
 
 use crate::{
     connection::health::{HealthState, Waiting},
@@ -20,6 +21,9 @@ pub(crate) struct Watch {
     blocked: Option<Waiting>,
     lost: Option<Error>,
 }
+
+/// How long the client may take to tell why a connection is gone.
+const A_MOMENT: Duration = Duration::from_millis(200);
 
 impl Watch {
     pub(super) fn new(connection: &Connection, health: Arc<HealthState>, on: String) -> Self {
@@ -53,6 +57,19 @@ impl Watch {
         while let Some(Some(event)) = self.events.next().now_or_never() {
             self.notice(event);
         }
+        self.lost.as_ref()
+    }
+
+    /// The same of a connection that is gone: the client tells why a moment after it is.
+    pub(crate) async fn why_gone(&mut self) -> Option<&Error> {
+        let told = async {
+            while self.lost.is_none()
+                && let Some(event) = self.events.next().await
+            {
+                self.notice(event);
+            }
+        };
+        let _ = timeout(A_MOMENT, told).await;
         self.lost.as_ref()
     }
 

@@ -109,7 +109,12 @@ impl Supervisor {
             Ok(()) => self.consume_all(&mut link, first).await,
             Err(unfit) => Err(unfit),
         };
-        let error = link.watch.catch_up().map(ToString::to_string);
+        let error = if link.connection.status().connected() {
+            link.watch.catch_up()
+        } else {
+            link.watch.why_gone().await
+        };
+        let error = error.map(ToString::to_string);
         self.health.disconnected(error.as_deref());
         // A dead connection cannot be closed, and must not be waited for.
         let closed = link.connection.close(200, "done".into());
