@@ -30,6 +30,7 @@ mod doctor_dead_letters;
 mod doctor_sessions;
 mod doubts;
 mod duplicates;
+mod encrypted_links;
 mod encryption;
 mod entities;
 mod fail_open;

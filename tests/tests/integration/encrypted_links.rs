@@ -1,0 +1,131 @@
+//! RabbitMQ through TLS, on a broker with a certificate of its own.
+
+use std::{fs, path::PathBuf, sync::LazyLock};
+
+use idem_tests::{
+    bed::{Bed, DeadLetter, dead},
+    foreign_publisher::{Hostile, Readable, publish_hostile},
+    ledger::Ledger,
+    process::{Process, Settings},
+    servers::off_thread,
+};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use xtask::services::{RabbitMq, Server as _, free_ports};
+
+const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
+
+/// A broker that takes part in TLS, and who has signed its certificate.
+struct Encrypting {
+    broker: RabbitMq,
+    port: u16,
+    authority: PathBuf,
+}
+
+impl Encrypting {
+    fn start() -> xtask::Result<Self> {
+        let broker = RabbitMq::start()?;
+        let [port] = free_ports()?;
+        let file = |name: &str| broker.folder().join(name);
+        let [authority, server, key] = ["authority.crt", "server.crt", "server.key"].map(file);
+        let authorities = Authority::new("idem tests");
+        let (certificate, private) = authorities.certificate_for("127.0.0.1");
+        fs::write(&authority, authorities.0.pem()).unwrap();
+        fs::write(&server, certificate).unwrap();
+        fs::write(&key, private).unwrap();
+        let configuration = fs::read_to_string(file("rabbitmq.conf")).unwrap();
+        let encrypted = format!(
+            "\nlisteners.ssl.1 = 127.0.0.1:{port}\n\
+             ssl_options.cacertfile = {}\nssl_options.certfile = {}\nssl_options.keyfile = {}\n",
+            authority.display(),
+            server.display(),
+            key.display(),
+        );
+        fs::write(file("rabbitmq.conf"), configuration + &encrypted).unwrap();
+        broker.restart()?;
+        Ok(Self {
+            broker,
+            port,
+            authority,
+        })
+    }
+
+    /// The one that the tests of this module share.
+    async fn shared() -> &'static Self {
+        static SHARED: LazyLock<Encrypting> =
+            LazyLock::new(|| Encrypting::start().unwrap_or_else(|error| panic!("{error}")));
+        off_thread(|| Ok(&*SHARED)).await
+    }
+
+    async fn bed(&self) -> Bed {
+        let bed = Bed::on(&self.broker);
+        bed.declare(&bed.queue()).await;
+        bed
+    }
+
+    fn url(&self, bed: &Bed, query: &str) -> String {
+        bed.url_by(self.port, query).replace("amqp://", "amqps://")
+    }
+}
+
+/// Whoever signs certificates.
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new(name: &str) -> Self {
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let names = &mut authority.distinguished_name;
+        names.push(DnType::CommonName, name);
+        let key = KeyPair::generate().unwrap();
+        Self(CertifiedIssuer::self_signed(authority, key).unwrap())
+    }
+
+    /// A certificate for this host, and its key, in PEM.
+    fn certificate_for(&self, host: &str) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new([host.to_owned()]).unwrap();
+        let signed = certificate.signed_by(&key, &self.0).unwrap();
+        (signed.pem(), key.serialize_pem())
+    }
+}
+
+/// These messages are dead-lettered, and the orders among them charged once, in spite of a copy of each.
+async fn dead_lettered_among_orders(query: &str, hostile: &[Hostile]) {
+    let encrypting = Encrypting::shared().await;
+    let bed = encrypting.bed().await;
+    let ledger = Ledger::create().await;
+    let settings = Settings::new(&encrypting.url(&bed, query), bed.name(), &ledger);
+    let worker = Process::start_trusting(&encrypting.authority, LEDGER_WORKER, &settings);
+    for (number, hostile) in hostile.iter().enumerate() {
+        let order = format!("o-{number}");
+        bed.order(&order).await;
+        publish_hostile(bed.url(), bed.name(), *hostile, Readable::default(), b"{}").await;
+        bed.order(&order).await;
+    }
+    let count = hostile.len();
+    let kinds = ["duplicate", "executed", "undecodable"];
+    for kind in kinds {
+        worker.ended(kind, count).await;
+    }
+    let mut balance = worker.stop().await;
+    balance.sort();
+    assert_eq!(balance, kinds.map(|kind| (kind.into(), count as u64)));
+    let letters = bed.drain(&dead(bed.name())).await;
+    let reasons: Vec<_> = letters.iter().map(DeadLetter::reason).collect();
+    assert_eq!(reasons, vec!["unreadable"; count]);
+    let charges = ledger.charges_per_order().await;
+    assert_eq!(charges.into_values().collect::<Vec<_>>(), vec![1; count]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn orders_through_tls_are_handled_once_and_unreadable_messages_are_dead_lettered() {
+    // Headers in one record of TLS, and headers in several.
+    let hostile = [&Hostile::ALL[..], &[Hostile::Nested(26_000)]].concat();
+    dead_lettered_among_orders("", &hostile).await;
+}
+
+#[tokio::test]
+async fn headers_larger_than_a_frame_through_tls_dead_letter_their_message_alone() {
+    dead_lettered_among_orders("?frame_max=8192", &[Hostile::Large(10_000)]).await;
+}
