@@ -35,10 +35,24 @@ pub(super) fn runtime() -> Runtime<Parts> {
 
 /// Connects, through TLS if the address says so.
 pub(super) async fn connect(uri: &AMQPUri) -> Result<AsyncTcpStream<Filtered<Plain>>, Error> {
-    let plain = uri.connect_async(&Runtime::tokio_current()).await?;
+    let connected = uri.connect_async(&Runtime::tokio_current()).await;
+    let plain = connected.map_err(with_cure)?;
     let frame_max = uri.query.frame_max.unwrap_or_default();
     // "Plain" to the client: TLS has ended below.
     Ok(AsyncTcpStream::Plain(Filtered::new(plain, frame_max)))
+}
+
+/// Says what to do about a certificate that nobody vouches for.
+fn with_cure(error: io::Error) -> io::Error {
+    // The words of rustls, of another authority with the same name too, and of a system without any authority.
+    const UNTRUSTED: [&str; 3] = ["UnknownIssuer", "BadSignature", "native certificates"];
+    let text = error.to_string();
+    if !UNTRUSTED.iter().any(|words| text.contains(words)) {
+        return error;
+    }
+    let cure = "add the authority that has signed the broker's certificate to the system's certificates, or name its \
+                file in the variable SSL_CERT_FILE";
+    io::Error::new(error.kind(), format!("{text}: {cure}"))
 }
 
 /// A stream on which each content header can be read by the client.

@@ -129,3 +129,26 @@ async fn orders_through_tls_are_handled_once_and_unreadable_messages_are_dead_le
 async fn headers_larger_than_a_frame_through_tls_dead_letter_their_message_alone() {
     dead_lettered_among_orders("?frame_max=8192", &[Hostile::Large(10_000)]).await;
 }
+
+#[tokio::test]
+async fn a_certificate_of_an_unknown_authority_is_refused_with_what_to_do() {
+    let encrypting = Encrypting::shared().await;
+    let bed = encrypting.bed().await;
+    let ledger = Ledger::create().await;
+    let settings = Settings::new(&encrypting.url(&bed, ""), bed.name(), &ledger);
+    for (trusted, told) in [
+        (Authority::new("somebody else").0.pem(), "UnknownIssuer"),
+        (Authority::new("idem tests").0.pem(), "BadSignature"),
+        (String::new(), "native certificates"),
+    ] {
+        let file = ledger.file("trusted.crt");
+        fs::write(&file, trusted).unwrap();
+        let worker = Process::start_trusting(&file, LEDGER_WORKER, &settings);
+        let words = ["incident=unreachable", told, "SSL_CERT_FILE"];
+        let refused = |line: &String| words.iter().all(|words| line.contains(words));
+        let refused = |lines: &[String]| lines.iter().any(refused);
+        worker.log.until("the log says what to do", refused).await;
+        assert!(worker.stop().await.is_empty());
+    }
+    bed.assert_nothing_stuck().await;
+}
