@@ -43,8 +43,11 @@ fn slow() -> (Script, Arc<Semaphore>) {
     (script, gate)
 }
 
-/// All wait for the gate. How many run, and how many ran at once at most.
-fn counted() -> (Script, Arc<Semaphore>, Arc<Mutex<(usize, usize)>>) {
+/// How many run, and how many ran at once at most.
+type Counts = Arc<Mutex<(usize, usize)>>;
+
+/// All wait for the gate.
+fn counted() -> (Script, Arc<Semaphore>, Counts) {
     let gate = Arc::new(Semaphore::new(0));
     let running = Arc::new(Mutex::new((0, 0)));
     let (opened, counts) = (Arc::clone(&gate), Arc::clone(&running));
@@ -193,8 +196,9 @@ async fn a_copy_in_conflict_is_returned_ever_more_rarely_where_there_is_no_ladde
         assert_eq!(pair.script.effects.entries().len(), 0, "they wait");
     }
     // The first is kept for half a second at least, those after it for longer.
-    let most = 1 + sent.elapsed().as_secs() as usize;
-    assert!(copies() <= most, "a hot loop: {}", copies());
+    let most = 1.0 + sent.elapsed().as_secs_f64();
+    let times = u32::try_from(copies()).unwrap();
+    assert!(f64::from(times) <= most, "a hot loop: {times}");
     pair.end(&orders, 1).await;
 }
 
