@@ -90,7 +90,7 @@ pub use idem_core::{
     KeyBuilder, KeyError, KeyPart, Lease, Leased, MemoryStore, MemoryStoreBuilder, Mode, Operation,
     Outcome, Owner, Policy, PolicyBuilder, PolicyError, Prepared, Purge, PurgeTask, Rejection,
     Release, RunsOn, Severity, State, Store, StoreError, StoreOutage, TransactionalStore, Verdict,
-    WhenFull, Write,
+    Write,
 };
 pub use idem_core::{CacheStats, Cached, CachedBuilder, Reports};
 pub use idem_core::{Entity, EntityError, EntityStore, InEntity, RecordedBy, Recording};

@@ -78,9 +78,7 @@ pub use store::{
     SequenceStore, SessionStore, Severity, Store, StoreError, Touched, TransactionalStore, Write,
     operator,
 };
-pub use stores::{
-    AnyStore, CacheStats, Cached, CachedBuilder, MemoryStore, MemoryStoreBuilder, WhenFull,
-};
+pub use stores::{AnyStore, CacheStats, Cached, CachedBuilder, MemoryStore, MemoryStoreBuilder};
 #[cfg(feature = "postgres")]
 pub use stores::{Migrate, PostgresStore, PostgresStoreBuilder};
 #[cfg(feature = "redis")]

@@ -13,7 +13,7 @@ pub(crate) mod sqlite;
 
 pub use any::AnyStore;
 pub use cached::{CacheStats, Cached, CachedBuilder};
-pub use memory::{MemoryStore, MemoryStoreBuilder, WhenFull};
+pub use memory::{MemoryStore, MemoryStoreBuilder};
 #[cfg(feature = "postgres")]
 pub use postgres::{Migrate, PostgresStore, PostgresStoreBuilder};
 #[cfg(feature = "redis")]

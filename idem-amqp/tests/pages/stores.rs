@@ -1,7 +1,7 @@
 use std::{num::NonZeroUsize, time::Duration};
 
 use idem_amqp::{
-    MemoryStore, Migrate, PostgresStore, RedisStore, SqliteStore, WhenFull, prelude::*,
+    MemoryStore, Migrate, PostgresStore, RedisStore, SqliteStore, prelude::*,
     sqlx::{self, PgConnection},
 };
 use serde::Deserialize;
@@ -10,9 +10,7 @@ use super::Error;
 
 fn memory() {
     let store = MemoryStore::new();
-    let bounded = MemoryStore::builder()
-        .capacity(100_000, WhenFull::ForgetOldestCompleted)
-        .build();
+    let bounded = MemoryStore::builder().capacity(100_000).build();
     drop((store, bounded));
 }
 

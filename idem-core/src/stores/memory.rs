@@ -54,31 +54,18 @@ struct Shared {
     clock: Clock,
 }
 
-/// What a bounded store does about one key too many.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WhenFull {
-    /// Claims of new keys answer [`StoreError::Full`] until retentions end: nothing runs twice.
-    Refuse,
-    /// Forgets the completed key whose retention ends first, and refuses only if none is
-    /// completed. A copy of a forgotten key runs again, also one whose session lives. Such a store
-    /// keeps no [sequences](crate::SequenceStore): they would stand still.
-    ForgetOldestCompleted,
-}
-
 /// A [`MemoryStore`] in the making.
 ///
 /// ```
-/// use idem_core::{MemoryStore, WhenFull};
+/// use idem_core::MemoryStore;
 ///
-/// let store = MemoryStore::builder().capacity(100_000, WhenFull::Refuse).build();
+/// let store = MemoryStore::builder().capacity(100_000).build();
 /// # drop(store);
 /// ```
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct MemoryStoreBuilder {
     capacity: usize,
-    when_full: WhenFull,
 }
 
 impl MemoryStore {
@@ -91,7 +78,6 @@ impl MemoryStore {
     pub fn builder() -> MemoryStoreBuilder {
         MemoryStoreBuilder {
             capacity: usize::MAX,
-            when_full: WhenFull::Refuse,
         }
     }
 
@@ -135,17 +121,17 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStoreBuilder {
-    /// Remembers at most this many keys, and says what happens to one more.
-    pub fn capacity(mut self, keys: usize, when_full: WhenFull) -> Self {
+    /// Remembers at most this many keys. Claims of new ones answer [`StoreError::Full`] until retentions end: nothing
+    /// is forgotten early, and nothing runs twice.
+    pub fn capacity(mut self, keys: usize) -> Self {
         self.capacity = keys;
-        self.when_full = when_full;
         self
     }
 
     /// Ends the store.
     pub fn build(self) -> MemoryStore {
         MemoryStore(Arc::new(Shared {
-            kept: Mutex::new(Kept::new(self.capacity, self.when_full)),
+            kept: Mutex::new(Kept::new(self.capacity)),
             clock: Clock::start(),
         }))
     }
@@ -156,9 +142,6 @@ impl Store for MemoryStore {
         let mut kept = self.kept();
         let now = self.0.clock.now();
         if let Some(place) = request.sequence_place()? {
-            if kept.when_full != WhenFull::Refuse {
-                request.without_sequence()?;
-            }
             return kept.claim_numbered(request, place, now);
         }
         let Some(place) = request.place()? else {
@@ -201,9 +184,8 @@ impl Store for MemoryStore {
         }))
     }
 
-    /// Not if it forgets completed keys when it is full.
     fn keeps_sequences(&self) -> bool {
-        self.kept().when_full == WhenFull::Refuse
+        true
     }
 }
 

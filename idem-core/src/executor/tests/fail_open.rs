@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     handler::{Outcome, StoreOutage},
     message::Fingerprint,
-    stores::{MemoryStore, WhenFull},
+    stores::MemoryStore,
 };
 
 mod failures;
@@ -147,7 +147,7 @@ async fn a_record_that_cannot_be_read_is_never_run_past() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_full_is_not_away() {
-    let full = MemoryStore::builder().capacity(0, WhenFull::Refuse).build();
+    let full = MemoryStore::builder().capacity(0).build();
     let work = async |_: Attempt| Ok::<_, Failed>(());
     let ended = Executor::new(full).execute(key(), &fail_open(), work).await;
     assert!(

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, ops::Range};
 
-use super::{WhenFull, records::Records, sequences::Sequences, sessions::Sessions};
+use super::{records::Records, sequences::Sequences, sessions::Sessions};
 use crate::{
     message::{Key, SequencePlace, SessionKey},
     store::{
@@ -27,18 +27,16 @@ pub(super) struct Kept {
     pub(super) sequences: Sequences,
     pub(super) audit: Audit,
     capacity: usize,
-    pub(super) when_full: WhenFull,
 }
 
 impl Kept {
-    pub(super) fn new(capacity: usize, when_full: WhenFull) -> Self {
+    pub(super) fn new(capacity: usize) -> Self {
         Self {
             records: Records::default(),
             sessions: Sessions::default(),
             sequences: Sequences::default(),
             audit: Audit::default(),
             capacity,
-            when_full,
         }
     }
 
@@ -48,7 +46,7 @@ impl Kept {
         let is_new = known.is_none();
         let step = record::claim(known, request, now, self.records.floor());
         if is_new {
-            self.records.make_room(self.capacity, self.when_full, now)?;
+            self.records.make_room(self.capacity, now)?;
         }
         if let Some(record) = step.write {
             self.records.put(request.key.clone(), record);

@@ -39,7 +39,7 @@ async fn clones_share_what_they_remember() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_store_refuses_new_keys_until_a_retention_ends() {
-    let store = MemoryStore::builder().capacity(2, WhenFull::Refuse).build();
+    let store = MemoryStore::builder().capacity(2).build();
     work(&store, 1).await;
     let held = acquire(&store, 2).await;
 
@@ -60,46 +60,6 @@ async fn a_full_store_refuses_new_keys_until_a_retention_ends() {
     acquire(&store, 3).await;
     let refused = store.claim(&request(4)).await;
     assert!(matches!(refused, Err(StoreError::Full(2))));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_forgetful_store_keeps_no_sequences() {
-    let store = MemoryStore::builder()
-        .capacity(3, WhenFull::ForgetOldestCompleted)
-        .build();
-    assert!(!store.keeps_sequences());
-    let place = crate::message::SequencePlace::new(Key::new("readings", "d-1").unwrap(), 0);
-    let numbered = ClaimRequest::in_sequence(place, &Policy::DEFAULT);
-    let claim = store.claim(&numbered).await;
-    assert!(matches!(claim, Err(StoreError::Refused(_))), "{claim:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_forgetful_store_drops_the_oldest_completed_key_only() {
-    let store = MemoryStore::builder()
-        .capacity(3, WhenFull::ForgetOldestCompleted)
-        .build();
-    acquire(&store, 1).await;
-    let oldest = work(&store, 2).await;
-    advance(Duration::from_secs(1)).await;
-    work(&store, 3).await;
-
-    acquire(&store, 4).await;
-    assert!(matches!(
-        store.claim(&request(1)).await,
-        Ok(Claim::Held { .. })
-    ));
-    assert!(matches!(
-        store.claim(&request(3)).await,
-        Ok(Claim::Completed { .. })
-    ));
-
-    let again = acquire(&store, 2).await;
-    assert!(again.token > oldest.token);
-    assert!(matches!(
-        store.claim(&request(5)).await,
-        Err(StoreError::Full(3))
-    ));
 }
 
 #[tokio::test(start_paused = true)]
