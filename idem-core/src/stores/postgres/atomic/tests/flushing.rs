@@ -19,16 +19,36 @@ async fn without_its_standby() -> (Postgres, PostgresStore, PgConnection) {
     ] {
         execute(&mut bystander, statement).await.unwrap();
     }
-    let waits = "SELECT bool_and(setting = 'away') FROM pg_settings
-                 WHERE name = 'synchronous_standby_names'";
-    while !sqlx::query_scalar::<_, bool>(waits)
-        .fetch_one(&mut bystander)
-        .await
-        .unwrap()
-    {
-        tokio::task::yield_now().await;
-    }
+    commits_wait_from_now_on(&server, &mut bystander).await;
     (server, store, bystander)
+}
+
+/// Commits until one waits: it is the server's checkpointer that tells all sessions whether there
+/// is a standby to wait for, and it reads the settings when it gets to it.
+async fn commits_wait_from_now_on(server: &Postgres, bystander: &mut PgConnection) {
+    let mut committing = PgConnection::connect(&server.url()).await.unwrap();
+    let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
+        .fetch_one(&mut committing)
+        .await
+        .unwrap();
+    let commits = async {
+        loop {
+            execute(&mut committing, "SELECT pg_current_xact_id()")
+                .await
+                .unwrap();
+        }
+    };
+    tokio::select! {
+        () = commits => {}
+        () = sessions_wait_for_the_standby(bystander) => {}
+    }
+    let terminate = "SELECT pg_terminate_backend($1, 10000)";
+    let gone: bool = sqlx::query_scalar(terminate)
+        .bind(pid)
+        .fetch_one(&mut *bystander)
+        .await
+        .unwrap();
+    assert!(gone, "the session that waits does not end");
 }
 
 async fn sessions_wait_for_the_standby(bystander: &mut PgConnection) {
