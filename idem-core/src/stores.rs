@@ -1,6 +1,13 @@
 //! The stores. Each knows the contract, and no other store, but for those that are made of others.
+//! Those that reach a server or a file queue their calls in the one `batcher`.
 
 pub(crate) mod any;
+#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
+#[cfg_attr(
+    not(all(feature = "postgres", feature = "redis", feature = "sqlite")),
+    allow(dead_code, reason = "each store needs a part of it")
+)]
+mod batcher;
 pub(crate) mod cached;
 pub(crate) mod measured;
 pub(crate) mod memory;

@@ -8,11 +8,15 @@ use tokio::sync::Mutex;
 use crate::{
     handler::Outcome,
     store::{Claim, ClaimRequest, ConnectError, Lease, Purge, Release, Store, StoreError, Write},
+    stores::batcher::{Batcher, Waiting},
 };
 
 mod atomic;
 mod batch;
+mod batch_task;
 mod builder;
+mod call;
+mod check;
 mod claims;
 mod clock;
 mod entity;
@@ -20,7 +24,6 @@ mod exchange;
 mod fault;
 mod group;
 mod instant;
-mod lane;
 mod lending;
 mod length;
 mod location;
@@ -32,6 +35,7 @@ mod row;
 mod sequences;
 mod session;
 mod sessions;
+mod settings;
 mod sql;
 mod template;
 #[cfg(test)]
@@ -43,7 +47,6 @@ use claims::{Answered, ClaimCall};
 use clock::Clock;
 use entity::Entities;
 use group::Groups;
-use lane::Lane;
 use lending::Lending;
 pub use migration::Migrate;
 use names::Names;
@@ -118,8 +121,8 @@ use writes::{Change, WriteCall};
 /// whole table for this.
 #[derive(Clone)]
 pub struct PostgresStore {
-    claims: Lane<ClaimCall>,
-    writes: Lane<WriteCall>,
+    claims: Batcher<Waiting<ClaimCall>>,
+    writes: Batcher<Waiting<WriteCall>>,
     /// Apart, so that a purge that takes its time keeps nobody waiting.
     purging: Arc<Mutex<Session>>,
     address: Address,
@@ -186,7 +189,7 @@ impl PostgresStore {
             return Box::pin(self.claim_place(request, place)).await;
         }
         let request = request.clone();
-        self.claims.call(ClaimCall { request, answered }).await
+        self.claims.call(ClaimCall { request, answered }).await?
     }
 
     async fn write(&self, lease: &Lease, change: Change) -> Result<Write, StoreError> {
@@ -195,7 +198,7 @@ impl PostgresStore {
             token: lease.token.get(),
             change,
         };
-        self.writes.call(call).await
+        self.writes.call(call).await?
     }
 }
 

@@ -10,14 +10,12 @@ use crate::{
 
 mod alone;
 mod answer;
-mod batch;
 mod builder;
 mod calls;
 mod clock;
 mod facts;
 mod fault;
 mod findings;
-mod lane;
 mod link;
 mod location;
 mod naming;
@@ -25,6 +23,7 @@ mod operator;
 mod permissions;
 mod replicas;
 mod script;
+mod sender;
 mod sequences;
 mod server;
 mod sessions;
@@ -36,8 +35,8 @@ use calls::{Call, Calls};
 use clock::Clock;
 use facts::Facts;
 use findings::Demands;
-use lane::Lane;
 use naming::Naming;
+use sender::Sender;
 use server::Server;
 
 /// Remembers keys in Redis 6.2 or newer, Valkey, or a cluster of either. Clones share one
@@ -88,7 +87,7 @@ use server::Server;
 pub struct RedisStore {
     server: Server,
     /// There is none in a cluster, where each call goes to the server that has its record.
-    lane: Option<Lane>,
+    sender: Option<Sender>,
     calls: Calls,
     clock: Clock,
     demands: Demands,
@@ -140,8 +139,8 @@ impl RedisStore {
         call: Call,
         read: impl FnOnce(redis::Value) -> redis::RedisResult<T>,
     ) -> Result<T, StoreError> {
-        let answer = if let Some(lane) = &self.lane {
-            lane.run(call).await
+        let answer = if let Some(sender) = &self.sender {
+            sender.run(call).await
         } else {
             let ask = |command| async move { Ok(self.server.ask(&command).await?) };
             script::run_alone(&call, self.clock.skew(), ask).await

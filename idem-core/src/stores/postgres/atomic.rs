@@ -9,7 +9,6 @@ use super::{
     claims::Answered,
     exchange::Nonce,
     fault::Fault,
-    group::Steps,
     lending::{Lending, Turn},
 };
 use crate::{
@@ -19,13 +18,11 @@ use crate::{
     },
 };
 
-mod check;
 mod ending;
 mod statement;
 
-pub(super) use check::check;
-pub(super) use ending::{Connection, OVERDUE, commit, judge};
-pub(super) use statement::{ONLY_READS, begin, extension, lock_timeout, reset};
+pub(super) use ending::{Connection, OVERDUE, commit, is_fenced, judge};
+pub(super) use statement::{completion, extension};
 
 /// A handler's open transaction. Dropping it closes its connection, which rolls back.
 pub struct OpenTransaction {
@@ -35,10 +32,10 @@ pub struct OpenTransaction {
 }
 
 impl OpenTransaction {
-    /// Begins one that several messages share.
-    pub(super) async fn of_group(lending: &Lending, steps: &Steps) -> Result<Self, Fault> {
+    /// Begins one that several messages share, with these statements behind the `BEGIN`.
+    pub(super) async fn of_group(lending: &Lending, begin: &str) -> Result<Self, Fault> {
         let mut turn = lending.turn().await;
-        let transaction = turn.begin_group(steps).await?;
+        let transaction = turn.begin_group(begin).await?;
         Ok(Self { transaction, turn })
     }
 
@@ -137,7 +134,7 @@ impl PostgresStore {
     ) -> Result<Commit, StoreError> {
         let skew = self.clock.skew();
         let (template, nonce) = (&self.sql.commit, Nonce::new());
-        let statement = statement::commit(template, lease, outcome, retention, skew, nonce);
+        let statement = statement::completion(template, lease, outcome, retention, skew, nonce);
         match self.end_open(open, statement, nonce).await? {
             Ok(()) => Ok(Commit::Committed),
             Err(error) => judge(error),

@@ -1,78 +1,43 @@
-//! Calls that share a statement.
+//! Calls that share a statement: one for each key, and behind it the others for the same key.
+//!
+//! `batch_task` sends it and hands the rows back. What must stay true: no key is twice in a
+//! statement, and every call is answered, or returned to be asked again.
 
 use std::collections::{HashMap, hash_map::Entry};
 
-use tokio::sync::oneshot;
-
 use super::{
+    call::{Ask, KeyCall},
     fault::Fault,
-    lane::{Ask, Call},
     row::Told,
 };
-use crate::{message::Key, store::StoreError};
-
-/// How often a call is asked again because others were in its way, before it is given up.
-const ASKED_AT_MOST: u8 = 20;
-
-/// A call whose caller waits for the answer.
-#[derive(Debug)]
-pub(super) struct Waiting<C: Call> {
-    call: C,
-    caller: oneshot::Sender<Result<C::Answer, StoreError>>,
-    asked: u8,
-}
-
-impl<C: Call> Waiting<C> {
-    pub(super) fn new(call: C, caller: oneshot::Sender<Result<C::Answer, StoreError>>) -> Self {
-        Self {
-            call,
-            caller,
-            asked: 0,
-        }
-    }
-
-    /// Whether it has to be carried out: nobody would work under a claim that nobody waits for,
-    /// and its key would wait for the lease to end.
-    pub(super) fn is_wanted(&self) -> bool {
-        !(C::MAY_BE_DROPPED && self.caller.is_closed())
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.call.bytes()
-    }
-
-    fn tell(self, answer: Result<C::Answer, StoreError>) {
-        // A caller that was dropped meanwhile does not care.
-        let _ = self.caller.send(answer);
-    }
-}
+use crate::{message::Key, store::StoreError, stores::batcher::Waiting};
 
 /// Calls about one key: the first is part of the statement, the others wait behind it.
-struct Turn<C: Call> {
+struct OneKey<C: KeyCall> {
     first: Waiting<C>,
     behind: Vec<Waiting<C>>,
 }
 
 /// The calls of one statement, no key twice.
-pub(super) struct Batch<C: Call>(Vec<Turn<C>>);
+pub(super) struct Batch<C: KeyCall>(Vec<OneKey<C>>);
 
-impl<C: Call> Batch<C> {
+impl<C: KeyCall> Batch<C> {
     pub(super) fn of(calls: Vec<Waiting<C>>) -> Self {
-        let mut turns: Vec<Turn<C>> = Vec::with_capacity(calls.len());
+        let mut keys: Vec<OneKey<C>> = Vec::with_capacity(calls.len());
         let mut places: HashMap<Key, usize> = HashMap::with_capacity(calls.len());
         for call in calls {
             match places.entry(call.call.key().clone()) {
-                Entry::Occupied(place) => turns[*place.get()].behind.push(call),
+                Entry::Occupied(place) => keys[*place.get()].behind.push(call),
                 Entry::Vacant(place) => {
-                    place.insert(turns.len());
-                    turns.push(Turn {
+                    place.insert(keys.len());
+                    keys.push(OneKey {
                         first: call,
                         behind: Vec::new(),
                     });
                 }
             }
         }
-        Self(turns)
+        Self(keys)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -80,7 +45,7 @@ impl<C: Call> Batch<C> {
     }
 
     pub(super) fn ask(&self) -> Ask {
-        if self.0.iter().any(|turn| turn.first.asked > 0) {
+        if self.0.iter().any(|one| one.first.is_repeated()) {
             Ask::Again
         } else {
             Ask::First
@@ -88,16 +53,16 @@ impl<C: Call> Batch<C> {
     }
 
     pub(super) fn calls(&self) -> Vec<&C> {
-        self.0.iter().map(|turn| &turn.first.call).collect()
+        self.0.iter().map(|one| &one.first.call).collect()
     }
 
     /// Tells the callers what the rows say about their keys; returns the calls that have to be
     /// asked again.
     pub(super) fn answer(self, rows: &HashMap<&str, Told>) -> Vec<Waiting<C>> {
         let mut again = Vec::new();
-        for turn in self.0 {
-            let told = rows.get(turn.first.call.key().as_str());
-            turn.answer(told.unwrap_or(&Told::NOTHING), &mut again);
+        for one in self.0 {
+            let told = rows.get(one.first.call.key().as_str());
+            one.answer(told.unwrap_or(&Told::NOTHING), &mut again);
         }
         again
     }
@@ -115,10 +80,10 @@ impl<C: Call> Batch<C> {
     /// own to try.
     pub(super) fn refuse(self, fault: &Fault) -> Vec<Waiting<C>> {
         let mut again = Vec::new();
-        for turn in self.0 {
-            let error = fault.about(turn.first.call.key());
-            turn.first.tell(Err(error));
-            again.extend(turn.behind);
+        for one in self.0 {
+            let error = fault.about(one.first.call.key());
+            one.first.answer(Err(error));
+            again.extend(one.behind);
         }
         again
     }
@@ -127,29 +92,29 @@ impl<C: Call> Batch<C> {
     pub(super) fn fail(self, fault: &Fault) {
         let calls = self.0.len();
         tracing::debug!(error = %fault, calls, "a batch was not carried out");
-        for turn in self.0 {
-            for call in std::iter::once(turn.first).chain(turn.behind) {
-                call.tell(Err(fault.unavailable()));
+        for one in self.0 {
+            for call in std::iter::once(one.first).chain(one.behind) {
+                call.answer(Err(fault.unavailable()));
             }
         }
     }
 }
 
-impl<C: Call> Turn<C> {
+impl<C: KeyCall> OneKey<C> {
     fn answer(self, told: &Told, again: &mut Vec<Waiting<C>>) {
         if let Err(unreadable) = &told.record {
             let key = self.first.call.key().clone();
             for call in std::iter::once(self.first).chain(self.behind) {
-                call.tell(Err(corrupt(&key, unreadable.to_string())));
+                call.answer(Err(corrupt(&key, unreadable.to_string())));
             }
             return;
         }
-        match self.first.call.answer(told) {
+        match self.first.call.read(told) {
             Some(answer) => {
-                self.first.tell(Ok(answer));
+                self.first.answer(Ok(answer));
                 for call in self.behind {
-                    match call.call.answer_behind(told) {
-                        Some(answer) => call.tell(Ok(answer)),
+                    match call.call.read_behind(told) {
+                        Some(answer) => call.answer(Ok(answer)),
                         None => again.push(call),
                     }
                 }
@@ -158,14 +123,14 @@ impl<C: Call> Turn<C> {
         }
     }
 
-    fn ask_again(mut self, again: &mut Vec<Waiting<C>>) {
-        self.first.asked += 1;
-        if self.first.asked < ASKED_AT_MOST {
-            again.push(self.first);
-        } else {
-            let key = self.first.call.key();
-            let crowded = format!("others were in the way at every try to reach `{key}`");
-            self.first.tell(Err(StoreError::unavailable(crowded)));
+    fn ask_again(self, again: &mut Vec<Waiting<C>>) {
+        match self.first.ask_again() {
+            Ok(first) => again.push(first),
+            Err(first) => {
+                let key = first.call.key();
+                let crowded = format!("others were in the way at every try to reach `{key}`");
+                first.answer(Err(StoreError::unavailable(crowded)));
+            }
         }
         again.extend(self.behind);
     }

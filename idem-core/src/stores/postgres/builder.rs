@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 use tokio::{sync::Mutex, time};
 
 use super::{
-    Clock, Entities, Groups, Lane, Lending, Migrate, Operator, PostgresStore, Sql, atomic,
+    Clock, Entities, Groups, Lending, Migrate, Operator, PostgresStore, Sql, batch_task, check,
     fault::Fault,
     group, location, migration,
     names::{DEFAULT_TABLE, Names},
@@ -14,6 +14,7 @@ use super::{
     sequences::Sequences,
     session::{Address, Session},
     sessions::Sessions,
+    settings,
 };
 use crate::store::ConnectError;
 
@@ -171,7 +172,7 @@ impl PostgresStoreBuilder {
             );
         }
         let sql = Arc::new(Sql::new(&names, self.response_timeout, whose));
-        self.within_patience(migration::check(&mut connection, &names, &sql))
+        self.within_patience(check::statements(&mut connection, &names, &sql))
             .await?;
         let sessions = Sessions::new(&address, &names);
         let usable = sessions.check(&mut connection, &names);
@@ -186,17 +187,17 @@ impl PostgresStoreBuilder {
         let idle = address.within_patience(self.idle_limit(&mut connection));
         let idle = idle.await.map_err(refused)?;
         let kept_alive = address.with_keepalives().await;
-        let begin = atomic::begin(idle, kept_alive.is_some(), whose);
-        self.within_patience(atomic::check(&mut connection, &names, &sql, &begin))
+        let begin = settings::begin(idle, kept_alive.is_some(), whose);
+        self.within_patience(check::endings(&mut connection, &names, &sql, &begin))
             .await?;
 
         Ok(PostgresStore {
-            claims: Lane::spawn(
+            claims: batch_task::spawn(
                 Session::on(connection, address.clone()),
                 Arc::clone(&sql),
                 clock.clone(),
             ),
-            writes: Lane::spawn(
+            writes: batch_task::spawn(
                 Session::on(second, address.clone()),
                 Arc::clone(&sql),
                 clock.clone(),

@@ -3,7 +3,7 @@
 use sqlx::{PgConnection, postgres::PgRow};
 
 use super::{
-    lane::{Ask, Call},
+    call::{Ask, KeyCall},
     length::micros,
     row::{self, Told},
     session::Statement,
@@ -16,10 +16,8 @@ use crate::{
         Claim, ClaimRequest, Lease, StoreError,
         rules::record::{self, Record},
     },
+    stores::batcher::{self, ASKED_AT_MOST},
 };
-
-/// How often a claim is asked again because others were in its way, before it is given up.
-const ASKED_AT_MOST: u8 = 20;
 
 /// A claim, and what its answer waits for.
 #[derive(Debug)]
@@ -38,17 +36,24 @@ pub(super) enum Answered {
     Committed,
 }
 
-impl Call for ClaimCall {
-    type Answer = Claim;
-    const LANE: &str = "claims";
-    const MAY_BE_DROPPED: bool = true;
-
-    fn key(&self) -> &Key {
-        &self.request.key
-    }
+impl batcher::Call for ClaimCall {
+    type Answer = Result<Claim, StoreError>;
 
     fn bytes(&self) -> usize {
         self.key().as_str().len()
+    }
+
+    fn may_be_dropped(&self) -> bool {
+        true
+    }
+}
+
+impl KeyCall for ClaimCall {
+    type Answered = Claim;
+    const LANE: &str = "claims";
+
+    fn key(&self) -> &Key {
+        &self.request.key
     }
 
     fn statement(batch: &[&Self], ask: Ask, sql: &Sql, skew: i64) -> Statement {
@@ -94,16 +99,16 @@ impl Call for ClaimCall {
         }
     }
 
-    fn answer(&self, told: &Told) -> Option<Claim> {
+    fn read(&self, told: &Told) -> Option<Claim> {
         match &told.record {
             Ok(Some(record)) if told.written => Some(Claim::Acquired(lease(self.key(), record))),
-            _ => self.answer_behind(told),
+            _ => self.read_behind(told),
         }
     }
 
     /// Whatever the record's state allows to say without writing. `None` too if the snapshot saw
     /// a key that is free: another claim was first, and the next snapshot sees it.
-    fn answer_behind(&self, told: &Told) -> Option<Claim> {
+    fn read_behind(&self, told: &Told) -> Option<Claim> {
         let record = told.record.as_ref().ok()?.as_ref();
         let step = record::claim(record, &self.request, told.now, 0);
         step.write.is_none().then_some(step.answer)
@@ -132,7 +137,7 @@ pub(super) async fn claim_alone(
             let key = request.key.to_string();
             return Ok(Err(StoreError::Corrupt { key, source }));
         }
-        if let Some(claim) = call.answer(&told) {
+        if let Some(claim) = call.read(&told) {
             return Ok(Ok(claim));
         }
     }

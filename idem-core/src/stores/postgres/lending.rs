@@ -18,11 +18,10 @@ use sqlx::{
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{
-    atomic::{ONLY_READS, lock_timeout},
     fault::{Fault, Remedy},
-    group::Steps,
     pooler::Sessions,
     session::Address,
+    settings::{ONLY_READS, lock_timeout},
 };
 
 mod ahead;
@@ -163,15 +162,15 @@ impl Turn {
         self.begin_with(&lock_timeout(wait)).await
     }
 
-    /// Begins a transaction that several messages share.
+    /// Begins a transaction that several messages share, with these statements behind the `BEGIN`.
     ///
     /// # Cancel safety
     /// As of [`begin`](Self::begin).
     pub(super) async fn begin_group(
         &mut self,
-        steps: &Steps,
+        begin: &str,
     ) -> Result<PgTransaction<'static>, Fault> {
-        self.begin_with(&steps.begin).await
+        self.begin_with(begin).await
     }
 
     /// Begins a transaction with these statements.

@@ -1,29 +1,15 @@
 //! The tables: created by one process at a time, and never guessed at.
 
-use std::time::Duration;
-
 use sqlx::{Connection, PgConnection};
 
-use super::{
-    atomic,
-    claims::ClaimCall,
-    lane::{Ask, Call},
-    names::Names,
-    pooler,
-    sql::Sql,
-    writes::WriteCall,
-};
-use crate::{
-    handler::FencingToken,
-    message::Key,
-    store::{ConnectError, Lease},
-};
+use super::{names::Names, pooler};
+use crate::store::ConnectError;
 
 /// The version of `schema.sql`.
 const KNOWN: i64 = 1;
 
 /// Whatever the server's default is.
-const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+pub(super) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
 /// Whether a store creates its tables when it starts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -82,28 +68,6 @@ pub(super) async fn migrate(
     } else {
         Err(MigrateError::Version(version))
     }
-}
-
-/// Fails unless the tables answer as this version's do, and this role may use them. Nothing stays
-/// of it.
-pub(super) async fn check(
-    connection: &mut PgConnection,
-    names: &Names,
-    sql: &Sql,
-) -> Result<(), MigrateError> {
-    let mut transaction = connection.begin_with(READ_COMMITTED).await?;
-    let statements = [
-        ClaimCall::statement(&[], Ask::First, sql, 0),
-        ClaimCall::statement(&[], Ask::Again, sql, 0),
-        WriteCall::statement(&[], Ask::First, sql, 0),
-        sqlx::query(sql.purge.clone()).bind(0_i64).bind(0_i64),
-        atomic::extension(sql, &nobodys(), Duration::ZERO, 0),
-    ];
-    for statement in statements {
-        let answer = statement.fetch_all(&mut *transaction).await;
-        answer.map_err(|error| MigrateError::Unusable(names.to_string(), error))?;
-    }
-    Ok(transaction.rollback().await?)
 }
 
 /// Creates the tables in a transaction and under a lock, where no other process does.
@@ -168,12 +132,6 @@ async fn version(connection: &mut PgConnection, names: &Names) -> Result<Option<
     sqlx::query_scalar(names.put_into(include_str!("version.sql")))
         .fetch_optional(connection)
         .await
-}
-
-/// A lease under which nothing was ever claimed.
-pub(super) fn nobodys() -> Lease {
-    let key = Key::new("idem", "nobody's").expect("it is short");
-    Lease::new(key, FencingToken::new(i64::MIN), 0, false)
 }
 
 /// Why the tables cannot be used.

@@ -17,17 +17,17 @@ use super::{
 use crate::{
     message::SequencePlace,
     store::{Claim, ClaimRequest, SequenceStore, StoreError},
+    stores::batcher::{Batcher, Call, Waiting},
 };
 
 mod batch;
+mod claim_task;
 mod course;
-mod lane;
 mod rows;
 mod statements;
 mod step;
 mod tools;
 
-use lane::Lane;
 use statements::Statements;
 use tools::Tools;
 
@@ -40,10 +40,22 @@ struct Numbered {
     place: SequencePlace,
 }
 
+impl Call for Numbered {
+    type Answer = Claimed;
+
+    fn bytes(&self) -> usize {
+        self.call.bytes()
+    }
+
+    fn may_be_dropped(&self) -> bool {
+        true
+    }
+}
+
 /// Sends what is asked about sequences, over the connections of the sessions.
 #[derive(Clone)]
 pub(super) struct Sequences {
-    lanes: Arc<[Lane]>,
+    tasks: Arc<[Batcher<Waiting<Numbered>>]>,
     statements: Arc<Statements>,
 }
 
@@ -56,16 +68,16 @@ impl Sequences {
     ) -> Self {
         let statements = Arc::new(Statements::new(names, response_timeout));
         let links = sessions.links();
-        let lane = |place| {
+        let task = |place| {
             let tools = Tools {
                 statements: Arc::clone(&statements),
                 sql: Arc::clone(sql),
                 clock: clock.clone(),
             };
-            Lane::spawn(Arc::clone(&links), place, tools)
+            claim_task::spawn(Arc::clone(&links), place, tools)
         };
         Self {
-            lanes: (0..links.len()).map(lane).collect(),
+            tasks: (0..links.len()).map(task).collect(),
             statements: Arc::clone(&statements),
         }
     }
@@ -89,7 +101,7 @@ impl PostgresStore {
         place: &SequencePlace,
         answered: Answered,
     ) -> Result<Claim, StoreError> {
-        let lane = &self.sequences.lanes[sessions::place(place.sequence.as_str())];
+        let task = &self.sequences.tasks[sessions::place(place.sequence.as_str())];
         let claim = Numbered {
             call: ClaimCall {
                 request: request.clone(),
@@ -97,7 +109,7 @@ impl PostgresStore {
             },
             place: place.clone(),
         };
-        lane.claim(claim).await
+        task.call(claim).await?
     }
 
     /// Removes at most so many sequences and exceptions that have expired, and says how many.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
-use super::{atomic, names::Names, pooler::Sessions, template::Template};
+use super::{names::Names, pooler::Sessions, settings, template::Template};
 
 pub(super) struct Sql {
     pub(super) claim: SqlStr,
@@ -44,7 +44,7 @@ impl Sql {
             let text = names.put_into(file);
             AssertSqlSafe(text.as_str().replace("{lock_timeout}", &patience)).into_sql_str()
         };
-        let ending = |file: &str| names.template(&atomic::reset(file, sessions));
+        let ending = |file: &str| names.template(&settings::reset(file, sessions));
         Self {
             claim: patient(include_str!("claim.sql")),
             claim_new: patient(include_str!("claim_new.sql")),

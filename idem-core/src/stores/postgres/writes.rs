@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    lane::{Ask, Call},
+    call::{Ask, KeyCall},
     length::micros,
     row::Told,
     session::Statement,
@@ -13,9 +13,10 @@ use crate::{
     handler::Outcome,
     message::Key,
     store::{
-        Release, Write,
+        Release, StoreError, Write,
         rules::record::{self, Reason, Record, Step},
     },
+    stores::batcher,
 };
 
 /// A write under a lease.
@@ -40,18 +41,25 @@ pub(super) enum Change {
     },
 }
 
-impl Call for WriteCall {
-    type Answer = Write;
-    const LANE: &str = "writes";
-    const MAY_BE_DROPPED: bool = false;
-
-    fn key(&self) -> &Key {
-        &self.key
-    }
+impl batcher::Call for WriteCall {
+    type Answer = Result<Write, StoreError>;
 
     fn bytes(&self) -> usize {
         let outcome = self.change.outcome().map_or(0, <[u8]>::len);
         self.key.as_str().len() + outcome
+    }
+
+    fn may_be_dropped(&self) -> bool {
+        false
+    }
+}
+
+impl KeyCall for WriteCall {
+    type Answered = Write;
+    const LANE: &str = "writes";
+
+    fn key(&self) -> &Key {
+        &self.key
     }
 
     fn statement(batch: &[&Self], _: Ask, sql: &Sql, skew: i64) -> Statement {
@@ -69,7 +77,7 @@ impl Call for WriteCall {
             .bind(each(batch, |call| call.change.outcome()))
     }
 
-    fn answer(&self, told: &Told) -> Option<Write> {
+    fn read(&self, told: &Told) -> Option<Write> {
         if told.written {
             return Some(Write::Applied);
         }
@@ -78,13 +86,9 @@ impl Call for WriteCall {
         step.write.is_none().then_some(step.answer)
     }
 
-    fn answer_behind(&self, told: &Told) -> Option<Write> {
+    fn read_behind(&self, told: &Told) -> Option<Write> {
         // The row tells of the record before the write.
-        if told.written {
-            None
-        } else {
-            self.answer(told)
-        }
+        if told.written { None } else { self.read(told) }
     }
 }
 

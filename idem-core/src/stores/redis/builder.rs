@@ -7,11 +7,11 @@ use super::{
     facts::Facts,
     fault,
     findings::{self, Demands},
-    lane::Lane,
     link::{Link, Patience},
     location::Location,
     permissions,
     replicas::{Quorum, Replicas},
+    sender::Sender,
     server::Server,
 };
 use crate::store::ConnectError;
@@ -129,14 +129,14 @@ impl RedisStoreBuilder {
         let waiting = self.waiting(&location, &naming).map_err(cannot)?;
         let server = Server::connect(location, self.patience).await;
         let server = server.map_err(|error| cannot(fault::explained(error)))?;
-        let lane = match (&server, waiting) {
-            (_, Some((link, replicas))) => Some(Lane::spawn(link, clock.clone(), Some(replicas))),
-            (Server::One(link), None) => Some(Lane::spawn(link.clone(), clock.clone(), None)),
+        let sender = match (&server, waiting) {
+            (_, Some((link, replicas))) => Some(Sender::spawn(link, clock.clone(), Some(replicas))),
+            (Server::One(link), None) => Some(Sender::spawn(link.clone(), clock.clone(), None)),
             (Server::Cluster(_), None) => None,
         };
         let store = RedisStore {
             server,
-            lane,
+            sender,
             calls: Calls { naming },
             clock,
             demands,

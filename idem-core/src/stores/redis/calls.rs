@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use super::Naming;
+use redis::Value;
+
+use super::{Naming, fault::Fault};
 use crate::{
     handler::{Outcome, Policy},
     message::Key,
     store::{ClaimRequest, Lease, Release, rules::record},
+    stores::batcher,
 };
 
 /// A call, as often as it takes.
@@ -29,10 +32,19 @@ impl Call {
             may_be_dropped: false,
         }
     }
+}
 
-    /// Bytes on the wire, about.
-    pub(super) fn size(&self) -> usize {
+pub(super) type Answer = Result<Value, Fault>;
+
+impl batcher::Call for Call {
+    type Answer = Answer;
+
+    fn bytes(&self) -> usize {
         self.record.len() + self.request.len()
+    }
+
+    fn may_be_dropped(&self) -> bool {
+        self.may_be_dropped
     }
 }
 

@@ -4,7 +4,7 @@ use std::{error::Error, num::NonZeroUsize, time::Duration};
 
 use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 
-use crate::{message::Key, store::StoreError};
+use crate::{message::Key, store::StoreError, stores::batcher::TaskEnded};
 
 /// What is said in front of the server's own words, by what is found in them. In scripts, old
 /// servers put the code of an error into its text.
@@ -83,8 +83,8 @@ pub(super) enum Fault {
         replicas: NonZeroUsize,
         within: Duration,
     },
-    #[error("the runtime in which the store was opened has ended")]
-    NoTask,
+    #[error(transparent)]
+    TaskEnded(#[from] TaskEnded),
 }
 
 impl Fault {
@@ -103,7 +103,7 @@ impl Fault {
             Self::Redis(error) if is_refusal(&error) => StoreError::Refused(explained(error)),
             Self::Redis(error) => StoreError::Unavailable(explained(error)),
             fault @ Self::TooFewReplicas { .. } => StoreError::Refused(Box::new(fault)),
-            Self::NoTask => StoreError::unavailable(self),
+            Self::TaskEnded(ended) => ended.into(),
         }
     }
 }

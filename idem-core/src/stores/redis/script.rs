@@ -8,6 +8,7 @@ use super::{
     calls::Call,
     fault::{self, Fault},
 };
+use crate::stores::batcher::Call as _;
 
 /// All calls are carried out by one script, so that they can be mixed, in their order.
 static SCRIPT: Source = Source::new(concat!(
@@ -106,7 +107,7 @@ where
 }
 
 fn command(script: &Script<'_>, calls: &[&Call], skew: i64) -> Cmd {
-    let size: usize = calls.iter().map(|call| call.size()).sum();
+    let size: usize = calls.iter().map(|call| call.bytes()).sum();
     let mut command = Cmd::with_capacity(4 + 2 * calls.len(), script.text.len() + size + 64);
     command.arg(script.name).arg(script.text).arg(calls.len());
     for call in calls {

@@ -73,8 +73,8 @@ impl RedisStore {
     }
 
     pub(super) async fn run_alone(&self, call: &Alone) -> Result<Value, Fault> {
-        if let Some(lane) = &self.lane {
-            return lane.run_apart(call).await;
+        if let Some(sender) = &self.sender {
+            return sender.run_apart(call).await;
         }
         let ask = |command| async move { Ok(self.server.ask(&command).await?) };
         call.run(self.clock.skew(), ask).await

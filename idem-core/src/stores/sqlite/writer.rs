@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sqlx::{ConnectOptions, Connection, SqliteConnection, sqlite::SqliteConnectOptions};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use super::{
     batch,
@@ -13,16 +13,31 @@ use super::{
     schema,
     sql::Sql,
 };
-use crate::{store::StoreError, telemetry::Batches};
+use crate::{
+    store::StoreError,
+    stores::batcher::{Batcher, Limits, Queue, Queued, TaskEnded},
+    telemetry::Batches,
+};
 
-/// How many calls may wait; further callers wait to be let in.
-const QUEUE: usize = 1024;
-/// How many calls share a commit at most, so that the first does not wait for ever.
-const BATCH: usize = 256;
+const LIMITS: Limits = Limits {
+    calls: 256,
+    bytes: usize::MAX,
+};
 
 /// Sends calls to the task. The task ends when the last clone is dropped.
 #[derive(Clone)]
-pub(super) struct Writer(mpsc::Sender<Call>);
+pub(super) struct Writer(Batcher<Call>);
+
+impl Queued for Call {
+    fn bytes(&self) -> usize {
+        0
+    }
+
+    /// The batch leaves out what nobody waits for, because its transaction may be waited for.
+    fn is_wanted(&self) -> bool {
+        true
+    }
+}
 
 impl Writer {
     /// Starts the task on an open connection. `options` open it again, should it break.
@@ -32,7 +47,7 @@ impl Writer {
         sql: Arc<Sql>,
         clock: Clock,
     ) -> Self {
-        let (sender, calls) = mpsc::channel(QUEUE);
+        let (batcher, queue) = Batcher::new(LIMITS);
         let task = Task {
             connection: Some(connection),
             options,
@@ -40,8 +55,8 @@ impl Writer {
             clock,
             batches: Batches::of("sqlite", "all"),
         };
-        tokio::spawn(task.run(calls));
-        Self(sender)
+        tokio::spawn(task.run(queue));
+        Self(batcher)
     }
 
     /// Asks, and waits until the answer is committed.
@@ -50,15 +65,10 @@ impl Writer {
         call: impl FnOnce(Reply<T>) -> Call,
     ) -> Result<T, StoreError> {
         let (caller, answer) = oneshot::channel();
-        self.0
-            .send(call(Reply::new(caller)))
-            .await
-            .map_err(|_| StoreError::unavailable(STOPPED))?;
-        answer.await.map_err(|_| StoreError::unavailable(STOPPED))?
+        self.0.send(call(Reply::new(caller)))?;
+        answer.await.map_err(|_| TaskEnded)?
     }
 }
-
-const STOPPED: &str = "the store's writer has stopped with the runtime that it was opened in";
 
 struct Task {
     connection: Option<SqliteConnection>,
@@ -69,16 +79,14 @@ struct Task {
 }
 
 impl Task {
-    async fn run(mut self, mut waiting: mpsc::Receiver<Call>) {
-        let mut calls = Vec::with_capacity(BATCH);
-        // Whatever queued while the last batch was committed is the next one.
-        while waiting.recv_many(&mut calls, BATCH).await > 0 {
+    async fn run(mut self, mut queue: Queue<Call>) {
+        while let Some(mut calls) = queue.next().await {
             self.batches.sent(calls.len());
             let committed = self.commit(&mut calls).await;
             if let Err(fault) = &committed {
                 tracing::debug!(error = %fault, calls = calls.len(), "a batch was not committed");
             }
-            calls.drain(..).for_each(|call| call.answer(&committed));
+            calls.into_iter().for_each(|call| call.answer(&committed));
         }
         if let Some(connection) = self.connection {
             // Nobody is left to hear of a failure, and every answered write is durable.

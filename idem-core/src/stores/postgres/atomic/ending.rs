@@ -122,7 +122,7 @@ pub(in crate::stores::postgres) fn judge(error: sqlx::Error) -> Result<Commit, S
 }
 
 /// Whether the server only objects that the lease is not the current one.
-pub(super) fn is_fenced(error: &sqlx::Error) -> bool {
+pub(in crate::stores::postgres) fn is_fenced(error: &sqlx::Error) -> bool {
     let said = error.as_database_error();
     said.and_then(DatabaseError::code).as_deref() == Some(FENCED)
 }

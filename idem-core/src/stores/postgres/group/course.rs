@@ -43,7 +43,7 @@ impl<'a> Course<'a> {
     /// Runs one group after the other, as long as somebody waits.
     pub(super) async fn run_all(store: PostgresStore, mut running: Running, size: usize) {
         loop {
-            match OpenTransaction::of_group(&store.lending, &store.groups.steps).await {
+            match OpenTransaction::of_group(&store.lending, &store.groups.steps.begin).await {
                 Ok(open) => Course::new(&store, &running.queue, size).run(open).await,
                 Err(fault) => return running.fails(&fault),
             }

@@ -4,7 +4,7 @@ use futures_util::poll;
 use xtask::services::postgres;
 
 use super::*;
-use crate::stores::postgres::{atomic, location};
+use crate::stores::postgres::{group::Steps, location, settings};
 
 fn one_connection(name: &str) -> Lending {
     let server = postgres::shared().unwrap();
@@ -16,7 +16,7 @@ fn one_connection(name: &str) -> Lending {
     Lending::new(
         address,
         1,
-        atomic::begin(None, false, Sessions::Own),
+        settings::begin(None, false, Sessions::Own),
         Sessions::Own,
     )
 }
@@ -112,7 +112,7 @@ async fn what_was_handed_on_and_has_died_is_begun_anew() {
     let end = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
                WHERE application_name = 'idem_died'";
     server.query("idem", end).unwrap();
-    let mut transaction = turn.begin_group(&Steps::new()).await.unwrap();
+    let mut transaction = turn.begin_group(&Steps::new().begin).await.unwrap();
     let level = "SELECT current_setting('idem.transaction')";
     assert_eq!(ask(&mut transaction, level).await, "open");
 }
@@ -122,7 +122,7 @@ async fn a_group_begins_on_what_was_handed_on() {
     let lending = one_connection("idem_group_begins");
     let mut turn = handed_on(&lending).await;
     let steps = Steps::new();
-    let mut transaction = turn.begin_group(&steps).await.unwrap();
+    let mut transaction = turn.begin_group(&steps.begin).await.unwrap();
     let undo = AssertSqlSafe(steps.undo.fill(&[]));
     sqlx::raw_sql(undo)
         .execute(&mut *transaction)
@@ -219,7 +219,7 @@ async fn a_connection_that_is_not_to_be_had_is_reported_with_the_cause() {
     let lending = Lending::new(
         address,
         1,
-        atomic::begin(None, false, Sessions::Own),
+        settings::begin(None, false, Sessions::Own),
         Sessions::Own,
     );
     let Err(fault) = lending.turn().await.begin().await else {

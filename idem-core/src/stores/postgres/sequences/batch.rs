@@ -16,8 +16,8 @@ use crate::{
         rules::sequence::{Below, Sequence},
     },
     stores::postgres::{
+        call::KeyCall as _,
         claims::ClaimCall,
-        lane::Call as _,
         row::{self, Told},
         session::Work,
     },
@@ -214,12 +214,12 @@ impl<'a> Turn<'a, '_> {
         for at in first {
             let call = &self.claims[at].call;
             let told = told.get(call.key().as_str()).unwrap_or(&Told::NOTHING);
-            self.settled[at] = settled(call, told, call.answer(told), Settled::InTheWay);
+            self.settled[at] = settled(call, told, call.read(told), Settled::InTheWay);
         }
         for at in behind {
             let call = &self.claims[at].call;
             let told = told.get(call.key().as_str()).unwrap_or(&Told::NOTHING);
-            self.settled[at] = settled(call, told, call.answer_behind(told), Settled::Later);
+            self.settled[at] = settled(call, told, call.read_behind(told), Settled::Later);
         }
         Ok(())
     }

@@ -16,9 +16,9 @@ use crate::{
         rules::sequence::{self, Below, Looked, Sequence, Standing},
     },
     stores::postgres::{
+        call::{Ask, KeyCall as _},
         claims::ClaimCall,
         instant::Instant,
-        lane::{Ask, Call as _},
         row,
     },
 };

@@ -7,6 +7,7 @@ use super::*;
 use crate::stores::postgres::{
     names::Names,
     pooler::{self, Sessions},
+    settings,
     sql::Sql,
 };
 
@@ -48,7 +49,7 @@ async fn what_begins_and_ends_a_transaction_does_not_depend_on_the_session() {
     let sql = Sql::new(&names, MINUTE, Sessions::Shared);
     for _ in 0..3 {
         let idle = Some(Duration::from_secs(30));
-        let begin = statement::begin(idle, false, Sessions::Shared);
+        let begin = settings::begin(idle, false, Sessions::Shared);
         let begin = sqlx::AssertSqlSafe(begin);
         let mut transaction = connection.begin_with(begin).await.unwrap();
         let rolled_back = ending::roll_back(&mut transaction, &sql.roll_back);

@@ -1,0 +1,33 @@
+//! What is asked about one key, in a statement that asks about many.
+
+use super::{row::Told, session::Statement, sql::Sql};
+use crate::{message::Key, store::StoreError, stores::batcher};
+
+/// Whether calls are asked for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ask {
+    First,
+    /// One of them got no answer from an earlier statement.
+    Again,
+}
+
+/// One caller's question about a key.
+pub(super) trait KeyCall:
+    batcher::Call<Answer = Result<Self::Answered, StoreError>> + Sync
+{
+    type Answered: Send;
+
+    fn key(&self) -> &Key;
+
+    /// What a batch of such calls is called in metrics.
+    const LANE: &str;
+
+    /// The statement for a batch in which no key occurs twice.
+    fn statement(batch: &[&Self], ask: Ask, sql: &Sql, skew: i64) -> Statement;
+
+    /// The answer to a call that was part of the statement; `None` if it has to be asked again.
+    fn read(&self, told: &Told) -> Option<Self::Answered>;
+
+    /// The answer to a call for the same key that waited behind it.
+    fn read_behind(&self, told: &Told) -> Option<Self::Answered>;
+}

@@ -1,0 +1,125 @@
+//! The tasks that claim numbered messages: one for each connection of the sessions.
+//!
+//! `Sequences` starts them. What must stay true: the claims of one sequence go to one task, so that
+//! no two transactions of this process wait for each other's locks.
+
+use super::{
+    Numbered,
+    batch::{Batch, Settled},
+    tools::Tools,
+};
+use crate::{
+    store::StoreError,
+    stores::{
+        batcher::{Batcher, Queue, Waiting},
+        postgres::{
+            batch_task::LIMITS,
+            fault::{Fault, Remedy},
+            session::Session as Link,
+            sessions::Links,
+        },
+    },
+    telemetry::Batches,
+};
+
+/// Starts a task on the connection at this place of the links, which sessions use as well.
+pub(super) fn spawn(links: Links, place: usize, tools: Tools) -> Batcher<Waiting<Numbered>> {
+    let (batcher, queue) = Batcher::new(LIMITS);
+    let task = Task {
+        links,
+        place,
+        tools,
+        batches: Batches::of("postgres", "sequences"),
+    };
+    tokio::spawn(task.run(queue));
+    batcher
+}
+
+struct Task {
+    links: Links,
+    /// Which of the links is this task's, and of the sessions that have the same.
+    place: usize,
+    tools: Tools,
+    batches: Batches,
+}
+
+impl Task {
+    async fn run(self, mut queue: Queue<Waiting<Numbered>>) {
+        while queue.is_filled().await {
+            // First the connection: what comes while a session has it goes along.
+            let mut link = self.links[self.place].lock().await;
+            let again = self.carry_out(&mut link, queue.batch()).await;
+            queue.put_back(again);
+        }
+    }
+
+    /// Answers all claims, but for those that it returns.
+    async fn carry_out(
+        &self,
+        link: &mut Link,
+        claims: Vec<Waiting<Numbered>>,
+    ) -> Vec<Waiting<Numbered>> {
+        let mut again = Vec::new();
+        let mut batches = vec![claims];
+        while let Some(mut batch) = batches.pop() {
+            if batch.is_empty() {
+                continue;
+            }
+            match self.ask(link, &batch).await {
+                Ok(settled) => {
+                    let settled = batch.into_iter().zip(settled);
+                    again.extend(settled.filter_map(|(claim, settled)| settle(claim, settled)));
+                }
+                Err(fault) if fault.remedy() == Remedy::Divide && batch.len() > 1 => {
+                    let second = batch.split_off(batch.len() / 2);
+                    batches.extend([second, batch]);
+                }
+                Err(fault) => fail(batch, &fault),
+            }
+        }
+        again
+    }
+
+    async fn ask(
+        &self,
+        link: &mut Link,
+        claims: &[Waiting<Numbered>],
+    ) -> Result<Vec<Settled>, Fault> {
+        self.batches.sent(claims.len());
+        let batch = Batch {
+            claims: claims.iter().map(|waiting| &waiting.call).collect(),
+            tools: &self.tools,
+        };
+        link.carry_out(&batch).await
+    }
+}
+
+/// Tells the callers of a batch that nothing is known, or the only one what is the matter with its row.
+fn fail(batch: Vec<Waiting<Numbered>>, fault: &Fault) {
+    let claims = batch.len();
+    tracing::debug!(error = %fault, claims, "a batch was not carried out");
+    for waiting in batch {
+        let error = match fault.remedy() {
+            Remedy::Divide => fault.about(&waiting.call.call.request.key),
+            _ => fault.unavailable(),
+        };
+        waiting.answer(Err(error));
+    }
+}
+
+/// Tells the caller, unless the claim has to be asked again.
+fn settle(claim: Waiting<Numbered>, settled: Settled) -> Option<Waiting<Numbered>> {
+    match settled {
+        Settled::Answered(answer) => claim.answer(answer),
+        Settled::Later => return Some(claim),
+        Settled::InTheWay => match claim.ask_again() {
+            Ok(claim) => return Some(claim),
+            Err(claim) => {
+                let key = &claim.call.call.request.key;
+                let crowded = format!("others were in the way at every try to reach `{key}`");
+                claim.answer(Err(StoreError::unavailable(crowded)));
+            }
+        },
+    }
+    None
+}

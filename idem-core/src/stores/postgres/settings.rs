@@ -1,0 +1,89 @@
+//! What the session of an atomic handler is set to, before it and after it.
+
+use std::{fmt::Write as _, time::Duration};
+
+use super::{pooler::Sessions, session::KEEPALIVES, template::bare};
+
+/// What begins a transaction. The server ends it if the handler sends nothing for `idle`. Unless the
+/// connection has keepalives, they are set for the transaction, and so the locks of a host that has
+/// vanished are free after 25 s.
+pub(super) fn begin(idle: Option<Duration>, has_keepalives: bool, sessions: Sessions) -> String {
+    let access = match sessions {
+        Sessions::Own => " READ WRITE",
+        Sessions::Shared => "",
+    };
+    let mut text = bare(include_str!("atomic/begin.sql")).replace("{access}", access);
+    if !has_keepalives {
+        for (name, value) in KEEPALIVES {
+            write!(text, "; SET LOCAL {name} = {value}").expect("a string takes what is written");
+        }
+    }
+    if let Some(idle) = idle {
+        let millis = millis(idle);
+        write!(
+            text,
+            "; SET LOCAL idle_in_transaction_session_timeout = {millis}"
+        )
+        .expect("a string takes what is written");
+    }
+    text
+}
+
+/// Outside of a transaction that is begun to write, the session only reads: a handler whose transaction has ended,
+/// or was ended by the driver, would otherwise go on with commits of its own.
+pub(super) const ONLY_READS: &str = "SET default_transaction_read_only = on";
+
+/// What a handler's session is set back to: a file's statements with the access that it had before.
+pub(super) fn reset(file: &str, sessions: Sessions) -> String {
+    let access = match sessions {
+        Sessions::Own => format!(" {ONLY_READS};"),
+        Sessions::Shared => String::new(),
+    };
+    file.replace("{access}", &access)
+}
+
+/// What lets the statements of a transaction wait for a lock for at most so long. There are as many
+/// texts as there are leases among the handlers.
+pub(super) fn lock_timeout(wait: Duration) -> String {
+    format!("; SET LOCAL lock_timeout = {}", millis(wait))
+}
+
+/// As a setting takes it; zero would be for ever.
+fn millis(duration: Duration) -> u128 {
+    duration
+        .as_millis()
+        .clamp(1, i32::MAX.unsigned_abs().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keepalives_are_set_for_a_transaction_only_if_its_connection_has_none() {
+        assert!(!begin(None, true, Sessions::Own).contains("tcp_"));
+        let text = begin(None, false, Sessions::Own);
+        for (name, value) in KEEPALIVES {
+            assert!(
+                text.contains(&format!("; SET LOCAL {name} = {value}")),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_session_that_others_use_is_not_set() {
+        let text = begin(None, true, Sessions::Shared);
+        assert!(text.starts_with("BEGIN;"), "{text}");
+        let file = include_str!("atomic/reset.sql");
+        assert!(!reset(file, Sessions::Shared).contains("read_only"));
+        assert!(reset(file, Sessions::Own).contains(ONLY_READS));
+    }
+
+    #[test]
+    fn an_idle_transaction_ends_only_if_that_is_asked_for() {
+        assert!(!begin(None, true, Sessions::Own).contains("idle_in_transaction"));
+        let text = begin(Some(Duration::from_secs(90)), true, Sessions::Own);
+        assert!(text.ends_with("; SET LOCAL idle_in_transaction_session_timeout = 90000"));
+    }
+}
