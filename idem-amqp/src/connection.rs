@@ -71,14 +71,14 @@ impl Broker {
             properties,
         );
         // Boxed: a large future, within many.
-        match timeout(self.patience(), Box::pin(connecting)).await {
+        match timeout(self.connect_timeout(), Box::pin(connecting)).await {
             Ok(connected) => connected,
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer").into()),
         }
     }
 
     /// How long a broker may take to let us in: one that is frozen accepts, and then says nothing.
-    fn patience(&self) -> Duration {
+    fn connect_timeout(&self) -> Duration {
         let given = self.uri.query.connection_timeout;
         given.map_or(CONNECT_TIMEOUT, Duration::from_millis)
     }

@@ -51,17 +51,17 @@ type Answer = oneshot::Sender<Result<(), PublishError>>;
 #[derive(Debug)]
 pub(crate) struct Request {
     publication: Publication,
-    company: Company,
+    batching: Batching,
     answer: Answer,
 }
 
-/// With what a message is published.
+/// Whether a message is published with others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Company {
+pub(crate) enum Batching {
     /// In one batch with others.
-    Others,
+    Shared,
     /// By itself: if the broker closes the channel, it is because of this message.
-    Nobody,
+    Alone,
 }
 
 /// Messages that wait for the batch before them.
@@ -106,7 +106,7 @@ impl Publisher {
     /// # Cancel safety
     /// A dropped call may or may not have published.
     pub async fn publish(&self, publication: &Publication) -> Result<(), PublishError> {
-        self.publish_in(publication, Company::Others).await
+        self.publish_in(publication, Batching::Shared).await
     }
 
     /// The same, in no batch with others.
@@ -114,16 +114,16 @@ impl Publisher {
         &self,
         publication: &Publication,
     ) -> Result<(), PublishError> {
-        self.publish_in(publication, Company::Nobody).await
+        self.publish_in(publication, Batching::Alone).await
     }
 
     async fn publish_in(
         &self,
         publication: &Publication,
-        company: Company,
+        batching: Batching,
     ) -> Result<(), PublishError> {
         let published = async {
-            let published = self.request(publication, company).await;
+            let published = self.request(publication, batching).await;
             spans::published(&published);
             published
         };
@@ -133,12 +133,12 @@ impl Publisher {
     async fn request(
         &self,
         publication: &Publication,
-        company: Company,
+        batching: Batching,
     ) -> Result<(), PublishError> {
         let (answer, answered) = oneshot::channel();
         let request = Request {
             publication: self.in_context(publication),
-            company,
+            batching,
             answer,
         };
         let gone = || PublishError::Unconfirmed("the publisher's task has ended".into());

@@ -40,9 +40,9 @@ fn heartbeats_are_on_unless_the_url_says_otherwise() {
 
 #[test]
 fn a_broker_has_ten_seconds_to_answer_unless_the_url_says_otherwise() {
-    let patience = |url: &str| Broker::parse(url).unwrap().patience();
-    assert_eq!(patience("amqp://h/%2f"), Duration::from_secs(10));
-    let given = patience("amqp://h/%2f?connection_timeout=1500");
+    let connect_timeout = |url: &str| Broker::parse(url).unwrap().connect_timeout();
+    assert_eq!(connect_timeout("amqp://h/%2f"), Duration::from_secs(10));
+    let given = connect_timeout("amqp://h/%2f?connection_timeout=1500");
     assert_eq!(given, Duration::from_millis(1500));
 }
 

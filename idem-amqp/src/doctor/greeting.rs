@@ -19,11 +19,11 @@ const PROTOCOL_HEADER: &[u8] = b"AMQP\x00\x00\x09\x01";
 /// A greeting takes half a kilobyte.
 const LONGEST_GREETING: usize = 64 * 1024;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The version of the RabbitMQ at this address; nothing if something else greets.
 pub(super) async fn version(uri: &AMQPUri) -> io::Result<Option<Version>> {
-    let greeting = timeout(PATIENCE, greeting(uri)).await??;
+    let greeting = timeout(TIMEOUT, greeting(uri)).await??;
     Ok(read(&greeting))
 }
 

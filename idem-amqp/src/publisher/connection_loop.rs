@@ -12,7 +12,7 @@ use lapin::{
 };
 use tokio::{sync::mpsc, time::sleep};
 
-use super::{Company, LargestFrame, Request};
+use super::{Batching, LargestFrame, Request};
 use crate::wire::Publication;
 use crate::{
     connection::{Brokers, Link},
@@ -68,7 +68,7 @@ impl ConnectionLoop {
             if taken == 0 {
                 break;
             }
-            let alone = |request: &mut Request| request.company == Company::Nobody;
+            let alone = |request: &mut Request| request.batching == Batching::Alone;
             let alone: Vec<_> = batch.extract_if(.., alone).collect();
             self.publish(&mut batch).await;
             for request in alone {

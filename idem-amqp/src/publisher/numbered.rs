@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use idem_core::{Backoff, ErrorChain};
 use tokio::time::{sleep, timeout};
 
-use super::{Company, Publisher};
+use super::{Batching, Publisher};
 use crate::error::PublishError;
 use crate::wire::Publication;
 
@@ -243,15 +243,15 @@ impl NumberedPublisher {
         last: &Last,
     ) -> Result<(), PublishError> {
         let (stamped, number) = (self.stream.stamp(&one.open), one.open.number);
-        let mut company = Company::Others;
+        let mut batching = Batching::Shared;
         let mut tries = 0;
         loop {
             let known = one.may_have_arrived(true);
-            let Err(error) = self.publisher.publish_in(&stamped, company).await else {
+            let Err(error) = self.publisher.publish_in(&stamped, batching).await else {
                 return Ok(());
             };
             let objection = Objection::of(&error);
-            match objection.filter(|_| company == Company::Nobody) {
+            match objection.filter(|_| batching == Batching::Alone) {
                 // Nor has it by any other try.
                 Some(Objection::Message) => {
                     one.may_have_arrived(false);
@@ -262,7 +262,7 @@ impl NumberedPublisher {
                 }
             }
             match objection {
-                Some(objection) if company == Company::Nobody || objection.is_certain() => {
+                Some(objection) if batching == Batching::Alone || objection.is_certain() => {
                     return Err(PublishError::Stuck {
                         number,
                         left_behind: caller == Caller::Another,
@@ -271,7 +271,7 @@ impl NumberedPublisher {
                     });
                 }
                 // It may have been another message of the batch.
-                Some(_) => company = Company::Nobody,
+                Some(_) => batching = Batching::Alone,
                 None if passes(&error) => {}
                 None => return Err(error),
             }

@@ -14,7 +14,7 @@ use tokio::{
 use super::window::{Ack, Window};
 
 /// How long a finished delivery waits for the ones before it.
-const PATIENCE: Duration = Duration::from_millis(5);
+const LONGEST_WAIT: Duration = Duration::from_millis(5);
 /// Acks that are taken together.
 const BATCH: usize = 256;
 
@@ -98,7 +98,7 @@ impl AckTask {
             }
             straggle_at = match self.window.blocked() {
                 0 => None,
-                _ => straggle_at.or_else(|| Some(Instant::now() + PATIENCE)),
+                _ => straggle_at.or_else(|| Some(Instant::now() + LONGEST_WAIT)),
             };
         }
     }

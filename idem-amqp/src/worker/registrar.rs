@@ -35,7 +35,7 @@ pub(super) struct Registrar<S> {
 }
 
 /// Clients ask again, by then at the latest.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl<S: SessionStore> Register for Registrar<S> {
     fn run<'a>(
@@ -43,7 +43,7 @@ impl<S: SessionStore> Register for Registrar<S> {
         control: &'a Control,
         counters: &'a SessionCounters,
     ) -> BoxFuture<'a, Result<Told, StoreError>> {
-        let ran = timeout(PATIENCE, self.run_typed(control, counters));
+        let ran = timeout(TIMEOUT, self.run_typed(control, counters));
         let silent = |_| StoreError::unavailable("it did not answer");
         ran.map(move |ran| ran.map_err(silent).flatten()).boxed()
     }

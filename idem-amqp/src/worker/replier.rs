@@ -18,7 +18,7 @@ use tokio::{sync, time::Instant};
 
 use crate::{
     error::PublishError,
-    publisher::{Company, Publisher},
+    publisher::{Batching, Publisher},
     wire::{
         Publication,
         reply::{Address, Node},
@@ -89,9 +89,9 @@ impl Replier {
         &self,
         reply: &Publication,
         to: &Address,
-        company: Company,
+        batching: Batching,
     ) -> Result<(), Untaken> {
-        if company == Company::Others && !self.may_harm(to) {
+        if batching == Batching::Shared && !self.may_harm(to) {
             return self.publisher.publish(reply).await.map_err(Untaken::Yet);
         }
         // One after the other, so that other replies get their turn in between.
@@ -101,7 +101,7 @@ impl Replier {
             if tolerance.is_used_up(now) {
                 return Err(Untaken::Suspect);
             }
-        } else if company == Company::Others {
+        } else if batching == Batching::Shared {
             drop(tolerance);
             return self.publisher.publish(reply).await.map_err(Untaken::Yet);
         }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     error::PublishError,
-    publisher::Company,
+    publisher::Batching,
     topology::Queue,
     wire::{
         Publication,
@@ -132,7 +132,7 @@ impl ReplySender {
                 Tries::One => {
                     let publishing = self
                         .replier
-                        .publish(&publication, &address, Company::Others);
+                        .publish(&publication, &address, Batching::Shared);
                     let published = timeout(AT_MOST, publishing).await;
                     let fate = published.map(|published| fate(&published));
                     fate.ok().flatten().unwrap_or(ReplyFate::Lost)
@@ -175,10 +175,10 @@ impl ReplySender {
         context: &ChannelContext,
     ) -> ReplyFate {
         let (mut tries, mut away, mut refusals, mut unconfirmed) = (0, 0, 0, 0);
-        let mut company = Company::Others;
+        let mut batching = Batching::Shared;
         let mut _waits;
         loop {
-            let published = self.replier.publish(reply, to, company).await;
+            let published = self.replier.publish(reply, to, batching).await;
             if let Some(fate) = fate(&published) {
                 return fate;
             }
@@ -193,7 +193,7 @@ impl ReplySender {
             };
             // The others that it was published with are not to suffer from it a second time.
             if is_crash(&error) {
-                company = Company::Nobody;
+                batching = Batching::Alone;
             }
             tries += 1;
             // A broker that is away is no reason to give up.

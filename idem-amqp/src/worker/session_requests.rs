@@ -17,7 +17,7 @@ use super::{
 use crate::{
     connection::health::HealthState,
     error::TopologyError,
-    publisher::Company,
+    publisher::Batching,
     topology::{self, Queue, Step},
     wire::{
         delivery::Delivery,
@@ -216,7 +216,7 @@ impl RequestProcessor {
         let address = Address::read(to);
         let publishing = self
             .replier
-            .publish(&publication, &address, Company::Others);
+            .publish(&publication, &address, Batching::Shared);
         let error = match timeout(AT_MOST, publishing).await {
             Ok(Ok(())) => return true,
             Ok(Err(Untaken::Yet(error) | Untaken::Harmful(error))) => {

@@ -18,10 +18,10 @@ use crate::{
 /// The handler whose messages share a transaction, and how many of them.
 const HANDLER: &str = "conformance";
 const SIZE: usize = 8;
-/// A seat that is not given, or an end that is not told, fails a case.
+/// A slot that is not given, or an end that is not told, fails a case.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-type Seat<H> = <<H as Harness>::Store as GroupStore<<H as TransactionalHarness>::Tx>>::Seat;
+type Slot<H> = <<H as Harness>::Store as GroupStore<<H as TransactionalHarness>::Tx>>::Slot;
 
 /// One store, whose messages share their groups.
 struct Group<'a, H: GroupHarness> {
@@ -62,40 +62,40 @@ impl<'a, H: GroupHarness> Group<'a, H> {
         }
     }
 
-    async fn seat(&self) -> Seat<H> {
-        let seat = GroupStore::<H::Tx>::seat(&*self.store, HANDLER, SIZE);
-        let seat = timeout(PATIENCE, seat).await;
-        Rule::Grouped.answer(seat.unwrap_or_else(|_| panic!("{}: no seat", Rule::Grouped)))
+    async fn slot(&self) -> Slot<H> {
+        let slot = GroupStore::<H::Tx>::slot(&*self.store, HANDLER, SIZE);
+        let slot = timeout(PATIENCE, slot).await;
+        Rule::Grouped.answer(slot.unwrap_or_else(|_| panic!("{}: no slot", Rule::Grouped)))
     }
 
-    /// Two seats one after the other: the second is waited for before the first is left, so that
+    /// Two slots one after the other: the second is waited for before the first is left, so that
     /// both are in one group.
-    async fn two(&self, first: &Member) -> (impl Future<Output = GroupEnd> + use<H>, Seat<H>) {
-        let mut seat = self.seat().await;
-        H::write_effect(H::Store::lend_seat(&mut seat), &first.effect).await;
-        let next = GroupStore::<H::Tx>::seat(&*self.store, HANDLER, SIZE);
+    async fn two(&self, first: &Member) -> (impl Future<Output = GroupEnd> + use<H>, Slot<H>) {
+        let mut slot = self.slot().await;
+        H::write_effect(H::Store::lend_slot(&mut slot), &first.effect).await;
+        let next = GroupStore::<H::Tx>::slot(&*self.store, HANDLER, SIZE);
         let mut next = pin!(next);
         let early = poll_once(next.as_mut()).await;
         self.scene
             .holds(early.is_none(), "the first one sits there");
-        let end = self.leave(seat, first);
-        let seat = timeout(PATIENCE, next).await;
-        let seat = seat.unwrap_or_else(|_| panic!("{}: no second seat", Rule::Grouped));
-        (end, Rule::Grouped.answer(seat))
+        let end = self.leave(slot, first);
+        let slot = timeout(PATIENCE, next).await;
+        let slot = slot.unwrap_or_else(|_| panic!("{}: no second slot", Rule::Grouped));
+        (end, Rule::Grouped.answer(slot))
     }
 
-    fn leave(&self, seat: Seat<H>, member: &Member) -> impl Future<Output = GroupEnd> + use<H> {
+    fn leave(&self, slot: Slot<H>, member: &Member) -> impl Future<Output = GroupEnd> + use<H> {
         let outcome = Outcome::new("done");
         let end =
-            GroupStore::<H::Tx>::leave(&*self.store, seat, &member.lease, &outcome, RETENTION);
+            GroupStore::<H::Tx>::leave(&*self.store, slot, &member.lease, &outcome, RETENTION);
         async move {
             let end = timeout(PATIENCE, end).await;
             end.unwrap_or_else(|_| panic!("{}: the group never ends", Rule::Grouped))
         }
     }
 
-    async fn write(&self, seat: &mut Seat<H>, member: &Member) {
-        H::write_effect(H::Store::lend_seat(seat), &member.effect).await;
+    async fn write(&self, slot: &mut Slot<H>, member: &Member) {
+        H::write_effect(H::Store::lend_slot(slot), &member.effect).await;
     }
 
     #[track_caller]
@@ -126,10 +126,10 @@ impl<'a, H: GroupHarness> Group<'a, H> {
 pub async fn the_members_of_a_group_commit_together<H: GroupHarness>(harness: &H) {
     let group = Group::new(harness, Rule::Grouped);
     let (first, second) = (group.member().await, group.member().await);
-    let (end, mut seat) = group.two(&first).await;
+    let (end, mut slot) = group.two(&first).await;
     group.is_undone(&first, "the group has not ended").await;
-    group.write(&mut seat, &second).await;
-    let last = group.leave(seat, &second).await;
+    group.write(&mut slot, &second).await;
+    let last = group.leave(slot, &second).await;
     group.committed(&last);
     group.committed(&end.await);
     group.is_done(&first).await;
@@ -137,15 +137,15 @@ pub async fn the_members_of_a_group_commit_together<H: GroupHarness>(harness: &H
 }
 
 /// A handler that failed leaves nothing, and the one before it is committed.
-pub async fn a_seat_that_was_dropped_is_rolled_back_by_itself<H: GroupHarness>(harness: &H) {
+pub async fn a_slot_that_was_dropped_is_rolled_back_by_itself<H: GroupHarness>(harness: &H) {
     let group = Group::new(harness, Rule::Grouped);
     let (first, second) = (group.member().await, group.member().await);
-    let (end, mut seat) = group.two(&first).await;
-    group.write(&mut seat, &second).await;
-    drop(seat);
+    let (end, mut slot) = group.two(&first).await;
+    group.write(&mut slot, &second).await;
+    drop(slot);
     group.committed(&end.await);
     group.is_done(&first).await;
-    group.is_undone(&second, "its seat was dropped").await;
+    group.is_undone(&second, "its slot was dropped").await;
 }
 
 /// One who took its key over works; what the late one wrote is rolled back.
@@ -155,9 +155,9 @@ pub async fn a_member_that_was_taken_over_commits_nothing<H: GroupHarness>(harne
     group.scene.advance(LEASE).await;
     let successor = group.scene.claimant_of(member.lease.key.clone());
     let successor = successor.claim().await.is_acquired("the lease has run out");
-    let mut seat = group.seat().await;
-    group.write(&mut seat, &member).await;
-    let end = group.leave(seat, &member).await;
+    let mut slot = group.slot().await;
+    group.write(&mut slot, &member).await;
+    let end = group.leave(slot, &member).await;
     let committed = matches!(end, GroupEnd::Committed | GroupEnd::WithoutCompletion);
     group.scene.holds(!committed, "another has taken over");
     group.is_undone(&member, "another has taken over").await;
@@ -169,35 +169,35 @@ pub async fn a_member_that_was_taken_over_commits_nothing<H: GroupHarness>(harne
 pub async fn the_end_of_a_group_need_not_be_waited_for<H: GroupHarness>(harness: &H) {
     let group = Group::new(harness, Rule::Grouped);
     let (first, second) = (group.member().await, group.member().await);
-    let (end, mut seat) = group.two(&first).await;
+    let (end, mut slot) = group.two(&first).await;
     drop(end);
-    group.write(&mut seat, &second).await;
-    let last = group.leave(seat, &second).await;
+    group.write(&mut slot, &second).await;
+    let last = group.leave(slot, &second).await;
     group.committed(&last);
     group.is_done(&first).await;
     group.is_done(&second).await;
 }
 
-/// Whoever no longer waits for a seat keeps nobody from it, and no group open.
+/// Whoever no longer waits for a slot keeps nobody from it, and no group open.
 pub async fn whoever_leaves_the_queue_is_passed_over<H: GroupHarness>(harness: &H) {
     let group = Group::new(harness, Rule::Grouped);
     let (first, second) = (group.member().await, group.member().await);
-    let mut seat = group.seat().await;
-    group.write(&mut seat, &first).await;
+    let mut slot = group.slot().await;
+    group.write(&mut slot, &first).await;
     {
-        let gone = GroupStore::<H::Tx>::seat(&*group.store, HANDLER, SIZE);
+        let gone = GroupStore::<H::Tx>::slot(&*group.store, HANDLER, SIZE);
         let mut gone = pin!(gone);
         let early = poll_once(gone.as_mut()).await;
         group
             .scene
             .holds(early.is_none(), "the first one sits there");
     }
-    let end = group.leave(seat, &first).await;
+    let end = group.leave(slot, &first).await;
     group.committed(&end);
     group.is_done(&first).await;
-    let mut seat = group.seat().await;
-    group.write(&mut seat, &second).await;
-    let end = group.leave(seat, &second).await;
+    let mut slot = group.slot().await;
+    group.write(&mut slot, &second).await;
+    let end = group.leave(slot, &second).await;
     group.committed(&end);
     group.is_done(&second).await;
 }
@@ -229,7 +229,7 @@ pub async fn a_claim_for_a_group_is_a_claim<H: GroupHarness>(harness: &H) {
     }
 }
 
-/// What is done takes no seat.
+/// What is done takes no slot.
 pub async fn a_duplicate_is_told_so_instead_of_a_claim_for_a_group<H: GroupHarness>(harness: &H) {
     let group = Group::new(harness, Rule::CompletedWins);
     let holder = group.scene.acquired().await;

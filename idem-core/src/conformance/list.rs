@@ -436,7 +436,7 @@ macro_rules! __conformance_list {
         $($emit)+! { $arguments
             groups {
                 the_members_of_a_group_commit_together
-                a_seat_that_was_dropped_is_rolled_back_by_itself
+                a_slot_that_was_dropped_is_rolled_back_by_itself
                 a_member_that_was_taken_over_commits_nothing
                 the_end_of_a_group_need_not_be_waited_for
                 whoever_leaves_the_queue_is_passed_over

@@ -27,7 +27,7 @@ where
     Tx: Send + 'static,
 {
     fn limit(_: &Executor<S>) -> Option<usize> {
-        // Whoever waits for a seat has claimed, and keeps its lease.
+        // Whoever waits for a slot has claimed, and keeps its lease.
         None
     }
 
@@ -102,14 +102,14 @@ where
     H: Operation,
     H::Mode: for<'l> Mode<Lent<'l> = &'l mut Tx>,
 {
-    type Transaction = S::Seat;
+    type Transaction = S::Slot;
     type Ended = InGroup<H::Output, H::Error>;
 
     fn claim(
         job: &mut Job<'_, S>,
         _: &H::Message,
         _: &Envelope,
-    ) -> impl Future<Output = Result<Begun<Self, S::Seat>, Self::Ended>> {
+    ) -> impl Future<Output = Result<Begun<Self, S::Slot>, Self::Ended>> {
         job.join_group(H::SCOPE)
     }
 
@@ -121,26 +121,26 @@ where
         store.time_limit()
     }
 
-    fn lend(seat: &mut S::Seat) -> &mut Tx {
-        S::lend_seat(seat)
+    fn lend(slot: &mut S::Slot) -> &mut Tx {
+        S::lend_slot(slot)
     }
 
     async fn uncalled(
         self,
         _: &mut Job<'_, S>,
-        seat: S::Seat,
+        slot: S::Slot,
         kept: KeptLease,
         _: String,
     ) -> Self::Ended {
-        drop(seat);
+        drop(slot);
         InGroup::Apart(kept)
     }
 
-    /// Leaves the seat if the handler has succeeded, and waits until the group has ended.
+    /// Leaves the slot if the handler has succeeded, and waits until the group has ended.
     async fn finish(
         self,
         job: &mut Job<'_, S>,
-        seat: S::Seat,
+        slot: S::Slot,
         mut kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> Self::Ended {
@@ -150,17 +150,17 @@ where
             Ran::LeaseLost => return lease_lost(&open.lease).into(),
             Ran::Returned(Err(_)) | Ran::Panicked(_) | Ran::Overdue(_) => {
                 // Rolled back first, then run by itself.
-                drop(seat);
+                drop(slot);
                 return InGroup::Apart(kept);
             }
         };
         let Ok(outcome) = remembered::output(&output, job.policy) else {
-            drop(seat);
+            drop(slot);
             return InGroup::Apart(kept);
         };
         let retention = job.request.retention;
         let store = &job.executor.store;
-        let mut end = store.leave(seat, &open.lease, &outcome, retention);
+        let mut end = store.leave(slot, &open.lease, &outcome, retention);
         let end = match kept.run(&mut end).await {
             Ran::Returned(end) => end,
             // A heartbeat that finds the key completed: the group knows better.
@@ -188,11 +188,11 @@ where
 }
 
 impl<S: Store> Job<'_, S> {
-    /// Claims, and waits for a seat.
+    /// Claims, and waits for a slot.
     async fn join_group<Tx, T, E, const SIZE: usize>(
         &self,
         handler: &'static str,
-    ) -> Result<Begun<Member<Tx, SIZE>, S::Seat>, InGroup<T, E>>
+    ) -> Result<Begun<Member<Tx, SIZE>, S::Slot>, InGroup<T, E>>
     where
         S: GroupStore<Tx>,
     {
@@ -209,8 +209,8 @@ impl<S: Store> Job<'_, S> {
         }
         let working = executor.working(self.request);
         let open = Open::new(lease, working);
-        let seat = match kept.run(executor.store.seat(handler, SIZE)).await {
-            Ran::Returned(Ok(seat)) => seat,
+        let slot = match kept.run(executor.store.slot(handler, SIZE)).await {
+            Ran::Returned(Ok(slot)) => slot,
             // The claim stays: the same owner has it back.
             Ran::Returned(Err(error)) => {
                 return Err(Execution::StoreUnavailable { error }.into());
@@ -219,14 +219,14 @@ impl<S: Store> Job<'_, S> {
             Ran::Overdue(_) | Ran::Panicked(_) => return Err(InGroup::Apart(kept)),
         };
         if executor.is_closed() {
-            drop((seat, kept));
+            drop((slot, kept));
             // Nothing ran: a lost lease changes nothing.
             let _ = executor.release(&open.lease, &Release::Abandoned).await;
             return Err(Execution::Abandoned.into());
         }
         Ok(Begun {
             claim: Member(open),
-            transaction: seat,
+            transaction: slot,
             kept,
         })
     }

@@ -18,7 +18,7 @@ use crate::handler::Outcome;
 pub trait GroupStore<Tx>: TransactionalStore<Tx> {
     /// A place in a group, and with it the transaction. Dropped, what was written since it was taken
     /// is rolled back, and the others of the group stay.
-    type Seat: Send;
+    type Slot: Send;
 
     /// How many groups of one handler are open at once. None if messages cannot share a transaction
     /// with this store's settings: then each has its own.
@@ -34,27 +34,27 @@ pub trait GroupStore<Tx>: TransactionalStore<Tx> {
         request: &ClaimRequest,
     ) -> impl Future<Output = Result<Claim, StoreError>> + Send;
 
-    /// Waits for a seat in a group of the handler of this name, of at most `size` seats.
+    /// Waits for a slot in a group of the handler of this name, of at most `size` slots.
     ///
     /// # Cancel safety
     /// Whoever is dropped has left the queue.
     ///
     /// # Errors
     /// If no transaction can be begun.
-    fn seat(
+    fn slot(
         &self,
         handler: &'static str,
         size: usize,
-    ) -> impl Future<Output = Result<Self::Seat, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Self::Slot, StoreError>> + Send;
 
     /// What the handler writes through.
-    fn lend_seat(seat: &mut Self::Seat) -> &mut Tx;
+    fn lend_slot(slot: &mut Self::Slot) -> &mut Tx;
 
-    /// Leaves the seat to the next one, when the handler has succeeded. What is returned tells how
+    /// Leaves the slot to the next one, when the handler has succeeded. What is returned tells how
     /// the group ended; it need not be waited for.
     fn leave(
         &self,
-        seat: Self::Seat,
+        slot: Self::Slot,
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,

@@ -24,7 +24,6 @@ mod exchange;
 mod fault;
 mod group;
 mod instant;
-mod lending;
 mod length;
 mod location;
 mod migration;
@@ -40,6 +39,7 @@ mod sql;
 mod template;
 #[cfg(test)]
 mod tests;
+mod transaction_pool;
 mod writes;
 
 pub use builder::PostgresStoreBuilder;
@@ -47,7 +47,6 @@ use claims::{Answered, ClaimCall};
 use clock::Clock;
 use entity::Entities;
 use group::Groups;
-use lending::Lending;
 pub use migration::Migrate;
 use names::Names;
 use operator::Operator;
@@ -55,6 +54,7 @@ use sequences::Sequences;
 use session::{Address, Session};
 use sessions::Sessions;
 use sql::Sql;
+use transaction_pool::TransactionPool;
 use writes::{Change, WriteCall};
 
 /// Remembers keys in a `PostgreSQL` table. Clones share their connections.
@@ -126,7 +126,7 @@ pub struct PostgresStore {
     /// Apart, so that a purge that takes its time keeps nobody waiting.
     purging: Arc<Mutex<Session>>,
     address: Address,
-    lending: Lending,
+    pool: TransactionPool,
     transaction_timeout: Duration,
     groups: Groups,
     /// Extends the leases of open transactions, which hold their own connections.

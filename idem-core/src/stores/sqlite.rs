@@ -13,7 +13,6 @@ mod builder;
 mod call;
 mod clock;
 mod fault;
-mod lending;
 mod location;
 mod operator;
 mod row;
@@ -23,13 +22,14 @@ mod sessions;
 mod sql;
 #[cfg(test)]
 mod tests;
+mod transaction_pool;
 mod writer;
 
 pub use builder::SqliteStoreBuilder;
 use call::{Call, Change};
 use clock::Clock;
-use lending::Lending;
 use sql::Sql;
+use transaction_pool::TransactionPool;
 use writer::Writer;
 
 /// Remembers keys in a SQLite file. Clones share one connection for writing.
@@ -71,7 +71,7 @@ use writer::Writer;
 #[derive(Clone)]
 pub struct SqliteStore {
     writer: Writer,
-    lending: Lending,
+    pool: TransactionPool,
     sql: Arc<Sql>,
     clock: Clock,
 }
@@ -122,7 +122,7 @@ impl SqliteStore {
 impl fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqliteStore")
-            .field("file", &self.lending.file())
+            .field("file", &self.pool.file())
             .finish_non_exhaustive()
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 // Not what somebody is looking for whose store has no groups.
 #[diagnostic::do_not_recommend]
 impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for FaultyStore<S> {
-    type Seat = S::Seat;
+    type Slot = S::Slot;
 
     /// None, whatever the store has: what follows is never asked for.
     fn groups(&self) -> usize {
@@ -24,21 +24,21 @@ impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for FaultyStore<S> {
         self.claim(request).await
     }
 
-    async fn seat(&self, handler: &'static str, size: usize) -> Result<S::Seat, StoreError> {
-        self.store.seat(handler, size).await
+    async fn slot(&self, handler: &'static str, size: usize) -> Result<S::Slot, StoreError> {
+        self.store.slot(handler, size).await
     }
 
-    fn lend_seat(seat: &mut S::Seat) -> &mut Tx {
-        S::lend_seat(seat)
+    fn lend_slot(slot: &mut S::Slot) -> &mut Tx {
+        S::lend_slot(slot)
     }
 
     fn leave(
         &self,
-        seat: S::Seat,
+        slot: S::Slot,
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
     ) -> BoxFuture<'static, GroupEnd> {
-        self.store.leave(seat, lease, outcome, retention)
+        self.store.leave(slot, lease, outcome, retention)
     }
 }

@@ -17,7 +17,7 @@ tokio::task_local! {
 
 /// What one delivery is to meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Course {
+pub(super) enum Scenario {
     /// Nothing particular.
     Undisturbed,
     /// Its worker vanishes.
@@ -39,7 +39,7 @@ pub struct Seen {
 
 #[derive(Debug, Clone)]
 pub(super) struct Probe {
-    course: Course,
+    scenario: Scenario,
     link: Link,
     /// How long a wait of the handler may be one for threads of which tokio does not know.
     patience: Option<Duration>,
@@ -48,9 +48,9 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    pub(super) fn new(course: Course, link: Link, patience: Option<Duration>) -> Self {
+    pub(super) fn new(scenario: Scenario, link: Link, patience: Option<Duration>) -> Self {
         Self {
-            course,
+            scenario,
             link,
             patience,
             reached: Arc::default(),
@@ -75,7 +75,7 @@ impl Probe {
 
     /// Whether the worker vanishes here: then its link is cut.
     fn vanishes(&self, point: CrashPoint) -> bool {
-        let vanishes = self.course == Course::Vanishes(point);
+        let vanishes = self.scenario == Scenario::Vanishes(point);
         if vanishes {
             self.link.cut();
             self.reached.notify_one();
@@ -84,7 +84,7 @@ impl Probe {
     }
 
     fn stand_still(&self) {
-        if self.course == Course::StandsStill && self.link.freeze_once() {
+        if self.scenario == Scenario::StandsStill && self.link.freeze_once() {
             self.reached.notify_one();
         }
     }

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 use super::{
     CrashPoint, FaultyStore,
     link::Link,
-    probe::{Course, Probe, Seen},
+    probe::{Probe, Scenario, Seen},
 };
 use crate::{
     executor::{ExecutionKind, Executor},
@@ -55,7 +55,7 @@ impl<S: Store + Clone> Process<S> {
 
     /// Runs a delivery's work, which nothing disturbs.
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> (T, Seen) {
-        match self.run_until(Course::Undisturbed, work).await {
+        match self.run_until(Scenario::Undisturbed, work).await {
             Ran::Ended(ended, seen) => (ended, seen),
             Ran::Vanished => unreachable!("it was not to"),
         }
@@ -63,16 +63,16 @@ impl<S: Store + Clone> Process<S> {
 
     /// Runs a delivery's work until it ends, or the worker vanishes at this point.
     pub async fn vanish<T>(&self, point: CrashPoint, work: impl Future<Output = T>) -> Ran<T> {
-        self.run_until(Course::Vanishes(point), work).await
+        self.run_until(Scenario::Vanishes(point), work).await
     }
 
-    fn probe(&self, course: Course) -> Probe {
+    fn probe(&self, scenario: Scenario) -> Probe {
         let patience = self.executor.store().patience();
-        Probe::new(course, self.link.clone(), patience)
+        Probe::new(scenario, self.link.clone(), patience)
     }
 
-    async fn run_until<T>(&self, course: Course, work: impl Future<Output = T>) -> Ran<T> {
-        let probe = self.probe(course);
+    async fn run_until<T>(&self, scenario: Scenario, work: impl Future<Output = T>) -> Ran<T> {
+        let probe = self.probe(scenario);
         let watched = timeout(LONGEST, probe.watch(work));
         tokio::select! {
             biased;
@@ -92,7 +92,7 @@ impl<S: Store + Clone> Process<S> {
         work: impl Future<Output = T>,
         meanwhile: impl Future<Output = M>,
     ) -> Option<((T, Seen), M)> {
-        let probe = self.probe(Course::StandsStill);
+        let probe = self.probe(Scenario::StandsStill);
         let mut watched = pin!(probe.watch(work));
         tokio::select! {
             biased;

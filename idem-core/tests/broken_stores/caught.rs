@@ -947,7 +947,7 @@ caught! {
         groups::the_members_of_a_group_commit_together
     }
     keeps_dropped_seats (KeepsDroppedSeats) {
-        groups::a_seat_that_was_dropped_is_rolled_back_by_itself
+        groups::a_slot_that_was_dropped_is_rolled_back_by_itself
     }
     commits_each_seat (CommitsEachSeat) {
         groups::the_members_of_a_group_commit_together

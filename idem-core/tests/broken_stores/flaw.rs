@@ -204,7 +204,7 @@ pub(crate) enum Flaw {
     /// Opens a transaction for a claim ahead, and loses the lease.
     OpensUnderAnotherToken,
     // Groups
-    /// Keeps what was written in a seat that was dropped.
+    /// Keeps what was written in a slot that was dropped.
     KeepsDroppedSeats,
     /// Commits each message of a group when it leaves.
     CommitsEachSeat,

@@ -20,8 +20,8 @@ use crate::{flaw::Flaw, store::PlainStore, transaction::Ledger};
 /// What messages share.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
-    /// Whoever has it has the seat.
-    seat: Arc<Mutex<()>>,
+    /// Whoever has it has the slot.
+    slot: Arc<Mutex<()>>,
     waiting: Arc<AtomicUsize>,
     members: SyncMutex<Vec<Member>>,
 }
@@ -51,13 +51,13 @@ impl Drop for Waiting {
     }
 }
 
-/// A seat, until it is left.
-pub(crate) struct Seat {
+/// A slot, until it is left.
+pub(crate) struct Slot {
     ledger: Ledger,
     _guard: OwnedMutexGuard<()>,
 }
 
-impl Drop for Seat {
+impl Drop for Slot {
     fn drop(&mut self) {
         let store = &self.ledger.store;
         if store.has(Flaw::KeepsDroppedSeats) {
@@ -100,7 +100,7 @@ impl PlainStore {
 }
 
 impl GroupStore<Ledger> for PlainStore {
-    type Seat = Seat;
+    type Slot = Slot;
 
     fn groups(&self) -> usize {
         1
@@ -117,28 +117,28 @@ impl GroupStore<Ledger> for PlainStore {
         }
     }
 
-    async fn seat(&self, _: &'static str, _: usize) -> Result<Seat, StoreError> {
+    async fn slot(&self, _: &'static str, _: usize) -> Result<Slot, StoreError> {
         let waiting = Waiting::join(&self.group);
         if self.has(Flaw::WaitsForTheGone) {
             let gone = Waiting::join(&self.group);
-            let guard = Arc::clone(&self.group.seat).lock_owned();
+            let guard = Arc::clone(&self.group.slot).lock_owned();
             let gone = mem::ManuallyDrop::new(gone);
             let guard = guard.await;
             drop((mem::ManuallyDrop::into_inner(gone), waiting));
             return Ok(self.seated(guard));
         }
-        let guard = Arc::clone(&self.group.seat).lock_owned().await;
+        let guard = Arc::clone(&self.group.slot).lock_owned().await;
         drop(waiting);
         Ok(self.seated(guard))
     }
 
-    fn lend_seat(seat: &mut Seat) -> &mut Ledger {
-        &mut seat.ledger
+    fn lend_slot(slot: &mut Slot) -> &mut Ledger {
+        &mut slot.ledger
     }
 
     fn leave(
         &self,
-        mut seat: Seat,
+        mut slot: Slot,
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
@@ -148,20 +148,20 @@ impl GroupStore<Ledger> for PlainStore {
             lease: lease.clone(),
             outcome: outcome.clone(),
             retention,
-            written: mem::take(&mut seat.ledger.written),
+            written: mem::take(&mut slot.ledger.written),
             told,
         };
         let mut members = self.group.members.lock().expect("nothing panics");
         members.push(member);
         drop(members);
-        drop(seat);
+        drop(slot);
         Box::pin(async { end.await.expect("the group tells everybody") })
     }
 }
 
 impl PlainStore {
-    fn seated(&self, guard: OwnedMutexGuard<()>) -> Seat {
-        Seat {
+    fn seated(&self, guard: OwnedMutexGuard<()>) -> Slot {
+        Slot {
             ledger: Ledger::new(self),
             _guard: guard,
         }

@@ -16,18 +16,18 @@ use crate::{
 };
 
 type Connections = ConnectionHarness<ReadCommitted>;
-type Seat = <PostgresStore as GroupStore<PgConnection>>::Seat;
+type Slot = <PostgresStore as GroupStore<PgConnection>>::Slot;
 
 /// Runs the cases in company.
 pub(crate) struct GroupedHarness(Connections);
 
-/// The store, as if it lent nothing else than seats in groups.
+/// The store, as if it lent nothing else than slots in groups.
 #[derive(Debug)]
 pub(crate) struct Shared(PostgresStore);
 
-/// A seat, and how the one before it ends.
+/// A slot, and how the one before it ends.
 pub(crate) struct Second {
-    seat: Seat,
+    slot: Slot,
     first: BoxFuture<'static, GroupEnd>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Second {
 const HANDLER: &str = "conformance";
 
 impl Shared {
-    /// Both are in one group: the second one waits for its seat when the first one leaves.
+    /// Both are in one group: the second one waits for its slot when the first one leaves.
     async fn sit_down(&self) -> Result<Second, StoreError> {
         let request = ClaimRequest::new(
             Key::new("first", unique("member")).expect("a short name"),
@@ -45,25 +45,25 @@ impl Shared {
         let Claim::Acquired(lease) = claim else {
             panic!("the key is new: {claim:?}");
         };
-        let mut first = self.seat().await?;
-        let second = self.seat();
+        let mut first = self.slot().await?;
+        let second = self.slot();
         tokio::pin!(second);
         assert!(
             futures_util::poll!(&mut second).is_pending(),
             "the first one sits there"
         );
         let written = query("INSERT INTO effects (name) VALUES ($1)").bind(lease.key.as_str());
-        let tx: &mut PgConnection = PostgresStore::lend_seat(&mut first);
+        let tx: &mut PgConnection = PostgresStore::lend_slot(&mut first);
         written.execute(tx).await.expect("a row can be written");
         let outcome = Outcome::new("first");
         let minute = Duration::from_mins(1);
         let first = GroupStore::<PgConnection>::leave(&self.0, first, &lease, &outcome, minute);
-        let seat = second.await?;
-        Ok(Second { seat, first })
+        let slot = second.await?;
+        Ok(Second { slot, first })
     }
 
-    async fn seat(&self) -> Result<Seat, StoreError> {
-        GroupStore::<PgConnection>::seat(&self.0, HANDLER, 2).await
+    async fn slot(&self) -> Result<Slot, StoreError> {
+        GroupStore::<PgConnection>::slot(&self.0, HANDLER, 2).await
     }
 }
 
@@ -109,7 +109,7 @@ impl TransactionalStore<PgConnection> for Shared {
     }
 
     fn lend(second: &mut Second) -> &mut PgConnection {
-        PostgresStore::lend_seat(&mut second.seat)
+        PostgresStore::lend_slot(&mut second.slot)
     }
 
     async fn is_alive(&self, _: &mut Second) -> bool {
@@ -127,8 +127,8 @@ impl TransactionalStore<PgConnection> for Shared {
         outcome: &Outcome,
         retention: Duration,
     ) -> Result<Commit, StoreError> {
-        let Second { seat, first } = second;
-        let end = GroupStore::<PgConnection>::leave(&self.0, seat, lease, outcome, retention);
+        let Second { slot, first } = second;
+        let end = GroupStore::<PgConnection>::leave(&self.0, slot, lease, outcome, retention);
         match (end.await, first.await) {
             (GroupEnd::Committed, GroupEnd::Committed) => Ok(Commit::Committed),
             // What it has done cost the other one nothing, or both of them nothing was kept of.
@@ -141,7 +141,7 @@ impl TransactionalStore<PgConnection> for Shared {
     }
 
     async fn roll_back(&self, second: Second) {
-        drop(second.seat);
+        drop(second.slot);
         // Then the group has ended.
         let _ = second.first.await;
     }

@@ -9,9 +9,9 @@ use super::{Flawed, LATE};
 
 impl<Tx, S> GroupStore<Tx> for Flawed<S>
 where
-    S: GroupStore<Tx, Transaction: 'static, Seat: 'static> + Clone,
+    S: GroupStore<Tx, Transaction: 'static, Slot: 'static> + Clone,
 {
-    type Seat = S::Seat;
+    type Slot = S::Slot;
 
     fn groups(&self) -> usize {
         self.store.groups()
@@ -21,28 +21,28 @@ where
         self.store.claim_for_group(&self.claimed(request)).await
     }
 
-    async fn seat(&self, handler: &'static str, size: usize) -> Result<Self::Seat, StoreError> {
-        self.store.seat(handler, size).await
+    async fn slot(&self, handler: &'static str, size: usize) -> Result<Self::Slot, StoreError> {
+        self.store.slot(handler, size).await
     }
 
-    fn lend_seat(seat: &mut Self::Seat) -> &mut Tx {
-        S::lend_seat(seat)
+    fn lend_slot(slot: &mut Self::Slot) -> &mut Tx {
+        S::lend_slot(slot)
     }
 
     fn leave(
         &self,
-        seat: Self::Seat,
+        slot: Self::Slot,
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
     ) -> BoxFuture<'static, GroupEnd> {
         if !self.answers_early() {
-            return self.store.leave(seat, lease, outcome, retention);
+            return self.store.leave(slot, lease, outcome, retention);
         }
         let (store, lease, outcome) = (self.store.clone(), lease.clone(), outcome.clone());
         tokio::spawn(async move {
             tokio::time::sleep(LATE).await;
-            store.leave(seat, &lease, &outcome, retention).await
+            store.leave(slot, &lease, &outcome, retention).await
         });
         std::future::ready(GroupEnd::Committed).boxed()
     }

@@ -8,7 +8,7 @@ use idem_amqp::{Claim, ClaimRequest, GroupEnd, GroupStore, Lease, Outcome, Store
 use super::{Call, Fate, Interfered, die};
 
 impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for Interfered<S> {
-    type Seat = S::Seat;
+    type Slot = S::Slot;
 
     fn groups(&self) -> usize {
         self.store.groups()
@@ -19,17 +19,17 @@ impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for Interfered<S> {
         self.interfere(Call::Claim, done).await
     }
 
-    async fn seat(&self, handler: &'static str, size: usize) -> Result<Self::Seat, StoreError> {
-        self.store.seat(handler, size).await
+    async fn slot(&self, handler: &'static str, size: usize) -> Result<Self::Slot, StoreError> {
+        self.store.slot(handler, size).await
     }
 
-    fn lend_seat(seat: &mut Self::Seat) -> &mut Tx {
-        S::lend_seat(seat)
+    fn lend_slot(slot: &mut Self::Slot) -> &mut Tx {
+        S::lend_slot(slot)
     }
 
     fn leave(
         &self,
-        seat: Self::Seat,
+        slot: Self::Slot,
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
@@ -39,13 +39,13 @@ impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for Interfered<S> {
         let unknown = |why| GroupEnd::Unknown(StoreError::unavailable(why));
         match fate {
             Fate::Refuse => {
-                drop(seat);
+                drop(slot);
                 return async move { unknown("refused by the test") }.boxed();
             }
             Fate::DieBefore => die(),
             Fate::Pass | Fate::LoseAnswer | Fate::DieAfter => {}
         }
-        let end = self.store.leave(seat, lease, outcome, retention);
+        let end = self.store.leave(slot, lease, outcome, retention);
         async move {
             let end = end.await;
             match fate {

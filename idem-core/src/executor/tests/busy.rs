@@ -137,7 +137,7 @@ impl TransactionalStore<Blank> for Busy {
 }
 
 impl GroupStore<Blank> for Busy {
-    type Seat = Blank;
+    type Slot = Blank;
 
     fn groups(&self) -> usize {
         1
@@ -147,12 +147,12 @@ impl GroupStore<Blank> for Busy {
         self.claim(request).await
     }
 
-    async fn seat(&self, _: &'static str, _: usize) -> Result<Blank, StoreError> {
+    async fn slot(&self, _: &'static str, _: usize) -> Result<Blank, StoreError> {
         Ok(Blank)
     }
 
-    fn lend_seat(seat: &mut Blank) -> &mut Blank {
-        seat
+    fn lend_slot(slot: &mut Blank) -> &mut Blank {
+        slot
     }
 
     fn leave(

@@ -66,7 +66,7 @@ async fn a_message_whose_key_was_completed_by_hand_meanwhile_is_a_duplicate() {
 /// Where a test lets calls fail, each message meets its faults alone.
 #[cfg(feature = "testing")]
 #[tokio::test(start_paused = true)]
-async fn on_a_store_whose_link_fails_a_message_with_company_is_run_by_itself() {
+async fn on_a_store_whose_link_fails_a_message_in_a_group_is_run_by_itself() {
     use crate::testing::{Call, FaultyStore};
 
     let faulty = FaultyStore::new(Busy::new(&MemoryStore::new(), Duration::ZERO));

@@ -13,7 +13,7 @@ use crate::{
 // Not what somebody is looking for whose store has no groups.
 #[diagnostic::do_not_recommend]
 impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for Cached<S> {
-    type Seat = S::Seat;
+    type Slot = S::Slot;
 
     fn groups(&self) -> usize {
         self.0.store.groups()
@@ -29,24 +29,24 @@ impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for Cached<S> {
         Ok(answer)
     }
 
-    async fn seat(&self, handler: &'static str, size: usize) -> Result<Self::Seat, StoreError> {
-        self.0.store.seat(handler, size).await
+    async fn slot(&self, handler: &'static str, size: usize) -> Result<Self::Slot, StoreError> {
+        self.0.store.slot(handler, size).await
     }
 
-    fn lend_seat(seat: &mut Self::Seat) -> &mut Tx {
-        S::lend_seat(seat)
+    fn lend_slot(slot: &mut Self::Slot) -> &mut Tx {
+        S::lend_slot(slot)
     }
 
     fn leave(
         &self,
-        seat: Self::Seat,
+        slot: Self::Slot,
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
     ) -> BoxFuture<'static, GroupEnd> {
         self.0.known.completing(lease);
         let asked = self.0.known.now();
-        let end = self.0.store.leave(seat, lease, outcome, retention);
+        let end = self.0.store.leave(slot, lease, outcome, retention);
         let (cached, lease, outcome) = (Arc::clone(&self.0), lease.clone(), outcome.clone());
         async move {
             let end = end.await;

@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for Measured<S> {
-    type Seat = S::Seat;
+    type Slot = S::Slot;
 
     fn groups(&self) -> usize {
         self.store.groups()
@@ -29,22 +29,22 @@ impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for Measured<S> {
         asked.answered(answer)
     }
 
-    async fn seat(&self, handler: &'static str, size: usize) -> Result<S::Seat, StoreError> {
-        self.store.seat(handler, size).await
+    async fn slot(&self, handler: &'static str, size: usize) -> Result<S::Slot, StoreError> {
+        self.store.slot(handler, size).await
     }
 
-    fn lend_seat(seat: &mut S::Seat) -> &mut Tx {
-        S::lend_seat(seat)
+    fn lend_slot(slot: &mut S::Slot) -> &mut Tx {
+        S::lend_slot(slot)
     }
 
     fn leave(
         &self,
-        seat: S::Seat,
+        slot: S::Slot,
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
     ) -> BoxFuture<'static, GroupEnd> {
-        let left = self.store.leave(seat, lease, outcome, retention);
+        let left = self.store.leave(slot, lease, outcome, retention);
         let span = spans::complete(lease.key.as_str());
         if cfg!(not(feature = "metrics")) && span.is_disabled() {
             return left;

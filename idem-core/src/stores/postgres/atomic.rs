@@ -9,7 +9,7 @@ use super::{
     claims::Answered,
     exchange::Nonce,
     fault::Fault,
-    lending::{Lending, Turn},
+    transaction_pool::{CheckedOut, TransactionPool},
 };
 use crate::{
     handler::Outcome,
@@ -26,32 +26,35 @@ pub(super) use statement::{completion, extension};
 
 /// A handler's open transaction. Dropping it closes its connection, which rolls back.
 pub struct OpenTransaction {
-    // In this order: the connection is on its way back when the next handler's turn comes.
+    // In this order: the connection is on its way back when the next handler gets it.
     transaction: PgTransaction<'static>,
-    turn: Turn,
+    checked_out: CheckedOut,
 }
 
 impl OpenTransaction {
     /// Begins one that several messages share, with these statements behind the `BEGIN`.
-    pub(super) async fn of_group(lending: &Lending, begin: &str) -> Result<Self, Fault> {
-        let mut turn = lending.turn().await;
-        let transaction = turn.begin_group(begin).await?;
-        Ok(Self { transaction, turn })
+    pub(super) async fn of_group(pool: &TransactionPool, begin: &str) -> Result<Self, Fault> {
+        let mut checked_out = pool.check_out().await;
+        let transaction = checked_out.begin_group(begin).await?;
+        Ok(Self {
+            transaction,
+            checked_out,
+        })
     }
 
     /// Gives the connection back, to be lent again.
     pub(super) fn give_back(self) {
-        self.turn.is_clean();
+        self.checked_out.is_clean();
     }
 
     /// Hands the connection on, with the transaction that was begun behind the end of the last one.
     fn hand_on(self) {
-        self.turn.hand_on(self.transaction);
+        self.checked_out.hand_on(self.transaction);
     }
 
     /// Leaves a connection alone that does not answer.
     pub(super) fn give_up(mut self) {
-        self.turn.change_connection();
+        self.checked_out.change_connection();
     }
 
     pub(super) fn connection(&mut self) -> &mut PgConnection {
@@ -74,12 +77,17 @@ impl PostgresStore {
         &self,
         request: &ClaimRequest,
     ) -> Result<Begun<OpenTransaction>, StoreError> {
-        // First the turn, so that no lease runs out while its owner waits for another handler.
-        let mut turn = self.lending.turn().await;
+        // First the connection, so that no lease runs out while its owner waits for another handler.
+        let mut checked_out = self.pool.check_out().await;
         // The two at once: no statement that sees data is sent before the claim is committed.
-        let (begun, claim) =
-            tokio::join!(turn.begin(), self.claim_until(request, Answered::Committed));
-        let open = begun.map(|transaction| OpenTransaction { transaction, turn });
+        let (begun, claim) = tokio::join!(
+            checked_out.begin(),
+            self.claim_until(request, Answered::Committed)
+        );
+        let open = begun.map(|transaction| OpenTransaction {
+            transaction,
+            checked_out,
+        });
         match (claim, open) {
             (Ok(Claim::Acquired(lease)), Ok(open)) => Ok(Begun::Acquired(lease, open)),
             // The same owner has its key back when it asks again.
@@ -99,17 +107,20 @@ impl PostgresStore {
         &self,
         request: &ClaimRequest,
     ) -> Result<Begun<Opening<'_, OpenTransaction>>, StoreError> {
-        let place = self.lending.place().await;
+        let permit = self.pool.permit_to_claim().await;
         let lease = match self.claim_until(request, Answered::Committed).await? {
             Claim::Acquired(lease) => lease,
             answer => return Ok(Begun::Not(answer)),
         };
         let opening = async move {
-            let mut turn = self.lending.turn().await;
-            drop(place);
-            let begun = turn.begin().await;
+            let mut checked_out = self.pool.check_out().await;
+            drop(permit);
+            let begun = checked_out.begin().await;
             let transaction = begun.map_err(|fault| fault.unavailable())?;
-            Ok(OpenTransaction { transaction, turn })
+            Ok(OpenTransaction {
+                transaction,
+                checked_out,
+            })
         };
         Ok(Begun::Acquired(lease, Box::pin(opening)))
     }
@@ -119,10 +130,13 @@ impl PostgresStore {
         &self,
         wait: Duration,
     ) -> Result<OpenTransaction, StoreError> {
-        let mut turn = self.lending.turn().await;
-        let begun = turn.begin_waiting(wait).await;
+        let mut checked_out = self.pool.check_out().await;
+        let begun = checked_out.begin_waiting(wait).await;
         let transaction = begun.map_err(|fault| fault.unavailable())?;
-        Ok(OpenTransaction { transaction, turn })
+        Ok(OpenTransaction {
+            transaction,
+            checked_out,
+        })
     }
 
     async fn commit_open(
@@ -149,11 +163,11 @@ impl PostgresStore {
         mut statements: String,
         nonce: Nonce,
     ) -> Result<Result<(), sqlx::Error>, StoreError> {
-        let chained = open.turn.chained();
+        let chained = open.checked_out.chained();
         let goes_on = chained.is_some();
         statements.push_str(&chained.unwrap_or_default());
         let ended = async { Ok(ending::commit(open.connection(), statements, nonce).await) };
-        match self.address.within_patience(ended).await {
+        match self.address.within_timeout(ended).await {
             Ok((ended, ending::Connection::Clean)) => {
                 if goes_on {
                     open.hand_on();
@@ -172,7 +186,7 @@ impl PostgresStore {
 
     pub(super) async fn roll_back_open(&self, mut open: OpenTransaction) {
         let rolled_back = ending::roll_back(open.connection(), &self.sql.roll_back);
-        match self.address.within_patience(rolled_back).await {
+        match self.address.within_timeout(rolled_back).await {
             Ok(()) => open.give_back(),
             Err(error) => {
                 tracing::debug!(%error, "a handler's transaction is rolled back with its connection");
@@ -199,7 +213,7 @@ macro_rules! lend {
             type Transaction = OpenTransaction;
 
             fn transactions(&self) -> usize {
-                self.lending.connections()
+                self.pool.connections()
             }
 
             fn time_limit(&self) -> Option<Duration> {
@@ -214,7 +228,7 @@ macro_rules! lend {
             }
 
             fn is_busy(&self) -> bool {
-                self.lending.is_busy()
+                self.pool.is_busy()
             }
 
             async fn claim_ahead(
@@ -231,7 +245,7 @@ macro_rules! lend {
 
             async fn is_alive(&self, open: &mut OpenTransaction) -> bool {
                 let answer = ending::is_writable(open.connection());
-                let answer = self.address.within_patience(answer).await;
+                let answer = self.address.within_timeout(answer).await;
                 answer.unwrap_or(false)
             }
 

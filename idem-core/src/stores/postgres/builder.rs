@@ -6,7 +6,8 @@ use sqlx::PgConnection;
 use tokio::{sync::Mutex, time};
 
 use super::{
-    Clock, Entities, Groups, Lending, Migrate, Operator, PostgresStore, Sql, batch_task, check,
+    Clock, Entities, Groups, Migrate, Operator, PostgresStore, Sql, TransactionPool, batch_task,
+    check,
     fault::Fault,
     group, location, migration,
     names::{DEFAULT_TABLE, Names},
@@ -154,17 +155,17 @@ impl PostgresStoreBuilder {
             response_timeout: self.response_timeout,
         };
         let mut connection = address.connect().await.map_err(refused)?;
-        self.within_patience(migration::check_encoding(&mut connection))
+        self.within_timeout(migration::check_encoding(&mut connection))
             .await?;
         let names = migration::locate(&mut connection, &names);
-        let names = self.within_patience(names).await?;
-        self.within_patience(migration::migrate(&mut connection, &names, self.migrate))
+        let names = self.within_timeout(names).await?;
+        self.within_timeout(migration::migrate(&mut connection, &names, self.migrate))
             .await?;
         let mut second = address.connect().await.map_err(refused)?;
         let pooled = pooler::check(&mut connection, &mut second);
-        address.within_patience(pooled).await.map_err(refused)?;
+        address.within_timeout(pooled).await.map_err(refused)?;
         let whose = pooler::sessions(&mut connection, &mut second);
-        let whose = address.within_patience(whose).await.map_err(refused)?;
+        let whose = address.within_timeout(whose).await.map_err(refused)?;
         if whose == pooler::Sessions::Shared {
             tracing::warn!(
                 "a pooler lends each transaction another session, so nothing keeps an atomic handler from writing \
@@ -172,23 +173,23 @@ impl PostgresStoreBuilder {
             );
         }
         let sql = Arc::new(Sql::new(&names, self.response_timeout, whose));
-        self.within_patience(check::statements(&mut connection, &names, &sql))
+        self.within_timeout(check::statements(&mut connection, &names, &sql))
             .await?;
         let sessions = Sessions::new(&address, &names);
         let usable = sessions.check(&mut connection, &names);
-        self.within_patience(usable).await?;
+        self.within_timeout(usable).await?;
         let clock = Clock::default();
         let timeout = self.response_timeout;
         let sequences = Sequences::spawn(&sessions, &names, timeout, (&sql, &clock));
         let usable = sequences.check(&mut connection, &names);
-        self.within_patience(usable).await?;
-        let share = address.within_patience(group::may_share(&mut connection));
+        self.within_timeout(usable).await?;
+        let share = address.within_timeout(group::may_share(&mut connection));
         let share = share.await.map_err(refused)?;
-        let idle = address.within_patience(self.idle_limit(&mut connection));
+        let idle = address.within_timeout(self.idle_limit(&mut connection));
         let idle = idle.await.map_err(refused)?;
         let kept_alive = address.with_keepalives().await;
         let begin = settings::begin(idle, kept_alive.is_some(), whose);
-        self.within_patience(check::endings(&mut connection, &names, &sql, &begin))
+        self.within_timeout(check::endings(&mut connection, &names, &sql, &begin))
             .await?;
 
         Ok(PostgresStore {
@@ -205,7 +206,7 @@ impl PostgresStoreBuilder {
             purging: Arc::new(Mutex::new(Session::new(address.clone()))),
             heartbeats: Arc::new(Mutex::new(Session::new(address.clone()))),
             entities: Entities::new(address.clone()),
-            lending: Lending::new(
+            pool: TransactionPool::new(
                 kept_alive.unwrap_or_else(|| address.clone()),
                 self.connections,
                 begin,
@@ -227,7 +228,7 @@ impl PostgresStoreBuilder {
         })
     }
 
-    async fn within_patience<T, E: Into<ConnectError>>(
+    async fn within_timeout<T, E: Into<ConnectError>>(
         &self,
         step: impl Future<Output = Result<T, E>>,
     ) -> Result<T, ConnectError> {

@@ -16,20 +16,20 @@ use crate::{
     telemetry::Batches,
 };
 
-mod course;
 mod ending;
 mod mark;
 mod queue;
-mod room;
-mod seat;
+mod runner;
+mod shared_transaction;
+mod slot;
 mod statement;
 
-use course::Course;
 use queue::Queue;
-use seat::Seat;
+use runner::GroupRunner;
+use slot::Slot;
 pub(super) use statement::Steps;
 
-/// The queues for seats, one for each handler.
+/// The queues for slots, one for each handler.
 #[derive(Clone)]
 pub(super) struct Groups {
     queues: Arc<Mutex<HashMap<&'static str, Arc<Queue>>>>,
@@ -76,20 +76,20 @@ pub(super) async fn check(
 }
 
 impl PostgresStore {
-    async fn take_seat(&self, handler: &'static str, size: usize) -> Result<Seat, StoreError> {
+    async fn take_slot(&self, handler: &'static str, size: usize) -> Result<Slot, StoreError> {
         let queue = self.groups.queue(handler);
-        let (seat, turn) = queue.join(self.groups.at_once);
-        if let Some(turn) = turn {
-            tokio::spawn(Course::run_all(self.clone(), turn, size));
+        let (slot, needed) = queue.join(self.groups.at_once);
+        if let Some(runner) = needed {
+            tokio::spawn(GroupRunner::run_all(self.clone(), runner, size));
         }
-        seat.await.map_err(StoreError::unavailable)?
+        slot.await.map_err(StoreError::unavailable)?
     }
 }
 
 macro_rules! share {
     ($tx:ty, |$transaction:ident| $lent:expr) => {
         impl GroupStore<$tx> for PostgresStore {
-            type Seat = Seat;
+            type Slot = Slot;
 
             fn groups(&self) -> usize {
                 self.groups.at_once
@@ -99,23 +99,23 @@ macro_rules! share {
                 self.claim_until(request, Answered::Committed).await
             }
 
-            async fn seat(&self, handler: &'static str, size: usize) -> Result<Seat, StoreError> {
-                self.take_seat(handler, size).await
+            async fn slot(&self, handler: &'static str, size: usize) -> Result<Slot, StoreError> {
+                self.take_slot(handler, size).await
             }
 
-            fn lend_seat(seat: &mut Seat) -> &mut $tx {
-                let $transaction = seat.transaction();
+            fn lend_slot(slot: &mut Slot) -> &mut $tx {
+                let $transaction = slot.transaction();
                 $lent
             }
 
             fn leave(
                 &self,
-                seat: Seat,
+                slot: Slot,
                 lease: &Lease,
                 outcome: &Outcome,
                 retention: Duration,
             ) -> BoxFuture<'static, GroupEnd> {
-                seat.leave(lease, outcome, retention).boxed()
+                slot.leave(lease, outcome, retention).boxed()
             }
         }
     };

@@ -11,7 +11,7 @@ use super::{
     length::micros,
     migration,
     session::{Address, Session, Work},
-    sessions::patience,
+    sessions::lock_wait,
 };
 use crate::{
     message::Key,
@@ -42,7 +42,7 @@ impl Operator {
     pub(super) fn new(address: &Address, names: &Names) -> Self {
         Self {
             session: Arc::new(Mutex::new(Session::new(address.clone()))),
-            sql: Arc::new(Statements::new(names, &patience(address.response_timeout))),
+            sql: Arc::new(Statements::new(names, &lock_wait(address.response_timeout))),
         }
     }
 

@@ -22,8 +22,8 @@ use crate::{
 
 mod batch;
 mod claim_task;
-mod course;
 mod rows;
+mod sequence_batch;
 mod statements;
 mod step;
 mod tools;

@@ -83,11 +83,11 @@ impl Address {
         loop {
             // Boxed: a handshake of TLS takes room, and whoever waits for a transaction has this in it.
             let connecting = Box::pin(self.options.connect());
-            let mut connection = self.within_patience(connecting).await?;
+            let mut connection = self.within_timeout(connecting).await?;
             let keepalives = KEEPALIVES.map(|(name, value)| format!("SET {name} = {value}"));
             let keepalives = AssertSqlSafe(keepalives.join("; "));
             let set = sqlx::raw_sql(keepalives).execute(&mut connection);
-            match self.within_patience(set).await {
+            match self.within_timeout(set).await {
                 Ok(_) => return Ok(connection),
                 // It was there, and was ended at once.
                 Err(fault @ Fault::Said(_))
@@ -114,7 +114,7 @@ impl Address {
             connection.close().await?;
             Ok(value)
         };
-        let told = self.within_patience(asked).await;
+        let told = self.within_timeout(asked).await;
         let has_them = told.is_ok_and(|told| told == KEEPALIVES[0].1);
         has_them.then_some(Self {
             options,
@@ -123,14 +123,14 @@ impl Address {
     }
 
     /// Not an `async fn`: that would have room for the answer's future twice.
-    pub(super) fn within_patience<T>(
+    pub(super) fn within_timeout<T>(
         &self,
         answer: impl Future<Output = Result<T, sqlx::Error>>,
     ) -> impl Future<Output = Result<T, Fault>> {
-        let patience = self.response_timeout;
-        time::timeout(patience, answer).map(move |answer| match answer {
+        let timeout = self.response_timeout;
+        time::timeout(timeout, answer).map(move |answer| match answer {
             Ok(answer) => Ok(answer?),
-            Err(_) => Err(Fault::Silent(patience)),
+            Err(_) => Err(Fault::Silent(timeout)),
         })
     }
 }
@@ -169,7 +169,7 @@ impl Session {
         loop {
             let mut connection = self.take().await?;
             let answer = statement().fetch_all(&mut connection);
-            let answer = self.address.within_patience(answer).await;
+            let answer = self.address.within_timeout(answer).await;
             if let Some(answer) = self.settle(connection, answer, &mut tries).await {
                 return answer;
             }
@@ -185,7 +185,7 @@ impl Session {
         loop {
             let mut connection = self.take().await?;
             let answer = work.on(&mut connection);
-            let answer = self.address.within_patience(answer).await;
+            let answer = self.address.within_timeout(answer).await;
             if let Some(answer) = self.settle(connection, answer, &mut tries).await {
                 return answer;
             }
@@ -278,6 +278,6 @@ impl Session {
         }
         self.planned = Instant::now();
         let forgotten = connection.clear_cached_statements();
-        self.address.within_patience(forgotten).await
+        self.address.within_timeout(forgotten).await
     }
 }

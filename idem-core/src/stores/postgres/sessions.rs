@@ -177,7 +177,7 @@ fn unavailable(fault: Fault) -> StoreError {
 }
 
 /// For a statement's `lock_timeout`: a tenth of the time in which it has to be answered.
-pub(super) fn patience(response_timeout: Duration) -> String {
+pub(super) fn lock_wait(response_timeout: Duration) -> String {
     let millis = (response_timeout / 10).as_millis();
     millis.clamp(1, i32::MAX.unsigned_abs().into()).to_string()
 }

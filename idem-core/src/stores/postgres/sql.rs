@@ -39,10 +39,10 @@ impl Sql {
     /// to be answered: it is divided until only the row's own call is left.
     pub(super) fn new(names: &Names, response_timeout: Duration, sessions: Sessions) -> Self {
         let millis = (response_timeout / 10).as_millis();
-        let patience = millis.clamp(1, i32::MAX.unsigned_abs().into()).to_string();
+        let lock_wait = millis.clamp(1, i32::MAX.unsigned_abs().into()).to_string();
         let patient = |file: &str| {
             let text = names.put_into(file);
-            AssertSqlSafe(text.as_str().replace("{lock_timeout}", &patience)).into_sql_str()
+            AssertSqlSafe(text.as_str().replace("{lock_timeout}", &lock_wait)).into_sql_str()
         };
         let ending = |file: &str| names.template(&settings::reset(file, sessions));
         Self {

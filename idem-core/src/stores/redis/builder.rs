@@ -1,4 +1,4 @@
-//! Connects: address, names, patience, replicas.
+//! Connects: address, names, timeouts, replicas.
 
 use std::{error::Error, fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use super::{
     facts::Facts,
     fault,
     findings::{self, Demands},
-    link::{Link, Patience},
+    link::{Link, Timeouts},
     location::Location,
     permissions,
     replicas::{Quorum, Replicas},
@@ -43,7 +43,7 @@ use crate::store::ConnectError;
 pub struct RedisStoreBuilder {
     address: Address,
     prefix: String,
-    patience: Patience,
+    timeouts: Timeouts,
     quorum: Option<Quorum>,
 }
 
@@ -66,7 +66,7 @@ impl RedisStoreBuilder {
         Self {
             address,
             prefix: "idem".to_owned(),
-            patience: Patience {
+            timeouts: Timeouts {
                 connect: Duration::from_secs(2),
                 response: Duration::from_secs(2),
             },
@@ -83,7 +83,7 @@ impl RedisStoreBuilder {
 
     /// How long a connection may take.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.patience.connect = timeout;
+        self.timeouts.connect = timeout;
         self
     }
 
@@ -91,7 +91,7 @@ impl RedisStoreBuilder {
     /// disk is silent for some hundred milliseconds; choose it longer than that, and well below
     /// the leases.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        self.patience.response = timeout;
+        self.timeouts.response = timeout;
         self
     }
 
@@ -127,7 +127,7 @@ impl RedisStoreBuilder {
         };
         let clock = Clock::default();
         let waiting = self.waiting(&location, &naming).map_err(cannot)?;
-        let server = Server::connect(location, self.patience).await;
+        let server = Server::connect(location, self.timeouts).await;
         let server = server.map_err(|error| cannot(fault::explained(error)))?;
         let sender = match (&server, waiting) {
             (_, Some((link, replicas))) => Some(Sender::spawn(link, clock.clone(), Some(replicas))),
@@ -159,11 +159,11 @@ impl RedisStoreBuilder {
             let refusal = "`min_replicas` does not work in a cluster; set `min-replicas-to-write`";
             return Err(refusal.into());
         };
-        let patience = Patience {
-            response: self.patience.response.saturating_add(quorum.within),
-            ..self.patience
+        let timeouts = Timeouts {
+            response: self.timeouts.response.saturating_add(quorum.within),
+            ..self.timeouts
         };
-        let link = Link::new((**node).clone(), patience).map_err(fault::explained)?;
+        let link = Link::new((**node).clone(), timeouts).map_err(fault::explained)?;
         Ok(Some((Arc::new(link), Replicas::new(quorum, naming))))
     }
 }
@@ -172,7 +172,7 @@ impl fmt::Debug for RedisStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStoreBuilder")
             .field("prefix", &self.prefix)
-            .field("patience", &self.patience)
+            .field("timeouts", &self.timeouts)
             .field("quorum", &self.quorum)
             .finish_non_exhaustive()
     }

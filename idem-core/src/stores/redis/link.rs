@@ -33,7 +33,7 @@ type Connecting = Shared<BoxFuture<'static, RedisResult<MultiplexedConnection>>>
 
 /// How long a link waits.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct Timeouts {
     pub(super) connect: Duration,
     pub(super) response: Duration,
 }
@@ -45,11 +45,11 @@ impl Link {
     const REPEATS: usize = 2;
 
     /// A link that connects when it is first asked.
-    pub(super) fn new(node: ConnectionInfo, patience: Patience) -> RedisResult<Self> {
-        let client = Client::open(node.set_tcp_settings(location::settings(patience.response)))?;
+    pub(super) fn new(node: ConnectionInfo, timeouts: Timeouts) -> RedisResult<Self> {
+        let client = Client::open(node.set_tcp_settings(location::settings(timeouts.response)))?;
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(patience.connect))
-            .set_response_timeout(Some(patience.response))
+            .set_connection_timeout(Some(timeouts.connect))
+            .set_response_timeout(Some(timeouts.response))
             .set_pipeline_buffer_size(Self::BUFFER);
         let current = Mutex::new(connect(&client, &config));
         Ok(Self {

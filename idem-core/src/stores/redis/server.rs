@@ -12,7 +12,7 @@ use redis::{
 
 use super::{
     fault,
-    link::{Link, Patience},
+    link::{Link, Timeouts},
     location::{self, Location},
 };
 
@@ -25,10 +25,10 @@ pub(super) enum Server {
 
 impl Server {
     /// Connects.
-    pub(super) async fn connect(location: Location, patience: Patience) -> RedisResult<Self> {
+    pub(super) async fn connect(location: Location, timeouts: Timeouts) -> RedisResult<Self> {
         match location {
             Location::Server(node) => {
-                let link = Link::new(*node, patience)?;
+                let link = Link::new(*node, timeouts)?;
                 match link.ask(&redis::cmd("PING")).await {
                     // Whoever may not ask has been let in all the same.
                     Err(error) if !fault::is_not_permitted(&error) => Err(error),
@@ -37,9 +37,9 @@ impl Server {
             }
             Location::Cluster(nodes) => {
                 let client = ClusterClientBuilder::new(nodes)
-                    .connection_timeout(patience.connect)
-                    .response_timeout(patience.response)
-                    .tcp_settings(location::settings(patience.response))
+                    .connection_timeout(timeouts.connect)
+                    .response_timeout(timeouts.response)
+                    .tcp_settings(location::settings(timeouts.response))
                     .build()?;
                 let connected = client.get_async_connection().await?;
                 Ok(Self::Cluster(connected))

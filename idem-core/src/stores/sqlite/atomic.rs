@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::{Sqlite, SqliteConnection, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{SqliteStore, fault, lending::MayCommit, row};
+use super::{SqliteStore, fault, row, transaction_pool::MayCommit};
 use crate::{
     handler::Outcome,
     store::{
@@ -20,10 +20,10 @@ const BEGIN: &str = "BEGIN DEFERRED; SAVEPOINT idem_handler";
 /// A handler's open transaction. Dropping it rolls back.
 #[derive(Debug)]
 pub struct OpenTransaction {
-    // In this order: the connection goes back before the next handler's turn comes.
+    // In this order: the connection goes back before the next handler gets it.
     transaction: Transaction<'static, Sqlite>,
     may_commit: MayCommit,
-    _turn: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl SqliteStore {
@@ -31,20 +31,20 @@ impl SqliteStore {
         &self,
         request: &ClaimRequest,
     ) -> Result<Begun<OpenTransaction>, StoreError> {
-        // First the turn, so that no lease runs out while its owner waits for another handler.
-        let turn = self.lending.turn().await;
+        // First the connection, so that no lease runs out while its owner waits for another handler.
+        let permit = self.pool.permit().await;
         let (store, request) = (self.clone(), request.clone());
         // On a task of its own, because beginning a transaction must not be cancelled half-way.
         tokio::spawn(async move {
             // Then the transaction, which holds no lock yet: after the claim nothing can fail.
-            let (transaction, may_commit) = store.lending.begin(BEGIN).await?;
+            let (transaction, may_commit) = store.pool.begin(BEGIN).await?;
             Ok(match store.claim(&request).await? {
                 Claim::Acquired(lease) => Begun::Acquired(
                     lease,
                     OpenTransaction {
                         transaction,
                         may_commit,
-                        _turn: turn,
+                        _permit: permit,
                     },
                 ),
                 other => Begun::Not(other),
@@ -133,7 +133,7 @@ macro_rules! lend {
             type Transaction = OpenTransaction;
 
             fn transactions(&self) -> usize {
-                self.lending.connections()
+                self.pool.connections()
             }
 
             fn time_limit(&self) -> Option<Duration> {

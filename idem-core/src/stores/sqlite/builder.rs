@@ -12,7 +12,7 @@ use sqlx::{
 };
 
 use super::{
-    Clock, Lending, Sql, SqliteStore, Writer, fault, location,
+    Clock, Sql, SqliteStore, TransactionPool, Writer, fault, location,
     schema::{self, MigrateError},
     sql::DEFAULT_TABLE,
 };
@@ -98,7 +98,7 @@ impl SqliteStoreBuilder {
         let clock = Clock::default();
         Ok(SqliteStore {
             writer: Writer::spawn(connection, writing, Arc::clone(&sql), clock.clone()),
-            lending: Lending::new(options.create_if_missing(false), self.connections),
+            pool: TransactionPool::new(options.create_if_missing(false), self.connections),
             sql,
             clock,
         })

@@ -99,7 +99,7 @@ impl OperatorStore for SqliteStore {
 impl SqliteStore {
     /// Readers are in nobody's way, however much they read.
     async fn reader(&self) -> Result<SqliteConnection, StoreError> {
-        self.lending.connect().await.map_err(unavailable)
+        self.pool.connect().await.map_err(unavailable)
     }
 }
 

@@ -8,7 +8,7 @@ use std::fmt::{self, Display};
 use sqlx::{Row as _, postgres::PgRow};
 use tokio::time::{Duration, Instant};
 
-use super::seat::Member;
+use super::slot::Member;
 use crate::stores::postgres::{PostgresStore, fault::Fault, template::Template};
 
 /// For so long a transaction is waited for whose connection is lost: a server takes a while to notice.

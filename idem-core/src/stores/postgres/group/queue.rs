@@ -1,4 +1,4 @@
-//! Who waits for a seat in a group of one handler.
+//! Who waits for a slot in a group of one handler.
 
 use std::{
     collections::VecDeque,
@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use super::seat::Seat;
+use super::slot::Slot;
 use crate::{store::StoreError, stores::postgres::fault::Fault};
 
 /// One that runs groups, one after the other.
@@ -28,7 +28,7 @@ impl Running {
     }
 
     /// It has no transaction. Unless there are others that run groups, all who wait are told that there is
-    /// no seat.
+    /// no slot.
     pub(super) fn fails(mut self, fault: &Fault) {
         let mut state = self.queue.lock();
         state.running -= 1;
@@ -60,8 +60,8 @@ impl Drop for Running {
     }
 }
 
-/// A seat, or why there is none.
-pub(super) type Given = Result<Seat, StoreError>;
+/// A slot, or why there is none.
+pub(super) type Given = Result<Slot, StoreError>;
 
 /// First come, first served. Whoever is gone is passed over.
 #[derive(Default)]
@@ -103,7 +103,7 @@ impl Queue {
         None
     }
 
-    /// Puts somebody back who could not be given a seat.
+    /// Puts somebody back who could not be given a slot.
     pub(super) fn put_back(&self, waiting: oneshot::Sender<Given>) {
         self.lock().waiting.push_front(waiting);
     }

@@ -4,7 +4,7 @@ use std::fmt::{Display, Write as _};
 
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
-use super::{mark::Mark, seat::Member};
+use super::{mark::Mark, slot::Member};
 use crate::stores::postgres::{
     exchange::Nonce,
     length::micros,
@@ -17,9 +17,9 @@ use crate::stores::postgres::{
 pub(in crate::stores::postgres) struct Steps {
     /// What goes behind the begin of a transaction, up to the first member.
     pub(in crate::stores::postgres) begin: String,
-    /// Makes room for the next member.
+    /// Makes shared for the next member.
     pub(super) next: Template,
-    /// Undoes what the last member has written, and makes room for the next.
+    /// Undoes what the last member has written, and makes shared for the next.
     pub(in crate::stores::postgres) undo: Template,
 }
 

@@ -21,13 +21,13 @@ use crate::{
     stores::PostgresStoreBuilder,
 };
 
-mod company;
 mod endings;
 mod fail_over;
 mod failures;
 mod links;
 mod locks;
-mod thieves;
+mod lost_leases;
+mod others;
 mod unread;
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -184,7 +184,7 @@ impl Shop {
 
     /// Handles them in this order in one group: whoever is first waits until the others wait.
     async fn handle_together(&self, orders: &[&str], act: &Act) -> Vec<Ended> {
-        let _company = self.company().await;
+        let _others = self.others().await;
         let act = self.first_waits_for(orders.len() - 1, act);
         let mut all = VecDeque::new();
         for (before, order) in orders.iter().enumerate() {
@@ -201,16 +201,16 @@ impl Shop {
     }
 
     /// Others at work, so that no message is alone until this is dropped.
-    async fn company(&self) -> JoinSet<Ended> {
+    async fn others(&self) -> JoinSet<Ended> {
         let (works, at_work) = (self.store.groups.at_once, Arc::new(Semaphore::new(0)));
-        let mut company = JoinSet::new();
+        let mut others = JoinSet::new();
         for other in (0..works).map(|_| Owner::new()) {
             let (executor, at_work) = (self.executor.clone(), Arc::clone(&at_work));
             let working = act(move |_, _, _| {
                 at_work.add_permits(1);
                 Box::pin(std::future::pending())
             });
-            company.spawn(async move {
+            others.spawn(async move {
                 let envelope = Envelope::new(format!("{:x?}", other.as_bytes()));
                 let mut message = Prepared::<Charge>::new(envelope, &Policy::DEFAULT).unwrap();
                 executor.handle(&mut message, &working).await
@@ -218,10 +218,10 @@ impl Shop {
         }
         let works = u32::try_from(works).unwrap();
         at_work.acquire_many(works).await.unwrap().forget();
-        company
+        others
     }
 
-    /// Until a group has begun, and so many wait for a seat in it.
+    /// Until a group has begun, and so many wait for a slot in it.
     async fn have_come(&self, waiting: usize) {
         let queue = self.store.groups.queue(Charge::SCOPE);
         while queue.len() != waiting || !queue.has_begun() {

@@ -19,9 +19,9 @@ pub(super) struct Statements {
 }
 
 impl Statements {
-    /// `patience` is how long a locked row is waited for, in milliseconds.
-    pub(super) fn new(names: &Names, patience: &str) -> Self {
-        let begin = include_str!("begin.sql").replace("{lock_timeout}", patience);
+    /// `lock_wait` is how long a locked row is waited for, in milliseconds.
+    pub(super) fn new(names: &Names, lock_wait: &str) -> Self {
+        let begin = include_str!("begin.sql").replace("{lock_timeout}", lock_wait);
         Self {
             list: names.put_into(include_str!("list.sql")),
             show: names.put_into(include_str!("show.sql")),

@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 
 use super::{
     Claimed, Numbered,
-    course::{Course, Next},
+    sequence_batch::{Next, SequenceBatch},
     step::{Known, Step},
     tools::Tools,
 };
@@ -48,14 +48,14 @@ struct Group<'a> {
     key: &'a str,
     /// Which of the batch's they are, in their order.
     claims: Vec<usize>,
-    course: Course,
+    batch: SequenceBatch,
 }
 
 impl Work for Batch<'_> {
     type Done = Vec<Settled>;
 
     async fn on(&self, connection: &mut PgConnection) -> Result<Vec<Settled>, sqlx::Error> {
-        let mut turn = Turn {
+        let mut transaction = BatchTransaction {
             claims: &self.claims,
             step: Step::begin(connection, self.tools).await?,
             now: 0,
@@ -63,20 +63,20 @@ impl Work for Batch<'_> {
             to_claim: Vec::new(),
             settled: self.claims.iter().map(|_| Settled::Later).collect(),
         };
-        let mut groups = turn.lock().await?;
-        turn.look(&mut groups).await?;
-        turn.decide(&mut groups);
-        turn.begin(&mut groups).await?;
-        turn.below().await?;
-        turn.claim().await?;
-        turn.save(&groups).await?;
-        turn.step.commit().await?;
-        Ok(turn.settled)
+        let mut groups = transaction.lock().await?;
+        transaction.look(&mut groups).await?;
+        transaction.decide(&mut groups);
+        transaction.begin(&mut groups).await?;
+        transaction.below().await?;
+        transaction.claim().await?;
+        transaction.save(&groups).await?;
+        transaction.step.commit().await?;
+        Ok(transaction.settled)
     }
 }
 
 /// A transaction, and what is left to ask in it.
-struct Turn<'a, 'c> {
+struct BatchTransaction<'a, 'c> {
     claims: &'a [&'a Numbered],
     step: Step<'c>,
     /// Under the locks.
@@ -88,7 +88,7 @@ struct Turn<'a, 'c> {
     settled: Vec<Settled>,
 }
 
-impl<'a> Turn<'a, '_> {
+impl<'a> BatchTransaction<'a, '_> {
     /// Those whose claims have been there for the longest come first.
     async fn lock(&mut self) -> Result<Vec<Group<'a>>, sqlx::Error> {
         let of = by_sequence(self.claims);
@@ -108,7 +108,7 @@ impl<'a> Turn<'a, '_> {
             Ok(known) => Some(Group {
                 key,
                 claims,
-                course: Course::new(known, self.now),
+                batch: SequenceBatch::new(known, self.now),
             }),
             Err(error) => {
                 for at in claims {
@@ -125,33 +125,33 @@ impl<'a> Turn<'a, '_> {
     async fn look(&mut self, groups: &mut Vec<Group<'a>>) -> Result<(), sqlx::Error> {
         let mut left = LOOKS;
         groups.retain(|group| {
-            let takes_long = group.course.takes_long(&group.numbered(self.claims));
+            let takes_long = group.batch.takes_long(&group.numbered(self.claims));
             let has_time = !takes_long || left > 0;
             left -= usize::from(takes_long && has_time);
             has_time
         });
         for group in groups {
             let claims = group.numbered(self.claims);
-            let Some(numbers) = group.course.wanted(&claims) else {
+            let Some(numbers) = group.batch.wanted(&claims) else {
                 continue;
             };
             // Most often it is the first of them that stands in the way of the others.
             let first = numbers.start..numbers.end.min(numbers.start + 1);
             let mut standings = self.step.standings(group.key, first, self.now).await?;
-            let stuck = |first| group.course.stands_still(&claims, first);
+            let stuck = |first| group.batch.stands_still(&claims, first);
             if !standings.first().copied().is_some_and(stuck) {
                 standings = self.step.standings(group.key, numbers, self.now).await?;
             }
-            group.course.learn(standings);
+            group.batch.learn(standings);
         }
         Ok(())
     }
 
     /// Carries the claims out, one after the other, as far as that needs no records.
     fn decide(&mut self, groups: &mut [Group<'a>]) {
-        for Group { claims, course, .. } in groups {
+        for Group { claims, batch, .. } in groups {
             for &at in &*claims {
-                match course.next(self.claims[at]) {
+                match batch.next(self.claims[at]) {
                     Next::Answered(answer) => self.settled[at] = Settled::Answered(Ok(answer)),
                     Next::Claim => self.to_claim.push(at),
                     Next::Below(sequence) => self.below.push((at, sequence)),
@@ -166,7 +166,7 @@ impl<'a> Turn<'a, '_> {
     async fn begin(&mut self, groups: &mut Vec<Group<'a>>) -> Result<(), sqlx::Error> {
         let begun = groups
             .iter()
-            .filter_map(|group| Some((group.key, group.course.begun()?)));
+            .filter_map(|group| Some((group.key, group.batch.begun()?)));
         let begun: Vec<_> = begun.collect();
         let of_others = self.step.begins(&begun).await?;
         for group in groups.extract_if(.., |group| of_others.contains(&group.key)) {
@@ -177,7 +177,7 @@ impl<'a> Turn<'a, '_> {
             }
         }
         for group in groups {
-            if let Some(begun) = group.course.begun_anew() {
+            if let Some(begun) = group.batch.begun_anew() {
                 self.step.begins_anew(group.key, begun).await?;
             }
         }
@@ -226,7 +226,7 @@ impl<'a> Turn<'a, '_> {
 
     async fn save(&mut self, groups: &[Group<'a>]) -> Result<(), sqlx::Error> {
         for group in groups {
-            if let (Some(known), Some(looked)) = (group.course.known(), group.course.looked()) {
+            if let (Some(known), Some(looked)) = (group.batch.known(), group.batch.looked()) {
                 self.step.save(group.key, known, looked, self.now).await?;
             }
         }

@@ -7,7 +7,7 @@ use sqlx::{Connection as _, Executor as _, PgConnection, SqlStr};
 use super::rows::number;
 use crate::{
     store::rules::sequence::Sequence,
-    stores::postgres::{names::Names, session::Statement, sessions::patience},
+    stores::postgres::{names::Names, session::Statement, sessions::lock_wait},
 };
 
 pub(crate) struct Statements {
@@ -26,7 +26,7 @@ pub(crate) struct Statements {
 impl Statements {
     pub(super) fn new(names: &Names, response_timeout: Duration) -> Self {
         let begin_step = include_str!("../sessions/begin.sql")
-            .replace("{lock_timeout}", &patience(response_timeout));
+            .replace("{lock_timeout}", &lock_wait(response_timeout));
         Self {
             begin_step: names.put_into(&begin_step),
             lock: names.put_into(include_str!("lock.sql")),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::{Connection as _, Executor as _, PgConnection, SqlStr};
 
-use super::{Names, patience};
+use super::{Names, lock_wait};
 
 pub(super) struct Statements {
     pub(super) begin: SqlStr,
@@ -18,7 +18,7 @@ pub(super) struct Statements {
 impl Statements {
     pub(super) fn new(names: &Names, response_timeout: Duration) -> Self {
         let begin =
-            include_str!("begin.sql").replace("{lock_timeout}", &patience(response_timeout));
+            include_str!("begin.sql").replace("{lock_timeout}", &lock_wait(response_timeout));
         Self {
             begin: names.put_into(&begin),
             lock: names.put_into(include_str!("lock.sql")),

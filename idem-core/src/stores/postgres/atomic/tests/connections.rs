@@ -333,7 +333,7 @@ async fn a_beginning_cancelled_at_any_point_never_lends_a_stale_transaction() {
             }
             polls += 1;
         }
-        // At least: before it was polled, waiting for a turn, and waiting for the server.
+        // At least: before it was polled, waiting for a connection, and waiting for the server.
         assert!(polls >= 2, "{polls}");
     }
 }

@@ -70,7 +70,7 @@ impl Link {
         }
     }
 
-    pub(in crate::stores::postgres) fn turn(&self, weather: Weather) {
+    pub(in crate::stores::postgres) fn set(&self, weather: Weather) {
         self.weather.send_replace(weather);
     }
 

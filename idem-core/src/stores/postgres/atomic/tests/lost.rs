@@ -98,10 +98,10 @@ async fn a_commit_that_did_not_arrive_leaves_the_key_to_its_owner() {
     let request = request("o-1");
     let (lease, mut open) = shop.begin_request(&request).await;
     charge(lend(&mut open)).await;
-    link.turn(Weather::Cut);
+    link.set(Weather::Cut);
     let unknown = shop.commit(open, &lease).await;
     assert!(unknown.is_err(), "{unknown:?}");
-    link.turn(Weather::Fine);
+    link.set(Weather::Fine);
     is_still_its_owners(&shop, &request, &lease).await;
 }
 
@@ -111,10 +111,10 @@ async fn a_commit_whose_answer_was_lost_is_told_by_asking_again() {
     let request = request("o-1");
     let (lease, mut open) = shop.begin_request(&request).await;
     charge(lend(&mut open)).await;
-    link.turn(Weather::AnswersLost);
+    link.set(Weather::AnswersLost);
     let (unknown, ()) = tokio::join!(shop.commit(open, &lease), link.answer_lost());
     assert!(unknown.is_err(), "{unknown:?}");
-    link.turn(Weather::Fine);
+    link.set(Weather::Fine);
     let again = shop.store.claim(&request).await.unwrap();
     assert!(matches!(again, Claim::Completed { .. }), "{again:?}");
     let outcome = Outcome::new("done");
@@ -130,10 +130,10 @@ async fn a_commit_on_a_silent_link_is_unknown_and_its_connection_is_given_up() {
     let (lease, mut open) = shop.begin_request(&request).await;
     charge(lend(&mut open)).await;
     let silent = pid(lend(&mut open)).await;
-    link.turn(Weather::Frozen);
+    link.set(Weather::Frozen);
     let unknown = shop.commit(open, &lease).await;
     assert!(unknown.is_err(), "{unknown:?}");
-    link.turn(Weather::Fine);
+    link.set(Weather::Fine);
     is_still_its_owners(&shop, &request, &lease).await;
     // As the server's keepalives do.
     terminate(&shop, silent).await;
@@ -147,10 +147,10 @@ async fn a_commit_on_a_silent_link_is_unknown_and_its_connection_is_given_up() {
 async fn a_key_whose_transaction_could_not_begin_is_had_back_by_its_owner() {
     let (shop, link) = linked().await;
     let request = request("o-1");
-    link.turn(Weather::Cut);
+    link.set(Weather::Cut);
     let unknown = begin(&shop.store, &request).await;
     assert!(unknown.is_err(), "{unknown:?}");
-    link.turn(Weather::Fine);
+    link.set(Weather::Fine);
     let (lease, mut open) = shop.begin_request(&request).await;
     assert_eq!(lease.attempt, 1);
     charge(lend(&mut open)).await;
@@ -171,7 +171,7 @@ async fn a_store_whose_link_falls_silent_while_it_is_opened_is_not_waited_for() 
         let opened = store.response_timeout(Duration::from_millis(200)).build();
         let silence = async {
             tokio::time::sleep(after).await;
-            link.turn(Weather::Frozen);
+            link.set(Weather::Frozen);
         };
         let both = async { tokio::join!(opened, silence).0 };
         let opened = tokio::time::timeout(Duration::from_secs(20), both).await;

@@ -22,7 +22,7 @@ fn pay_in(link: &Arc<Link>, weather: Weather) -> Act<Failed> {
         let link = Arc::clone(&link);
         Box::pin(async move {
             insert(db, &message[0]).await?;
-            link.turn(weather);
+            link.set(weather);
             Ok(attempt.number())
         })
     })
@@ -39,7 +39,7 @@ async fn a_commit_that_did_not_arrive_is_no_attempt() {
         matches!(execution, Execution::StoreUnavailable { .. }),
         "{execution:?}"
     );
-    link.turn(Weather::Fine);
+    link.set(Weather::Fine);
     assert_eq!(executed(till.handle_again(&mut held, &pay()).await), 1);
     assert_eq!(till.count("payments").await, 1);
     assert_eq!(till.count("idem_records").await, 0);
@@ -52,7 +52,7 @@ async fn a_commit_whose_answer_was_lost_is_not_done_again() {
     let act = pay_in(&link, Weather::AnswersLost);
     let lost = async {
         link.answer_lost().await;
-        link.turn(Weather::Fine);
+        link.set(Weather::Fine);
     };
     let (execution, ()) = tokio::join!(till.handle_again(&mut held, &act), lost);
     match execution {
@@ -91,7 +91,7 @@ async fn a_connection_that_ends_during_the_handler_is_no_attempt() {
 async fn a_store_that_is_away_is_told_of_and_nothing_runs() {
     let (till, link) = linked().await;
     till.pays("o-0").await;
-    link.turn(Weather::Cut);
+    link.set(Weather::Cut);
     let panics = act(|_, _, _| Box::pin(async { panic!("it ran") }));
     let execution = till.handle::<Pay, _>("o-1", &panics).await;
     assert!(

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// `b` does this after it has charged, when it is in company.
+/// `b` does this after it has charged, when it is beside others.
 async fn b_runs(sql: &'static str) -> (Shop, Vec<Ended>) {
     let shop = Shop::open().await;
     let first = Once::new();

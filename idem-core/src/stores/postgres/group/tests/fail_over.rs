@@ -125,13 +125,13 @@ async fn a_token_that_a_new_server_gives_out_again_completes_nobody_else() {
 
     let mut ends = Vec::new();
     for lease in [&of_a, &of_b] {
-        let mut seat = seat(&shop).await;
-        charge(seat.transaction(), lease.key.as_str())
+        let mut slot = slot(&shop).await;
+        charge(slot.transaction(), lease.key.as_str())
             .await
             .unwrap();
-        ends.push(leave(&shop, seat, lease));
+        ends.push(leave(&shop, slot, lease));
     }
-    let last = seat(&shop).await;
+    let last = slot(&shop).await;
     Arc::clone(&pair).take_over(&link).await;
     let mut bystander = shop.bystander().await;
     let next = "SELECT nextval('idem_records_token')";
@@ -167,12 +167,12 @@ async fn acquired(shop: &Shop, request: &ClaimRequest) -> Lease {
     }
 }
 
-async fn seat(shop: &Shop) -> Seat {
-    let seat = GroupStore::<PgConnection>::seat(&shop.store, Charge::SCOPE, 8);
-    seat.await.expect("there is a transaction")
+async fn slot(shop: &Shop) -> Slot {
+    let slot = GroupStore::<PgConnection>::slot(&shop.store, Charge::SCOPE, 8);
+    slot.await.expect("there is a transaction")
 }
 
-fn leave(shop: &Shop, seat: Seat, lease: &Lease) -> BoxFuture<'static, GroupEnd> {
+fn leave(shop: &Shop, slot: Slot, lease: &Lease) -> BoxFuture<'static, GroupEnd> {
     let outcome = Outcome::new("charged");
-    GroupStore::<PgConnection>::leave(&shop.store, seat, lease, &outcome, MINUTE)
+    GroupStore::<PgConnection>::leave(&shop.store, slot, lease, &outcome, MINUTE)
 }

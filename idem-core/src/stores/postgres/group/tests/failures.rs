@@ -53,9 +53,9 @@ async fn what_a_panicking_member_has_written_is_rolled_back_alone() {
 }
 
 #[tokio::test]
-async fn a_rejection_in_company_is_remembered() {
+async fn a_rejection_in_a_group_is_remembered() {
     let shop = Shop::open().await;
-    let _company = shop.company().await;
+    let _others = shop.others().await;
     let rejecting = charge_and(|_, _| Box::pin(async { Err(Failed::rejected("taken")) }));
     let ask = || Envelope::builder("a").expects_reply(true).build();
     let refused = shop.handle_envelope(ask(), &rejecting).await;
@@ -70,9 +70,9 @@ async fn a_rejection_in_company_is_remembered() {
 
 /// The others do not wait for it, and keep what they have written.
 #[tokio::test]
-async fn whoever_is_dropped_in_its_seat_leaves_nothing_behind() {
+async fn whoever_is_dropped_in_its_slot_leaves_nothing_behind() {
     let shop = Shop::open().await;
-    let _company = shop.company().await;
+    let _others = shop.others().await;
     let told = Arc::new(Notify::new());
     let telling = Arc::clone(&told);
     let stuck = charge_and(move |db, order| {
@@ -108,7 +108,7 @@ async fn a_further_attempt_joins_no_group() {
     let failed = shop.handle("a", &failing).await;
     assert!(matches!(failed, Execution::Failed { .. }), "{failed:?}");
     shop.store.advance(MINUTE);
-    let _company = shop.company().await;
+    let _others = shop.others().await;
     let again = shop.handle("a", &charge_only()).await;
     assert!(
         matches!(again, Execution::Executed { attempt: 2, .. }),

@@ -77,7 +77,7 @@ async fn linked() -> (Shop, Arc<Link>) {
 fn b_turns(link: &Arc<Link>, weather: Weather) -> Act {
     let link = Arc::clone(link);
     b_once(move |_| {
-        link.turn(weather);
+        link.set(weather);
         Box::pin(async {})
     })
 }
@@ -88,7 +88,7 @@ async fn a_commit_whose_answer_was_lost_is_proved_by_each_member() {
     let act = b_turns(&link, Weather::AnswersLost);
     let lost = async {
         link.answer_lost().await;
-        link.turn(Weather::Fine);
+        link.set(Weather::Fine);
     };
     let (all, ()) = tokio::join!(shop.handle_together(&["a", "b"], &act), lost);
     all_executed(&all);
@@ -102,7 +102,7 @@ async fn a_commit_that_did_not_arrive_is_nobodys_attempt() {
     let act = b_turns(&link, Weather::Cut);
     let fine = async {
         link.request_cut().await;
-        link.turn(Weather::Fine);
+        link.set(Weather::Fine);
     };
     let (all, ()) = tokio::join!(shop.handle_together(&["a", "b"], &act), fine);
     // The server knows that nothing is committed of those before: they run by themselves at once.

@@ -14,20 +14,20 @@ async fn a_deadlock_between_groups_is_nobodys_attempt() {
     let firsts = Arc::new(firsts);
     let selling = act(move |db, order, attempt| {
         let (both, is_x) = (Arc::clone(&both), order == "xy");
-        let in_company = firsts[usize::from(is_x)].is_now();
+        let beside_others = firsts[usize::from(is_x)].is_now();
         Box::pin(async move {
             let items = if is_x { ["x", "y"] } else { ["y", "x"] };
             for item in items {
                 let sold = sqlx::query("UPDATE stock SET sold = sold + 1 WHERE item = $1");
                 sold.bind(item).execute(&mut *db).await?;
-                if in_company && item == items[0] {
+                if beside_others && item == items[0] {
                     both.wait().await;
                 }
             }
             Ok(attempt.number())
         })
     });
-    let _company = shop.company().await;
+    let _others = shop.others().await;
     let (one, other) = tokio::join!(shop.handle("xy", &selling), shop.handle("yx", &selling));
     all_executed(&[one, other]);
     let sold: Vec<i32> = sqlx::query_scalar("SELECT sold FROM stock")

@@ -13,7 +13,7 @@ async fn fail_to_copy(db: &mut PgConnection) -> Result<(), sqlx::Error> {
     run(db, "ROLLBACK TO SAVEPOINT copying").await
 }
 
-/// `order` leaves an answer unread in company, and then does this.
+/// `order` leaves an answer unread beside others, and then does this.
 fn copies_in_vain(order: &'static str, then: &'static str) -> Act {
     let first = Once::new();
     charge_and(move |db, this| {

@@ -1,10 +1,13 @@
-//! What a group's members find and leave: an open transaction, with a savepoint for each of them.
+//! The open transaction of a group, with a savepoint for each member.
+//!
+//! `GroupRunner` has it between two members. What must stay true: each step is vouched for by the
+//! nonce that it carried, so that no answer to a member's own statement is taken for it.
 
 use sqlx::Connection as _;
 
 use super::{
     ending::{self, Lost},
-    seat::Member,
+    slot::Member,
     statement::{self, Steps},
 };
 use crate::stores::postgres::{
@@ -15,12 +18,12 @@ use crate::stores::postgres::{
     template::Template,
 };
 
-pub(super) struct Room {
+pub(super) struct SharedTransaction {
     pub(super) open: OpenTransaction,
     pub(super) last: Last,
 }
 
-/// What the last one who had the seat has left.
+/// What the last one who had the slot has left.
 pub(super) enum Last {
     Nothing,
     Success(Member),
@@ -43,7 +46,7 @@ impl Last {
     }
 }
 
-impl Room {
+impl SharedTransaction {
     /// Nobody has been there.
     pub(super) fn new(open: OpenTransaction) -> Self {
         let last = Last::Nothing;
@@ -58,7 +61,7 @@ impl Room {
         mark: &str,
     ) -> Result<(), Fault> {
         let kept = self.step(&steps.next, mark);
-        address.within_patience(kept).await
+        address.within_timeout(kept).await
     }
 
     /// Undoes what the last one has written. What the driver has prepared goes, too: it may be what
@@ -68,7 +71,7 @@ impl Room {
             self.step(&steps.undo, "").await?;
             self.open.connection().clear_cached_statements().await
         };
-        let undone = address.within_patience(undone).await;
+        let undone = address.within_timeout(undone).await;
         undone.map_err(ending::of)
     }
 
@@ -92,6 +95,6 @@ impl Room {
             let (committed, connection) = atomic::commit(connection, statements, nonce).await;
             committed.map(|()| connection)
         };
-        address.within_patience(committed).await
+        address.within_timeout(committed).await
     }
 }

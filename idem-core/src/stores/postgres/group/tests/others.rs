@@ -37,7 +37,7 @@ async fn a_message_that_is_alone_joins_no_group() {
 #[tokio::test]
 async fn a_message_that_was_delivered_before_joins_no_group() {
     let shop = Shop::open().await;
-    let _company = shop.company().await;
+    let _others = shop.others().await;
     let policy = Policy::DEFAULT;
     let mut message = Prepared::<Charge>::new(Envelope::new("a"), &policy)
         .unwrap()
@@ -49,26 +49,26 @@ async fn a_message_that_was_delivered_before_joins_no_group() {
 }
 
 #[tokio::test]
-async fn a_copy_is_a_duplicate_in_company_too() {
+async fn a_copy_is_a_duplicate_in_a_group_too() {
     let shop = Shop::open().await;
     all_executed(&shop.handle_together(&["a", "b"], &charge_only()).await);
-    let _company = shop.company().await;
+    let _others = shop.others().await;
     let copy = shop.handle("a", &charge_only()).await;
     assert!(matches!(copy, Execution::Duplicate { .. }), "{copy:?}");
     assert_eq!(shop.charges().await, ["a", "b"]);
 }
 
 #[tokio::test]
-async fn whoever_is_dropped_while_it_waits_for_a_seat_leaves_the_queue() {
+async fn whoever_is_dropped_while_it_waits_for_a_slot_leaves_the_queue() {
     let shop = Shop::open().await;
-    let _company = shop.company().await;
+    let _others = shop.others().await;
     let act = shop.first_waits_for(2, &charge_only());
     let first = shop.handle("a", &act);
     let others = async {
         shop.have_come(0).await;
         let mut gone = Box::pin(shop.handle("b", &act));
         tokio::select! {
-            _ = &mut gone => panic!("the seat is taken"),
+            _ = &mut gone => panic!("the slot is taken"),
             () = shop.have_come(1) => {}
         }
         drop(gone);
@@ -85,7 +85,7 @@ async fn whoever_is_dropped_while_it_waits_for_a_seat_leaves_the_queue() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_seat_when_nothing_is_to_begin_any_more_is_abandoned() {
+async fn whoever_waits_for_a_slot_when_nothing_is_to_begin_any_more_is_abandoned() {
     let shop = Shop::open().await;
     let executor = shop.executor.clone();
     let closing = charge_and(move |_, _| {

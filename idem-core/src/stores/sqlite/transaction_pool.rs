@@ -19,12 +19,12 @@ use crate::store::StoreError;
 /// A pool that makes callers wait as long as it takes: handlers that take their time are no
 /// reason to call the store unavailable.
 #[derive(Clone)]
-pub(super) struct Lending {
-    turns: Arc<Semaphore>,
+pub(super) struct TransactionPool {
+    permits: Arc<Semaphore>,
     pool: SqlitePool,
 }
 
-impl Lending {
+impl TransactionPool {
     pub(super) fn new(options: SqliteConnectOptions, connections: u32) -> Self {
         let pool = SqlitePoolOptions::new()
             .max_connections(connections)
@@ -34,7 +34,7 @@ impl Lending {
             .after_release(|connection, _| Box::pin(clean(connection)))
             .connect_lazy_with(options);
         Self {
-            turns: Arc::new(Semaphore::new(connections as usize)),
+            permits: Arc::new(Semaphore::new(connections as usize)),
             pool,
         }
     }
@@ -53,9 +53,9 @@ impl Lending {
         self.pool.options().get_max_connections() as usize
     }
 
-    /// Waits for a turn, first come, first served. Whoever has one finds a connection.
-    pub(super) async fn turn(&self) -> OwnedSemaphorePermit {
-        Arc::clone(&self.turns)
+    /// Waits for a permit, first come, first served. Whoever has one finds a connection.
+    pub(super) async fn permit(&self) -> OwnedSemaphorePermit {
+        Arc::clone(&self.permits)
             .acquire_owned()
             .await
             .expect("the semaphore is never closed")

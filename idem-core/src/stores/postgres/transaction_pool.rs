@@ -1,4 +1,8 @@
-//! Connections for atomic handlers, and what must be proven of one before it is lent again.
+//! Connections for atomic handlers: who gets one, and when it may be used again.
+//!
+//! `atomic` checks a connection out for each transaction. What must stay true: there are never more
+//! connections than the builder was told; a connection is used again only if whoever had it vouched
+//! for it (`is_clean`), else it is closed; those who wait get one in the order in which they came.
 
 use std::{
     collections::VecDeque,
@@ -24,10 +28,10 @@ use super::{
     settings::{ONLY_READS, lock_timeout},
 };
 
-mod ahead;
+mod early_claims;
 
-use ahead::Ahead;
-pub(super) use ahead::Place;
+pub(super) use early_claims::ClaimPermit;
+use early_claims::EarlyClaims;
 
 /// For how long a connection is handed on before it is back with its pool once: the server counts what
 /// was written for autovacuum, and a pooler has its connection back, when no transaction is open.
@@ -36,11 +40,11 @@ const HANDED_ON: Duration = Duration::from_secs(1);
 /// When a connection that is still in use is replaced: what the server keeps for one only grows.
 const LIFETIME: Duration = Duration::from_mins(30);
 
-/// A fixed number of connections, lent first come, first served.
+/// A fixed number of connections, first come, first served.
 #[derive(Clone)]
-pub(super) struct Lending {
-    desk: Arc<Mutex<Desk>>,
-    ahead: Ahead,
+pub(super) struct TransactionPool {
+    state: Arc<Mutex<State>>,
+    early_claims: EarlyClaims,
     connections: usize,
     address: Address,
     /// `BEGIN`, and what a transaction sets.
@@ -49,16 +53,16 @@ pub(super) struct Lending {
 }
 
 #[derive(Default)]
-struct Desk {
-    lent: usize,
+struct State {
+    checked_out: usize,
     idle: Vec<Slot>,
     /// Nobody waits while a connection is free.
-    waiting: VecDeque<oneshot::Sender<Turn>>,
+    waiting: VecDeque<oneshot::Sender<CheckedOut>>,
 }
 
 /// The right to one connection until it is dropped.
-pub(super) struct Turn {
-    lending: Lending,
+pub(super) struct CheckedOut {
+    pool: TransactionPool,
     slot: Slot,
     /// When the connection was last taken from its pool.
     since: Instant,
@@ -76,7 +80,7 @@ struct Slot {
     writes_nothing: Arc<AtomicBool>,
 }
 
-impl Lending {
+impl TransactionPool {
     /// Connects when a connection is needed. `begin` is what begins a transaction that writes.
     pub(super) fn new(
         address: Address,
@@ -86,8 +90,8 @@ impl Lending {
     ) -> Self {
         let connections = connections as usize;
         Self {
-            desk: Arc::default(),
-            ahead: Ahead::of(connections),
+            state: Arc::default(),
+            early_claims: EarlyClaims::of(connections),
             connections,
             address,
             begin: AssertSqlSafe(begin).into_sql_str(),
@@ -102,47 +106,47 @@ impl Lending {
 
     /// Waits as long as it takes: handlers that take their time are no reason to call the store
     /// unavailable.
-    pub(super) async fn turn(&self) -> Turn {
-        let turn = {
-            let mut desk = self.desk();
-            if desk.lent < self.connections {
-                desk.lent += 1;
+    pub(super) async fn check_out(&self) -> CheckedOut {
+        let checked_out = {
+            let mut state = self.state();
+            if state.checked_out < self.connections {
+                state.checked_out += 1;
                 // The one used last: those that are not needed are closed after a while.
-                let slot = desk.idle.pop();
-                return Turn {
-                    lending: self.clone(),
+                let slot = state.idle.pop();
+                return CheckedOut {
+                    pool: self.clone(),
                     slot: slot.unwrap_or_else(|| self.slot()),
                     since: Instant::now(),
                     begun: None,
                 };
             }
-            let (caller, turn) = oneshot::channel();
-            desk.waiting.push_back(caller);
-            turn
+            let (caller, checked_out) = oneshot::channel();
+            state.waiting.push_back(caller);
+            checked_out
         };
-        turn.await.expect("whoever waits is called")
+        checked_out.await.expect("whoever waits is called")
     }
 
     fn slot(&self) -> Slot {
         Slot::new(&self.address, self.sessions)
     }
 
-    /// Whether all connections are lent.
+    /// Whether all connections are checked out.
     pub(super) fn is_busy(&self) -> bool {
-        self.desk().lent >= self.connections
+        self.state().checked_out >= self.connections
     }
 
-    /// Waits for a place among those who claim before they have a connection.
-    pub(super) async fn place(&self) -> Place {
-        self.ahead.place().await
+    /// Waits until one more may claim before there is a connection for it.
+    pub(super) async fn permit_to_claim(&self) -> ClaimPermit {
+        self.early_claims.permit().await
     }
 
-    fn desk(&self) -> std::sync::MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Turn {
+impl CheckedOut {
     /// Begins a transaction.
     ///
     /// # Cancel safety
@@ -194,7 +198,7 @@ impl Turn {
 
     /// The pool does not tell why it could not connect; one more try does.
     async fn cause_of(&self, fault: Fault) -> Fault {
-        match self.lending.address.connect().await {
+        match self.pool.address.connect().await {
             Ok(_) => fault,
             Err(cause) => cause,
         }
@@ -203,14 +207,14 @@ impl Turn {
     async fn try_begin(&mut self, statements: &str) -> Result<PgTransaction<'static>, Fault> {
         self.since = Instant::now();
         let text = if statements.is_empty() {
-            self.lending.begin.clone()
+            self.pool.begin.clone()
         } else {
-            let text = format!("{}{statements}", self.lending.begin.as_str());
+            let text = format!("{}{statements}", self.pool.begin.as_str());
             AssertSqlSafe(text).into_sql_str()
         };
         // The pool's future has room for all that connecting takes.
         let begun = Box::pin(self.slot.pool.begin_with(text));
-        let begun = self.lending.address.within_patience(begun).await;
+        let begun = self.pool.address.within_timeout(begun).await;
         let begun = match begun {
             // It would write all the same, against what the server is set to.
             Ok(_) if self.slot.writes_nothing.load(Ordering::Acquire) => Err(only_reads_itself()),
@@ -236,7 +240,7 @@ impl Turn {
         }
         let statements = AssertSqlSafe(statements.to_owned());
         let done = Box::pin(sqlx::raw_sql(statements).execute(&mut *begun));
-        match self.lending.address.within_patience(done).await {
+        match self.pool.address.within_timeout(done).await {
             Ok(_) => Ok(begun),
             Err(fault) => {
                 self.change_connection();
@@ -247,7 +251,7 @@ impl Turn {
 
     /// Has the next user connect anew, without waiting for this connection to be closed.
     pub(super) fn change_connection(&mut self) {
-        self.slot = self.lending.slot();
+        self.slot = self.pool.slot();
     }
 
     /// Vouches for the connection: nothing of its last use is left on it but an empty
@@ -259,8 +263,8 @@ impl Turn {
     /// What begins the next one's transaction behind the end of this one, if somebody waits for it. The
     /// isolation level of this one would go on with `AND CHAIN`.
     pub(super) fn chained(&self) -> Option<String> {
-        let is_wanted = self.since.elapsed() < HANDED_ON && !self.lending.desk().waiting.is_empty();
-        is_wanted.then(|| format!("; ROLLBACK; {}", self.lending.begin.as_str()))
+        let is_wanted = self.since.elapsed() < HANDED_ON && !self.pool.state().waiting.is_empty();
+        is_wanted.then(|| format!("; ROLLBACK; {}", self.pool.begin.as_str()))
     }
 
     /// Hands the connection on with a transaction in which nothing has been done but what is
@@ -271,22 +275,22 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for CheckedOut {
     fn drop(&mut self) {
-        let mut desk = self.lending.desk();
-        let mut waiting = iter::from_fn(|| desk.waiting.pop_front());
+        let mut state = self.pool.state();
+        let mut waiting = iter::from_fn(|| state.waiting.pop_front());
         let Some(next) = waiting.find(|caller| !caller.is_closed()) else {
-            desk.lent -= 1;
-            desk.idle.push(self.slot.clone());
-            // Rolled back: the connection is on its way to its pool when it is lent again. Last, because
+            state.checked_out -= 1;
+            state.idle.push(self.slot.clone());
+            // Rolled back: the connection is on its way to its pool when it is checked out again. Last, because
             // the driver panics outside of a runtime.
             self.begun = None;
             return;
         };
-        drop(desk);
-        // If it has gone meanwhile, this is dropped as well, and is the turn of the one behind it.
+        drop(state);
+        // If it has gone meanwhile, this is dropped as well, and is the checked_out of the one behind it.
         drop(next.send(Self {
-            lending: self.lending.clone(),
+            pool: self.pool.clone(),
             slot: self.slot.clone(),
             since: self.since,
             begun: self.begun.take(),

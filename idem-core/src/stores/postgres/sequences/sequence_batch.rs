@@ -1,4 +1,7 @@
-//! What the claims of one sequence come to that share a transaction, one after the other.
+//! The claims of one sequence that share a transaction, decided one after the other.
+//!
+//! `Batch` asks it under the lock of the sequence's row, and sends what it decides. It is pure: no
+//! statement is sent here.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -12,7 +15,7 @@ use crate::store::{
 mod tests;
 
 /// A sequence whose row is locked.
-pub(super) struct Course {
+pub(super) struct SequenceBatch {
     known: Option<Sequence>,
     /// Whether there is a row.
     has_row: bool,
@@ -41,7 +44,7 @@ pub(super) enum Next {
     Later,
 }
 
-impl Course {
+impl SequenceBatch {
     pub(super) fn new(known: Option<Sequence>, now: i64) -> Self {
         Self {
             known,

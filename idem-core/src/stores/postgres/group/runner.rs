@@ -1,4 +1,8 @@
-//! The course of a group: begin, one member after the other, commit.
+//! Runs groups: begin, one member after the other, commit.
+//!
+//! A task of a handler's `Queue` owns it. What must stay true: a member is told `Committed` only
+//! after the answer to the commit that holds its completion; what a failed member wrote is undone
+//! before the next one begins.
 
 use std::{mem, time::Duration};
 
@@ -8,8 +12,8 @@ use super::{
     ending::{self, Lost},
     mark::{self, Fate, Mark},
     queue::{Given, Queue, Running},
-    room::{Last, Room},
-    seat::{Back, Member, Seat},
+    shared_transaction::{Last, SharedTransaction},
+    slot::{Back, Member, Slot},
     statement,
 };
 use crate::{
@@ -27,11 +31,11 @@ const LONG_ENOUGH: Duration = Duration::from_secs(1);
 const UNTOLD: &str = "the server does not tell what became of a group's transaction";
 
 /// One group.
-pub(super) struct Course<'a> {
+pub(super) struct GroupRunner<'a> {
     store: &'a PostgresStore,
     queue: &'a Queue,
-    /// How many can still be given a seat.
-    seats: usize,
+    /// How many can still be given a slot.
+    slots: usize,
     opened: Instant,
     /// Those whose writes are kept, if the transaction is committed.
     members: Vec<Member>,
@@ -39,12 +43,16 @@ pub(super) struct Course<'a> {
     mark: Option<Mark>,
 }
 
-impl<'a> Course<'a> {
+impl<'a> GroupRunner<'a> {
     /// Runs one group after the other, as long as somebody waits.
     pub(super) async fn run_all(store: PostgresStore, mut running: Running, size: usize) {
         loop {
-            match OpenTransaction::of_group(&store.lending, &store.groups.steps.begin).await {
-                Ok(open) => Course::new(&store, &running.queue, size).run(open).await,
+            match OpenTransaction::of_group(&store.pool, &store.groups.steps.begin).await {
+                Ok(open) => {
+                    GroupRunner::new(&store, &running.queue, size)
+                        .run(open)
+                        .await
+                }
                 Err(fault) => return running.fails(&fault),
             }
             if !running.goes_on() {
@@ -57,7 +65,7 @@ impl<'a> Course<'a> {
         Self {
             store,
             queue,
-            seats: size.max(1),
+            slots: size.max(1),
             opened: Instant::now(),
             members: Vec::new(),
             mark: None,
@@ -65,23 +73,23 @@ impl<'a> Course<'a> {
     }
 
     async fn run(mut self, open: OpenTransaction) {
-        let mut room = Room::new(open);
+        let mut shared = SharedTransaction::new(open);
         while let Some(waiting) = self.next() {
-            if let Err(lost) = self.tidy(&mut room).await {
+            if let Err(lost) = self.tidy(&mut shared).await {
                 self.queue.put_back(waiting);
-                return self.lose(room, lost).await;
+                return self.lose(shared, lost).await;
             }
-            match self.seat(room, waiting).await {
-                Some(left) => room = left,
+            match self.slot(shared, waiting).await {
+                Some(left) => shared = left,
                 None => return self.end(|| GroupEnd::RolledBack),
             }
         }
-        self.close(room).await;
+        self.close(shared).await;
     }
 
-    /// Who comes next, if somebody waits and there is a seat left.
+    /// Who comes next, if somebody waits and there is a slot left.
     fn next(&self) -> Option<oneshot::Sender<Given>> {
-        if self.seats == 0 || self.opened.elapsed() >= LONG_ENOUGH {
+        if self.slots == 0 || self.opened.elapsed() >= LONG_ENOUGH {
             return None;
         }
         self.queue.next()
@@ -89,30 +97,34 @@ impl<'a> Course<'a> {
 
     /// Lends the transaction, and waits until it is back; `None` if whoever had it has gone without
     /// a trace.
-    async fn seat(&mut self, room: Room, waiting: oneshot::Sender<Given>) -> Option<Room> {
-        let (seat, back) = Seat::new(room.open);
-        if let Err(Ok(refused)) = waiting.send(Ok(seat)) {
-            return refused.clear().map(Room::new);
+    async fn slot(
+        &mut self,
+        shared: SharedTransaction,
+        waiting: oneshot::Sender<Given>,
+    ) -> Option<SharedTransaction> {
+        let (slot, back) = Slot::new(shared.open);
+        if let Err(Ok(refused)) = waiting.send(Ok(slot)) {
+            return refused.clear().map(SharedTransaction::new);
         }
-        self.seats -= 1;
+        self.slots -= 1;
         let (open, last) = match back.await.ok()? {
             Back::Left(open, member) => (open, Last::Success(member)),
             Back::Dropped(open) => (open, Last::Failure),
         };
-        Some(Room { open, last })
+        Some(SharedTransaction { open, last })
     }
 
     /// Keeps or undoes what the last one has written. Then there is a savepoint for the next.
-    async fn tidy(&mut self, room: &mut Room) -> Result<(), Lost> {
+    async fn tidy(&mut self, shared: &mut SharedTransaction) -> Result<(), Lost> {
         let (steps, address) = (&self.store.groups.steps, &self.store.address);
         let mark = self.members.is_empty().then(Mark::new);
-        match mem::replace(&mut room.last, Last::Nothing) {
+        match mem::replace(&mut shared.last, Last::Nothing) {
             Last::Nothing => Ok(()),
-            Last::Failure => room.undo(steps, address).await,
+            Last::Failure => shared.undo(steps, address).await,
             Last::Success(member) => {
                 let set_mark = mark.map(|mark| mark.put_into(&self.store.sql.mark));
                 let set_mark = set_mark.unwrap_or_default();
-                match room.keep(steps, address, &set_mark).await {
+                match shared.keep(steps, address, &set_mark).await {
                     Ok(()) => {
                         self.mark = self.mark.or(mark);
                         self.members.push(member);
@@ -121,7 +133,7 @@ impl<'a> Course<'a> {
                     Err(fault) => {
                         member.tell(GroupEnd::RolledBack);
                         if ending::is_aborted(&fault) {
-                            return room.undo(steps, address).await;
+                            return shared.undo(steps, address).await;
                         }
                         Err(ending::of(fault))
                     }
@@ -131,34 +143,35 @@ impl<'a> Course<'a> {
     }
 
     /// Commits, if there is anything to commit.
-    async fn close(mut self, mut room: Room) {
-        if let Last::Failure = room.last
+    async fn close(mut self, mut shared: SharedTransaction) {
+        if let Last::Failure = shared.last
             && !self.members.is_empty()
-            && let Err(lost) = self.tidy(&mut room).await
+            && let Err(lost) = self.tidy(&mut shared).await
         {
-            return self.lose(room, lost).await;
+            return self.lose(shared, lost).await;
         }
         let nonce = Nonce::new();
-        let Some(completion) = self.completion(&room.last, nonce) else {
-            return self.store.roll_back_open(room.open).await;
+        let Some(completion) = self.completion(&shared.last, nonce) else {
+            return self.store.roll_back_open(shared.open).await;
         };
-        let members = self.members.len() + usize::from(room.last.success().is_some());
+        let members = self.members.len() + usize::from(shared.last.success().is_some());
         self.store.groups.batches.sent(members);
-        match room.commit(&self.store.address, completion, nonce).await {
+        match shared.commit(&self.store.address, completion, nonce).await {
             Ok(connection) => {
                 if connection == Connection::Clean {
-                    room.open.give_back();
+                    shared.open.give_back();
                 }
-                self.members.extend(room.last.into_success());
+                self.members.extend(shared.last.into_success());
                 self.end(|| GroupEnd::Committed);
             }
-            Err(fault) if ending::is_aborted(&fault) && room.last.success().is_some() => {
-                if let Some(culprit) = mem::replace(&mut room.last, Last::Failure).into_success() {
+            Err(fault) if ending::is_aborted(&fault) && shared.last.success().is_some() => {
+                if let Some(culprit) = mem::replace(&mut shared.last, Last::Failure).into_success()
+                {
                     culprit.tell(GroupEnd::RolledBack);
                 }
-                Box::pin(self.close(room)).await;
+                Box::pin(self.close(shared)).await;
             }
-            Err(fault) => self.lose(room, ending::of(fault)).await,
+            Err(fault) => self.lose(shared, ending::of(fault)).await,
         }
     }
 
@@ -171,8 +184,8 @@ impl<'a> Course<'a> {
     }
 
     /// The transaction has ended in another way than by its commit.
-    async fn lose(mut self, room: Room, lost: Lost) {
-        let Room { open, last } = room;
+    async fn lose(mut self, shared: SharedTransaction, lost: Lost) {
+        let SharedTransaction { open, last } = shared;
         match lost {
             Lost::RolledBack => {
                 open.give_up();

@@ -1,4 +1,4 @@
-//! Leases that are lost in company.
+//! Leases that are lost beside others.
 
 use super::*;
 
@@ -48,11 +48,11 @@ async fn a_member_whose_successor_has_completed_is_a_duplicate_and_the_others_co
     assert_eq!(shop.charges().await, ["a", "c"]);
 }
 
-/// The heart beats while it waits for its seat, runs, and waits for the commit.
+/// The heart beats while it waits for its slot, runs, and waits for the commit.
 #[tokio::test]
 async fn a_group_that_takes_longer_than_the_leases_keeps_them() {
     let shop = Shop::open().await;
-    let _company = shop.company().await;
+    let _others = shop.others().await;
     let slow = shop.first_waits_for(
         2,
         &charge_and(|_, _| {

@@ -1,4 +1,4 @@
-//! A seat in a group: the transaction, until it is left or dropped.
+//! A slot in a group: the transaction, until it is left or dropped.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
 
 /// A place in a group. Dropped, what was written since it was taken is rolled back.
 #[derive(Debug)]
-pub struct Seat(Option<Taken>);
+pub struct Slot(Option<Taken>);
 
 #[derive(Debug)]
 struct Taken {
@@ -21,7 +21,7 @@ struct Taken {
     back: oneshot::Sender<Back>,
 }
 
-/// What comes back from a seat.
+/// What comes back from a slot.
 #[derive(Debug)]
 pub(super) enum Back {
     Left(OpenTransaction, Member),
@@ -37,18 +37,18 @@ pub(super) struct Member {
     told: oneshot::Sender<GroupEnd>,
 }
 
-impl Seat {
+impl Slot {
     pub(super) fn new(open: OpenTransaction) -> (Self, oneshot::Receiver<Back>) {
         let (back, taken) = oneshot::channel();
         (Self(Some(Taken { open, back })), taken)
     }
 
     pub(super) fn transaction(&mut self) -> &mut PgTransaction<'static> {
-        let taken = self.0.as_mut().expect("a seat is taken until it is left");
+        let taken = self.0.as_mut().expect("a slot is taken until it is left");
         taken.open.transaction()
     }
 
-    /// Takes the transaction out of a seat that nobody has taken.
+    /// Takes the transaction out of a slot that nobody has taken.
     pub(super) fn clear(mut self) -> Option<OpenTransaction> {
         self.0.take().map(|taken| taken.open)
     }
@@ -78,7 +78,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Slot {
     fn drop(&mut self) {
         if let Some(Taken { open, back }) = self.0.take() {
             let _ = back.send(Back::Dropped(open));
