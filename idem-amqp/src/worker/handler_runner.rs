@@ -21,11 +21,14 @@ use crate::{
     wire::{
         delivery::Delivery,
         headers, sessions,
-        settlement::{Circumstances, Counted, Reason, Settlement, settle},
+        settlement::{Circumstances, Reason, Settlement, settle},
     },
 };
 
 mod numbered;
+mod progress;
+
+use progress::{Claimed, Next, Progress, Room, is_conflict, may_wait};
 
 /// A handler without its types: what the worker's machinery sees.
 pub(super) trait RunHandler: Send + Sync {
@@ -84,7 +87,6 @@ where
         context: &ChannelContext,
         slot: &mut Slot,
     ) -> End {
-        use ExecutionKind as Kind;
         if !slot.start_running(context).await {
             return End::abandoned();
         }
@@ -103,8 +105,7 @@ where
                 .attempted_before(attempts(&arrival.delivery)),
             Err(ended) => return end::<H>(arrival, &ended, None, settle(ended.kind(), &now)),
         };
-        let mut starts_over = arrival.delivery.starts_over();
-        let mut conflict_since = None;
+        let mut progress = Progress::new(now, arrival.delivery.starts_over());
         let mut turn = None;
         let mut _waits_for_store;
         loop {
@@ -118,75 +119,82 @@ where
                 }
                 handled
             };
-            now.claims += 1;
-            // A claim that was observed only may have left no record of the attempt.
-            if message.would_have_been().is_some() && counted(&arrival.delivery).is_none() {
-                now.counted = Counted::OnTheLadder;
-            }
-            // A replay that was delivered before: had it been claimed then, it would not be late.
-            if execution.kind() == Kind::Late && arrival.delivery.is_replay() && !starts_over {
-                starts_over = true;
+            if progress.note(&claimed(&execution, &message, &arrival.delivery)) {
                 message.start_over();
                 continue;
             }
-            now.random = fastrand::f64();
-            let conflict = matches!(execution.kind(), Kind::Conflict | Kind::Ahead);
-            if conflict {
-                now.held = conflict_since.get_or_insert_with(Instant::now).elapsed();
-            }
-            match execution {
-                Execution::Conflict { remaining } => now.remaining = remaining,
-                Execution::Failed { retry_after, .. } => now.retry_after = retry_after,
-                _ => {}
-            }
-            if has_to_wait(execution.kind()) {
-                now.full = !slot.start_waiting(context);
-            }
-            let found = self.wait_for_turn(&message, &execution, &mut turn);
-            now.near = turn.as_ref().is_some_and(Turn::is_near);
-            if found && now.full && !now.near {
-                // What it waits for may have ended before it was known to wait.
-                continue;
-            }
-            let settlement = settle(execution.kind(), &now);
-            let Settlement::Hold { recheck } = settlement else {
-                return End {
-                    would_have_been: message.would_have_been(),
-                    ..end::<H>(arrival, &execution, Some(message.key()), settlement)
-                };
+            let kind = execution.kind();
+            let is_full = may_wait(kind) && !slot.start_waiting(context);
+            let begins_to_wait = self.wait_for_turn(&message, &execution, &mut turn);
+            let room = Room {
+                is_full,
+                begins_to_wait,
+                is_near: turn.as_ref().is_some_and(Turn::is_near),
             };
-            let recheck = recheck.min(numbered::longest_pause(&message));
+            let recheck = match progress.next(kind, room) {
+                Next::Claim => continue,
+                Next::Settle(settlement) => {
+                    return End {
+                        would_have_been: message.would_have_been(),
+                        ..end::<H>(arrival, &execution, Some(message.key()), settlement)
+                    };
+                }
+                Next::Wait(recheck) => recheck.min(numbered::longest_pause(&message)),
+            };
             if execution.attempt().is_some() {
                 message.renew_owner();
+                let settlement = Settlement::Hold { recheck };
                 tell(context, queue, arrival, &message, &execution, settlement);
             }
-            if waits_for_the_store(&execution, message.key(), now.claims) {
+            if waits_for_the_store(&execution, message.key(), progress.claims()) {
                 slot.start_waiting(context);
             }
-            tracing::debug!(key = %message.key(), kind = %execution.kind(), ?recheck, "held");
+            tracing::debug!(key = %message.key(), %kind, ?recheck, "held");
             if turn.is_some() {
-                // Those that it waits for need the places among the running.
+                // Those that it waits for need the slots among the running.
                 slot.stop_running();
             }
             let over = async {
                 match &turn {
                     Some(turn) => turn.comes().await,
-                    None if conflict => message.holder_ended().await,
+                    None if is_conflict(kind) => message.holder_ended().await,
                     None => pending().await,
                 }
             };
-            tokio::select! {
-                () = sleep(recheck) => {}
-                () = over => {}
-                () = context.stopping() => {
-                    return end::<H>(arrival, &execution, Some(message.key()), Settlement::Leave);
-                }
-            }
+            let stops = tokio::select! {
+                () = sleep(recheck) => false,
+                () = over => false,
+                () = context.stopping() => true,
+            };
             // What is answered runs nothing.
-            if !message.is_answered() && !slot.start_running(context).await {
+            if stops || !message.is_answered() && !slot.start_running(context).await {
                 return end::<H>(arrival, &execution, Some(message.key()), Settlement::Leave);
             }
         }
+    }
+}
+
+/// What a claim came to, as far as that decides what comes next.
+fn claimed<H: Operation>(
+    execution: &Execution<H::Output, H::Error>,
+    message: &Prepared<H>,
+    delivery: &Delivery,
+) -> Claimed {
+    Claimed {
+        kind: execution.kind(),
+        remaining: match execution {
+            Execution::Conflict { remaining } => Some(*remaining),
+            _ => None,
+        },
+        retry_after: match execution {
+            Execution::Failed { retry_after, .. } => Some(*retry_after),
+            _ => None,
+        },
+        // A claim that was observed only may have left no record of the attempt.
+        is_counted_by_delivery: message.would_have_been().is_some() && counted(delivery).is_none(),
+        is_replay: delivery.is_replay(),
+        at: Instant::now(),
+        random: fastrand::f64(),
     }
 }
 
@@ -237,15 +245,6 @@ fn out_of_place(delivery: &Delivery, queue: &Queue) -> Option<String> {
         )),
         Err(error) => Some(error),
     }
-}
-
-/// Whether the message is not done with, and does not need its place among the running.
-fn has_to_wait(kind: ExecutionKind) -> bool {
-    use ExecutionKind as Kind;
-    matches!(
-        kind,
-        Kind::Conflict | Kind::Ahead | Kind::Failed | Kind::LeaseLost
-    )
 }
 
 fn after_panic(arrival: &Arrival, queue: &Queue, context: &ChannelContext) -> End {

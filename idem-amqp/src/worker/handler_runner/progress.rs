@@ -1,0 +1,122 @@
+//! One delivery from claim to claim: what is known of it, and what comes next. Pure.
+//!
+//! `HandlerRunner` tells what each claim came to, and does what comes next. What must stay true: a
+//! replay starts over at most once; the time of a conflict counts from its first answer; and what
+//! could not be handled waits no longer than its kind allows ([`settle`]).
+
+use std::time::Duration;
+
+use idem_core::ExecutionKind as Kind;
+use tokio::time::Instant;
+
+use crate::wire::settlement::{Circumstances, Counted, Settlement, settle};
+
+#[cfg(test)]
+mod tests;
+
+#[derive(Debug)]
+pub(super) struct Progress<'q> {
+    now: Circumstances<'q>,
+    starts_over: bool,
+    conflict_since: Option<Instant>,
+}
+
+/// What a claim came to.
+#[derive(Debug)]
+pub(super) struct Claimed {
+    pub(super) kind: Kind,
+    /// Of a conflict: how long the holder's lease still lasts.
+    pub(super) remaining: Option<Duration>,
+    /// Of a failure: how long to wait before the next attempt.
+    pub(super) retry_after: Option<Duration>,
+    /// Whether only the delivery counts this attempt: no record does, and the broker does not.
+    pub(super) is_counted_by_delivery: bool,
+    /// Whether it is a replay that was delivered before.
+    pub(super) is_replay: bool,
+    pub(super) at: Instant,
+    /// From 0 to 1.
+    pub(super) random: f64,
+}
+
+/// Where a delivery can wait.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Room {
+    /// Whether as many deliveries wait as may.
+    pub(super) is_full: bool,
+    /// Whether it has only now begun to wait for the numbers before it.
+    pub(super) begins_to_wait: bool,
+    /// Whether the numbers before it are being handled here.
+    pub(super) is_near: bool,
+}
+
+/// What comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    Claim,
+    Settle(Settlement),
+    /// Wait for so long, and claim again.
+    Wait(Duration),
+}
+
+/// Whether the message is not done with, and does not need its slot among the running.
+pub(super) fn may_wait(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Conflict | Kind::Ahead | Kind::Failed | Kind::LeaseLost
+    )
+}
+
+/// Whether somebody else has to end before it can run.
+pub(super) fn is_conflict(kind: Kind) -> bool {
+    matches!(kind, Kind::Conflict | Kind::Ahead)
+}
+
+impl<'q> Progress<'q> {
+    pub(super) fn new(now: Circumstances<'q>, starts_over: bool) -> Self {
+        Self {
+            now,
+            starts_over,
+            conflict_since: None,
+        }
+    }
+
+    /// How often it has been claimed.
+    pub(super) fn claims(&self) -> u32 {
+        self.now.claims
+    }
+
+    /// Takes note of a claim. `true` if the message has to start over, and be claimed again.
+    pub(super) fn note(&mut self, claimed: &Claimed) -> bool {
+        self.now.claims += 1;
+        if claimed.is_counted_by_delivery {
+            self.now.counted = Counted::OnTheLadder;
+        }
+        // Had it been claimed when it was delivered before, it would not be late.
+        if claimed.kind == Kind::Late && claimed.is_replay && !self.starts_over {
+            self.starts_over = true;
+            return true;
+        }
+        self.now.random = claimed.random;
+        if is_conflict(claimed.kind) {
+            let since = *self.conflict_since.get_or_insert(claimed.at);
+            self.now.held = claimed.at - since;
+        }
+        self.now.remaining = claimed.remaining.unwrap_or(self.now.remaining);
+        self.now.retry_after = claimed.retry_after.unwrap_or(self.now.retry_after);
+        false
+    }
+
+    /// What comes after an execution of this kind.
+    pub(super) fn next(&mut self, kind: Kind, room: Room) -> Next {
+        // What it waits for may have ended before it was known to wait.
+        if room.begins_to_wait && room.is_full && !room.is_near {
+            return Next::Claim;
+        }
+        self.now.full = room.is_full;
+        self.now.near = room.is_near;
+        match settle(kind, &self.now) {
+            Settlement::Hold { recheck } => Next::Wait(recheck),
+            settlement => Next::Settle(settlement),
+        }
+    }
+}
