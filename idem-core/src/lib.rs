@@ -41,6 +41,7 @@
 pub mod conformance;
 mod error_chain;
 mod executor;
+mod futures;
 mod handler;
 mod message;
 mod session_storage;

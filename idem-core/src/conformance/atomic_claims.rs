@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
-
 use super::{
     Rule, Scene, TransactionalHarness,
     open::{Open, begin},
     race::race,
     scene::{key, unique},
 };
-use crate::store::{Claim, Commit, Release};
+use crate::{
+    futures::FutureExt as _,
+    store::{Claim, Commit, Release},
+};
 
 /// A duplicate that opens a transaction gets none.
 pub async fn a_duplicate_of_a_commit_opens_nothing<H: TransactionalHarness>(harness: &H) {

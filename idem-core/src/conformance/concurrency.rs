@@ -5,15 +5,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::{FutureExt as _, future::BoxFuture};
-
 use super::{
     Harness, LEASE, Rule, Scene,
     claimant::Claimant,
     race::race,
     scene::{key, unique},
 };
-use crate::store::{Claim, Lease, Owner, Release, Store};
+use crate::{
+    futures::{BoxFuture, FutureExt as _},
+    store::{Claim, Lease, Owner, Release, Store},
+};
 
 const CONTENDERS: usize = 12;
 /// How long a crowd may take; it takes milliseconds.

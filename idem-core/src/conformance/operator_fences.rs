@@ -1,11 +1,12 @@
 //! Whoever held a key is fenced out, and two operators are kept apart.
 
-use futures_util::FutureExt as _;
-
 use super::{Harness, LEASE, Rule, Scene, holder::Holder, race::race, scene::reasons};
-use crate::store::{
-    Store,
-    operator::{Action, Intervened, OperatorStore},
+use crate::{
+    futures::FutureExt as _,
+    store::{
+        Store,
+        operator::{Action, Intervened, OperatorStore},
+    },
 };
 
 /// The next attempt is in doubt, as after a takeover.

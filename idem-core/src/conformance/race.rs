@@ -5,8 +5,9 @@ use std::{
     sync::{Arc, Barrier},
 };
 
-use futures_util::future::BoxFuture;
 use tokio::{runtime::Handle, task::spawn_blocking};
+
+use crate::futures::BoxFuture;
 
 /// Runs each contender on a thread of its own, lets all go at once, and collects what they say.
 ///

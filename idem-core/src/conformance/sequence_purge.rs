@@ -3,14 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::FutureExt as _;
-
 use super::{
     Harness, Producer, RETENTION, Rule,
     race::race,
     sequence_races::{ROUNDS, claims, leases},
 };
-use crate::store::{Purge, Release, SequenceStore};
+use crate::{
+    futures::FutureExt as _,
+    store::{Purge, Release, SequenceStore},
+};
 
 /// The sequence and its exceptions count one each.
 pub async fn an_expired_sequence_is_purged_with_its_exceptions<H>(harness: &H)

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::{FutureExt as _, future::BoxFuture};
-
 use super::{
     Harness, Producer, Rule, claimant::Claimant, holder::Holder, producer::FAR, race::race,
 };
-use crate::store::{Claim, Lease, SequenceStore, Store};
+use crate::{
+    futures::{BoxFuture, FutureExt as _},
+    store::{Claim, Lease, SequenceStore, Store},
+};
 
 const CONTENDERS: usize = 12;
 pub(super) const ROUNDS: usize = 10;

@@ -1,9 +1,10 @@
 //! Requests of one session that really come at the same time, on a thread each.
 
-use futures_util::{FutureExt as _, future::BoxFuture};
-
 use super::{Client, Harness, LIFE, Rule, claimant::Claimant, race::race};
-use crate::store::{Claim, Lease, OpenSession, SessionStore, Store, Touched};
+use crate::{
+    futures::{BoxFuture, FutureExt as _},
+    store::{Claim, Lease, OpenSession, SessionStore, Store, Touched},
+};
 
 const CONTENDERS: usize = 12;
 const ROUNDS: usize = 10;

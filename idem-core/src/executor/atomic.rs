@@ -2,8 +2,6 @@
 
 use std::{marker::PhantomData, time::Duration};
 
-use futures_util::TryFutureExt as _;
-
 use super::{
     Executor, Prepared, RunsOn,
     attempt::{Begun, Claiming, Job, attempt},
@@ -16,6 +14,7 @@ use super::{
 };
 use crate::{
     executor::{Cause, Execution},
+    futures::FutureExt as _,
     handler::{Atomic, Attempt, Failure, Handler, Mode, Operation, Outcome, Policy},
     message::Envelope,
     store::{Claim, Commit, Lease, Release, Store, StoreError, TransactionalStore, Write},
@@ -115,7 +114,7 @@ where
     ) -> impl Future<Output = Result<Begun<Self, S::Transaction>, Self::Ended>> {
         let requester = job.requester;
         job.begin_alone()
-            .map_err(move |ended| ended.into_execution(requester))
+            .map(move |begun| begun.map_err(|ended| ended.into_execution(requester)))
     }
 
     fn attempt(&self, policy: &Policy) -> Attempt {

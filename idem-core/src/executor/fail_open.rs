@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use tokio::time::timeout;
 
 use super::Executor;
 use crate::{
+    futures::FutureExt as _,
     handler::{Policy, StoreOutage},
     store::{Claim, ClaimRequest, Store, StoreError},
 };

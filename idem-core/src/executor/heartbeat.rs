@@ -3,14 +3,13 @@
 use std::{
     future::poll_fn,
     mem,
-    panic::AssertUnwindSafe,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
-    sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
     time::{Duration, SystemTime},
 };
 
-use futures_util::{FutureExt as _, future::BoxFuture, task::AtomicWaker};
 use tokio::{
     task::yield_now,
     time::{Instant, sleep_until, timeout},
@@ -18,6 +17,7 @@ use tokio::{
 
 use super::guarded::panic_message;
 use crate::{
+    futures::BoxFuture,
     handler::Policy,
     store::{Lease, Store, StoreError, TransactionalStore, Write},
 };
@@ -180,7 +180,7 @@ impl KeptLease {
             // What a thread has woken, no other thread runs; and the work may block this one.
             yield_now().await;
         }
-        let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
+        let mut work = pin!(work);
         poll_fn(|cx| {
             if let Some((heartbeat, _)) = &self.kept
                 && self.while_unknown != WhileUnknown::NoMatter
@@ -191,10 +191,11 @@ impl KeptLease {
                     LeaseState::Held => {}
                 }
             }
-            work.as_mut().poll(cx).map(|ended| match ended {
-                Ok(returned) => Ran::Returned(returned),
-                Err(panic) => Ran::Panicked(panic_message(&*panic)),
-            })
+            // Work that has panicked is not polled again.
+            match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+                Ok(polled) => polled.map(Ran::Returned),
+                Err(panic) => Poll::Ready(Ran::Panicked(panic_message(&*panic))),
+            }
         })
         .await
     }
@@ -291,10 +292,13 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// Until when the lease is known to hold, by this process's own clocks; `None` if it is lost.
-pub(super) struct Held {
-    until: Mutex<Option<Moment>>,
-    waiting: AtomicWaker,
+/// Until when the lease is known to hold, and who waits for news of that.
+pub(super) struct Held(Mutex<Known>);
+
+struct Known {
+    /// By this process's own clocks; `None` if it is lost.
+    until: Option<Moment>,
+    waiting: Option<Waker>,
 }
 
 /// How the lease stands, as far as is known.
@@ -306,10 +310,10 @@ enum LeaseState {
 
 impl Held {
     fn until(until: Moment) -> Self {
-        Self {
-            until: Mutex::new(Some(until)),
-            waiting: AtomicWaker::new(),
-        }
+        Self(Mutex::new(Known {
+            until: Some(until),
+            waiting: None,
+        }))
     }
 
     fn set(&self, until: Moment) {
@@ -321,19 +325,33 @@ impl Held {
     }
 
     fn put(&self, until: Option<Moment>) {
-        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
-        self.waiting.wake();
+        let mut known = self.lock();
+        known.until = until;
+        let waiting = known.waiting.take();
+        drop(known);
+        if let Some(waiting) = waiting {
+            waiting.wake();
+        }
     }
 
     /// How it stands; wakes the task when that changes.
     fn look(&self, cx: &Context<'_>) -> LeaseState {
-        self.waiting.register(cx.waker());
-        let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.lock();
+        match &mut known.waiting {
+            Some(waiting) => waiting.clone_from(cx.waker()),
+            waiting => *waiting = Some(cx.waker().clone()),
+        }
+        let until = known.until;
+        drop(known);
         match until {
             None => LeaseState::Lost,
             Some(until) if until.has_passed(Moment::now()) => LeaseState::Over,
             Some(_) => LeaseState::Held,
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,7 +4,6 @@
 
 use std::time::Duration;
 
-use futures_util::TryFutureExt as _;
 use serde::Serialize;
 
 use super::{
@@ -18,6 +17,7 @@ use super::{
 };
 use crate::{
     executor::{Cause, Execution},
+    futures::FutureExt as _,
     handler::{Attempt, Failure, Handler, Leased, Mode, Operation, Outcome, Policy, StoreOutage},
     message::Envelope,
     store::{Claim, Lease, Release, Store, StoreError, Write},
@@ -179,7 +179,7 @@ impl<S: Store, H: Operation<Mode = Leased>> Claiming<S, H> for Grant<S> {
     ) -> impl Future<Output = Result<Begun<Self, ()>, Self::Ended>> {
         let requester = job.requester;
         job.grant()
-            .map_err(move |ended| ended.into_execution(requester))
+            .map(move |begun| begun.map_err(|ended| ended.into_execution(requester)))
     }
 
     fn attempt(&self, policy: &Policy) -> Attempt {

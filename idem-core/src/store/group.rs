@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-
 use super::{Claim, ClaimRequest, Lease, StoreError, TransactionalStore};
-use crate::handler::Outcome;
+use crate::{futures::BoxFuture, handler::Outcome};
 
 /// A store that lends one transaction to several handlers in turn: the writes and completions of
 /// those that succeeded commit together, and each of the others is rolled back by itself.

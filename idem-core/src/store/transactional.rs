@@ -2,10 +2,8 @@
 
 use std::{future::ready, time::Duration};
 
-use futures_util::future::BoxFuture;
-
 use super::{Claim, ClaimRequest, Lease, Store, StoreError, Write};
-use crate::handler::Outcome;
+use crate::{futures::BoxFuture, handler::Outcome};
 
 /// A store in whose transaction a handler can write, through a `&mut Tx`: the handler's writes
 /// and the completion commit together or not at all.

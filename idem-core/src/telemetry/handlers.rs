@@ -6,10 +6,10 @@ use std::{
     time::Duration,
 };
 
-use futures_util::FutureExt as _;
 use tracing::Instrument as _;
 
 use super::{Counter, Gauge, Histogram, Metric, Stopwatch, spans};
+use crate::futures::FutureExt as _;
 
 const RUN: Metric = Metric {
     name: "idem_handler_seconds",

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-
 use super::FaultyStore;
 use crate::{
+    futures::BoxFuture,
     handler::Outcome,
     store::{Claim, ClaimRequest, GroupEnd, GroupStore, Lease, Store as _, StoreError},
 };

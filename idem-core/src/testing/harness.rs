@@ -3,11 +3,11 @@
 use std::{
     fmt,
     marker::PhantomData,
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use futures_util::future::LocalBoxFuture;
 use tokio::time::sleep;
 
 use super::{
@@ -23,6 +23,9 @@ use crate::{
 mod rehearse;
 
 pub(super) type Make<St> = Arc<dyn Fn() -> St>;
+
+/// A delivery under way.
+type Handling<'a, T, E> = Pin<Box<dyn Future<Output = Execution<T, E>> + 'a>>;
 
 /// One handler under test, with its state, in a worker's process that can vanish.
 ///
@@ -199,7 +202,7 @@ where
         &'a self,
         process: &'a Process<G::Store>,
         message: &'a Message,
-    ) -> LocalBoxFuture<'a, Execution<H::Output, H::Error>> {
+    ) -> Handling<'a, H::Output, H::Error> {
         Box::pin(async move {
             let prepared = Prepared::<Watched<H>>::new(message.envelope(), &self.policy);
             let mut prepared = match prepared {

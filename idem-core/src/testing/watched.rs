@@ -6,7 +6,7 @@ use std::{
     marker::PhantomData,
     pin::pin,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{
             AtomicBool,
             Ordering::{AcqRel, Release},
@@ -14,8 +14,6 @@ use std::{
     },
     task::{self, Poll, Wake, Waker},
 };
-
-use futures_util::task::AtomicWaker;
 
 use super::{clock::StandingStill, probe};
 use crate::{
@@ -73,12 +71,12 @@ async fn watch<F: Future>(work: F) -> F::Output {
     probe::handler_began();
     let woken = Arc::new(Woken {
         is_woken: true.into(),
-        outside: AtomicWaker::new(),
+        outside: Mutex::new(None),
     });
     let waker = Waker::from(Arc::clone(&woken));
     let mut waiting: Option<StandingStill> = None;
     poll_fn(|cx| {
-        woken.outside.register(cx.waker());
+        woken.outside().replace(cx.waker().clone());
         // Polled for another reason, it waits on: no further wait.
         if !woken.is_woken.swap(false, AcqRel) {
             return Poll::Pending;
@@ -96,12 +94,23 @@ async fn watch<F: Future>(work: F) -> F::Output {
 /// Whether what the handler waits for has come.
 struct Woken {
     is_woken: AtomicBool,
-    outside: AtomicWaker,
+    outside: Mutex<Option<Waker>>,
+}
+
+impl Woken {
+    fn outside(&self) -> MutexGuard<'_, Option<Waker>> {
+        // A waker is never half written.
+        self.outside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Wake for Woken {
     fn wake(self: Arc<Self>) {
         self.is_woken.store(true, Release);
-        self.outside.wake();
+        let outside = self.outside().take();
+        // Not under the lock: a waker may run any code.
+        if let Some(outside) = outside {
+            outside.wake();
+        }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::{mem, sync::Arc};
 
-use futures_util::future::join_all;
 use tokio::time::sleep;
 
 use super::{
@@ -10,7 +9,7 @@ use super::{
     report::{Report, Sent},
     turn::Turn,
 };
-use crate::{executor::until_known::PATIENCE, store::Store};
+use crate::{executor::until_known::PATIENCE, futures::join_all, store::Store};
 
 /// How many reports are sent at once to a store that answers.
 const WIDTH: usize = 64;

@@ -6,7 +6,6 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use futures_util::future::BoxFuture;
 use tokio::{
     runtime::{Handle, Id},
     sync::Notify,
@@ -15,6 +14,7 @@ use tokio::{
 };
 
 use super::Held;
+use crate::futures::BoxFuture;
 
 /// The heartbeats of all that an executor runs. Clones share them.
 ///

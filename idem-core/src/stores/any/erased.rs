@@ -2,9 +2,8 @@
 
 use std::{any::Any, fmt::Debug, time::Duration};
 
-use futures_util::future::BoxFuture;
-
 use crate::{
+    futures::BoxFuture,
     handler::Outcome,
     message::SessionKey,
     store::{

@@ -2,10 +2,9 @@
 
 use std::fmt::Debug;
 
-use futures_util::future::BoxFuture;
-
 use super::{AnyStore, traced::traced};
 use crate::{
+    futures::BoxFuture,
     message::Key,
     store::{
         StoreError,

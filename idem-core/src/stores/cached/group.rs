@@ -2,10 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::{FutureExt as _, future::BoxFuture};
-
 use super::Cached;
 use crate::{
+    futures::{BoxFuture, FutureExt as _},
     handler::Outcome,
     store::{Claim, ClaimRequest, GroupEnd, GroupStore, Lease, StoreError},
 };

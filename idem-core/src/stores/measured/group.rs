@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures_util::{FutureExt as _, future::BoxFuture};
 use tracing::{Instrument as _, Span};
 
 use super::{Call, Measured};
 use crate::telemetry::{Stopwatch, spans};
 use crate::{
+    futures::{BoxFuture, FutureExt as _},
     handler::Outcome,
     store::{Claim, ClaimRequest, GroupEnd, GroupStore, Lease, StoreError},
 };
@@ -50,7 +50,10 @@ impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for Measured<S> {
             return left;
         }
         let (commit, began) = (Arc::clone(&self.calls.commit), Stopwatch::start());
-        let left = left.inspect(move |end| commit.ended(began, end));
+        let left = left.map(move |end| {
+            commit.ended(began, &end);
+            end
+        });
         Box::pin(left.instrument(span))
     }
 }

@@ -6,11 +6,11 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{FutureExt as _, future::BoxFuture};
 use sqlx::{PgConnection, PgTransaction};
 
 use super::{PostgresStore, claims::Answered, sql::Sql};
 use crate::{
+    futures::{BoxFuture, FutureExt as _},
     handler::Outcome,
     store::{Claim, ClaimRequest, GroupEnd, GroupStore, Lease, StoreError},
     telemetry::Batches,

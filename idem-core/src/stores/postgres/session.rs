@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, PgConnection, Postgres,
     postgres::{PgArguments, PgConnectOptions, PgRow},
@@ -11,7 +10,7 @@ use sqlx::{
 use tokio::time::{self, Instant};
 
 use super::fault::{Fault, Remedy};
-use crate::handler::Backoff;
+use crate::{futures::FutureExt as _, handler::Backoff};
 
 /// How often a statement is sent again that a transaction of others was in the way of.
 const REPEATS: u32 = 12;

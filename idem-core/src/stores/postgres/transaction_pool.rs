@@ -14,7 +14,6 @@ use std::{
     time::Duration,
 };
 
-use futures_util::FutureExt as _;
 use sqlx::{
     AssertSqlSafe, PgConnection, PgPool, PgTransaction, Row as _, SqlSafeStr as _, SqlStr,
     postgres::PgPoolOptions,
@@ -27,6 +26,7 @@ use super::{
     session::Address,
     settings::{ONLY_READS, lock_timeout},
 };
+use crate::futures::FutureExt as _;
 
 mod early_claims;
 
