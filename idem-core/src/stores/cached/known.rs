@@ -2,9 +2,11 @@
 
 #[cfg(any(test, feature = "conformance"))]
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
-use moka::{ops::compute::Op, policy::EvictionPolicy, sync::Cache};
 use tokio::time::Instant;
 
 use crate::{
@@ -13,10 +15,13 @@ use crate::{
     store::{Claim, ClaimRequest, Lease},
 };
 
-/// Bounded by weight; in the order of use.
+mod recent;
+
+use recent::Recent;
+
 pub(super) struct Known {
-    // Its own clock only gives memory back: a paused or moved clock of a test is not its.
-    entries: Cache<Key, Entry>,
+    /// Held for one look or one change, never over an await.
+    entries: Mutex<Recent>,
     longest: Duration,
     largest_outcome: u64,
     #[cfg(any(test, feature = "conformance"))]
@@ -55,20 +60,21 @@ struct Completed {
     remaining: Duration,
 }
 
+/// What becomes of what is known of a key.
+enum Change {
+    Nothing,
+    Put(Entry),
+    Remove,
+}
+
 /// Beside key and outcome, as measured: 473 bytes per key of 34 bytes with an outcome of 4.
 const OVERHEAD: usize = 448;
 
 impl Known {
     pub(super) fn new(capacity: u64, longest: Duration) -> Self {
-        let entries = Cache::builder()
-            .max_capacity(capacity)
-            .weigher(weight)
-            // A copy comes soon or never: what was used last matters, not what is used often.
-            .eviction_policy(EvictionPolicy::lru())
-            .time_to_live(longest)
-            .build();
         Self {
-            entries,
+            // A copy comes soon or never: what was used last matters, not what is used often.
+            entries: Mutex::new(Recent::new(capacity, longest)),
             longest,
             largest_outcome: capacity / 64,
             #[cfg(any(test, feature = "conformance"))]
@@ -78,15 +84,17 @@ impl Known {
 
     /// The answer to a claim, if it is known without the store: a duplicate.
     pub(super) fn answer(&self, request: &ClaimRequest) -> Option<Claim> {
-        let Some(Entry::Completed(completed)) = self.entries.get(&request.key) else {
+        let now = self.now();
+        let mut entries = self.entries();
+        let Some(Entry::Completed(completed)) = entries.get(&request.key, now) else {
             return None;
         };
-        let age = self.now().saturating_duration_since(completed.asked);
+        let age = now.saturating_duration_since(completed.asked);
         // Other content may or may not be key reuse: the record may have no fingerprint.
         let same_content =
             request.fingerprint.is_none() || request.fingerprint == completed.fingerprint;
         (same_content && age < self.longest.min(completed.remaining)).then(|| Claim::Completed {
-            outcome: completed.outcome,
+            outcome: completed.outcome.clone(),
             remaining: completed.remaining.saturating_sub(age),
         })
     }
@@ -124,37 +132,34 @@ impl Known {
             fingerprint: request.fingerprint,
             asked,
         };
-        let entry = self.entries.entry_by_ref(&request.key);
-        entry.and_compute_with(|known| match known.map(moka::Entry::into_value) {
+        self.change(&request.key, |known| match known {
             // A repeated claim; the store keeps the content of the first.
             Some(Entry::Claimed(first) | Entry::Completing(first))
                 if first.token == lease.token =>
             {
-                Op::Nop
+                Change::Nothing
             }
-            _ => Op::Put(Entry::Claimed(claimed)),
+            _ => Change::Put(Entry::Claimed(claimed)),
         });
     }
 
     /// If it was completed before, the store has forgotten that.
     fn not_completed(&self, key: &Key) {
-        let entry = self.entries.entry_by_ref(key);
-        entry.and_compute_with(|known| match known.map(moka::Entry::into_value) {
-            Some(Entry::Completed(_)) => Op::Remove,
-            _ => Op::Nop,
+        self.change(key, |known| match known {
+            Some(Entry::Completed(_)) => Change::Remove,
+            _ => Change::Nothing,
         });
     }
 
     /// A completion is about to be sent.
     pub(super) fn completing(&self, lease: &Lease) {
-        let entry = self.entries.entry_by_ref(&lease.key);
-        entry.and_compute_with(|known| match known.map(moka::Entry::into_value) {
+        self.change(&lease.key, |known| match known {
             Some(Entry::Claimed(claimed)) if claimed.token == lease.token => {
-                Op::Put(Entry::Completing(claimed))
+                Change::Put(Entry::Completing(*claimed))
             }
             // It is sent again: the store keeps the outcome of whichever it took first.
-            Some(Entry::Completing(claimed)) if claimed.token == lease.token => Op::Remove,
-            _ => Op::Nop,
+            Some(Entry::Completing(claimed)) if claimed.token == lease.token => Change::Remove,
+            _ => Change::Nothing,
         });
     }
 
@@ -166,45 +171,57 @@ impl Known {
         retention: Duration,
         asked: Instant,
     ) {
-        let entry = self.entries.entry_by_ref(&lease.key);
-        entry.and_compute_with(|known| match known.map(moka::Entry::into_value) {
-            Some(Entry::Completing(Claimed {
-                token, fingerprint, ..
-            })) if token == lease.token => {
+        self.change(&lease.key, |known| match known {
+            Some(Entry::Completing(claimed)) if claimed.token == lease.token => {
                 if self.is_too_large(outcome) {
-                    return Op::Remove;
+                    return Change::Remove;
                 }
-                Op::Put(Entry::Completed(Completed {
+                Change::Put(Entry::Completed(Completed {
                     outcome: outcome.clone(),
-                    fingerprint,
+                    fingerprint: claimed.fingerprint,
                     asked,
                     remaining: retention,
                 }))
             }
-            _ => Op::Nop,
+            _ => Change::Nothing,
         });
     }
 
     /// The store has told of a completed key.
     fn told(&self, key: &Key, completed: Completed) {
-        let entry = self.entries.entry_by_ref(key);
-        entry.and_compute_with(|known| match known.map(moka::Entry::into_value) {
-            Some(Entry::Intervened(changed)) if completed.asked <= changed => Op::Nop,
+        self.change(key, |known| match known {
+            Some(Entry::Intervened(changed)) if completed.asked <= *changed => Change::Nothing,
             // It comes late: since it was given the key was free.
             Some(Entry::Claimed(claimed) | Entry::Completing(claimed))
                 if completed.asked <= claimed.asked =>
             {
-                Op::Nop
+                Change::Nothing
             }
-            _ if self.is_too_large(&completed.outcome) => Op::Remove,
-            _ => Op::Put(Entry::Completed(completed)),
+            _ if self.is_too_large(&completed.outcome) => Change::Remove,
+            _ => Change::Put(Entry::Completed(completed)),
         });
     }
 
     /// An operator has changed the key, or may have.
     pub(super) fn forget(&self, key: &Key) {
         let changed = Entry::Intervened(self.now());
-        self.entries.insert(key.clone(), changed);
+        self.change(key, |_| Change::Put(changed));
+    }
+
+    /// Looks at what is known of the key, and changes it, before anybody else looks.
+    fn change(&self, key: &Key, change: impl FnOnce(Option<&Entry>) -> Change) {
+        let now = self.now();
+        let mut entries = self.entries();
+        match change(entries.peek(key, now)) {
+            Change::Nothing => {}
+            Change::Put(entry) => entries.put(key, entry, now),
+            Change::Remove => entries.remove(key),
+        }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Recent> {
+        // Nothing panics under the lock but for want of memory, which ends the process.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_too_large(&self, outcome: &Outcome) -> bool {
@@ -230,10 +247,10 @@ impl Known {
     }
 }
 
-fn weight(key: &Key, entry: &Entry) -> u32 {
+fn weight(key: &Key, entry: &Entry) -> u64 {
     let outcome = match entry {
         Entry::Completed(completed) => completed.outcome.as_bytes().len(),
         Entry::Claimed(_) | Entry::Completing(_) | Entry::Intervened(_) => 0,
     };
-    u32::try_from(OVERHEAD + key.as_str().len() + outcome).unwrap_or(u32::MAX)
+    (OVERHEAD + key.as_str().len() + outcome) as u64
 }
