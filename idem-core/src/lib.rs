@@ -44,6 +44,7 @@ mod executor;
 mod futures;
 mod handler;
 mod message;
+mod random;
 mod session_storage;
 mod store;
 mod stores;

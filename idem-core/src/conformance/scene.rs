@@ -2,8 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use uuid::Uuid;
-
 use super::{
     Harness, Rule,
     claimant::Claimant,
@@ -12,6 +10,7 @@ use super::{
 use crate::{
     handler::{FencingToken, Policy},
     message::Key,
+    random,
     store::{ClaimRequest, Lease, Release},
 };
 
@@ -111,7 +110,7 @@ impl<'a, H: Harness> Scene<'a, H> {
 
 /// A part that no other key has.
 pub(super) fn unique() -> String {
-    Uuid::new_v4().simple().to_string()
+    random::name()
 }
 
 /// A key of the suite's own scope.

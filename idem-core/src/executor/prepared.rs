@@ -2,8 +2,6 @@
 
 use std::{borrow::Cow, fmt};
 
-use uuid::Uuid;
-
 use super::{
     guarded::{self, caught},
     history::History,
@@ -15,6 +13,7 @@ use crate::{
     executor::{Execution, ExecutionKind},
     handler::{Answer, Operation, Outcome, Policy, Refusal},
     message::{Envelope, Key, KeyError, SequencePlace, SessionKey, SessionPlace},
+    random,
     store::{Claim, ClaimRequest},
 };
 
@@ -235,7 +234,7 @@ fn nameless<H: Operation>(envelope: &Envelope, policy: &Policy) -> Option<ClaimR
     if !policy.observes() || envelope.session().is_some() || H::NUMBERED.is_some() {
         return None;
     }
-    let key = Key::new(H::SCOPE, format!("keyless-{}", Uuid::now_v7()));
+    let key = Key::new(H::SCOPE, format!("keyless-{}", random::name()));
     Some(ClaimRequest::new(key.ok()?, policy))
 }
 

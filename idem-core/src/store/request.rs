@@ -1,6 +1,7 @@
 //! One try at a claim: whose it is, and what of.
 
 use std::{
+    fmt,
     sync::{
         LazyLock,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -8,12 +9,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use uuid::Uuid;
-
 use super::StoreError;
 use crate::{
     handler::Policy,
     message::{Fingerprint, Key, SequencePlace, SessionPlace},
+    random,
 };
 
 /// One try at a claim.
@@ -199,32 +199,36 @@ impl ClaimRequest {
 }
 
 /// One delivery's try at a claim: 128 bits that no other has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Owner(Uuid);
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Owner([u8; 16]);
 
 impl Owner {
     /// An owner that nobody else is.
     #[expect(clippy::new_without_default, reason = "two new owners are never equal")]
     pub fn new() -> Self {
-        Self(Uuid::from_u64_pair(*THIS_PROCESS, own_moment()))
+        let bits = u128::from(*THIS_PROCESS) << 64 | u128::from(own_moment());
+        Self(bits.to_be_bytes())
     }
 
     /// An owner as a store has kept it.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
-        Self(Uuid::from_bytes(bytes))
+        Self(bytes)
     }
 
     /// The bytes to keep in a store.
     pub const fn as_bytes(&self) -> &[u8; 16] {
-        self.0.as_bytes()
+        &self.0
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Owner({:032x})", u128::from_be_bytes(self.0))
     }
 }
 
 /// Random: the system is asked once, not with each message.
-static THIS_PROCESS: LazyLock<u64> = LazyLock::new(|| {
-    let (one, other) = Uuid::new_v4().as_u64_pair();
-    one ^ other
-});
+static THIS_PROCESS: LazyLock<u64> = LazyLock::new(|| u64::from_be_bytes(random::bytes()));
 
 /// A moment that belongs to one owner of this process, in nanoseconds since 1970. The clock keeps apart
 /// those of two copies of the process, as of a virtual machine that was cloned while it ran.
@@ -253,8 +257,14 @@ mod tests {
 
     #[test]
     fn owners_of_a_process_share_half_of_their_bits_and_differ_in_the_time() {
-        let [one, other] = [(); 2].map(|()| Owner::new().0.as_u64_pair());
-        assert_eq!(one.0, other.0);
-        assert!(one.1 < other.1);
+        let [one, other] = [(); 2].map(|()| u128::from_be_bytes(*Owner::new().as_bytes()));
+        assert_eq!(one >> 64, other >> 64);
+        assert!(one < other);
+    }
+
+    #[test]
+    fn an_owner_is_shown_as_the_hexadecimal_digits_that_a_database_shows() {
+        let owner = Owner::from_bytes([0xAB; 16]);
+        assert_eq!(format!("{owner:?}"), format!("Owner({})", "ab".repeat(16)));
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{handler::Policy, message::Key};
+use crate::{handler::Policy, message::Key, random};
 
 async fn refused(url: &str) -> String {
     AnyStore::connect(url).await.unwrap_err().to_string()
@@ -55,7 +55,7 @@ async fn postgres_is_a_store() {
     let url = xtask::services::postgres::shared().unwrap().url();
     for url in [url.clone(), url.replacen("postgres:", "postgresql:", 1)] {
         let store = AnyStore::connect(&url).await.unwrap();
-        let key = Key::new("any", uuid::Uuid::new_v4().to_string()).unwrap();
+        let key = Key::new("any", random::name()).unwrap();
         let claim = store.claim(&ClaimRequest::new(key, &Policy::DEFAULT)).await;
         assert!(matches!(claim, Ok(Claim::Acquired(_))), "{claim:?}");
     }
@@ -73,7 +73,7 @@ async fn postgres_that_is_not_compiled_in_names_its_feature() {
 async fn redis_is_a_store_that_purges_itself() {
     let url = xtask::services::redis::shared().unwrap().url();
     let store = AnyStore::connect(&url).await.unwrap();
-    let key = Key::new("any", uuid::Uuid::new_v4().to_string()).unwrap();
+    let key = Key::new("any", random::name()).unwrap();
     let request = ClaimRequest::new(key, &Policy::DEFAULT);
     let claim = store.claim(&request).await;
     assert!(matches!(claim, Ok(Claim::Acquired(_))), "{claim:?}");

@@ -10,6 +10,8 @@ use std::fmt;
 use futures_util::TryStreamExt as _;
 use sqlx::{AssertSqlSafe, Either, PgConnection, Row as _, postgres::PgRow};
 
+use crate::random;
+
 /// Goes out with one exchange, in a column of this name, and never with another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Nonce(u128);
@@ -27,7 +29,7 @@ pub(super) struct Answer {
 
 impl Nonce {
     pub(super) fn new() -> Self {
-        Self(uuid::Uuid::new_v4().as_u128())
+        Self(u128::from_be_bytes(random::bytes()))
     }
 
     fn is_in(self, row: &PgRow) -> bool {

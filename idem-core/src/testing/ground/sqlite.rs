@@ -12,10 +12,9 @@ use sqlx::{
     ConnectOptions as _, SqliteConnection,
     sqlite::{SqliteConnectOptions, SqliteJournalMode},
 };
-use uuid::Uuid;
 
 use super::{super::clock::StandingStill, FaultyStore, Ground};
-use crate::stores::SqliteStore;
+use crate::{random, stores::SqliteStore};
 
 /// A [`SqliteStore`] on a temporary file, which is gone with the last harness on it.
 #[derive(Debug, Clone)]
@@ -74,7 +73,7 @@ impl Ground for OnSqlite {
     }
 
     async fn forgetful(&self) -> Self {
-        let another_table = format!("idem_{}", Uuid::now_v7().simple());
+        let another_table = format!("idem_{}", random::name());
         Self {
             store: open(&self.file, &another_table).await,
             ..self.clone()
@@ -94,7 +93,7 @@ async fn open(file: &File, table: &str) -> FaultyStore<SqliteStore> {
 impl File {
     /// In memory, where the system has files there: nothing is to outlive the test.
     fn new() -> Self {
-        let name = format!("idem-testing-{}", Uuid::now_v7());
+        let name = format!("idem-testing-{}", random::name());
         let in_memory = Path::new(IN_MEMORY).join(&name);
         if create_dir(&in_memory).is_ok() {
             return Self(in_memory);

@@ -9,7 +9,10 @@ use sqlx::{Row as _, postgres::PgRow};
 use tokio::time::{Duration, Instant};
 
 use super::slot::Member;
-use crate::stores::postgres::{PostgresStore, fault::Fault, template::Template};
+use crate::{
+    random,
+    stores::postgres::{PostgresStore, fault::Fault, template::Template},
+};
 
 /// For so long a transaction is waited for whose connection is lost: a server takes a while to notice.
 const NOTICED_WITHIN: Duration = Duration::from_secs(10);
@@ -20,7 +23,7 @@ pub(super) struct Mark(u128);
 
 impl Mark {
     pub(super) fn new() -> Self {
-        Self(uuid::Uuid::new_v4().as_u128())
+        Self(u128::from_be_bytes(random::bytes()))
     }
 
     /// A statement about this mark, to be put between others.

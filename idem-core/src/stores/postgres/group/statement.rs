@@ -5,11 +5,14 @@ use std::fmt::{Display, Write as _};
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
 use super::{mark::Mark, slot::Member};
-use crate::stores::postgres::{
-    exchange::Nonce,
-    length::micros,
-    sql::Sql,
-    template::{Hex, Template, bare},
+use crate::{
+    random,
+    stores::postgres::{
+        exchange::Nonce,
+        length::micros,
+        sql::Sql,
+        template::{Hex, Template, bare},
+    },
 };
 
 /// What is said between two members, with a savepoint of a name that no handler uses for its own.
@@ -25,7 +28,7 @@ pub(in crate::stores::postgres) struct Steps {
 
 impl Steps {
     pub(in crate::stores::postgres) fn new() -> Self {
-        let savepoint = format!("idem_{}", uuid::Uuid::new_v4().simple());
+        let savepoint = format!("idem_{}", random::name());
         let text = |text: &str| bare(text).replace("{savepoint}", &savepoint);
         let step = |template| Template::new(&text(template));
         Self {

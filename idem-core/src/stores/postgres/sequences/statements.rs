@@ -6,6 +6,7 @@ use sqlx::{Connection as _, Executor as _, PgConnection, SqlStr};
 
 use super::rows::number;
 use crate::{
+    random,
     store::rules::sequence::Sequence,
     stores::postgres::{names::Names, session::Statement, sessions::lock_wait},
 };
@@ -48,7 +49,7 @@ impl Statements {
         // Another store may be creating tables, and this one waits as long as for any answer.
         transaction.execute("SET LOCAL lock_timeout = 0").await?;
         // Nobody else's: stores that start at once must not wait for each other's row.
-        let key = format!("idem~{}", uuid::Uuid::new_v4());
+        let key = format!("idem~{}", random::name());
         let of_key = |sql: &SqlStr, numbers: usize| {
             let query = sqlx::query(sql.clone()).bind(key.clone());
             (0..numbers).fold(query, |query, _| query.bind(0_i64))

@@ -5,6 +5,7 @@ use std::time::Duration;
 use sqlx::{Connection as _, Executor as _, PgConnection, SqlStr};
 
 use super::{Names, lock_wait};
+use crate::random;
 
 pub(super) struct Statements {
     pub(super) begin: SqlStr,
@@ -36,7 +37,7 @@ impl Statements {
         // Another store may be creating tables, and this one waits as long as for any answer.
         transaction.execute("SET LOCAL lock_timeout = 0").await?;
         // Nobody else's: stores that start at once must not wait for each other's row.
-        let key = format!("idem~{}", uuid::Uuid::new_v4());
+        let key = format!("idem~{}", random::name());
         let statements = [
             sqlx::query(self.lock.clone()).bind(key.clone()).bind(0_i64),
             sqlx::query(self.save.clone())
