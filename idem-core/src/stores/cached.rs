@@ -128,7 +128,7 @@ impl<S> Cached<S> {
 }
 
 impl<S> CachedBuilder<S> {
-    /// 32 MiB: some 60,000 keys with small outcomes.
+    /// 32 MiB: some 100,000 keys with small outcomes.
     pub const DEFAULT_CAPACITY: u64 = 32 * 1024 * 1024;
 
     /// The longest time for which a key is known, and the default.

@@ -67,8 +67,9 @@ enum Change {
     Remove,
 }
 
-/// Beside key and outcome, as measured: 473 bytes per key of 34 bytes with an outcome of 4.
-const OVERHEAD: usize = 448;
+/// Beside key and outcome: an entry takes 160 bytes, its place in the map up to 40, and what key and outcome are
+/// allocated with the rest. Measured, where the store has the same key and outcome: 166 bytes.
+const OVERHEAD: usize = 256;
 
 impl Known {
     pub(super) fn new(capacity: u64, longest: Duration) -> Self {
