@@ -16,19 +16,15 @@ mod erased;
 mod operator;
 #[cfg(test)]
 mod tests;
-mod traced;
 
 use erased::{Erased, ErasedPurge, ErasedSessions};
 use operator::ErasedOperator;
-use traced::traced;
 
 /// Any store, behind one type: what an application takes whose store is named by its
 /// configuration.
 ///
 /// It runs leased handlers. An atomic handler needs the type of its database's own store, because
 /// that is what lends it a transaction.
-///
-/// Each call is traced at debug level with its key and its answer, a failed one as a warning.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), idem_core::ConnectError> {
@@ -223,12 +219,11 @@ impl From<crate::stores::RedisStore> for AnyStore {
 
 impl Store for AnyStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        traced("claim", Some(&request.key), self.store.boxed_claim(request)).await
+        self.store.boxed_claim(request).await
     }
 
     async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
-        let call = self.store.boxed_extend(lease, by);
-        traced("extend", Some(&lease.key), call).await
+        self.store.boxed_extend(lease, by).await
     }
 
     async fn complete(
@@ -237,13 +232,11 @@ impl Store for AnyStore {
         outcome: &Outcome,
         retention: Duration,
     ) -> Result<Write, StoreError> {
-        let call = self.store.boxed_complete(lease, outcome, retention);
-        traced("complete", Some(&lease.key), call).await
+        self.store.boxed_complete(lease, outcome, retention).await
     }
 
     async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
-        let call = self.store.boxed_release(lease, reason);
-        traced("release", Some(&lease.key), call).await
+        self.store.boxed_release(lease, reason).await
     }
 
     fn keeps_sequences(&self) -> bool {
@@ -257,7 +250,7 @@ impl SequenceStore for AnyStore {}
 impl Purge for AnyStore {
     async fn purge(&self, batch: u32) -> Result<u32, StoreError> {
         match &self.purge {
-            Some(store) => traced("purge", None, store.boxed_purge(batch)).await,
+            Some(store) => store.boxed_purge(batch).await,
             None => Ok(0),
         }
     }
@@ -266,22 +259,19 @@ impl Purge for AnyStore {
 /// On a store that keeps no sessions, all of these are [`StoreError::Refused`].
 impl SessionStore for AnyStore {
     async fn open(&self, request: &OpenSession) -> Result<Opened, StoreError> {
-        let call = self.sessions()?.boxed_open(request);
-        traced("open", Some(request.session.as_key()), call).await
+        self.sessions()?.boxed_open(request).await
     }
 
     async fn touch(&self, session: &SessionKey) -> Result<Touched, StoreError> {
-        let call = self.sessions()?.boxed_touch(session);
-        traced("touch", Some(session.as_key()), call).await
+        self.sessions()?.boxed_touch(session).await
     }
 
     async fn close(&self, session: &SessionKey) -> Result<(), StoreError> {
-        let call = self.sessions()?.boxed_close(session);
-        traced("close", Some(session.as_key()), call).await
+        self.sessions()?.boxed_close(session).await
     }
 
     async fn expire(&self, batch: u32) -> Result<u32, StoreError> {
-        traced("expire", None, self.sessions()?.boxed_expire(batch)).await
+        self.sessions()?.boxed_expire(batch).await
     }
 }
 

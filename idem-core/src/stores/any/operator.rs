@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use super::{AnyStore, traced::traced};
+use super::AnyStore;
 use crate::{
     futures::BoxFuture,
     message::Key,
@@ -60,8 +60,7 @@ impl OperatorStore for AnyStore {
     }
 
     async fn intervene(&self, intervention: &Intervention) -> Result<Intervened, StoreError> {
-        let call = self.operator()?.boxed_intervene(intervention);
-        traced("intervene", Some(&intervention.key), call).await
+        self.operator()?.boxed_intervene(intervention).await
     }
 
     async fn prepare(&self) -> Result<(), StoreError> {
