@@ -98,7 +98,10 @@ pub use idem_core::{
     FileKeeper, KeeperError, KeepingPlace, KeptRequest, KeptSession, SessionKeeper, TakenPlace,
 };
 pub use idem_core::{GroupEnd, GroupStore, Grouped};
-pub use idem_core::{MessageNumber, Numbered, SequenceKey, SequencePlace, SequenceStore, Turn};
+pub use idem_core::{
+    MessageNumber, Numbered, Position, PositionKind, SequenceKey, SequencePlace, SequenceStore,
+    Turn,
+};
 pub use idem_core::{
     OpenSession, Opened, SessionKey, SessionNumber, SessionPlace, SessionStore, Touched,
 };

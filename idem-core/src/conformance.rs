@@ -72,6 +72,7 @@ pub mod operator_fences;
 pub mod operator_listings;
 pub mod operator_sights;
 pub mod owners;
+pub mod positions;
 pub mod purge;
 pub mod replay;
 pub mod retention;
@@ -95,8 +96,6 @@ pub mod session_transactions;
 pub mod sessions;
 pub mod tokens;
 pub mod transactions;
-pub mod without_sequences;
-pub mod without_sessions;
 pub mod worker_clocks;
 
 mod case;

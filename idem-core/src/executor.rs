@@ -32,6 +32,7 @@ mod prepared;
 mod recorded_by;
 mod remembered;
 mod turns;
+mod unkept;
 mod unread;
 mod until_known;
 mod verdict;
@@ -168,7 +169,10 @@ impl<S: Store> Executor<S> {
         let policy = &request.heeded_by(policy);
         let handler = request.key.scope();
         let (request, history) = (&mut request.clone(), &mut History::default());
-        let mut job = Job::of(self, request, policy, history);
+        let mut job = match Job::of(self, request, policy, history) {
+            Ok(job) => job,
+            Err(refused) => return refused.into_execution(Requester::Nobody),
+        };
         let Begun {
             claim, mut kept, ..
         } = match job.grant().await {
@@ -222,7 +226,11 @@ impl<S: Store> Executor<S> {
         why: Unread,
     ) -> Execution<T, E> {
         let mut history = History::default();
-        match Job::of(self, request, policy, &mut history).claim().await {
+        let job = match Job::of(self, request, policy, &mut history) {
+            Ok(job) => job,
+            Err(refused) => return why.instead_of(refused),
+        };
+        match job.claim().await {
             Ok(begun) => {
                 let reason = Release::gave_up(why.to_string());
                 // Nothing ran: if the number was lost meanwhile, somebody else sees to it.
@@ -291,7 +299,7 @@ impl<S: Store> Executor<S> {
 
     /// Marks what was claimed as worked on here, until what this returns is dropped.
     fn working(&self, request: &ClaimRequest) -> Working {
-        let turn = request.sequence.as_ref();
+        let turn = request.position.sequence();
         let turn = turn.map(|place| self.turns.enter(place));
         self.in_flight
             .enter(&request.key, request.fingerprint)

@@ -64,8 +64,8 @@ pub use handler::{
 };
 pub use message::{
     Envelope, EnvelopeBuilder, Fingerprint, FingerprintBuilder, HeaderSource, IdempotencyKey, Key,
-    KeyBuilder, KeyError, KeyPart, SequenceKey, SequencePlace, SessionKey, SessionNumber,
-    SessionPlace,
+    KeyBuilder, KeyError, KeyPart, Position, PositionKind, SequenceKey, SequencePlace, SessionKey,
+    SessionNumber, SessionPlace,
 };
 #[cfg(feature = "sqlite")]
 pub use session_storage::SqliteKeeper;

@@ -10,4 +10,4 @@ mod position;
 pub use envelope::{Envelope, EnvelopeBuilder, HeaderSource, SessionNumber};
 pub use fingerprint::{Fingerprint, FingerprintBuilder};
 pub use key::{IdempotencyKey, Key, KeyBuilder, KeyError, KeyPart};
-pub use position::{SequenceKey, SequencePlace, SessionKey, SessionPlace};
+pub use position::{Position, PositionKind, SequenceKey, SequencePlace, SessionKey, SessionPlace};

@@ -2,7 +2,7 @@
 
 use std::{fmt::Debug, time::Duration};
 
-use crate::handler::Outcome;
+use crate::{handler::Outcome, message::PositionKind};
 
 pub(crate) mod claim;
 pub(crate) mod entity;
@@ -57,11 +57,6 @@ pub use transactional::{Begun, Commit, Opening, TransactionalStore};
 /// 9. [`Claim::KeyReused`] is decided only against a completed key, or a failed one that was not
 ///    given up; other content while a worker holds the key is [`Claim::Held`].
 /// 10. No answer is decided from another transaction that may still roll back.
-/// 11. A request with a [session](ClaimRequest::session) is decided by the rules of a
-///     [`SessionStore`](crate::SessionStore). A store that is none answers an error
-///     ([`ClaimRequest::without_session`]), and never claims as if there were no session.
-/// 12. So it is with a request in a [sequence](ClaimRequest::sequence), the rules of a
-///     [`SequenceStore`](crate::SequenceStore), and [`ClaimRequest::without_sequence`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -130,8 +125,11 @@ pub trait Store: Debug + Send + Sync + 'static {
         reason: &Release,
     ) -> impl Future<Output = Result<Write, StoreError>> + Send;
 
-    /// Whether it is a [`SequenceStore`](crate::SequenceStore).
-    fn keeps_sequences(&self) -> bool {
+    /// Whether it keeps sessions, or sequences: `false`, unless it is a [`SessionStore`] or a
+    /// [`SequenceStore`]. The executor refuses a request whose [position](ClaimRequest::position) is in
+    /// what the store does not keep, and never asks the store about it.
+    fn keeps(&self, kind: PositionKind) -> bool {
+        let _ = kind;
         false
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_amqp::{
-    Begun, Claim, ClaimRequest, Commit, Key, Lease, Outcome, Release, Store, StoreError,
-    TransactionalStore, Write,
+    Begun, Claim, ClaimRequest, Commit, Key, Lease, Outcome, PositionKind, Release, Store,
+    StoreError, TransactionalStore, Write,
 };
 use serde::{Deserialize, Serialize};
 
@@ -81,8 +81,8 @@ impl<S: Store + Clone> Store for Flawed<S> {
         self.store.release(lease, reason).await
     }
 
-    fn keeps_sequences(&self) -> bool {
-        self.store.keeps_sequences()
+    fn keeps(&self, kind: PositionKind) -> bool {
+        self.store.keeps(kind)
     }
 }
 

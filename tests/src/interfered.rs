@@ -10,7 +10,7 @@ use std::{
 };
 
 use idem_amqp::{
-    Begun, Claim, ClaimRequest, Commit, Lease, Outcome, Release, Store, StoreError,
+    Begun, Claim, ClaimRequest, Commit, Lease, Outcome, PositionKind, Release, Store, StoreError,
     TransactionalStore, Write,
 };
 use nix::sys::signal::{Signal, raise};
@@ -151,8 +151,8 @@ impl<S: Store> Store for Interfered<S> {
         self.interfere(Call::Release, done).await
     }
 
-    fn keeps_sequences(&self) -> bool {
-        self.store.keeps_sequences()
+    fn keeps(&self, kind: PositionKind) -> bool {
+        self.store.keeps(kind)
     }
 }
 

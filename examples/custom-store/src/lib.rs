@@ -72,9 +72,6 @@ impl MapStore {
 
 impl Store for MapStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        // Rules 11 and 12: what it does not keep it refuses.
-        request.without_session()?;
-        request.without_sequence()?;
         let now = self.now();
         let mut table = self.table();
         let (answer, record) =

@@ -7,7 +7,9 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use idem_core::{Enforcement, EntityError, Operation, Policy, Sharing, Store, StoreOutage};
+use idem_core::{
+    Enforcement, EntityError, Operation, Policy, PositionKind, Sharing, Store, StoreOutage,
+};
 
 use super::{handler_runner::RunHandler, registrar::Register};
 use crate::{
@@ -86,9 +88,9 @@ pub(super) fn sequence_of<H: Operation>(
         Err(
             "its handler is recorded by its own table, which knows no mark: leave `RECORDED_BY` out",
         )
-    } else if !store.keeps_sequences() {
+    } else if !store.keeps(PositionKind::Sequence) {
         Err(
-            "the store keeps no sequences, or not as it is set (a `MemoryStore` that forgets when it is full): use one that does, `PostgresStore` say, or a key of parts",
+            "the store keeps no sequences: use one that does, `PostgresStore` say, or a key of parts",
         )
     } else if policy.store_outage() == StoreOutage::FailOpen {
         Err(

@@ -353,11 +353,9 @@ macro_rules! __conformance_list {
                 many_keys_at_once_go_to_one_worker_each
                 a_crowd_gets_its_work_done_once
             }
-            without_sessions {
-                a_sessions_request_never_runs_without_its_session
-            }
-            without_sequences {
-                a_numbered_message_never_runs_without_its_sequence
+            positions {
+                a_store_that_keeps_sessions_runs_nothing_of_an_unknown_one
+                a_store_that_keeps_sequences_runs_nothing_beyond_the_greatest_number
             }
         }
     };

@@ -6,7 +6,7 @@ use super::{
     scene::{key, unique},
 };
 use crate::{
-    message::SequencePlace,
+    message::{PositionKind, SequencePlace},
     store::{Claim, Release, SequenceStore, Store, StoreError},
 };
 
@@ -20,6 +20,10 @@ where
         let holder = producer.acquires(number).await;
         holder.is_attempt(1, false, "nobody has tried before");
         producer.mark_is(number, "nothing is done").await;
+        producer.scene.holds(
+            producer.scene.store().keeps(PositionKind::Sequence),
+            "it says that it keeps sequences, or the executor never asks it",
+        );
     }
 }
 

@@ -4,7 +4,10 @@ use super::{
     Client, Harness, LEASE, LIFE, Rule, WINDOW,
     scene::{key, unique},
 };
-use crate::store::{Claim, Opened, SessionStore, Store, StoreError};
+use crate::{
+    message::PositionKind,
+    store::{Claim, Opened, SessionStore, Store, StoreError},
+};
 
 /// The first request: attempt 1, under the key of its place.
 pub async fn a_request_of_a_living_session_is_acquired<H>(harness: &H)
@@ -14,6 +17,10 @@ where
     let client = Client::new(harness, Rule::Placed).await;
     let holder = client.acquires(0, 0).await;
     holder.is_attempt(1, false, "nobody has asked before");
+    client.scene.holds(
+        client.scene.store().keeps(PositionKind::Session),
+        "it says that it keeps sessions, or the executor never asks it",
+    );
     client.scene.holds(
         holder.lease.key == client.session.request(0),
         "the lease names the key of the place",

@@ -10,6 +10,8 @@ use super::{
     Executor, Prepared, Requester, guarded,
     heartbeat::{KeptLease, Ran},
     history::History,
+    unkept::refuse_unkept,
+    verdict::Ended,
 };
 use crate::{
     executor::Execution,
@@ -32,15 +34,17 @@ pub(super) struct Job<'a, S> {
     pub(super) held: Option<KeptLease>,
 }
 
-impl<'a, S> Job<'a, S> {
-    /// Work for which nobody waits, and of which nothing else is known.
+impl<'a, S: Store> Job<'a, S> {
+    /// Work for which nobody waits, and of which nothing else is known. All that is claimed is a job first, and
+    /// nothing is a job whose session or sequence the store does not keep.
     pub(super) fn of(
         executor: &'a Executor<S>,
         request: &'a mut ClaimRequest,
         policy: &'a Policy,
         history: &'a mut History,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, Ended> {
+        refuse_unkept(&*executor.store, request).map_err(Ended::Unavailable)?;
+        Ok(Self {
             executor,
             request,
             policy,
@@ -48,7 +52,7 @@ impl<'a, S> Job<'a, S> {
             history,
             keyless: None,
             held: None,
-        }
+        })
     }
 }
 
@@ -119,14 +123,20 @@ where
         Err(error) => return Execution::Undecodable { error }.into(),
     };
     let envelope = &message.envelope;
-    let mut job = Job {
-        executor,
-        requester: Requester::of(envelope),
-        request: &mut message.request,
-        policy: &message.policy,
-        history: &mut message.history,
-        keyless: message.keyless.as_ref(),
-        held,
+    let requester = Requester::of(envelope);
+    let (request, history) = (&mut message.request, &mut message.history);
+    let mut job = match Job::of(executor, request, &message.policy, history) {
+        Ok(job) => Job {
+            requester,
+            keyless: message.keyless.as_ref(),
+            held,
+            ..job
+        },
+        Err(refused) => {
+            // Nothing ran, either.
+            message.body = Some(body);
+            return refused.into_execution(requester).into();
+        }
     };
     let Begun {
         claim,

@@ -164,7 +164,7 @@ impl Completed {
     /// What a store would answer that still has the record. `None` if there may be more to it.
     fn answer(self, request: &ClaimRequest) -> Option<Claim> {
         let remaining = self.forgotten.saturating_duration_since(Instant::now());
-        let is_plain = request.session.is_none() && request.sequence.is_none() && !request.replay;
+        let is_plain = request.position.is_none() && !request.replay;
         let is_copy = is_plain && self.fingerprint == request.fingerprint;
         (is_copy && !remaining.is_zero()).then_some(Claim::Completed {
             outcome: self.outcome,

@@ -12,7 +12,7 @@ use crate::{
     error_chain::ErrorChain,
     executor::{Execution, ExecutionKind},
     handler::{Answer, Operation, Outcome, Policy, Refusal},
-    message::{Envelope, Key, KeyError, SequencePlace, SessionKey, SessionPlace},
+    message::{Envelope, Key, KeyError, Position, SequencePlace, SessionKey, SessionPlace},
     random,
     store::{Claim, ClaimRequest},
 };
@@ -149,7 +149,7 @@ impl<H: Operation> Prepared<H> {
     }
 
     fn begins_unless(mut self, came_before: bool) -> Self {
-        if let Some(place) = &mut self.request.sequence {
+        if let Position::Sequence(place) = &mut self.request.position {
             place.begins &= !came_before;
         }
         self
@@ -174,7 +174,7 @@ impl<H: Operation> Prepared<H> {
 
     /// Where it stands in its producer's sequence, if it is a numbered message.
     pub fn place_in_sequence(&self) -> Option<&SequencePlace> {
-        self.request.sequence.as_ref()
+        self.request.position.sequence()
     }
 
     /// The next claim is a replay's: it starts over, though the message was late.

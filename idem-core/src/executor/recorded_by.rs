@@ -13,7 +13,7 @@ use super::{
 use crate::{
     executor::Execution,
     handler::{Attempt, Entity, Handler, InEntity, Mode, Operation, Policy, RecordedBy},
-    message::Envelope,
+    message::{Envelope, Position},
     store::{
         Claim, ClaimRequest, EntityError, EntityStore, Lease, Release, Store, StoreError,
         TransactionalStore,
@@ -162,12 +162,13 @@ fn entity<H: Operation>(
     body: &H::Message,
     envelope: &Envelope,
 ) -> Result<(RecordedBy<H>, Entity), Ending<H>> {
-    let unfit = [
-        (request.session.is_some(), IN_SESSION),
-        (request.sequence.is_some(), IN_SEQUENCE),
-    ];
-    if let Some((_, why)) = unfit.iter().find(|(is_unfit, _)| *is_unfit) {
-        let error = (*why).into();
+    let unfit = match request.position {
+        Position::None => None,
+        Position::Session(_) => Some(IN_SESSION),
+        Position::Sequence(_) => Some(IN_SEQUENCE),
+    };
+    if let Some(why) = unfit {
+        let error = why.into();
         return Err(Execution::Undecodable { error });
     }
     let by = recorded_by::<H>();

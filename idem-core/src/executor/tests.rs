@@ -36,6 +36,7 @@ mod lost_commits;
 mod modes;
 mod observed;
 mod panics;
+mod positions;
 mod replies;
 mod sequences;
 mod sessions;

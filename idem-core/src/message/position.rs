@@ -4,6 +4,50 @@ use std::{fmt, time::Duration};
 
 use crate::message::{Key, KeyError};
 
+/// Where a message stands among others.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Position {
+    /// Nowhere: its key is its own.
+    #[default]
+    None,
+    /// In a client's session. Its key is [`SessionPlace::key`].
+    Session(SessionPlace),
+    /// In a producer's sequence. Its key is [`SequencePlace::key`].
+    Sequence(SequencePlace),
+}
+
+/// What a message has its position in: see [`Store::keeps`](crate::Store::keeps).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PositionKind {
+    /// A client's session.
+    Session,
+    /// A producer's sequence.
+    Sequence,
+}
+
+impl Position {
+    /// Whether it stands nowhere.
+    pub fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    /// The place in a session, if it is in one.
+    pub fn session(&self) -> Option<&SessionPlace> {
+        match self {
+            Self::Session(place) => Some(place),
+            Self::None | Self::Sequence(_) => None,
+        }
+    }
+
+    /// The place in a sequence, if it is in one.
+    pub fn sequence(&self) -> Option<&SequencePlace> {
+        match self {
+            Self::Sequence(place) => Some(place),
+            Self::None | Self::Session(_) => None,
+        }
+    }
+}
+
 /// Names a session: a key, of at most 234 bytes. A longer one is shortened to its head and a digest.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionKey(Key);

@@ -12,7 +12,7 @@ use std::{
 use super::StoreError;
 use crate::{
     handler::Policy,
-    message::{Fingerprint, Key, SequencePlace, SessionPlace},
+    message::{Fingerprint, Key, Position, SequencePlace, SessionPlace},
     random,
 };
 
@@ -47,12 +47,8 @@ pub struct ClaimRequest {
     /// Whether a person sent a dead letter again: it starts over, with attempts counted from 1,
     /// and is the only one that acquires a quarantined key.
     pub replay: bool,
-    /// Where it stands in its session, if it is a session's request; its key is then
-    /// [`SessionPlace::key`].
-    pub session: Option<SessionPlace>,
-    /// Where it stands in its sequence, if it is a numbered message; its key is then
-    /// [`SequencePlace::key`].
-    pub sequence: Option<SequencePlace>,
+    /// Where it stands: nowhere, in a session, or in a sequence.
+    pub position: Position,
 }
 
 impl ClaimRequest {
@@ -65,8 +61,7 @@ impl ClaimRequest {
             lease: policy.lease(),
             retention: policy.retention(),
             replay: false,
-            session: None,
-            sequence: None,
+            position: Position::None,
         }
     }
 
@@ -75,7 +70,7 @@ impl ClaimRequest {
     pub fn in_session(place: SessionPlace, policy: &Policy) -> Self {
         let request = Self::new(place.key(), policy);
         Self {
-            session: Some(place),
+            position: Position::Session(place),
             retention: request.retention.max(SessionPlace::MIN_RETENTION),
             ..request
         }
@@ -87,93 +82,40 @@ impl ClaimRequest {
     pub fn in_sequence(place: SequencePlace, policy: &Policy) -> Self {
         let request = Self::new(place.key(), policy);
         Self {
-            sequence: Some(place),
+            position: Position::Sequence(place),
             retention: request.retention.saturating_mul(8) / 7,
             ..request
         }
     }
 
-    /// For stores that keep no sessions: an error if this is a session's request.
+    /// For stores that keep sessions or sequences: the position, once the key is known to be that of
+    /// the place.
     ///
     /// # Errors
-    /// [`StoreError::Refused`], which says so.
-    pub fn without_session(&self) -> Result<(), StoreError> {
-        match &self.session {
-            None => Ok(()),
-            Some(place) => Err(StoreError::Refused(
-                format!(
-                    "this store keeps no sessions, and `{}` is a request of session `{}`: use a \
-                     store that does, `PostgresStore` say",
-                    self.key, place.session
-                )
-                .into(),
-            )),
+    /// [`StoreError::Refused`], if it is not.
+    pub fn checked_position(&self) -> Result<&Position, StoreError> {
+        let (key, kind) = match &self.position {
+            Position::None => return Ok(&Position::None),
+            Position::Session(place) => (place.key(), "session"),
+            Position::Sequence(place) => (place.key(), "sequence"),
+        };
+        if key == self.key {
+            return Ok(&self.position);
         }
-    }
-
-    /// For stores that keep no sequences: an error if this is a numbered message.
-    ///
-    /// # Errors
-    /// [`StoreError::Refused`], which says so.
-    pub fn without_sequence(&self) -> Result<(), StoreError> {
-        match &self.sequence {
-            None => Ok(()),
-            Some(place) => Err(StoreError::Refused(
-                format!(
-                    "this store keeps no sequences, and `{}` is a message of sequence `{}`: use a \
-                     store that does, `PostgresStore` say",
-                    self.key, place.sequence
-                )
-                .into(),
-            )),
-        }
-    }
-
-    /// For stores that keep sessions: the place, if this is a session's request.
-    ///
-    /// # Errors
-    /// [`StoreError::Refused`], if the key is not that of the place.
-    pub fn place(&self) -> Result<Option<&SessionPlace>, StoreError> {
-        match &self.session {
-            Some(place) if place.key() != self.key => Err(StoreError::Refused(
-                format!(
-                    "the key `{}` is not that of its place in the session, `{}`: make the request \
-                     with `ClaimRequest::in_session`",
-                    self.key,
-                    place.key()
-                )
-                .into(),
-            )),
-            place => Ok(place.as_ref()),
-        }
-    }
-
-    /// For stores that keep sequences: the place, if this is a numbered message.
-    ///
-    /// # Errors
-    /// [`StoreError::Refused`], if the key is not that of the place, or there is a session, too.
-    pub fn sequence_place(&self) -> Result<Option<&SequencePlace>, StoreError> {
-        let refused = |why: String| Err(StoreError::Refused(why.into()));
-        match (&self.sequence, &self.session) {
-            (Some(place), _) if place.key() != self.key => refused(format!(
-                "the key `{}` is not that of its place in the sequence, `{}`: make the request \
-                 with `ClaimRequest::in_sequence`",
+        Err(StoreError::Refused(
+            format!(
+                "the key `{}` is not that of its place in the {kind}, `{key}`: make the request \
+                 with `ClaimRequest::in_{kind}`",
                 self.key,
-                place.key()
-            )),
-            (Some(_), Some(_)) => refused(format!(
-                "`{}` cannot be in a session and in a sequence: make the request with one of \
-                 `ClaimRequest::in_session` and `ClaimRequest::in_sequence`",
-                self.key
-            )),
-            (place, _) => Ok(place.as_ref()),
-        }
+            )
+            .into(),
+        ))
     }
 
     /// The policy as it is heeded for this: what has a place among others never runs without its
     /// claim, because the store alone knows of them.
     pub(crate) fn heeded_by(&self, policy: &Policy) -> Policy {
-        if self.session.is_none() && self.sequence.is_none() {
+        if self.position.is_none() {
             return *policy;
         }
         policy.claimed_only()

@@ -14,10 +14,10 @@ pub(crate) mod scene;
 /// below the mark that were not done.
 ///
 /// An implementation keeps these rules beside those of [`Store`], and answers `true` to
-/// [`keeps_sequences`](Store::keeps_sequences); the conformance suite (list `SequenceStore`) holds
-/// it to them.
+/// [`keeps`](Store::keeps) for sequences; the conformance suite (list `SequenceStore`) holds it to
+/// them.
 ///
-/// 1. [`Store::claim`] with a [sequence](crate::ClaimRequest::sequence) looks at the sequence and
+/// 1. [`Store::claim`] with a [position](crate::ClaimRequest::position) in a sequence looks at the sequence and
 ///    claims the key in one atomic step, serialised with all other claims of that sequence.
 /// 2. A sequence begins with the number of its first claim that [may begin](crate::SequencePlace::begins) it
 ///    and is no replay: the mark is that number. Of what came before nobody knows: exactly the ordinary

@@ -13,10 +13,11 @@ use crate::{
 /// answer it still awaits: the session's mark. The store keeps the answers from the mark on and
 /// drops those below. A session that gives no sign of life ends, and its answers with it.
 ///
-/// An implementation keeps these rules beside those of [`Store`]; the conformance suite (list
-/// `SessionStore`) holds it to them.
+/// An implementation keeps these rules beside those of [`Store`], and answers `true` to
+/// [`keeps`](Store::keeps) for sessions; the conformance suite (list `SessionStore`) holds it to
+/// them.
 ///
-/// 1. [`Store::claim`] with a [session](crate::ClaimRequest::session) looks at the session and
+/// 1. [`Store::claim`] with a [position](crate::ClaimRequest::position) in a session looks at the session and
 ///    claims the key in one atomic step, serialised with [`expire`](Self::expire) and with all
 ///    other claims of that session.
 /// 2. A session that is unknown or has ended, on the store's clock, answers

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     handler::Outcome,
-    message::SessionKey,
+    message::{PositionKind, SessionKey},
     store::{
         Claim, ClaimRequest, ConnectError, Lease, OpenSession, Opened, Purge, Release,
         SequenceStore, SessionStore, Store, StoreError, Touched, Write, operator::OperatorStore,
@@ -239,12 +239,12 @@ impl Store for AnyStore {
         self.store.boxed_release(lease, reason).await
     }
 
-    fn keeps_sequences(&self) -> bool {
-        self.store.boxed_keeps_sequences()
+    fn keeps(&self, kind: PositionKind) -> bool {
+        self.store.erased_keeps(kind)
     }
 }
 
-/// On a store that keeps no sequences, a numbered claim is [`StoreError::Refused`].
+/// Whether the store that is hidden keeps sequences, [`keeps`](Store::keeps) says.
 impl SequenceStore for AnyStore {}
 
 impl Purge for AnyStore {

@@ -7,6 +7,7 @@ use tracing::{Instrument as _, Span};
 use crate::telemetry::{Counter, Histogram, Metric, Stopwatch, spans};
 use crate::{
     handler::Outcome,
+    message::PositionKind,
     store::{Claim, ClaimRequest, Lease, Release, Store, StoreError, Write},
 };
 
@@ -166,7 +167,7 @@ impl<S: Store> Store for Measured<S> {
         asked.answered(answer)
     }
 
-    fn keeps_sequences(&self) -> bool {
-        self.store.keeps_sequences()
+    fn keeps(&self, kind: PositionKind) -> bool {
+        self.store.keeps(kind)
     }
 }

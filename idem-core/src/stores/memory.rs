@@ -8,13 +8,13 @@ use std::{
 
 use crate::{
     handler::Outcome,
-    message::SessionKey,
+    message::{Position, PositionKind, SessionKey},
     store::{
         Claim, ClaimRequest, Lease, OpenSession, Opened, Purge, Release, SequenceStore,
         SessionStore, Store, StoreError, Touched, Write,
         rules::{
             record::{self, Record, Step},
-            session::{self, Placed},
+            session,
         },
     },
 };
@@ -139,24 +139,13 @@ impl MemoryStoreBuilder {
 
 impl Store for MemoryStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        let position = request.checked_position()?;
         let mut kept = self.kept();
         let now = self.0.clock.now();
-        if let Some(place) = request.sequence_place()? {
-            return kept.claim_numbered(request, place, now);
-        }
-        let Some(place) = request.place()? else {
-            return kept.claim(request, now);
-        };
-        let session = &place.session;
-        match session::place(kept.sessions.get(session), place, now) {
-            Placed::Outside(answer, written) => {
-                kept.put_session(session, written, now);
-                Ok(answer)
-            }
-            Placed::Inside(written) => {
-                kept.put_session(session, Some(written), now);
-                kept.claim(request, now)
-            }
+        match position {
+            Position::None => kept.claim(request, now),
+            Position::Session(place) => kept.claim_in_session(request, place, now),
+            Position::Sequence(place) => kept.claim_numbered(request, place, now),
         }
     }
 
@@ -184,8 +173,10 @@ impl Store for MemoryStore {
         }))
     }
 
-    fn keeps_sequences(&self) -> bool {
-        true
+    fn keeps(&self, kind: PositionKind) -> bool {
+        match kind {
+            PositionKind::Session | PositionKind::Sequence => true,
+        }
     }
 }
 

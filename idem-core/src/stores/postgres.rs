@@ -7,6 +7,7 @@ use tokio::sync::Mutex;
 
 use crate::{
     handler::Outcome,
+    message::{Position, PositionKind},
     store::{Claim, ClaimRequest, ConnectError, Lease, Purge, Release, Store, StoreError, Write},
     stores::batcher::{Batcher, Waiting},
 };
@@ -182,14 +183,16 @@ impl PostgresStore {
         request: &ClaimRequest,
         answered: Answered,
     ) -> Result<Claim, StoreError> {
-        if let Some(place) = request.sequence_place()? {
-            return Box::pin(self.claim_numbered(request, place, answered)).await;
+        match request.checked_position()? {
+            Position::None => {
+                let request = request.clone();
+                self.claims.call(ClaimCall { request, answered }).await?
+            }
+            Position::Session(place) => Box::pin(self.claim_place(request, place)).await,
+            Position::Sequence(place) => {
+                Box::pin(self.claim_numbered(request, place, answered)).await
+            }
         }
-        if let Some(place) = request.place()? {
-            return Box::pin(self.claim_place(request, place)).await;
-        }
-        let request = request.clone();
-        self.claims.call(ClaimCall { request, answered }).await?
     }
 
     async fn write(&self, lease: &Lease, change: Change) -> Result<Write, StoreError> {
@@ -237,8 +240,10 @@ impl Store for PostgresStore {
         self.write(lease, Change::Release { reason }).await
     }
 
-    fn keeps_sequences(&self) -> bool {
-        true
+    fn keeps(&self, kind: PositionKind) -> bool {
+        match kind {
+            PositionKind::Session | PositionKind::Sequence => true,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
     handler::Outcome,
-    message::Key,
+    message::{Key, Position, PositionKind},
     store::{Claim, ClaimRequest, ConnectError, Finding, Lease, Release, Store, StoreError, Write},
 };
 
@@ -162,17 +162,15 @@ impl fmt::Debug for RedisStore {
 
 impl Store for RedisStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        if let Some(place) = request.sequence_place()? {
-            return Box::pin(self.claim_numbered(request, place)).await;
+        match request.checked_position()? {
+            Position::None => {
+                let key = &request.key;
+                let read = |value| answer::claim(value, key);
+                self.run(key, self.calls.claim(request), read).await
+            }
+            Position::Session(place) => Box::pin(self.claim_place(request, place)).await,
+            Position::Sequence(place) => Box::pin(self.claim_numbered(request, place)).await,
         }
-        if let Some(place) = request.place()? {
-            return Box::pin(self.claim_place(request, place)).await;
-        }
-        let key = &request.key;
-        self.run(key, self.calls.claim(request), |value| {
-            answer::claim(value, key)
-        })
-        .await
     }
 
     async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
@@ -198,7 +196,9 @@ impl Store for RedisStore {
             .await
     }
 
-    fn keeps_sequences(&self) -> bool {
-        true
+    fn keeps(&self, kind: PositionKind) -> bool {
+        match kind {
+            PositionKind::Session | PositionKind::Sequence => true,
+        }
     }
 }

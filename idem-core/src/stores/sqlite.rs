@@ -4,6 +4,7 @@ use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use crate::{
     handler::Outcome,
+    message::PositionKind,
     store::{Claim, ClaimRequest, ConnectError, Lease, Purge, Release, Store, StoreError, Write},
 };
 
@@ -129,8 +130,7 @@ impl fmt::Debug for SqliteStore {
 
 impl Store for SqliteStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        request.place()?;
-        request.sequence_place()?;
+        request.checked_position()?;
         let request = request.clone();
         self.writer
             .call(|reply| Call::Claim { request, reply })
@@ -157,8 +157,10 @@ impl Store for SqliteStore {
         self.write(lease, Change::Release { reason }).await
     }
 
-    fn keeps_sequences(&self) -> bool {
-        true
+    fn keeps(&self, kind: PositionKind) -> bool {
+        match kind {
+            PositionKind::Session | PositionKind::Sequence => true,
+        }
     }
 }
 

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     handler::Outcome,
+    message::PositionKind,
     store::{Claim, ClaimRequest, Lease, Release, Store, StoreError, Write},
     stores::MemoryStore,
 };
@@ -208,7 +209,7 @@ impl<S: Store> Store for FaultyStore<S> {
             .await
     }
 
-    fn keeps_sequences(&self) -> bool {
-        self.store.keeps_sequences()
+    fn keeps(&self, kind: PositionKind) -> bool {
+        self.store.keeps(kind)
     }
 }

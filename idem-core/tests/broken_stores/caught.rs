@@ -442,14 +442,17 @@ caught! {
         atomic_claims::a_duplicate_of_a_commit_opens_nothing
     }
     ignores_sessions (IgnoresSessions) {
-        without_sessions::a_sessions_request_never_runs_without_its_session
+        positions::a_store_that_keeps_sessions_runs_nothing_of_an_unknown_one
         sessions::a_request_of_an_unknown_session_never_runs
+    }
+    denies_sessions (DeniesSessions) {
+        sessions::a_request_of_a_living_session_is_acquired
     }
     refuses_sessions (RefusesSessions) {
         sessions::a_request_of_a_living_session_is_acquired
     }
     runs_without_a_session (RunsWithoutASession) {
-        without_sessions::a_sessions_request_never_runs_without_its_session
+        positions::a_store_that_keeps_sessions_runs_nothing_of_an_unknown_one
         sessions::a_request_of_an_unknown_session_never_runs
         session_lives::a_session_that_is_gone_runs_nothing
         session_races::claims_that_race_with_the_removal_never_run
@@ -624,7 +627,10 @@ caught! {
         session_transactions::a_transaction_that_was_taken_over_in_a_session_commits_nothing
     }
     ignores_sequences (IgnoresSequences) {
-        without_sequences::a_numbered_message_never_runs_without_its_sequence
+        positions::a_store_that_keeps_sequences_runs_nothing_beyond_the_greatest_number
+    }
+    denies_sequences (DeniesSequences) {
+        sequences::a_number_inside_the_window_is_acquired
     }
     one_sequence_for_all (OneSequenceForAll) {
         sequences::sequences_are_independent

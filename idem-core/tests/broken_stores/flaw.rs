@@ -236,6 +236,8 @@ pub(crate) enum Flaw {
     // Sessions
     /// Takes no notice of sessions.
     IgnoresSessions,
+    /// Says that it keeps no sessions.
+    DeniesSessions,
     /// Runs nothing in sessions.
     RefusesSessions,
     /// Takes a session that it does not know for one that has just begun.
@@ -318,6 +320,8 @@ pub(crate) enum Flaw {
     // Sequences
     /// Takes no notice of sequences.
     IgnoresSequences,
+    /// Says that it keeps no sequences.
+    DeniesSequences,
     /// Keeps all sequences under one name.
     OneSequenceForAll,
     /// Looks at a sequence first and writes it later, with a gap between.

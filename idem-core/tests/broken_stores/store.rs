@@ -7,8 +7,8 @@ use std::{
 };
 
 use idem_core::{
-    Claim, ClaimRequest, Key, Lease, Outcome, Owner, Purge, Release, Store, StoreError, Write,
-    operator::AuditEntry,
+    Claim, ClaimRequest, Key, Lease, Outcome, Owner, Position, PositionKind, Purge, Release, Store,
+    StoreError, Write, operator::AuditEntry,
 };
 use tokio::{task::yield_now, time::Instant};
 
@@ -127,14 +127,14 @@ impl PlainStore {
     }
 
     pub(crate) fn claim_now(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        let numbered = request.sequence.as_ref();
-        if let Some(place) = numbered.filter(|_| !self.has(Flaw::IgnoresSequences)) {
-            return self.claim_numbered(request, place);
-        }
-        match &request.session {
-            Some(_) if self.has(Flaw::IgnoresSessions) => Ok(self.claim_key(request)),
-            Some(place) => self.claim_placed(request, place),
-            None => Ok(self.claim_key(request)),
+        match &request.position {
+            Position::Session(place) if !self.has(Flaw::IgnoresSessions) => {
+                self.claim_placed(request, place)
+            }
+            Position::Sequence(place) if !self.has(Flaw::IgnoresSequences) => {
+                self.claim_numbered(request, place)
+            }
+            _ => Ok(self.claim_key(request)),
         }
     }
 
@@ -254,8 +254,11 @@ impl Store for PlainStore {
         }))
     }
 
-    fn keeps_sequences(&self) -> bool {
-        true
+    fn keeps(&self, kind: PositionKind) -> bool {
+        match kind {
+            PositionKind::Session => !self.has(Flaw::DeniesSessions),
+            PositionKind::Sequence => !self.has(Flaw::DeniesSequences),
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use super::{
     report::{End, Report},
 };
 use crate::{
+    executor::unkept::refuse_unkept,
     handler::{FencingToken, Outcome},
     message::Key,
     store::{
@@ -80,8 +81,7 @@ impl LocalMemory {
         request: &ClaimRequest,
     ) -> Result<Claim, StoreError> {
         // It knows of no session whether it lives, and of no sequence where its mark is.
-        request.without_session()?;
-        request.without_sequence()?;
+        refuse_unkept(self, request)?;
         let mut entries = self.entries();
         entries.is_away = true;
         let step = record::claim(entries.record(&request.key), request, self.clock.now(), 0);

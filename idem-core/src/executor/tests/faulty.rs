@@ -9,6 +9,7 @@ use std::{
 
 use crate::{
     handler::Outcome,
+    message::PositionKind,
     store::{Claim, ClaimRequest, Lease, Release, Store, StoreError, Write},
     stores::MemoryStore,
 };
@@ -170,5 +171,9 @@ impl Store for Faulty {
     async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
         self.write(Call::Release, self.store.release(lease, reason))
             .await
+    }
+
+    fn keeps(&self, kind: PositionKind) -> bool {
+        self.store.keeps(kind)
     }
 }

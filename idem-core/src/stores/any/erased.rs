@@ -5,7 +5,7 @@ use std::{any::Any, fmt::Debug, time::Duration};
 use crate::{
     futures::BoxFuture,
     handler::Outcome,
-    message::SessionKey,
+    message::{PositionKind, SessionKey},
     store::{
         Claim, ClaimRequest, Lease, OpenSession, Opened, Purge, Release, SessionStore, Store,
         StoreError, Touched, Write,
@@ -25,7 +25,7 @@ pub(super) trait Erased: Debug + Send + Sync {
         retention: Duration,
     ) -> Answer<'a, Write>;
     fn boxed_release<'a>(&'a self, lease: &'a Lease, reason: &'a Release) -> Answer<'a, Write>;
-    fn boxed_keeps_sequences(&self) -> bool;
+    fn erased_keeps(&self, kind: PositionKind) -> bool;
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -64,8 +64,8 @@ impl<S: Store> Erased for S {
         Box::pin(S::release(self, lease, reason))
     }
 
-    fn boxed_keeps_sequences(&self) -> bool {
-        S::keeps_sequences(self)
+    fn erased_keeps(&self, kind: PositionKind) -> bool {
+        S::keeps(self, kind)
     }
 
     fn as_any(&self) -> &dyn Any {

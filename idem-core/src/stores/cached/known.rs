@@ -103,7 +103,7 @@ impl Known {
     /// Learns from the store's answer to a claim that was asked for at this time, unless it is one in
     /// a session or a sequence, which is never answered from here.
     pub(super) fn learn(&self, request: &ClaimRequest, answer: &Claim, asked: Instant) {
-        if request.session.is_some() || request.sequence.is_some() {
+        if !request.position.is_none() {
             return;
         }
         match answer {

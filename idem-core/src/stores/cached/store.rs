@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::Cached;
 use crate::{
     handler::Outcome,
-    message::SessionKey,
+    message::{PositionKind, SessionKey},
     store::{
         Begun, Claim, ClaimRequest, Commit, Lease, OpenSession, Opened, Opening, Purge, Release,
         SequenceStore, SessionStore, Store, StoreError, Touched, TransactionalStore, Write,
@@ -19,7 +19,7 @@ impl<S> Cached<S> {
     /// session's request: only the store knows whether the session lives, and hears its sign of life.
     /// Nor is a numbered message, which keeps its sequence going.
     pub(super) fn look_up(&self, request: &ClaimRequest) -> Option<Claim> {
-        if request.replay || request.session.is_some() || request.sequence.is_some() {
+        if request.replay || !request.position.is_none() {
             return None;
         }
         self.0.lookups.fetch_add(1, Relaxed);
@@ -74,8 +74,8 @@ impl<S: Store> Store for Cached<S> {
         self.0.store.release(lease, reason).await
     }
 
-    fn keeps_sequences(&self) -> bool {
-        self.0.store.keeps_sequences()
+    fn keeps(&self, kind: PositionKind) -> bool {
+        self.0.store.keeps(kind)
     }
 }
 

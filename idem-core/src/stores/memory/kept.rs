@@ -4,14 +4,14 @@ use std::{collections::HashMap, ops::Range};
 
 use super::{records::Records, sequences::Sequences, sessions::Sessions};
 use crate::{
-    message::{Key, SequencePlace, SessionKey},
+    message::{Key, SequencePlace, SessionKey, SessionPlace},
     store::{
         Claim, ClaimRequest, Owner, StoreError,
         operator::AuditEntry,
         rules::{
             record::{self, Record, State},
             sequence::{self, Below, Entered, Placed, Sequence, Standing},
-            session::Session,
+            session::{self, Session},
         },
     },
 };
@@ -86,6 +86,26 @@ impl Kept {
             let record = self.records.get(&key);
             if record.is_some_and(|record| !matches!(record.state, State::InProgress { .. })) {
                 self.records.remove(&key);
+            }
+        }
+    }
+
+    /// A claim of a session's request.
+    pub(super) fn claim_in_session(
+        &mut self,
+        request: &ClaimRequest,
+        place: &SessionPlace,
+        now: i64,
+    ) -> Result<Claim, StoreError> {
+        let session = &place.session;
+        match session::place(self.sessions.get(session), place, now) {
+            session::Placed::Outside(answer, written) => {
+                self.put_session(session, written, now);
+                Ok(answer)
+            }
+            session::Placed::Inside(written) => {
+                self.put_session(session, Some(written), now);
+                self.claim(request, now)
             }
         }
     }

@@ -4,7 +4,7 @@ use sqlx::SqliteConnection;
 
 use super::{call::Call, clock::Clock, fault::Fault, sql::Sql};
 use crate::{
-    message::Key,
+    message::{Key, Position},
     store::{
         Claim, ClaimRequest, StoreError,
         rules::record::{self, Record, Step},
@@ -101,10 +101,10 @@ impl Batch<'_> {
     }
 
     async fn claim(&mut self, request: &ClaimRequest) -> Result<Claim, CallError> {
-        match (&request.sequence, &request.session) {
-            (Some(place), _) => self.claim_numbered(request, place).await,
-            (None, Some(place)) => self.claim_place(request, place).await,
-            (None, None) => self.claim_key(request).await,
+        match &request.position {
+            Position::None => self.claim_key(request).await,
+            Position::Session(place) => self.claim_place(request, place).await,
+            Position::Sequence(place) => self.claim_numbered(request, place).await,
         }
     }
 

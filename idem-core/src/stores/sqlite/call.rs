@@ -115,10 +115,7 @@ impl Call {
     /// The record that it concerns, if it concerns nothing else.
     pub(super) fn record(&self) -> Option<&Key> {
         match self {
-            Self::Claim { request, .. } => {
-                let alone = request.sequence.is_none() && request.session.is_none();
-                alone.then_some(&request.key)
-            }
+            Self::Claim { request, .. } => request.position.is_none().then_some(&request.key),
             Self::Write { key, .. } => Some(key),
             Self::Purge { .. } | Self::Session(_) | Self::Operator(_) => None,
         }

@@ -4,6 +4,7 @@ use futures_util::future::join_all;
 use tokio::task::yield_now;
 
 use super::*;
+use crate::message::Position;
 
 async fn complete_all(store: &PostgresStore, leases: &[Lease]) {
     join_all(leases.iter().map(|lease| complete(store, lease))).await;
@@ -175,8 +176,8 @@ async fn what_a_look_skips_is_not_done_for_a_claim_behind_it() {
     let store = database.store().await;
     works(&store, 0).await;
     let mut ahead = asks(20);
-    let place = ahead.sequence.take().unwrap();
-    ahead.sequence = Some(place.skip_after(MINUTE));
+    let place = ahead.position.sequence().unwrap().clone();
+    ahead.position = Position::Sequence(place.skip_after(MINUTE));
     for _ in 0..4 {
         let answer = store.claim(&ahead).await.unwrap();
         assert_eq!(answer, Claim::Ahead { mark: 1, window: 8 });

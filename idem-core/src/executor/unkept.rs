@@ -1,0 +1,28 @@
+//! Requests whose session or sequence a store does not keep: they are refused before it is asked.
+//!
+//! Every claim comes through here, in [`Job::of`](super::attempt::Job::of). So a store that keeps neither has nothing to
+//! remember, and claims no request as if it stood alone.
+
+use crate::{
+    message::{Position, PositionKind},
+    store::{ClaimRequest, Store, StoreError},
+};
+
+/// Refuses a request whose position is in what the store does not keep.
+pub(super) fn refuse_unkept(store: &impl Store, request: &ClaimRequest) -> Result<(), StoreError> {
+    let key = &request.key;
+    let refusal = match &request.position {
+        Position::Session(place) if !store.keeps(PositionKind::Session) => format!(
+            "this store keeps no sessions, and `{key}` is a request of session `{}`: use a store \
+             that does, `PostgresStore` say",
+            place.session
+        ),
+        Position::Sequence(place) if !store.keeps(PositionKind::Sequence) => format!(
+            "this store keeps no sequences, and `{key}` is a message of sequence `{}`: use a store \
+             that does, `PostgresStore` say",
+            place.sequence
+        ),
+        Position::None | Position::Session(_) | Position::Sequence(_) => return Ok(()),
+    };
+    Err(StoreError::Refused(refusal.into()))
+}
