@@ -88,9 +88,9 @@ pub use idem_core::{
     ExecutionKind, Executor, Failed, Failure, FencingToken, Finding, Fingerprint,
     FingerprintBuilder, FromContext, FromRef, Handler, HeaderSource, Headers, InDoubt, Key,
     KeyBuilder, KeyError, KeyPart, Lease, Leased, MemoryStore, MemoryStoreBuilder, Mode, Operation,
-    Outcome, Owner, Policy, PolicyBuilder, PolicyError, Prepared, Purge, PurgeTask, Rejection,
-    Release, RunsOn, Severity, State, Store, StoreError, StoreOutage, TransactionalStore, Verdict,
-    Write,
+    OutOfPlace, Outcome, Owner, Policy, PolicyBuilder, PolicyError, Prepared, Purge, PurgeTask,
+    Rejection, Release, RunsOn, Severity, State, Store, StoreError, StoreOutage,
+    TransactionalStore, Verdict, Write,
 };
 pub use idem_core::{CacheStats, Cached, CachedBuilder, Reports};
 pub use idem_core::{Entity, EntityError, EntityStore, InEntity, RecordedBy, Recording};

@@ -10,8 +10,8 @@
 use std::{env, error::Error, sync::Arc, time::Instant};
 
 use idem_core::{
-    Claim, ClaimRequest, Key, Outcome, Policy, PostgresStore, RedisStore, SequencePlace,
-    SqliteStore, Store, Write,
+    Claim, ClaimRequest, Key, OutOfPlace, Outcome, Policy, PostgresStore, RedisStore,
+    SequencePlace, SqliteStore, Store, Write,
     sqlx::{
         self, AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection,
         sqlite::SqliteConnectOptions,
@@ -147,7 +147,7 @@ async fn one(store: &impl Store, request: &ClaimRequest) -> Result {
                     Write::Fenced => Err("it was fenced".into()),
                 };
             }
-            Claim::Ahead { .. } => tokio::task::yield_now().await,
+            Claim::OutOfPlace(OutOfPlace::Ahead { .. }) => tokio::task::yield_now().await,
             other => return Err(format!("`{}` was answered {other:?}", request.key).into()),
         }
     }

@@ -76,9 +76,9 @@ pub use session_storage::{
 pub use sqlx;
 pub use store::{
     Begun, Claim, ClaimRequest, Commit, ConnectError, EntityError, EntityStore, Finding, GroupEnd,
-    GroupStore, Lease, OpenSession, Opened, Opening, Owner, Purge, PurgeTask, Recording, Release,
-    SequenceStore, SessionStore, Severity, Store, StoreError, Touched, TransactionalStore, Write,
-    operator,
+    GroupStore, Lease, OpenSession, Opened, Opening, OutOfPlace, Owner, Purge, PurgeTask,
+    Recording, Release, SequenceStore, SessionStore, Severity, Store, StoreError, Touched,
+    TransactionalStore, Write, operator,
 };
 pub use stores::{AnyStore, CacheStats, Cached, CachedBuilder, MemoryStore, MemoryStoreBuilder};
 #[cfg(feature = "postgres")]

@@ -17,7 +17,7 @@ pub(crate) mod sequence;
 mod session;
 pub(crate) mod transactional;
 
-pub use claim::{Claim, Lease, Release, Write};
+pub use claim::{Claim, Lease, OutOfPlace, Release, Write};
 pub use entity::{EntityError, EntityStore, Recording};
 pub use error::{ConnectError, StoreError};
 pub use finding::{Finding, Severity};
@@ -127,7 +127,8 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// Whether it keeps sessions, or sequences: `false`, unless it is a [`SessionStore`] or a
     /// [`SequenceStore`]. The executor refuses a request whose [position](ClaimRequest::position) is in
-    /// what the store does not keep, and never asks the store about it.
+    /// what the store does not keep, and never asks the store about it. A store that wraps another one
+    /// forwards this.
     fn keeps(&self, kind: PositionKind) -> bool {
         let _ = kind;
         false

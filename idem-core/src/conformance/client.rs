@@ -11,7 +11,7 @@ use super::{
 use crate::{
     handler::Policy,
     message::{SessionKey, SessionPlace},
-    store::{Claim, ClaimRequest, OpenSession, Opened, SessionStore, Touched},
+    store::{Claim, ClaimRequest, OpenSession, Opened, OutOfPlace, SessionStore, Touched},
 };
 
 /// How long sessions live unless a case says otherwise.
@@ -129,16 +129,19 @@ impl OpenSession {
 impl<S: crate::store::Store> Answer<S> {
     #[track_caller]
     pub(super) fn is_stale(&self, why: &str) {
-        self.is(&Claim::Stale, why);
+        self.is(&Claim::OutOfPlace(OutOfPlace::Stale), why);
     }
 
     #[track_caller]
     pub(super) fn is_expired(&self, why: &str) {
-        self.is(&Claim::SessionExpired, why);
+        self.is(&Claim::OutOfPlace(OutOfPlace::SessionExpired), why);
     }
 
     #[track_caller]
     pub(super) fn is_beyond(&self, why: &str) {
-        self.is(&Claim::BeyondWindow { window: WINDOW }, why);
+        self.is(
+            &Claim::OutOfPlace(OutOfPlace::BeyondWindow { window: WINDOW }),
+            why,
+        );
     }
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     message::{Position, PositionKind, SequenceKey, SequencePlace, SessionKey, SessionPlace},
-    store::{Claim, Store},
+    store::{Claim, OutOfPlace, Store},
 };
 
 /// The executor asks a store about sessions if it says that it keeps them. Then it knows which ones there are.
@@ -20,7 +20,7 @@ pub async fn a_store_that_keeps_sessions_runs_nothing_of_an_unknown_one<H: Harne
     claimant.request.position = Position::Session(place);
     let answer = claimant.store.claim(&claimant.request).await;
     scene.holds(
-        matches!(answer, Ok(Claim::SessionExpired)),
+        matches!(answer, Ok(Claim::OutOfPlace(OutOfPlace::SessionExpired))),
         &format!(
             "it says that it keeps sessions, and nobody has opened this one: the store answered {answer:?}"
         ),
@@ -41,7 +41,7 @@ pub async fn a_store_that_keeps_sequences_runs_nothing_beyond_the_greatest_numbe
     claimant.request.position = Position::Sequence(place);
     let answer = claimant.store.claim(&claimant.request).await;
     scene.holds(
-        matches!(answer, Ok(Claim::Ahead { .. })),
+        matches!(answer, Ok(Claim::OutOfPlace(OutOfPlace::Ahead { .. }))),
         &format!(
             "it says that it keeps sequences, and none has such a number: the store answered {answer:?}"
         ),

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     handler::{Answer as Meaning, Policy, Refusal},
     message::{SequenceKey, SequencePlace},
-    store::{Claim, ClaimRequest, Release, SequenceStore, Store},
+    store::{Claim, ClaimRequest, OutOfPlace, Release, SequenceStore, Store},
 };
 
 /// How many numbers of a sequence may be in use unless a case says otherwise.
@@ -107,7 +107,7 @@ impl<'a, H: Harness<Store: SequenceStore>> Producer<'a, H> {
     pub(super) async fn mark_is(&self, mark: u64, why: &str) {
         let window = self.window;
         let answer = self.claim(FAR).await;
-        answer.is(&Claim::Ahead { mark, window }, why);
+        answer.is(&Claim::OutOfPlace(OutOfPlace::Ahead { mark, window }), why);
     }
 
     /// Each of these is done, and nothing but that is known of it; copies, replays and other content
@@ -122,7 +122,9 @@ impl<'a, H: Harness<Store: SequenceStore>> Producer<'a, H> {
     /// None of these runs, unless for a replay.
     pub(super) async fn are_late(&self, numbers: Range<u64>, why: &str) {
         for number in numbers {
-            self.claim(number).await.is(&Claim::Late, why);
+            self.claim(number)
+                .await
+                .is(&Claim::OutOfPlace(OutOfPlace::Late), why);
         }
     }
 }
@@ -131,7 +133,7 @@ impl<S: Store> Answer<S> {
     #[track_caller]
     pub(super) fn is_ahead(&self, mark: u64, why: &str) {
         let window = PRODUCED;
-        self.is(&Claim::Ahead { mark, window }, why);
+        self.is(&Claim::OutOfPlace(OutOfPlace::Ahead { mark, window }), why);
     }
 
     /// The rest of the time for which it is known.

@@ -6,7 +6,7 @@ use super::{
     Harness, Producer, RETENTION, Rule,
     producer::{FAR, PRODUCED},
 };
-use crate::store::{Claim, Release, SequenceStore};
+use crate::store::{Claim, OutOfPlace, Release, SequenceStore};
 
 /// As long as messages come, however few.
 pub async fn a_sequence_is_known_while_messages_come<H>(harness: &H)
@@ -116,7 +116,7 @@ where
     producer.works_on(2..9).await;
     for _ in 0..4 {
         producer.scene.advance(RETENTION / 2).await;
-        let ahead = Claim::Ahead { mark: 1, window: 2 };
+        let ahead = Claim::OutOfPlace(OutOfPlace::Ahead { mark: 1, window: 2 });
         narrow(9).claim().await.is(&ahead, "1 has not come");
     }
     producer.works(1).await;

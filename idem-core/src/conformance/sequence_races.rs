@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     futures::{BoxFuture, FutureExt as _},
-    store::{Claim, Lease, SequenceStore, Store},
+    store::{Claim, Lease, OutOfPlace, SequenceStore, Store},
 };
 
 const CONTENDERS: usize = 12;
@@ -88,7 +88,11 @@ where
         for _ in 0..3 {
             let moves = producer.asks(FAR);
             let ahead = async move { moves.claim_plainly().await };
-            all.push(ahead.map(|it| matches!(it, Claim::Ahead { .. })).boxed());
+            all.push(
+                ahead
+                    .map(|it| matches!(it, Claim::OutOfPlace(OutOfPlace::Ahead { .. })))
+                    .boxed(),
+            );
         }
         let said = race(all).await;
         producer.scene.holds(
@@ -112,7 +116,10 @@ where
         let moves = (0..3).map(|_| producer.asks(FAR));
         for claim in race(claims(copies.chain(moves))).await {
             producer.scene.holds(
-                matches!(claim, Claim::Completed { .. } | Claim::Ahead { .. }),
+                matches!(
+                    claim,
+                    Claim::Completed { .. } | Claim::OutOfPlace(OutOfPlace::Ahead { .. })
+                ),
                 &format!("all are done, the store answered {claim:?}"),
             );
         }

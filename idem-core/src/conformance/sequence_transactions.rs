@@ -5,7 +5,7 @@ use super::{
     open::{Open, begin},
     scene::unique,
 };
-use crate::store::{Claim, Commit, Release, SequenceStore};
+use crate::store::{Claim, Commit, OutOfPlace, Release, SequenceStore};
 
 /// The completion and the handler's writes commit together, and the mark passes them.
 pub async fn a_numbered_transaction_commits_once<H>(harness: &H)
@@ -56,7 +56,10 @@ where
     producer.works_on(2..4).await;
     producer.mark_is(4, "nobody waits for a dead letter").await;
     let (mark, window) = (4, 8);
-    for (number, expected) in [(1, Claim::Late), (12, Claim::Ahead { mark, window })] {
+    for (number, expected) in [
+        (1, Claim::OutOfPlace(OutOfPlace::Late)),
+        (12, Claim::OutOfPlace(OutOfPlace::Ahead { mark, window })),
+    ] {
         match begin::<H>(&producer.asks(number)).await {
             Err(claim) if claim == expected => {}
             other => producer

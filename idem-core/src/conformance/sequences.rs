@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     message::{PositionKind, SequencePlace},
-    store::{Claim, Release, SequenceStore, Store, StoreError},
+    store::{Claim, OutOfPlace, Release, SequenceStore, Store, StoreError},
 };
 
 /// The first message that is ever seen begins the sequence, whichever it is.
@@ -201,10 +201,10 @@ where
         let narrow = |number| producer.asks_at(producer.place(number).window(1));
         let claim = narrow(number).claim().await;
         let holder = claim.is_acquired("it is its turn");
-        let ahead = Claim::Ahead {
+        let ahead = Claim::OutOfPlace(OutOfPlace::Ahead {
             mark: number,
             window: 1,
-        };
+        });
         let claim = narrow(number + 1).claim().await;
         claim.is(&ahead, "its turn is the next");
         holder.complete("done").await.is_applied("the holder");
@@ -214,7 +214,10 @@ where
     wide(last).claim().await.is_acquired("the window ends here");
     let answer = wide(last + 1).claim().await;
     let (mark, window) = (4, SequencePlace::MAX_WINDOW);
-    answer.is(&Claim::Ahead { mark, window }, "it is wider than any");
+    answer.is(
+        &Claim::OutOfPlace(OutOfPlace::Ahead { mark, window }),
+        "it is wider than any",
+    );
 }
 
 /// A message that names one place and asks for the key of another.

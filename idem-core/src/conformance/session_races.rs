@@ -3,7 +3,7 @@
 use super::{Client, Harness, LIFE, Rule, claimant::Claimant, race::race};
 use crate::{
     futures::{BoxFuture, FutureExt as _},
-    store::{Claim, Lease, OpenSession, SessionStore, Store, Touched},
+    store::{Claim, Lease, OpenSession, OutOfPlace, SessionStore, Store, Touched},
 };
 
 const CONTENDERS: usize = 12;
@@ -60,7 +60,10 @@ where
         let client = Client::new(harness, Rule::Mark).await;
         let contenders = (0..=LAST).map(|number| client.asks(number, number));
         for claim in race(claims(contenders)).await {
-            let fine = matches!(claim, Claim::Acquired(_) | Claim::Stale);
+            let fine = matches!(
+                claim,
+                Claim::Acquired(_) | Claim::OutOfPlace(OutOfPlace::Stale)
+            );
             client.scene.holds(fine, &format!("{claim:?} is neither"));
         }
         let answer = client.claim(LAST - 1, 0).await;
@@ -155,7 +158,7 @@ where
         }
         for claim in race(all).await.into_iter().flatten() {
             client.scene.holds(
-                claim == Claim::SessionExpired,
+                claim == Claim::OutOfPlace(OutOfPlace::SessionExpired),
                 &format!("the session ended a life ago, the store answered {claim:?}"),
             );
         }

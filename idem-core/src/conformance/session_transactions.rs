@@ -5,7 +5,7 @@ use super::{
     open::{Open, begin},
     scene::unique,
 };
-use crate::store::{Claim, Commit, Release, SessionStore};
+use crate::store::{Claim, Commit, OutOfPlace, Release, SessionStore};
 
 /// The answer and the handler's writes commit together, and the answer is repeated.
 pub async fn a_transaction_in_a_session_commits_its_answer<H>(harness: &H)
@@ -55,12 +55,15 @@ where
 {
     let client = Client::new(harness, Rule::Mark).await;
     client.works(2, 2).await;
-    let outside = [(0, Claim::Stale), (7, Claim::BeyondWindow { window: 5 })];
+    let outside = [
+        (0, Claim::OutOfPlace(OutOfPlace::Stale)),
+        (7, Claim::OutOfPlace(OutOfPlace::BeyondWindow { window: 5 })),
+    ];
     for (number, expected) in outside {
         not_begun(&client, number, &expected).await;
     }
     client.scene.advance(LIFE).await;
-    not_begun(&client, 3, &Claim::SessionExpired).await;
+    not_begun(&client, 3, &Claim::OutOfPlace(OutOfPlace::SessionExpired)).await;
 }
 
 /// The mark passes an open transaction: it commits, because its work was begun in time.

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     message::PositionKind,
-    store::{Claim, Opened, SessionStore, Store, StoreError},
+    store::{Claim, Opened, OutOfPlace, SessionStore, Store, StoreError},
 };
 
 /// The first request: attempt 1, under the key of its place.
@@ -222,7 +222,10 @@ where
             .await;
         client.works(u64::from(window) - 1, 0).await;
         let answer = client.claim(u64::from(window), 0).await;
-        answer.is(&Claim::BeyondWindow { window }, "one too many");
+        answer.is(
+            &Claim::OutOfPlace(OutOfPlace::BeyondWindow { window }),
+            "one too many",
+        );
         client.works(u64::from(window), u64::from(window)).await;
         let answer = client.claim(u64::from(window) - 1, 0).await;
         answer.is_stale("the mark has passed it");

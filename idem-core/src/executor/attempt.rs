@@ -133,7 +133,7 @@ where
             ..job
         },
         Err(refused) => {
-            // Nothing ran, either.
+            // Nothing ran, as below.
             message.body = Some(body);
             return refused.into_execution(requester).into();
         }

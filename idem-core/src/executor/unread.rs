@@ -6,7 +6,7 @@ use std::fmt;
 use super::{Requester, verdict::Ended};
 use crate::{
     executor::{Cause, Execution},
-    store::Claim,
+    store::{Claim, OutOfPlace},
 };
 
 /// Why a message's number is given up.
@@ -44,7 +44,9 @@ impl Unread {
         let is_undecodable = matches!(self, Self::Undecodable(_));
         match ended {
             Ended::Answered(Claim::Completed { .. }) if is_undecodable => self.execution(),
-            Ended::Answered(Claim::Late | Claim::KeyReused | Claim::Quarantined)
+            Ended::Answered(
+                Claim::OutOfPlace(OutOfPlace::Late) | Claim::KeyReused | Claim::Quarantined,
+            )
             | Ended::Exhausted(_) => self.execution(),
             ended => ended.into_execution(Requester::Nobody),
         }

@@ -8,7 +8,7 @@ use super::{Requester, guarded, remembered, retry_after};
 use crate::{
     executor::{Cause, Execution},
     handler::{Failure, InDoubt, Outcome, Policy, Refusal, Verdict},
-    store::{Claim, Lease, Release, StoreError},
+    store::{Claim, Lease, OutOfPlace, Release, StoreError},
 };
 
 /// An answer to a claim after which nothing runs.
@@ -29,11 +29,7 @@ impl Ended {
             Self::Answered(Claim::Held { remaining }) => Execution::Conflict { remaining },
             Self::Answered(Claim::KeyReused) => Execution::KeyReused,
             Self::Answered(Claim::Quarantined) => Execution::InDoubt,
-            Self::Answered(Claim::Stale) => Execution::Stale,
-            Self::Answered(Claim::SessionExpired) => Execution::SessionExpired,
-            Self::Answered(Claim::BeyondWindow { window }) => Execution::BeyondWindow { window },
-            Self::Answered(Claim::Late) => Execution::Late,
-            Self::Answered(Claim::Ahead { mark, window }) => Execution::Ahead { mark, window },
+            Self::Answered(Claim::OutOfPlace(why)) => out_of_place(why),
             Self::Answered(Claim::Acquired(_)) => unreachable!("an acquired claim is a grant"),
             Self::Unavailable(error @ StoreError::Corrupt { .. }) => {
                 Execution::RecordCorrupt { error }
@@ -57,6 +53,17 @@ fn duplicate<T, E>(outcome: Outcome, remaining: Duration, requester: Requester) 
             attempt: 0,
         },
         _ => Execution::Duplicate { outcome, remaining },
+    }
+}
+
+/// A place at which the session or the sequence lets nothing run.
+fn out_of_place<T, E>(why: OutOfPlace) -> Execution<T, E> {
+    match why {
+        OutOfPlace::Stale => Execution::Stale,
+        OutOfPlace::SessionExpired => Execution::SessionExpired,
+        OutOfPlace::BeyondWindow { window } => Execution::BeyondWindow { window },
+        OutOfPlace::Late => Execution::Late,
+        OutOfPlace::Ahead { mark, window } => Execution::Ahead { mark, window },
     }
 }
 

@@ -30,6 +30,15 @@ pub enum Claim {
     KeyReused,
     /// An attempt ended in doubt and waits for a person: only a replay runs.
     Quarantined,
+    /// Its session or its sequence lets nothing run at this place. A store that
+    /// [keeps](super::Store::keeps) neither never answers this.
+    OutOfPlace(OutOfPlace),
+}
+
+/// Why nothing runs at a place in a session or a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OutOfPlace {
     /// The session's client no longer awaits this answer, which is gone; it may have run or not.
     Stale,
     /// The session is unknown or has ended; this may have run or not.
@@ -50,6 +59,12 @@ pub enum Claim {
         /// How many numbers may be in use.
         window: u32,
     },
+}
+
+impl From<OutOfPlace> for Claim {
+    fn from(why: OutOfPlace) -> Self {
+        Self::OutOfPlace(why)
+    }
 }
 
 /// Proof of a claim.

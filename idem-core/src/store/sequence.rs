@@ -25,7 +25,7 @@ pub(crate) mod scene;
 ///    about all while there is no sequence.
 /// 3. From the mark on and inside the window the ordinary rules decide, too.
 ///    A number from mark and window on, or one that is too great, is
-///    [`Claim::Ahead`](crate::Claim::Ahead), for a replay too.
+///    [`OutOfPlace::Ahead`](crate::OutOfPlace::Ahead), for a replay too.
 /// 4. Once the sequence has begun, the mark moves when a number is claimed that is half a window above
 ///    it, or when a number from the mark on is claimed and an eighth of the retention has passed since
 ///    that last happened; at most over a window or 1,024 numbers at once, and never over the number
@@ -42,7 +42,7 @@ pub(crate) mod scene;
 ///    answered by the ordinary rules, and without one it is
 ///    [`Claim::Completed`](crate::Claim::Completed) with an outcome that is
 ///    [forgotten](crate::Answer::Forgotten).
-/// 7. An exception is [`Claim::Late`](crate::Claim) unless it has a record by which the ordinary rules
+/// 7. An exception is [`OutOfPlace::Late`](crate::OutOfPlace::Late) unless it has a record by which the ordinary rules
 ///    decide: completed, quarantined, in progress, or failed and to be tried again. A replay is
 ///    always decided by the ordinary rules. What may be an exception, because the store does not know
 ///    all of them any more, is taken for one.

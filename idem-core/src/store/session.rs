@@ -21,12 +21,12 @@ use crate::{
 ///    claims the key in one atomic step, serialised with [`expire`](Self::expire) and with all
 ///    other claims of that session.
 /// 2. A session that is unknown or has ended, on the store's clock, answers
-///    [`Claim::SessionExpired`](crate::Claim::SessionExpired), whether it was removed yet or not.
+///    [`OutOfPlace::SessionExpired`](crate::OutOfPlace::SessionExpired), whether it was removed yet or not.
 ///    It never lives again: one that was [closed](Self::close) not even if the clock steps back to
 ///    before its end. One that ran out may, then, with all its answers as they are.
 /// 3. The mark moves to the awaited number, and never back. A number below the mark is
-///    [`Claim::Stale`](crate::Claim::Stale), one from mark and window on is
-///    [`Claim::BeyondWindow`](crate::Claim::BeyondWindow): nothing is written but the sign of
+///    [`OutOfPlace::Stale`](crate::OutOfPlace::Stale), one from mark and window on is
+///    [`OutOfPlace::BeyondWindow`](crate::OutOfPlace::BeyondWindow): nothing is written but the sign of
 ///    life, not even the mark. Inside the window exactly the ordinary rules of
 ///    [`Store::claim`] decide.
 /// 4. Answers that the mark passes are removed with it, at most a window of them. One that is in

@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use idem_core::{
-    Claim, ClaimRequest, Outcome, Refusal, Release, SequencePlace, SequenceStore, StoreError,
+    Claim, ClaimRequest, OutOfPlace, Outcome, Refusal, Release, SequencePlace, SequenceStore,
+    StoreError,
 };
 
 use crate::{
@@ -355,10 +356,12 @@ impl PlainStore {
             {
                 self.claim_key(request)
             }
-            (None | Some(State::Released(Release::GaveUp { .. })), _) if !replayed => Claim::Late,
+            (None | Some(State::Released(Release::GaveUp { .. })), _) if !replayed => {
+                Claim::OutOfPlace(OutOfPlace::Late)
+            }
             (Some(State::Completed(_)), _) => self.claim_key(request),
             (Some(_), _) if self.has(Flaw::ExceptionsAreAlwaysLate) && !request.replay => {
-                Claim::Late
+                Claim::OutOfPlace(OutOfPlace::Late)
             }
             _ => self.claim_key(request),
         }
@@ -400,10 +403,10 @@ impl PlainStore {
 impl SequenceStore for PlainStore {}
 
 fn ahead(mark: u64, place: &SequencePlace) -> Claim {
-    Claim::Ahead {
+    Claim::OutOfPlace(OutOfPlace::Ahead {
         mark,
         window: place.window,
-    }
+    })
 }
 
 fn done(_: &Sequence) -> Claim {

@@ -3,8 +3,8 @@
 use std::{ops::Range, time::Duration};
 
 use idem_core::{
-    Claim, ClaimRequest, OpenSession, Opened, SessionKey, SessionPlace, SessionStore, StoreError,
-    Touched,
+    Claim, ClaimRequest, OpenSession, Opened, OutOfPlace, SessionKey, SessionPlace, SessionStore,
+    StoreError, Touched,
 };
 
 use crate::{
@@ -70,7 +70,7 @@ impl PlainStore {
                 if runs {
                     Ok(0..0)
                 } else {
-                    Err(Claim::SessionExpired)
+                    Err(Claim::OutOfPlace(OutOfPlace::SessionExpired))
                 },
             );
         };
@@ -83,7 +83,7 @@ impl PlainStore {
             if self.has(Flaw::MovesTheMarkOfTheStale) {
                 session.mark = mark;
             }
-            return (Some(session), Err(Claim::Stale));
+            return (Some(session), Err(Claim::OutOfPlace(OutOfPlace::Stale)));
         }
         let window = session.window;
         let beyond = number >= mark + window || number > SessionPlace::MAX_NUMBER;
@@ -92,7 +92,10 @@ impl PlainStore {
                 session.mark = mark;
             }
             let window = u32::try_from(window).expect("it was one");
-            return (Some(session), Err(Claim::BeyondWindow { window }));
+            return (
+                Some(session),
+                Err(Claim::OutOfPlace(OutOfPlace::BeyondWindow { window })),
+            );
         }
         let passed = self.passed(&session, mark);
         if !self.has(Flaw::KeepsTheMark) {

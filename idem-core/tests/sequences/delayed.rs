@@ -8,8 +8,8 @@ use std::sync::{
 
 use futures_util::future::join_all;
 use idem_core::{
-    Claim, ClaimRequest, Key, Outcome, Owner, Policy, Release, SequenceKey, SequencePlace,
-    SequenceStore, Write, conformance::Harness,
+    Claim, ClaimRequest, Key, OutOfPlace, Outcome, Owner, Policy, Release, SequenceKey,
+    SequencePlace, SequenceStore, Write, conformance::Harness,
 };
 use tokio::sync::Mutex;
 
@@ -100,7 +100,7 @@ async fn work<S: SequenceStore>(store: S, sequence: SequenceKey, queue: Arc<Queu
                 assert_eq!(done.expect("the store is there"), Write::Applied);
             }
             Claim::Completed { .. } => {}
-            Claim::Ahead { .. } | Claim::Held { .. } => {
+            Claim::OutOfPlace(OutOfPlace::Ahead { .. }) | Claim::Held { .. } => {
                 queue.returns(number).await;
                 tokio::task::yield_now().await;
             }

@@ -9,8 +9,8 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use idem_core::{
-    Answer, Claim, ClaimRequest, Key, Lease, Outcome, Owner, Policy, Release, SequenceKey,
-    SequencePlace, SequenceStore, Store, StoreError, Write, conformance::Harness,
+    Answer, Claim, ClaimRequest, Key, Lease, OutOfPlace, Outcome, Owner, Policy, Release,
+    SequenceKey, SequencePlace, SequenceStore, Store, StoreError, Write, conformance::Harness,
 };
 use proptest::{
     prelude::prop_assert,
@@ -220,12 +220,12 @@ fn agrees(expected: &Expected, answer: &Claim) -> bool {
         (Expected::Done, Claim::Completed { outcome, .. }) => {
             matches!(outcome.answer(), Answer::Forgotten(_))
         }
-        (Expected::Ahead { mark }, Claim::Ahead { mark: told, window }) => {
+        (Expected::Ahead { mark }, Claim::OutOfPlace(OutOfPlace::Ahead { mark: told, window })) => {
             (mark, WINDOW) == (told, *window)
         }
         (Expected::Held, Claim::Held { .. })
         | (Expected::Quarantined, Claim::Quarantined)
-        | (Expected::Late, Claim::Late) => true,
+        | (Expected::Late, Claim::OutOfPlace(OutOfPlace::Late)) => true,
         _ => false,
     }
 }

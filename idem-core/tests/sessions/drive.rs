@@ -3,8 +3,8 @@
 use std::{fmt::Debug, time::Duration};
 
 use idem_core::{
-    Claim, ClaimRequest, Key, Lease, OpenSession, Outcome, Owner, Policy, Release, SessionKey,
-    SessionPlace, SessionStore, Store, StoreError, conformance::Harness,
+    Claim, ClaimRequest, Key, Lease, OpenSession, OutOfPlace, Outcome, Owner, Policy, Release,
+    SessionKey, SessionPlace, SessionStore, Store, StoreError, conformance::Harness,
 };
 use proptest::{
     prelude::prop_assert,
@@ -181,10 +181,12 @@ fn agrees(expected: &Expected, answer: &Claim) -> bool {
         (Expected::Completed(expected), Claim::Completed { outcome, .. }) => {
             outcome.as_bytes() == [*expected]
         }
-        (Expected::Beyond, Claim::BeyondWindow { window }) => *window == WINDOW,
+        (Expected::Beyond, Claim::OutOfPlace(OutOfPlace::BeyondWindow { window })) => {
+            *window == WINDOW
+        }
         (Expected::Held, Claim::Held { .. })
-        | (Expected::Stale, Claim::Stale)
-        | (Expected::Expired, Claim::SessionExpired) => true,
+        | (Expected::Stale, Claim::OutOfPlace(OutOfPlace::Stale))
+        | (Expected::Expired, Claim::OutOfPlace(OutOfPlace::SessionExpired)) => true,
         _ => false,
     }
 }

@@ -184,10 +184,7 @@ impl Report {
             Claim::Completed { .. } => Ok(self.yields_to("completed")),
             Claim::KeyReused => Ok(self.yields_to("used for other content")),
             Claim::Quarantined => Ok(self.yields_to("quarantined")),
-            Claim::Stale | Claim::SessionExpired | Claim::BeyondWindow { .. } => {
-                Ok(self.yields_to("outside of its session"))
-            }
-            Claim::Late | Claim::Ahead { .. } => Ok(self.yields_to("outside of its sequence")),
+            Claim::OutOfPlace(_) => Ok(self.yields_to("out of its place")),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::store::rules::record::{self, Reason, Record, State, micros};
 use crate::{
     handler::{Outcome, Refusal},
     message::SequencePlace,
-    store::{Claim, ClaimRequest},
+    store::{Claim, ClaimRequest, OutOfPlace},
 };
 
 mod look;
@@ -56,7 +56,7 @@ pub(crate) struct Sequence {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entered {
     /// Nothing is claimed, nothing is written.
-    Answered(Claim),
+    Ahead(OutOfPlace),
     /// There is no sequence, and this claim begins none: the ordinary rules decide about its key.
     Unknown,
     /// It is to be written, and what is left of an earlier one to be removed.
@@ -83,7 +83,7 @@ pub(crate) enum Standing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Placed {
     /// Too far above: nothing is claimed.
-    Ahead(Claim),
+    Ahead(OutOfPlace),
     /// Inside the window, or before the sequence began: the ordinary rules decide about its key.
     Ordinary,
     /// [`below`] decides.
@@ -108,7 +108,7 @@ pub(crate) fn enter(
     let known = known.filter(|sequence| now < sequence.expires_at);
     if place.number > SequencePlace::MAX_NUMBER {
         let mark = known.map_or(0, |sequence| sequence.mark);
-        return Entered::Answered(ahead(mark, window(place)));
+        return Entered::Ahead(ahead(mark, window(place)));
     }
     match known {
         Some(sequence) => Entered::Known(*sequence, sequence.look(request, place, now)),
@@ -246,15 +246,15 @@ fn until_look(request: &ClaimRequest) -> i64 {
     micros(request.retention) / LOOKS_PER_RETENTION
 }
 
-fn ahead(mark: u64, window: u32) -> Claim {
-    Claim::Ahead { mark, window }
+fn ahead(mark: u64, window: u32) -> OutOfPlace {
+    OutOfPlace::Ahead { mark, window }
 }
 
 fn late_unless_replayed(request: &ClaimRequest) -> Below {
     if request.replay {
         Below::Claim
     } else {
-        Below::Answered(Claim::Late)
+        Below::Answered(OutOfPlace::Late.into())
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::store::rules::record::micros;
 use crate::{
     message::SessionPlace,
-    store::{Claim, OpenSession},
+    store::{OpenSession, OutOfPlace},
 };
 
 #[cfg(test)]
@@ -37,7 +37,7 @@ const AHEAD: i64 = 60 * 60 * 1_000_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Placed {
     /// Nothing is claimed. `None` leaves the session as it is.
-    Outside(Claim, Option<Session>),
+    Outside(OutOfPlace, Option<Session>),
     /// The ordinary rules decide about the key.
     Inside(Session),
 }
@@ -56,16 +56,16 @@ pub(crate) fn open(session: Option<&Session>, request: &OpenSession, now: i64) -
 /// The session's part of a store's call to claim.
 pub(crate) fn place(session: Option<&Session>, place: &SessionPlace, now: i64) -> Placed {
     let Some(session) = touch(session, now) else {
-        return Placed::Outside(Claim::SessionExpired, None);
+        return Placed::Outside(OutOfPlace::SessionExpired, None);
     };
     let mark = session.mark.max(place.awaited);
     if place.number < mark {
-        return Placed::Outside(Claim::Stale, Some(session));
+        return Placed::Outside(OutOfPlace::Stale, Some(session));
     }
     let end = mark.saturating_add(session.window.into());
     if place.number >= end || place.number > SessionPlace::MAX_NUMBER {
         let window = session.window;
-        return Placed::Outside(Claim::BeyondWindow { window }, Some(session));
+        return Placed::Outside(OutOfPlace::BeyondWindow { window }, Some(session));
     }
     Placed::Inside(Session { mark, ..session })
 }

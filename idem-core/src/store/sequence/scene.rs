@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     handler::{Outcome, Policy},
     message::{Key, SequencePlace},
-    store::{Claim, ClaimRequest, Release, Store, Write},
+    store::{Claim, ClaimRequest, OutOfPlace, Release, Store, Write},
 };
 
 /// Asks for this number of `readings:d-1`, in a window of 8.
@@ -37,7 +37,10 @@ pub(crate) async fn with_an_exception(store: &impl Store) {
     for number in 2..8 {
         works(store, number).await;
     }
-    assert_eq!(store.claim(&asks(1)).await.unwrap(), Claim::Late);
+    assert_eq!(
+        store.claim(&asks(1)).await.unwrap(),
+        Claim::OutOfPlace(OutOfPlace::Late)
+    );
     let done = store.claim(&asks(0)).await.unwrap();
     assert!(matches!(done, Claim::Completed { .. }), "{done:?}");
 }

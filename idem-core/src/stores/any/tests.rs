@@ -1,5 +1,5 @@
 use super::*;
-use crate::{handler::Policy, message::Key, random};
+use crate::{handler::Policy, message::Key, random, store::OutOfPlace};
 
 async fn refused(url: &str) -> String {
     AnyStore::connect(url).await.unwrap_err().to_string()
@@ -124,7 +124,7 @@ async fn a_store_that_a_url_names_keeps_sessions() {
     let store = AnyStore::connect("memory:").await.unwrap();
     let session = SessionKey::from(Key::new("leases", "c-1").unwrap());
     let expired = store.claim(&first(&session)).await.unwrap();
-    assert_eq!(expired, Claim::SessionExpired);
+    assert_eq!(expired, Claim::OutOfPlace(OutOfPlace::SessionExpired));
     let opening = OpenSession::new(Key::new("leases", "c-1").unwrap());
     assert_eq!(store.open(&opening).await.unwrap(), Opened::New);
     assert_eq!(store.touch(&session).await.unwrap(), Touched::Living);

@@ -118,12 +118,7 @@ impl Known {
                 self.told(&request.key, completed);
             }
             Claim::Held { .. } | Claim::Quarantined => self.not_completed(&request.key),
-            Claim::KeyReused
-            | Claim::Stale
-            | Claim::SessionExpired
-            | Claim::BeyondWindow { .. }
-            | Claim::Late
-            | Claim::Ahead { .. } => {}
+            Claim::KeyReused | Claim::OutOfPlace(_) => {}
         }
     }
 

@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     handler::{Outcome, Policy},
     message::{Fingerprint, Key},
-    store::{Claim, ClaimRequest, Lease, Release, Write},
+    store::{Claim, ClaimRequest, Lease, OutOfPlace, Release, Write},
     stores::MemoryStore,
 };
 
@@ -307,9 +307,12 @@ async fn what_a_session_says_is_never_answered_from_memory() {
     assert!(matches!(answer, Claim::Completed { .. }), "{answer:?}");
     // Another process hears that the client awaits no more.
     elsewhere.claim(&request(1, 1)).await.unwrap();
-    assert_eq!(here.claim(&request(0, 0)).await.unwrap(), Claim::Stale);
+    assert_eq!(
+        here.claim(&request(0, 0)).await.unwrap(),
+        Claim::OutOfPlace(OutOfPlace::Stale)
+    );
     elsewhere.close(&session.clone().into()).await.unwrap();
     let answer = here.claim(&request(1, 1)).await.unwrap();
-    assert_eq!(answer, Claim::SessionExpired);
+    assert_eq!(answer, Claim::OutOfPlace(OutOfPlace::SessionExpired));
     assert_eq!(here.stats().lookups, 0);
 }

@@ -1,6 +1,6 @@
 //! What a store's answers are called.
 
-use crate::store::{Claim, Write};
+use crate::store::{Claim, OutOfPlace, Write};
 
 /// What a store says.
 pub(super) trait Answer {
@@ -25,11 +25,11 @@ impl Answer for Claim {
             Self::Completed { .. } => "completed",
             Self::KeyReused => "key_reused",
             Self::Quarantined => "quarantined",
-            Self::Stale => "stale",
-            Self::SessionExpired => "session_expired",
-            Self::BeyondWindow { .. } => "beyond_window",
-            Self::Late => "late",
-            Self::Ahead { .. } => "ahead",
+            Self::OutOfPlace(OutOfPlace::Stale) => "stale",
+            Self::OutOfPlace(OutOfPlace::SessionExpired) => "session_expired",
+            Self::OutOfPlace(OutOfPlace::BeyondWindow { .. }) => "beyond_window",
+            Self::OutOfPlace(OutOfPlace::Late) => "late",
+            Self::OutOfPlace(OutOfPlace::Ahead { .. }) => "ahead",
         }
     }
 

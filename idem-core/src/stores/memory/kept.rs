@@ -99,9 +99,9 @@ impl Kept {
     ) -> Result<Claim, StoreError> {
         let session = &place.session;
         match session::place(self.sessions.get(session), place, now) {
-            session::Placed::Outside(answer, written) => {
+            session::Placed::Outside(why, written) => {
                 self.put_session(session, written, now);
-                Ok(answer)
+                Ok(why.into())
             }
             session::Placed::Inside(written) => {
                 self.put_session(session, Some(written), now);
@@ -119,7 +119,7 @@ impl Kept {
     ) -> Result<Claim, StoreError> {
         let key = &place.sequence;
         let sequence = match sequence::enter(self.sequences.get(key), request, place, now) {
-            Entered::Answered(answer) => return Ok(answer),
+            Entered::Ahead(why) => return Ok(why.into()),
             Entered::Unknown => return self.claim(request, now),
             Entered::Begun(sequence) => {
                 self.sequences.begin(key, sequence);
@@ -131,7 +131,7 @@ impl Kept {
             }
         };
         match sequence.place(place) {
-            Placed::Ahead(answer) => Ok(answer),
+            Placed::Ahead(why) => Ok(why.into()),
             Placed::Ordinary => self.claim(request, now),
             Placed::Below => self.claim_below(&sequence, request, place, now),
         }

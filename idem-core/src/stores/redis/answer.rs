@@ -8,7 +8,7 @@ use super::fault::not_understood;
 use crate::{
     handler::{FencingToken, Outcome},
     message::Key,
-    store::{Claim, Lease, Write, rules::sequence},
+    store::{Claim, Lease, OutOfPlace, Write, rules::sequence},
 };
 
 /// What `claim.lua` answers, or `session.lua` or `sequence.lua` in its place.
@@ -39,17 +39,17 @@ pub(super) fn claim(answer: Value, key: &Key) -> RedisResult<Claim> {
         }),
         "reused" => Ok(Claim::KeyReused),
         "quarantined" => Ok(Claim::Quarantined),
-        "late" => Ok(Claim::Late),
-        "ahead" => Ok(Claim::Ahead {
+        "late" => Ok(OutOfPlace::Late.into()),
+        "ahead" => Ok(Claim::OutOfPlace(OutOfPlace::Ahead {
             mark: next(&mut fields)?,
             window: next(&mut fields)?,
-        }),
+        })),
         "done" => Ok(sequence::done(remaining(&mut fields)?)),
-        "stale" => Ok(Claim::Stale),
-        "expired" => Ok(Claim::SessionExpired),
-        "beyond" => Ok(Claim::BeyondWindow {
+        "stale" => Ok(OutOfPlace::Stale.into()),
+        "expired" => Ok(OutOfPlace::SessionExpired.into()),
+        "beyond" => Ok(Claim::OutOfPlace(OutOfPlace::BeyondWindow {
             window: next(&mut fields)?,
-        }),
+        })),
         _ => Err(not_understood()),
     }
 }

@@ -29,7 +29,7 @@ impl Batch<'_> {
         let key = &place.sequence;
         let known = self.load_sequence(key).await?;
         let sequence = match sequence::enter(known.as_ref(), request, place, self.now) {
-            Entered::Answered(answer) => return Ok(answer),
+            Entered::Ahead(why) => return Ok(why.into()),
             Entered::Unknown => return self.claim_key(request).await,
             Entered::Begun(sequence) => {
                 self.save_sequence(key, &sequence).await?;
@@ -42,7 +42,7 @@ impl Batch<'_> {
             }
         };
         match sequence.place(place) {
-            Placed::Ahead(answer) => Ok(answer),
+            Placed::Ahead(why) => Ok(why.into()),
             Placed::Ordinary => self.claim_key(request).await,
             Placed::Below => self.claim_below(&sequence, request, place).await,
         }

@@ -79,9 +79,9 @@ impl Batch<'_> {
         let key = &place.session;
         let known = self.load_session(key).await?;
         match session::place(known.as_ref(), place, self.now) {
-            Placed::Outside(answer, written) => {
+            Placed::Outside(why, written) => {
                 self.save_session(key, known, written).await?;
-                Ok(answer)
+                Ok(why.into())
             }
             Placed::Inside(written) => {
                 self.save_session(key, known, Some(written)).await?;

@@ -41,7 +41,7 @@ impl Scene {
     fn claims(&mut self, place: &SequencePlace) -> Placed {
         let request = asking(place);
         let sequence = match enter(self.known.as_ref(), &request, place, self.now) {
-            Entered::Answered(answer) => return Placed::Ahead(answer),
+            Entered::Ahead(why) => return Placed::Ahead(why),
             Entered::Unknown => return Placed::Ordinary,
             Entered::Begun(sequence) | Entered::Known(sequence, None) => sequence,
             Entered::Known(sequence, Some(numbers)) => {
@@ -133,7 +133,7 @@ fn a_number_is_below_the_mark_or_inside_the_window_or_ahead() {
         mark: 10,
         ..Scene::begun_with(3).known.unwrap()
     };
-    let ahead = Placed::Ahead(Claim::Ahead {
+    let ahead = Placed::Ahead(OutOfPlace::Ahead {
         mark: 10,
         window: 8,
     });
@@ -156,7 +156,10 @@ fn a_number_is_below_the_mark_or_inside_the_window_or_ahead() {
 fn a_number_that_is_too_great_is_ahead_and_begins_nothing() {
     let mut scene = Scene::default();
     let placed = scene.claims(&place(SequencePlace::MAX_NUMBER + 1));
-    assert_eq!(placed, Placed::Ahead(Claim::Ahead { mark: 0, window: 8 }));
+    assert_eq!(
+        placed,
+        Placed::Ahead(OutOfPlace::Ahead { mark: 0, window: 8 })
+    );
     assert_eq!(scene.known, None);
 }
 
@@ -375,7 +378,7 @@ fn the_mark_of_a_window_of_one_moves_from_number_to_number() {
         let narrow = place(number).window(1);
         assert_eq!(scene.claims(&narrow), Placed::Ordinary, "{number}");
         let next = place(number + 1).window(1);
-        let expected = Claim::Ahead {
+        let expected = OutOfPlace::Ahead {
             mark: number,
             window: 1,
         };

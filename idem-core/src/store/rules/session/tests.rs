@@ -28,25 +28,25 @@ fn is_inside(before: &Session, placed: &Placed) -> Option<(u64, Range<u64>)> {
 
 #[test]
 fn a_place_is_stale_inside_or_beyond() {
-    let beyond = Claim::BeyondWindow { window: 5 };
+    let beyond = OutOfPlace::BeyondWindow { window: 5 };
     let table = [
         // mark, number, awaited, answer or the mark and what it passed
-        (10, 9, 9, Err(Claim::Stale)),
-        (10, 9, 10, Err(Claim::Stale)),
-        (10, 12, 13, Err(Claim::Stale)),
+        (10, 9, 9, Err(OutOfPlace::Stale)),
+        (10, 9, 10, Err(OutOfPlace::Stale)),
+        (10, 12, 13, Err(OutOfPlace::Stale)),
         (10, 10, 10, Ok((10, 10..10))),
         (10, 14, 3, Ok((10, 10..10))),
-        (10, 15, 10, Err(beyond.clone())),
+        (10, 15, 10, Err(beyond)),
         (10, 15, 11, Ok((11, 10..11))),
         (10, 14, 14, Ok((14, 10..14))),
         (10, 15, 15, Ok((15, 10..15))),
         (10, 1000, 1000, Ok((1000, 10..15))),
-        (0, u64::MAX, u64::MAX, Err(beyond.clone())),
+        (0, u64::MAX, u64::MAX, Err(beyond)),
         (
             0,
             SessionPlace::MAX_NUMBER + 1,
             SessionPlace::MAX_NUMBER,
-            Err(beyond.clone()),
+            Err(beyond),
         ),
         (
             0,
@@ -80,9 +80,9 @@ fn every_place_but_that_in_an_ended_session_is_a_sign_of_life() {
         };
         assert_eq!(renewed.ends_at, LIFE - 1 + LIFE, "{number}");
         let late = place(Some(&session), &at, LIFE);
-        assert_eq!(late, Placed::Outside(Claim::SessionExpired, None));
+        assert_eq!(late, Placed::Outside(OutOfPlace::SessionExpired, None));
         let unknown = place(None, &at, 0);
-        assert_eq!(unknown, Placed::Outside(Claim::SessionExpired, None));
+        assert_eq!(unknown, Placed::Outside(OutOfPlace::SessionExpired, None));
     }
 }
 
@@ -122,7 +122,7 @@ fn a_session_that_was_closed_has_ended_whatever_the_clock_says() {
             let key = Key::new("leases", "c-1").unwrap();
             let at = SessionPlace::new(key, number, awaited);
             let answer = place(Some(&closed), &at, now);
-            assert_eq!(answer, Placed::Outside(Claim::SessionExpired, None));
+            assert_eq!(answer, Placed::Outside(OutOfPlace::SessionExpired, None));
         }
     }
 }

@@ -90,7 +90,7 @@ impl SequenceBatch {
     pub(super) fn next(&mut self, claim: &Numbered) -> Next {
         let (request, place) = (&claim.call.request, &claim.place);
         match sequence::enter(self.known.as_ref(), request, place, self.now) {
-            Entered::Answered(answer) => Next::Answered(answer),
+            Entered::Ahead(why) => Next::Answered(why.into()),
             Entered::Unknown => Next::Claim,
             Entered::Begun(sequence) => {
                 self.begins = true;
@@ -131,7 +131,7 @@ impl SequenceBatch {
         let (request, place) = (&claim.call.request, &claim.place);
         match sequence::enter(self.known.as_ref(), request, place, self.now) {
             Entered::Known(_, numbers) => numbers,
-            Entered::Answered(_) | Entered::Unknown | Entered::Begun(_) => None,
+            Entered::Ahead(_) | Entered::Unknown | Entered::Begun(_) => None,
         }
     }
 
@@ -139,7 +139,7 @@ impl SequenceBatch {
         self.known = Some(*sequence);
         let number = claim.place.number;
         match sequence.place(&claim.place) {
-            Placed::Ahead(answer) => Next::Answered(answer),
+            Placed::Ahead(why) => Next::Answered(why.into()),
             Placed::Ordinary => {
                 self.claimed.insert(number);
                 Next::Claim

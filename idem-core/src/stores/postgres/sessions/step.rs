@@ -40,9 +40,9 @@ impl Question for Claiming<'_> {
 
     async fn put(&self, step: &mut Step<'_>) -> Result<Self::Answer, sqlx::Error> {
         match session::place(step.session.as_ref(), self.place, step.now) {
-            Placed::Outside(answer, written) => {
+            Placed::Outside(why, written) => {
                 step.save(written).await?;
-                Ok(Ok(answer))
+                Ok(Ok(why.into()))
             }
             // First the claim, which may wait for a worker who writes: the answers are then
             // removed without waiting, so that no two transactions ever wait for each other.

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     message::SequencePlace,
     store::{
-        Purge,
+        OutOfPlace, Purge,
         sequence::scene::{asks, with_an_exception, works},
     },
 };
@@ -45,7 +45,7 @@ async fn what_was_given_up_is_not_done_if_the_purge_was_ahead_of_its_time() {
     let (store, later) = (database.store().await, database.store().await);
     with_an_exception(&store).await;
     later.advance(Policy::DEFAULT.retention() * 2);
-    while store.claim(&asks(1)).await.unwrap() == Claim::Late {
+    while store.claim(&asks(1)).await.unwrap() == Claim::OutOfPlace(OutOfPlace::Late) {
         assert_eq!(later.purge(1).await.unwrap(), 1);
     }
     let attempt = store.claim(&asks(1)).await.unwrap();
@@ -65,7 +65,10 @@ async fn the_mark_waits_for_what_cannot_be_read() {
         .await;
     works(&store, 6).await;
     let ahead = store.claim(&asks(20)).await.unwrap();
-    assert_eq!(ahead, Claim::Ahead { mark: 5, window: 8 });
+    assert_eq!(
+        ahead,
+        Claim::OutOfPlace(OutOfPlace::Ahead { mark: 5, window: 8 })
+    );
     let broken = store.claim(&asks(5)).await;
     assert!(
         matches!(broken, Err(StoreError::Corrupt { .. })),

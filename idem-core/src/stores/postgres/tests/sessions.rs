@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     message::{SessionKey, SessionPlace},
-    store::{OpenSession, Opened, SessionStore, Touched},
+    store::{OpenSession, Opened, OutOfPlace, SessionStore, Touched},
 };
 
 const END_ALL: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -112,7 +112,7 @@ async fn an_answer_that_is_locked_keeps_no_mark_from_moving() {
     assert_eq!(store.extend(&passed, MINUTE).await.unwrap(), Write::Fenced);
     for number in [0, 1] {
         let claim = store.claim(&asks(&session, number, 0)).await.unwrap();
-        assert_eq!(claim, Claim::Stale);
+        assert_eq!(claim, Claim::OutOfPlace(OutOfPlace::Stale));
     }
     complete(&store, &in_hand).await;
 }
@@ -157,7 +157,11 @@ async fn a_closed_session_stays_closed_when_the_clock_steps_back() {
     later.close(&session).await.unwrap();
     for number in [0, 1, 99] {
         let claim = store.claim(&asks(&session, number, number)).await.unwrap();
-        assert_eq!(claim, Claim::SessionExpired, "{number}");
+        assert_eq!(
+            claim,
+            Claim::OutOfPlace(OutOfPlace::SessionExpired),
+            "{number}"
+        );
     }
     assert_eq!(store.touch(&session).await.unwrap(), Touched::Expired);
 }

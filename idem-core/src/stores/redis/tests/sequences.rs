@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     message::SequencePlace,
     store::{
-        Release,
+        OutOfPlace, Release,
         sequence::scene::{asks, with_an_exception, works},
     },
 };
@@ -20,7 +20,10 @@ async fn the_mark_waits_for_what_cannot_be_read() {
     server.cli(["SET", &name, "something else"]).unwrap();
     works(&store, 6).await;
     let ahead = store.claim(&asks(20)).await.unwrap();
-    assert_eq!(ahead, Claim::Ahead { mark: 5, window: 8 });
+    assert_eq!(
+        ahead,
+        Claim::OutOfPlace(OutOfPlace::Ahead { mark: 5, window: 8 })
+    );
     let broken = store.claim(&asks(5)).await;
     assert!(
         matches!(broken, Err(StoreError::Corrupt { .. })),
@@ -42,7 +45,7 @@ async fn if_the_exceptions_are_evicted_nothing_counts_as_done() {
     server.cli(["DEL", &record]).unwrap();
     for number in [0, 1] {
         let claim = store.claim(&asks(number)).await.unwrap();
-        assert_eq!(claim, Claim::Late, "{number}");
+        assert_eq!(claim, Claim::OutOfPlace(OutOfPlace::Late), "{number}");
     }
     let replay = store.claim(&asks(1).replay(true)).await.unwrap();
     assert!(matches!(replay, Claim::Acquired(_)), "{replay:?}");
@@ -128,7 +131,10 @@ async fn a_mark_that_cannot_be_saved_forgets_no_number() {
             let is_done = matches!(again, Claim::Completed { .. });
             assert!(is_done, "{command}, {number}: {again:?}");
         }
-        assert_eq!(store.claim(&asks(1)).await.unwrap(), Claim::Late);
+        assert_eq!(
+            store.claim(&asks(1)).await.unwrap(),
+            Claim::OutOfPlace(OutOfPlace::Late)
+        );
     }
 }
 

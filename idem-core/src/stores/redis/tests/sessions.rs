@@ -3,7 +3,7 @@ use xtask::services::redis::RedisCluster;
 use super::*;
 use crate::{
     message::{SessionKey, SessionPlace},
-    store::{OpenSession, Opened, SessionStore, Touched},
+    store::{OpenSession, Opened, OutOfPlace, SessionStore, Touched},
 };
 
 fn session(name: &str) -> SessionKey {
@@ -62,7 +62,7 @@ async fn redis_forgets_a_session_a_life_after_its_end() {
     server.cli(["DEL", &name]).unwrap();
     assert_eq!(store.touch(&session).await.unwrap(), Touched::Expired);
     let claim = store.claim(&asks(&session, 0, 0)).await.unwrap();
-    assert_eq!(claim, Claim::SessionExpired);
+    assert_eq!(claim, Claim::OutOfPlace(OutOfPlace::SessionExpired));
 }
 
 /// The server's clock steps back: here, by another store whose clock was moved.
@@ -76,7 +76,11 @@ async fn a_closed_session_stays_closed_when_the_clock_steps_back() {
     later.close(&session).await.unwrap();
     for number in [0, 1, 99] {
         let claim = store.claim(&asks(&session, number, number)).await.unwrap();
-        assert_eq!(claim, Claim::SessionExpired, "{number}");
+        assert_eq!(
+            claim,
+            Claim::OutOfPlace(OutOfPlace::SessionExpired),
+            "{number}"
+        );
     }
     assert_eq!(store.touch(&session).await.unwrap(), Touched::Expired);
 }

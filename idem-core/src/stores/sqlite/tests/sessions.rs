@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     message::{SessionKey, SessionPlace},
-    store::{OpenSession, Opened, SessionStore, Touched},
+    store::{OpenSession, Opened, OutOfPlace, SessionStore, Touched},
 };
 
 fn asks(session: &SessionKey, number: u64, awaited: u64) -> ClaimRequest {
@@ -25,7 +25,11 @@ async fn a_closed_session_stays_closed_when_the_clock_steps_back() {
     later.close(&session).await.unwrap();
     for number in [0, 1, 99] {
         let claim = store.claim(&asks(&session, number, number)).await.unwrap();
-        assert_eq!(claim, Claim::SessionExpired, "{number}");
+        assert_eq!(
+            claim,
+            Claim::OutOfPlace(OutOfPlace::SessionExpired),
+            "{number}"
+        );
     }
     assert_eq!(store.touch(&session).await.unwrap(), Touched::Expired);
 }

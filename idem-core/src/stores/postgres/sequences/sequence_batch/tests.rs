@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     handler::Policy,
     message::{Key, SequencePlace},
-    store::ClaimRequest,
+    store::{ClaimRequest, OutOfPlace},
     stores::postgres::claims::{Answered, ClaimCall},
 };
 
@@ -69,10 +69,10 @@ fn a_look_stops_at_what_an_earlier_claim_has() {
 fn nobody_skips_what_an_earlier_claim_has() {
     let skipping = asks_to_skip(25, Some(Duration::ZERO));
     let mut alone = batch(&[Missing; 8]);
-    let ahead = Claim::Ahead {
+    let ahead = Claim::OutOfPlace(OutOfPlace::Ahead {
         mark: 10,
         window: 8,
-    };
+    });
     assert_eq!(alone.next(&skipping), Next::Claim);
     assert_eq!(mark(&alone), 18);
     let mut batch = batch(&[Missing; 8]);

@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use tokio::task::yield_now;
 
 use super::*;
-use crate::message::Position;
+use crate::{message::Position, store::OutOfPlace};
 
 async fn complete_all(store: &PostgresStore, leases: &[Lease]) {
     join_all(leases.iter().map(|lease| complete(store, lease))).await;
@@ -165,7 +165,10 @@ async fn copies_behind_a_look_know_what_it_has_passed() {
         matches!(answers[1], Ok(Claim::Completed { .. })),
         "{answers:?}"
     );
-    assert!(matches!(answers[2], Ok(Claim::Late)), "{answers:?}");
+    assert!(
+        matches!(answers[2], Ok(Claim::OutOfPlace(OutOfPlace::Late))),
+        "{answers:?}"
+    );
     assert!(matches!(answers[3], Ok(Claim::Acquired(_))), "{answers:?}");
 }
 
@@ -180,15 +183,24 @@ async fn what_a_look_skips_is_not_done_for_a_claim_behind_it() {
     ahead.position = Position::Sequence(place.skip_after(MINUTE));
     for _ in 0..4 {
         let answer = store.claim(&ahead).await.unwrap();
-        assert_eq!(answer, Claim::Ahead { mark: 1, window: 8 });
+        assert_eq!(
+            answer,
+            Claim::OutOfPlace(OutOfPlace::Ahead { mark: 1, window: 8 })
+        );
         store.advance(MINUTE / 3);
     }
     let answers = claims(&store, [ahead, asks(1)]).await;
     assert!(
-        matches!(answers[0], Ok(Claim::Ahead { mark: 9, .. })),
+        matches!(
+            answers[0],
+            Ok(Claim::OutOfPlace(OutOfPlace::Ahead { mark: 9, .. }))
+        ),
         "{answers:?}"
     );
-    assert!(matches!(answers[1], Ok(Claim::Late)), "{answers:?}");
+    assert!(
+        matches!(answers[1], Ok(Claim::OutOfPlace(OutOfPlace::Late))),
+        "{answers:?}"
+    );
 }
 
 /// Two processes, copies of each message, and a narrow window: so batches begin, look, pass and wait
@@ -236,7 +248,7 @@ async fn handle(store: &PostgresStore, of: &str, number: u64) -> bool {
                 return true;
             }
             Claim::Completed { .. } => return false,
-            Claim::Held { .. } | Claim::Ahead { .. } => yield_now().await,
+            Claim::Held { .. } | Claim::OutOfPlace(OutOfPlace::Ahead { .. }) => yield_now().await,
             other => panic!("{other:?}"),
         }
     }
