@@ -95,7 +95,7 @@ impl TransactionalStore<Blank> for Plain {
 }
 
 impl GroupStore<Blank> for Plain {
-    type Seat = Blank;
+    type Slot = Blank;
 
     fn groups(&self) -> usize {
         1
@@ -105,12 +105,12 @@ impl GroupStore<Blank> for Plain {
         self.claim(request).await
     }
 
-    async fn seat(&self, _: &'static str, _: usize) -> Result<Blank, StoreError> {
+    async fn slot(&self, _: &'static str, _: usize) -> Result<Blank, StoreError> {
         Ok(Blank)
     }
 
-    fn lend_seat(seat: &mut Blank) -> &mut Blank {
-        seat
+    fn lend_slot(slot: &mut Blank) -> &mut Blank {
+        slot
     }
 
     fn leave(&self, _: Blank, _: &Lease, _: &Outcome, _: Duration) -> BoxFuture<'static, GroupEnd> {
