@@ -187,7 +187,8 @@ mod tests {
 
     #[test]
     fn more_crates_than_may_be_are_too_many_though_they_are_written_down() {
-        let tree = |count| (0..count).map(|it| format!("c{it} v1\n")).collect();
+        let line = |it| format!("c{it} v1");
+        let tree = |count| (0..count).map(line).collect::<Vec<_>>().join("\n");
         let weigh = |count| {
             let weight = Weight::of([("alone", tree(count))]);
             let rows = ROWS.replace("| alone | 2", &format!("| alone | {count}"));
