@@ -100,7 +100,7 @@ pub use idem_core::{
 pub use idem_core::{GroupEnd, GroupStore, Grouped};
 pub use idem_core::{
     MessageNumber, Numbered, Position, PositionKind, SequenceKey, SequencePlace, SequenceStore,
-    Turn,
+    SequenceWait,
 };
 pub use idem_core::{
     OpenSession, Opened, SessionKey, SessionNumber, SessionPlace, SessionStore, Touched,

@@ -31,7 +31,7 @@ mod observed;
 mod prepared;
 mod recorded_by;
 mod remembered;
-mod turns;
+mod sequence_waits;
 mod unkept;
 mod unread;
 mod until_known;
@@ -53,8 +53,8 @@ use history::History;
 use in_flight::{InFlight, Working};
 pub use prepared::Prepared;
 pub(crate) use remembered::Requester;
-pub use turns::Turn;
-use turns::Turns;
+pub use sequence_waits::SequenceWait;
+use sequence_waits::SequenceWaits;
 use unread::Unread;
 #[cfg(feature = "conformance")]
 pub(crate) use verdict::{Ended, ended_by, judge, objection};
@@ -93,7 +93,7 @@ pub struct Executor<S> {
     /// How many messages of a handler are at it together.
     concurrency: Concurrency,
     /// Where the sequences stand that this process works on.
-    turns: Turns,
+    sequence_waits: SequenceWaits,
     closed: Arc<Closed>,
     /// What was done while the store was away, where the policy is to fail open.
     local: Arc<LocalMemory>,
@@ -107,7 +107,7 @@ impl<S> Clone for Executor<S> {
             in_flight: self.in_flight.clone(),
             heartbeats: self.heartbeats.clone(),
             concurrency: self.concurrency.clone(),
-            turns: self.turns.clone(),
+            sequence_waits: self.sequence_waits.clone(),
             closed: Arc::clone(&self.closed),
             local: Arc::clone(&self.local),
             handlers: self.handlers.clone(),
@@ -123,7 +123,7 @@ impl<S: Store> Executor<S> {
             in_flight: InFlight::default(),
             heartbeats: HeartbeatScheduler::default(),
             concurrency: Concurrency::default(),
-            turns: Turns::default(),
+            sequence_waits: SequenceWaits::default(),
             closed: Arc::default(),
             local: Arc::new(LocalMemory::new(Self::DEFAULT_LOCAL_MEMORY)),
             handlers: Handlers::default(),
@@ -287,23 +287,23 @@ impl<S: Store> Executor<S> {
     }
 
     /// Waits for the turn of a numbered message that is [ahead](Execution::Ahead) of this mark.
-    pub fn turn(&self, place: &SequencePlace, mark: u64) -> Turn {
-        self.turns.wait(place, mark)
+    pub fn wait_in_sequence(&self, place: &SequencePlace, mark: u64) -> SequenceWait {
+        self.sequence_waits.wait(place, mark)
     }
 
     /// The mark that a lower number of the sequence was found ahead of, if one waits for its
-    /// [turn](Self::turn) here: then there is no use in asking the store for this one.
+    /// [turn](Self::wait_in_sequence) here: then there is no use in asking the store for this one.
     pub fn is_behind(&self, place: &SequencePlace) -> Option<u64> {
-        self.turns.behind(place)
+        self.sequence_waits.behind(place)
     }
 
     /// Marks what was claimed as worked on here, until what this returns is dropped.
     fn working(&self, request: &ClaimRequest) -> Working {
-        let turn = request.position.sequence();
-        let turn = turn.map(|place| self.turns.enter(place));
+        let place = request.position.sequence();
+        let running = place.map(|place| self.sequence_waits.enter(place));
         self.in_flight
             .enter(&request.key, request.fingerprint)
-            .on(turn)
+            .in_sequence(running)
     }
 
     fn is_closed(&self) -> bool {

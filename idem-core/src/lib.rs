@@ -55,7 +55,9 @@ pub mod testing;
 pub use error_chain::ErrorChain;
 #[doc(hidden)]
 pub use executor::Sharing;
-pub use executor::{Cause, Execution, ExecutionKind, Executor, Prepared, Reports, RunsOn, Turn};
+pub use executor::{
+    Cause, Execution, ExecutionKind, Executor, Prepared, Reports, RunsOn, SequenceWait,
+};
 pub use handler::{
     Answer, Atomic, Attempt, Backoff, Context, DecodeError, Enforcement, Entity, Failed, Failure,
     FencingToken, FromContext, FromRef, Grouped, Handler, Headers, InDoubt, InEntity, Leased,

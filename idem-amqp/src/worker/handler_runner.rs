@@ -4,8 +4,8 @@ use std::{future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use idem_core::{
-    Execution, ExecutionKind, Executor, Handler, Key, Operation, Policy, Prepared, RunsOn, Store,
-    Turn,
+    Execution, ExecutionKind, Executor, Handler, Key, Operation, Policy, Prepared, RunsOn,
+    SequenceWait, Store,
 };
 use tokio::time::{Instant, sleep};
 
@@ -106,7 +106,7 @@ where
             Err(ended) => return end::<H>(arrival, &ended, None, settle(ended.kind(), &now)),
         };
         let mut progress = Progress::new(now, arrival.delivery.starts_over());
-        let mut turn = None;
+        let mut sequence_wait = None;
         let mut _waits_for_store;
         loop {
             let execution = if let Some(ahead) = self.ahead_with_others(&message) {
@@ -125,11 +125,11 @@ where
             }
             let kind = execution.kind();
             let is_full = may_wait(kind) && !slot.start_waiting(context);
-            let begins_to_wait = self.wait_for_turn(&message, &execution, &mut turn);
+            let begins_to_wait = self.wait_in_sequence(&message, &execution, &mut sequence_wait);
             let room = Room {
                 is_full,
                 begins_to_wait,
-                is_near: turn.as_ref().is_some_and(Turn::is_near),
+                is_near: sequence_wait.as_ref().is_some_and(SequenceWait::is_near),
             };
             let recheck = match progress.next(kind, room) {
                 Next::Claim => continue,
@@ -150,13 +150,13 @@ where
                 slot.start_waiting(context);
             }
             tracing::debug!(key = %message.key(), %kind, ?recheck, "held");
-            if turn.is_some() {
+            if sequence_wait.is_some() {
                 // Those that it waits for need the slots among the running.
                 slot.stop_running();
             }
             let over = async {
-                match &turn {
-                    Some(turn) => turn.comes().await,
+                match &sequence_wait {
+                    Some(sequence_wait) => sequence_wait.comes().await,
                     None if is_conflict(kind) => message.holder_ended().await,
                     None => pending().await,
                 }

@@ -18,7 +18,7 @@ mod local;
 mod or_local;
 mod report;
 mod reporter;
-mod turn;
+mod reporter_guard;
 
 pub(super) use local::{LocalMemory, Watch};
 pub(super) use or_local::OrLocal;

@@ -11,7 +11,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::turns::Running;
+use super::sequence_waits::Running;
 use crate::{
     executor::Execution,
     handler::Outcome,
@@ -76,7 +76,7 @@ impl InFlight {
             in_flight: self.clone(),
             key: key.clone(),
             content,
-            turn: None,
+            in_sequence: None,
             steps_back: false,
         }
     }
@@ -179,14 +179,14 @@ pub(super) struct Working {
     key: Key,
     content: Option<Fingerprint>,
     /// Ends with it: a number that is worked on.
-    turn: Option<Running>,
+    in_sequence: Option<Running>,
     steps_back: bool,
 }
 
 impl Working {
     /// On a numbered message, if it is one: what waits for its end is woken.
-    pub(super) fn on(mut self, turn: Option<Running>) -> Self {
-        self.turn = turn;
+    pub(super) fn in_sequence(mut self, running: Option<Running>) -> Self {
+        self.in_sequence = running;
         self
     }
 
@@ -232,7 +232,7 @@ impl Drop for Working {
         if let Some(ended) = waiting {
             ended.notify_waiters();
         }
-        drop(self.turn.take());
+        drop(self.in_sequence.take());
     }
 }
 

@@ -1,8 +1,10 @@
-//! What is particular to numbered messages: withdrawals, turns, and what they tell of their sequences.
+//! What is particular to numbered messages: withdrawals, waits, and what they tell of their sequences.
 
 use std::time::Duration;
 
-use idem_core::{Answer, Execution, Operation, Prepared, Refusal, SequencePlace, Store, Turn};
+use idem_core::{
+    Answer, Execution, Operation, Prepared, Refusal, SequencePlace, SequenceWait, Store,
+};
 
 use super::{
     super::{arrival::Arrival, channel_context::ChannelContext},
@@ -43,21 +45,21 @@ pub(super) fn longest_pause<H: Operation>(message: &Prepared<H>) -> Duration {
 
 impl<H: Operation, S: Store, St> HandlerRunner<H, S, St> {
     /// A message that is ahead waits for its turn. Says whether it begins to.
-    pub(super) fn wait_for_turn<T, E>(
+    pub(super) fn wait_in_sequence<T, E>(
         &self,
         message: &Prepared<H>,
         execution: &Execution<T, E>,
-        turn: &mut Option<Turn>,
+        wait: &mut Option<SequenceWait>,
     ) -> bool {
-        let waited = turn.is_some();
+        let waited = wait.is_some();
         match (execution, message.place_in_sequence()) {
             (Execution::Ahead { mark, .. }, Some(place)) if !waited => {
-                *turn = Some(self.executor.turn(place, *mark));
+                *wait = Some(self.executor.wait_in_sequence(place, *mark));
             }
             (Execution::Ahead { .. }, Some(_)) => {}
-            _ => *turn = None,
+            _ => *wait = None,
         }
-        turn.is_some() && !waited
+        wait.is_some() && !waited
     }
 
     /// If a lower number of its sequence is known to be ahead, so is this one.

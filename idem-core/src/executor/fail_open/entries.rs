@@ -24,7 +24,7 @@ pub(super) struct Entries {
     overtaken: u64,
     /// Whether the store was away when it was asked last.
     pub(super) is_away: bool,
-    /// Whether somebody has the turn to report.
+    /// Whether somebody reports.
     pub(super) is_reported: bool,
 }
 

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use super::{
     LocalMemory,
     report::{Report, Sent},
-    turn::Turn,
+    reporter_guard::ReporterGuard,
 };
 use crate::{executor::until_known::PATIENCE, futures::join_all, store::Store};
 
@@ -22,18 +22,18 @@ impl LocalMemory {
             return self.ended.notify_one();
         }
         drop(entries);
-        let turn = Turn::new(Arc::clone(self));
-        tokio::spawn(run(Arc::clone(store), turn));
+        let guard = ReporterGuard::new(Arc::clone(self));
+        tokio::spawn(run(Arc::clone(store), guard));
     }
 }
 
 /// Reports until nothing is left to report.
-async fn run<S: Store>(store: Arc<S>, mut turn: Turn) {
+async fn run<S: Store>(store: Arc<S>, mut guard: ReporterGuard) {
     let (mut tries, mut width) = (0, 1);
-    while let Some(reports) = turn.next(width).await {
+    while let Some(reports) = guard.next(width).await {
         let sent = join_all(reports.into_iter().map(|report| send(&*store, report))).await;
         let away = sent.iter().any(|(_, sent)| *sent == Sent::Away);
-        turn.note(sent);
+        guard.note(sent);
         if away {
             // One at a time knocks at a store that is away.
             (tries, width) = (tries + 1, 1);

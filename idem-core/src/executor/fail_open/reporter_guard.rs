@@ -10,12 +10,12 @@ use super::{
 };
 
 /// The reporter's leave to report, as the only one.
-pub(super) struct Turn {
+pub(super) struct ReporterGuard {
     local: Arc<LocalMemory>,
     is_over: bool,
 }
 
-impl Turn {
+impl ReporterGuard {
     pub(super) fn new(local: Arc<LocalMemory>) -> Self {
         Self {
             local,
@@ -24,7 +24,7 @@ impl Turn {
     }
 
     /// At most so many reports that are due, of different keys; waits for the first. `None` when
-    /// nothing is left that could be reported later, and the turn is over.
+    /// nothing is left that could be reported later, and the guard is spent.
     pub(super) async fn next(&mut self, width: usize) -> Option<Vec<Report>> {
         loop {
             let ended = self.local.ended.notified();
@@ -60,7 +60,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for ReporterGuard {
     /// The reporter has panicked: the next one sends again what it had in hand.
     fn drop(&mut self) {
         if !self.is_over {

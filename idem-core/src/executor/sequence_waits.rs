@@ -1,4 +1,8 @@
-//! Numbered messages that wait for their turn: woken when others of their sequence begin or end here.
+//! Numbered messages that wait for those before them: woken when others of their sequence begin or end here.
+//!
+//! The executor enters each number that it works on; a worker waits with those that are ahead. What must stay
+//! true: a wake-up is a hint, and the store alone decides; a sequence that nobody works on or waits for is
+//! forgotten.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,7 +19,7 @@ const FLOWS_FOR: Duration = Duration::from_secs(2);
 
 /// The sequences that this process works on, or waits for. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Turns(Arc<Mutex<Flows>>);
+pub(super) struct SequenceWaits(Arc<Mutex<Flows>>);
 
 type Flows = HashMap<SequenceKey, Flow>;
 
@@ -35,13 +39,13 @@ struct Flow {
     mark: u64,
 }
 
-/// The wait of a numbered message for its turn, until it is dropped: [`Executor::turn`](super::Executor::turn).
+/// The wait of a numbered message for its turn, until it is dropped: [`Executor::wait_in_sequence`](super::Executor::wait_in_sequence).
 ///
 /// Only the lowest number that waits is woken, and the next one when that waits no longer: whatever else
 /// waits would find itself ahead again.
 #[derive(Debug)]
-pub struct Turn {
-    turns: Turns,
+pub struct SequenceWait {
+    sequence_waits: SequenceWaits,
     sequence: SequenceKey,
     number: u64,
     woken: Arc<Notify>,
@@ -50,15 +54,15 @@ pub struct Turn {
 /// A number that is worked on, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Running {
-    turns: Turns,
+    sequence_waits: SequenceWaits,
     sequence: SequenceKey,
 }
 
-impl Turn {
+impl SequenceWait {
     /// Whether numbers of its sequence have begun or ended of late in this process: then its turn may
     /// come soon.
     pub fn is_near(&self) -> bool {
-        let flows = self.turns.lock();
+        let flows = self.sequence_waits.lock();
         flows.get(&self.sequence).is_some_and(Flow::flows)
     }
 
@@ -71,7 +75,7 @@ impl Turn {
     }
 }
 
-impl Turns {
+impl SequenceWaits {
     /// A number is worked on until the guard is dropped.
     pub(super) fn enter(&self, place: &SequencePlace) -> Running {
         let mut flows = self.lock();
@@ -89,7 +93,7 @@ impl Turns {
         }
         flow.wake_lowest();
         Running {
-            turns: self.clone(),
+            sequence_waits: self.clone(),
             sequence: place.sequence.clone(),
         }
     }
@@ -103,14 +107,14 @@ impl Turns {
     }
 
     /// A number that is ahead of this mark waits until the guard is dropped.
-    pub(super) fn wait(&self, place: &SequencePlace, mark: u64) -> Turn {
+    pub(super) fn wait(&self, place: &SequencePlace, mark: u64) -> SequenceWait {
         let mut flows = self.lock();
         let flow = flows.entry(place.sequence.clone()).or_default();
         flow.mark = flow.mark.max(mark);
         let woken = flow.waiting.entry(place.number).or_default();
-        Turn {
+        SequenceWait {
             woken: Arc::clone(woken),
-            turns: self.clone(),
+            sequence_waits: self.clone(),
             sequence: place.sequence.clone(),
             number: place.number,
         }
@@ -152,16 +156,16 @@ impl Flow {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.turns.change(&self.sequence, |flow| {
+        self.sequence_waits.change(&self.sequence, |flow| {
             flow.running -= 1;
             flow.moved = Some(Instant::now());
         });
     }
 }
 
-impl Drop for Turn {
+impl Drop for SequenceWait {
     fn drop(&mut self) {
-        self.turns.change(&self.sequence, |flow| {
+        self.sequence_waits.change(&self.sequence, |flow| {
             let is_mine = |woken: &Arc<Notify>| Arc::ptr_eq(woken, &self.woken);
             // Two are the registry's and its own: no copy waits.
             let alone = Arc::strong_count(&self.woken) == 2;
@@ -183,21 +187,21 @@ mod tests {
         SequencePlace::new(Key::new("readings", "d-7").unwrap(), number)
     }
 
-    async fn is_woken(turn: &Turn) -> bool {
-        timeout(Duration::from_millis(1), turn.comes())
+    async fn is_woken(wait: &SequenceWait) -> bool {
+        timeout(Duration::from_millis(1), wait.comes())
             .await
             .is_ok()
     }
 
-    fn waiting<const N: usize>(turns: &Turns, numbers: [u64; N]) -> [Turn; N] {
-        numbers.map(|number| turns.wait(&place(number), 1))
+    fn waiting<const N: usize>(waits: &SequenceWaits, numbers: [u64; N]) -> [SequenceWait; N] {
+        numbers.map(|number| waits.wait(&place(number), 1))
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_lowest_that_waits_is_woken_when_a_number_ends() {
-        let turns = Turns::default();
-        let running = turns.enter(&place(1));
-        let [high, low] = waiting(&turns, [9, 8]);
+        let waits = SequenceWaits::default();
+        let running = waits.enter(&place(1));
+        let [high, low] = waiting(&waits, [9, 8]);
         assert!(!is_woken(&low).await);
         drop(running);
         assert!(is_woken(&low).await);
@@ -206,9 +210,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_next_is_woken_when_the_lowest_was_claimed_or_waits_no_longer() {
-        let turns = Turns::default();
-        let [_claimed, gone, next] = waiting(&turns, [8, 9, 10]);
-        let _running = turns.enter(&place(8));
+        let waits = SequenceWaits::default();
+        let [_claimed, gone, next] = waiting(&waits, [8, 9, 10]);
+        let _running = waits.enter(&place(8));
         assert_eq!(
             [is_woken(&gone).await, is_woken(&next).await],
             [true, false]
@@ -219,9 +223,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_the_lowest_that_waits_has_to_ask() {
-        let turns = Turns::default();
-        let [lowest] = waiting(&turns, [8]);
-        let behind = |number| turns.behind(&place(number));
+        let waits = SequenceWaits::default();
+        let [lowest] = waiting(&waits, [8]);
+        let behind = |number| waits.behind(&place(number));
         assert_eq!([7, 8, 9].map(behind), [None, None, Some(1)]);
         drop(lowest);
         assert_eq!(behind(9), None);
@@ -229,38 +233,38 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_turn_is_near_while_its_sequence_flows() {
-        let turns = Turns::default();
-        let [turn] = waiting(&turns, [9]);
-        assert!(!turn.is_near());
-        let stuck = turns.enter(&place(1));
-        assert!(turn.is_near());
+        let waits = SequenceWaits::default();
+        let [wait] = waiting(&waits, [9]);
+        assert!(!wait.is_near());
+        let stuck = waits.enter(&place(1));
+        assert!(wait.is_near());
         advance(FLOWS_FOR).await;
-        assert!(!turn.is_near());
-        drop(turns.enter(&place(2)));
-        assert!(turn.is_near());
+        assert!(!wait.is_near());
+        drop(waits.enter(&place(2)));
+        assert!(wait.is_near());
         drop(stuck);
         advance(FLOWS_FOR).await;
-        assert!(!turn.is_near());
+        assert!(!wait.is_near());
     }
 
     #[tokio::test(start_paused = true)]
     async fn nothing_is_kept_for_long_of_what_has_ended() {
-        let turns = Turns::default();
-        let [one, other] = waiting(&turns, [9, 9]);
-        drop(turns.enter(&place(1)));
+        let waits = SequenceWaits::default();
+        let [one, other] = waiting(&waits, [9, 9]);
+        drop(waits.enter(&place(1)));
         drop(one);
         assert!(is_woken(&other).await);
         advance(FLOWS_FOR).await;
         drop(other);
-        assert!(turns.lock().is_empty());
+        assert!(waits.lock().is_empty());
 
         let of = |device: usize| {
             let key = Key::new("readings", device.to_string()).unwrap();
             SequencePlace::new(key, 0)
         };
-        (0..MANY).for_each(|device| drop(turns.enter(&of(device))));
+        (0..MANY).for_each(|device| drop(waits.enter(&of(device))));
         advance(FLOWS_FOR).await;
-        let _running = turns.enter(&of(MANY));
-        assert_eq!(turns.lock().len(), 1);
+        let _running = waits.enter(&of(MANY));
+        assert_eq!(waits.lock().len(), 1);
     }
 }
