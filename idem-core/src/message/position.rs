@@ -67,6 +67,7 @@ impl SessionKey {
         self.0.as_str()
     }
 
+    #[cfg(feature = "redis")]
     pub(crate) fn as_key(&self) -> &Key {
         &self.0
     }

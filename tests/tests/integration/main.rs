@@ -23,6 +23,7 @@ mod clocks;
 mod cluster;
 mod conflicts;
 mod connections;
+mod consumer_timeouts;
 mod crashes;
 mod dead_letters;
 mod doctor;
