@@ -218,21 +218,21 @@ impl Queue {
         matches!(self.retries, Retries::Ladder(_))
     }
 
-    /// What the channel is told.
-    pub(crate) fn window(&self) -> u16 {
+    /// How many unsettled messages the broker sends to a channel (`basic.qos`).
+    pub(crate) fn told_prefetch(&self) -> u16 {
         let told = self.prefetch.or(self.concurrency);
         told.unwrap_or(Self::DEFAULT_PREFETCH)
     }
 
     /// How many handlers run at once.
     pub(crate) fn handlers(&self) -> usize {
-        let window = self.window();
+        let window = self.told_prefetch();
         self.concurrency.unwrap_or(window).min(window).into()
     }
 
     /// How many messages may wait beside them.
     pub(crate) fn waiting(&self) -> usize {
-        let window = usize::from(self.window());
+        let window = usize::from(self.told_prefetch());
         let unless_set = (window / 2).max(window - self.handlers());
         self.max_waiting
             .map_or(unless_set, |most| window.min(most.into()))
@@ -240,7 +240,7 @@ impl Queue {
 
     /// Whether more handlers are asked for than there will ever be messages.
     pub(crate) fn handlers_in_vain(&self) -> bool {
-        self.concurrency > Some(self.window())
+        self.concurrency > Some(self.told_prefetch())
     }
 
     pub(crate) fn policy_or(&self, handlers_own: Policy) -> Policy {
@@ -272,7 +272,7 @@ mod tests {
 
     /// What the broker is told, how many handlers run, how many messages may wait.
     fn numbers(queue: &Queue) -> (u16, usize, usize) {
-        (queue.window(), queue.handlers(), queue.waiting())
+        (queue.told_prefetch(), queue.handlers(), queue.waiting())
     }
 
     #[test]

@@ -301,7 +301,7 @@ fn come_back(after: Duration, now: &Circumstances<'_>) -> Settlement {
     }
 }
 
-/// Whether a message can wait here, and be returned: on the ladder it starts counting anew.
+/// Whether a message can wait here, and be returned. On the ladder the broker counts its deliveries anew.
 fn has_room(now: &Circumstances<'_>) -> bool {
     !now.full && !now.last_returns && now.counted == Counted::Anyway
 }

@@ -98,7 +98,7 @@ impl Consuming for Consumer {
     }
 
     fn prefetch(&self) -> u16 {
-        self.processor.queue.window()
+        self.processor.queue.told_prefetch()
     }
 
     async fn establish(&self, channel: &Channel) -> Result<(), TopologyError> {

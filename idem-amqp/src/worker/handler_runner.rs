@@ -1,4 +1,7 @@
 //! One delivery from its arrival to the decision about it, by a handler whose types are known.
+//!
+//! `DeliveryProcessor` (in `settle`) calls it in the delivery's task, and carries out the settlement that it returns.
+//! What must stay true: a delivery runs only with a running slot; every way out is an [`End`], a panic included.
 
 use std::{future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -21,7 +24,7 @@ use crate::{
     wire::{
         delivery::Delivery,
         headers, sessions,
-        settlement::{Circumstances, Reason, Settlement, settle},
+        settlement::{Circumstances, Content, Reason, Settlement, settle},
     },
 };
 
@@ -93,19 +96,21 @@ where
         if let Some(end) = unreadable::<H>(arrival) {
             return end;
         }
-        let mut now = circumstances(arrival, queue, context);
+        let mut circumstances = circumstances(arrival, queue, context);
         if let Some(error) = out_of_place(&arrival.delivery, queue) {
             let ended = Execution::Undecodable { error };
-            return end::<H>(arrival, &ended, None, settle(ended.kind(), &now));
+            return end::<H>(arrival, &ended, None, settle(ended.kind(), &circumstances));
         }
-        let mut message = match self.prepare(arrival, &mut now) {
+        let mut message = match self.prepare(arrival, &mut circumstances) {
             Ok(message) => message
                 .replay(arrival.delivery.starts_over())
                 .redelivered(arrival.delivery.may_have_run())
                 .attempted_before(attempts(&arrival.delivery)),
-            Err(ended) => return end::<H>(arrival, &ended, None, settle(ended.kind(), &now)),
+            Err(ended) => {
+                return end::<H>(arrival, &ended, None, settle(ended.kind(), &circumstances));
+            }
         };
-        let mut progress = Progress::new(now, arrival.delivery.starts_over());
+        let mut progress = Progress::new(circumstances, arrival.delivery.starts_over());
         let mut sequence_wait = None;
         let mut _waits_for_store;
         loop {
@@ -124,6 +129,7 @@ where
                 continue;
             }
             let kind = execution.kind();
+            // Its running slot is free for another delivery from here on.
             let is_full = may_wait(kind) && !slot.start_waiting(context);
             let begins_to_wait = self.wait_in_sequence(&message, &execution, &mut sequence_wait);
             let room = Room {
@@ -144,7 +150,7 @@ where
             if execution.attempt().is_some() {
                 message.renew_owner();
                 let settlement = Settlement::Hold { recheck };
-                tell(context, queue, arrival, &message, &execution, settlement);
+                log_attempt(context, queue, arrival, &message, &execution, settlement);
             }
             if waits_for_the_store(&execution, message.key(), progress.claims()) {
                 slot.start_waiting(context);
@@ -174,6 +180,26 @@ where
     }
 }
 
+impl<H: Operation, S, St> HandlerRunner<H, S, St> {
+    /// The message, decoded and with its key, ready to be handled; or, if its publisher has withdrawn it, to be given up.
+    fn prepare(
+        &self,
+        arrival: &Arrival,
+        circumstances: &mut Circumstances<'_>,
+    ) -> Result<Prepared<H>, Execution<H::Output, H::Error>> {
+        let envelope = || arrival.envelope.clone();
+        // Who copies headers may have copied this one: what has a body is a message.
+        if arrival.delivery.is_withdrawn()
+            && arrival.envelope.body().is_empty()
+            && let Some(message) = Prepared::withdrawn(envelope(), &self.policy)
+        {
+            circumstances.content = Content::Withdrawn;
+            return Ok(message);
+        }
+        Prepared::new(envelope(), &self.policy)
+    }
+}
+
 /// What a claim came to, as far as that decides what comes next.
 fn claimed<H: Operation>(
     execution: &Execution<H::Output, H::Error>,
@@ -198,8 +224,8 @@ fn claimed<H: Operation>(
     }
 }
 
-/// Says what has become of an attempt.
-fn tell<H: Operation>(
+/// Logs what has become of an attempt.
+fn log_attempt<H: Operation>(
     context: &ChannelContext,
     queue: &Queue,
     arrival: &Arrival,
@@ -248,13 +274,13 @@ fn out_of_place(delivery: &Delivery, queue: &Queue) -> Option<String> {
 }
 
 fn after_panic(arrival: &Arrival, queue: &Queue, context: &ChannelContext) -> End {
-    let now = Circumstances {
+    let circumstances = Circumstances {
         retry_after: AFTER_PANIC,
         ..circumstances(arrival, queue, context)
     };
     End {
         error: Some("the code round the handler panicked".into()),
-        settlement: settle(ExecutionKind::Failed, &now),
+        settlement: progress::after_panic(&circumstances),
         ..End::bare(ExecutionKind::Failed)
     }
 }

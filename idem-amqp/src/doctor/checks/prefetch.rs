@@ -17,7 +17,7 @@ pub(super) fn look<'a>(patient: &'a Patient<'a>) -> impl Iterator<Item = Diagnos
 
 fn of_channel(patient: &Patient<'_>) -> Option<Finding> {
     let queue = patient.queue;
-    let (name, prefetch) = (queue.name(), queue.window());
+    let (name, prefetch) = (queue.name(), queue.told_prefetch());
     if queue.handlers_in_vain() {
         return Some(Finding::warning(
             PREFETCH,

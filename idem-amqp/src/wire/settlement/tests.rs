@@ -186,7 +186,7 @@ fn a_delay_below_a_very_long_first_rung_is_not_waited_out_here() {
 /// Or one that this process remembers until it is, where the policy is to fail open; or a request that
 /// its own client has said to await no longer.
 #[test]
-fn only_a_committed_completion_is_acknowledged() {
+fn only_these_kinds_are_acknowledged() {
     for retries in [Retries::Local, ladder(), NATIVE] {
         let acked: Vec<_> = (Kind::ALL.iter().copied())
             .filter(|kind| settle(*kind, &certain(&retries)) == Settlement::Ack)

@@ -1,4 +1,4 @@
-//! What is particular to numbered messages: withdrawals, waits, and what they tell of their sequences.
+//! What is particular to numbered messages: their waits, and what they tell of their sequences.
 
 use std::time::Duration;
 
@@ -6,34 +6,8 @@ use idem_core::{
     Answer, Execution, Operation, Prepared, Refusal, SequencePlace, SequenceWait, Store,
 };
 
-use super::{
-    super::{arrival::Arrival, channel_context::ChannelContext},
-    HandlerRunner,
-};
-use crate::wire::{
-    delivery::Delivery,
-    settlement::{Circumstances, Content},
-};
-
-impl<H: Operation, S, St> HandlerRunner<H, S, St> {
-    /// The message, ready to be handled; or, if its publisher has withdrawn it, to be given up.
-    pub(super) fn prepare(
-        &self,
-        arrival: &Arrival,
-        now: &mut Circumstances<'_>,
-    ) -> Result<Prepared<H>, Execution<H::Output, H::Error>> {
-        let envelope = || arrival.envelope.clone();
-        // Who copies headers may have copied this one: what has a body is a message.
-        if arrival.delivery.is_withdrawn()
-            && arrival.envelope.body().is_empty()
-            && let Some(message) = Prepared::withdrawn(envelope(), &self.policy)
-        {
-            now.content = Content::Withdrawn;
-            return Ok(message);
-        }
-        Prepared::new(envelope(), &self.policy)
-    }
-}
+use super::{super::channel_context::ChannelContext, HandlerRunner};
+use crate::wire::delivery::Delivery;
 
 /// How long what waits for a missing number may be silent, so that it is skipped in time: half of that
 /// would be too long for the store.

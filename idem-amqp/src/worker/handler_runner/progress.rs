@@ -9,14 +9,14 @@ use std::time::Duration;
 use idem_core::ExecutionKind as Kind;
 use tokio::time::Instant;
 
-use crate::wire::settlement::{Circumstances, Counted, Settlement, settle};
+use crate::wire::settlement::{Circumstances, Counted, Reason, Settlement, settle};
 
 #[cfg(test)]
 mod tests;
 
 #[derive(Debug)]
 pub(super) struct Progress<'q> {
-    now: Circumstances<'q>,
+    circumstances: Circumstances<'q>,
     starts_over: bool,
     conflict_since: Option<Instant>,
 }
@@ -38,10 +38,10 @@ pub(super) struct Claimed {
     pub(super) random: f64,
 }
 
-/// Where a delivery can wait.
+/// Where a delivery can wait, and for what.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Room {
-    /// Whether as many deliveries wait as may.
+    /// Whether it would have to wait, and found no slot to do so.
     pub(super) is_full: bool,
     /// Whether it has only now begun to wait for the numbers before it.
     pub(super) begins_to_wait: bool,
@@ -58,7 +58,7 @@ pub(super) enum Next {
     Wait(Duration),
 }
 
-/// Whether the message is not done with, and does not need its slot among the running.
+/// Whether the message may have to wait, and can give up its running slot meanwhile.
 pub(super) fn may_wait(kind: Kind) -> bool {
     matches!(
         kind,
@@ -71,10 +71,19 @@ pub(super) fn is_conflict(kind: Kind) -> bool {
     matches!(kind, Kind::Conflict | Kind::Ahead)
 }
 
+/// What comes of a message when the code round its handler has panicked: as after a failure, but nobody is left to
+/// claim it again. Where it may not be returned any more, it is dead-lettered.
+pub(super) fn after_panic(circumstances: &Circumstances<'_>) -> Settlement {
+    match settle(Kind::Failed, circumstances) {
+        Settlement::Hold { .. } => Settlement::DeadLetter(Reason::Exhausted),
+        settlement => settlement,
+    }
+}
+
 impl<'q> Progress<'q> {
-    pub(super) fn new(now: Circumstances<'q>, starts_over: bool) -> Self {
+    pub(super) fn new(circumstances: Circumstances<'q>, starts_over: bool) -> Self {
         Self {
-            now,
+            circumstances,
             starts_over,
             conflict_since: None,
         }
@@ -82,27 +91,29 @@ impl<'q> Progress<'q> {
 
     /// How often it has been claimed.
     pub(super) fn claims(&self) -> u32 {
-        self.now.claims
+        self.circumstances.claims
     }
 
     /// Takes note of a claim. `true` if the message has to start over, and be claimed again.
     pub(super) fn note(&mut self, claimed: &Claimed) -> bool {
-        self.now.claims += 1;
+        self.circumstances.claims += 1;
         if claimed.is_counted_by_delivery {
-            self.now.counted = Counted::OnTheLadder;
+            self.circumstances.counted = Counted::OnTheLadder;
         }
         // Had it been claimed when it was delivered before, it would not be late.
         if claimed.kind == Kind::Late && claimed.is_replay && !self.starts_over {
             self.starts_over = true;
             return true;
         }
-        self.now.random = claimed.random;
+        self.circumstances.random = claimed.random;
         if is_conflict(claimed.kind) {
             let since = *self.conflict_since.get_or_insert(claimed.at);
-            self.now.held = claimed.at - since;
+            self.circumstances.held = claimed.at - since;
         }
-        self.now.remaining = claimed.remaining.unwrap_or(self.now.remaining);
-        self.now.retry_after = claimed.retry_after.unwrap_or(self.now.retry_after);
+        self.circumstances.remaining = claimed.remaining.unwrap_or(self.circumstances.remaining);
+        self.circumstances.retry_after = claimed
+            .retry_after
+            .unwrap_or(self.circumstances.retry_after);
         false
     }
 
@@ -112,9 +123,9 @@ impl<'q> Progress<'q> {
         if room.begins_to_wait && room.is_full && !room.is_near {
             return Next::Claim;
         }
-        self.now.full = room.is_full;
-        self.now.near = room.is_near;
-        match settle(kind, &self.now) {
+        self.circumstances.full = room.is_full;
+        self.circumstances.near = room.is_near;
+        match settle(kind, &self.circumstances) {
             Settlement::Hold { recheck } => Next::Wait(recheck),
             settlement => Next::Settle(settlement),
         }

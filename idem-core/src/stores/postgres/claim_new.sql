@@ -15,7 +15,7 @@ written AS (
         updated_at + retention * interval '1 microsecond',
         owner, fingerprint
     FROM input AS excluded
-    -- What is there is left alone: a conflict waits for whoever is writing the row.
+    -- Keys that are recorded are left out here: ON CONFLICT would wait for a transaction that writes the row.
     LEFT JOIN LATERAL (
         SELECT key AS known FROM idem_records WHERE key = excluded.key LIMIT 1
     ) AS record ON true

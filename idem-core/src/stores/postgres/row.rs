@@ -20,13 +20,13 @@ type Unreadable = Box<dyn Error + Send + Sync>;
 pub(super) struct Told {
     /// Whether the call changed the record.
     pub(super) written: bool,
-    /// The record after the statement.
+    /// As the statement wrote it; if it did not, as its snapshot saw it.
     pub(super) record: Result<Option<Record>, Unreadable>,
     pub(super) now: i64,
 }
 
 impl Told {
-    /// Of a key that there is no row about: it has no record.
+    /// Of a key without a row: the snapshot saw no record. One may have been written since, so a claim is asked again.
     pub(super) const NOTHING: Self = Self {
         written: false,
         record: Ok(None),
