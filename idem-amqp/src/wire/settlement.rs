@@ -280,7 +280,7 @@ fn step_back(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
         // Also where the queue delays what is returned: a queue that was said to, and does not,
         // would make a hot loop of it.
         Retries::Local | Retries::Native(_) => {
-            give_back(wait(RETURN, now.returns.saturating_add(1), now), now)
+            requeue_or_hold(wait(RETURN, now.returns.saturating_add(1), now), now)
         }
     }
 }
@@ -294,7 +294,7 @@ fn come_back(after: Duration, now: &Circumstances<'_>) -> Settlement {
         Retries::Ladder(ladder) => Settlement::Retry {
             after: ladder.rung_for(after),
         },
-        Retries::Local => give_back(after.min(LONGEST_DELAY), now),
+        Retries::Local => requeue_or_hold(after.min(LONGEST_DELAY), now),
         Retries::Native(_) => Settlement::Requeue {
             after: Duration::ZERO,
         },
@@ -308,7 +308,7 @@ fn has_room(now: &Circumstances<'_>) -> bool {
 
 /// Close to its queue's delivery limit a message is not returned any more, because the broker would
 /// drop it or dead-letter it without a reason: it is kept here until it is done with.
-fn give_back(after: Duration, now: &Circumstances<'_>) -> Settlement {
+fn requeue_or_hold(after: Duration, now: &Circumstances<'_>) -> Settlement {
     if now.last_returns {
         Settlement::Hold { recheck: after }
     } else {

@@ -80,7 +80,7 @@ pub(super) enum Stopped {
 }
 
 /// Why one channel of a consumer ended.
-pub(super) enum Ended {
+pub(super) enum ChannelEnd {
     Drained,
     /// Nothing has come for a while, and it was closed.
     Idle,
@@ -123,12 +123,12 @@ impl<C: Consuming> Channels<'_, C> {
         loop {
             let opened = Instant::now();
             match self.consume_once(connection).await {
-                Ended::Drained => return Stopped::Drained,
-                Ended::Unusable(error) if first && tries == 0 && error.is_lasting() => {
+                ChannelEnd::Drained => return Stopped::Drained,
+                ChannelEnd::Unusable(error) if first && tries == 0 && error.is_lasting() => {
                     return Stopped::Unusable(error);
                 }
                 _ if !connection.status().connected() => return Stopped::Disconnected,
-                Ended::NotOpened(error) => {
+                ChannelEnd::NotOpened(error) => {
                     not_opened = not_opened.map(|times| times + 1);
                     if not_opened >= Some(NOT_OPENED) && !self.draining.is_cancelled() {
                         self.health.record_incident(
@@ -138,11 +138,11 @@ impl<C: Consuming> Channels<'_, C> {
                         );
                         return Stopped::UsedUp;
                     }
-                    self.tell(Ended::NotOpened(error));
+                    self.report_end(ChannelEnd::NotOpened(error));
                 }
                 ended => {
                     not_opened = Some(0);
-                    self.tell(ended);
+                    self.report_end(ended);
                 }
             }
             tries = if opened.elapsed() > REOPEN.longest() {
@@ -159,13 +159,13 @@ impl<C: Consuming> Channels<'_, C> {
 
     /// Consumes with one channel, and with a new one whenever nothing has come for long: the broker may have
     /// forgotten the consumer, and says nothing of it.
-    async fn consume_once(&self, connection: &Connection) -> Ended {
+    async fn consume_once(&self, connection: &Connection) -> ChannelEnd {
         let queue = self.consumer.queue();
         let mut renewed = false;
         loop {
             let opened = tokio::select! {
                 opened = self.open(connection) => opened,
-                () = self.draining.cancelled() => return Ended::Drained,
+                () = self.draining.cancelled() => return ChannelEnd::Drained,
             };
             let (channel, deliveries) = match opened {
                 Ok(opened) => opened,
@@ -176,11 +176,11 @@ impl<C: Consuming> Channels<'_, C> {
             }
             let ended = tokio::select! {
                 consumed = self.consume_channel(&channel, deliveries) => {
-                    consumed.unwrap_or_else(Ended::Failed)
+                    consumed.unwrap_or_else(ChannelEnd::Failed)
                 }
                 () = self.consumer.beside(connection) => unreachable!("it runs for ever"),
             };
-            if !matches!(ended, Ended::Idle) {
+            if !matches!(ended, ChannelEnd::Idle) {
                 return ended;
             }
             tracing::debug!(
@@ -191,14 +191,14 @@ impl<C: Consuming> Channels<'_, C> {
         }
     }
 
-    async fn open(&self, connection: &Connection) -> Result<(Channel, lapin::Consumer), Ended> {
+    async fn open(&self, connection: &Connection) -> Result<(Channel, lapin::Consumer), ChannelEnd> {
         let consumer = self.consumer;
         let channel = connection.create_channel().await;
-        let channel = channel.map_err(Ended::NotOpened)?;
+        let channel = channel.map_err(ChannelEnd::NotOpened)?;
         let established = consumer.establish(&channel).await;
-        established.map_err(Ended::Unusable)?;
+        established.map_err(ChannelEnd::Unusable)?;
         let limited = channel.basic_qos(consumer.prefetch(), BasicQosOptions::default());
-        limited.await.map_err(Ended::Failed)?;
+        limited.await.map_err(ChannelEnd::Failed)?;
         let consuming = channel.basic_consume(
             consumer.queue().into(),
             "".into(),
@@ -207,7 +207,7 @@ impl<C: Consuming> Channels<'_, C> {
         );
         let deliveries = consuming
             .await
-            .map_err(|error| Ended::Unusable(consumer.refused(error)))?;
+            .map_err(|error| ChannelEnd::Unusable(consumer.refused(error)))?;
         self.health.consuming(consumer.queue());
         Ok((channel, deliveries))
     }
@@ -216,30 +216,30 @@ impl<C: Consuming> Channels<'_, C> {
         &self,
         channel: &Channel,
         mut deliveries: lapin::Consumer,
-    ) -> Result<Ended, Error> {
+    ) -> Result<ChannelEnd, Error> {
         let (settling, _ends_with_this_call) = self.settling(channel);
         let context = Arc::new(self.consumer.context(settling.clone()));
         let mut idle = Idle::after(self.idle);
         let ended = loop {
             tokio::select! {
                 biased;
-                () = self.draining.cancelled() => break Ended::Drained,
-                () = settling.ended.cancelled() => break Ended::Unsettled,
+                () = self.draining.cancelled() => break ChannelEnd::Drained,
+                () = settling.ended.cancelled() => break ChannelEnd::Unsettled,
                 next = deliveries.next() => match next {
                     Some(delivery) => {
                         idle.received();
                         self.consumer.start(delivery?, &context);
                     }
-                    None => break Ended::Cancelled,
+                    None => break ChannelEnd::Cancelled,
                 },
                 // Each delivery that has not ended has the context: its channel is left alone, or it would be
                 // delivered again, and counted, each time.
                 () = idle.elapsed() => if Arc::strong_count(&context) == 1 {
-                    break Ended::Idle;
+                    break ChannelEnd::Idle;
                 },
             }
         };
-        if matches!(ended, Ended::Drained) {
+        if matches!(ended, ChannelEnd::Drained) {
             self.consumer.finish_running().await;
             // A link that has gone silent must not hold the shutdown up.
             let drained = timeout(DRAIN_TIMEOUT, self.drain(channel, deliveries, &settling)).await;
@@ -297,19 +297,19 @@ impl<C: Consuming> Channels<'_, C> {
     }
 
     /// Of a channel that ended although its connection has not.
-    fn tell(&self, ended: Ended) {
+    fn report_end(&self, ended: ChannelEnd) {
         let queue = self.consumer.queue();
         let (incident, error) = match ended {
-            Ended::Unusable(error) => (
+            ChannelEnd::Unusable(error) => (
                 Incident::QueueRefused,
                 Some(ErrorChain::of(&error).to_string()),
             ),
-            Ended::Cancelled => (Incident::ConsumerCancelled, None),
-            Ended::Failed(error) | Ended::NotOpened(error) => {
+            ChannelEnd::Cancelled => (Incident::ConsumerCancelled, None),
+            ChannelEnd::Failed(error) | ChannelEnd::NotOpened(error) => {
                 (Incident::ChannelClosed, Some(error.to_string()))
             }
             // The task that sends acks has said why.
-            Ended::Unsettled | Ended::Drained | Ended::Idle => {
+            ChannelEnd::Unsettled | ChannelEnd::Drained | ChannelEnd::Idle => {
                 return self.health.not_consuming(queue, None);
             }
         };

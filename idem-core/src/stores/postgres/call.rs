@@ -13,9 +13,9 @@ pub(super) enum Ask {
 
 /// One caller's question about a key.
 pub(super) trait KeyCall:
-    batcher::Call<Answer = Result<Self::Answered, StoreError>> + Sync
+    batcher::Call<Answer = Result<Self::Reply, StoreError>> + Sync
 {
-    type Answered: Send;
+    type Reply: Send;
 
     fn key(&self) -> &Key;
 
@@ -26,8 +26,8 @@ pub(super) trait KeyCall:
     fn statement(batch: &[&Self], ask: Ask, sql: &Sql, skew: i64) -> Statement;
 
     /// The answer to a call that was part of the statement; `None` if it has to be asked again.
-    fn read(&self, told: &Told) -> Option<Self::Answered>;
+    fn read(&self, told: &Told) -> Option<Self::Reply>;
 
     /// The answer to a call for the same key that waited behind it.
-    fn read_behind(&self, told: &Told) -> Option<Self::Answered>;
+    fn read_behind(&self, told: &Told) -> Option<Self::Reply>;
 }

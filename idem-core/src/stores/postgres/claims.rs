@@ -49,7 +49,7 @@ impl batcher::Call for ClaimCall {
 }
 
 impl KeyCall for ClaimCall {
-    type Answered = Claim;
+    type Reply = Claim;
     const LANE: &str = "claims";
 
     fn key(&self) -> &Key {

@@ -55,7 +55,7 @@ impl batcher::Call for WriteCall {
 }
 
 impl KeyCall for WriteCall {
-    type Answered = Write;
+    type Reply = Write;
     const LANE: &str = "writes";
 
     fn key(&self) -> &Key {
