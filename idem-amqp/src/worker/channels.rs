@@ -191,7 +191,10 @@ impl<C: Consuming> Channels<'_, C> {
         }
     }
 
-    async fn open(&self, connection: &Connection) -> Result<(Channel, lapin::Consumer), ChannelEnd> {
+    async fn open(
+        &self,
+        connection: &Connection,
+    ) -> Result<(Channel, lapin::Consumer), ChannelEnd> {
         let consumer = self.consumer;
         let channel = connection.create_channel().await;
         let channel = channel.map_err(ChannelEnd::NotOpened)?;

@@ -1,6 +1,6 @@
 //! What an error of the server or of the way to it means for the one who asked.
 
-use std::{borrow::Cow, error::Error, fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, error::Error, fmt, io::ErrorKind, sync::Arc, time::Duration};
 
 use crate::{message::Key, store::StoreError};
 
@@ -73,6 +73,27 @@ impl Fault {
         )
     }
 
+    /// Whether a connection was there, and has ended: by its other end, or by the server in words. Nobody listening is
+    /// another matter, and so is a server that takes no session for now.
+    pub(super) fn was_cut(&self) -> bool {
+        let Self::Said(error) = self else {
+            return false;
+        };
+        match &**error {
+            sqlx::Error::Io(error) => matches!(
+                error.kind(),
+                ErrorKind::UnexpectedEof
+                    | ErrorKind::ConnectionReset
+                    | ErrorKind::ConnectionAborted
+                    | ErrorKind::BrokenPipe
+            ),
+            // The end of the stream, where the driver expects an answer to its question for TLS.
+            sqlx::Error::Protocol(_) => true,
+            sqlx::Error::Database(error) => error.code().is_some_and(|code| is_end(&code)),
+            _ => false,
+        }
+    }
+
     /// The SQLSTATE, if the server has answered.
     fn code(&self) -> Option<Cow<'_, str>> {
         match self {
@@ -97,6 +118,12 @@ impl Fault {
             },
         }
     }
+}
+
+/// By SQLSTATE: whether the server has ended the session, or takes none now.
+fn is_end(code: &str) -> bool {
+    // admin_shutdown, crash_shutdown; not cannot_connect_now, which lasts.
+    matches!(code, "57P01" | "57P02") || code.starts_with("08")
 }
 
 /// By SQLSTATE, because messages are translated.

@@ -77,26 +77,27 @@ struct Tries {
 }
 
 impl Address {
+    /// Opens a connection. One that is ended before it is open is tried again a few times: a proxy does that
+    /// while it is led to another server.
     pub(super) async fn connect(&self) -> Result<PgConnection, Fault> {
         let mut reconnects = 0;
         loop {
-            // Boxed: a handshake of TLS takes room, and whoever waits for a transaction has this in it.
-            let connecting = Box::pin(self.options.connect());
-            let mut connection = self.within_timeout(connecting).await?;
-            let keepalives = KEEPALIVES.map(|(name, value)| format!("SET {name} = {value}"));
-            let keepalives = AssertSqlSafe(keepalives.join("; "));
-            let set = sqlx::raw_sql(keepalives).execute(&mut connection);
-            match self.within_timeout(set).await {
-                Ok(_) => return Ok(connection),
-                // It was there, and was ended at once.
-                Err(fault @ Fault::Said(_))
-                    if fault.remedy() == Remedy::Reconnect && reconnects < RECONNECTS =>
-                {
-                    reconnects += 1;
-                }
-                Err(fault) => return Err(fault),
+            match self.try_connect().await {
+                Err(fault) if fault.was_cut() && reconnects < RECONNECTS => reconnects += 1,
+                connected => return connected,
             }
         }
+    }
+
+    async fn try_connect(&self) -> Result<PgConnection, Fault> {
+        // Boxed: a handshake of TLS takes room, and whoever waits for a transaction has this in it.
+        let connecting = Box::pin(self.options.connect());
+        let mut connection = self.within_timeout(connecting).await?;
+        let keepalives = KEEPALIVES.map(|(name, value)| format!("SET {name} = {value}"));
+        let keepalives = AssertSqlSafe(keepalives.join("; "));
+        let set = sqlx::raw_sql(keepalives).execute(&mut connection);
+        self.within_timeout(set).await?;
+        Ok(connection)
     }
 
     /// The same, for connections that have their keepalives from the start, so that no `RESET` takes

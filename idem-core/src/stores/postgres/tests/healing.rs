@@ -1,4 +1,10 @@
+use std::sync::Arc;
+
 use futures_util::future::join_all;
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+};
 use xtask::services::Postgres;
 
 use super::*;
@@ -43,6 +49,46 @@ async fn a_connection_that_died_while_nobody_used_it_costs_no_caller_an_error() 
     assert_eq!(database.number(END_ALL).await, 2);
     acquire(&store, "b").await;
     complete(&store, &lease).await;
+}
+
+/// A way to the server that ends as many new connections at once as it is told to, as a proxy does that is being led
+/// to another server.
+async fn proxy(target: u16) -> (u16, Arc<AtomicU32>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let to_end = Arc::new(AtomicU32::new(0));
+    let left = Arc::clone(&to_end);
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let one_less = |left: u32| left.checked_sub(1);
+            if left
+                .try_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
+                .is_ok()
+            {
+                continue;
+            }
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(("127.0.0.1", target)).await.unwrap();
+                let _ = copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    (port, to_end)
+}
+
+#[tokio::test]
+async fn connections_that_are_ended_before_they_are_open_cost_no_caller_an_error() {
+    let database = Database::new();
+    let server = postgres::shared().unwrap();
+    let (port, to_end) = proxy(server.port()).await;
+    let direct = format!(":{}/", server.port());
+    let url = database.url.replace(&direct, &format!(":{port}/"));
+    let store = PostgresStore::connect(&url).await.unwrap();
+    acquire(&store, "a").await;
+    to_end.store(3, Ordering::Relaxed);
+    database.number(END_ALL).await;
+    acquire(&store, "b").await;
+    assert_eq!(to_end.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]
