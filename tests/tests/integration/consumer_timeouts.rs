@@ -39,6 +39,7 @@ async fn a_handler_that_takes_longer_than_the_broker_waits_is_run_once() {
     });
     let worker = Worker::builder(MemoryStore::new()).state(script.clone());
     let worker = bed.start(worker.consume::<charge>(bed.queue()));
+    bed.until_consumed(bed.name(), 1).await;
     bed.order("slow").await;
     script.calls.count("it runs", 1).await;
     let taken_back = worker.until("the broker takes it back", |health| !health.is_ready());
