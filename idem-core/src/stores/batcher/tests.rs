@@ -6,13 +6,13 @@ const LIMITS: Limits = Limits {
 };
 
 #[derive(Debug, PartialEq)]
-struct Bytes {
+struct NumberedCall {
     number: usize,
     bytes: usize,
     may_be_dropped: bool,
 }
 
-impl Call for Bytes {
+impl Call for NumberedCall {
     type Answer = usize;
 
     fn bytes(&self) -> usize {
@@ -24,20 +24,20 @@ impl Call for Bytes {
     }
 }
 
-fn call(number: usize, bytes: usize) -> Bytes {
-    Bytes {
+fn call(number: usize, bytes: usize) -> NumberedCall {
+    NumberedCall {
         number,
         bytes,
         may_be_dropped: false,
     }
 }
 
-fn numbers(batch: &[Waiting<Bytes>]) -> Vec<usize> {
+fn numbers(batch: &[Waiting<NumberedCall>]) -> Vec<usize> {
     batch.iter().map(|waiting| waiting.call.number).collect()
 }
 
 /// A queue of calls with so many bytes, numbered from 0, and those who wait for the answers.
-fn queue_of(bytes: &[usize]) -> (Queue<Waiting<Bytes>>, Vec<oneshot::Receiver<usize>>) {
+fn queue_of(bytes: &[usize]) -> (Queue<Waiting<NumberedCall>>, Vec<oneshot::Receiver<usize>>) {
     let (batcher, queue) = Batcher::new(LIMITS);
     let mut callers = Vec::new();
     for (number, bytes) in bytes.iter().enumerate() {
@@ -86,7 +86,7 @@ async fn what_has_to_be_asked_again_goes_first_and_with_what_waits() {
 async fn only_what_may_be_dropped_is_left_out_when_its_caller_has_gone() {
     let (batcher, mut queue) = Batcher::new(LIMITS);
     for (number, may_be_dropped) in [(0, true), (1, false)] {
-        let call = Bytes {
+        let call = NumberedCall {
             number,
             bytes: 1,
             may_be_dropped,
@@ -115,7 +115,7 @@ async fn a_wait_that_is_given_up_loses_no_call() {
 
 #[tokio::test]
 async fn each_caller_hears_the_answer_to_its_own_call() {
-    let (batcher, mut queue) = Batcher::<Waiting<Bytes>>::new(LIMITS);
+    let (batcher, mut queue) = Batcher::<Waiting<NumberedCall>>::new(LIMITS);
     let task = tokio::spawn(async move {
         while let Some(batch) = queue.next().await {
             for waiting in batch.into_iter().rev() {

@@ -86,7 +86,9 @@ impl Task {
             if let Err(fault) = &committed {
                 tracing::debug!(error = %fault, calls = calls.len(), "a batch was not committed");
             }
-            calls.into_iter().for_each(|call| call.answer(&committed));
+            for call in calls {
+                call.answer(&committed);
+            }
         }
         if let Some(connection) = self.connection {
             // Nobody is left to hear of a failure, and every answered write is durable.

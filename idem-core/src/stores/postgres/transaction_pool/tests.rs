@@ -84,7 +84,7 @@ async fn whoever_waits_gets_the_connection_with_a_transaction_that_has_begun() {
     );
 }
 
-/// A checked_out with a transaction that has begun already.
+/// A `checked_out` with a transaction that has begun already.
 async fn handed_on(pool: &TransactionPool) -> CheckedOut {
     let mut checked_out = pool.check_out().await;
     let transaction = checked_out.begin().await.unwrap();
