@@ -83,21 +83,20 @@ pub use worker::{Balance, Worker, WorkerBuilder};
 pub use idem_core::operator;
 pub use idem_core::{Answer, Refusal, Refused, Request};
 pub use idem_core::{
-    AnyStore, Atomic, Attempt, Backoff, Begun, Cause, Claim, ClaimRequest, Commit, ConnectError,
-    Context, DecodeError, Enforcement, Envelope, EnvelopeBuilder, ErrorChain, Execution,
-    ExecutionKind, Executor, Failed, Failure, FencingToken, Finding, Fingerprint,
-    FingerprintBuilder, FromContext, FromRef, Handler, HeaderSource, Headers, InDoubt, Key,
-    KeyBuilder, KeyError, KeyPart, Lease, Leased, MemoryStore, MemoryStoreBuilder, Mode, Operation,
-    OutOfPlace, Outcome, Owner, Policy, PolicyBuilder, PolicyError, Prepared, Purge, PurgeTask,
-    Rejection, Release, RunsOn, Severity, State, Store, StoreError, StoreOutage,
-    TransactionalStore, Verdict, Write,
+    AnyStore, Atomic, Attempt, Backoff, Begun, Cause, Claim, ClaimRequest, ConnectError, Context,
+    DecodeError, Enforcement, Envelope, EnvelopeBuilder, ErrorChain, Execution, ExecutionKind,
+    Executor, Failed, Failure, FencingToken, Finding, Fingerprint, FingerprintBuilder, Finished,
+    FromContext, FromRef, Handler, HeaderSource, Headers, InDoubt, Key, KeyBuilder, KeyError,
+    KeyPart, Lease, Leased, MemoryStore, MemoryStoreBuilder, Mode, Operation, OutOfPlace, Outcome,
+    Owner, Policy, PolicyBuilder, PolicyError, Prepared, Purge, PurgeTask, Rejection, Release,
+    RunsOn, Severity, State, Store, StoreError, StoreOutage, TransactionalStore, Verdict, Write,
 };
 pub use idem_core::{CacheStats, Cached, CachedBuilder, Reports};
-pub use idem_core::{Entity, EntityError, EntityStore, InEntity, RecordedBy, Recording};
+pub use idem_core::{Entity, EntityError, EntityStore, InEntity, RecordedBy};
 pub use idem_core::{
     FileKeeper, KeeperError, KeepingPlace, KeptRequest, KeptSession, SessionKeeper, TakenPlace,
 };
-pub use idem_core::{GroupEnd, GroupStore, Grouped};
+pub use idem_core::{GroupStore, Grouped};
 pub use idem_core::{
     MessageNumber, Numbered, Position, PositionKind, SequenceKey, SequencePlace, SequenceStore,
     SequenceWait,

@@ -15,18 +15,20 @@ mod request;
 pub(crate) mod rules;
 pub(crate) mod sequence;
 mod session;
+mod transaction;
 pub(crate) mod transactional;
 
 pub use claim::{Claim, Lease, OutOfPlace, Release, Write};
-pub use entity::{EntityError, EntityStore, Recording};
+pub use entity::{EntityError, EntityStore};
 pub use error::{ConnectError, StoreError};
 pub use finding::{Finding, Severity};
-pub use group::{GroupEnd, GroupStore};
+pub use group::GroupStore;
 pub use purge::PurgeTask;
 pub use request::{ClaimRequest, Owner};
 pub use sequence::SequenceStore;
 pub use session::{OpenSession, Opened, SessionStore, Touched};
-pub use transactional::{Begun, Commit, Opening, TransactionalStore};
+pub use transaction::Finished;
+pub use transactional::{Begun, Opening, TransactionalStore};
 
 /// Decides, once per key, who works, and remembers what came of it.
 ///

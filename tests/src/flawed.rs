@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_amqp::{
-    Begun, Claim, ClaimRequest, Commit, Key, Lease, Outcome, PositionKind, Release, Store,
+    Begun, Claim, ClaimRequest, Finished, Key, Lease, Outcome, PositionKind, Release, Store,
     StoreError, TransactionalStore, Write,
 };
 use serde::{Deserialize, Serialize};
@@ -122,7 +122,7 @@ where
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> Result<Commit, StoreError> {
+    ) -> Result<Finished, StoreError> {
         if !self.answers_early() {
             return self
                 .store
@@ -134,7 +134,7 @@ where
             tokio::time::sleep(LATE).await;
             store.commit(transaction, &lease, &outcome, retention).await
         });
-        Ok(Commit::Committed)
+        Ok(Finished::Committed)
     }
 
     async fn roll_back(&self, transaction: Self::Transaction) {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use idem_amqp::{
-    Begun, Claim, ClaimRequest, Commit, Lease, Outcome, PositionKind, Release, Store, StoreError,
+    Begun, Claim, ClaimRequest, Finished, Lease, Outcome, PositionKind, Release, Store, StoreError,
     TransactionalStore, Write,
 };
 use nix::sys::signal::{Signal, raise};
@@ -190,7 +190,7 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Interfered<S> {
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> Result<Commit, StoreError> {
+    ) -> Result<Finished, StoreError> {
         let done = self.store.commit(transaction, lease, outcome, retention);
         self.interfere(Call::Complete, done).await
     }

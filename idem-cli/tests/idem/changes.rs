@@ -1,7 +1,7 @@
 //! `keys release`, `keys forget` and `keys complete`, on every store.
 
 use idem_amqp::{
-    Begun, Claim, ClaimRequest, Commit, Key, Outcome, Policy, Store as _, TransactionalStore,
+    Begun, Claim, ClaimRequest, Finished, Key, Outcome, Policy, Store as _, TransactionalStore,
     Write,
     sqlx::{PgConnection, SqliteConnection},
 };
@@ -167,7 +167,7 @@ async fn commit_after<Tx>(
     store: impl TransactionalStore<Tx>,
     idem: &Idem,
     command: &str,
-) -> Commit {
+) -> Finished {
     let request = ClaimRequest::new(key(command), &Policy::DEFAULT);
     let Begun::Acquired(lease, transaction) = store.begin(&request).await.unwrap() else {
         panic!("the key is new")
@@ -188,9 +188,9 @@ async fn an_atomic_handler_that_is_fenced_out_commits_nothing() {
     for command in ["release", "forget", "complete"] {
         let (store, idem) = (sqlite.open_sqlite().await, Idem::on(&sqlite));
         let ended = commit_after::<SqliteConnection>(store, &idem, command).await;
-        assert_eq!(ended, Commit::Fenced, "{command}");
+        assert_eq!(ended, Finished::Fenced, "{command}");
         let (store, idem) = (postgres.open_postgres().await, Idem::on(&postgres));
         let ended = commit_after::<PgConnection>(store, &idem, command).await;
-        assert_eq!(ended, Commit::Fenced, "{command}");
+        assert_eq!(ended, Finished::Fenced, "{command}");
     }
 }

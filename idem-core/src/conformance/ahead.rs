@@ -5,7 +5,7 @@ use std::{future::pending, time::Duration};
 use super::{
     LEASE, Rule, Scene, TransactionalHarness, claimant::Claimant, open::Open, scene::unique,
 };
-use crate::store::{Begun, Claim, Commit, Lease, Opening, Release, TransactionalStore, Write};
+use crate::store::{Begun, Claim, Finished, Lease, Opening, Release, TransactionalStore, Write};
 
 /// A transaction in the making.
 type Promised<'a, H> = Opening<
@@ -144,7 +144,7 @@ pub async fn a_claim_ahead_that_was_taken_over_commits_nothing<H: TransactionalH
     let mut zombie = Open::<H>::ahead(&claimant, lease, opening).await;
     zombie.write_effect(&effect).await;
     let commit = zombie.commit("zombie").await;
-    scene.holds(commit != Commit::Committed, "another has taken over");
+    scene.holds(commit != Finished::Committed, "another has taken over");
     scene.has_effects(&effect, 0, "nothing was committed").await;
     let extended = successor.extend(Duration::from_mins(1)).await;
     extended.is_applied("the successor works");

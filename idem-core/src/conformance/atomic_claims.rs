@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     futures::FutureExt as _,
-    store::{Claim, Commit, Release},
+    store::{Claim, Finished, Release},
 };
 
 /// A duplicate that opens a transaction gets none.
@@ -206,7 +206,7 @@ pub async fn many_transactions_at_once_all_commit<H: TransactionalHarness>(harne
         .boxed()
     });
     let commits = race(all.collect()).await;
-    let committed = commits.iter().all(|commit| *commit == Commit::Committed);
+    let committed = commits.iter().all(|commit| *commit == Finished::Committed);
     scene.holds(committed, &format!("the store answered {commits:?}"));
     for name in &names {
         scene.has_effects(name, 1, "each has committed").await;

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use super::{EntityHarness, Harness, LEASE, Rule, Scene, TransactionalHarness, scene::unique};
 use crate::{
     handler::Entity,
-    store::{EntityError, EntityStore, Lease, Recording, TransactionalStore},
+    store::{EntityError, EntityStore, Finished, Lease, TransactionalStore},
 };
 
 /// How long a statement waits for a lock.
@@ -68,7 +68,7 @@ impl<'a, H: EntityHarness> Row<'a, H> {
         open
     }
 
-    async fn commit(&self, open: Transaction<H>, lease: Option<&Lease>) -> Recording {
+    async fn commit(&self, open: Transaction<H>, lease: Option<&Lease>) -> Finished {
         let recording =
             EntityStore::<H::Tx>::commit_entity(&*self.store, open, &self.entity, lease).await;
         Rule::Recorded.answer(recording)
@@ -77,7 +77,7 @@ impl<'a, H: EntityHarness> Row<'a, H> {
     async fn commits(&self, open: Transaction<H>, lease: Option<&Lease>) {
         let recording = self.commit(open, lease).await;
         let why = format!("nothing speaks against it, but {recording:?}");
-        self.scene.holds(recording == Recording::Committed, &why);
+        self.scene.holds(recording == Finished::Committed, &why);
     }
 
     async fn is_recorded(&self, lease: Option<&Lease>) -> bool {
@@ -154,7 +154,7 @@ pub async fn a_row_that_was_there_before_is_a_violation<H: EntityHarness>(harnes
     let (mut copy, further) = (row.open().await, unique());
     H::write_effect(H::Store::lend(&mut copy), &further).await;
     let recording = row.commit(copy, None).await;
-    let violated = matches!(recording, Recording::Violated { .. });
+    let violated = matches!(recording, Finished::Violated { .. });
     row.scene
         .holds(violated, &format!("it is another's, but {recording:?}"));
     row.scene
@@ -168,7 +168,7 @@ pub async fn a_handler_that_leaves_no_entity_is_refused<H: EntityHarness>(harnes
     let mut open = row.open().await;
     H::write_effect(H::Store::lend(&mut open), &effect).await;
     let recording = row.commit(open, None).await;
-    let refused = matches!(recording, Recording::Refused { .. });
+    let refused = matches!(recording, Finished::Refused { .. });
     row.scene
         .holds(refused, &format!("there is no entity, but {recording:?}"));
     row.left_nothing(&effect, "it was refused").await;
@@ -180,7 +180,7 @@ pub async fn a_transaction_that_the_handler_ended_records_nothing<H: EntityHarne
     let mut open = row.handled(&effect).await;
     H::roll_back_early(H::Store::lend(&mut open)).await;
     let recording = row.commit(open, None).await;
-    let refused = matches!(recording, Recording::Refused { .. });
+    let refused = matches!(recording, Finished::Refused { .. });
     row.scene
         .holds(refused, &format!("the handler ended it, but {recording:?}"));
     row.left_nothing(&effect, "the handler rolled back").await;
@@ -207,7 +207,7 @@ pub async fn an_attempt_that_was_taken_over_records_nothing<H: EntityHarness>(ha
     let successor = row.scene.acquired().await;
     let open = row.handled(&effect).await;
     let recording = row.commit(open, Some(&zombie.lease)).await;
-    let fenced = recording == Recording::Fenced;
+    let fenced = recording == Finished::Fenced;
     row.scene.holds(
         fenced,
         &format!("another has taken over, but {recording:?}"),

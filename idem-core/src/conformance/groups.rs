@@ -12,7 +12,10 @@ use super::{
 };
 use crate::{
     handler::Outcome,
-    store::{Claim, GroupEnd, GroupStore, Lease, Release, Store as _, TransactionalStore, Write},
+    store::{
+        Claim, Finished, GroupStore, Lease, Release, Store as _, StoreError, TransactionalStore,
+        Write,
+    },
 };
 
 /// The handler whose messages share a transaction, and how many of them.
@@ -70,7 +73,13 @@ impl<'a, H: GroupHarness> Group<'a, H> {
 
     /// Two slots one after the other: the second is waited for before the first is left, so that
     /// both are in one group.
-    async fn two(&self, first: &Member) -> (impl Future<Output = GroupEnd> + use<H>, Slot<H>) {
+    async fn two(
+        &self,
+        first: &Member,
+    ) -> (
+        impl Future<Output = Result<Finished, StoreError>> + use<H>,
+        Slot<H>,
+    ) {
         let mut slot = self.slot().await;
         H::write_effect(H::Store::lend_slot(&mut slot), &first.effect).await;
         let next = GroupStore::<H::Tx>::slot(&*self.store, HANDLER, SIZE);
@@ -84,7 +93,11 @@ impl<'a, H: GroupHarness> Group<'a, H> {
         (end, Rule::Grouped.answer(slot))
     }
 
-    fn leave(&self, slot: Slot<H>, member: &Member) -> impl Future<Output = GroupEnd> + use<H> {
+    fn leave(
+        &self,
+        slot: Slot<H>,
+        member: &Member,
+    ) -> impl Future<Output = Result<Finished, StoreError>> + use<H> {
         let outcome = Outcome::new("done");
         let end =
             GroupStore::<H::Tx>::leave(&*self.store, slot, &member.lease, &outcome, RETENTION);
@@ -99,8 +112,8 @@ impl<'a, H: GroupHarness> Group<'a, H> {
     }
 
     #[track_caller]
-    fn committed(&self, end: &GroupEnd) {
-        let committed = matches!(end, GroupEnd::Committed);
+    fn committed(&self, end: &Result<Finished, StoreError>) {
+        let committed = matches!(end, Ok(Finished::Committed));
         self.scene.holds(
             committed,
             &format!("nothing speaks against it, but {end:?}"),
@@ -158,7 +171,7 @@ pub async fn a_member_that_was_taken_over_commits_nothing<H: GroupHarness>(harne
     let mut slot = group.slot().await;
     group.write(&mut slot, &member).await;
     let end = group.leave(slot, &member).await;
-    let committed = matches!(end, GroupEnd::Committed | GroupEnd::WithoutCompletion);
+    let committed = matches!(end, Ok(Finished::Committed | Finished::WithoutCompletion));
     group.scene.holds(!committed, "another has taken over");
     group.is_undone(&member, "another has taken over").await;
     let written = successor.complete("done").await;

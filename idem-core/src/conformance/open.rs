@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use super::{RETENTION, Rule, Scene, TransactionalHarness, claimant::Claimant};
 use crate::{
     handler::Outcome,
-    store::{Begun, Claim, Commit, Lease, Opening, Release, Store as _, TransactionalStore, Write},
+    store::{
+        Begun, Claim, Finished, Lease, Opening, Release, Store as _, TransactionalStore, Write,
+    },
 };
 
 /// The transaction that a harness' store opens.
@@ -65,7 +67,7 @@ impl<H: TransactionalHarness> Open<H> {
     pub(super) async fn commits(self) {
         let commit = self.commit("done").await;
         assert!(
-            commit == Commit::Committed,
+            commit == Finished::Committed,
             "{}\n  here: nothing speaks against the commit, the store answered {commit:?}",
             Rule::Atomic
         );
@@ -75,7 +77,7 @@ impl<H: TransactionalHarness> Open<H> {
     pub(super) async fn must_be_refused(self) {
         let commit = self.commit("done").await;
         assert!(
-            matches!(commit, Commit::Refused { .. }),
+            matches!(commit, Finished::Refused { .. }),
             "{}\n  here: the handler ended the transaction, the store answered {commit:?}",
             Rule::Atomic
         );
@@ -107,11 +109,11 @@ impl<H: TransactionalHarness> Open<H> {
         Rule::Atomic.answer(extended.await)
     }
 
-    pub(super) async fn commit(self, outcome: &str) -> Commit {
+    pub(super) async fn commit(self, outcome: &str) -> Finished {
         self.commit_for(outcome, RETENTION).await
     }
 
-    pub(super) async fn commit_for(self, outcome: &str, retention: Duration) -> Commit {
+    pub(super) async fn commit_for(self, outcome: &str, retention: Duration) -> Finished {
         let outcome = Outcome::new(outcome.to_owned());
         let commit = TransactionalStore::<H::Tx>::commit(
             &*self.store,

@@ -5,7 +5,7 @@ use super::{
     open::{Open, begin},
     scene::unique,
 };
-use crate::store::{Claim, Commit, OutOfPlace, Release, SequenceStore};
+use crate::store::{Claim, Finished, OutOfPlace, Release, SequenceStore};
 
 /// The completion and the handler's writes commit together, and the mark passes them.
 pub async fn a_numbered_transaction_commits_once<H>(harness: &H)
@@ -86,7 +86,7 @@ where
     zombie.write_effect(&effect).await;
     let commit = zombie.commit("late").await;
     producer.scene.holds(
-        commit == Commit::Fenced,
+        commit == Finished::Fenced,
         &format!("it was taken over, the store answered {commit:?}"),
     );
     let scene = &producer.scene;

@@ -5,7 +5,7 @@ use super::{
     open::{Open, begin},
     scene::unique,
 };
-use crate::store::{Claim, Commit, OutOfPlace, Release, SessionStore};
+use crate::store::{Claim, Finished, OutOfPlace, Release, SessionStore};
 
 /// The answer and the handler's writes commit together, and the answer is repeated.
 pub async fn a_transaction_in_a_session_commits_its_answer<H>(harness: &H)
@@ -100,7 +100,7 @@ where
     open.commits().await;
     let commit = zombie.commit("late").await;
     client.scene.holds(
-        commit == Commit::Fenced,
+        commit == Finished::Fenced,
         &format!("it was taken over, the store answered {commit:?}"),
     );
     client

@@ -8,7 +8,7 @@ use super::{
     open::{Open, begin},
     scene::unique,
 };
-use crate::store::{Claim, Commit, Release, Write};
+use crate::store::{Claim, Finished, Release, Write};
 
 /// Before the commit neither is to be seen, after it both are.
 pub async fn a_commit_shows_effect_and_completion_together<H: TransactionalHarness>(harness: &H) {
@@ -116,7 +116,7 @@ pub async fn a_zombie_commits_nothing<H: TransactionalHarness>(harness: &H) {
             zombie.write_effect(&effect).await;
             let commit = zombie.commit("zombie").await;
             scene.holds(
-                !matches!(commit, Commit::Committed),
+                !matches!(commit, Finished::Committed),
                 "another has taken over and committed",
             );
         }
@@ -214,7 +214,7 @@ pub async fn a_commit_after_a_swallowed_error_tells_the_truth<H: TransactionalHa
     let mut open = Open::<H>::of(&scene.claimant()).await;
     open.write_effect(&effect).await;
     H::swallow_an_error(open.lend()).await;
-    if open.commit("done").await == Commit::Committed {
+    if open.commit("done").await == Finished::Committed {
         scene.has_effects(&effect, 1, "it was committed").await;
         let answer = scene.claimant().claim().await;
         answer.is_completed(b"done", "it was committed");
@@ -231,7 +231,7 @@ pub async fn a_commit_is_remembered_for_its_retention<H: TransactionalHarness>(h
     let hour = Duration::from_hours(1);
     let open = Open::<H>::of(&scene.claimant()).await;
     let commit = open.commit_for("done", hour).await;
-    scene.holds(commit == Commit::Committed, "nothing speaks against it");
+    scene.holds(commit == Finished::Committed, "nothing speaks against it");
     let answer = scene.claimant().claim().await;
     let told = answer.is_completed(b"done", "it is committed");
     scene.lasts(told, hour, "the commit's own retention");

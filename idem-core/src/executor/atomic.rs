@@ -17,7 +17,7 @@ use crate::{
     futures::FutureExt as _,
     handler::{Atomic, Attempt, Failure, Handler, Mode, Operation, Outcome, Policy},
     message::Envelope,
-    store::{Claim, Commit, Lease, Release, Store, StoreError, TransactionalStore, Write},
+    store::{Claim, Finished, Lease, Release, Store, StoreError, TransactionalStore, Write},
     stores::measured::Measured,
 };
 
@@ -216,13 +216,17 @@ impl<S: Store> Ending<'_, S> {
             .commit(transaction, self.lease, &outcome, retention)
             .await
         {
-            Ok(Commit::Committed) => Execution::Executed {
+            Ok(Finished::Committed) => Execution::Executed {
                 output,
                 outcome,
                 attempt,
             },
-            Ok(Commit::Fenced) => self.lost(),
-            Ok(Commit::Refused { error }) => Box::pin(self.refused(error)).await,
+            Ok(Finished::Fenced) => self.lost(),
+            Ok(Finished::Refused { error }) => Box::pin(self.refused(error)).await,
+            Ok(other) => {
+                let error = other.is_no_answer("a commit");
+                Box::pin(self.ask_again(output, outcome, error)).await
+            }
             Err(error) => Box::pin(self.ask_again(output, outcome, error)).await,
         }
     }

@@ -15,7 +15,7 @@ use crate::{
     handler::{Attempt, Grouped, Handler, Mode, Operation, Policy},
     message::Envelope,
     store::{
-        Claim, EntityError, GroupEnd, GroupStore, Lease, Release, Store, StoreError,
+        Claim, EntityError, Finished, GroupStore, Lease, Release, Store, StoreError,
         TransactionalStore as _,
     },
     stores::measured::Measured,
@@ -165,10 +165,10 @@ where
             Ran::Returned(end) => end,
             // A heartbeat that finds the key completed: the group knows better.
             Ran::LeaseLost | Ran::Overdue(_) => end.await,
-            Ran::Panicked(message) => GroupEnd::Unknown(StoreError::unavailable(message)),
+            Ran::Panicked(message) => Err(StoreError::unavailable(message)),
         };
         let ended = match end {
-            GroupEnd::Committed => {
+            Ok(Finished::Committed) => {
                 let attempt = open.lease.attempt;
                 Execution::Executed {
                     output,
@@ -176,11 +176,15 @@ where
                     attempt,
                 }
             }
-            GroupEnd::RolledBack => return InGroup::Apart(kept),
-            GroupEnd::WithoutCompletion => Box::pin(open.ending(job).whose(output, outcome)).await,
-            GroupEnd::Unknown(error) => {
+            Ok(Finished::RolledBack) => return InGroup::Apart(kept),
+            Ok(Finished::WithoutCompletion) => {
+                Box::pin(open.ending(job).whose(output, outcome)).await
+            }
+            Ok(other) => {
+                let error = other.is_no_answer("who left a group");
                 Box::pin(open.ending(job).ask_again(output, outcome, error)).await
             }
+            Err(error) => Box::pin(open.ending(job).ask_again(output, outcome, error)).await,
         };
         open.note(job, &ended);
         ended.into()

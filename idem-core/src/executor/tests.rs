@@ -34,6 +34,7 @@ mod lost_answers;
 mod lost_commits;
 #[cfg(feature = "postgres")]
 mod modes;
+mod no_answers;
 mod observed;
 mod panics;
 mod positions;

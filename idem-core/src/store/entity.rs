@@ -2,7 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
-use super::{Lease, StoreError, TransactionalStore};
+use super::{Finished, Lease, StoreError, TransactionalStore};
 use crate::handler::Entity;
 
 /// A store in whose database a unique constraint of the handler's own table can record what was
@@ -48,7 +48,7 @@ pub trait EntityStore<Tx>: TransactionalStore<Tx> {
         transaction: Self::Transaction,
         entity: &Entity,
         lease: Option<&Lease>,
-    ) -> impl Future<Output = Result<Recording, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Finished, StoreError>> + Send;
 
     /// Whether the entity is there, committed. If so, and there is a lease, its record is removed.
     ///
@@ -59,28 +59,6 @@ pub trait EntityStore<Tx>: TransactionalStore<Tx> {
         entity: &Entity,
         lease: Option<&Lease>,
     ) -> impl Future<Output = Result<bool, StoreError>> + Send;
-}
-
-/// What became of a transaction that was to leave an entity.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Recording {
-    /// The handler's writes are durable, the entity among them.
-    Committed,
-    /// The lease was no longer the current one; everything was rolled back.
-    Fenced,
-    /// The constraint, which is deferred, was violated, or the entity was there before and is not
-    /// this transaction's; everything was rolled back.
-    Violated {
-        /// Why, in one line.
-        error: String,
-    },
-    /// The database refused, or the handler had ended the transaction by itself, or left no entity;
-    /// the attempt has failed.
-    Refused {
-        /// Why, in one line.
-        error: String,
-    },
 }
 
 /// Why a constraint cannot record what was handled.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Claim, ClaimRequest, Lease, StoreError, TransactionalStore};
+use super::{Claim, ClaimRequest, Finished, Lease, StoreError, TransactionalStore};
 use crate::{futures::BoxFuture, handler::Outcome};
 
 /// A store that lends one transaction to several handlers in turn: the writes and completions of
@@ -56,20 +56,5 @@ pub trait GroupStore<Tx>: TransactionalStore<Tx> {
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> BoxFuture<'static, GroupEnd>;
-}
-
-/// How a group ended for one whose handler succeeded in it.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum GroupEnd {
-    /// Its writes and its completion are durable.
-    Committed,
-    /// The handler of another message has committed the transaction by itself. The writes are
-    /// durable, and the completion has to be written.
-    WithoutCompletion,
-    /// Everything was rolled back, perhaps for the sake of others.
-    RolledBack,
-    /// The store cannot tell whether it was committed.
-    Unknown(StoreError),
+    ) -> BoxFuture<'static, Result<Finished, StoreError>>;
 }

@@ -2,7 +2,7 @@
 
 use std::{future::ready, time::Duration};
 
-use super::{Claim, ClaimRequest, Lease, Store, StoreError, Write};
+use super::{Claim, ClaimRequest, Finished, Lease, Store, StoreError, Write};
 use crate::{futures::BoxFuture, handler::Outcome};
 
 /// A store in whose transaction a handler can write, through a `&mut Tx`: the handler's writes
@@ -91,7 +91,7 @@ pub trait TransactionalStore<Tx>: Store {
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> impl Future<Output = Result<Commit, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Finished, StoreError>> + Send;
 
     /// Rolls the handler's writes back, and returns when they are in nobody's way any more: what
     /// becomes of the key is written after that, by [`Store::release`] or [`Store::complete`]. The
@@ -110,20 +110,4 @@ pub enum Begun<T> {
     Acquired(Lease, T),
     /// Any other answer than [`Claim::Acquired`].
     Not(Claim),
-}
-
-/// What became of a transaction.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Commit {
-    /// The handler's writes and the completion are durable.
-    Committed,
-    /// The lease was no longer the current one; everything was rolled back.
-    Fenced,
-    /// The database refused, or the handler had ended the transaction by itself; the attempt has
-    /// failed.
-    Refused {
-        /// Why, in one line.
-        error: String,
-    },
 }

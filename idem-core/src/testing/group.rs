@@ -6,7 +6,7 @@ use super::FaultyStore;
 use crate::{
     futures::BoxFuture,
     handler::Outcome,
-    store::{Claim, ClaimRequest, GroupEnd, GroupStore, Lease, Store as _, StoreError},
+    store::{Claim, ClaimRequest, Finished, GroupStore, Lease, Store as _, StoreError},
 };
 
 // Not what somebody is looking for whose store has no groups.
@@ -37,7 +37,7 @@ impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for FaultyStore<S> {
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> BoxFuture<'static, GroupEnd> {
+    ) -> BoxFuture<'static, Result<Finished, StoreError>> {
         self.store.leave(slot, lease, outcome, retention)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Call, FaultyStore, probe};
 use crate::{
     handler::Outcome,
-    store::{Begun, Claim, ClaimRequest, Commit, Lease, StoreError, TransactionalStore, Write},
+    store::{Begun, Claim, ClaimRequest, Finished, Lease, StoreError, TransactionalStore, Write},
 };
 
 // Not what somebody is looking for whose store cannot lend what the handler wants.
@@ -52,11 +52,11 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for FaultyStore<S> {
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> Result<Commit, StoreError> {
+    ) -> Result<Finished, StoreError> {
         probe::before_completion(outcome).await;
         let commit = self.store.commit(transaction, lease, outcome, retention);
         let commit = self.call(Call::Complete, commit).await?;
-        if commit == Commit::Committed {
+        if commit == Finished::Committed {
             probe::completed().await;
         }
         Ok(commit)

@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt, time::Duration};
 
-use idem_core::{Entity, EntityError, EntityStore, Lease, Recording, StoreError};
+use idem_core::{Entity, EntityError, EntityStore, Finished, Lease, StoreError};
 
 use crate::{flaw::Flaw, store::PlainStore, transaction::Ledger};
 
@@ -77,30 +77,30 @@ impl EntityStore<Ledger> for PlainStore {
         ledger: Ledger,
         entity: &Entity,
         lease: Option<&Lease>,
-    ) -> Result<Recording, StoreError> {
+    ) -> Result<Finished, StoreError> {
         let error = || "no entity".to_owned();
         let name = &entity.parts[0];
         if ledger.ended && !self.has(Flaw::BelievesTheHandler) {
-            return Ok(Recording::Refused { error: error() });
+            return Ok(Finished::Refused { error: error() });
         }
         let there = self.shared().entities.contains(name);
         if !ledger.entities.contains(name) {
             if there && !self.has(Flaw::TakesAnyRow) {
-                return Ok(Recording::Violated { error: error() });
+                return Ok(Finished::Violated { error: error() });
             }
             if !there && !self.has(Flaw::CommitsWithoutEntity) {
-                return Ok(Recording::Refused { error: error() });
+                return Ok(Finished::Refused { error: error() });
             }
         }
         let fenced = lease.is_some_and(|lease| !self.end_attempt(lease));
         if fenced && !self.has(Flaw::CommitsUnfenced) {
-            return Ok(Recording::Fenced);
+            return Ok(Finished::Fenced);
         }
         if !self.has(Flaw::LosesEntities) {
             self.shared().entities.extend(ledger.entities);
         }
         self.record_effects(ledger.written);
-        Ok(Recording::Committed)
+        Ok(Finished::Committed)
     }
 
     async fn is_recorded(

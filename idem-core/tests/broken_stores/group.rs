@@ -11,7 +11,7 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use idem_core::{
-    Claim, ClaimRequest, FencingToken, GroupEnd, GroupStore, Lease, Outcome, StoreError, Write,
+    Claim, ClaimRequest, FencingToken, Finished, GroupStore, Lease, Outcome, StoreError, Write,
 };
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 
@@ -32,7 +32,7 @@ struct Member {
     outcome: Outcome,
     retention: Duration,
     written: Vec<String>,
-    told: oneshot::Sender<GroupEnd>,
+    told: oneshot::Sender<Result<Finished, StoreError>>,
 }
 
 /// One who waits; dropped, it waits no more.
@@ -76,26 +76,26 @@ impl PlainStore {
         for member in members {
             let gone = member.told.is_closed() && self.has(Flaw::ForgetsWhoDoesNotWait);
             let end = if gone {
-                GroupEnd::RolledBack
+                Finished::RolledBack
             } else {
                 self.commit_member(&member)
             };
-            let _ = member.told.send(end);
+            let _ = member.told.send(Ok(end));
         }
     }
 
     /// Fenced members are rolled back by themselves.
-    fn commit_member(&self, member: &Member) -> GroupEnd {
+    fn commit_member(&self, member: &Member) -> Finished {
         let write = self.write(&member.lease, |store, record, current| {
             store.complete_record(record, current, &member.outcome, member.retention)
         });
         if write == Write::Fenced && !self.has(Flaw::CommitsUnfenced) {
-            return GroupEnd::RolledBack;
+            return Finished::RolledBack;
         }
         if !self.has(Flaw::LosesEffects) {
             self.record_effects(member.written.clone());
         }
-        GroupEnd::Committed
+        Finished::Committed
     }
 }
 
@@ -142,7 +142,7 @@ impl GroupStore<Ledger> for PlainStore {
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> BoxFuture<'static, GroupEnd> {
+    ) -> BoxFuture<'static, Result<Finished, StoreError>> {
         let (told, end) = oneshot::channel();
         let member = Member {
             lease: lease.clone(),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::{
-    Begun, Claim, ClaimRequest, Commit, FencingToken, Lease, Opening, Outcome, Release, Store,
+    Begun, Claim, ClaimRequest, FencingToken, Finished, Lease, Opening, Outcome, Release, Store,
     StoreError, TransactionalStore, Write,
 };
 use tokio::task::yield_now;
@@ -125,7 +125,7 @@ impl TransactionalStore<Ledger> for PlainStore {
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> Result<Commit, StoreError> {
+    ) -> Result<Finished, StoreError> {
         if transaction.ended && !self.has(Flaw::BelievesTheHandler) {
             let error = "the handler ended the transaction".to_owned();
             return Ok(refused(error));
@@ -136,12 +136,12 @@ impl TransactionalStore<Ledger> for PlainStore {
         }
         let write = self.complete(lease, outcome, retention).await?;
         if write == Write::Fenced && !self.has(Flaw::CommitsUnfenced) {
-            return Ok(Commit::Fenced);
+            return Ok(Finished::Fenced);
         }
         if !self.has(Flaw::LosesEffects) && !self.has(Flaw::CommitsInTwoSteps) {
             self.record_effects(transaction.written);
         }
-        Ok(Commit::Committed)
+        Ok(Finished::Committed)
     }
 
     async fn roll_back(&self, transaction: Ledger) {
@@ -153,6 +153,6 @@ impl TransactionalStore<Ledger> for PlainStore {
     }
 }
 
-fn refused(error: String) -> Commit {
-    Commit::Refused { error }
+fn refused(error: String) -> Finished {
+    Finished::Refused { error }
 }

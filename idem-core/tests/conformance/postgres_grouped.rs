@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use idem_core::{
-    Begun, Claim, ClaimRequest, Commit, GroupEnd, GroupStore, Key, Lease, Outcome, Policy,
-    PostgresStore, Release, Store, StoreError, TransactionalStore, Write,
+    Begun, Claim, ClaimRequest, Finished, GroupStore, Key, Lease, Outcome, Policy, PostgresStore,
+    Release, Store, StoreError, TransactionalStore, Write,
     conformance::{Harness, TransactionalHarness},
     sqlx::{PgConnection, query},
 };
@@ -28,7 +28,7 @@ pub(crate) struct Shared(PostgresStore);
 /// A slot, and how the one before it ends.
 pub(crate) struct Second {
     slot: Slot,
-    first: BoxFuture<'static, GroupEnd>,
+    first: BoxFuture<'static, Result<Finished, StoreError>>,
 }
 
 /// The name of the handler that both are of.
@@ -126,16 +126,16 @@ impl TransactionalStore<PgConnection> for Shared {
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> Result<Commit, StoreError> {
+    ) -> Result<Finished, StoreError> {
         let Second { slot, first } = second;
         let end = GroupStore::<PgConnection>::leave(&self.0, slot, lease, outcome, retention);
         match (end.await, first.await) {
-            (GroupEnd::Committed, GroupEnd::Committed) => Ok(Commit::Committed),
+            (Ok(Finished::Committed), Ok(Finished::Committed)) => Ok(Finished::Committed),
             // What it has done cost the other one nothing, or both of them nothing was kept of.
-            (GroupEnd::RolledBack, _) => Ok(Commit::Refused {
+            (Ok(Finished::RolledBack), _) => Ok(Finished::Refused {
                 error: "rolled back".to_owned(),
             }),
-            (GroupEnd::Unknown(error), _) => Err(error),
+            (Err(error), _) => Err(error),
             other => panic!("{other:?}"),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
-use idem_amqp::{Entity, EntityError, EntityStore, Lease, Recording, StoreError};
+use idem_amqp::{Entity, EntityError, EntityStore, Finished, Lease, StoreError};
 
 use super::Flawed;
 
@@ -27,7 +27,7 @@ where
         transaction: Self::Transaction,
         entity: &Entity,
         lease: Option<&Lease>,
-    ) -> Result<Recording, StoreError> {
+    ) -> Result<Finished, StoreError> {
         self.store.commit_entity(transaction, entity, lease).await
     }
 

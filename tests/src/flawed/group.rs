@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, future::BoxFuture};
-use idem_amqp::{Claim, ClaimRequest, GroupEnd, GroupStore, Lease, Outcome, StoreError};
+use idem_amqp::{Claim, ClaimRequest, Finished, GroupStore, Lease, Outcome, StoreError};
 
 use super::{Flawed, LATE};
 
@@ -35,7 +35,7 @@ where
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> BoxFuture<'static, GroupEnd> {
+    ) -> BoxFuture<'static, Result<Finished, StoreError>> {
         if !self.answers_early() {
             return self.store.leave(slot, lease, outcome, retention);
         }
@@ -44,6 +44,6 @@ where
             tokio::time::sleep(LATE).await;
             store.leave(slot, &lease, &outcome, retention).await
         });
-        std::future::ready(GroupEnd::Committed).boxed()
+        std::future::ready(Ok(Finished::Committed)).boxed()
     }
 }

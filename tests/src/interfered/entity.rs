@@ -2,7 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
-use idem_amqp::{Entity, EntityError, EntityStore, Lease, Recording, StoreError};
+use idem_amqp::{Entity, EntityError, EntityStore, Finished, Lease, StoreError};
 
 use super::{Call, Interfered};
 
@@ -24,7 +24,7 @@ impl<Tx, S: EntityStore<Tx>> EntityStore<Tx> for Interfered<S> {
         transaction: Self::Transaction,
         entity: &Entity,
         lease: Option<&Lease>,
-    ) -> Result<Recording, StoreError> {
+    ) -> Result<Finished, StoreError> {
         let done = self.store.commit_entity(transaction, entity, lease);
         self.interfere(Call::Complete, done).await
     }

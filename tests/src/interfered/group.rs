@@ -3,7 +3,7 @@
 use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
-use idem_amqp::{Claim, ClaimRequest, GroupEnd, GroupStore, Lease, Outcome, StoreError};
+use idem_amqp::{Claim, ClaimRequest, Finished, GroupStore, Lease, Outcome, StoreError};
 
 use super::{Call, Fate, Interfered, die};
 
@@ -33,10 +33,10 @@ impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for Interfered<S> {
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> BoxFuture<'static, GroupEnd> {
+    ) -> BoxFuture<'static, Result<Finished, StoreError>> {
         let number = self.counts[Call::Complete as usize].fetch_add(1, SeqCst) + 1;
         let fate = (self.plan)(Call::Complete, number);
-        let unknown = |why| GroupEnd::Unknown(StoreError::unavailable(why));
+        let unknown = |why| Err(StoreError::unavailable(why));
         match fate {
             Fate::Refuse => {
                 drop(slot);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use idem_amqp::{
-    Begun, ClaimRequest, Commit, ConnectError, Key, Outcome, Policy, PostgresStore,
+    Begun, ClaimRequest, ConnectError, Finished, Key, Outcome, Policy, PostgresStore,
     TransactionalStore, sqlx::PgConnection,
 };
 use idem_tests::servers::off_thread;
@@ -58,7 +58,7 @@ async fn a_store_on_postgres_is_reached_through_tls() {
     });
     let (seen, ended) = handled.await;
     assert_eq!(seen, "t|t");
-    assert_eq!(ended, Commit::Committed);
+    assert_eq!(ended, Finished::Committed);
 }
 
 /// Atomically, and what is seen meanwhile.
@@ -66,7 +66,7 @@ async fn handle<T: Send + 'static>(
     store: &impl TransactionalStore<PgConnection>,
     request: &ClaimRequest,
     look: impl FnOnce() -> xtask::Result<T> + Send + 'static,
-) -> (T, Commit) {
+) -> (T, Finished) {
     let Begun::Acquired(lease, transaction) = store.begin(request).await.unwrap() else {
         panic!("the key is new")
     };

@@ -12,7 +12,7 @@ use crate::{
         verdict::{End, Ended, lease_lost, unrememberable, unsuccessful},
     },
     handler::{Operation, Outcome, Policy, Refusal},
-    store::{EntityStore, Lease, Recording, Store, StoreError, TransactionalStore, Write},
+    store::{EntityStore, Finished, Lease, Store, StoreError, TransactionalStore, Write},
 };
 
 /// How a claim ends.
@@ -64,14 +64,18 @@ where
         let committed =
             store.commit_entity(transaction, &self.claim.entity, self.claim.lease.as_ref());
         match committed.await {
-            Ok(Recording::Committed) => Execution::Executed {
+            Ok(Finished::Committed) => Execution::Executed {
                 output,
                 outcome,
                 attempt: self.number(),
             },
-            Ok(Recording::Fenced) => self.lost(),
-            Ok(Recording::Violated { error }) => self.violated(Cause::Refused(error)).await,
-            Ok(Recording::Refused { error }) => self.failed(Cause::Refused(error)).await,
+            Ok(Finished::Fenced) => self.lost(),
+            Ok(Finished::Violated { error }) => self.violated(Cause::Refused(error)).await,
+            Ok(Finished::Refused { error }) => self.failed(Cause::Refused(error)).await,
+            Ok(other) => {
+                self.ask(other.is_no_answer("a commit with an entity"))
+                    .await
+            }
             Err(error) => self.ask(error).await,
         }
     }

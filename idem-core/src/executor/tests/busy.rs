@@ -9,7 +9,7 @@ use crate::{
     handler::{Context, DecodeError, Mode, Operation, Outcome, Rejection},
     message::{Envelope, KeyError},
     store::{
-        Begun, Commit, GroupEnd, GroupStore, Lease, Opening, StoreError, TransactionalStore,
+        Begun, Finished, GroupStore, Lease, Opening, StoreError, TransactionalStore,
         operator::{Intervened, Intervention, OperatorStore as _},
     },
     stores::MemoryStore,
@@ -126,10 +126,10 @@ impl TransactionalStore<Blank> for Busy {
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> Result<Commit, StoreError> {
+    ) -> Result<Finished, StoreError> {
         Ok(match self.complete(lease, outcome, retention).await? {
-            Write::Applied => Commit::Committed,
-            Write::Fenced => Commit::Fenced,
+            Write::Applied => Finished::Committed,
+            Write::Fenced => Finished::Fenced,
         })
     }
 
@@ -161,16 +161,16 @@ impl GroupStore<Blank> for Busy {
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> BoxFuture<'static, GroupEnd> {
+    ) -> BoxFuture<'static, Result<Finished, StoreError>> {
         let (busy, lease, outcome) = (self.clone(), lease.clone(), outcome.clone());
         let left = async move {
             if !busy.groups_commit {
-                return GroupEnd::RolledBack;
+                return Ok(Finished::RolledBack);
             }
             sleep(busy.wait).await;
             let completed = busy.complete(&lease, &outcome, retention).await;
             assert_eq!(completed.unwrap(), Write::Applied);
-            GroupEnd::Committed
+            Ok(Finished::Committed)
         };
         left.boxed()
     }

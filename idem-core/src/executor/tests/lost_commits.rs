@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     handler::{Atomic, Context, DecodeError, Operation, Outcome, Rejection},
     message::{Envelope, KeyError},
-    store::{Begun, Commit, Lease, StoreError, TransactionalStore},
+    store::{Begun, Finished, Lease, StoreError, TransactionalStore},
 };
 
 /// What became of a commit that was never answered.
@@ -119,7 +119,7 @@ impl TransactionalStore<Blank> for Lender {
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> Result<Commit, StoreError> {
+    ) -> Result<Finished, StoreError> {
         match self.fate {
             Fate::Applied => {
                 let write = self.complete(lease, outcome, retention).await?;

@@ -14,10 +14,7 @@ use crate::{
     message::{
         Envelope, KeyError, SequenceKey, SequencePlace, SessionKey, SessionNumber, SessionPlace,
     },
-    store::{
-        Begun, Commit, EntityStore, GroupEnd, GroupStore, Lease, Recording, StoreError,
-        TransactionalStore,
-    },
+    store::{Begun, EntityStore, Finished, GroupStore, Lease, StoreError, TransactionalStore},
 };
 
 /// A store that has never heard of sessions and sequences: it claims whatever it is asked to.
@@ -87,8 +84,8 @@ impl TransactionalStore<Blank> for Plain {
         _: &Lease,
         _: &Outcome,
         _: Duration,
-    ) -> Result<Commit, StoreError> {
-        Ok(Commit::Committed)
+    ) -> Result<Finished, StoreError> {
+        Ok(Finished::Committed)
     }
 
     async fn roll_back(&self, _: Blank) {}
@@ -113,8 +110,14 @@ impl GroupStore<Blank> for Plain {
         slot
     }
 
-    fn leave(&self, _: Blank, _: &Lease, _: &Outcome, _: Duration) -> BoxFuture<'static, GroupEnd> {
-        std::future::ready(GroupEnd::Committed).boxed()
+    fn leave(
+        &self,
+        _: Blank,
+        _: &Lease,
+        _: &Outcome,
+        _: Duration,
+    ) -> BoxFuture<'static, Result<Finished, StoreError>> {
+        std::future::ready(Ok(Finished::Committed)).boxed()
     }
 }
 
@@ -136,8 +139,8 @@ impl EntityStore<Blank> for Plain {
         _: Blank,
         _: &Entity,
         _: Option<&Lease>,
-    ) -> Result<Recording, StoreError> {
-        Ok(Recording::Committed)
+    ) -> Result<Finished, StoreError> {
+        Ok(Finished::Committed)
     }
 
     async fn is_recorded(&self, _: &Entity, _: Option<&Lease>) -> Result<bool, StoreError> {

@@ -5,7 +5,7 @@ use std::{error::Error, time::Duration};
 use super::Cached;
 use crate::{
     handler::Entity,
-    store::{EntityError, EntityStore, Lease, Recording, StoreError},
+    store::{EntityError, EntityStore, Finished, Lease, StoreError},
 };
 
 // Not what somebody is looking for whose store names no constraints.
@@ -28,7 +28,7 @@ impl<Tx, S: EntityStore<Tx>> EntityStore<Tx> for Cached<S> {
         transaction: Self::Transaction,
         entity: &Entity,
         lease: Option<&Lease>,
-    ) -> Result<Recording, StoreError> {
+    ) -> Result<Finished, StoreError> {
         self.store().commit_entity(transaction, entity, lease).await
     }
 

@@ -6,7 +6,7 @@ use super::Cached;
 use crate::{
     futures::{BoxFuture, FutureExt as _},
     handler::Outcome,
-    store::{Claim, ClaimRequest, GroupEnd, GroupStore, Lease, StoreError},
+    store::{Claim, ClaimRequest, Finished, GroupStore, Lease, StoreError},
 };
 
 // Not what somebody is looking for whose store has no groups.
@@ -42,14 +42,14 @@ impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for Cached<S> {
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> BoxFuture<'static, GroupEnd> {
+    ) -> BoxFuture<'static, Result<Finished, StoreError>> {
         self.0.known.completing(lease);
         let asked = self.0.known.now();
         let end = self.0.store.leave(slot, lease, outcome, retention);
         let (cached, lease, outcome) = (Arc::clone(&self.0), lease.clone(), outcome.clone());
         async move {
             let end = end.await;
-            if matches!(end, GroupEnd::Committed) {
+            if matches!(end, Ok(Finished::Committed)) {
                 cached.known.completed(&lease, &outcome, retention, asked);
             }
             end

@@ -9,7 +9,7 @@ use crate::{
     handler::Outcome,
     message::{PositionKind, SessionKey},
     store::{
-        Begun, Claim, ClaimRequest, Commit, Lease, OpenSession, Opened, Opening, Purge, Release,
+        Begun, Claim, ClaimRequest, Finished, Lease, OpenSession, Opened, Opening, Purge, Release,
         SequenceStore, SessionStore, Store, StoreError, Touched, TransactionalStore, Write,
     },
 };
@@ -163,13 +163,13 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Cached<S> {
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> Result<Commit, StoreError> {
+    ) -> Result<Finished, StoreError> {
         let known = &self.0.known;
         known.completing(lease);
         let asked = known.now();
         let commit = self.0.store.commit(transaction, lease, outcome, retention);
         let commit = commit.await?;
-        if commit == Commit::Committed {
+        if commit == Finished::Committed {
             known.completed(lease, outcome, retention, asked);
         }
         Ok(commit)

@@ -1,6 +1,6 @@
 //! What a store's answers are called.
 
-use crate::store::{Claim, OutOfPlace, Write};
+use crate::store::{Claim, Finished, OutOfPlace, Write};
 
 /// What a store says.
 pub(super) trait Answer {
@@ -46,6 +46,23 @@ impl Answer for Write {
         match self {
             Self::Applied => "applied",
             Self::Fenced => "fenced",
+        }
+    }
+
+    fn is_fenced(&self) -> bool {
+        *self == Self::Fenced
+    }
+}
+
+impl Answer for Finished {
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Committed => "committed",
+            Self::Fenced => "fenced",
+            Self::Violated { .. } => "violated",
+            Self::Refused { .. } => "refused",
+            Self::RolledBack => "rolled_back",
+            Self::WithoutCompletion => "committed_without",
         }
     }
 

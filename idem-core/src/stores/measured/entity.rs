@@ -8,7 +8,7 @@ use super::{Measured, answer::Answer};
 use crate::telemetry::spans;
 use crate::{
     handler::Entity,
-    store::{EntityError, EntityStore, Lease, Recording, StoreError},
+    store::{EntityError, EntityStore, Finished, Lease, StoreError},
 };
 
 impl<Tx, S: EntityStore<Tx>> EntityStore<Tx> for Measured<S> {
@@ -32,7 +32,7 @@ impl<Tx, S: EntityStore<Tx>> EntityStore<Tx> for Measured<S> {
         transaction: S::Transaction,
         entity: &Entity,
         lease: Option<&Lease>,
-    ) -> Result<Recording, StoreError> {
+    ) -> Result<Finished, StoreError> {
         let asked = self.calls.commit.ask(spans::record());
         let call = self.store.commit_entity(transaction, entity, lease);
         let answer = call.instrument(asked.span()).await;
@@ -54,20 +54,5 @@ struct Opened<T>(T);
 impl<T> Answer for Opened<T> {
     fn label(&self) -> &'static str {
         "opened"
-    }
-}
-
-impl Answer for Recording {
-    fn label(&self) -> &'static str {
-        match self {
-            Self::Committed => "committed",
-            Self::Fenced => "fenced",
-            Self::Violated { .. } => "violated",
-            Self::Refused { .. } => "refused",
-        }
-    }
-
-    fn is_fenced(&self) -> bool {
-        *self == Self::Fenced
     }
 }

@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use tracing::{Instrument as _, Span};
 
-use super::{Call, Measured};
+use super::{Call, Measured, answer::Answer as _};
 use crate::telemetry::{Stopwatch, spans};
 use crate::{
     futures::{BoxFuture, FutureExt as _},
     handler::Outcome,
-    store::{Claim, ClaimRequest, GroupEnd, GroupStore, Lease, StoreError},
+    store::{Claim, ClaimRequest, Finished, GroupStore, Lease, StoreError},
 };
 
 impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for Measured<S> {
@@ -43,7 +43,7 @@ impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for Measured<S> {
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> BoxFuture<'static, GroupEnd> {
+    ) -> BoxFuture<'static, Result<Finished, StoreError>> {
         let left = self.store.leave(slot, lease, outcome, retention);
         let span = spans::complete(lease.key.as_str());
         if cfg!(not(feature = "metrics")) && span.is_disabled() {
@@ -60,17 +60,14 @@ impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for Measured<S> {
 
 impl Call {
     /// A group has ended.
-    fn ended(&self, began: Stopwatch, end: &GroupEnd) {
+    fn ended(&self, began: Stopwatch, end: &Result<Finished, StoreError>) {
         self.seconds.record(began);
-        let label = match end {
-            GroupEnd::Committed => "committed",
-            GroupEnd::WithoutCompletion => "committed_without",
-            GroupEnd::RolledBack => "rolled_back",
-            GroupEnd::Unknown(error) => {
+        match end {
+            Ok(finished) => spans::answered(&Span::current(), finished.label(), None),
+            Err(error) => {
                 self.errors.add();
-                return spans::unanswered(&Span::current(), error.kind(), error);
+                spans::unanswered(&Span::current(), error.kind(), error);
             }
-        };
-        spans::answered(&Span::current(), label, None);
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::{Measured, answer::Answer};
 use crate::telemetry::{Stopwatch, spans};
 use crate::{
     handler::Outcome,
-    store::{Begun, ClaimRequest, Commit, Lease, Opening, StoreError, TransactionalStore, Write},
+    store::{Begun, ClaimRequest, Finished, Lease, Opening, StoreError, TransactionalStore, Write},
 };
 
 impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Measured<S> {
@@ -77,7 +77,7 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Measured<S> {
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> Result<Commit, StoreError> {
+    ) -> Result<Finished, StoreError> {
         let asked = self.calls.commit.ask(spans::complete(lease.key.as_str()));
         let answer = self
             .store
@@ -119,19 +119,5 @@ impl<T> Answer for Begun<T> {
             Self::Acquired(lease, _) => Some(lease.attempt),
             Self::Not(_) => None,
         }
-    }
-}
-
-impl Answer for Commit {
-    fn label(&self) -> &'static str {
-        match self {
-            Self::Committed => "committed",
-            Self::Fenced => "fenced",
-            Self::Refused { .. } => "refused",
-        }
-    }
-
-    fn is_fenced(&self) -> bool {
-        *self == Self::Fenced
     }
 }

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     handler::Outcome,
     store::{
-        Begun, Claim, ClaimRequest, Commit, Lease, Opening, StoreError, TransactionalStore, Write,
+        Begun, Claim, ClaimRequest, Finished, Lease, Opening, StoreError, TransactionalStore, Write,
     },
 };
 
@@ -145,12 +145,12 @@ impl PostgresStore {
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> Result<Commit, StoreError> {
+    ) -> Result<Finished, StoreError> {
         let skew = self.clock.skew();
         let (template, nonce) = (&self.sql.commit, Nonce::new());
         let statement = statement::completion(template, lease, outcome, retention, skew, nonce);
         match self.end_open(open, statement, nonce).await? {
-            Ok(()) => Ok(Commit::Committed),
+            Ok(()) => Ok(Finished::Committed),
             Err(error) => judge(error),
         }
     }
@@ -259,7 +259,7 @@ macro_rules! lend {
                 lease: &Lease,
                 outcome: &Outcome,
                 retention: Duration,
-            ) -> Result<Commit, StoreError> {
+            ) -> Result<Finished, StoreError> {
                 self.commit_open(open, lease, outcome, retention).await
             }
 

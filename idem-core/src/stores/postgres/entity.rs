@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     handler::Entity,
-    store::{EntityError, EntityStore, Lease, Recording, StoreError},
+    store::{EntityError, EntityStore, Finished, Lease, StoreError},
 };
 
 mod ending;
@@ -204,12 +204,12 @@ impl PostgresStore {
         open: OpenTransaction,
         entity: &Entity,
         lease: Option<&Lease>,
-    ) -> Result<Recording, StoreError> {
+    ) -> Result<Finished, StoreError> {
         let table = self.table(entity).await?;
         let nonce = Nonce::new();
         let statements = self.commitment(&table, entity, lease, nonce);
         match self.end_open(open, statements, nonce).await? {
-            Ok(()) => Ok(Recording::Committed),
+            Ok(()) => Ok(Finished::Committed),
             Err(error) => {
                 // It may be about a table that is no longer as it was.
                 self.entities.forget(entity.constraint);
@@ -293,7 +293,7 @@ macro_rules! entities {
                 open: OpenTransaction,
                 entity: &Entity,
                 lease: Option<&Lease>,
-            ) -> Result<Recording, StoreError> {
+            ) -> Result<Finished, StoreError> {
                 self.commit_for(open, entity, lease).await
             }
 

@@ -12,7 +12,7 @@ use super::{PostgresStore, claims::Answered, sql::Sql};
 use crate::{
     futures::{BoxFuture, FutureExt as _},
     handler::Outcome,
-    store::{Claim, ClaimRequest, GroupEnd, GroupStore, Lease, StoreError},
+    store::{Claim, ClaimRequest, Finished, GroupStore, Lease, StoreError},
     telemetry::Batches,
 };
 
@@ -114,7 +114,7 @@ macro_rules! share {
                 lease: &Lease,
                 outcome: &Outcome,
                 retention: Duration,
-            ) -> BoxFuture<'static, GroupEnd> {
+            ) -> BoxFuture<'static, Result<Finished, StoreError>> {
                 slot.leave(lease, outcome, retention).boxed()
             }
         }

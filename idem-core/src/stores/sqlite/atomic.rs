@@ -9,7 +9,7 @@ use super::{SqliteStore, fault, row, transaction_pool::MayCommit};
 use crate::{
     handler::Outcome,
     store::{
-        Begun, Claim, ClaimRequest, Commit, Lease, Store, StoreError, TransactionalStore, Write,
+        Begun, Claim, ClaimRequest, Finished, Lease, Store, StoreError, TransactionalStore, Write,
         rules::record::micros,
     },
 };
@@ -60,7 +60,7 @@ impl SqliteStore {
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> Result<Commit, StoreError> {
+    ) -> Result<Finished, StoreError> {
         let completed = self
             .complete_open(&mut open.transaction, lease, outcome, retention)
             .await;
@@ -68,13 +68,13 @@ impl SqliteStore {
             Ok(1..) => {
                 open.may_commit.allow();
                 match open.transaction.commit().await {
-                    Ok(()) => Ok(Commit::Committed),
+                    Ok(()) => Ok(Finished::Committed),
                     Err(error) => refused(error),
                 }
             }
             Ok(0) => {
                 roll_back(open.transaction).await;
-                Ok(Commit::Fenced)
+                Ok(Finished::Fenced)
             }
             Err(error) => {
                 roll_back(open.transaction).await;
@@ -117,9 +117,9 @@ async fn roll_back(transaction: Transaction<'static, Sqlite>) {
 }
 
 /// What an error means on the way to a commit: the attempt failed, or nobody knows.
-fn refused(error: sqlx::Error) -> Result<Commit, StoreError> {
+fn refused(error: sqlx::Error) -> Result<Finished, StoreError> {
     if fault::is_refusal(&error) {
-        Ok(Commit::Refused {
+        Ok(Finished::Refused {
             error: error.to_string(),
         })
     } else {
@@ -167,7 +167,7 @@ macro_rules! lend {
                 lease: &Lease,
                 outcome: &Outcome,
                 retention: Duration,
-            ) -> Result<Commit, StoreError> {
+            ) -> Result<Finished, StoreError> {
                 self.commit_open(open, lease, outcome, retention).await
             }
 

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use idem_core::{
-    Atomic, Attempt, Begun, Claim, ClaimRequest, Commit, Envelope, Executor, Failed, Handler,
+    Atomic, Attempt, Begun, Claim, ClaimRequest, Finished, Envelope, Executor, Failed, Handler,
     Lease, Operation, Outcome, Prepared, Release, RunsOn, Store, StoreError, TransactionalStore,
     Write, idempotent,
 };
@@ -81,7 +81,7 @@ impl<Tx: Send + 'static> TransactionalStore<Tx> for Ledger {
         _: &Lease,
         _: &Outcome,
         _: Duration,
-    ) -> Result<Commit, StoreError> {
+    ) -> Result<Finished, StoreError> {
         unreachable!()
     }
     async fn roll_back(&self, _: Tx) {

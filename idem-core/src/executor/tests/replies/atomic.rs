@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::{
     handler::Atomic,
-    store::{Begun, Commit, Lease, StoreError, TransactionalStore},
+    store::{Begun, Finished, Lease, StoreError, TransactionalStore},
 };
 
 /// A store whose transactions hold nothing, and that tells what was done in which order.
@@ -89,11 +89,11 @@ impl TransactionalStore<Blank> for Lender {
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> Result<Commit, StoreError> {
+    ) -> Result<Finished, StoreError> {
         self.note("commit");
         let write = self.store.complete(lease, outcome, retention).await?;
         assert_eq!(write, Write::Applied);
-        Ok(Commit::Committed)
+        Ok(Finished::Committed)
     }
 
     async fn roll_back(&self, _: Blank) {

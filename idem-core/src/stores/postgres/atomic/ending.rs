@@ -9,7 +9,7 @@ use sqlx::{
 };
 
 use crate::{
-    store::{Commit, StoreError},
+    store::{Finished, StoreError},
     stores::postgres::{
         exchange::{self, Nonce, carry_out},
         fault::Fault,
@@ -106,12 +106,12 @@ fn has_ended(error: &sqlx::Error) -> bool {
 }
 
 /// What an error means that came before the commit was answered.
-pub(in crate::stores::postgres) fn judge(error: sqlx::Error) -> Result<Commit, StoreError> {
+pub(in crate::stores::postgres) fn judge(error: sqlx::Error) -> Result<Finished, StoreError> {
     let said = error
         .as_database_error()
         .and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
     match said {
-        Some(said) if said.code() == FENCED => Ok(Commit::Fenced),
+        Some(said) if said.code() == FENCED => Ok(Finished::Fenced),
         // The session has ended, before the commit: only in one that waits, or runs, is it ended by these.
         Some(said) if OVERDUE.contains(&said.code()) => Ok(refused(said.message())),
         // The transaction is aborted, and the session goes on.
@@ -127,8 +127,8 @@ pub(in crate::stores::postgres) fn is_fenced(error: &sqlx::Error) -> bool {
     said.and_then(DatabaseError::code).as_deref() == Some(FENCED)
 }
 
-fn refused(error: impl Into<String>) -> Commit {
-    Commit::Refused {
+fn refused(error: impl Into<String>) -> Finished {
+    Finished::Refused {
         error: error.into(),
     }
 }

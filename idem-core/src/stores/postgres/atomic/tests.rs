@@ -92,14 +92,14 @@ impl Shop {
         }
     }
 
-    async fn commit(&self, open: OpenTransaction, lease: &Lease) -> Result<Commit, StoreError> {
+    async fn commit(&self, open: OpenTransaction, lease: &Lease) -> Result<Finished, StoreError> {
         let outcome = Outcome::new("done");
         TransactionalStore::<Lent>::commit(&self.store, open, lease, &outcome, 10 * MINUTE).await
     }
 
     async fn commits(&self, open: OpenTransaction, lease: &Lease) {
         let commit = self.commit(open, lease).await;
-        assert!(matches!(commit, Ok(Commit::Committed)), "{commit:?}");
+        assert!(matches!(commit, Ok(Finished::Committed)), "{commit:?}");
     }
 
     async fn rolls_back(&self, open: OpenTransaction, lease: &Lease) {
@@ -188,9 +188,9 @@ async fn pid(connection: &mut PgConnection) -> i32 {
         .unwrap()
 }
 
-fn refusal(commit: Result<Commit, StoreError>) -> String {
+fn refusal(commit: Result<Finished, StoreError>) -> String {
     match commit {
-        Ok(Commit::Refused { error }) => error,
+        Ok(Finished::Refused { error }) => error,
         other => panic!("{other:?}"),
     }
 }

@@ -4,7 +4,7 @@ use sqlx::postgres::PgDatabaseError;
 
 use super::{Table, violation};
 use crate::{
-    store::{Commit, Recording, StoreError},
+    store::{Finished, StoreError},
     stores::postgres::atomic,
 };
 
@@ -19,32 +19,28 @@ pub(super) fn judge(
     error: sqlx::Error,
     constraint: &str,
     table: &Table,
-) -> Result<Recording, StoreError> {
+) -> Result<Finished, StoreError> {
     let said = error
         .as_database_error()
         .and_then(|said| said.try_downcast_ref::<PgDatabaseError>());
     if let Some(said) = said {
         if violation::is_of(said, constraint, Some(table)) {
-            return Ok(Recording::Violated {
+            return Ok(Finished::Violated {
                 error: said.message().to_owned(),
             });
         }
         if said.code() == THERE_BEFORE {
-            return Ok(Recording::Violated {
+            return Ok(Finished::Violated {
                 error: there_before(constraint, table),
             });
         }
         if said.code() == NONE_LEFT {
-            return Ok(Recording::Refused {
+            return Ok(Finished::Refused {
                 error: none_left(constraint, table),
             });
         }
     }
-    atomic::judge(error).map(|commit| match commit {
-        Commit::Committed => Recording::Committed,
-        Commit::Fenced => Recording::Fenced,
-        Commit::Refused { error } => Recording::Refused { error },
-    })
+    atomic::judge(error)
 }
 
 fn none_left(constraint: &str, table: &Table) -> String {

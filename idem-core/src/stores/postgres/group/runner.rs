@@ -17,7 +17,7 @@ use super::{
     statement,
 };
 use crate::{
-    store::{GroupEnd, StoreError},
+    store::{Finished, StoreError},
     stores::postgres::{
         PostgresStore,
         atomic::{Connection, OpenTransaction},
@@ -51,7 +51,7 @@ impl<'a> GroupRunner<'a> {
                 Ok(open) => {
                     GroupRunner::new(&store, &running.queue, size)
                         .run(open)
-                        .await
+                        .await;
                 }
                 Err(fault) => return running.fails(&fault),
             }
@@ -81,7 +81,7 @@ impl<'a> GroupRunner<'a> {
             }
             match self.slot(shared, waiting).await {
                 Some(left) => shared = left,
-                None => return self.end(|| GroupEnd::RolledBack),
+                None => return self.end(|| Ok(Finished::RolledBack)),
             }
         }
         self.close(shared).await;
@@ -131,7 +131,7 @@ impl<'a> GroupRunner<'a> {
                         Ok(())
                     }
                     Err(fault) => {
-                        member.tell(GroupEnd::RolledBack);
+                        member.tell(Ok(Finished::RolledBack));
                         if ending::is_aborted(&fault) {
                             return shared.undo(steps, address).await;
                         }
@@ -162,12 +162,12 @@ impl<'a> GroupRunner<'a> {
                     shared.open.give_back();
                 }
                 self.members.extend(shared.last.into_success());
-                self.end(|| GroupEnd::Committed);
+                self.end(|| Ok(Finished::Committed));
             }
             Err(fault) if ending::is_aborted(&fault) && shared.last.success().is_some() => {
                 if let Some(culprit) = mem::replace(&mut shared.last, Last::Failure).into_success()
                 {
-                    culprit.tell(GroupEnd::RolledBack);
+                    culprit.tell(Ok(Finished::RolledBack));
                 }
                 Box::pin(self.close(shared)).await;
             }
@@ -190,20 +190,20 @@ impl<'a> GroupRunner<'a> {
             Lost::RolledBack => {
                 open.give_up();
                 self.members.extend(last.into_success());
-                self.end(|| GroupEnd::RolledBack);
+                self.end(|| Ok(Finished::RolledBack));
             }
             Lost::Unknown(fault) => {
                 open.give_up();
                 // It may have been the one to break the connection, after a commit of its own.
                 if let Some(last) = last.into_success() {
-                    last.tell(GroupEnd::Unknown(fault.unavailable()));
+                    last.tell(Err(fault.unavailable()));
                 }
                 self.find_out().await;
             }
             Lost::Ended => {
                 // It fares as it would without a group.
                 if let Some(culprit) = last.into_success() {
-                    culprit.tell(GroupEnd::RolledBack);
+                    culprit.tell(Ok(Finished::RolledBack));
                 }
                 self.store.roll_back_open(open).await;
                 self.find_out().await;
@@ -214,18 +214,18 @@ impl<'a> GroupRunner<'a> {
     /// Perhaps what the members have written is committed: a handler can do that, too, or roll it back.
     async fn find_out(self) {
         let Some(mark) = self.mark else {
-            return self.end(|| GroupEnd::RolledBack);
+            return self.end(|| Ok(Finished::RolledBack));
         };
         match mark::fate(self.store, mark, &self.members).await {
-            Ok(Some(Fate::Committed)) => self.end(|| GroupEnd::Committed),
-            Ok(Some(Fate::CommittedByHandler)) => self.end(|| GroupEnd::WithoutCompletion),
-            Ok(Some(Fate::RolledBack)) => self.end(|| GroupEnd::RolledBack),
-            Ok(None) => self.end(|| GroupEnd::Unknown(StoreError::unavailable(UNTOLD))),
-            Err(fault) => self.end(|| GroupEnd::Unknown(fault.unavailable())),
+            Ok(Some(Fate::Committed)) => self.end(|| Ok(Finished::Committed)),
+            Ok(Some(Fate::CommittedByHandler)) => self.end(|| Ok(Finished::WithoutCompletion)),
+            Ok(Some(Fate::RolledBack)) => self.end(|| Ok(Finished::RolledBack)),
+            Ok(None) => self.end(|| Err(StoreError::unavailable(UNTOLD))),
+            Err(fault) => self.end(|| Err(fault.unavailable())),
         }
     }
 
-    fn end(self, end: impl Fn() -> GroupEnd) {
+    fn end(self, end: impl Fn() -> Result<Finished, StoreError>) {
         for member in self.members {
             member.tell(end());
         }

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     handler::Outcome,
-    store::{GroupEnd, Lease, StoreError},
+    store::{Finished, Lease, StoreError},
     stores::postgres::atomic::OpenTransaction,
 };
 
@@ -34,7 +34,7 @@ pub(super) struct Member {
     pub(super) lease: Lease,
     pub(super) outcome: Outcome,
     pub(super) retention: Duration,
-    told: oneshot::Sender<GroupEnd>,
+    told: oneshot::Sender<Result<Finished, StoreError>>,
 }
 
 impl Slot {
@@ -58,7 +58,7 @@ impl Slot {
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> impl Future<Output = GroupEnd> + Send + use<> {
+    ) -> impl Future<Output = Result<Finished, StoreError>> + Send + use<> {
         const STOPPED: &str = "the group has ended with the runtime that it was opened in";
         let (told, end) = oneshot::channel();
         let member = Member {
@@ -73,7 +73,7 @@ impl Slot {
         }
         async move {
             end.await
-                .unwrap_or_else(|_| GroupEnd::Unknown(StoreError::unavailable(STOPPED)))
+                .unwrap_or_else(|_| Err(StoreError::unavailable(STOPPED)))
         }
     }
 }
@@ -87,7 +87,7 @@ impl Drop for Slot {
 }
 
 impl Member {
-    pub(super) fn tell(self, end: GroupEnd) {
+    pub(super) fn tell(self, end: Result<Finished, StoreError>) {
         // Whoever has gone asks the store when the message comes again.
         let _ = self.told.send(end);
     }

@@ -1,7 +1,7 @@
 use sqlx::{Connection, SqliteConnection, SqliteTransaction};
 
 use super::{super::atomic::OpenTransaction, *};
-use crate::store::{Begun, Commit, TransactionalStore};
+use crate::store::{Begun, Finished, TransactionalStore};
 
 mod connections;
 mod refusals;
@@ -51,7 +51,7 @@ impl Shop {
         }
     }
 
-    async fn commit(&self, open: OpenTransaction, lease: &Lease) -> Result<Commit, StoreError> {
+    async fn commit(&self, open: OpenTransaction, lease: &Lease) -> Result<Finished, StoreError> {
         let outcome = Outcome::new("done");
         TransactionalStore::<Lent>::commit(&self.store, open, lease, &outcome, 10 * MINUTE).await
     }
@@ -88,9 +88,9 @@ async fn execute(connection: &mut SqliteConnection, sql: &'static str) -> Result
     sqlx::raw_sql(sql).execute(connection).await.map(drop)
 }
 
-fn refusal(commit: Result<Commit, StoreError>) -> String {
+fn refusal(commit: Result<Finished, StoreError>) -> String {
     match commit {
-        Ok(Commit::Refused { error }) => error,
+        Ok(Finished::Refused { error }) => error,
         other => panic!("{other:?}"),
     }
 }
@@ -103,7 +103,7 @@ async fn writes_and_completion_commit_together() {
     assert_eq!(shop.charges().await, 0);
     assert!(matches!(
         shop.commit(open, &lease).await,
-        Ok(Commit::Committed)
+        Ok(Finished::Committed)
     ));
     assert_eq!(shop.charges().await, 1);
     assert!(is_completed(&shop.store, "o-1").await);
@@ -127,7 +127,7 @@ async fn a_transaction_is_lent_with_its_savepoints() {
     kept.commit().await.unwrap();
     assert!(matches!(
         shop.commit(open, &lease).await,
-        Ok(Commit::Committed)
+        Ok(Finished::Committed)
     ));
     assert_eq!(shop.charges().await, 2);
 }
@@ -153,7 +153,7 @@ async fn a_lease_that_was_taken_over_takes_the_writes_with_it() {
     charge(lend(&mut open)).await;
     assert!(matches!(
         shop.commit(open, &lease).await,
-        Ok(Commit::Fenced)
+        Ok(Finished::Fenced)
     ));
     assert_eq!(shop.charges().await, 0);
     complete(&shop.store, &successor).await;
@@ -167,7 +167,7 @@ async fn a_lease_that_ran_out_but_that_nobody_took_over_still_commits() {
     charge(lend(&mut open)).await;
     assert!(matches!(
         shop.commit(open, &lease).await,
-        Ok(Commit::Committed)
+        Ok(Finished::Committed)
     ));
 }
 
@@ -185,6 +185,6 @@ async fn a_lease_is_extended_while_its_transaction_is_open() {
     charge(lend(&mut open)).await;
     assert!(matches!(
         shop.commit(open, &lease).await,
-        Ok(Commit::Committed)
+        Ok(Finished::Committed)
     ));
 }

@@ -278,7 +278,7 @@ async fn many_handlers_at_once_each_commit_once() {
         })
     });
     for handler in futures_util::future::join_all(handlers).await {
-        assert_eq!(handler.unwrap(), Commit::Committed);
+        assert_eq!(handler.unwrap(), Finished::Committed);
     }
     assert_eq!(shop.charges().await, 50);
 }

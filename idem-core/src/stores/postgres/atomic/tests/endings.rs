@@ -145,7 +145,7 @@ async fn a_lease_that_was_taken_over_takes_the_writes_with_it() {
     let (successors, successor) = shop.begin("o-1").await;
     charge(lend(&mut open)).await;
     let commit = shop.commit(open, &lease).await;
-    assert!(matches!(commit, Ok(Commit::Fenced)), "{commit:?}");
+    assert!(matches!(commit, Ok(Finished::Fenced)), "{commit:?}");
     assert_eq!(shop.charges().await, 0);
     shop.commits(successor, &successors).await;
 }
@@ -184,7 +184,7 @@ async fn a_transaction_that_idles_too_long_ends_if_the_user_wants_that() {
     }
     let refused = shop.commit(open, &lease).await.unwrap();
     assert!(
-        matches!(&refused, Commit::Refused { error } if error.contains("idle")),
+        matches!(&refused, Finished::Refused { error } if error.contains("idle")),
         "{refused:?}"
     );
     assert!(!shop.is_completed("o-1").await);

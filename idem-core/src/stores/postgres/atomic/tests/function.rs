@@ -61,5 +61,5 @@ async fn tables_that_somebody_created_without_naming_a_schema_are_found_by_every
     execute(lend(&mut open), elsewhere).await.unwrap();
     let outcome = Outcome::new("done");
     let commit = TransactionalStore::<Lent>::commit(&store, open, &lease, &outcome, MINUTE);
-    assert!(matches!(commit.await, Ok(Commit::Committed)));
+    assert!(matches!(commit.await, Ok(Finished::Committed)));
 }

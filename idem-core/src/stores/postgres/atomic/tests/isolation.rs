@@ -65,7 +65,7 @@ async fn a_zombie_commits_nothing_at_every_level() {
         shop.commits(successor, &successors).await;
         let commit = shop.commit(zombie, &lease).await;
         assert!(
-            matches!(commit, Ok(Commit::Fenced | Commit::Refused { .. })),
+            matches!(commit, Ok(Finished::Fenced | Finished::Refused { .. })),
             "{level}: {commit:?}"
         );
         assert_eq!(shop.charges().await, 1, "{level}");
@@ -114,7 +114,7 @@ async fn serializable_transactions_of_different_keys_do_not_fail_each_other() {
     let mut refused = Vec::new();
     for handler in futures_util::future::join_all(handlers).await {
         match handler.unwrap() {
-            Commit::Committed => {}
+            Finished::Committed => {}
             other => refused.push(other),
         }
     }

@@ -34,7 +34,7 @@ async fn a_pooler_that_keeps_sessions_takes_atomic_handlers() {
         execute(lend(&mut open), effect).await.unwrap();
         let outcome = Outcome::new("done");
         let commit = TransactionalStore::<Lent>::commit(&store, open, &lease, &outcome, MINUTE);
-        assert!(matches!(commit.await, Ok(Commit::Committed)), "{id}");
+        assert!(matches!(commit.await, Ok(Finished::Committed)), "{id}");
     }
 }
 

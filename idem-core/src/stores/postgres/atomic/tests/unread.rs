@@ -35,7 +35,7 @@ async fn a_commit_is_not_believed_if_its_answer_is_that_to_an_earlier_statement(
     charge(lend(&mut open)).await;
     fail_to_copy(lend(&mut open)).await;
     let commit = shop.commit(open, &lease).await;
-    assert!(!matches!(commit, Ok(Commit::Committed)), "{commit:?}");
+    assert!(!matches!(commit, Ok(Finished::Committed)), "{commit:?}");
     shop.nothing_is_locked().await;
     assert_eq!(shop.charges().await, 0);
     assert!(!shop.is_completed("o-1").await);
@@ -52,7 +52,7 @@ async fn a_commit_is_not_believed_by_the_number_of_its_answers() {
     let many = vec!["SELECT 1"; 40].join(";");
     execute(lend(&mut open), many).await.unwrap();
     let commit = shop.commit(open, &lease).await;
-    assert!(!matches!(commit, Ok(Commit::Committed)), "{commit:?}");
+    assert!(!matches!(commit, Ok(Finished::Committed)), "{commit:?}");
     shop.nothing_is_locked().await;
     assert!(!shop.is_completed("o-1").await);
 }
@@ -65,7 +65,7 @@ async fn a_deferred_constraint_that_fails_is_told_also_behind_an_answer_that_was
     let orphan = "INSERT INTO children VALUES ('nobody', 'orphan')";
     execute(lend(&mut open), orphan).await.unwrap();
     let commit = shop.commit(open, &lease).await;
-    assert!(!matches!(commit, Ok(Commit::Committed)), "{commit:?}");
+    assert!(!matches!(commit, Ok(Finished::Committed)), "{commit:?}");
     shop.nothing_is_locked().await;
     assert!(!shop.is_completed("o-1").await);
 }
@@ -97,7 +97,7 @@ async fn a_commit_is_not_believed_behind_a_copy_whose_end_was_cancelled() {
     let orphan = "INSERT INTO children VALUES ('nobody', 'orphan')";
     execute(lend(&mut open), orphan).await.unwrap();
     let commit = shop.commit(open, &lease).await;
-    assert!(!matches!(commit, Ok(Commit::Committed)), "{commit:?}");
+    assert!(!matches!(commit, Ok(Finished::Committed)), "{commit:?}");
     shop.nothing_is_locked().await;
     assert_eq!(shop.charges().await, 0);
     assert!(!shop.is_completed("o-1").await);
@@ -133,7 +133,7 @@ async fn a_commit_is_not_believed_behind_a_copy_that_was_dropped() {
     let orphan = "INSERT INTO children VALUES ('nobody', 'orphan')";
     execute(lend(&mut open), orphan).await.unwrap();
     let commit = shop.commit(open, &lease).await;
-    assert!(!matches!(commit, Ok(Commit::Committed)), "{commit:?}");
+    assert!(!matches!(commit, Ok(Finished::Committed)), "{commit:?}");
     shop.nothing_is_locked().await;
     assert_eq!(shop.charges().await, 0);
     assert!(!shop.is_completed("o-1").await);

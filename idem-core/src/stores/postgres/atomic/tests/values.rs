@@ -40,7 +40,7 @@ async fn an_outcome_is_remembered_byte_for_byte() {
         let outcome = Outcome::new(bytes);
         let commit =
             TransactionalStore::<Lent>::commit(&shop.store, open, &lease, &outcome, MINUTE);
-        assert!(matches!(commit.await, Ok(Commit::Committed)), "{id}");
+        assert!(matches!(commit.await, Ok(Finished::Committed)), "{id}");
         match shop.store.claim(&request(id)).await.unwrap() {
             Claim::Completed { outcome: kept, .. } => assert!(kept == outcome, "{id}"),
             other => panic!("{id}: {other:?}"),

@@ -153,7 +153,7 @@ async fn a_token_that_a_new_server_gives_out_again_completes_nobody_else() {
 
     for (order, end) in ["a", "b"].iter().zip(ends) {
         let end = end.await;
-        assert!(matches!(end, GroupEnd::RolledBack), "{order}: {end:?}");
+        assert!(matches!(end, Ok(Finished::RolledBack)), "{order}: {end:?}");
     }
     assert!(shop.is_completed("a").await, "by the other worker");
     acquired(&shop, &b).await;
@@ -172,7 +172,11 @@ async fn slot(shop: &Shop) -> Slot {
     slot.await.expect("there is a transaction")
 }
 
-fn leave(shop: &Shop, slot: Slot, lease: &Lease) -> BoxFuture<'static, GroupEnd> {
+fn leave(
+    shop: &Shop,
+    slot: Slot,
+    lease: &Lease,
+) -> BoxFuture<'static, Result<Finished, StoreError>> {
     let outcome = Outcome::new("charged");
     GroupStore::<PgConnection>::leave(&shop.store, slot, lease, &outcome, MINUTE)
 }

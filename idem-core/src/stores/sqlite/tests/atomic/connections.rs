@@ -41,7 +41,7 @@ async fn a_handler_that_holds_the_write_lock_too_long_makes_others_wait_and_then
     );
     assert!(matches!(
         shop.commit(open, &lease).await,
-        Ok(Commit::Committed)
+        Ok(Finished::Committed)
     ));
     acquire(&shop.store, "o-2").await;
 }
@@ -54,7 +54,7 @@ async fn what_a_handler_leaves_on_its_connection_is_not_lent_on() {
     execute(lend(&mut open), litter).await.unwrap();
     assert!(matches!(
         shop.commit(open, &lease).await,
-        Ok(Commit::Committed)
+        Ok(Finished::Committed)
     ));
 
     let (lease, mut open) = shop.begin("o-2").await;
@@ -68,7 +68,7 @@ async fn what_a_handler_leaves_on_its_connection_is_not_lent_on() {
     charge(lend(&mut open)).await;
     assert!(matches!(
         shop.commit(open, &lease).await,
-        Ok(Commit::Committed)
+        Ok(Finished::Committed)
     ));
 }
 
@@ -85,7 +85,7 @@ async fn handlers_beyond_the_connections_wait_before_they_claim() {
     charge(lend(&mut open)).await;
     assert!(matches!(
         shop.commit(open, &lease).await,
-        Ok(Commit::Committed)
+        Ok(Finished::Committed)
     ));
     assert!(matches!(second.await, Ok(Begun::Not(Claim::Held { .. }))));
 }
@@ -114,7 +114,7 @@ async fn many_handlers_at_once_each_commit_once() {
         })
     });
     for handler in futures_util::future::join_all(handlers).await {
-        assert_eq!(handler.unwrap(), Commit::Committed);
+        assert_eq!(handler.unwrap(), Finished::Committed);
     }
     assert_eq!(shop.charges().await, 50);
 }

@@ -23,7 +23,7 @@ async fn a_handler_that_ends_the_transaction_by_itself_is_refused() {
         charge(lend(&mut open)).await;
         assert!(matches!(
             shop.commit(open, &lease).await,
-            Ok(Commit::Committed)
+            Ok(Finished::Committed)
         ));
         assert_eq!(shop.charges().await, before + 1, "{own_end}");
     }
@@ -50,7 +50,7 @@ async fn a_swallowed_error_of_one_statement_costs_that_statement_only() {
     assert!(execute(lend(&mut open), twice).await.is_err());
     assert!(matches!(
         shop.commit(open, &lease).await,
-        Ok(Commit::Committed)
+        Ok(Finished::Committed)
     ));
     assert_eq!(shop.charges().await, 1);
 }

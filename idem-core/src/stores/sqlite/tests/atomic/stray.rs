@@ -36,7 +36,7 @@ async fn nobody_commits_but_the_store() {
     let (lease, open) = shop.begin("o-1").await;
     assert!(matches!(
         shop.commit(open, &lease).await,
-        Ok(Commit::Committed)
+        Ok(Finished::Committed)
     ));
     for sql in [
         "COMMIT",
@@ -54,7 +54,7 @@ async fn nobody_commits_but_the_store() {
     charge(lend(&mut open)).await;
     assert!(matches!(
         shop.commit(open, &lease).await,
-        Ok(Commit::Committed)
+        Ok(Finished::Committed)
     ));
     assert_eq!(shop.charges().await, 1);
 }
