@@ -1,8 +1,12 @@
 //! One attempt at one message: claim, call the handler, run it under a heartbeat, finish.
 //!
-//! [`RunsOn::run`](super::RunsOn::run) of every mode comes here. What differs between the modes is a [`Claiming`]: how
-//! the key is claimed, and how its claim ends. What an answer or a failure means is decided in
+//! [`RunsOn::run`](super::RunsOn::run) of every mode calls [`attempt`]. What differs between the modes is a
+//! [`Claiming`]: how the key is claimed, and how its claim ends. What an answer or a failure means is decided in
 //! [`verdict`](super::verdict).
+//!
+//! What must stay true: no handler is called before its [`Claiming`] has granted it; the handler's future is dropped
+//! before its claim ends; whatever was granted ends in exactly one of [`Claiming::finish`] and
+//! [`Claiming::uncalled`]; a message of which nothing ran keeps its body, so that it can be handed over again.
 
 use std::{pin::pin, time::Duration};
 
@@ -21,22 +25,29 @@ use crate::{
     stores::measured::Measured,
 };
 
-/// What is to be attempted.
+/// What is to be attempted: one message, or the work of one call of
+/// [`Executor::execute`](crate::Executor::execute).
 pub(super) struct Job<'a, S> {
     pub(super) executor: &'a Executor<S>,
+    /// What is claimed. A mode may change it between two claims: a new owner, say.
     pub(super) request: &'a mut ClaimRequest,
     pub(super) policy: &'a Policy,
+    /// Whether somebody waits for an answer: then a rejection is remembered like an output.
     pub(super) requester: Requester,
     pub(super) history: &'a mut History,
-    /// Why its key is one of its own, under which it is only observed.
+    /// Why the message has no usable key. It then runs under a random key that nobody else has, and only because its
+    /// policy is to observe.
     pub(super) keyless: Option<&'a KeyError>,
-    /// The claim that it has already, under which nothing has run to its end.
+    /// A claim that this message has already, with its heartbeat: its group did not succeed, and the message is run
+    /// by itself.
     pub(super) held: Option<KeptLease>,
 }
 
 impl<'a, S: Store> Job<'a, S> {
-    /// Work for which nobody waits, and of which nothing else is known. All that is claimed is a job first, and
-    /// nothing is a job whose session or sequence the store does not keep.
+    /// Work for which nobody waits, and of which nothing else is known.
+    ///
+    /// Every claim starts from a job, so this is the one place that refuses a request whose session or sequence the
+    /// store does not keep. Such a store would claim the request as if it stood alone.
     pub(super) fn of(
         executor: &'a Executor<S>,
         request: &'a mut ClaimRequest,
@@ -56,22 +67,28 @@ impl<'a, S: Store> Job<'a, S> {
     }
 }
 
-/// Leave to run.
+/// The permission to run the handler: its claim, and what goes with that.
 pub(super) struct Begun<C, T> {
     pub(super) claim: C,
-    /// What the handler writes through.
+    /// What the handler writes through; `()` in a mode without a transaction.
     pub(super) transaction: T,
+    /// The heartbeat of the claim's lease. Dropping it stops the heartbeat, and leaves the lease as it is.
     pub(super) kept: KeptLease,
 }
 
-/// How a mode claims a key, and how its claim ends.
+/// How a mode claims a key, and how its claim ends. A value of the implementing type is one claim.
 pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
+    /// What the handler borrows from while it runs: a transaction, a slot in a shared one, or nothing.
     type Transaction: Send;
 
-    /// What becomes of a message in this mode.
+    /// How an attempt ends in this mode. In most modes it is the [`Execution`]; in a group it may also be that the
+    /// message is to be run by itself.
     type Ended: From<Execution<H::Output, H::Error>> + Send;
 
-    /// Claims, and opens the transaction if the mode has one, unless something speaks against running.
+    /// Claims, and opens the transaction if the mode has one.
+    ///
+    /// `Err` says how the message ended without a run: its key is held or completed, the attempts are used up, the
+    /// executor is closed. A claim that was made for it is given back by then, or is left to the same owner.
     fn claim(
         job: &mut Job<'_, S>,
         body: &H::Message,
@@ -81,12 +98,13 @@ pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
     /// What the handler is told of the attempt.
     fn attempt(&self, policy: &Policy) -> Attempt;
 
-    /// How long the handler may run.
+    /// How long the handler may run before it is dropped; `None` is for ever.
     fn limit(store: &Measured<S>) -> Option<Duration>;
 
+    /// What the handler gets as its connection or transaction.
     fn lend(transaction: &mut Self::Transaction) -> <H::Mode as Mode>::Lent<'_>;
 
-    /// Ends the claim of a handler that could not be called.
+    /// Ends the claim of a handler that could not be called: one of its parameters could not be made.
     fn uncalled(
         self,
         job: &mut Job<'_, S>,
@@ -95,7 +113,8 @@ pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
         error: String,
     ) -> impl Future<Output = Self::Ended> + Send;
 
-    /// Ends the claim of a handler that was called.
+    /// Ends the claim of a handler that was called, and says how the message ended. `ran` is what became of the
+    /// handler's future, which is gone by now.
     fn finish(
         self,
         job: &mut Job<'_, S>,
@@ -105,7 +124,11 @@ pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
     ) -> impl Future<Output = Self::Ended> + Send;
 }
 
-/// Attempts a message once.
+/// Attempts a message once. `held` is a claim that the message has already, if it has one.
+///
+/// Dropped half way, it drops the handler's future, and tells the store nothing: the lease runs out, and a
+/// transaction is rolled back. Two things outlive it: a completion that was begun is repeated in the
+/// background, and what ran without the store is reported as vanished.
 pub(super) async fn attempt<C, S, H, St>(
     executor: &Executor<S>,
     message: &mut Prepared<H>,
@@ -118,6 +141,7 @@ where
     H: Handler<St>,
     St: Send + Sync + 'static,
 {
+    // Decoded before the claim: what cannot be decoded must not hold a key or count as an attempt.
     let body = match message.take() {
         Ok(body) => body,
         Err(error) => return Execution::Undecodable { error }.into(),
@@ -133,7 +157,7 @@ where
             ..job
         },
         Err(refused) => {
-            // Nothing ran, as below.
+            // Nothing ran: the message may be handed over again, and needs its body then.
             message.body = Some(body);
             return refused.into_execution(requester).into();
         }
@@ -145,7 +169,7 @@ where
     } = match C::claim(&mut job, &body, envelope).await {
         Ok(begun) => begun,
         Err(ended) => {
-            // Nothing ran: the message may be handed over again.
+            // Nothing ran here either.
             message.body = Some(body);
             return ended;
         }
@@ -157,14 +181,18 @@ where
         attempt: claim.attempt(job.policy),
     };
     let lent = C::lend(&mut transaction);
+    // From here on a panic of the user's code is a value: it must not skip the end of the claim, which would
+    // leave the key held until its lease runs out.
     let ran = match guarded::call::<H, St>(body, &context, lent, &executor.handlers) {
         Ok(work) => {
             let limit = C::limit(&executor.store);
-            // Pinned, because whatever it is moved into has room for it twice.
+            // Pinned here: an async function that takes the future by value has room for it twice.
             Ok(kept.run_within(limit, pin!(work)).await)
         }
         Err(error) => Err(error),
     };
+    // The handler's future is gone, also one that lost its lease or took too long. So nothing of it still writes when
+    // the key is completed, or is free for the next worker.
     match ran {
         Ok(ran) => claim.finish(&mut job, transaction, kept, ran).await,
         Err(error) => claim.uncalled(&mut job, transaction, kept, error).await,

@@ -1,4 +1,8 @@
-//! Claims that are made without the store, while it is away.
+//! Claims that are made from this process's memory, while the store is away or has yet to be told of the key.
+//!
+//! [`Job::claim`] comes here, for policies that fail open. What must stay true: two copies of a message in this
+//! process never run side by side, whether each asked the store or not; nothing runs whose end could not be
+//! remembered; the store is told of every attempt that starts here.
 
 use super::{
     attempt::{Begun, Job},
@@ -14,8 +18,8 @@ use crate::{
 };
 
 impl<S: Store> Job<'_, S> {
-    /// Decides about a key that this process has worked on while the store was away, and that the
-    /// store has not been told of.
+    /// Decides about a key that this process has worked on without the store, and of which the store has yet to be
+    /// told. `answer` is what the local memory says; the store is not asked.
     pub(super) fn claim_remembered(&self, answer: Claim) -> Result<Begun<Grant<S>, ()>, Ended> {
         match answer {
             Claim::Acquired(_)
@@ -25,13 +29,15 @@ impl<S: Store> Job<'_, S> {
                 let error = StoreError::unavailable("it was away when it was asked last");
                 self.claim_locally(error)
             }
-            // The next attempt is due. The store is told of the last one first.
+            // The next attempt is due, and the store is back, as far as is known. It is told of the last
+            // attempt first: else it would not count that one, and would not know its error.
             Claim::Acquired(_) => Err(Ended::Answered(Claim::Held { remaining: SOON })),
             answer => Err(Ended::Answered(answer)),
         }
     }
 
-    /// Claims from this process's own memory.
+    /// Claims from this process's own memory, because of this outage, and grants the claim unless something speaks
+    /// against running. It awaits nothing, so it is never dropped half way.
     pub(super) fn claim_locally(&self, outage: StoreError) -> Result<Begun<Grant<S>, ()>, Ended> {
         let (executor, request) = (self.executor, &*self.request);
         let local = &executor.local;
@@ -39,31 +45,36 @@ impl<S: Store> Job<'_, S> {
         let lease = match local.try_claim(request) {
             Ok(Claim::Acquired(lease)) => lease,
             Ok(answer) => return Err(Ended::Answered(answer)),
+            // What could not be remembered could be done twice without anybody's notice: the message waits.
             Err(full) => {
                 tracing::warn!(key = %request.key, error = %full, "no room to remember what is done while the store is away, the message waits");
                 return Err(Ended::Unavailable(outage));
             }
         };
         let watch = local.watch(&lease);
-        // Claimed when the store was not away yet; that run tells the store by itself. Whoever
-        // claims there marks the key as worked on and then looks here, so that one of both sees
-        // the other.
+        // Another copy runs here that the store had let run before it went away; it tells the store by itself.
+        // Whoever claims from the store marks the key as worked on and then looks into the local memory
+        // (`acquired`). Here it is the other way round, so at least one of two copies sees the other and steps
+        // back.
         if executor.in_flight.contains(&request.key) {
             let _ = local.write_release(&lease, &Release::Abandoned);
             let remaining = request.lease;
             return Err(Ended::Answered(Claim::Held { remaining }));
         }
-        // Or it has handed its end over to this memory by now.
+        // Or that copy has ended by now, and the local memory has its end: this claim is not the current one
+        // any more. Running would repeat what is done.
         if !local.start(&lease) {
             let remaining = SOON;
             return Err(Ended::Answered(Claim::Held { remaining }));
         }
+        // As for a lease of the store's: the attempts may be used up, or the executor closed.
         if let Some(objection) = self.objection(&lease) {
             let _ = local.write_release(&lease, &objection);
             local.tell(&executor.store);
             return Err(ended_by(&objection, &lease));
         }
         tracing::warn!(key = %request.key, attempt = lease.attempt, error = %ErrorChain::of(&outage), "the store cannot be asked, running unprotected");
+        // The store is told while the handler runs: when it is back, no other process may begin the message.
         local.tell(&executor.store);
         let working = executor.in_flight.enter(&lease.key, None);
         Ok(self.granted(lease, claimed, Some(working), Protection::Local(watch)))

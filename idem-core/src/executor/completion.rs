@@ -1,4 +1,9 @@
-//! The completion of work that is done, whoever still waits for it.
+//! Completes the key of work that is done, also if its caller has gone.
+//!
+//! [`tell`](super::grant::tell) calls [`complete`] for leased, observed and unprotected work. What must stay
+//! true: the effect has happened, so the completion is repeated under the same lease until the store has
+//! answered it; nothing is released meanwhile, and the key counts as worked on in this process. Otherwise the
+//! work would run again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,8 +17,11 @@ use crate::{
     store::{Lease, Store, StoreError, Write},
 };
 
-/// Completes, and keeps at it in the background if the answer is lost, or if the caller goes away
-/// before it has come: the work is done and must not run again. Until then the key is worked on.
+/// Completes, and says whether the store took it. An error is *unknown*: the store may have taken it, so the same
+/// completion is repeated until there is an answer.
+///
+/// Dropped half way, it goes on in the background: a task repeats the first call, and makes the later ones from the
+/// start. `working` is dropped when the store has answered.
 pub(super) async fn complete<S: Store>(
     store: &Arc<S>,
     lease: &Lease,
@@ -29,11 +37,13 @@ pub(super) async fn complete<S: Store>(
         working,
     }));
     let first = unanswered.send().await;
+    // Taken only now: if this future was dropped while it waited, the drop has found it and repeats it.
     let completion = unanswered.0.take().expect(UNTAKEN);
     match first {
         Ok(write) => completion.end(write),
         Err(error) => {
             tracing::warn!(key = %lease.key, error = %ErrorChain::of(&error), "completion unknown, repeating it until the store tells");
+            // On a task of its own, because the caller may go away: its connection may end before the outage does.
             let repeat = tokio::spawn(completion.repeat().in_current_span());
             // The task can only fail when the runtime shuts down, and this future with it.
             repeat.await.unwrap_or(Write::Fenced)
@@ -41,15 +51,18 @@ pub(super) async fn complete<S: Store>(
     }
 }
 
+/// A completion, with all that it takes to repeat it without the caller.
 struct Completion<S> {
     store: Arc<S>,
     lease: Lease,
     outcome: Outcome,
     retention: Duration,
+    /// Until it is dropped, the key is worked on here; `None` if nobody marked it.
     working: Option<Working>,
 }
 
 impl<S: Store> Completion<S> {
+    /// Sends it once.
     async fn send(&self) -> Result<Write, StoreError> {
         let Self {
             store,
@@ -61,12 +74,15 @@ impl<S: Store> Completion<S> {
         store.complete(lease, outcome, *retention).await
     }
 
+    /// Sends it until the store has answered.
     async fn repeat(self) -> Write {
         let write = until_known("complete", &self.lease.key, || self.send()).await;
         self.end(write)
     }
 
+    /// Tells copies that wait here, and marks the key as worked on no longer.
     fn end(self, write: Write) -> Write {
+        // Only what the store took: a copy must not be acknowledged as a duplicate of a completion that was refused.
         if write == Write::Applied
             && let Some(working) = self.working
         {
@@ -76,12 +92,14 @@ impl<S: Store> Completion<S> {
     }
 }
 
-/// One that is sent for the first time: dropped, it is repeated.
+/// A completion that is sent for the first time. If this is dropped before the answer has come, the completion is
+/// repeated in the background. `None` once it is answered.
 struct Unanswered<S: Store>(Option<Completion<S>>);
 
 const UNTAKEN: &str = "it is taken when it is answered";
 
 impl<S: Store> Unanswered<S> {
+    /// Sends it once.
     async fn send(&self) -> Result<Write, StoreError> {
         self.0.as_ref().expect(UNTAKEN).send().await
     }
@@ -89,6 +107,7 @@ impl<S: Store> Unanswered<S> {
 
 impl<S: Store> Drop for Unanswered<S> {
     fn drop(&mut self) {
+        // Without a runtime there is nothing to repeat it on: the lease runs out then.
         if let Some(completion) = self.0.take()
             && let Ok(runtime) = Handle::try_current()
         {

@@ -1,10 +1,15 @@
-//! How many messages of a handler this process is at.
+//! How many messages of a handler this process handles at the moment.
+//!
+//! [`grouped`](super::grouped) asks, to decide whether a message shares a transaction. What must stay true: each
+//! message is counted from before its claim until it has ended, also if it is dropped. A wrong count costs speed,
+//! nothing else.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+/// The counts, by the handler's scope. Clones share them. There is one entry for each handler, which stays.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Concurrency(Arc<Mutex<HashMap<&'static str, usize>>>);
 
@@ -21,7 +26,7 @@ pub struct Sharing {
     pub groups: usize,
 }
 
-/// Counts until it is dropped.
+/// A message that is counted until this is dropped.
 #[derive(Debug)]
 pub(super) struct Present {
     concurrency: Concurrency,
@@ -29,7 +34,7 @@ pub(super) struct Present {
 }
 
 impl Concurrency {
-    /// One more, and how many others there are.
+    /// Counts one more message, and says how many others there are.
     pub(super) fn enter(&self, handler: &'static str) -> (Present, usize) {
         let mut present = self.lock();
         let count = present.entry(handler).or_default();

@@ -1,4 +1,9 @@
-//! How one message ended in the engine.
+//! How one message ended in the engine: an [`Execution`], why it failed ([`Cause`]), and the label under which it is
+//! counted ([`ExecutionKind`]).
+//!
+//! Every mode ends in one, and `idem-amqp` decides by its kind what RabbitMQ is told. What must stay true: each
+//! delivery ends in exactly one kind and is counted once; `Executed`, `Refused` and `Duplicate` mean that a
+//! completion was seen committed, unless the policy is to fail open or to observe.
 
 use std::{fmt, time::Duration};
 
@@ -189,7 +194,7 @@ pub enum Cause<E> {
 }
 
 impl<E: Failure> Cause<E> {
-    /// What is worth no further attempt.
+    /// Whether no further attempt is worth while: the handler rejected the message.
     pub(crate) fn is_for_good(&self) -> bool {
         matches!(self, Self::Error(error) if error.verdict() == Verdict::Reject)
     }
@@ -337,6 +342,7 @@ impl<T, E> Execution<T, E> {
     /// Which attempt ran, if one did.
     pub const fn attempt(&self) -> Option<u32> {
         match self {
+            // A rejection that was remembered, or a number that was withdrawn: nothing ran now.
             Self::Rejected { attempt: 0, .. } => None,
             Self::Executed { attempt, .. }
             | Self::Unprotected { attempt, .. }

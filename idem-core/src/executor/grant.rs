@@ -1,4 +1,9 @@
-//! Leave to run under a lease: who gave it, and who is told how it ended.
+//! A [`Grant`]: the permission to run under a lease, who gave it, and who is told how it ended.
+//!
+//! [`leased`](super::leased), [`observed`](super::observed) and [`claim_locally`](super::claim_locally) make
+//! one; its end is in [`leased`](super::leased). What must stay true: whoever gave a lease is told of its end,
+//! at once or later; while the end is being told, the key counts as worked on in this process; an end is either
+//! a completion or a release, and is never changed into the other.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,32 +24,37 @@ use crate::{
     stores::measured::Measured,
 };
 
-/// Leave to run under a lease.
+/// The permission to run under a lease: the claim of leased work.
 pub(super) struct Grant<S> {
     pub(super) lease: Lease,
-    /// `None` if the key is not claimed, and its work only observed.
+    /// Marks the key as worked on in this process until it is dropped. `None` if no store gave the lease, and
+    /// the work is only observed.
     pub(super) working: Option<Working>,
     pub(super) protection: Protection<S>,
 }
 
-/// Who gave the lease, and who is told how it ended.
+/// Who gave the lease, and so who is told how the attempt ended.
 pub(super) enum Protection<S> {
+    /// The store gave it, and is told; the message waits until the store has answered.
     Store,
-    /// The store gave it. If that is away in the end, this process remembers the end.
+    /// The store gave it. If the store is away when the attempt ends, this process remembers the end, and tells the
+    /// store later.
     OrLocal(Arc<OrLocal<Measured<S>>>),
-    /// This process alone, because the store is away.
+    /// This process alone gave it, because the store is away. Dropped before the attempt has ended, the [`Watch`]
+    /// reports that it has vanished.
     Local(Watch),
-    /// The store, if it did, and what it says stops nothing.
+    /// The policy is to observe. The store gave the lease, or nobody did; no answer of the store's stops the work.
     Observed(Observed),
 }
 
-/// What was found out about a message before it ran: how it would have ended, if not by running.
+/// What is known of an observed message before it runs.
 pub(super) struct Observed {
+    /// How the message would have ended without running, if its policy were enforced; `None` if it would have run.
     pub(super) would_have_been: Option<ExecutionKind>,
 }
 
 impl<S: Store> Protection<S> {
-    /// Of a lease that the store has given.
+    /// The protection of a lease that the store has given, as the policy wants it.
     pub(super) fn of_store(job: &Job<'_, S>) -> Self {
         match job.policy.store_outage() {
             StoreOutage::FailOpen => Self::OrLocal(Arc::new(OrLocal::new(
@@ -58,11 +68,14 @@ impl<S: Store> Protection<S> {
 }
 
 impl<S: Store> Grant<S> {
+    /// What the handler is told. Without a lease of the store's, its fencing token is 0: a local token is no proof to
+    /// others, and might be greater than those of the store.
     pub(super) fn attempt(&self, policy: &Policy) -> Attempt {
         let attempt = self.lease.to_attempt(policy.max_attempts());
         let is_protected = match &self.protection {
             Protection::Store | Protection::OrLocal(_) => true,
             Protection::Local(_) => false,
+            // Only what the store has claimed is marked as worked on.
             Protection::Observed(_) => self.working.is_some(),
         };
         if is_protected {
@@ -74,7 +87,8 @@ impl<S: Store> Grant<S> {
 }
 
 impl<S: Store> Job<'_, S> {
-    /// Leave to run, and the heartbeat that keeps it.
+    /// The permission to run, and the heartbeat that keeps its lease. `claimed` is when the claim was sent, not
+    /// when it was answered: the store may have started the lease as early as that.
     pub(super) fn granted(
         &self,
         lease: Lease,
@@ -84,6 +98,7 @@ impl<S: Store> Job<'_, S> {
     ) -> Begun<Grant<S>, ()> {
         let (heartbeats, by) = (&self.executor.heartbeats, self.request.lease);
         let store = &self.executor.store;
+        // The heartbeat extends the lease where it was given: in the store, or in this process's memory.
         let kept = match (&protection, &working) {
             (Protection::Store, _) => {
                 KeptLease::new(heartbeats, store, &lease, by, claimed, WhileUnknown::Rest)
@@ -99,6 +114,7 @@ impl<S: Store> Job<'_, S> {
                 let while_unknown = WhileUnknown::NoMatter;
                 KeptLease::new(heartbeats, store, &lease, by, claimed, while_unknown)
             }
+            // There is no lease to extend.
             (Protection::Observed(_), None) => KeptLease::none(),
         };
         let claim = Grant {
@@ -115,13 +131,17 @@ impl<S: Store> Job<'_, S> {
 }
 
 impl<S: Store> Executor<S> {
-    /// Gives the key back; waits out a store that is away, as the delivery does.
+    /// Gives the key back, and waits for as long as the store is away: a key that is not given back is held until its
+    /// lease runs out, and leased work is in doubt then. That is also what a dropped call leaves behind.
     pub(super) async fn release(&self, lease: &Lease, reason: &Release) -> Write {
         release(&*self.store, lease, reason).await
     }
 }
 
-/// Tells a store how an attempt ended, until it has taken that.
+/// Tells a store how an attempt ended, and repeats that until the store has answered.
+///
+/// Dropped half way, it repeats a completion in the background, because the work is done. It does not repeat a
+/// release: the lease runs out, and the next attempt is in doubt.
 pub(super) async fn tell<S: Store>(
     store: &Arc<S>,
     lease: &Lease,
@@ -132,13 +152,14 @@ pub(super) async fn tell<S: Store>(
     match end {
         End::Completed(outcome) => complete(store, lease, outcome, retention, working).await,
         End::Released(reason) => {
-            // Until then the key is worked on.
+            // Kept until the store has taken the release: whoever waits here for the key would find it held before.
             let _working = working;
             release(&**store, lease, &reason).await
         }
     }
 }
 
+/// Gives a key of any store back, and repeats that until the store has answered.
 pub(super) async fn release<S: Store>(store: &S, lease: &Lease, reason: &Release) -> Write {
     until_known("release", &lease.key, || store.release(lease, reason)).await
 }

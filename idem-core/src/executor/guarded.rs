@@ -1,4 +1,8 @@
-//! Code of the user's own that is no future: it may panic, and must not leave a key behind.
+//! Calls the user's own code where it is no future: decoding, parameters, serialising, describing errors.
+//!
+//! Each mode calls such code by way of [`caught`]; the handler's future itself is polled in
+//! [`heartbeat`](super::heartbeat). What must stay true: a panic becomes a value. One that went through the executor
+//! would skip the end of the claim: the key would be held until its lease runs out, and what is done might run again.
 
 use std::{
     any::Any,
@@ -14,12 +18,14 @@ use crate::{
     telemetry::Handlers,
 };
 
-/// Runs it; a panic is its message.
+/// Runs it; the error is the message of its panic.
 pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    // Nothing of the executor's is changed inside, so a panic leaves nothing of it half done.
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| panic_message(&*panic))
 }
 
-/// Calls a handler, unless one of its parameters cannot be made.
+/// Calls a handler: its future, which is measured, or why one of its parameters cannot be made. Nothing of the
+/// handler's body has run before that future is polled.
 pub(super) fn call<'a, H: Handler<St>, St>(
     message: H::Message,
     context: &'a crate::handler::Context<'a, St>,
@@ -39,13 +45,13 @@ pub(super) fn call<'a, H: Handler<St>, St>(
         .map_err(|rejection| rejection.to_string())
 }
 
-/// The output as it is remembered.
+/// The output as JSON, which is how it is remembered; or why it cannot be that.
 pub(super) fn outcome(output: &impl Serialize) -> Result<Outcome, String> {
     let json = caught(|| Outcome::json(output).map_err(|error| error.to_string()));
     json.unwrap_or_else(|panic| Err(format!("serialising it panicked: {panic}")))
 }
 
-/// A remembered output, as the operation reads it now.
+/// A remembered output, as the operation's present version tells it; or the refusal that is told instead.
 pub(super) fn recall<H: Operation>(output: &[u8]) -> Result<Cow<'_, [u8]>, Refusal> {
     caught(|| H::recall(output)).unwrap_or_else(|panic| {
         let message = format!("reading the remembered output panicked: {panic}");
@@ -53,8 +59,9 @@ pub(super) fn recall<H: Operation>(output: &[u8]) -> Result<Cow<'_, [u8]>, Refus
     })
 }
 
-/// A handler's error, if it can say what it is.
+/// Why an attempt failed: a handler's error, or a panic if the error cannot describe itself.
 pub(super) fn cause<E: Failure>(error: E) -> Cause<E> {
+    // Both are called again later, where nothing catches a panic: an error that panics is found out here.
     let said = caught(|| {
         error.verdict();
         error.describe();
@@ -65,7 +72,8 @@ pub(super) fn cause<E: Failure>(error: E) -> Cause<E> {
     }
 }
 
-/// What a requester is told of this, which is for good.
+/// What a requester is told of a cause that is for good. If the error panics when it is asked, the requester gets its
+/// description: the rejection stands.
 pub(super) fn refusal<E: Failure>(cause: &Cause<E>) -> Refusal {
     let Cause::Error(error) = cause else {
         return Refusal::rejected(cause.to_string());
@@ -76,6 +84,7 @@ pub(super) fn refusal<E: Failure>(cause: &Cause<E>) -> Refusal {
     })
 }
 
+/// The text of a panic, as `panic!` makes one.
 pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))

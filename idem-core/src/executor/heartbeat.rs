@@ -1,4 +1,9 @@
 //! Runs a handler's future while a heartbeat keeps its lease.
+//!
+//! Each mode makes a [`KeptLease`] of its claim and runs its handler, or a wait for a transaction, under it.
+//! What must stay true: work is polled only while its lease is known to hold, unless its [`WhileUnknown`] says
+//! otherwise; work whose key another worker has taken over is dropped; a handler that blocks its thread keeps
+//! its lease; a lease as long as policies allow is never thought to end later than the store ends it.
 
 use std::{
     future::poll_fn,
@@ -30,6 +35,7 @@ use scheduler::{Beat, Scheduled};
 /// How a future ended that was run under a lease.
 pub(super) enum Ran<T> {
     Returned(T),
+    /// With this message.
     Panicked(String),
     /// It was dropped, because it took longer than it may.
     Overdue(Overdue),
@@ -42,15 +48,17 @@ pub(super) enum Ran<T> {
 #[error("it was still open after {0:?}, which is the store's limit")]
 pub(super) struct Overdue(Duration);
 
-/// A moment on two clocks: one that nobody sets, and which stands still while the machine sleeps, and
-/// one that goes on.
+/// A moment on two clocks. The store's clock goes on while this machine sleeps, so one of them has to as well.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment {
+    /// Nobody sets this clock, and it may stand still while the machine sleeps.
     running: Instant,
+    /// This clock goes on while the machine sleeps, and somebody may set it.
     wall: SystemTime,
 }
 
 impl Moment {
+    /// This moment.
     pub(super) fn now() -> Self {
         Self {
             running: Instant::now(),
@@ -58,6 +66,7 @@ impl Moment {
         }
     }
 
+    /// The moment that is so much later.
     fn after(self, wait: Duration) -> Self {
         Self {
             running: self.running + wait,
@@ -65,26 +74,29 @@ impl Moment {
         }
     }
 
-    /// Whether it has passed, by either clock: one that was set ahead costs a heartbeat's wait.
+    /// Whether it has passed by either clock. If the wall clock was set ahead, the work rests until the next
+    /// heartbeat, and no worse; if it was set back, the other clock tells.
     fn has_passed(self, now: Self) -> bool {
         self.running <= now.running || self.wall <= now.wall
     }
 }
 
-/// What work does whose lease has ended, as far as is known, while the store does not tell.
+/// What becomes of work whose lease may have ended, while the store does not answer its heartbeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WhileUnknown {
-    /// It rests: nothing would stop the effects of a worker that was taken over.
+    /// It is not polled until the store has answered. For leased work: another worker may have the key by now, and
+    /// nothing would stop the effects of this one.
     Rest,
-    /// It goes on after an unanswered heartbeat. Atomic work, because its writes commit only under
-    /// the current lease, and it may be its own transaction that keeps the store from answering
-    /// until it ends; work that fails open, because its effects may happen twice.
+    /// It is polled again after a heartbeat that was not answered. For atomic work, because its writes commit
+    /// only under the current lease, and its own transaction may be what keeps the store from answering until
+    /// it ends. Also for work that fails open, because its effects may happen twice.
     GoOn,
-    /// It ends by itself, whatever becomes of its lease: work that is only observed.
+    /// It is polled to its end, even if another worker has taken its lease over. For work that is only observed.
     NoMatter,
 }
 
-/// A lease that a heartbeat keeps until this is dropped.
+/// A lease that a heartbeat keeps until this is dropped. The drop tells the store nothing: whoever drops it
+/// completes or releases the key, or leaves the lease to run out.
 ///
 /// The heartbeat runs on a task of its own, so that a handler that blocks its thread keeps its lease.
 pub(super) struct KeptLease {
@@ -102,7 +114,7 @@ impl KeptLease {
         }
     }
 
-    /// Keeps this lease of the store's, where nothing else holds its key.
+    /// Keeps a lease of leased work, `by` so much with each heartbeat. `claimed` is when the claim was sent.
     pub(super) fn new<S: Store>(
         heartbeats: &HeartbeatScheduler,
         store: &Arc<S>,
@@ -119,7 +131,8 @@ impl KeptLease {
         Self::by(heartbeats, extend, claimed, by, while_unknown)
     }
 
-    /// Keeps it beside the transaction that holds its key.
+    /// Keeps the claim of atomic work, whose transaction is open or is about to be. The store may need another
+    /// call for that, because the handler uses the transaction's connection.
     pub(super) fn beside_transaction<S, Tx>(
         heartbeats: &HeartbeatScheduler,
         store: &Arc<S>,
@@ -138,7 +151,8 @@ impl KeptLease {
         Self::by(heartbeats, extend, claimed, by, WhileUnknown::GoOn)
     }
 
-    /// `claimed` is when the claim was asked for: the lease cannot end earlier than `lease` after it.
+    /// Keeps a lease by this call. `claimed` is when the claim was sent: the store started the lease later than
+    /// that, so it ends no earlier than `lease` after it.
     fn by<F, Fut>(
         heartbeats: &HeartbeatScheduler,
         extend: F,
@@ -150,7 +164,8 @@ impl KeptLease {
         F: Fn() -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Write, StoreError>> + Send + 'static,
     {
-        // A request made by hand may ask for any lease.
+        // A request made by hand may ask for any lease: one of zero would have a heartbeat without a pause, a
+        // very long one is more than a clock can add.
         let lease = lease.clamp(Policy::MIN_LEASE, Policy::MAX_RETENTION);
         let first = claimed.running + lease / 3;
         let heartbeat: Arc<dyn Beat> = Arc::new(Heartbeat {
@@ -170,28 +185,35 @@ impl KeptLease {
     /// Polls `work` until it ends or another worker has taken its lease over; then it is dropped, unless
     /// that is of [no matter](WhileUnknown::NoMatter).
     ///
-    /// When the lease has ended, as far as is known here (the process was paused, or the store is away), the
-    /// work is not polled again before the store has confirmed that the lease is still its own, or,
-    /// with [`WhileUnknown::GoOn`], has left a heartbeat unanswered.
+    /// When the lease may have ended (the process was paused, or the store is away), the work is not polled
+    /// again before the store has confirmed that the lease is still its own, or, with [`WhileUnknown::GoOn`],
+    /// has left a heartbeat unanswered.
+    ///
+    /// Dropped half way, it drops the work. The heartbeat goes on until the [`KeptLease`] is dropped, too.
     pub(super) async fn run<T>(&mut self, work: impl Future<Output = T>) -> Ran<T> {
         if let Some((_, scheduled)) = &mut self.kept
             && mem::take(&mut scheduled.is_next)
         {
-            // What a thread has woken, no other thread runs; and the work may block this one.
+            // Before the work may block this thread, the task that waits for the heartbeats has to run once.
+            // This thread has woken it or started it, and tokio may keep the task that a thread woke last for
+            // that thread: no other one would run it, and the lease would run out.
             yield_now().await;
         }
         let mut work = pin!(work);
         poll_fn(|cx| {
+            // Looked at before each poll: after a pause of the process, the work must not have an effect before it is
+            // known that no other worker has the key.
             if let Some((heartbeat, _)) = &self.kept
                 && self.while_unknown != WhileUnknown::NoMatter
             {
                 match heartbeat.held().look(cx) {
                     LeaseState::Lost => return Poll::Ready(Ran::LeaseLost),
+                    // The heartbeat wakes this task as soon as it knows more.
                     LeaseState::Over => return Poll::Pending,
                     LeaseState::Held => {}
                 }
             }
-            // Work that has panicked is not polled again.
+            // Unwind-safe: this is ready after a panic, so work that has panicked is not polled again.
             match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
                 Ok(polled) => polled.map(Ran::Returned),
                 Err(panic) => Poll::Ready(Ran::Panicked(panic_message(&*panic))),
@@ -200,7 +222,8 @@ impl KeptLease {
         .await
     }
 
-    /// [`run`](Self::run), for at most so long.
+    /// [`run`](Self::run) for at most so long; then the work is dropped, and has ended as [`Ran::Overdue`]. No
+    /// limit is for ever.
     pub(super) async fn run_within<T>(
         &mut self,
         limit: Option<Duration>,
@@ -219,13 +242,15 @@ impl KeptLease {
     }
 }
 
-/// What keeps one lease.
+/// The heartbeat of one lease.
 struct Heartbeat<F> {
+    /// Extends the lease once, by its length.
     extend: F,
     /// When it beats first.
     first: Instant,
     lease: Duration,
     while_unknown: WhileUnknown,
+    /// What the work looks at.
     held: Held,
 }
 
@@ -236,6 +261,8 @@ where
 {
     fn beat(self: Arc<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
+            // Made before the first beat: whatever ends this task, the work must not go on under a lease that nobody
+            // extends.
             let _stops = Stops(&self.held);
             self.beat_until_lost().await;
         })
@@ -251,16 +278,20 @@ where
     F: Fn() -> Fut,
     Fut: Future<Output = Result<Write, StoreError>>,
 {
-    /// Extends the lease three times in its length; returns when another worker has taken it over.
+    /// Extends the lease three times in its length; returns when the store says that it is not the current one
+    /// any more.
     ///
-    /// While the store is away nobody can take it over, so that is asked until the store tells.
+    /// While the store does not answer, it is asked again and again: a lease that has run out can still be
+    /// extended if nobody has taken it over, and nobody can while the store is away.
     async fn beat_until_lost(&self) {
         let interval = self.lease / 3;
         let mut next = self.first;
         loop {
             sleep_until(next).await;
+            // Taken before the call: the store extends the lease from a moment after this one, so it holds at
+            // least as long as is reckoned here.
             let asked = Moment::now();
-            // A store that is frozen, or whose answer was lost, is asked again.
+            // A store that is frozen, or whose answer was lost, is asked again before the lease has run out.
             match timeout(interval, (self.extend)()).await {
                 Ok(Ok(Write::Applied)) => {
                     self.held.set(asked.after(self.lease));
@@ -269,6 +300,8 @@ where
                 Ok(Ok(Write::Fenced)) => return,
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "the heartbeat failed, trying again");
+                    // Sooner than the next beat: after an error at the first one there are several tries left in the
+                    // lease.
                     next = asked.running + interval / 4;
                 }
                 Err(_) => {
@@ -276,6 +309,7 @@ where
                     next = asked.running + interval;
                 }
             }
+            // An error or no answer: this work goes on all the same.
             if self.while_unknown == WhileUnknown::GoOn {
                 self.held.set(asked.after(self.lease));
             }
@@ -283,7 +317,8 @@ where
     }
 }
 
-/// However a heartbeat stops, also by a panic, its lease is not kept any more.
+/// Marks the lease as lost when its heartbeat stops, however that is: it was taken over, the store's code has
+/// panicked, or the task was ended.
 struct Stops<'a>(&'a Held);
 
 impl Drop for Stops<'_> {
@@ -292,23 +327,28 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// Until when the lease is known to hold, and who waits for news of that.
+/// What is known of a lease: the heartbeat writes it, and the work looks at it before each poll.
 pub(super) struct Held(Mutex<Known>);
 
 struct Known {
-    /// By this process's own clocks; `None` if it is lost.
+    /// Until when the lease holds at least, by this process's own clocks; `None` if it is lost.
     until: Option<Moment>,
+    /// The task that runs the work, once it has looked.
     waiting: Option<Waker>,
 }
 
 /// How the lease stands, as far as is known.
 enum LeaseState {
+    /// No other worker has the key.
     Held,
+    /// It may have run out, and another worker may have the key.
     Over,
+    /// It is not the current one any more, or nobody keeps it.
     Lost,
 }
 
 impl Held {
+    /// A lease that holds until then.
     fn until(until: Moment) -> Self {
         Self(Mutex::new(Known {
             until: Some(until),
@@ -316,26 +356,31 @@ impl Held {
         }))
     }
 
+    /// It holds until then now.
     fn set(&self, until: Moment) {
         self.put(Some(until));
     }
 
+    /// It is lost for good: its heartbeat has ended.
     fn lose(&self) {
         self.put(None);
     }
 
+    /// Writes what is known now, and wakes the task that runs the work.
     fn put(&self, until: Option<Moment>) {
         let mut known = self.lock();
         known.until = until;
         let waiting = known.waiting.take();
+        // Woken without the lock, which the woken task takes for its next look.
         drop(known);
         if let Some(waiting) = waiting {
             waiting.wake();
         }
     }
 
-    /// How it stands; wakes the task when that changes.
+    /// How it stands; from now on the task of this context is woken when that changes.
     fn look(&self, cx: &Context<'_>) -> LeaseState {
+        // The waker is put in under the same lock under which the state is read: no change between the two is missed.
         let mut known = self.lock();
         match &mut known.waiting {
             Some(waiting) => waiting.clone_from(cx.waker()),
@@ -350,6 +395,7 @@ impl Held {
         }
     }
 
+    /// Held for one look or one write, never over an await; what is written under it is never half done.
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

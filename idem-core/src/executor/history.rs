@@ -1,8 +1,12 @@
-//! What is known of a message's earlier attempts: it is kept beside the message while it waits for the next one.
+//! What is known of a message's earlier attempts. [`Prepared`](super::Prepared) keeps it while the message waits
+//! for its next attempt; the modes read it before they claim, and write it at the end.
+//!
+//! What must stay true: it never decides whether work is done (only the store knows), but how to claim, how to count
+//! what no record counts, and when the loss of a transaction is the handler's own failure.
 
 use crate::executor::{Execution, ExecutionKind};
 
-/// Of one message, as far as this process and its transport know.
+/// The history of one message, as far as this process and its transport know.
 #[derive(Debug, Default)]
 pub(super) struct History {
     /// Whether an attempt may have been made before.
@@ -11,6 +15,7 @@ pub(super) struct History {
     pub(super) earlier: u32,
     /// How it would have ended last, if its policy were enforced and not to observe.
     pub(super) would_have_been: Option<ExecutionKind>,
+    /// Of atomic work: each loss repeats the same attempt, until there are too many.
     pub(super) losses: Losses,
 }
 
@@ -19,10 +24,12 @@ pub(super) struct History {
 pub(super) struct Losses(u32);
 
 impl Losses {
-    /// An outage takes the transaction of one message once or twice. What is lost each time is lost by what
-    /// the handler does: it idles longer than the server lets it, say.
+    /// So many losses are put down to an outage, which takes the transaction of one message once or twice. If it is
+    /// lost once more, the handler itself loses it: it idles for longer than the server lets it, say. Without this
+    /// limit such a message would be repeated for ever, because a loss is no attempt and uses none up.
     const MOST: u32 = 4;
 
+    /// Whether the last run did not lose its transaction.
     pub(super) fn are_none(self) -> bool {
         self.0 == 0
     }
@@ -32,6 +39,7 @@ impl Losses {
         self.0 >= Self::MOST
     }
 
+    /// Counts one more, or starts over: only losses in succession say something about the handler.
     pub(super) fn count<T, E>(&mut self, ended: &Execution<T, E>) {
         self.0 = match ended {
             Execution::StoreUnavailable { .. } => self.0 + 1,

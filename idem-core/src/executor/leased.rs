@@ -1,6 +1,12 @@
 //! Leased execution: the work runs under a lease, its completion is a write of its own.
 //!
-//! Observed work, and work that fails open, is leased work whose [`Protection`] is another.
+//! Observed work, and work that fails open, is leased work whose [`Protection`] is another. This file claims
+//! (its special cases are in [`claim_locally`](super::claim_locally) and [`observed`](super::observed)) and
+//! ends the claim.
+//!
+//! What must stay true: a key that was acquired is granted, or given back, or left to its lease; what ran under
+//! a lease is completed or released once; work whose effect has happened is completed, also if its output
+//! cannot be remembered.
 
 use std::time::Duration;
 
@@ -25,6 +31,7 @@ use crate::{
 };
 
 impl<S: Store> RunsOn<S> for Leased {
+    // Leased work takes no connection from the store while it runs.
     fn limit(_: &Executor<S>) -> Option<usize> {
         None
     }
@@ -51,15 +58,24 @@ impl<S: Store> Job<'_, S> {
         self.claim().await
     }
 
-    /// Claims for work that is enforced.
+    /// Claims for work that is enforced: from this process's memory what it knows and the store does not, everything
+    /// else from the store.
+    ///
+    /// Dropped half way, it may leave a claim in the store; the same owner has it back when it asks again.
     pub(super) async fn claim(&self) -> Result<Begun<Grant<S>, ()>, Ended> {
+        // Before the store is asked: it has not been told yet what this process did with the key, and would let
+        // a copy run again.
         if let Some(answer) = self.executor.local.look(self.request) {
             return self.claim_remembered(answer);
         }
+        // Before the store is asked: the lease begins somewhere between here and the answer, and must not be
+        // thought to end later than it does.
         let claimed = Moment::now();
         match self.executor.ask(self.request, self.policy).await {
             Ok(Claim::Acquired(lease)) => self.acquired(lease, claimed).await,
             Ok(answer) => Err(Ended::Answered(answer)),
+            // Only while the store is away. One that refuses, is full or has a record that cannot be read is
+            // there, and nothing runs past it.
             Err(error @ StoreError::Unavailable(_))
                 if self.policy.store_outage() == StoreOutage::FailOpen =>
             {
@@ -69,13 +85,15 @@ impl<S: Store> Job<'_, S> {
         }
     }
 
-    /// Looks at a lease that the store has given, and gives it back if something speaks against
-    /// running.
+    /// Grants a lease that the store has given, or gives it back if something speaks against running. Waits for that
+    /// as long as the store is away.
     async fn acquired(&self, lease: Lease, claimed: Moment) -> Result<Begun<Grant<S>, ()>, Ended> {
         let executor = self.executor;
+        // First marked here, then looked for in the local memory. `claim_locally` does the two in the other order, so
+        // at least one of two copies sees the other, and they never both run.
         let working = executor.working(self.request);
         let (objection, ended) = if executor.local.remembers(&lease.key) {
-            // While the store was asked, another copy began without it.
+            // While the store was asked, another copy began without it. This one steps back, and is no attempt.
             let remaining = self.request.lease;
             let held = Ended::Answered(Claim::Held { remaining });
             (Release::Abandoned, held)
@@ -86,19 +104,25 @@ impl<S: Store> Job<'_, S> {
             let protection = Protection::of_store(self);
             return Ok(self.granted(lease, claimed, Some(working), protection));
         };
+        // Before the release, which takes as long as the store is away: whoever waits here for this key need not wait
+        // that long to look again.
         drop(working);
         // Nothing ran: a lost lease changes nothing.
         let _ = executor.release(&lease, &objection).await;
         Err(ended)
     }
 
+    /// Why a key that was just acquired is given back: leased work can be in doubt.
     pub(super) fn objection(&self, lease: &Lease) -> Option<Release> {
         objection(lease, self.policy, self.executor.is_closed(), true)
     }
 }
 
 impl<S: Store> Grant<S> {
-    /// Completes or releases the key.
+    /// Ends the claim of work that was started: completes or releases the key, and says how the message ended.
+    ///
+    /// It returns when the end is recorded where the lease was given, or is known to be refused. Observed work
+    /// waits a second at most.
     pub(super) async fn finish<T, E>(
         self,
         job: &mut Job<'_, S>,
@@ -124,13 +148,15 @@ impl<S: Store> Grant<S> {
             Ran::Returned(Err(error)) => guarded::cause(error),
             Ran::Panicked(message) => Cause::Panicked(message),
             Ran::Overdue(overdue) => Cause::Refused(overdue.to_string()),
+            // Nothing is released: the key is another worker's now.
             Ran::LeaseLost => return lease_lost(lease),
         };
         let (end, ended) = unsuccessful(cause, lease, policy, job.requester);
         self.end(job, end, ended).await
     }
 
-    /// Tells whoever has given the lease how it ended.
+    /// Tells whoever gave the lease how the attempt ended. The result is `ended`, or what has to be said instead: the
+    /// lease was lost, or the end is known to this process alone.
     async fn end<T: Send, E: Failure>(
         self,
         job: &mut Job<'_, S>,
@@ -146,9 +172,10 @@ impl<S: Store> Grant<S> {
         let written = match &protection {
             Protection::Store => tell(&executor.store, &lease, end, retention, working).await,
             Protection::OrLocal(store) => {
-                // What few messages come to is a future of its own, so that the others' are small.
+                // Boxed, here and below, because it is rare: the future of every other message is smaller without it.
                 Box::pin(tell(store, &lease, end, retention, working)).await
             }
+            // The watch is kept until the end is written: dropped before, it would report that the attempt vanished.
             Protection::Local(watch) => {
                 Box::pin(tell(watch.local(), &lease, end, retention, working)).await
             }
@@ -158,7 +185,9 @@ impl<S: Store> Grant<S> {
             }
         };
         match (written, protection) {
+            // Whatever the handler returned: the completion had no effect, and must not be acknowledged.
             (Write::Fenced, _) => lease_lost(&lease),
+            // It is done, but the store does not know it yet: that is not `Executed`, which promises a commit.
             (Write::Applied, Protection::Local(_)) => unprotected(ended),
             (Write::Applied, Protection::OrLocal(store)) if store.has_handed_over() => {
                 unprotected(ended)
@@ -186,6 +215,7 @@ impl<S: Store, H: Operation<Mode = Leased>> Claiming<S, H> for Grant<S> {
         self.attempt(policy)
     }
 
+    // A leased handler holds nothing of the store's that others need.
     fn limit(_: &Measured<S>) -> Option<Duration> {
         None
     }
@@ -199,8 +229,10 @@ impl<S: Store, H: Operation<Mode = Leased>> Claiming<S, H> for Grant<S> {
         kept: KeptLease,
         error: String,
     ) -> Self::Ended {
+        // No heartbeat goes on beside the release: the store would refuse it as fenced.
         drop(kept);
-        // Nothing ran: if the key was lost meanwhile, that changes nothing for this message.
+        // Given up, because the message is dead-lettered: a replay starts over. Nothing ran, so it changes
+        // nothing for this message if the key was lost meanwhile.
         self.give_back(job.executor, Release::gave_up(&error)).await;
         Execution::Undecodable { error }
     }
@@ -212,13 +244,16 @@ impl<S: Store, H: Operation<Mode = Leased>> Claiming<S, H> for Grant<S> {
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> Self::Ended {
+        // No heartbeat goes on beside the end: after it the store would refuse an extension as fenced. If the
+        // end takes long because the store is away, the lease may run out; it can still be completed unless
+        // somebody takes the key over.
         drop(kept);
         self.finish(job, ran).await
     }
 }
 
 impl<S: Store> Grant<S> {
-    /// Gives the key back, unrun, where it was claimed.
+    /// Gives a key of which nothing ran back, to whoever gave the lease.
     async fn give_back(self, executor: &Executor<S>, reason: Release) {
         match &self.protection {
             Protection::Store | Protection::OrLocal(_) => {
@@ -232,7 +267,8 @@ impl<S: Store> Grant<S> {
     }
 }
 
-/// What this process alone knows to be done.
+/// How a message ended whose end this process alone knows. Only a success is another kind: a failed attempt
+/// comes again or is dead-lettered, whoever knows of it.
 fn unprotected<T, E>(ended: Execution<T, E>) -> Execution<T, E> {
     match ended {
         Execution::Executed {
@@ -248,8 +284,8 @@ fn unprotected<T, E>(ended: Execution<T, E>) -> Execution<T, E> {
     }
 }
 
-/// What is remembered of an output. The effect has happened: that it cannot be remembered is no
-/// reason to repeat it.
+/// What is remembered of an output. The effect has happened, so an output that cannot be remembered is no reason to
+/// repeat it: the key is completed, and copies are told that the output is not known.
 fn remember(output: &impl Serialize, lease: &Lease, policy: &Policy) -> Outcome {
     remembered::output(output, policy).unwrap_or_else(|refusal| {
         tracing::error!(key = %lease.key, code = refusal.code(), error = %refusal, "done, but its output cannot be remembered: copies are told so");

@@ -1,6 +1,9 @@
 //! Observed execution: the store is asked and told as ever, and nothing that it says stops the work.
 //!
-//! It is leased work whose [`Protection`] is [`Observed`]; [`attempt`](super::attempt) runs it.
+//! It is leased work whose [`Protection`] is [`Observed`]; [`attempt`](super::attempt) runs it. What must stay
+//! true: no answer of the store's, no error and no lost lease keeps a message from running or drops its
+//! handler; no message waits for the store for longer than [`PATIENCE`] at a time; a closed executor starts
+//! nothing all the same.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,12 +24,13 @@ use crate::{
     store::{Claim, ClaimRequest, Lease, Release, Store, StoreError, Write},
 };
 
-/// How long an observed message waits for the store, each time that it is asked or told.
+/// How long an observed message waits for the store, each time that it is asked or told. The policy promises that
+/// observing delays no message for long, also when the store hangs.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl<S: Store> Job<'_, S> {
-    /// Claims, and finds out what an answer would have meant. Whatever that is, the work runs, unless nothing is to
-    /// start any more.
+    /// Claims, and finds out how the message would have ended if its policy were enforced. The work runs all
+    /// the same, unless the executor is closed.
     pub(super) async fn observe(&self) -> Result<Begun<Grant<S>, ()>, Ended> {
         let executor = self.executor;
         let begun = match self.keyless {
@@ -36,6 +40,7 @@ impl<S: Store> Job<'_, S> {
             }
             None => self.claim_observed().await,
         };
+        // The only reason not to run: the process is about to end, and the message will be delivered again.
         if executor.is_closed() {
             drop(begun.kept);
             let unrun = Release::Abandoned;
@@ -45,12 +50,16 @@ impl<S: Store> Job<'_, S> {
         Ok(begun)
     }
 
+    /// Claims, and grants whatever the answer is. A claim that is not answered in time may have been recorded: nobody
+    /// extends its lease, which runs out, and the same owner has it back if it asks before that.
     async fn claim_observed(&self) -> Begun<Grant<S>, ()> {
         let executor = self.executor;
         let claimed = Moment::now();
         let answer = timeout(PATIENCE, executor.store.claim(self.request)).await;
         let ended = match answer {
             Ok(Ok(Claim::Acquired(lease))) => {
+                // An enforced attempt would be given back for this. Here it is only noted, and the claim is kept, so
+                // that copies are known for copies.
                 let objection = objection(&lease, self.policy, false, true);
                 let ended = objection.map(|objection| ended_by(&objection, &lease));
                 let would_have_been = ended.map(|ended| kind(ended, self.requester));
@@ -58,7 +67,8 @@ impl<S: Store> Job<'_, S> {
                 let observed = Protection::Observed(Observed { would_have_been });
                 return self.granted(lease, claimed, Some(working), observed);
             }
-            // While somebody is at it, no store says what he is at.
+            // While a key is held, no store compares the content (rule 9 of the contract). If the other worker is in
+            // this process, its content is known here.
             Ok(Ok(Claim::Held { .. })) if executor.in_flight.has_other_content(self.request) => {
                 Ended::Answered(Claim::KeyReused)
             }
@@ -70,8 +80,10 @@ impl<S: Store> Job<'_, S> {
         self.unclaimed(would_have_been)
     }
 
-    /// Leave to run what the store has given no lease for: one stands for it that no store has given.
+    /// Grants what the store has given no lease for. The lease in this grant is made up (its token is 0); no store is
+    /// ever told of it, and no heartbeat extends it.
     fn unclaimed(&self, would_have_been: ExecutionKind) -> Begun<Grant<S>, ()> {
+        // No record counts it, so the transport's count has to do.
         let attempt = self.history.earlier.saturating_add(1);
         let key = self.request.key.clone();
         let lease = Lease::new(key, FencingToken::new(0), attempt, false);
@@ -82,7 +94,8 @@ impl<S: Store> Job<'_, S> {
 }
 
 impl Observed {
-    /// Tells the store how what ran has ended, and notes how it would have.
+    /// Tells the store how the attempt ended, if it was claimed, and notes how the message would have ended without
+    /// running. The result is `ended`; a success is [`Execution::Observed`], which promises nothing of the store.
     pub(super) async fn end<S: Store, T, E>(
         &self,
         job: &mut Job<'_, S>,
@@ -100,13 +113,15 @@ impl Observed {
         let attempt = lease.attempt;
         let mut would_have_been = self.would_have_been;
         if working.is_none() {
-            // No record has counted it, should the same delivery be tried again.
+            // No record has counted this attempt. Without this count the attempts of one delivery would never be used
+            // up.
             history.earlier = attempt;
         } else if tell_shortly(executor, lease, end, request.retention, working).await
             == Some(Write::Fenced)
         {
             would_have_been = would_have_been.or(Some(ExecutionKind::LeaseLost));
         }
+        // Held by a worker elsewhere, it was not known whether the content is another. By now it may be.
         if would_have_been == Some(ExecutionKind::Conflict)
             && is_reused_after_all(executor, request).await
         {
@@ -133,6 +148,7 @@ impl Observed {
 }
 
 impl<S: Store> Grant<S> {
+    /// Gives an observed key back of which nothing ran, if the store has given it.
     pub(super) async fn give_back_observed(self, executor: &Executor<S>, reason: Release) {
         if self.working.is_some() {
             // Nothing ran: a lost lease changes nothing.
@@ -142,7 +158,9 @@ impl<S: Store> Grant<S> {
     }
 }
 
-/// Tells the store, and waits a moment for its answer; after that it is told in the background.
+/// Tells the store how an attempt ended, and waits for [`PATIENCE`]; `None` if there was no answer by then.
+///
+/// It goes on in the background after that, and also if this is dropped: the next copy is to be known for one.
 async fn tell_shortly<S: Store>(
     executor: &Executor<S>,
     lease: Lease,
@@ -152,18 +170,21 @@ async fn tell_shortly<S: Store>(
 ) -> Option<Write> {
     let store = Arc::clone(&executor.store);
     let told = async move { tell(&store, &lease, end, retention, working).await };
+    // A task of its own: the timeout drops only the handle, and the task goes on.
     let told = tokio::spawn(told.in_current_span());
     timeout(PATIENCE, told).await.ok()?.ok()
 }
 
-/// Asks the store once more about a message that met another one at work, elsewhere perhaps: if that has ended by
-/// now, the store compares the two. What is acquired by that is given back: the message has run.
+/// Whether a message that found its key held has other content than the holder's. The store is asked once more:
+/// if the holder has completed by now, the store compares the two.
+///
+/// If the key is free by now, this acquires it. It is given back as no attempt, because the message has run already.
 async fn is_reused_after_all<S: Store>(executor: &Executor<S>, request: &ClaimRequest) -> bool {
     match timeout(PATIENCE, executor.store.claim(request)).await {
         Ok(Ok(Claim::KeyReused)) => true,
         Ok(Ok(Claim::Acquired(lease))) => {
             let given_back = executor.release(&lease, &Release::Abandoned);
-            // Else its lease runs out.
+            // If that is not answered in time, the lease runs out.
             let _ = timeout(PATIENCE, given_back).await;
             false
         }
@@ -171,13 +192,14 @@ async fn is_reused_after_all<S: Store>(executor: &Executor<S>, request: &ClaimRe
     }
 }
 
+/// A store that could not be asked. It is logged here, because the message runs and no error comes of it.
 fn unavailable(request: &ClaimRequest, error: StoreError) -> Ended {
     let cause: &(dyn std::error::Error + 'static) = &error;
     tracing::warn!(key = %request.key, error = cause, "the store cannot be asked, and the message runs: its policy is to observe");
     Ended::Unavailable(error)
 }
 
-/// How a message would have ended after which nothing runs.
+/// The kind of how an enforced message would have ended. No handler ran for it, so its types do not matter.
 fn kind(ended: Ended, requester: Requester) -> ExecutionKind {
     ended.into_execution::<(), Failed>(requester).kind()
 }

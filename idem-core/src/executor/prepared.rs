@@ -1,4 +1,9 @@
-//! A message made ready: decoded, named, fingerprinted.
+//! A message made ready to be handled: decoded, with its key and its fingerprint.
+//!
+//! A transport makes one [`Prepared`] of each delivery and hands it to
+//! [`Executor::handle`](crate::Executor::handle), if need be several times. What must stay true: the key is the
+//! same each time; the owner stays while nothing has run, so that a claim whose answer was lost is had back;
+//! code of the user's that panics here ends its message, not the worker.
 
 use std::{borrow::Cow, fmt};
 
@@ -23,17 +28,21 @@ use crate::{
 /// when nothing ran.
 pub struct Prepared<H: Operation> {
     pub(super) envelope: Envelope,
+    /// What is claimed. Kept, with its owner, while nothing has run: a claim whose answer was lost is had back.
     pub(super) request: ClaimRequest,
+    /// The handler's policy, without what would let a message of a session or a sequence run unclaimed.
     pub(super) policy: Policy,
-    /// Why it has no key but one of its own, under which it is only observed.
+    /// Why it has no usable key. It then runs under a random key that nobody else has, and is only observed.
     pub(super) keyless: Option<KeyError>,
     pub(super) history: History,
     /// Why its number is given up instead of being handled.
     pub(super) unread: Option<Unread>,
-    /// Of those who work on its key in this process, since it was handled last.
+    /// Notices when those end that work on its key in this process. It is made before each claim, so that no end is
+    /// missed between the store's answer and the wait.
     pub(super) watcher: Option<Watcher>,
-    /// What the store would answer if it were asked again.
+    /// What the store would answer if it were asked again; used once.
     pub(super) answered: Option<Claim>,
+    /// `None` while an attempt has it, and afterwards: the next attempt decodes it again.
     pub(super) body: Option<H::Message>,
 }
 
@@ -73,7 +82,9 @@ impl<H: Operation> Prepared<H> {
         Self::unread(envelope, policy, Unread::Withdrawn)
     }
 
+    /// A numbered message whose number is given up; `None` if the envelope alone does not tell its place.
     fn unread(envelope: Envelope, policy: &Policy, why: Unread) -> Option<Self> {
+        // In a session it is claimed at its place there, not at one in a sequence.
         if envelope.session().is_some() {
             return None;
         }
@@ -85,6 +96,7 @@ impl<H: Operation> Prepared<H> {
         })
     }
 
+    /// A message that claims this, without a body and without a history.
     fn of(envelope: Envelope, request: ClaimRequest, policy: &Policy) -> Self {
         Self {
             policy: request.heeded_by(policy),
@@ -148,6 +160,8 @@ impl<H: Operation> Prepared<H> {
         self.answered.is_some()
     }
 
+    /// Lets no message begin a sequence that came before. It may have been done long ago, like those after it,
+    /// and the mark would wait for these in vain.
     fn begins_unless(mut self, came_before: bool) -> Self {
         if let Position::Sequence(place) = &mut self.request.position {
             place.begins &= !came_before;
@@ -189,6 +203,8 @@ impl<H: Operation> Prepared<H> {
         self.request.replay = false;
     }
 
+    /// The body for an attempt, decoded anew if an earlier attempt has used it up. The error says what is wrong with
+    /// it.
     pub(super) fn take(&mut self) -> Result<H::Message, String> {
         match self.body.take() {
             Some(body) => Ok(body),
@@ -212,7 +228,8 @@ impl<H: Operation> fmt::Debug for Prepared<H> {
 type Named<H> = (<H as Operation>::Message, ClaimRequest, Option<KeyError>);
 type Ended<H> = Execution<<H as Operation>::Output, <H as Operation>::Error>;
 
-/// Runs the operation's own code, which may panic.
+/// Decodes the message, and finds its key and its fingerprint. It runs the operation's own code, which may panic: the
+/// caller catches that.
 fn name<H: Operation>(envelope: &Envelope, policy: &Policy) -> Result<Named<H>, Ended<H>> {
     let body = H::decode(envelope).map_err(|error| Execution::Undecodable {
         error: ErrorChain::of(&error).to_string(),
@@ -228,8 +245,11 @@ fn name<H: Operation>(envelope: &Envelope, policy: &Policy) -> Result<Named<H>, 
     Ok((body, request.fingerprint(fingerprint), keyless))
 }
 
-/// What stands for the claim of a message without a usable key that runs all the same, because it is
-/// only observed: nothing else has that key, and the store is not asked.
+/// Stands for the claim of a message that has no usable key and runs all the same, because it is only observed.
+/// Its key is random, so nothing else has it, and the store is never asked about it.
+///
+/// `None` if the message is not to run: its policy is enforced, or it has its place in a session or a sequence, which
+/// are always enforced.
 fn nameless<H: Operation>(envelope: &Envelope, policy: &Policy) -> Option<ClaimRequest> {
     if !policy.observes() || envelope.session().is_some() || H::NUMBERED.is_some() {
         return None;
@@ -238,8 +258,8 @@ fn nameless<H: Operation>(envelope: &Envelope, policy: &Policy) -> Option<ClaimR
     Some(ClaimRequest::new(key.ok()?, policy))
 }
 
-/// What is claimed: the place in the client's session, if there is one, or else the handler's key,
-/// which may be a place in a producer's sequence.
+/// What is claimed: the place in the client's session, if the message came in one; else the place in a producer's
+/// sequence, if the handler takes numbered messages; else the handler's key.
 fn request<H: Operation>(
     body: &H::Message,
     envelope: &Envelope,

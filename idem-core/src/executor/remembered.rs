@@ -1,5 +1,8 @@
-//! What is remembered of an attempt, and told to copies: its output or its rejection, within the
-//! policy's limit.
+//! What is remembered of an attempt, and told to copies: its output or its rejection, within the policy's limit.
+//!
+//! The modes and [`verdict`](super::verdict) ask for it at the end of an attempt. What must stay true: an
+//! output or a typed error that is larger than the policy allows reaches no store; a rejection that is
+//! remembered can be read again.
 
 use serde::Serialize;
 
@@ -12,7 +15,9 @@ use crate::{
 /// Whether somebody waits for an answer: then a rejection is remembered like an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Requester {
+    /// The message expects a reply.
     Waits,
+    /// No reply is sent: what is rejected is dead-lettered, and a replay of it runs again.
     Nobody,
 }
 
@@ -26,7 +31,8 @@ impl Requester {
     }
 }
 
-/// The output, or why it cannot be remembered.
+/// The output as it is remembered, or why it cannot be: JSON does not express it, or it is larger than the policy's
+/// limit. What follows from that is the mode's decision: whether the effect can still be undone.
 pub(super) fn output(output: &impl Serialize, policy: &Policy) -> Result<Outcome, Refusal> {
     let outcome = guarded::outcome(output).map_err(|error| {
         let message = format!("the output is not expressible as JSON: {error}");
@@ -40,11 +46,12 @@ pub(super) fn output(output: &impl Serialize, policy: &Policy) -> Result<Outcome
     Ok(outcome)
 }
 
-/// A rejection as it is remembered: a typed error is left out that is too large, or nested too
-/// deeply to be read again.
+/// A rejection as it is remembered, and as the requester is told it: both are the same, so that a copy gets the same
+/// answer. A typed error is left out that is too large, or nested too deeply to be read again.
 pub(super) fn rejection(refusal: Refusal, policy: &Policy, key: &Key) -> (Refusal, Outcome) {
     let outcome = Outcome::rejected(&refusal);
     let (bytes, limit) = (outcome.as_bytes().len(), policy.max_outcome());
+    // Read back at once: what cannot be read would be told to copies as something else than a rejection.
     let is_readable = matches!(outcome.answer(), Answer::Rejected(_));
     if refusal.error().is_none() || (bytes <= limit && is_readable) {
         return (refusal, outcome);

@@ -1,8 +1,10 @@
 //! Numbered messages that wait for those before them: woken when others of their sequence begin or end here.
 //!
-//! The executor enters each number that it works on; a worker waits with those that are ahead. What must stay
-//! true: a wake-up is a hint, and the store alone decides; a sequence that nobody works on or waits for is
-//! forgotten.
+//! The executor [enters](SequenceWaits::enter) each number that it works on; a worker waits with those that are
+//! ahead, by [`Executor::wait_in_sequence`](super::Executor::wait_in_sequence). What must stay true: a wake-up
+//! is a hint, and the store alone decides whose turn it is, so a worker also asks again without one; of the
+//! numbers that wait, the lowest is woken; a sequence that nobody works on or waits for is forgotten in the
+//! end.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,7 +16,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::message::{SequenceKey, SequencePlace};
 
-/// For so long a sequence on which nothing begins or ends here is taken for one that flows.
+/// A sequence flows for so long after one of its numbers has begun or ended here: what waits may soon have its turn.
 const FLOWS_FOR: Duration = Duration::from_secs(2);
 
 /// The sequences that this process works on, or waits for. Clones share them.
@@ -23,7 +25,8 @@ pub(super) struct SequenceWaits(Arc<Mutex<Flows>>);
 
 type Flows = HashMap<SequenceKey, Flow>;
 
-/// When there are so many sequences, those are forgotten on which nothing has begun or ended of late.
+/// From so many sequences on, those are removed now and then that are idle and do not flow. Below it the memory that
+/// they take is not worth the search.
 const MANY: usize = 1024;
 
 /// What is known here of one sequence.
@@ -31,15 +34,16 @@ const MANY: usize = 1024;
 struct Flow {
     /// How many of its numbers are worked on.
     running: usize,
-    /// When one of them began or ended.
+    /// When a number began or ended last; `None` if none has since this was made.
     moved: Option<Instant>,
-    /// The numbers that wait.
+    /// The numbers that wait. Copies of a message have one number, and share an entry.
     waiting: BTreeMap<u64, Arc<Notify>>,
-    /// The mark, as it was when one of them was found ahead.
+    /// The highest mark that a number was found ahead of: the lowest number that was not done at that time.
     mark: u64,
 }
 
-/// The wait of a numbered message for its turn, until it is dropped: [`Executor::wait_in_sequence`](super::Executor::wait_in_sequence).
+/// The wait of a numbered message for its turn, until it is dropped:
+/// [`Executor::wait_in_sequence`](super::Executor::wait_in_sequence).
 ///
 /// Only the lowest number that waits is woken, and the next one when that waits no longer: whatever else
 /// waits would find itself ahead again.
@@ -79,7 +83,8 @@ impl SequenceWaits {
     /// A number is worked on until the guard is dropped.
     pub(super) fn enter(&self, place: &SequencePlace) -> Running {
         let mut flows = self.lock();
-        // Not with each of very many that all flow.
+        // Only when their number has doubled: if very many sequences flow, a search for each new one would find
+        // nothing, and take longer each time.
         let is_time = flows.len() >= MANY && flows.len().is_power_of_two();
         if is_time && !flows.contains_key(&place.sequence) {
             flows.retain(|_, flow| !flow.is_idle() || flow.flows());
@@ -87,10 +92,13 @@ impl SequenceWaits {
         let flow = flows.entry(place.sequence.clone()).or_default();
         flow.running += 1;
         flow.moved = Some(Instant::now());
-        // A copy of it that waits finds it held.
+        // It was claimed, so it is not ahead any more. A copy that still waits asks the store and finds it
+        // held. Left in here, it would be the lowest number that waits, and those behind it would not ask the
+        // store (`behind`).
         if let Some(copies) = flow.waiting.remove(&place.number) {
             copies.notify_waiters();
         }
+        // If this number had its turn, the mark may have moved far enough for the next one.
         flow.wake_lowest();
         Running {
             sequence_waits: self.clone(),
@@ -98,7 +106,8 @@ impl SequenceWaits {
         }
     }
 
-    /// The mark that a lower number was found to be ahead of, if one waits.
+    /// The mark that a lower number was found to be ahead of, if one waits. A higher number is ahead of that
+    /// mark, too, so it can wait without asking the store.
     pub(super) fn behind(&self, place: &SequencePlace) -> Option<u64> {
         let flows = self.lock();
         let flow = flows.get(&place.sequence)?;
@@ -110,6 +119,7 @@ impl SequenceWaits {
     pub(super) fn wait(&self, place: &SequencePlace, mark: u64) -> SequenceWait {
         let mut flows = self.lock();
         let flow = flows.entry(place.sequence.clone()).or_default();
+        // Marks only grow. Two answers of the store may come in the other order than they were given.
         flow.mark = flow.mark.max(mark);
         let woken = flow.waiting.entry(place.number).or_default();
         SequenceWait {
@@ -125,6 +135,8 @@ impl SequenceWaits {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Changes what is known of a sequence because a number runs or waits no longer; wakes the lowest that waits, and
+    /// forgets the sequence if nothing is left of it.
     fn change(&self, sequence: &SequenceKey, change: impl FnOnce(&mut Flow)) {
         let mut flows = self.lock();
         let Some(flow) = flows.get_mut(sequence) else {
@@ -139,16 +151,20 @@ impl SequenceWaits {
 }
 
 impl Flow {
+    /// Whether nobody here works on it or waits for it.
     fn is_idle(&self) -> bool {
         self.running == 0 && self.waiting.is_empty()
     }
 
+    /// Whether one of its numbers has begun or ended of late.
     fn flows(&self) -> bool {
         self.moved.is_some_and(|moved| moved.elapsed() < FLOWS_FOR)
     }
 
+    /// Wakes the lowest number that waits. All others are further ahead, and would only ask the store in vain.
     fn wake_lowest(&self) {
         if let Some(lowest) = self.waiting.values().next() {
+            // This keeps one wake-up for a number that is not waiting yet, between its claim and `comes`.
             lowest.notify_one();
         }
     }
@@ -167,7 +183,8 @@ impl Drop for SequenceWait {
     fn drop(&mut self) {
         self.sequence_waits.change(&self.sequence, |flow| {
             let is_mine = |woken: &Arc<Notify>| Arc::ptr_eq(woken, &self.woken);
-            // Two are the registry's and its own: no copy waits.
+            // Two references are the registry's and its own: no copy waits under the same number. Only the last
+            // of the copies takes the number out, or the others would not be woken.
             let alone = Arc::strong_count(&self.woken) == 2;
             if alone && flow.waiting.get(&self.number).is_some_and(is_mine) {
                 flow.waiting.remove(&self.number);

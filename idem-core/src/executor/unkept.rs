@@ -1,14 +1,17 @@
 //! Requests whose session or sequence a store does not keep: they are refused before it is asked.
 //!
-//! Every claim comes through here, in [`Job::of`](super::attempt::Job::of). So a store that keeps neither has nothing to
-//! remember, and claims no request as if it stood alone.
+//! Every claim comes through here, in [`Job::of`](super::attempt::Job::of); so does a claim of the local memory. What
+//! must stay true: no such request reaches a store that does not keep its position. That store would claim the key as
+//! one that stands alone: a number would run far ahead of its sequence, a request after its session has ended. So the
+//! author of a store that keeps neither need not think of them.
 
 use crate::{
     message::{Position, PositionKind},
     store::{ClaimRequest, Store, StoreError},
 };
 
-/// Refuses a request whose position is in what the store does not keep.
+/// Refuses a request whose position is in what the store does not keep. The error is [`StoreError::Refused`],
+/// which is no outage: such a message must not run without the store either.
 pub(super) fn refuse_unkept(store: &impl Store, request: &ClaimRequest) -> Result<(), StoreError> {
     let key = &request.key;
     let refusal = match &request.position {

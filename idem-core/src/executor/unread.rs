@@ -1,5 +1,9 @@
-//! Numbered messages that are not handed to their handler: their numbers are given up, so that none of
-//! their sequences waits for them.
+//! Numbered messages that are not handed to their handler: their numbers are given up, so that their sequences do not
+//! wait for them.
+//!
+//! [`Prepared`](super::Prepared) finds such a message, and [`Executor::handle`](crate::Executor::handle) claims its
+//! number and gives it up. What must stay true: a message that nobody can read is never taken for a duplicate, which
+//! would be acknowledged and lost; it ends only when its sequence does not wait for its number any more.
 
 use std::fmt;
 
@@ -28,6 +32,8 @@ impl fmt::Display for Unread {
 }
 
 impl Unread {
+    /// How the message ends once its number is given up: as one that cannot be read, or as one that was withdrawn,
+    /// which is a rejection without an attempt.
     pub(super) fn execution<T, E>(self) -> Execution<T, E> {
         match self {
             Self::Undecodable(error) => Execution::Undecodable { error },
@@ -38,11 +44,16 @@ impl Unread {
         }
     }
 
-    /// What comes of a number that could not be claimed. If nobody works on it, and it is not to be
-    /// waited for, it is no gap.
+    /// How the message ends if its number could not be claimed.
+    ///
+    /// If the sequence does not wait for the number any more, the message ends as if its number had been given
+    /// up now. Otherwise it ends as any message would: in a conflict, ahead of its turn, or for want of a
+    /// store, and is handled again later.
     pub(super) fn instead_of<T, E>(self, ended: Ended) -> Execution<T, E> {
         let is_undecodable = matches!(self, Self::Undecodable(_));
         match ended {
+            // Something else was done under the number: this body was not, so a person has to look at it. A withdrawn
+            // message has no content that could be lost, and is a duplicate.
             Ended::Answered(Claim::Completed { .. }) if is_undecodable => self.execution(),
             Ended::Answered(
                 Claim::OutOfPlace(OutOfPlace::Late) | Claim::KeyReused | Claim::Quarantined,

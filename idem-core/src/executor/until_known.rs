@@ -1,17 +1,26 @@
-//! Repeats a write until the store has told whether it took effect. So, too, while the record cannot
-//! be read or written: what ran must neither be forgotten nor run again under the same lease.
+//! Repeats a call until the store has answered it: a completion, a release, or a claim that tells what became of a
+//! commit.
+//!
+//! The modes call it at the end of an attempt. What must stay true: an error never ends an attempt, because it means
+//! *unknown*, and what ran must neither be forgotten nor run again. That is so for a record that cannot be read, too.
+//! The waits between the calls grow up to a limit, so a store that is away is not asked in a hot loop.
 
 use std::time::Duration;
 
 use crate::{error_chain::ErrorChain, handler::Backoff, message::Key, store::StoreError};
 
-/// Short at first for a hiccup; never long, because a finished work waits to be recorded.
+/// The waits while the store is away. They are short at first, because most outages are; they are never long, because
+/// finished work waits to be recorded, and with it a delivery.
 pub(super) const PATIENCE: Backoff =
     Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
-/// A person has to mend the record.
+/// The waits while the record cannot be read: a person has to mend or delete it, which takes minutes.
 const CORRUPT: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(1));
 
+/// Makes the call until it is answered, and returns the answer: for ever, if need be. `call` is its name in the log.
+///
+/// The call has to be one that may be repeated: a claim by the same owner, or the same write under the same lease.
+/// Dropped half way, it makes no further call; the last one may have had its effect.
 pub(super) async fn until_known<T, F, Fut>(call: &'static str, key: &Key, write: F) -> T
 where
     F: Fn() -> Fut,
@@ -29,7 +38,7 @@ where
     }
 }
 
-/// How long to wait before the next try; says in the log what is waited for.
+/// How long to wait before the next try, of which so many were made (from 1); says in the log what is waited for.
 fn pause(call: &'static str, key: &Key, tries: u32, error: &StoreError) -> Duration {
     let is_corrupt = matches!(error, StoreError::Corrupt { .. });
     let error = ErrorChain::of(error);

@@ -1,6 +1,8 @@
 //! What the store's answer means for a message, and what a failure means for its key: pure functions.
 //!
-//! Each mode of [`attempt`](super::attempt) asks them, and carries out what they say.
+//! Each mode of [`attempt`](super::attempt) asks them, and carries out what they say. What must stay true:
+//! nothing here waits, asks a store or tells one; only a completion makes a duplicate; what the store is told
+//! of a key and how its message ends are decided together, so that they fit each other.
 
 use std::time::Duration;
 
@@ -11,16 +13,21 @@ use crate::{
     store::{Claim, Lease, OutOfPlace, Release, StoreError},
 };
 
-/// An answer to a claim after which nothing runs.
+/// What came of a claim after which nothing runs.
 #[derive(Debug)]
 pub(crate) enum Ended {
+    /// The store answered; never [`Claim::Acquired`].
     Answered(Claim),
+    /// The store could not answer, or it refused. The claim may have been recorded.
     Unavailable(StoreError),
+    /// So many attempts were made before, which is all that the policy allows; the key was given up.
     Exhausted(u32),
+    /// The executor is closed; the key was given back, and this was no attempt.
     Abandoned,
 }
 
 impl Ended {
+    /// How the message ended. It depends on the requester whether a remembered rejection is repeated as an answer.
     pub(crate) fn into_execution<T, E>(self, requester: Requester) -> Execution<T, E> {
         match self {
             Self::Answered(Claim::Completed { outcome, remaining }) => {
@@ -31,6 +38,7 @@ impl Ended {
             Self::Answered(Claim::Quarantined) => Execution::InDoubt,
             Self::Answered(Claim::OutOfPlace(why)) => out_of_place(why),
             Self::Answered(Claim::Acquired(_)) => unreachable!("an acquired claim is a grant"),
+            // Apart from an outage, because waiting does not help: a person has to mend or delete the record.
             Self::Unavailable(error @ StoreError::Corrupt { .. }) => {
                 Execution::RecordCorrupt { error }
             }
@@ -44,8 +52,9 @@ impl Ended {
     }
 }
 
-/// A copy of what is done. A rejection is repeated to whoever waits for an answer; otherwise it must
-/// not be taken for something that was done.
+/// How a copy of a completed message ends. A remembered rejection is repeated to whoever waits for an answer.
+/// If nobody does, the copy is rejected like its original: as a duplicate it would be acknowledged as done, and
+/// lost.
 fn duplicate<T, E>(outcome: Outcome, remaining: Duration, requester: Requester) -> Execution<T, E> {
     match outcome.rejection() {
         Some(refusal) if requester == Requester::Nobody => Execution::Rejected {
@@ -56,7 +65,7 @@ fn duplicate<T, E>(outcome: Outcome, remaining: Duration, requester: Requester) 
     }
 }
 
-/// A place at which the session or the sequence lets nothing run.
+/// How a message ends at whose place the session or the sequence lets nothing run.
 fn out_of_place<T, E>(why: OutOfPlace) -> Execution<T, E> {
     match why {
         OutOfPlace::Stale => Execution::Stale,
@@ -67,24 +76,33 @@ fn out_of_place<T, E>(why: OutOfPlace) -> Execution<T, E> {
     }
 }
 
-/// Why a key just acquired is given back unrun.
+/// Why a key that was just acquired is given back without a run; `None` if the handler is to run.
+///
+/// `closed` says whether the executor is closed, `doubt` whether an attempt of this mode can be in doubt: the
+/// writes of an atomic one are rolled back when it vanishes, and leave no doubt.
 pub(crate) fn objection(
     lease: &Lease,
     policy: &Policy,
     closed: bool,
     doubt: bool,
 ) -> Option<Release> {
+    // First, because it says nothing about the message: it must be neither quarantined nor given up by a process that
+    // is only about to end. The next one decides.
     if closed {
         return Some(Release::Abandoned);
     }
     if doubt && lease.in_doubt && policy.in_doubt() == InDoubt::Quarantine {
         return Some(Release::Quarantined);
     }
+    // The last attempt that the policy allows gives its key up when it fails, and attempts restart then. So a
+    // higher number means, as a rule, that the last one vanished. Without this limit a message that kills its
+    // worker would do so for ever.
     (lease.attempt > policy.max_attempts())
         .then(|| Release::gave_up(Cause::<crate::handler::Failed>::Vanished.to_string()))
 }
 
-/// What is reported after an objection.
+/// How a message ends to which this was objected. The attempt that was just claimed did not run, and is not
+/// reported as one.
 pub(crate) fn ended_by(objection: &Release, lease: &Lease) -> Ended {
     match objection {
         Release::Abandoned => Ended::Abandoned,
@@ -93,7 +111,8 @@ pub(crate) fn ended_by(objection: &Release, lease: &Lease) -> Ended {
     }
 }
 
-/// How a failed attempt ends, and what the store is told.
+/// What the store is told of a failed attempt, and how its message ended. Both are decided together, so that what is
+/// dead-lettered is always given up in the store, and what comes again is always free for its next attempt.
 pub(crate) fn judge<T, E: Failure>(
     cause: Cause<E>,
     lease: &Lease,
@@ -103,6 +122,7 @@ pub(crate) fn judge<T, E: Failure>(
     let error = cause.to_string();
     let verdict = match &cause {
         Cause::Error(error) => error.verdict(),
+        // The handler did not say that it rejects the message.
         Cause::Panicked(_) | Cause::Refused(_) | Cause::Vanished => Verdict::Retry,
         Cause::Remembered(_) | Cause::Withdrawn => Verdict::Reject,
     };
@@ -116,6 +136,7 @@ pub(crate) fn judge<T, E: Failure>(
         Verdict::RetryAfter(delay) => Some(delay),
         Verdict::Retry => None,
     };
+    // After the verdict: what the handler rejects is a rejection also at its last attempt.
     if attempt >= policy.max_attempts() {
         return (
             Release::gave_up(error),
@@ -134,12 +155,16 @@ pub(crate) fn judge<T, E: Failure>(
 /// What the store is told of an attempt that has ended.
 #[derive(Debug)]
 pub(super) enum End {
+    /// Copies are answered with this until its retention ends.
     Completed(Outcome),
+    /// The key is free, at once or later, or only for a replay.
     Released(Release),
 }
 
-/// How an attempt ends that has failed of this, where a requester may wait for an answer: what is for good is
-/// remembered then, like an output.
+/// What the store is told of an attempt that failed of this cause, and how its message ended.
+///
+/// If a requester waits for an answer, a rejection for good is completed like an output: copies of the request
+/// are then answered with the same refusal. Everything else is released, as [`judge`] says.
 pub(super) fn unsuccessful<T, E: Failure>(
     cause: Cause<E>,
     lease: &Lease,
@@ -153,8 +178,11 @@ pub(super) fn unsuccessful<T, E: Failure>(
     (End::Released(release), ended)
 }
 
-/// How an attempt ends whose output cannot be remembered, and whose writes are rolled back: no further attempt would
-/// change that.
+/// What the store is told of an attempt whose output cannot be remembered, and how its message ended.
+///
+/// For modes that roll the handler's writes back: nothing was done, and no further attempt would change that.
+/// Where the effect has happened, the output is forgotten instead ([`Outcome::forgotten`]), and the attempt has
+/// succeeded.
 pub(super) fn unrememberable<T, E: Failure>(
     refusal: Refusal,
     lease: &Lease,
@@ -171,6 +199,8 @@ pub(super) fn unrememberable<T, E: Failure>(
     (End::Released(release), ended)
 }
 
+/// A refusal that is remembered, and told to the requester. Both get the same one, also if its typed error had to be
+/// left out.
 fn refused<T, E>(refusal: Refusal, lease: &Lease, policy: &Policy) -> (End, Execution<T, E>) {
     let (refusal, outcome) = remembered::rejection(refusal, policy, &lease.key);
     let attempt = lease.attempt;
@@ -178,6 +208,8 @@ fn refused<T, E>(refusal: Refusal, lease: &Lease, policy: &Policy) -> (End, Exec
     (End::Completed(outcome), ended)
 }
 
+/// Another worker has the key. The store is told nothing: the lease is not the current one, and the end is the other
+/// worker's to write.
 pub(super) fn lease_lost<T, E>(lease: &Lease) -> Execution<T, E> {
     Execution::LeaseLost {
         attempt: lease.attempt,

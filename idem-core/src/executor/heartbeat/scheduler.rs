@@ -1,4 +1,8 @@
 //! Heartbeats that are not due yet, because their leases are young: one task waits for all of them.
+//!
+//! [`KeptLease`](super::KeptLease) puts its heartbeat in, and its drop takes it out. What must stay true: each
+//! heartbeat begins when it is due, on the runtime that runs its work; a heartbeat that was taken out beats no
+//! more; the lock is never held while something is dropped or spawned that may need it.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -18,17 +22,18 @@ use crate::futures::BoxFuture;
 
 /// The heartbeats of all that an executor runs. Clones share them.
 ///
-/// Most work ends before its heartbeat is due. So a heartbeat waits among the others, and is given a
-/// task of its own when it is due.
+/// Most work ends before its heartbeat is due. So a heartbeat waits among the others, and gets a task and a
+/// timer of its own only when it is due.
 #[derive(Clone, Default)]
 pub(in crate::executor) struct HeartbeatScheduler(Arc<Schedules>);
 
-/// One for each runtime: tasks end with theirs. Held for one change, never over an await.
+/// One for each runtime that work runs on: a task ends with its runtime, and an executor may outlive one. The lock is
+/// held for one change, never over an await.
 type Schedules = Mutex<Vec<Schedule>>;
 
-/// What keeps a lease.
+/// A heartbeat whose type is forgotten.
 pub(super) trait Beat: Send + Sync {
-    /// Beats until the lease is lost.
+    /// Beats until the lease is lost. Dropped before that, it marks the lease as lost.
     fn beat(self: Arc<Self>) -> BoxFuture<'static, ()>;
 
     /// How the lease stands.
@@ -38,30 +43,33 @@ pub(super) trait Beat: Send + Sync {
 /// The heartbeats of one runtime.
 struct Schedule {
     runtime: Id,
-    /// By when they are due.
+    /// Those that are not due yet, the next one first.
     waiting: BTreeMap<Due, Arc<dyn Beat>>,
+    /// Those that have a task, to end it.
     beating: HashMap<Due, AbortHandle>,
-    /// How many there were.
+    /// How many there were so far: a number for the next one.
     count: u64,
-    /// When the task that waits for them looks at them next, if any waits.
+    /// When the task that waits for them looks at them next; `None` while none waits.
     next_look: Option<Instant>,
+    /// Wakes that task, because a heartbeat is due before its next look, or the schedule is gone.
     sooner: Arc<Notify>,
 }
 
-/// When a heartbeat is due, and which it is.
+/// When a heartbeat is due first, and its number: two may be due at the same time.
 type Due = (Instant, u64);
 
-/// A heartbeat, until this is dropped.
+/// A heartbeat that waits or beats until this is dropped.
 pub(super) struct Scheduled {
     scheduler: HeartbeatScheduler,
     runtime: Id,
     due: Due,
-    /// Whether the task that waits for the heartbeats has been woken, or started.
+    /// Whether this is the first one due, so that the task that waits for the heartbeats was woken or started
+    /// for it. It has to run before this thread is blocked.
     pub(super) is_next: bool,
 }
 
 impl HeartbeatScheduler {
-    /// Lets the heartbeat wait until it is due, and beat from then on.
+    /// Lets the heartbeat wait until it is due, and beat from then on, on the runtime that this is called on.
     pub(super) fn keep(&self, due: Instant, heartbeat: Arc<dyn Beat>) -> Scheduled {
         let runtime = Handle::current().id();
         let mut schedules = self.lock();
@@ -78,7 +86,8 @@ impl HeartbeatScheduler {
             (first, Some(sooner))
         };
         drop(schedules);
-        // A runtime that shuts down drops it at once, and the schedule with it.
+        // Without the lock: a runtime that shuts down drops a new task at once, and this one's drop takes the lock to
+        // remove its schedule.
         if let Some(sooner) = new {
             let task = SchedulerTask {
                 scheduler: Arc::downgrade(&self.0),
@@ -111,6 +120,8 @@ impl Drop for Scheduled {
             .iter_mut()
             .find(|schedule| schedule.runtime == self.runtime);
         let heartbeat = schedule.and_then(|schedule| schedule.remove(self.due));
+        // Dropped without the lock: with a heartbeat may go the last reference to a store, and that is the
+        // user's code.
         drop(schedules);
         drop(heartbeat);
     }
@@ -128,11 +139,14 @@ impl Schedule {
         }
     }
 
+    /// Adds a heartbeat; says under which entry, and whether it is now the first one due.
     fn add(&mut self, due: Instant, heartbeat: Arc<dyn Beat>) -> (Due, bool) {
         self.count += 1;
         let is_next = self.next_look.is_none_or(|look| due < look);
         if is_next {
             self.next_look = Some(due);
+            // The task sleeps until a later heartbeat is due, or until there is one: this one would beat too late. A
+            // task that is not asleep finds the wake-up when it is about to be.
             self.sooner.notify_one();
         }
         let due = (due, self.count);
@@ -140,7 +154,8 @@ impl Schedule {
         (due, is_next)
     }
 
-    /// Ends a heartbeat; if it still waited, that is returned.
+    /// Ends a heartbeat. One that still waited is returned, to be dropped without the lock; one that beats is
+    /// dropped by the runtime.
     fn remove(&mut self, due: Due) -> Option<Arc<dyn Beat>> {
         let waiting = self.waiting.remove(&due);
         if waiting.is_none()
@@ -151,8 +166,9 @@ impl Schedule {
         waiting
     }
 
-    /// Lets those beat that are due, and says when to look again.
+    /// Gives a task to each heartbeat that is due, and says when to look again; `None` if no other one waits.
     fn look(&mut self, now: Instant) -> Option<Instant> {
+        // Due now is due, whatever its number.
         let later = self.waiting.split_off(&(now, u64::MAX));
         for (due, heartbeat) in mem::replace(&mut self.waiting, later) {
             let beating = tokio::spawn(heartbeat.beat());
@@ -164,13 +180,16 @@ impl Schedule {
 }
 
 impl Drop for Schedule {
+    /// Wakes the task: it finds that its schedule is gone, and ends.
     fn drop(&mut self) {
         self.sooner.notify_one();
     }
 }
 
-/// The task that waits for the heartbeats of a runtime. It ends with that, or with the executor.
+/// The task that waits for the heartbeats of a runtime. It ends with the runtime, or with the last clone of the
+/// executor.
 struct SchedulerTask {
+    /// Weak: the task must not keep the executor's heartbeats when everybody else has dropped them.
     scheduler: Weak<Schedules>,
     runtime: Id,
 }
@@ -184,6 +203,7 @@ enum Wait {
 }
 
 impl SchedulerTask {
+    /// Looks, and sleeps until the next heartbeat is due or it is woken, until its schedule is gone.
     async fn run(self, sooner: Arc<Notify>) {
         while let Some(wait) = self.look() {
             match wait {
@@ -196,7 +216,7 @@ impl SchedulerTask {
         }
     }
 
-    /// Lets those beat that are due; nothing if there is no schedule any more.
+    /// Lets those beat that are due, and says what to wait for; `None` if the schedule is gone.
     fn look(&self) -> Option<Wait> {
         let schedules = self.scheduler.upgrade()?;
         let mut schedules = lock(&schedules);
@@ -207,6 +227,8 @@ impl SchedulerTask {
 }
 
 impl Drop for SchedulerTask {
+    /// Removes the schedule, which nobody would look at any more: the runtime shuts down. Work on another
+    /// runtime has a schedule of its own.
     fn drop(&mut self) {
         let Some(schedules) = self.scheduler.upgrade() else {
             return;
@@ -214,6 +236,7 @@ impl Drop for SchedulerTask {
         let mut schedules = lock(&schedules);
         let gone = schedules.extract_if(.., |it| it.runtime == self.runtime);
         let gone: Vec<_> = gone.collect();
+        // Dropped without the lock, for the same reason as in `Scheduled`.
         drop(schedules);
         drop(gone);
     }
