@@ -1,4 +1,13 @@
 //! Atomic execution: the handler's writes and the completion commit together.
+//!
+//! It runs handlers that borrow a transaction of the store. [`attempt`](super::attempt) tells the story; this
+//! file holds how its claim ends, and `opening` how it comes to a claim and a transaction.
+//! [`grouped`](super::grouped) comes here with a message that is run by itself.
+//!
+//! What must stay true: the handler's writes are committed only together with the completion, and only under the
+//! current lease; whatever else becomes of the key is written after they were rolled back; a commit whose answer was
+//! lost is never repeated as a run before a claim has told what became of it; a transaction that was lost without the
+//! handler's fault is no attempt, and keeps the claim for the same owner.
 
 use std::{marker::PhantomData, time::Duration};
 

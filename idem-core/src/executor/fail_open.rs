@@ -1,5 +1,11 @@
-//! Running without the store, for policies that say so: claim from this process's own memory, or
-//! hand the end over to it, and tell the store as soon as that is back.
+//! Running without the store, for policies that say so: claim from this process's own memory, or hand the end over to
+//! it, and tell the store as soon as that is back.
+//!
+//! [`leased`](super::leased) asks the store by way of [`Executor::ask`], and claims from [`LocalMemory`] while
+//! it is away; [`OrLocal`] hands the end of a protected attempt over; a task in the background reports
+//! (`reporter.rs`). What must stay true: nothing is forgotten before the store has been told of it; what
+//! another worker has completed in the store stands; a message of a session or a sequence, or of an atomic
+//! handler, never runs without its store.
 
 use std::time::Duration;
 
@@ -49,11 +55,12 @@ impl Reports {
     }
 }
 
-/// How soon to look again at a key that is about to be reported.
+/// For how long a key counts as held that is about to be reported: its message looks again then.
 pub(super) const SOON: Duration = Duration::from_secs(1);
 
-/// How long a store is waited for that did not answer when it was asked last. A cache in front of it
-/// answers at once.
+/// How long a claim waits for a store that did not answer when it was asked last, so that a frozen store delays
+/// only the first message by a heartbeat. It is asked at all, because a cache in front of it may answer at
+/// once.
 const SHORTLY: Duration = Duration::from_millis(200);
 
 impl<S: Store> Executor<S> {
@@ -81,8 +88,9 @@ impl<S: Store> Executor<S> {
     /// # Cancel safety
     /// Nothing is lost: the store is told by a task in the background.
     pub async fn report(&self, patience: Duration) -> Reports {
+        // The reporter may have ended with its runtime, while something was still to be told.
         self.local.tell(&self.store);
-        // Whatever is left then is logged.
+        // Whatever is left then is logged below, so a timeout is no error.
         let _ = timeout(patience, self.local.all_told()).await;
         for key in self.local.unreported() {
             tracing::error!(%key, "done while the store was away, and the store could not be told: a copy may run again");
@@ -90,7 +98,10 @@ impl<S: Store> Executor<S> {
         self.reports()
     }
 
-    /// Asks the store; where the policy is to fail open, not for longer than a heartbeat would.
+    /// Claims from the store. If the policy is to fail open, a store that does not answer in time counts as
+    /// away: in a third of the lease, or [`SHORTLY`] if it was away before.
+    ///
+    /// A claim that was not answered may have been recorded. The report has the same owner, and gets it back.
     pub(super) async fn ask(
         &self,
         request: &ClaimRequest,
@@ -105,6 +116,7 @@ impl<S: Store> Executor<S> {
             a_heartbeat(request)
         };
         let answer = Box::pin(within(patience, self.store.claim(request))).await;
+        // Whatever the answer is, the store is there: the next claim waits for it as long as ever.
         if answer.is_ok() {
             self.local.is_back();
         }
@@ -112,7 +124,8 @@ impl<S: Store> Executor<S> {
     }
 }
 
-/// A store that is frozen is one that is away.
+/// The call; if it takes longer than a heartbeat may, the store is away. Without this limit, a store that is
+/// frozen would keep finished work waiting for ever.
 fn within_heartbeat<T>(
     request: &ClaimRequest,
     call: impl Future<Output = Result<T, StoreError>>,
@@ -120,11 +133,15 @@ fn within_heartbeat<T>(
     within(a_heartbeat(request), call)
 }
 
+/// The time between two heartbeats: a third of the lease. A request made by hand may ask for any lease, so it is kept
+/// within the limits of policies.
 fn a_heartbeat(request: &ClaimRequest) -> Duration {
     let lease = request.lease;
     lease.clamp(Policy::MIN_LEASE, Policy::MAX_RETENTION) / 3
 }
 
+/// The call, or an outage if it takes longer than this. The call is dropped then, and may have had its effect.
+///
 /// Not an `async fn`: that would have room for the call twice.
 fn within<T>(
     patience: Duration,

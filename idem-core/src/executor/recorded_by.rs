@@ -1,4 +1,13 @@
 //! Execution that the handler's own table records: no claim before something has failed.
+//!
+//! It runs handlers whose insert violates a constraint of their own table if they have run before. A first attempt
+//! that succeeds leaves no other record. [`attempt`](super::attempt) tells the story; `ending` holds what is made of a
+//! run.
+//!
+//! What must stay true: a message is a duplicate only if the row that its key names is there, or its rejection is
+//! remembered; the transaction is open before anything is claimed, so that no lease runs out in the wait; a message
+//! that may have been attempted before is claimed, and so counted, before it runs: one that ends its process is given
+//! up in the end; two copies in one process never run at the same time.
 
 use std::{marker::PhantomData, time::Duration};
 

@@ -1,4 +1,9 @@
 //! How an atomic handler comes to its claim and its transaction.
+//!
+//! [`atomic`](super) begins each attempt here. Usually the claim is made when a transaction is there; while all
+//! transactions are in use, it is made ahead, and kept by a heartbeat during the wait. What must stay true: no
+//! handler runs without both; a lease that has to wait is kept; a last attempt does not wait under a claim that was
+//! made ahead; a transaction is rolled back before its key is given back.
 
 use super::{
     super::{
@@ -12,30 +17,34 @@ use super::{
 };
 use crate::store::{self, Lease, Owner, Release, Store, TransactionalStore};
 
-/// Leave to run in a transaction.
+/// The permission to run in a transaction.
 type InTransaction<S, Tx> = Begun<Open<Tx>, <S as TransactionalStore<Tx>>::Transaction>;
 
-/// A claim with its transaction.
+/// A claim with its transaction, which no heartbeat keeps yet.
 struct Opened<T> {
     lease: Lease,
     transaction: T,
+    /// Until it is dropped, the key is worked on in this process.
     working: Working,
-    /// When it was asked for.
+    /// When both were asked for.
     claimed: Moment,
 }
 
 impl<S: Store> Job<'_, S> {
     /// Claims and opens the transaction, in the order that suits the message and the store.
+    ///
+    /// Dropped half way, it leaves a claim that was made to its lease; the same owner has it back.
     pub(super) async fn begin_alone<Tx>(&mut self) -> Result<InTransaction<S, Tx>, Ended>
     where
         S: TransactionalStore<Tx>,
     {
         if let Some(held) = self.held.take() {
-            // What few messages come to is a future of its own, so that the others' are small.
+            // Boxed, because it is rare: the future of every other message is smaller without it.
             return Box::pin(self.begin_keeping(held)).await;
         }
-        // What was delivered before may be what ended its worker, together with all who had claimed.
-        // Nor is an only attempt to be lost while it waits.
+        // Whoever has claimed ahead loses an attempt if the process ends while it waits. A message that was
+        // delivered before may be what ends its process, each time with all that wait there. And a message with
+        // only one attempt would be given up without having run.
         let may_claim_ahead = !self.history.attempted && self.policy.max_attempts() > 1;
         if may_claim_ahead && self.executor.store.is_busy() {
             return self.begin_ahead().await;
@@ -43,7 +52,8 @@ impl<S: Store> Job<'_, S> {
         self.begin().await
     }
 
-    /// Claims and opens the transaction, unless something speaks against running.
+    /// Claims and opens the transaction, unless something speaks against running. The claim is made when a
+    /// transaction is there: so no lease runs out in the wait, and no attempt is lost by it.
     async fn begin<Tx>(&self) -> Result<InTransaction<S, Tx>, Ended>
     where
         S: TransactionalStore<Tx>,
@@ -52,24 +62,28 @@ impl<S: Store> Job<'_, S> {
         Ok(self.begun(opened))
     }
 
-    /// As [`begin`](Self::begin), and keeps a claim while a transaction is waited for.
+    /// As [`begin`](Self::begin), for a message that has its claim already: its heartbeat goes on during the
+    /// wait. The claim in [`open`](Self::open) has the same owner, and is answered with the same lease.
     async fn begin_keeping<Tx>(&self, mut held: KeptLease) -> Result<InTransaction<S, Tx>, Ended>
     where
         S: TransactionalStore<Tx>,
     {
         let opened = match held.run(self.open()).await {
             Ran::Returned(opened) => opened?,
-            // Whose it is now, a claim tells.
+            // The key is not this message's any more, as far as the heartbeat knows. A claim tells whose it is,
+            // or that it was completed by hand: then this is a duplicate.
             Ran::LeaseLost | Ran::Overdue(_) | Ran::Panicked(_) => self.open().await?,
         };
         Ok(self.begun(opened))
     }
 
+    /// Waits for a transaction and claims. What may not run is rolled back, and its key given back.
     async fn open<Tx>(&self) -> Result<Opened<S::Transaction>, Ended>
     where
         S: TransactionalStore<Tx>,
     {
         let executor = self.executor;
+        // Before the call: the lease is never thought to end later than it does.
         let claimed = Moment::now();
         let (lease, transaction) = match executor.store.begin(self.request).await {
             Ok(store::Begun::Acquired(lease, transaction)) => (lease, transaction),
@@ -77,7 +91,10 @@ impl<S: Store> Job<'_, S> {
             Err(error) => return Err(Ended::Unavailable(error)),
         };
         let working = executor.working(self.request);
+        // Never in doubt: what an earlier attempt wrote was rolled back with it.
         if let Some(objection) = objection(&lease, self.policy, executor.is_closed(), false) {
+            // Rolled back first: the release takes as long as the store is away, and another handler may need the
+            // transaction's connection.
             executor.store.roll_back(transaction).await;
             return Err(executor.object(&lease, &objection).await);
         }
@@ -89,6 +106,7 @@ impl<S: Store> Job<'_, S> {
         })
     }
 
+    /// Starts the heartbeat of a claim whose transaction is open.
     fn begun<Tx>(&self, opened: Opened<S::Transaction>) -> InTransaction<S, Tx>
     where
         S: TransactionalStore<Tx>,
@@ -103,7 +121,8 @@ impl<S: Store> Job<'_, S> {
         }
     }
 
-    /// Claims while its transaction is waited for, and keeps the claim until it is open.
+    /// Claims first, and keeps the claim by a heartbeat while it waits for its transaction. Many claims then share a
+    /// statement. If the executor is closed during the wait, it ends at once, and was no attempt.
     async fn begin_ahead<Tx>(&mut self) -> Result<InTransaction<S, Tx>, Ended>
     where
         S: TransactionalStore<Tx>,
@@ -120,20 +139,25 @@ impl<S: Store> Job<'_, S> {
             return Err(executor.object(&lease, &objection).await);
         }
         if lease.attempt == self.policy.max_attempts() {
-            // The last one is not to be lost while it waits.
+            // The last attempt must not be lost while it waits, if the process ends: the message would be given up
+            // without having run. So it is given back as no attempt, and claimed when there is a transaction.
             let _ = executor.release(&lease, &Release::Abandoned).await;
+            // Whoever claims ahead waits while too many have done so already: this one no longer counts among them.
             drop((opening, working));
-            // Who has released never acquires again.
+            // An owner that has released never acquires again.
             self.request.owner = Owner::new();
             return self.begin().await;
         }
         let mut kept = executor.keep::<Tx>(&lease, self.request, claimed);
         let opened = tokio::select! {
+            // First the transaction: if the executor is closed, too, one that is there is rolled back below, and not
+            // just dropped.
             biased;
             opened = kept.run(opening) => Some(opened),
             () = executor.closed.closing() => None,
         };
         match opened {
+            // Closed since: nothing is started. The claim is given back below.
             Some(Ran::Returned(Ok(transaction))) if executor.is_closed() => {
                 executor.store.roll_back(transaction).await;
             }
@@ -144,22 +168,24 @@ impl<S: Store> Job<'_, S> {
                     kept,
                 });
             }
-            // The claim stays: the same owner has it back.
+            // No transaction, so it was no attempt. The claim stays, and nobody keeps it: the same owner has it
+            // back, as the same attempt, and a store that is away would not take a release anyway.
             Some(Ran::Returned(Err(error))) => return Err(Ended::Unavailable(error)),
-            // Whose it is now, a claim tells.
+            // As in `begin_keeping`: a claim tells whose the key is.
             Some(Ran::LeaseLost | Ran::Overdue(_) | Ran::Panicked(_)) => {
                 drop((working, kept));
                 return self.begin().await;
             }
             None => {}
         }
+        // Here the executor is closed, and nothing ran.
         drop(kept);
         Err(executor.object(&lease, &Release::Abandoned).await)
     }
 }
 
 impl<S: Store> Executor<S> {
-    /// Keeps a claim beside the transaction that holds its key.
+    /// Keeps the claim of atomic work by a heartbeat, beside its transaction or while it waits for one.
     pub(in crate::executor) fn keep<Tx>(
         &self,
         lease: &Lease,
@@ -173,7 +199,8 @@ impl<S: Store> Executor<S> {
         KeptLease::beside_transaction(heartbeats, &self.store, lease, by, claimed)
     }
 
-    /// Releases a claim under which nothing is to run.
+    /// Gives a key back of which nothing is to run, and says how its message ends. Waits for as long as the store is
+    /// away.
     pub(in crate::executor) async fn object(&self, lease: &Lease, objection: &Release) -> Ended {
         // Nothing ran: a lost lease changes nothing.
         let _ = self.release(lease, objection).await;

@@ -1,4 +1,7 @@
 //! Which key is to be reported when.
+//!
+//! [`Entries`](super::entries::Entries) puts a key in when its first report may be sent, and takes it out to send it.
+//! What must stay true: a key stands in here once at most, and the two maps hold the same keys.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,12 +12,15 @@ use crate::message::Key;
 /// Keys in the order in which they are due, each at most once.
 #[derive(Default)]
 pub(super) struct Agenda {
+    /// The keys, the next one first.
     keys: BTreeMap<Place, Key>,
+    /// Where each key stands in `keys`, to move it or take it out.
     places: HashMap<Key, Place>,
-    /// Keeps the order of those that are due at the same time.
+    /// The number that was given last: it keeps the order of keys that are due at the same time.
     last: u64,
 }
 
+/// When a key is due, and a number of its own.
 type Place = (Instant, u64);
 
 impl Agenda {
@@ -28,7 +34,7 @@ impl Agenda {
         self.keys.insert(place, key.clone());
     }
 
-    /// Takes the first key out, if it is due.
+    /// Takes the first key out, if it is due by now.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Key> {
         let first = self.keys.first_entry()?;
         if first.key().0 > now {
@@ -39,6 +45,7 @@ impl Agenda {
         Some(key)
     }
 
+    /// Takes a key out before it is due, if it is in.
     pub(super) fn remove(&mut self, key: &Key) {
         if let Some(place) = self.places.remove(key) {
             self.keys.remove(&place);

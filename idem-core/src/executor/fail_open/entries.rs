@@ -1,4 +1,9 @@
 //! The keys of the local memory, each with what the store is to be told of it.
+//!
+//! [`LocalMemory`](super::LocalMemory) holds this under its lock; claims and ends write to it, and the reporter
+//! takes reports out and notes what became of them. What must stay true: the reports of a key are sent in their
+//! order, one at a time; a key is kept until the store has been told of its last end; the weight is that of all
+//! keys and reports in here; `pending` counts the ended attempts that the store has not been told of.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,44 +19,59 @@ use crate::{
     store::{Lease, StoreError, rules::record::Record},
 };
 
+/// What this process did without the store, and has yet to tell it.
 #[derive(Default)]
 pub(super) struct Entries {
     by_key: HashMap<Key, Entry>,
+    /// The keys whose first report may be sent, and is not on its way.
     agenda: Agenda,
+    /// About how many bytes all this takes.
     weight: usize,
+    /// How many attempts have ended of which the store has yet to be told.
     pending: u64,
+    /// How many attempts the store has been told of.
     told: u64,
+    /// How many attempts found another worker's end.
     overtaken: u64,
     /// Whether the store was away when it was asked last.
     pub(super) is_away: bool,
-    /// Whether somebody reports.
+    /// Whether a task reports. There is one at most: two would send the reports of a key at the same time.
     pub(super) is_reported: bool,
 }
 
+/// One key.
 struct Entry {
+    /// The key's record, by the same rules as in a store: claims in this process are decided by it.
     record: Record,
-    /// One for each attempt, in their order; the last may still run. The store is told of one
-    /// after the other.
+    /// One report for each attempt, in their order; the last attempt may still run. The store is told of one
+    /// after the other, so that it counts them in the order in which they were made.
     reports: VecDeque<Report>,
-    /// Whether the first of them is on its way.
+    /// Whether a copy of the first report is with the reporter. Until it is noted, the first report must not be
+    /// removed: what comes back would be taken for news of the next one.
     is_on_its_way: bool,
 }
 
-/// Of a key, beside its text, and of each attempt, beside its outcome or error. Tables that grow
-/// take more than what is in them.
+/// The bytes of a key, beside its text, and of each attempt, beside its outcome or error. Both are generous, because
+/// tables that grow take more than what is in them.
 const OF_A_KEY: usize = 384;
 const OF_AN_ATTEMPT: usize = 512;
 
 impl Entries {
+    /// What is known here of the key, if the store has yet to be told something of it.
     pub(super) fn record(&self, key: &Key) -> Option<&Record> {
         self.by_key.get(key).map(|entry| &entry.record)
     }
 
+    /// Whether the store has been told of everything.
     pub(super) fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }
 
-    /// An attempt begins. It is not reported before it has [started](Self::start).
+    /// An attempt begins, and this is the key's record with it. It is not reported before it has
+    /// [started](Self::start).
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] if it would be heavier than `capacity` with this attempt; then nothing is changed.
     pub(super) fn open(
         &mut self,
         report: Report,
@@ -63,6 +83,9 @@ impl Entries {
         if !self.by_key.contains_key(&key) {
             weight += of_a_key(&key);
         }
+        // Refused rather than something older forgotten: what is forgotten before the store is told may be done
+        // twice. The outcome is not weighed yet; it is taken when it comes, whatever its size, because its work
+        // is done then.
         if self.weight + weight > capacity {
             return Err(StoreError::Full(self.by_key.len()));
         }
@@ -73,6 +96,8 @@ impl Entries {
             is_on_its_way: false,
         });
         entry.record = record;
+        // An attempt that has not ended when the next one begins has vanished, which is an end, too. It may be
+        // counted from now on, or, if it need not be reported, no longer.
         let ended = entry.ended();
         if entry.make_way() {
             self.weight -= OF_AN_ATTEMPT;
@@ -82,8 +107,8 @@ impl Entries {
         Ok(())
     }
 
-    /// The attempt under this lease runs, and is reported from now on. It does not if another has
-    /// taken its place.
+    /// Lets the attempt under this lease run, and be reported from now on. `false` if another attempt has taken its
+    /// place: then it must not run.
     pub(super) fn start(&mut self, lease: &Lease) -> bool {
         let Some(report) = self.open_report(lease) else {
             return false;
@@ -93,14 +118,17 @@ impl Entries {
         true
     }
 
-    /// A lease is extended.
+    /// Takes the key's record as it is now: its lease was extended, or its attempt has ended.
     pub(super) fn keep(&mut self, key: &Key, record: Record) {
         if let Some(entry) = self.by_key.get_mut(key) {
             entry.record = record;
         }
     }
 
-    /// An attempt has ended; without an end it has not even begun.
+    /// The attempt under this lease has ended, and this is the key's record after it. Without an end it never
+    /// ran: there is nothing to report then.
+    ///
+    /// A lease that is not the current one, or whose attempt has ended before, changes nothing.
     pub(super) fn close(&mut self, lease: &Lease, record: Record, end: Option<End>) {
         let Some(report) = self.open_report(lease) else {
             return;
@@ -119,7 +147,8 @@ impl Entries {
         self.forget_if_told(&lease.key);
     }
 
-    /// Whether the attempt under this lease was still open.
+    /// The attempt under this lease was dropped. If it had not ended, it has vanished, and that is reported.
+    /// Says whether that is so.
     pub(super) fn vanish(&mut self, lease: &Lease) -> bool {
         let Some(report) = self.open_report(lease) else {
             return false;
@@ -130,7 +159,8 @@ impl Entries {
         true
     }
 
-    /// Takes the first reports of at most so many keys that are due.
+    /// Copies of the first reports of at most so many keys that are due. Each has to come back by
+    /// [`note`](Self::note), or by [`take_back`](Self::take_back) if the reporter has ended.
     pub(super) fn next(&mut self, width: usize) -> Vec<Report> {
         let now = Instant::now();
         let mut next = Vec::new();
@@ -147,23 +177,27 @@ impl Entries {
         next
     }
 
+    /// When the next report may be sent; `None` if none waits.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.agenda.next_due()
     }
 
-    /// What became of a report that was taken.
+    /// Notes what became of a report that was sent: it is done with, or is sent again later.
     pub(super) fn note(&mut self, report: Report, sent: Sent) {
         let key = report.request.key.clone();
         let Some(entry) = self.by_key.get_mut(&key) else {
+            // The attempt was given back before it ran, and nothing else was known of the key.
             return;
         };
         entry.is_on_its_way = false;
         let Some(first) = entry.reports.front_mut() else {
             return;
         };
+        // Counted once for each attempt, though it may be sent several times.
         self.overtaken += u64::from(report.is_overtaken && !first.is_overtaken);
         let mut due = Instant::now();
         if sent == Sent::Told {
+            // Only an attempt that has ended is told for good, so it is among the pending ones.
             self.told += 1;
             self.pending -= 1;
             self.weight -= OF_AN_ATTEMPT + first.end_weight();
@@ -177,7 +211,8 @@ impl Entries {
         self.forget_if_told(&key);
     }
 
-    /// Queues again what was on its way.
+    /// Puts on the agenda again what was on its way: the reporter has ended without a note of it. The store may
+    /// have been told already; to be told again changes nothing.
     pub(super) fn take_back(&mut self) {
         for (key, entry) in &mut self.by_key {
             if std::mem::take(&mut entry.is_on_its_way) {
@@ -186,6 +221,7 @@ impl Entries {
         }
     }
 
+    /// The figures, as they are reported.
     pub(super) fn reports(&self) -> Reports {
         Reports {
             told: self.told,
@@ -194,7 +230,9 @@ impl Entries {
         }
     }
 
-    /// Whether the store can be told of something without a person's help.
+    /// Whether there is an end that the store can be told without a person's help. What still runs does not
+    /// count, and nor does a key whose record in the store cannot be read: whoever stops would wait for these
+    /// in vain.
     pub(super) fn will_tell(&self) -> bool {
         let mut entries = self.by_key.values();
         self.pending > 0
@@ -211,6 +249,8 @@ impl Entries {
         unreported.map(|(key, _)| key.clone()).collect()
     }
 
+    /// The report of the attempt under this lease, if that is the key's current one and has not ended. The
+    /// token decides: an earlier attempt of this process may still run, and must not end a later one.
     fn open_report(&mut self, lease: &Lease) -> Option<&mut Report> {
         let entry = self.by_key.get_mut(&lease.key)?;
         let report = entry.reports.back_mut()?;
@@ -218,12 +258,15 @@ impl Entries {
         (is_current && !report.has_ended()).then_some(report)
     }
 
+    /// Lets the key's first report be sent now. One that is on its way is not sent a second time: it is looked
+    /// at again when it comes back.
     fn is_due(&mut self, key: &Key) {
         if self.by_key.get(key).is_some_and(|it| !it.is_on_its_way) {
             self.agenda.put(key, Instant::now());
         }
     }
 
+    /// Forgets the key if there is nothing left to tell of it: from now on the store decides about it.
     fn forget_if_told(&mut self, key: &Key) {
         if self.by_key.get(key).is_some_and(|it| it.reports.is_empty()) {
             self.by_key.remove(key);
@@ -234,9 +277,10 @@ impl Entries {
 }
 
 impl Entry {
-    /// Makes way for an attempt: what has not ended by now has vanished. Whether that need not be
-    /// reported, because what follows it says more.
+    /// Makes way for another attempt: if the last one has not ended, it has vanished. Says whether its report was
+    /// removed: the next attempt tells the store more of the key than a claim that came to nothing.
     fn make_way(&mut self) -> bool {
+        // The last report is the first one, too, if it is the only one; then it must stay while it is on its way.
         let is_free = !self.is_on_its_way || self.reports.len() > 1;
         let Some(last) = self.reports.back_mut() else {
             return false;
@@ -251,17 +295,19 @@ impl Entry {
         is_superfluous
     }
 
+    /// How many of its attempts have ended.
     fn ended(&self) -> u64 {
         let ended = self.reports.iter().filter(|report| report.has_ended());
         ended.count() as u64
     }
 
-    /// What the store is to be told next.
+    /// What the store is to be told next; `None` if the attempt that is first has yet to start.
     fn next(&self) -> Option<&Report> {
         self.reports.front().filter(|first| first.is_due())
     }
 }
 
+/// The weight of a key without its attempts, in bytes.
 fn of_a_key(key: &Key) -> usize {
     OF_A_KEY + key.as_str().len()
 }

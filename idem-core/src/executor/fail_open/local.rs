@@ -1,5 +1,10 @@
-//! This process's memory of what it does while the store is away: a store of its own, which keeps
-//! each end for the report.
+//! This process's memory of what it does while the store is away: a store of its own, which keeps each end for the
+//! report.
+//!
+//! [`claim_locally`](crate::executor::claim_locally) claims from it, [`OrLocal`](super::OrLocal) hands ends
+//! over to it, and the reporter empties it. What must stay true: claims are decided by the same rules as in
+//! every store; a key that the store has not been told of is never forgotten and never decided by the store; an
+//! end that is handed over beats a copy's claim that has not started.
 
 use std::{
     fmt,
@@ -28,16 +33,19 @@ use crate::{
     stores::memory::Clock,
 };
 
-/// Keeps the rules of the contract by the same state machine as every store. A key is kept from
-/// its first claim here until the store has been told of its last end.
+/// Keeps the rules of the contract by the same state machine as every store. A key is kept from its first claim here
+/// until the store has been told of its last end.
 pub(in crate::executor) struct LocalMemory {
-    // Held for one look-up and one write, never over an await.
+    /// Locked for one look-up and one write, never over an await.
     entries: Mutex<Entries>,
-    /// Whether anything is remembered. Changed under the lock, and read without it, so that a claim takes no lock
-    /// while no store has been away: what a claim must see has passed the lock of
-    /// [`InFlight`](crate::executor::in_flight::InFlight) since.
+    /// Whether anything is remembered. It is changed under the lock and read without it, so that a claim takes
+    /// no lock while no store has been away. `Relaxed` is enough: whoever sets this takes the lock of
+    /// [`InFlight`](crate::executor::in_flight::InFlight) afterwards, and a claim takes that lock before it
+    /// reads this for the last time. So that lock puts the two in order.
     is_used: AtomicBool,
+    /// How many bytes may be remembered.
     capacity: AtomicUsize,
+    /// Leases, delays and retentions are reckoned by this clock while the store's is out of reach.
     clock: Clock,
     /// Wakes the reporter.
     pub(super) ended: Notify,
@@ -46,6 +54,7 @@ pub(in crate::executor) struct LocalMemory {
 }
 
 impl LocalMemory {
+    /// An empty memory of so many bytes.
     pub(in crate::executor) fn new(capacity: usize) -> Self {
         Self {
             entries: Mutex::default(),
@@ -57,11 +66,12 @@ impl LocalMemory {
         }
     }
 
+    /// From the next claim on, so many bytes may be remembered. Nothing is forgotten if that is less than before.
     pub(super) fn set_capacity(&self, bytes: usize) {
         self.capacity.store(bytes, Relaxed);
     }
 
-    /// What a claim would be answered here, if the key is remembered.
+    /// What a claim would be answered here, if the key is remembered. It claims nothing.
     pub(in crate::executor) fn look(&self, request: &ClaimRequest) -> Option<Claim> {
         if !self.is_used.load(Relaxed) {
             return None;
@@ -71,11 +81,16 @@ impl LocalMemory {
         Some(record::claim(Some(record), request, self.clock.now(), 0).answer)
     }
 
+    /// Whether the store has yet to be told something of this key.
     pub(in crate::executor) fn remembers(&self, key: &Key) -> bool {
         self.is_used.load(Relaxed) && self.entries().record(key).is_some()
     }
 
-    /// Claims because the store is away.
+    /// Claims because the store is away, and notes that it is. An attempt that is acquired here may yet be
+    /// given back: it runs, and is reported, only once it has [started](Self::start).
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] if there is no room, [`StoreError::Refused`] for a message of a session or a sequence.
     pub(in crate::executor) fn try_claim(
         &self,
         request: &ClaimRequest,
@@ -93,13 +108,17 @@ impl LocalMemory {
         Ok(step.answer)
     }
 
-    /// The attempt that was claimed runs. It does not if another, that had begun under the store's
-    /// protection, has ended here meanwhile.
+    /// Lets an attempt run that was claimed here. `false` if another attempt, which the store had let run
+    /// before it went away, has handed its end over meanwhile: then the key is done, or failed and not due yet.
     pub(in crate::executor) fn start(&self, lease: &Lease) -> bool {
         self.entries().start(lease)
     }
 
-    /// Remembers how an attempt ended that had begun under this lease of the store's.
+    /// Remembers how an attempt ended that had begun under this lease of the store's, and has it reported under that
+    /// lease. Copies in this process are decided by it until the store has been told.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] if there is no room; then the end has to wait for the store.
     pub(super) fn take_over(
         &self,
         report: Report,
@@ -108,11 +127,13 @@ impl LocalMemory {
     ) -> Result<(), StoreError> {
         let (request, now) = (&report.request, self.clock.now());
         let mut entries = self.entries();
-        // A copy may be about to step back: it must find that it was too late.
+        // A copy may have claimed the key here and not started yet. This token is greater than its token, so it finds
+        // that its claim is not the current one, and does not run what is done.
         let floor = entries.record(&lease.key).map_or(0, |copy| copy.token);
         let Some(mut record) = record::claim(None, request, now, floor).write else {
             unreachable!("a key without a record is free");
         };
+        // The store had counted the attempts: they go on from there.
         (record.attempts, record.in_doubt) = (lease.attempt, lease.in_doubt);
         let token = FencingToken::new(record.token);
         let here = Lease::new(lease.key.clone(), token, lease.attempt, lease.in_doubt);
@@ -125,6 +146,7 @@ impl LocalMemory {
         Ok(())
     }
 
+    /// Gives a key back that was claimed here. An attempt that was abandoned never ran, and is not reported.
     pub(in crate::executor) fn write_release(&self, lease: &Lease, reason: &Release) -> Write {
         let end = match reason {
             Release::Abandoned => None,
@@ -135,6 +157,8 @@ impl LocalMemory {
         })
     }
 
+    /// Ends the attempt under this lease by a step of the state machine, and wakes the reporter. If the lease
+    /// is not the current one, nothing is changed, and the answer is [`Write::Fenced`].
     fn end(
         &self,
         lease: &Lease,
@@ -151,7 +175,7 @@ impl LocalMemory {
         step.answer
     }
 
-    /// Notices when the attempt under this lease is dropped before it has ended.
+    /// A guard that notices when the attempt under this lease is dropped before it has ended.
     pub(in crate::executor) fn watch(self: &Arc<Self>, lease: &Lease) -> Watch {
         Watch {
             local: Arc::clone(self),
@@ -169,17 +193,22 @@ impl LocalMemory {
         self.entries().is_away = false;
     }
 
+    /// What was done, and how much of it the store has been told.
     pub(super) fn reports(&self) -> Reports {
         self.entries().reports()
     }
 
+    /// The keys of which the store has yet to be told an end.
     pub(super) fn unreported(&self) -> Vec<Key> {
         self.entries().unreported()
     }
 
-    /// Waits until nothing is left that the store can be told.
+    /// Waits until nothing is left that the store can be told: for ever, while it is away. A dropped call stops
+    /// nothing.
     pub(super) async fn all_told(&self) {
         loop {
+            // Made before the look: it gets every wake-up from now on, so none is missed between the look and
+            // the wait.
             let told = self.told.notified();
             if !self.entries().will_tell() {
                 return;
@@ -188,12 +217,14 @@ impl LocalMemory {
         }
     }
 
-    /// Nothing is remembered any more.
+    /// Nothing is remembered any more, and the reporter ends. The caller holds the lock under which it found that:
+    /// whatever is remembered after it starts another reporter.
     pub(super) fn rest(&self, entries: &mut Entries) {
         entries.is_reported = false;
         self.is_used.store(false, Relaxed);
     }
 
+    /// Locks. What is written under the lock is never half done, also if something has panicked.
     pub(super) fn entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -207,6 +238,7 @@ impl fmt::Debug for LocalMemory {
     }
 }
 
+/// A store as far as an attempt and its heartbeat need one. It never fails but for want of room.
 impl Store for LocalMemory {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         self.try_claim(request)
@@ -242,8 +274,8 @@ impl Store for LocalMemory {
     }
 }
 
-/// An attempt that runs unprotected. If this is dropped before the attempt has ended, it has
-/// vanished, and that is reported.
+/// An attempt that runs unprotected. If this is dropped before the attempt has ended, the attempt has vanished,
+/// and that is reported: nobody knows whether its effect happened, and the next attempt has to be told so.
 #[derive(Debug)]
 pub(in crate::executor) struct Watch {
     local: Arc<LocalMemory>,
@@ -251,6 +283,7 @@ pub(in crate::executor) struct Watch {
 }
 
 impl Watch {
+    /// The memory that gave the lease.
     pub(in crate::executor) fn local(&self) -> &Arc<LocalMemory> {
         &self.local
     }

@@ -1,5 +1,9 @@
-//! The store of one protected attempt that fails open: whose end local memory takes while the
-//! store is away.
+//! The store of one attempt that runs under the store's lease and whose policy is to fail open: if the store is
+//! away when the attempt ends, the local memory takes the end.
+//!
+//! [`Protection::of_store`](crate::executor::grant::Protection::of_store) makes one for each such attempt. What must
+//! stay true: the store is asked first; only an outage hands the end over, never a refusal or a record that cannot be
+//! read; what was handed over is reported under the same lease, and its message is not counted as committed.
 
 use std::{
     fmt,
@@ -20,15 +24,18 @@ use crate::{
     store::{Claim, ClaimRequest, Lease, Release, Store, StoreError, Write},
 };
 
+/// A store for the end of one attempt.
 pub(in crate::executor) struct OrLocal<S> {
     store: Arc<S>,
     local: Arc<LocalMemory>,
-    /// The claim under which the attempt runs.
+    /// The claim under which the attempt runs; the report repeats it if it has to.
     request: ClaimRequest,
+    /// Whether the local memory has the end.
     has_handed_over: AtomicBool,
 }
 
 impl<S: Store> OrLocal<S> {
+    /// For an attempt that this request has claimed from the store.
     pub(in crate::executor) fn new(
         store: &Arc<S>,
         local: &Arc<LocalMemory>,
@@ -47,13 +54,20 @@ impl<S: Store> OrLocal<S> {
         self.has_handed_over.load(Relaxed)
     }
 
-    /// Asks the store, and remembers the end if that is away.
+    /// Makes the write, and hands the end over to the local memory if the store is away. [`Write::Applied`]
+    /// means that one of both has it: see [`has_handed_over`](Self::has_handed_over).
+    ///
+    /// If the local memory is full, the error is the store's, and the caller repeats the write until one of
+    /// both takes it. Dropped half way, it may have made the write; nothing is handed over.
     async fn or_remember(
         &self,
         lease: &Lease,
         write: impl Future<Output = Result<Write, StoreError>>,
         end: impl FnOnce() -> End,
     ) -> Result<Write, StoreError> {
+        // A call that is not answered in time may have had its effect. The report repeats it under the same
+        // lease, which answers `Applied` then; a new claim could not tell this completion from another
+        // worker's.
         let outage = match within_heartbeat(&self.request, write).await {
             Err(error @ StoreError::Unavailable(_)) => error,
             answer => return answer,
@@ -78,6 +92,7 @@ impl<S> fmt::Debug for OrLocal<S> {
     }
 }
 
+/// Claims and heartbeats are the store's alone; an end is the store's or the local memory's.
 impl<S: Store> Store for OrLocal<S> {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         self.store.claim(request).await

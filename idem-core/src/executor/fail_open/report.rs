@@ -1,5 +1,10 @@
-//! Tells the store of one attempt that ran without it: claims as the same owner, then extends for
-//! as long as it runs, and writes how it ended.
+//! Tells the store of one attempt that ran without it: claims as the same owner, then extends for as long as it runs,
+//! and writes how it ended.
+//!
+//! [`Entries`](super::entries::Entries) keeps the reports, and the reporter sends copies of them. What must
+//! stay true: what another worker has completed stands; a completion is told as long as nobody else has
+//! completed; each call may be repeated, because an answer may be lost; a report is done with only when the
+//! store has its end, or an end of another worker's that stands.
 
 use std::time::Duration;
 
@@ -19,32 +24,37 @@ use crate::{
 /// How an attempt ended.
 #[derive(Debug, Clone)]
 pub(super) enum End {
+    /// It is done.
     Completed {
         outcome: Outcome,
         retention: Duration,
     },
+    /// It failed, or was given up.
     Released(Release),
-    /// Without a word: the store is told that it was claimed, so that the next one is in doubt.
+    /// It was dropped before it had ended. The store is told only that the key was claimed: the lease runs out,
+    /// and the next attempt is in doubt.
     Vanished,
 }
 
 /// One attempt, and how far the store knows of it.
 #[derive(Debug, Clone)]
 pub(super) struct Report {
-    /// The attempt's own: its claim may have been recorded though it was not answered.
+    /// The attempt's own claim. It may have been recorded though it was not answered; the same owner gets it back.
     pub(super) request: ClaimRequest,
-    /// Before it, the attempt may yet step back.
+    /// Whether the attempt runs, or has run. Until then it may step back, and the store is not told of it.
     has_started: bool,
     /// `None` while it runs.
     end: Option<End>,
+    /// When it ended; before that, when it began.
     ended: Instant,
-    /// Once the store has given it. The end may be repeated under it, a new claim would not tell
-    /// one's own completion from another's.
+    /// The store's lease, once it has given one. The end is told, and repeated, under it: a new claim would
+    /// find the key completed, and could not tell this attempt's completion from another worker's.
     lease: Option<Lease>,
     /// Whether another worker's end was found at the key.
     pub(super) is_overtaken: bool,
-    /// What became of it when it was sent last, and how often that was the same.
+    /// What became of it when it was sent last.
     last: Option<Sent>,
+    /// How often in succession that was the same: the waits grow with it.
     tries: u32,
 }
 
@@ -55,7 +65,7 @@ pub(super) enum Sent {
     Told,
     /// The attempt still runs.
     Running,
-    /// The key is not to be had for now.
+    /// The key cannot be claimed for now: another worker has it, or its next attempt is not due.
     Held,
     /// The store has no room.
     Refused,
@@ -65,11 +75,11 @@ pub(super) enum Sent {
     Away,
 }
 
-/// The store needs room, or a person's help.
+/// The waits while the store needs room, or a person's help: minutes, not moments.
 const RARELY: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(1));
 
 impl Report {
-    /// Of an attempt that begins, under the store's lease if that has given one.
+    /// The report of an attempt that begins, with the store's lease if the attempt began under one.
     pub(super) fn new(request: ClaimRequest, lease: Option<Lease>) -> Self {
         Self {
             request,
@@ -83,11 +93,13 @@ impl Report {
         }
     }
 
+    /// The attempt ends now, like this.
     pub(super) fn end_with(&mut self, end: End) {
         self.end = Some(end);
         self.ended = Instant::now();
     }
 
+    /// The attempt runs from now on.
     pub(super) fn start(&mut self) {
         self.has_started = true;
     }
@@ -97,25 +109,30 @@ impl Report {
         self.has_started || self.has_ended()
     }
 
+    /// Whether the attempt has ended, or vanished.
     pub(super) fn has_ended(&self) -> bool {
         self.end.is_some()
     }
 
+    /// Whether the attempt was dropped before it had ended.
     pub(super) fn has_vanished(&self) -> bool {
         matches!(self.end, Some(End::Vanished))
     }
 
+    /// Whether the store could not read its record of the key when this was sent last.
     pub(super) fn is_unreadable(&self) -> bool {
         self.last == Some(Sent::Unreadable)
     }
 
+    /// The bytes of its outcome or error.
     pub(super) fn end_weight(&self) -> usize {
         self.end.as_ref().map_or(0, End::weight)
     }
 
-    /// Takes over what its copy, sent meanwhile, has learnt; says how long to wait before it is
-    /// sent again.
+    /// Takes over what its copy has learnt from the store, and says how long to wait before it is sent again.
+    /// The end is not taken over: the attempt may have ended while the copy was on its way.
     pub(super) fn learn(&mut self, copy: Self, sent: Sent) -> Duration {
+        // It has ended since the copy was made, so the store is to be told at once.
         let has_news = self.end.is_some() && copy.end.is_none();
         self.request = copy.request;
         self.lease = copy.lease;
@@ -126,13 +143,17 @@ impl Report {
         };
         match sent {
             _ if has_news => Duration::ZERO,
+            // Of a store that is away the reporter itself waits, for all reports together.
             Sent::Told | Sent::Away => Duration::ZERO,
+            // This is the attempt's heartbeat in the store.
             Sent::Running => self.request.lease / 3,
             Sent::Held => PATIENCE.wait(self.tries),
             Sent::Refused | Sent::Unreadable => RARELY.wait(self.tries),
         }
     }
 
+    /// Tells the store once, and says what became of that. Dropped half way, it may have told the store: the next one
+    /// finds that out.
     pub(super) async fn send<S: Store>(&mut self, store: &S) -> Sent {
         let sent = match &self.lease {
             Some(lease) => self.tell(store, lease.clone()).await,
@@ -141,6 +162,7 @@ impl Report {
         sent.unwrap_or_else(|error| self.failed(&error))
     }
 
+    /// What an error of the store's means for the report; the log says so where a person has to help.
     fn failed(&self, error: &StoreError) -> Sent {
         let key = &self.request.key;
         match error {
@@ -149,6 +171,7 @@ impl Report {
                 Sent::Away
             }
             StoreError::Corrupt { .. } => {
+                // Logged once, not with each try.
                 if !self.is_unreadable() {
                     tracing::error!(%key, error = %ErrorChain::of(error), "the store's record of this key cannot be read: mend or delete it; until then what was done without the store cannot be reported");
                 }
@@ -161,22 +184,25 @@ impl Report {
         }
     }
 
+    /// Claims the key in the store, and tells how the attempt stands if that succeeds.
     async fn claim<S: Store>(&mut self, store: &S) -> Result<Sent, StoreError> {
         let mut answer = within_heartbeat(&self.request, store.claim(&self.request)).await?;
         if let Claim::Held { remaining } = answer {
             if remaining.is_zero() {
-                // An owner whose lease was ended never acquires again.
+                // It may be this owner whose lease was ended (the answer to a release was lost, say): such an
+                // owner never acquires again, and the report would be held for ever.
                 self.request.owner = Owner::new();
             }
             if let Some(End::Completed { .. }) = self.end {
-                // What is done need not wait until another attempt is due; a replay does not. It
-                // does wait for a worker who is at it.
+                // The key may be held because a failed attempt's next one is not due yet. What is done need not
+                // wait for that, and a replay does not. It does wait for a worker that holds the key.
                 let request = self.request.clone().replay(true);
                 answer = within_heartbeat(&request, store.claim(&request)).await?;
             }
         }
         match answer {
             Claim::Acquired(lease) => {
+                // Kept before the end is told: should the answer to that be lost, it is repeated under this lease.
                 self.lease = Some(lease.clone());
                 self.tell(store, lease).await
             }
@@ -188,6 +214,7 @@ impl Report {
         }
     }
 
+    /// Tells the store under its lease how the attempt stands: it runs, or has ended like this.
     async fn tell<S: Store>(&mut self, store: &S, lease: Lease) -> Result<Sent, StoreError> {
         let request = &self.request;
         let write = match &self.end {
@@ -203,22 +230,26 @@ impl Report {
                 let reason = self.by_now(reason);
                 within_heartbeat(request, store.release(&lease, &reason)).await?
             }
+            // The claim has said all: nobody extends it.
             Some(End::Vanished) => Write::Applied,
         };
         Ok(match (write, &self.end) {
             (Write::Applied, None) => Sent::Running,
             (Write::Applied, Some(_)) => Sent::Told,
             (Write::Fenced, None | Some(End::Completed { .. })) => {
-                // Whoever has taken it over may fail: then a completion here saves another run.
+                // Another worker has taken the key over, and may fail: then this completion saves another run.
+                // So it is claimed anew, as another owner, when that worker has ended.
                 self.lease = None;
                 self.request.owner = Owner::new();
                 Sent::Held
             }
+            // A failure says less than whatever the other worker does.
             (Write::Fenced, Some(_)) => self.yields_to("taken over"),
         })
     }
 
-    /// Another worker's word stands.
+    /// What another worker wrote stands, and is logged once. The report of an attempt that has ended is done
+    /// with; that of one that still runs is sent again until it has ended.
     fn yields_to(&mut self, what: &str) -> Sent {
         if !std::mem::replace(&mut self.is_overtaken, true) {
             tracing::warn!(key = %self.request.key, "the key was {what} by another worker while it was worked on here without the store: its effect may have happened twice");
@@ -230,7 +261,7 @@ impl Report {
         }
     }
 
-    /// A delay counts from the failure, not from the report of it.
+    /// The release as it is told now: a delay counts from the failure, not from the report of it.
     fn by_now(&self, reason: &Release) -> Release {
         match reason {
             Release::Failed { error, retry_after } => {
@@ -243,7 +274,8 @@ impl Report {
 }
 
 impl End {
-    /// The record of the attempt, ended.
+    /// The record of an attempt in progress, as it is after this end; `now` is in microseconds of the local clock. An
+    /// attempt that vanished leaves it as it is: the lease runs out.
     pub(super) fn written(&self, record: Record, now: i64) -> Record {
         let token = record.token;
         let step = match self {
@@ -256,6 +288,7 @@ impl End {
         step.write.unwrap_or(record)
     }
 
+    /// The bytes of its outcome or error.
     pub(super) fn weight(&self) -> usize {
         match self {
             Self::Completed { outcome, .. } => outcome.as_bytes().len(),

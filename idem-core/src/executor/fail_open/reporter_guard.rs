@@ -1,4 +1,8 @@
-//! The leave to report, which one task has at a time.
+//! The right to report, which one task has at a time.
+//!
+//! [`reporter`](super::reporter) makes one for its task. What must stay true: whatever the task has taken is
+//! noted or taken back, also when the task panics or is dropped; the right ends under the lock under which
+//! nothing was found to be left, so that no attempt stays unreported.
 
 use std::sync::Arc;
 
@@ -9,13 +13,15 @@ use super::{
     report::{Report, Sent},
 };
 
-/// The reporter's leave to report, as the only one.
+/// The right to report, as the only one. Dropped early, it lets another reporter start.
 pub(super) struct ReporterGuard {
     local: Arc<LocalMemory>,
+    /// Whether it has ended in order, because nothing was left.
     is_over: bool,
 }
 
 impl ReporterGuard {
+    /// For a caller that has just set `is_reported`.
     pub(super) fn new(local: Arc<LocalMemory>) -> Self {
         Self {
             local,
@@ -23,10 +29,11 @@ impl ReporterGuard {
         }
     }
 
-    /// At most so many reports that are due, of different keys; waits for the first. `None` when
-    /// nothing is left that could be reported later, and the guard is spent.
+    /// At most so many reports that are due, of different keys; waits until there is one. `None` when nothing
+    /// is left to report, now or later; then the guard is spent. A dropped call takes nothing.
     pub(super) async fn next(&mut self, width: usize) -> Option<Vec<Report>> {
         loop {
+            // Made before the look; a wake-up that came earlier is kept for it. So no end is missed.
             let ended = self.local.ended.notified();
             let due = {
                 let mut entries = self.local.entries();
@@ -35,6 +42,7 @@ impl ReporterGuard {
                     return Some(reports);
                 }
                 if entries.is_empty() {
+                    // Under the same lock as the look: what is remembered after this finds that nobody reports.
                     self.local.rest(&mut entries);
                     self.is_over = true;
                     return None;
@@ -42,13 +50,14 @@ impl ReporterGuard {
                 entries.next_due()
             };
             match due {
+                // Until a report is due again, or something else ends.
                 Some(due) => drop(timeout_at(due, ended).await),
                 None => ended.await,
             }
         }
     }
 
-    /// Notes what became of reports.
+    /// Notes what became of reports, and wakes those who wait until all is told.
     pub(super) fn note(&self, sent: Vec<(Report, Sent)>) {
         let mut entries = self.local.entries();
         entries.is_away = sent.iter().any(|(_, sent)| *sent == Sent::Away);
@@ -61,7 +70,7 @@ impl ReporterGuard {
 }
 
 impl Drop for ReporterGuard {
-    /// The reporter has panicked: the next one sends again what it had in hand.
+    /// If the reporter has panicked or was dropped with its runtime, the next one sends again what it had in hand.
     fn drop(&mut self) {
         if !self.is_over {
             let mut entries = self.local.entries();

@@ -1,4 +1,8 @@
-//! How a run ended, and what is made of it.
+//! How a run ended that the handler's own table records, and what is made of it.
+//!
+//! [`recorded_by`](super) calls [`RecordedByEnding::settle`] once for each run. What must stay true: whether
+//! the work is done is asked of the handler's table, never concluded from an error; what has failed is rolled
+//! back before it is recorded; a failed attempt that no claim has counted is counted when it is recorded.
 
 use super::{Ending, RecordedByClaim, acquired};
 use crate::{
