@@ -319,8 +319,8 @@ impl<S: Store> Ending<'_, S> {
         unsuccessful(cause, self.lease, self.job.policy, self.job.requester)
     }
 
-    /// Records how an attempt ended whose writes are rolled back. If that does not come to pass, nothing was
-    /// done, and the attempt runs again.
+    /// Records how an attempt ended whose writes are rolled back. If that does not come to pass, nothing was done, and
+    /// the attempt runs again.
     async fn record<T, E>(&self, (end, ended): (End, Execution<T, E>)) -> Execution<T, E> {
         let (store, lease) = (&self.job.executor.store, self.lease);
         let is_recorded = match end {

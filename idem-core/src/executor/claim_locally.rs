@@ -45,7 +45,7 @@ impl<S: Store> Job<'_, S> {
         let lease = match local.try_claim(request) {
             Ok(Claim::Acquired(lease)) => lease,
             Ok(answer) => return Err(Ended::Answered(answer)),
-            // What could not be remembered could be done twice without anybody's notice: the message waits.
+            // What could not be remembered might be done twice, and nobody would know: the message waits.
             Err(full) => {
                 tracing::warn!(key = %request.key, error = %full, "no room to remember what is done while the store is away, the message waits");
                 return Err(Ended::Unavailable(outage));

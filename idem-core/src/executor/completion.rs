@@ -45,7 +45,9 @@ pub(super) async fn complete<S: Store>(
             tracing::warn!(key = %lease.key, error = %ErrorChain::of(&error), "completion unknown, repeating it until the store tells");
             // On a task of its own, because the caller may go away: its connection may end before the outage does.
             let repeat = tokio::spawn(completion.repeat().in_current_span());
-            // The task can only fail when the runtime shuts down, and this future with it.
+            // There is no answer only if the runtime shuts down, and this future with it, or if the store's
+            // code panics. Then it is not known whether the work is recorded, so the message must not be
+            // acknowledged.
             repeat.await.unwrap_or(Write::Fenced)
         }
     }

@@ -1,9 +1,9 @@
 //! How one message ended in the engine: an [`Execution`], why it failed ([`Cause`]), and the label under which it is
 //! counted ([`ExecutionKind`]).
 //!
-//! Every mode ends in one, and `idem-amqp` decides by its kind what RabbitMQ is told. What must stay true: each
-//! delivery ends in exactly one kind and is counted once; `Executed`, `Refused` and `Duplicate` mean that a
-//! completion was seen committed, unless the policy is to fail open or to observe.
+//! Every mode ends in one, and a worker decides by its kind what becomes of the delivery. What must stay true:
+//! each delivery ends in exactly one kind and is counted once; `Executed`, `Refused` and `Duplicate` mean that
+//! a completion was seen committed, unless the policy is to fail open or to observe.
 
 use std::{fmt, time::Duration};
 
@@ -194,7 +194,7 @@ pub enum Cause<E> {
 }
 
 impl<E: Failure> Cause<E> {
-    /// Whether no further attempt is worth while: the handler rejected the message.
+    /// Whether no further attempt is to be made: the handler rejected the message.
     pub(crate) fn is_for_good(&self) -> bool {
         matches!(self, Self::Error(error) if error.verdict() == Verdict::Reject)
     }

@@ -3,9 +3,10 @@
 //! It runs atomic handlers that allow their messages to share a transaction, when enough of them are under way.
 //! [`attempt`](super::attempt) tells the story; this file decides who shares, and how a claim ends in a group.
 //!
-//! What must stay true: a message is executed in its group only if the group has committed, and if that is not known,
-//! a claim tells, as for other [`atomic`](super::atomic) work; what fails, or may be what ends its process, runs by
-//! itself; what waits for its slot or its group keeps its lease, and takes its claim along when it is run by itself.
+//! What must stay true: a message counts as executed in its group only when the group has committed; if that is
+//! not known, a claim tells, as for other [`atomic`](super::atomic) work; what fails, or may be what ends its
+//! process, runs by itself; what waits for its slot or its group keeps its lease, and takes its claim along
+//! when it is run by itself.
 
 use std::time::Duration;
 

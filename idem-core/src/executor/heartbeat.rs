@@ -244,10 +244,11 @@ impl KeptLease {
 
 /// The heartbeat of one lease.
 struct Heartbeat<F> {
-    /// Extends the lease once, by its length.
+    /// Extends the lease once.
     extend: F,
     /// When it beats first.
     first: Instant,
+    /// How long the lease is after each beat.
     lease: Duration,
     while_unknown: WhileUnknown,
     /// What the work looks at.
@@ -289,7 +290,7 @@ where
         loop {
             sleep_until(next).await;
             // Taken before the call: the store extends the lease from a moment after this one, so it holds at
-            // least as long as is reckoned here.
+            // least as long as is noted here.
             let asked = Moment::now();
             // A store that is frozen, or whose answer was lost, is asked again before the lease has run out.
             match timeout(interval, (self.extend)()).await {
@@ -331,7 +332,8 @@ impl Drop for Stops<'_> {
 pub(super) struct Held(Mutex<Known>);
 
 struct Known {
-    /// Until when the lease holds at least, by this process's own clocks; `None` if it is lost.
+    /// Until when the work may be polled, by this process's own clocks; `None` if the lease is lost. That is as
+    /// long as the lease holds at least, and longer only with [`WhileUnknown::GoOn`].
     until: Option<Moment>,
     /// The task that runs the work, once it has looked.
     waiting: Option<Waker>,
@@ -339,7 +341,7 @@ struct Known {
 
 /// How the lease stands, as far as is known.
 enum LeaseState {
-    /// No other worker has the key.
+    /// No other worker has the key, or it does not matter for now.
     Held,
     /// It may have run out, and another worker may have the key.
     Over,

@@ -2,8 +2,8 @@
 //!
 //! A transport makes one [`Prepared`] of each delivery and hands it to
 //! [`Executor::handle`](crate::Executor::handle), if need be several times. What must stay true: the key is the
-//! same each time; the owner stays while nothing has run, so that a claim whose answer was lost is had back;
-//! code of the user's that panics here ends its message, not the worker.
+//! same each time; the owner stays the same while nothing has run, so that it gets a claim back whose answer was
+//! lost; the user's code that panics here ends its message, not the worker.
 
 use std::{borrow::Cow, fmt};
 
@@ -28,7 +28,7 @@ use crate::{
 /// when nothing ran.
 pub struct Prepared<H: Operation> {
     pub(super) envelope: Envelope,
-    /// What is claimed. Kept, with its owner, while nothing has run: a claim whose answer was lost is had back.
+    /// What is claimed. The owner stays the same while nothing has run: it gets a claim back whose answer was lost.
     pub(super) request: ClaimRequest,
     /// The handler's policy, without what would let a message of a session or a sequence run unclaimed.
     pub(super) policy: Policy,
@@ -160,8 +160,8 @@ impl<H: Operation> Prepared<H> {
         self.answered.is_some()
     }
 
-    /// Lets no message begin a sequence that came before. It may have been done long ago, like those after it,
-    /// and the mark would wait for these in vain.
+    /// A message that came before does not begin a sequence: it may have been done long ago, like those after it, and
+    /// the mark would wait for these for ever.
     fn begins_unless(mut self, came_before: bool) -> Self {
         if let Position::Sequence(place) = &mut self.request.position {
             place.begins &= !came_before;

@@ -1,8 +1,8 @@
 //! Execution that the handler's own table records: no claim before something has failed.
 //!
-//! It runs handlers whose insert violates a constraint of their own table if they have run before. A first attempt
-//! that succeeds leaves no other record. [`attempt`](super::attempt) tells the story; `ending` holds what is made of a
-//! run.
+//! It runs handlers whose insert violates a constraint of their own table if they have run before. A first
+//! attempt that succeeds leaves no other record. [`attempt`](super::attempt) tells the story; `ending` holds
+//! what is made of a run.
 //!
 //! What must stay true: a message is a duplicate only if the row that its key names is there, or its rejection is
 //! remembered; the transaction is open before anything is claimed, so that no lease runs out in the wait; a message

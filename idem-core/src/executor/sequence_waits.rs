@@ -161,7 +161,7 @@ impl Flow {
         self.moved.is_some_and(|moved| moved.elapsed() < FLOWS_FOR)
     }
 
-    /// Wakes the lowest number that waits. All others are further ahead, and would only ask the store in vain.
+    /// Wakes the lowest number that waits. All others are further ahead, and would ask the store for nothing.
     fn wake_lowest(&self) {
         if let Some(lowest) = self.waiting.values().next() {
             // This keeps one wake-up for a number that is not waiting yet, between its claim and `comes`.

@@ -47,8 +47,8 @@ impl Unread {
     /// How the message ends if its number could not be claimed.
     ///
     /// If the sequence does not wait for the number any more, the message ends as if its number had been given
-    /// up now. Otherwise it ends as any message would: in a conflict, ahead of its turn, or for want of a
-    /// store, and is handled again later.
+    /// up now. Otherwise it ends as any message would (in a conflict, ahead of its turn, without a store), and is
+    /// handled again later.
     pub(super) fn instead_of<T, E>(self, ended: Ended) -> Execution<T, E> {
         let is_undecodable = matches!(self, Self::Undecodable(_));
         match ended {

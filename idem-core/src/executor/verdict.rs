@@ -112,7 +112,7 @@ pub(crate) fn ended_by(objection: &Release, lease: &Lease) -> Ended {
 }
 
 /// What the store is told of a failed attempt, and how its message ended. Both are decided together, so that what is
-/// dead-lettered is always given up in the store, and what comes again is always free for its next attempt.
+/// dead-lettered is always given up in the store, and what comes again finds its key free when it is due.
 pub(crate) fn judge<T, E: Failure>(
     cause: Cause<E>,
     lease: &Lease,

@@ -83,9 +83,8 @@ impl Entries {
         if !self.by_key.contains_key(&key) {
             weight += of_a_key(&key);
         }
-        // Refused rather than something older forgotten: what is forgotten before the store is told may be done
-        // twice. The outcome is not weighed yet; it is taken when it comes, whatever its size, because its work
-        // is done then.
+        // The new attempt is refused; nothing older is forgotten for it, because that might be done twice then. The
+        // outcome is not weighed yet. It is taken when it comes, whatever its size: its work is done then.
         if self.weight + weight > capacity {
             return Err(StoreError::Full(self.by_key.len()));
         }
@@ -212,7 +211,8 @@ impl Entries {
     }
 
     /// Puts on the agenda again what was on its way: the reporter has ended without a note of it. The store may
-    /// have been told already; to be told again changes nothing.
+    /// have been told already. To be told again changes nothing there; if it was told of a completion under a
+    /// lease that was not noted here, that completion is taken for another worker's.
     pub(super) fn take_back(&mut self) {
         for (key, entry) in &mut self.by_key {
             if std::mem::take(&mut entry.is_on_its_way) {
@@ -231,8 +231,8 @@ impl Entries {
     }
 
     /// Whether there is an end that the store can be told without a person's help. What still runs does not
-    /// count, and nor does a key whose record in the store cannot be read: whoever stops would wait for these
-    /// in vain.
+    /// count, and nor does a key whose record in the store cannot be read: a process that stops would wait for these
+    /// until its time is over.
     pub(super) fn will_tell(&self) -> bool {
         let mut entries = self.by_key.values();
         self.pending > 0

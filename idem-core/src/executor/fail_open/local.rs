@@ -4,7 +4,7 @@
 //! [`claim_locally`](crate::executor::claim_locally) claims from it, [`OrLocal`](super::OrLocal) hands ends
 //! over to it, and the reporter empties it. What must stay true: claims are decided by the same rules as in
 //! every store; a key that the store has not been told of is never forgotten and never decided by the store; an
-//! end that is handed over beats a copy's claim that has not started.
+//! end that is handed over takes precedence over a copy's claim that has not started.
 
 use std::{
     fmt,
@@ -45,7 +45,7 @@ pub(in crate::executor) struct LocalMemory {
     is_used: AtomicBool,
     /// How many bytes may be remembered.
     capacity: AtomicUsize,
-    /// Leases, delays and retentions are reckoned by this clock while the store's is out of reach.
+    /// Leases, delays and retentions go by this clock while the store's is out of reach.
     clock: Clock,
     /// Wakes the reporter.
     pub(super) ended: Notify,
@@ -95,7 +95,7 @@ impl LocalMemory {
         &self,
         request: &ClaimRequest,
     ) -> Result<Claim, StoreError> {
-        // It knows of no session whether it lives, and of no sequence where its mark is.
+        // Only the store knows whether a session still lives, and where the mark of a sequence is.
         refuse_unkept(self, request)?;
         let mut entries = self.entries();
         entries.is_away = true;
@@ -238,7 +238,8 @@ impl fmt::Debug for LocalMemory {
     }
 }
 
-/// A store as far as an attempt and its heartbeat need one. It never fails but for want of room.
+/// A store as far as an attempt and its heartbeat need one. It always answers; only a claim may fail, when
+/// there is no room.
 impl Store for LocalMemory {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         self.try_claim(request)

@@ -41,7 +41,8 @@ pub(super) enum End {
 pub(super) struct Report {
     /// The attempt's own claim. It may have been recorded though it was not answered; the same owner gets it back.
     pub(super) request: ClaimRequest,
-    /// Whether the attempt runs, or has run. Until then it may step back, and the store is not told of it.
+    /// Whether an attempt that was claimed here runs, or has run. Until then it may step back, and the store is
+    /// not told of it.
     has_started: bool,
     /// `None` while it runs.
     end: Option<End>,

@@ -33,7 +33,7 @@ type Schedules = Mutex<Vec<Schedule>>;
 
 /// A heartbeat whose type is forgotten.
 pub(super) trait Beat: Send + Sync {
-    /// Beats until the lease is lost. Dropped before that, it marks the lease as lost.
+    /// Beats until the lease is lost. Dropped while it beats, it marks the lease as lost.
     fn beat(self: Arc<Self>) -> BoxFuture<'static, ()>;
 
     /// How the lease stands.
