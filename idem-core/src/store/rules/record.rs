@@ -1,5 +1,11 @@
-//! The state machine of one record: the call, the record and the time in, the answer and the
-//! record to write out.
+//! The state machine of one record. A record is what a store keeps for one key.
+//!
+//! The functions are pure: the call, the record and the time go in, the answer and the record to
+//! write come out. Stores that decide in Rust (memory, SQLite) call them while nobody else can
+//! change the record. PostgreSQL decides in SQL and reads its rows by them; Redis decides in Lua.
+//!
+//! What must stay true: a key's tokens grow with every claim; a write counts only under the current
+//! token; only a completion ends the need to run.
 
 use std::time::Duration;
 
@@ -23,29 +29,43 @@ pub(crate) use writes::{complete, extend, release};
 /// What a store keeps for one key. Times are microseconds of the store's clock.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Record {
-    /// Of the last claim; it stays when the lease ends, so that the next one is greater.
+    /// Of the last claim. It stays when the lease ends, so that the next token is greater and a
+    /// late write of the last owner is recognised.
     pub(crate) token: i64,
+    /// How often the key has been claimed since it last began anew, but for claims that were
+    /// abandoned.
     pub(crate) attempts: u32,
+    /// Whether an earlier attempt ended without a word, so that its effects may have happened.
     pub(crate) in_doubt: bool,
-    /// Of the last claim, so that a repeated claim is recognised.
+    /// Of the last claim, so that a repeated claim is recognised: the owner may not have heard the
+    /// first answer.
     pub(crate) owner: Owner,
+    /// Of the message that last claimed the key; `None` if nothing is to be compared.
     pub(crate) fingerprint: Option<Fingerprint>,
-    /// How long the record lives after its last write.
+    /// How long the record lives after its last write. Kept, because an extension and a release do
+    /// not bring their own.
     pub(crate) retention: i64,
-    /// The retention after the last write, after the lease's end or after a retry is due,
-    /// whichever comes last.
+    /// From this time on, the record counts as absent: the retention after the last write, after
+    /// the lease's end or after a retry is due, whichever comes last.
     pub(crate) forget_at: i64,
+    /// Who may work, or what came of the work.
     pub(crate) state: State,
 }
 
+/// The state of a key, with what only that state has.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum State {
     InProgress {
+        /// Until then nobody else acquires. Past it the lease is still the owner's until another
+        /// claim takes over.
         lease_ends: i64,
     },
     Completed {
+        /// What copies of the message are answered with until the retention ends.
         outcome: Outcome,
     },
+    /// The lease was given back: free for the next attempt, unless the reason or a delay says
+    /// otherwise.
     Failed {
         reason: Reason,
         error: Option<String>,
@@ -54,16 +74,21 @@ pub(crate) enum State {
     },
 }
 
-/// Why a key was given back.
+/// Why a key was given back. It decides who may claim it next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Reason {
+    /// The handler failed, and another attempt may succeed.
     Failed,
+    /// The handler never ran: this was no attempt.
     Abandoned,
+    /// The message goes to the dead letters, and its attempts begin anew if it is sent again.
     GaveUp,
+    /// The message goes to the dead letters in doubt, and its copies do, too. Only a replay runs.
     Quarantined,
 }
 
-/// What a call comes to.
+/// What a call comes to. The store writes the record and gives the answer together, or does
+/// neither.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Step<A> {
     pub(crate) answer: A,
@@ -72,13 +97,15 @@ pub(crate) struct Step<A> {
 }
 
 impl Record {
-    /// Whether its retention has ended.
+    /// Whether its retention has ended. Only claims, sequences and purges ask: a lease that nobody
+    /// took over may still be extended and completed.
     pub(crate) fn is_forgotten(&self, now: i64) -> bool {
         self.forget_at <= now
     }
 }
 
-/// As a column of a table says it.
+/// The reason as a column of a table holds it. The texts are stored at users', so they do not
+/// change.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 impl Reason {
     pub(crate) fn as_str(self) -> &'static str {
@@ -90,6 +117,7 @@ impl Reason {
         }
     }
 
+    /// The reverse of [`as_str`](Self::as_str); an error for the text of a later version.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         [
             Self::Failed,
@@ -114,11 +142,13 @@ impl From<&Release> for Reason {
     }
 }
 
-/// A duration in microseconds, as long as can be for one that is longer.
+/// A duration in microseconds. One that is too long becomes the longest that fits, so that no sum
+/// wraps round to a time in the past.
 pub(crate) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
+/// An answer that leaves the record as it is.
 fn stay<A>(answer: A) -> Step<A> {
     Step {
         answer,
@@ -126,6 +156,7 @@ fn stay<A>(answer: A) -> Step<A> {
     }
 }
 
+/// The time this long after `now`, or the latest that fits.
 fn after(now: i64, duration: Duration) -> i64 {
     now.saturating_add(micros(duration))
 }

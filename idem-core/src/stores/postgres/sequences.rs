@@ -1,5 +1,11 @@
-//! Sequences: numbered messages that wait at the same time share a transaction, under the locks of
-//! their sequences.
+//! Sequences: the claims of numbered messages, over the connections that the sessions use.
+//!
+//! The store's `claim` sends them here. Those that wait at the same time share a transaction, under
+//! the locks of their sequences' rows: `claim_task` takes them off the queue, `batch` is the
+//! transaction, `sequence_batch` decides for one sequence, `step` sends the statements.
+//!
+//! What must stay true: the answers are those of the claims carried out one after the other; mark,
+//! exceptions and records change together or not at all; no two transactions wait for each other.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,35 +37,44 @@ mod tools;
 use statements::Statements;
 use tools::Tools;
 
-/// A claim that is answered, or an error of its own.
+/// What a caller hears: the answer to its claim, or an error that concerns no other claim.
 type Claimed = Result<Claim, StoreError>;
 
-/// The claim of a numbered message.
+/// The claim of a numbered message, on its way to the server.
 struct Numbered {
+    /// What the ordinary rules are asked about the message's key.
     call: ClaimCall,
+    /// Where the message stands in its sequence.
     place: SequencePlace,
 }
 
 impl Call for Numbered {
     type Answer = Claimed;
 
+    /// For the limits of a batch: about what the claim sends.
     fn bytes(&self) -> usize {
         self.call.bytes()
     }
 
+    /// If the caller has gone, nobody would work under the lease, and the key would be held until
+    /// it ends.
     fn may_be_dropped(&self) -> bool {
         true
     }
 }
 
-/// Sends what is asked about sequences, over the connections of the sessions.
+/// Takes claims of numbered messages, and hands each to the task of its sequence.
 #[derive(Clone)]
 pub(super) struct Sequences {
+    /// One for each connection of the sessions. They end when the last clone of the store is
+    /// dropped.
     tasks: Arc<[Batcher<Waiting<Numbered>>]>,
+    /// Shared by all tasks.
     statements: Arc<Statements>,
 }
 
 impl Sequences {
+    /// Starts the tasks. `response_timeout` is how long the server may take for one transaction.
     pub(super) fn spawn(
         sessions: &Sessions,
         names: &Names,
@@ -82,7 +97,8 @@ impl Sequences {
         }
     }
 
-    /// Fails unless the tables answer as this version's do, and this role may use them.
+    /// Fails unless the tables answer as this version's do, and this role may use them. Asked when
+    /// the store connects, so that a lacking grant is no surprise at the first message.
     pub(super) async fn check(
         &self,
         connection: &mut PgConnection,
@@ -95,12 +111,18 @@ impl Sequences {
 
 impl PostgresStore {
     /// Looks at the sequence and claims the key, in one transaction.
+    ///
+    /// # Cancel safety
+    /// Dropped before its transaction begins, the claim is left out of it. Dropped later, it may be
+    /// carried out: its lease is then nobody's, and runs out.
     pub(super) async fn claim_numbered(
         &self,
         request: &ClaimRequest,
         place: &SequencePlace,
         answered: Answered,
     ) -> Result<Claim, StoreError> {
+        // All claims of a sequence go to one task. Two tasks would each keep a connection waiting
+        // for the lock of its row.
         let task = &self.sequences.tasks[sessions::place(place.sequence.as_str())];
         let claim = Numbered {
             call: ClaimCall {
@@ -113,9 +135,15 @@ impl PostgresStore {
     }
 
     /// Removes at most so many sequences and exceptions that have expired, and says how many.
+    ///
+    /// # Cancel safety
+    /// Each statement commits by itself, so nothing is left half done.
     pub(super) async fn purge_sequences(&self, batch: u32) -> Result<u32, StoreError> {
         let mut left = batch;
         let statements = &self.sequences.statements;
+        // Exceptions first, and then only sequences that have none left. A sequence without its
+        // exceptions would call numbers done that are not, so the first statement also has an
+        // expired sequence begin at its mark.
         for sql in [&statements.purge_exceptions, &statements.purge] {
             let statement = || {
                 sqlx::query(sql.clone())
@@ -129,6 +157,7 @@ impl PostgresStore {
                 .map(|row| row.try_get::<i64, _>(0))
                 .sum::<Result<_, _>>()
                 .map_err(StoreError::unavailable)?;
+            // What the exceptions have used up of the batch is not left for the sequences.
             left -= u32::try_from(removed).unwrap_or(left).min(left);
         }
         Ok(batch - left)

@@ -1,4 +1,7 @@
-//! What an operator's change comes to.
+//! What an operator's change of a record comes to: release, complete, forget.
+//!
+//! What must stay true: only what the operator has seen is changed; whatever is written gets a new
+//! token, so that a worker who still holds the key is fenced.
 
 use super::{Reason, Record, State, after, claim::next_token, micros};
 use crate::{
@@ -11,24 +14,30 @@ use crate::{
 pub(crate) enum Ruling {
     /// It stays as it is, and this is why.
     Refused(Intervened),
+    /// The store writes this record instead.
     Written(Record),
+    /// The store removes the record, and remembers its token as it does in a purge.
     Removed,
 }
 
-/// A store's call to intervene, unless it is a repeated one. `floor` is the highest token that the
-/// store has ever purged.
+/// A store's call to intervene, unless it is a repeated one, which the store recognises by itself.
+/// `floor` is the highest token that the store has ever purged.
 pub(crate) fn intervene(
     record: Option<&Record>,
     intervention: &Intervention,
     now: i64,
     floor: i64,
 ) -> Ruling {
+    // The key has moved on since the operator looked: state or token is another. To release or
+    // complete it now could let a message run twice, or not at all.
     if record.map(Record::seen) != intervention.seen {
         return Ruling::Refused(Intervened::Changed);
     }
     if !intervention.is_fit() {
         return Ruling::Refused(Intervened::Unfit);
     }
+    // A worker may still hold the key. Under the new token its completion is fenced, and cannot
+    // overwrite the operator's decision.
     let token = next_token(record, now, floor);
     match (intervention.action, record) {
         (Action::Forget, _) => Ruling::Removed,
@@ -40,6 +49,7 @@ pub(crate) fn intervene(
 }
 
 impl Record {
+    /// What of the record an operator's change is compared with.
     pub(crate) fn seen(&self) -> Seen {
         Seen {
             state: KeyState::from(&self.state),
@@ -47,13 +57,16 @@ impl Record {
         }
     }
 
-    /// The record after somebody has freed its key.
+    /// The record after an operator has freed its key: the next claim acquires it.
     fn freed(mut self, intervention: &Intervention, token: i64, now: i64) -> Self {
         let error = if let State::Failed { reason, error, .. } = self.state {
-            // Who frees it has seen to what the attempt left behind.
+            // A quarantine ends by a person's decision: whoever frees the key has seen to what the
+            // attempt left behind. After any other failure the doubt stays as it was.
             self.in_doubt &= reason != Reason::Quarantined;
             error
         } else {
+            // The lease was taken from a worker in the middle of its attempt, so its effects may
+            // happen.
             self.in_doubt = true;
             Some(format!("released by {}", intervention.by))
         };
@@ -70,6 +83,8 @@ impl Record {
     }
 }
 
+/// The record of a key that an operator has declared done, with or without a record before. What is
+/// known of the attempts stays, for whoever looks at it later.
 fn completed(old: Option<&Record>, intervention: &Intervention, token: i64, now: i64) -> Record {
     Record {
         token,

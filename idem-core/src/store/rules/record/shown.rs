@@ -1,4 +1,7 @@
-//! A record as an operator is shown it.
+//! A record as an operator is shown it: the stores' operator functions read it through here.
+//!
+//! Nothing is decided here. Times of the store's clock become durations from now, which mean the
+//! same on the operator's machine; one that has passed is zero.
 
 use std::time::Duration;
 
@@ -10,7 +13,8 @@ use crate::{
 };
 
 impl KeyRecord {
-    /// A record that was written, or claimed, at this time.
+    /// A record as it is now. `written_at` is when it was last written or claimed; both times are
+    /// microseconds of the store's clock.
     pub(crate) fn of(key: Key, record: &Record, written_at: i64, now: i64) -> Self {
         Self {
             attempts: record.attempts,
@@ -29,12 +33,14 @@ impl KeyRecord {
 }
 
 impl Condition {
+    /// The state, with what is left of its times.
     pub(crate) fn of(state: &State, now: i64) -> Self {
         match state {
             State::InProgress { lease_ends } => Self::InProgress {
                 lease_remaining: between(now, *lease_ends),
             },
             State::Completed { outcome } => Self::Completed {
+                // The length only: an outcome may hold what is nobody's business.
                 outcome_bytes: outcome.as_bytes().len() as u64,
             },
             State::Failed {

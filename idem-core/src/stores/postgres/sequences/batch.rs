@@ -1,4 +1,12 @@
-//! Claims that share a transaction.
+//! Claims of numbered messages that share a transaction, of one sequence or of many.
+//!
+//! A task of `claim_task` carries a [`Batch`] out on its connection. What must stay true: all of it
+//! is committed, or nothing; every claim is answered, or said to be asked again; the first claim of
+//! a sequence always gets an answer sooner or later, so no claim is put off for ever.
+//!
+//! Nobody waits for each other for ever, because all transactions lock in one order: the rows of
+//! sequences by their keys, then the sequences that begin, then the records that are claimed by
+//! theirs. The records that the mark has passed are removed last, without waiting.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,37 +31,45 @@ use crate::{
     },
 };
 
-/// Of how many sequences the numbers are looked at in one transaction, or the rows begun anew: what
-/// takes statements of its own for each. The others come with the next one.
+/// How many sequences get statements of their own in one transaction, for their numbers to be
+/// looked at or for a row to begin anew. The claims of the others come with the next transaction,
+/// so that no lock is held for long.
 const LOOKS: usize = 16;
 
-/// What has become of a claim.
+/// What has become of a claim in a transaction that is committed.
 #[derive(Debug)]
 pub(super) enum Settled {
+    /// Its caller can be told.
     Answered(Claimed),
-    /// Others were first: it is to be asked again.
+    /// Another transaction was first. It is to be asked again, and that counts towards its tries.
     InTheWay,
-    /// It has yet to be asked: it goes with the next transaction.
+    /// It was not decided. It goes with the next transaction, and that costs it no try.
     Later,
 }
 
-/// Claims of any sequences, on their way to the server.
+/// Claims of any sequences, on their way to the server, in the order in which they came.
 pub(super) struct Batch<'a> {
     pub(super) claims: Vec<&'a Numbered>,
     pub(super) tools: &'a Tools,
 }
 
-/// The claims of one sequence.
+/// The claims of one sequence in a batch.
 struct Group<'a> {
+    /// The sequence's.
     key: &'a str,
-    /// Which of the batch's they are, in their order.
+    /// Which of the batch's claims they are, in the order in which they came.
     claims: Vec<usize>,
+    /// What is decided about them.
     batch: SequenceBatch,
 }
 
 impl Work for Batch<'_> {
+    /// What has become of each claim, in their order.
     type Done = Vec<Settled>;
 
+    /// The whole transaction. An error leaves nothing behind: the transaction is rolled back when
+    /// it is dropped. After a lost commit it may be carried out twice, which does no harm: the same
+    /// owners get the same leases.
     async fn on(&self, connection: &mut PgConnection) -> Result<Vec<Settled>, sqlx::Error> {
         let mut transaction = BatchTransaction {
             claims: &self.claims,
@@ -61,38 +77,48 @@ impl Work for Batch<'_> {
             now: 0,
             below: Vec::new(),
             to_claim: Vec::new(),
+            // Whatever is left out below goes with the next transaction.
             settled: self.claims.iter().map(|_| Settled::Later).collect(),
         };
+        // In this order, because of the locks (see above), and because each step decides from what
+        // the one before has read. `below` comes before `claim`, because it hands claims on to it.
         let mut groups = transaction.lock().await?;
         transaction.look(&mut groups).await?;
         transaction.decide(&mut groups);
         transaction.begin(&mut groups).await?;
         transaction.below().await?;
         transaction.claim().await?;
+        // After the claims: a claim may wait for a worker who writes, and to keep removed rows
+        // locked meanwhile could make two transactions wait for each other.
         transaction.save(&groups).await?;
+        // Nobody is told anything before this. An acquired key whose commit is lost would be
+        // acquired by another as well.
         transaction.step.commit().await?;
         Ok(transaction.settled)
     }
 }
 
-/// A transaction, and what is left to ask in it.
+/// A transaction, and what is left to ask in it. The numbers are places in `claims`.
 struct BatchTransaction<'a, 'c> {
     claims: &'a [&'a Numbered],
     step: Step<'c>,
-    /// Under the locks.
+    /// The time when the last of the rows was locked, in microseconds of the server's clock.
     now: i64,
-    /// Which claims lie below the mark of their sequence, as it is now.
+    /// The claims below the mark of their sequence, each with the sequence as it was then.
     below: Vec<(usize, Sequence)>,
-    /// Which claims the ordinary rules decide about.
+    /// The claims about which the ordinary rules decide.
     to_claim: Vec<usize>,
+    /// What has become of each claim so far.
     settled: Vec<Settled>,
 }
 
 impl<'a> BatchTransaction<'a, '_> {
-    /// Those whose claims have been there for the longest come first.
+    /// Locks the rows of all sequences, and groups the claims by sequence. The sequences whose
+    /// claims have waited longest come first, so that these are looked at first.
     async fn lock(&mut self) -> Result<Vec<Group<'a>>, sqlx::Error> {
         let of = by_sequence(self.claims);
         let keys: Vec<&str> = of.iter().map(|(key, _)| *key).collect();
+        // One statement for all, which locks in the order of the keys.
         let (mut known, now) = self.step.lock(&keys).await?;
         self.now = now;
         let groups = of.into_iter().filter_map(|(key, claims)| {
@@ -102,7 +128,8 @@ impl<'a> BatchTransaction<'a, '_> {
         Ok(groups.collect())
     }
 
-    /// A row that cannot be read is the trouble of its own claims only.
+    /// The claims of a sequence, or `None` if its row cannot be read: that is the trouble of its
+    /// own claims only, which are told so.
     fn group(&mut self, key: &'a str, claims: Vec<usize>, known: Known) -> Option<Group<'a>> {
         match known {
             Ok(known) => Some(Group {
@@ -120,13 +147,15 @@ impl<'a> BatchTransaction<'a, '_> {
         }
     }
 
-    /// Looks up how the numbers stand that stand in the way of a mark. What this transaction has no
-    /// time for is left out of it.
+    /// Looks up how the numbers stand that are in the way of a mark. Sequences for which this
+    /// transaction has no time are left out of it, with all of their claims.
     async fn look(&mut self, groups: &mut Vec<Group<'a>>) -> Result<(), sqlx::Error> {
         let mut left = LOOKS;
         groups.retain(|group| {
             let takes_long = group.batch.takes_long(&group.numbered(self.claims));
             let has_time = !takes_long || left > 0;
+            // The first ones get the time. The claims that are left out stay in front of the queue,
+            // so that they are among the first next time.
             left -= usize::from(takes_long && has_time);
             has_time
         });
@@ -135,7 +164,8 @@ impl<'a> BatchTransaction<'a, '_> {
             let Some(numbers) = group.batch.wanted(&claims) else {
                 continue;
             };
-            // Most often it is the first of them that stands in the way of the others.
+            // Most often it is the first number that stands in the way of the others. Then the
+            // rest, up to a thousand rows, is not read.
             let first = numbers.start..numbers.end.min(numbers.start + 1);
             let mut standings = self.step.standings(group.key, first, self.now).await?;
             let stuck = |first| group.batch.stands_still(&claims, first);
@@ -147,7 +177,8 @@ impl<'a> BatchTransaction<'a, '_> {
         Ok(())
     }
 
-    /// Carries the claims out, one after the other, as far as that needs no records.
+    /// Decides about the claims, one after the other in the order in which they came, as far as
+    /// that needs no records.
     fn decide(&mut self, groups: &mut [Group<'a>]) {
         for Group { claims, batch, .. } in groups {
             for &at in &*claims {
@@ -161,14 +192,17 @@ impl<'a> BatchTransaction<'a, '_> {
         }
     }
 
-    /// If somebody else has begun a sequence meanwhile, its row is not locked here: after others have
-    /// been written, two who did so could wait for each other.
+    /// Writes the rows of sequences that begin. If somebody else has begun one meanwhile, its row
+    /// is not locked here: after others have been written, two transactions that do so could wait
+    /// for each other.
     async fn begin(&mut self, groups: &mut Vec<Group<'a>>) -> Result<(), sqlx::Error> {
         let begun = groups
             .iter()
             .filter_map(|group| Some((group.key, group.batch.begun()?)));
         let begun: Vec<_> = begun.collect();
         let of_others = self.step.begins(&begun).await?;
+        // All that was decided for such a sequence was decided without its real mark, so none of it
+        // counts. The next transaction finds the row and locks it.
         for group in groups.extract_if(.., |group| of_others.contains(&group.key)) {
             self.below.retain(|(at, _)| !group.claims.contains(at));
             self.to_claim.retain(|at| !group.claims.contains(at));
@@ -177,6 +211,7 @@ impl<'a> BatchTransaction<'a, '_> {
             }
         }
         for group in groups {
+            // The row of the one that has expired is there, and locked since the beginning.
             if let Some(begun) = group.batch.begun_anew() {
                 self.step.begins_anew(group.key, begun).await?;
             }
@@ -184,6 +219,7 @@ impl<'a> BatchTransaction<'a, '_> {
         Ok(())
     }
 
+    /// Decides about the claims below their mark, from their records and from the exceptions.
     async fn below(&mut self) -> Result<(), sqlx::Error> {
         let asked: Vec<_> = self
             .below
@@ -194,6 +230,7 @@ impl<'a> BatchTransaction<'a, '_> {
         for ((at, _), decided) in self.below.iter().zip(decided) {
             match decided {
                 Ok(Below::Answered(answer)) => self.settled[*at] = Settled::Answered(Ok(answer)),
+                // A replay, or one that is quarantined or tried again: the ordinary rules decide.
                 Ok(Below::Claim) => self.to_claim.push(*at),
                 Err(error) => self.settled[*at] = Settled::Answered(Err(error)),
             }
@@ -201,7 +238,8 @@ impl<'a> BatchTransaction<'a, '_> {
         Ok(())
     }
 
-    /// Claims by the ordinary rules. Of those for one key the first is part of the statement.
+    /// Claims by the ordinary rules, all keys in one statement. Of the claims for one key only the
+    /// first is part of it, because a statement cannot write a row twice.
     async fn claim(&mut self) -> Result<(), sqlx::Error> {
         let mut keys = HashSet::with_capacity(self.to_claim.len());
         let (first, behind): (Vec<usize>, Vec<usize>) = self
@@ -210,12 +248,16 @@ impl<'a> BatchTransaction<'a, '_> {
             .partition(|at| keys.insert(self.claims[**at].call.key()));
         let calls: Vec<_> = first.iter().map(|at| &self.claims[*at].call).collect();
         let rows = self.step.claim(&calls).await?;
+        // A key that there is no row about was taken by a transaction that this statement's
+        // snapshot does not see yet.
         let told: HashMap<&str, Told> = rows.iter().map(row::told).collect::<Result<_, _>>()?;
         for at in first {
             let call = &self.claims[at].call;
             let told = told.get(call.key().as_str()).unwrap_or(&Told::NOTHING);
             self.settled[at] = settled(call, told, call.read(told), Settled::InTheWay);
         }
+        // Copies of the first one: they are answered from its row if that needs no write. If it
+        // does, they are asked again, in a statement of their own.
         for at in behind {
             let call = &self.claims[at].call;
             let told = told.get(call.key().as_str()).unwrap_or(&Told::NOTHING);
@@ -224,6 +266,7 @@ impl<'a> BatchTransaction<'a, '_> {
         Ok(())
     }
 
+    /// Writes what has come of the looks: marks, exceptions, and how long records are kept.
     async fn save(&mut self, groups: &[Group<'a>]) -> Result<(), sqlx::Error> {
         for group in groups {
             if let (Some(known), Some(looked)) = (group.batch.known(), group.batch.looked()) {
@@ -235,12 +278,14 @@ impl<'a> BatchTransaction<'a, '_> {
 }
 
 impl<'a> Group<'a> {
+    /// The claims themselves.
     fn numbered(&self, claims: &[&'a Numbered]) -> Vec<&'a Numbered> {
         self.claims.iter().map(|at| claims[*at]).collect()
     }
 }
 
-/// The keys of the sequences, and which of the claims are of each.
+/// The keys of the sequences, and which of the claims are of each: both in the order in which they
+/// came.
 fn by_sequence<'a>(claims: &[&'a Numbered]) -> Vec<(&'a str, Vec<usize>)> {
     let mut groups: Vec<(&str, Vec<usize>)> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
@@ -255,6 +300,7 @@ fn by_sequence<'a>(claims: &[&'a Numbered]) -> Vec<(&'a str, Vec<usize>)> {
     groups
 }
 
+/// What a row says to a claim: its answer, or that the record cannot be read, or `otherwise`.
 fn settled(call: &ClaimCall, told: &Told, answer: Option<Claim>, otherwise: Settled) -> Settled {
     match (&told.record, answer) {
         (Err(unreadable), _) => Settled::Answered(Err(StoreError::Corrupt {

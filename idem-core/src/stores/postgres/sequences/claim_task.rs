@@ -1,7 +1,8 @@
 //! The tasks that claim numbered messages: one for each connection of the sessions.
 //!
 //! `Sequences` starts them. What must stay true: the claims of one sequence go to one task, so that
-//! no two transactions of this process wait for each other's locks.
+//! no two transactions of this process wait for each other's locks; each claim is answered or put
+//! back in front of the queue, whatever becomes of its transaction.
 
 use super::{
     Numbered,
@@ -22,7 +23,8 @@ use crate::{
     telemetry::Batches,
 };
 
-/// Starts a task on the connection at this place of the links, which sessions use as well.
+/// Starts a task on the connection at this place of the links, which sessions use as well. The task
+/// ends when the last clone of the batcher is dropped.
 pub(super) fn spawn(links: Links, place: usize, tools: Tools) -> Batcher<Waiting<Numbered>> {
     let (batcher, queue) = Batcher::new(LIMITS);
     let task = Task {
@@ -35,31 +37,39 @@ pub(super) fn spawn(links: Links, place: usize, tools: Tools) -> Batcher<Waiting
     batcher
 }
 
+/// One connection's task, and what it needs to send claims.
 struct Task {
     links: Links,
     /// Which of the links is this task's, and of the sessions that have the same.
     place: usize,
     tools: Tools,
+    /// Counts the claims that share a transaction.
     batches: Batches,
 }
 
 impl Task {
+    /// Takes batches off the queue until there will be none. The connection is not closed at the
+    /// end: it belongs to the sessions.
     async fn run(self, mut queue: Queue<Waiting<Numbered>>) {
         while queue.is_filled().await {
-            // First the connection: what comes while a session has it goes along.
+            // First the connection, then the batch: what comes while a session has the connection
+            // goes along.
             let mut link = self.links[self.place].lock().await;
             let again = self.carry_out(&mut link, queue.batch()).await;
+            // Before the others, so that claims keep their order and none is put off for ever.
             queue.put_back(again);
         }
     }
 
-    /// Answers all claims, but for those that it returns.
+    /// Sends claims until each is answered, but for those that it returns: they are to be asked
+    /// again.
     async fn carry_out(
         &self,
         link: &mut Link,
         claims: Vec<Waiting<Numbered>>,
     ) -> Vec<Waiting<Numbered>> {
         let mut again = Vec::new();
+        // A stack, in which the first half of a divided batch lies on top.
         let mut batches = vec![claims];
         while let Some(mut batch) = batches.pop() {
             if batch.is_empty() {
@@ -70,6 +80,8 @@ impl Task {
                     let settled = batch.into_iter().zip(settled);
                     again.extend(settled.filter_map(|(claim, settled)| settle(claim, settled)));
                 }
+                // One row is refused, or stays locked, and all others are rolled back with it.
+                // Halves find out whose it is, so that only its own claim fails.
                 Err(fault) if fault.remedy() == Remedy::Divide && batch.len() > 1 => {
                     let second = batch.split_off(batch.len() / 2);
                     batches.extend([second, batch]);
@@ -80,6 +92,7 @@ impl Task {
         again
     }
 
+    /// Carries out one transaction for all of these claims.
     async fn ask(
         &self,
         link: &mut Link,
@@ -94,7 +107,8 @@ impl Task {
     }
 }
 
-/// Tells the callers of a batch that nothing is known, or the only one what is the matter with its row.
+/// Tells the callers of a batch that nothing is known. If only one claim is left of it, its caller
+/// is told what is the matter with its row.
 fn fail(batch: Vec<Waiting<Numbered>>, fault: &Fault) {
     let claims = batch.len();
     tracing::debug!(error = %fault, claims, "a batch was not carried out");
@@ -107,11 +121,13 @@ fn fail(batch: Vec<Waiting<Numbered>>, fault: &Fault) {
     }
 }
 
-/// Tells the caller, unless the claim has to be asked again.
+/// Tells the caller; gives the claim back if it has to be asked again.
 fn settle(claim: Waiting<Numbered>, settled: Settled) -> Option<Waiting<Numbered>> {
     match settled {
         Settled::Answered(answer) => claim.answer(answer),
         Settled::Later => return Some(claim),
+        // Counted, so that a key that others write all the time does not keep the claim here for
+        // ever: its caller is told that the store is unavailable, and tries again later.
         Settled::InTheWay => match claim.ask_again() {
             Ok(claim) => return Some(claim),
             Err(claim) => {

@@ -1,4 +1,8 @@
 //! The statements about sequences, with the names of the schema and the table put in.
+//!
+//! The SQL stands in files beside this one; `step` sends it. What must stay true: every statement
+//! here is also in `check`, so that a table that lacks a column, or a role that lacks a right, is
+//! found when the store connects and not at a message.
 
 use std::time::Duration;
 
@@ -11,20 +15,32 @@ use crate::{
     stores::postgres::{names::Names, session::Statement, sessions::lock_wait},
 };
 
+/// One text for each file, the same for as long as the store lives.
 pub(crate) struct Statements {
+    /// Begins the transaction, and sets for how long it waits for a lock.
     pub(super) begin_step: SqlStr,
+    /// Locks the rows of sequences.
     pub(super) lock: SqlStr,
+    /// Inserts the rows of sequences that begin.
     pub(super) begin: SqlStr,
+    /// Begins a sequence in the row of one that has expired.
     pub(super) begin_anew: SqlStr,
+    /// How numbers stand.
     pub(super) standings: SqlStr,
+    /// Writes a sequence, removes the records that the mark has passed, lists the exceptions.
     pub(super) save: SqlStr,
+    /// Keeps records for as long as their sequence.
     pub(super) keep: SqlStr,
+    /// What is known of numbers below the mark.
     pub(super) below: SqlStr,
+    /// Removes exceptions of sequences that have expired, and then the sequences themselves.
     pub(super) purge_exceptions: SqlStr,
     pub(super) purge: SqlStr,
 }
 
 impl Statements {
+    /// The statements for these names. A lock is waited for only for a part of the response
+    /// time-out, so that there is time left to divide the batch and answer the other claims.
     pub(super) fn new(names: &Names, response_timeout: Duration) -> Self {
         let begin_step = include_str!("../sessions/begin.sql")
             .replace("{lock_timeout}", &lock_wait(response_timeout));
@@ -42,13 +58,14 @@ impl Statements {
         }
     }
 
-    /// Fails unless the tables answer as this version's do, and this role may use them. Nothing
-    /// stays of it.
+    /// Fails unless the tables answer as this version's do, and this role may use them. Each
+    /// statement is carried out once, and all of it is rolled back.
     pub(super) async fn check(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
         let mut transaction = connection.begin_with(self.begin_step.clone()).await?;
-        // Another store may be creating tables, and this one waits as long as for any answer.
+        // Another store may be creating tables right now. This one waits for it as long as for any
+        // answer, instead of failing at the lock.
         transaction.execute("SET LOCAL lock_timeout = 0").await?;
-        // Nobody else's: stores that start at once must not wait for each other's row.
+        // A key of its own: stores that start at once must not wait for each other's row.
         let key = format!("idem~{}", random::name());
         let of_key = |sql: &SqlStr, numbers: usize| {
             let query = sqlx::query(sql.clone()).bind(key.clone());
@@ -66,8 +83,9 @@ impl Statements {
         };
         let statements = [
             lock(&self.lock, &[&key], 0),
-            // First what changes the records, in the order in which the tables are created: another
-            // store may be at it.
+            // First what changes the records, in the order in which the tables are created. Another
+            // store may be creating them, and two that lock tables in different orders could wait
+            // for each other.
             of_key(&self.keep, 4),
             of_key(&self.save, 6).bind(none).bind(none),
             begin(&self.begin, &[(&key, &sequence)]),
@@ -86,12 +104,12 @@ impl Statements {
     }
 }
 
-/// Locks these sequences.
+/// Locks these sequences. `skew` is what tests add to the server's clock, in microseconds.
 pub(super) fn lock(sql: &SqlStr, keys: &[&str], skew: i64) -> Statement {
     sqlx::query(sql.clone()).bind(texts(keys)).bind(skew)
 }
 
-/// Begins these sequences.
+/// Begins these sequences, each at the number that it was first seen with.
 pub(super) fn begin(sql: &SqlStr, begun: &[(&str, &Sequence)]) -> Statement {
     let keys: Vec<&str> = begun.iter().map(|(key, _)| *key).collect();
     let of = |column: fn(&Sequence) -> i64| -> Vec<i64> {
@@ -105,7 +123,7 @@ pub(super) fn begin(sql: &SqlStr, begun: &[(&str, &Sequence)]) -> Statement {
         .bind(of(|begun| begun.expires_at))
 }
 
-/// Asks for what is known of these numbers.
+/// Asks for what is known of these numbers, each of one sequence.
 pub(super) fn below(sql: &SqlStr, places: &[(&str, u64)], skew: i64) -> Statement {
     let keys: Vec<&str> = places.iter().map(|(key, _)| *key).collect();
     let numbers: Vec<i64> = places.iter().map(|(_, of)| number(*of)).collect();
@@ -115,6 +133,7 @@ pub(super) fn below(sql: &SqlStr, places: &[(&str, u64)], skew: i64) -> Statemen
         .bind(skew)
 }
 
+/// Owned, because a [`Statement`] outlives what it was made of.
 fn texts(keys: &[&str]) -> Vec<String> {
     keys.iter().copied().map(str::to_owned).collect()
 }

@@ -1,4 +1,8 @@
 //! A transaction for the claims of several sequences, and what is sent in it.
+//!
+//! `Batch` calls these in its order. What must stay true: rows of sequences are locked before
+//! anything is read or written about them; each statement sees what was committed before it (`READ
+//! COMMITTED`), so what is read under the lock is what the last owner of the lock has left.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -26,17 +30,25 @@ use crate::{
 /// What is known of a sequence, or why its row cannot be read.
 pub(super) type Known = Result<Option<Sequence>, sqlx::Error>;
 
-/// A claim whose number is below the mark of its sequence, as it is now.
+/// A claim whose number is below the mark of its sequence, and the sequence as it was for this
+/// claim.
 pub(super) type Asked<'a> = (&'a Numbered, Sequence);
 
-/// Dropped without a commit, it is rolled back.
+/// The open transaction.
+///
+/// # Cancel safety
+/// Dropped without a commit, it is rolled back: nothing of it has happened.
 pub(super) struct Step<'c> {
     transaction: PgTransaction<'c>,
+    /// The statements to send in it.
     tools: &'c Tools,
+    /// What tests add to the server's clock, in microseconds; read once, so that one transaction
+    /// has one clock.
     skew: i64,
 }
 
 impl<'c> Step<'c> {
+    /// Begins the transaction.
     pub(super) async fn begin(
         connection: &'c mut PgConnection,
         tools: &'c Tools,
@@ -49,11 +61,13 @@ impl<'c> Step<'c> {
         })
     }
 
+    /// Commits. An error means that nobody knows whether it was committed.
     pub(super) async fn commit(self) -> Result<(), sqlx::Error> {
         self.transaction.commit().await
     }
 
-    /// Locks these sequences, and says what there is of each, expired or not; and what time it is then.
+    /// Locks these sequences until the transaction ends. Says what there is of each, expired or
+    /// not, and what time it is once all of them are locked, in microseconds.
     pub(super) async fn lock(
         &mut self,
         sequences: &[&str],
@@ -62,16 +76,21 @@ impl<'c> Step<'c> {
             .fetch_all(&mut *self.transaction)
             .await?;
         let mut known = HashMap::with_capacity(rows.len());
+        // The latest of the rows: the clock is read as each is locked, and a lock may have been
+        // waited for. An earlier time could be before what the last owner of a lock has written.
         let mut now = i64::MIN;
         for row in &rows {
             now = now.max(row.try_get::<Instant, _>("now")?.0);
+            // Each sequence has a row in the answer; one that does not exist has no key in it. A
+            // row that cannot be read is an error of its own sequence only.
             let key: Option<&str> = row.try_get("key")?;
             known.insert(row.try_get("sequence")?, key.map(|_| read(row)).transpose());
         }
         Ok((known, now))
     }
 
-    /// Begins sequences of which there are no rows; says of which there are some now, of others.
+    /// Begins sequences of which there were no rows. Returns those that somebody else has begun
+    /// meanwhile: their rows are not locked here, and nothing may be decided about them.
     pub(super) async fn begins<'a>(
         &mut self,
         sequences: &[(&'a str, &Sequence)],
@@ -90,7 +109,8 @@ impl<'c> Step<'c> {
         Ok(others.filter(|key| !begun.contains(key)).collect())
     }
 
-    /// In the place of one that has expired.
+    /// Begins a sequence in the locked row of one that has expired, and removes the exceptions of
+    /// that one.
     pub(super) async fn begins_anew(
         &mut self,
         key: &str,
@@ -107,6 +127,7 @@ impl<'c> Step<'c> {
             .map(drop)
     }
 
+    /// How these numbers of a sequence stand, in their order. A number without a record is missing.
     pub(super) async fn standings(
         &mut self,
         key: &str,
@@ -124,6 +145,7 @@ impl<'c> Step<'c> {
             .fetch_all(&mut *self.transaction)
             .await?;
         for row in &rows {
+            // The answer has rows of the numbers with records only.
             let at = unsigned(row, "number")? - numbers.start;
             let at = usize::try_from(at).unwrap_or(usize::MAX);
             if let Some(kept) = standings.get_mut(at) {
@@ -133,7 +155,8 @@ impl<'c> Step<'c> {
         Ok(standings)
     }
 
-    /// What is decided about each of these, in their order.
+    /// What is decided about each of these, in their order; or why the record of one cannot be
+    /// read.
     pub(super) async fn below(
         &mut self,
         asked: &[Asked<'_>],
@@ -152,23 +175,32 @@ impl<'c> Step<'c> {
             .iter()
             .map(|row| Ok((row.try_get("at")?, row)))
             .collect::<Result<_, sqlx::Error>>()?;
+        // SQL promises no order of rows. If two were mixed up, a claim would hear of another's
+        // number.
         rows.sort_unstable_by_key(|(at, _)| *at);
         let decided = asked.iter().zip(&rows);
         decided.map(|(asked, (_, row))| below(asked, row)).collect()
     }
 
-    /// The ordinary statement, for all of these, no key twice.
+    /// The ordinary statement, for all of these, no key twice. A row for each key, but for those
+    /// that another transaction has just taken.
     pub(super) async fn claim(&mut self, calls: &[&ClaimCall]) -> Result<Vec<PgRow>, sqlx::Error> {
         if calls.is_empty() {
             return Ok(Vec::new());
         }
+        // `Again` asks with the statement that also acquires a key that has a record already. The
+        // shorter one would leave such a key to a second try, which here is another transaction.
         ClaimCall::statement(calls, Ask::Again, &self.tools.sql, self.skew)
             .fetch_all(&mut *self.transaction)
             .await
     }
 
-    /// Comes after the claims, which may wait for a worker who writes: the records are removed without
-    /// waiting, so that no two transactions ever wait for each other.
+    /// Writes what a look has come to: the sequence, the records that go, the exceptions, and how
+    /// long records are kept.
+    ///
+    /// It comes after the claims, which may wait for a worker who writes. The records are removed
+    /// without waiting, so that no two transactions ever wait for each other. One that is skipped
+    /// is completed, and forgotten when its retention ends.
     pub(super) async fn save(
         &mut self,
         key: &str,
@@ -188,6 +220,7 @@ impl<'c> Step<'c> {
             .bind(numbers(&looked.exceptions))
             .execute(&mut *self.transaction)
             .await?;
+        // Each eighth of the retention only: to write a window of records costs.
         let Some(kept) = &looked.kept else {
             return Ok(());
         };
@@ -203,10 +236,13 @@ impl<'c> Step<'c> {
     }
 }
 
+/// What is decided about one claim, from its row; or why its record cannot be read.
 fn below(
     (claim, sequence): &Asked<'_>,
     row: &PgRow,
 ) -> Result<Result<Below, StoreError>, sqlx::Error> {
+    // The time of this row, not of the lock: it says whether the record is forgotten now, when it
+    // is read.
     let now = row.try_get::<Instant, _>("now")?.0;
     let is_exception = row.try_get("is_exception")?;
     let key: Option<&str> = row.try_get("key")?;

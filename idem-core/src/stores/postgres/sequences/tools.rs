@@ -5,9 +5,12 @@ use std::sync::Arc;
 use super::statements::Statements;
 use crate::stores::postgres::{clock::Clock, sql::Sql};
 
-/// The statements that a batch of claims is made of, and the clock by which it decides.
+/// What one task's batches are made with. Each task has its own; what is in it is shared.
 pub(super) struct Tools {
+    /// About sequences.
     pub(super) statements: Arc<Statements>,
+    /// About records: the ordinary claim is among them.
     pub(super) sql: Arc<Sql>,
+    /// What tests have added to the server's clock.
     pub(super) clock: Clock,
 }
