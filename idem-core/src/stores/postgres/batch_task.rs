@@ -1,7 +1,8 @@
 //! The task that sends batches over a connection of its own.
 //!
-//! `PostgresStore` has one for claims and one for writes. What must stay true: each call is
-//! answered or asked again, whatever becomes of the statement.
+//! `PostgresStore` has one for claims and one for writes. Calls that come while a statement is
+//! under way share the next one. What must stay true: each call is answered or asked again,
+//! whatever becomes of the statement; a row that is refused or locked fails only its own call.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -21,13 +22,15 @@ use crate::{
     telemetry::Batches,
 };
 
-/// Of each queue of calls.
+/// How much goes into one statement at most, of each queue of calls: 256 calls, and 4 MiB. Enough
+/// to share a commit well, and few enough that no statement takes long.
 pub(super) const LIMITS: Limits = Limits {
     calls: 256,
     bytes: 4 << 20,
 };
 
-/// Starts a task; calls reach it through the batcher.
+/// Starts a task; calls reach it through the batcher. It ends when the last clone of the batcher is
+/// dropped.
 pub(super) fn spawn<C: KeyCall>(
     session: Session,
     sql: Arc<Sql>,
@@ -44,25 +47,31 @@ pub(super) fn spawn<C: KeyCall>(
     batcher
 }
 
+/// One lane's task: its connection, and what it makes statements of.
 struct Task {
     session: Session,
     sql: Arc<Sql>,
     clock: Clock,
+    /// Counts the calls that share a statement.
     batches: Batches,
 }
 
 impl Task {
+    /// Takes batches off the queue until there will be none, then closes the connection.
     async fn run<C: KeyCall>(mut self, mut queue: Queue<Waiting<C>>) {
         while let Some(calls) = queue.next().await {
             let again = self.carry_out(Batch::of(calls)).await;
+            // Before the others, so that calls about one key keep their order.
             queue.put_back(again);
         }
         self.session.close().await;
     }
 
-    /// Answers all calls, but for those that it returns.
+    /// Sends calls until each is answered, but for those that it returns: they are to be asked
+    /// again.
     async fn carry_out<C: KeyCall>(&mut self, batch: Batch<C>) -> Vec<Waiting<C>> {
         let mut again = Vec::new();
+        // A stack of what is left of the batch, in any order: no two parts have a key in common.
         let mut batches = vec![batch];
         while let Some(batch) = batches.pop() {
             if batch.is_empty() {
@@ -71,9 +80,11 @@ impl Task {
             match self.ask(&batch).await {
                 Ok(rows) => match told(&rows) {
                     Ok(told) => again.extend(batch.answer(&told)),
+                    // The rows cannot even be told apart, so nothing is known about any call.
                     Err(error) => batch.fail(&error.into()),
                 },
-                // One row is in the way of all: halves find out whose.
+                // One row is in the way of all, and nothing of the statement has happened. Halves
+                // find out whose row it is.
                 Err(fault) if fault.remedy() == Remedy::Divide => match batch.halves() {
                     Ok([first, second]) => batches.extend([second, first]),
                     Err(single) => again.extend(single.refuse(&fault)),
@@ -84,16 +95,19 @@ impl Task {
         again
     }
 
+    /// Sends one statement, with one row in the answer for each key that it can see.
     async fn ask<C: KeyCall>(&mut self, batch: &Batch<C>) -> Result<Vec<PgRow>, Fault> {
         let calls = batch.calls();
         self.batches.sent(calls.len());
         let skew = self.clock.skew();
+        // Taken once: the session may send the statement several times.
         let ask = batch.ask();
         let statement = || C::statement(&calls, ask, &self.sql, skew);
         self.session.fetch(statement).await
     }
 }
 
+/// What each row says, by key.
 fn told(rows: &[PgRow]) -> Result<HashMap<&str, Told>, sqlx::Error> {
     rows.iter().map(row::told).collect()
 }

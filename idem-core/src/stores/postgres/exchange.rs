@@ -1,9 +1,14 @@
 //! Statements that go out as one text, and the proof that what comes back is their answer.
 //!
-//! The driver reads one exchange's answer up to the server's word that it is ready for the next. Where it has left
-//! such a word unread (after a `COPY` that failed, or whose end was cancelled), each further answer comes one exchange
-//! late, and looks like any other. So nothing is believed that does not bring back the exchange's own nonce. Once that
-//! has come back, the rest of the answer is this exchange's, too, and nothing is left unread behind it.
+//! The ends of handlers' transactions are sent this way (`atomic`, `group`, `entity`). The driver
+//! reads one exchange's answer up to the server's word that it is ready for the next. Where it has
+//! left such a word unread (after a `COPY` that failed, or whose end was cancelled), each further
+//! answer comes one exchange late, and looks like any other.
+//!
+//! What must stay true: no answer is believed that does not bring back the exchange's own nonce.
+//! Else a commit could be told from the answer to an earlier statement, though it never happened.
+//! Once the nonce has come back, the rest of the answer is this exchange's, too, and nothing is
+//! left unread behind it.
 
 use std::fmt;
 
@@ -12,32 +17,37 @@ use sqlx::{AssertSqlSafe, Either, PgConnection, Row as _, postgres::PgRow};
 
 use crate::random;
 
-/// Goes out with one exchange, in a column of this name, and never with another.
+/// A random number that goes out with one exchange, in a column `nonce`, and never with another. A
+/// handler cannot guess it, so nothing of its own can bring it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Nonce(u128);
 
 /// What came back of an exchange.
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// The row that brought the nonce.
+    /// The row that brought the nonce; without it, nothing is known about any statement.
     pub(super) proof: Option<PgRow>,
-    /// How many statements are known to be carried out, from the one with the nonce on.
+    /// How many statements are known to be carried out, from the one with the nonce on. What came
+    /// before the nonce may be the answer to something else, and is not counted.
     pub(super) done: usize,
-    /// Without one, all statements are, if there is a proof.
+    /// The first error. Without one, all statements are carried out, if there is a proof.
     pub(super) error: Option<sqlx::Error>,
 }
 
 impl Nonce {
+    /// A nonce for one exchange.
     pub(super) fn new() -> Self {
         Self(u128::from_be_bytes(random::bytes()))
     }
 
+    /// Whether the row brings this nonce. A row without such a column belongs to another statement.
     fn is_in(self, row: &PgRow) -> bool {
         let told = row.try_get::<&str, _>("nonce");
         told.is_ok_and(|told| told == self.to_string())
     }
 }
 
+/// As hexadecimal digits: none of them could end the literal that it stands in.
 impl fmt::Display for Nonce {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
@@ -45,7 +55,7 @@ impl fmt::Display for Nonce {
 }
 
 impl Answer {
-    /// The row that brought the nonce, if all was carried out.
+    /// The row that brought the nonce, if all statements were carried out.
     pub(super) fn whole(self) -> Result<PgRow, sqlx::Error> {
         match self {
             Self {
@@ -59,7 +69,8 @@ impl Answer {
     }
 }
 
-/// What an answer means that is not the one to this exchange: nothing is known.
+/// The error when the answer is not the one to this exchange: nothing is known, and the connection
+/// is of no use.
 pub(super) fn late() -> sqlx::Error {
     sqlx::Error::Protocol(
         "the connection answers an earlier statement: the handler has left an answer unread, as the \
@@ -69,6 +80,10 @@ pub(super) fn late() -> sqlx::Error {
 }
 
 /// Sends statements, of which one selects the nonce, and reads the answer to its end.
+///
+/// # Cancel safety
+/// Dropped, the statements may be carried out, and part of their answer may be unread. The
+/// connection must be closed.
 pub(super) async fn carry_out(
     connection: &mut PgConnection,
     statements: String,
@@ -83,9 +98,12 @@ pub(super) async fn carry_out(
     loop {
         match answers.try_next().await {
             Ok(Some(Either::Right(row))) if nonce.is_in(&row) => answer.proof = Some(row),
+            // A statement's end. That of the one with the nonce is counted: its row comes before
+            // its end.
             Ok(Some(Either::Left(_))) if answer.proof.is_some() => answer.done += 1,
             Ok(Some(_)) => {}
             Ok(None) => return answer,
+            // The server skips the rest of the text after an error, so no more comes.
             Err(error) => {
                 answer.error = Some(error);
                 return answer;

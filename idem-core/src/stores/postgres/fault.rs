@@ -1,4 +1,9 @@
 //! What an error of the server or of the way to it means for the one who asked.
+//!
+//! Sessions and batches ask for the [`Remedy`]. What must stay true: a statement is repeated only
+//! if nothing of it has happened, or if it does no harm twice; a fault of one row never fails the
+//! calls about others; what is not known is reported as unknown (`StoreError::Unavailable`), never
+//! as done or not done.
 
 use std::{borrow::Cow, error::Error, fmt, io::ErrorKind, sync::Arc, time::Duration};
 
@@ -7,39 +12,47 @@ use crate::{message::Key, store::StoreError};
 /// What went wrong for a whole batch, told to each of its callers.
 #[derive(Debug, Clone)]
 pub(super) enum Fault {
+    /// The driver or the server has said what.
     Said(Arc<sqlx::Error>),
-    /// Nothing was heard for this long.
+    /// Nothing was heard for this long. The statement may have been carried out, or may be still.
     Silent(Duration),
-    /// Nothing is asked for this long, because too much was left unanswered.
+    /// Nothing was sent, and nothing is for this long, because too much was left unanswered.
     Resting(Duration),
 }
 
-/// `lock_not_available`
+/// `lock_not_available`: a row stayed locked for longer than the statement's `lock_timeout`.
 const LOCKED: &str = "55P03";
 
-/// With which the schema's functions refuse a transaction that the handler has ended by itself.
+/// The code with which the schema's functions refuse a transaction that the handler has ended by
+/// itself.
 const OWN_END: &str = "IDEM1";
 
 /// What to do about a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Remedy {
-    /// Nothing has happened, and asking at once may help: a transaction of others was in the way.
+    /// Nothing has happened, and asking again at once may help: a transaction of others was in the
+    /// way.
     Repeat,
-    /// The connection is of no use any more; another one may be.
+    /// The connection is of no use any more, and another one may be. Whether the statement was
+    /// carried out is not known.
     Reconnect,
-    /// The server is fine, and something is the matter with one of these rows.
+    /// The server is fine and nothing has happened: one of these rows is refused or locked, and the
+    /// others can go without it.
     Divide,
-    /// The connection is as good as before.
+    /// Neither helps: the caller is told. The connection is as good as before.
     Report,
 }
 
 impl Fault {
+    /// What a caller is told if nothing is known about its call.
     pub(super) fn unavailable(&self) -> StoreError {
         StoreError::unavailable(self.clone())
     }
 
-    /// What it means for the one call that it is left with.
+    /// What it means for the one call that a divided batch is left with: its row is locked, or
+    /// refused.
     pub(super) fn about(&self, key: &Key) -> StoreError {
+        // A lock ends by itself, so the call is worth another try. A refused row needs a person.
         if self.is_locked() {
             return self.unavailable();
         }
@@ -54,12 +67,14 @@ impl Fault {
         self.code().as_deref() == Some(LOCKED)
     }
 
-    /// Whether a pool could not connect for so long that it gave up.
+    /// Whether the driver's pool could not connect for so long that it gave up. It does not say
+    /// why.
     pub(super) fn is_of_the_pool(&self) -> bool {
         matches!(self, Self::Said(error) if matches!(**error, sqlx::Error::PoolTimedOut))
     }
 
-    /// Whether a transaction was to be ended that was not the handler's any more.
+    /// Whether a transaction was to be ended that was not the handler's any more, because it had
+    /// ended it by itself.
     pub(super) fn is_own_end(&self) -> bool {
         self.code().as_deref() == Some(OWN_END)
     }
@@ -94,7 +109,7 @@ impl Fault {
         }
     }
 
-    /// The SQLSTATE, if the server has answered.
+    /// The SQLSTATE, if the server has answered with an error.
     fn code(&self) -> Option<Cow<'_, str>> {
         match self {
             Self::Said(error) => error.as_database_error()?.code(),
@@ -102,6 +117,7 @@ impl Fault {
         }
     }
 
+    /// What to do about it.
     pub(super) fn remedy(&self) -> Remedy {
         match self {
             Self::Silent(_) => Remedy::Reconnect,
@@ -110,6 +126,8 @@ impl Fault {
                 sqlx::Error::Database(error) => {
                     error.code().map_or(Remedy::Report, |code| remedy(&code))
                 }
+                // The link or the driver's view of it is broken: what comes next over it may be
+                // anything.
                 sqlx::Error::Io(_)
                 | sqlx::Error::Tls(_)
                 | sqlx::Error::Protocol(_)
@@ -126,7 +144,8 @@ fn is_end(code: &str) -> bool {
     matches!(code, "57P01" | "57P02") || code.starts_with("08")
 }
 
-/// By SQLSTATE, because messages are translated.
+/// What helps after this SQLSTATE. Decided by the code, because the server's messages are
+/// translated.
 fn remedy(code: &str) -> Remedy {
     match code {
         // serialization_failure, deadlock_detected
@@ -138,12 +157,14 @@ fn remedy(code: &str) -> Remedy {
         // Prepared statements that are not there, are there already, or answer otherwise since
         // the table was altered: prepared anew, they work.
         | "26000" | "42P05" | "0A000" => Remedy::Reconnect,
+        // Not `Repeat`: whoever keeps the row locked may do so for long, and all the others of the
+        // batch would wait for it again.
         LOCKED => Remedy::Divide,
         _ => match code.get(..2) {
             // Connection exceptions and insufficient resources.
             Some("08" | "53") => Remedy::Reconnect,
-            // Data exceptions, integrity constraints, views' check options, limits exceeded,
-            // and exceptions that a trigger has raised.
+            // Data exceptions, integrity constraints, views' check options, limits exceeded, and
+            // exceptions that a trigger has raised: all of them are about a row.
             Some("22" | "23" | "44" | "54" | "P0") => Remedy::Divide,
             _ => Remedy::Report,
         },
@@ -172,7 +193,7 @@ impl fmt::Display for Fault {
 impl Error for Fault {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            // Displays them already, as a whole.
+            // `Display` shows the error as a whole already; as a source, it would be shown twice.
             Self::Said(_) | Self::Silent(_) | Self::Resting(_) => None,
         }
     }

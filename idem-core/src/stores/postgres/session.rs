@@ -1,4 +1,9 @@
-//! One connection, replaced when it breaks.
+//! One connection, replaced when it breaks, and what is sent over it repeated where that helps.
+//!
+//! The tasks of claims and writes, the sessions, heartbeats, purges and operators each have one.
+//! What must stay true: whatever is sent may be carried out more than once, so it does no harm when
+//! repeated; a connection is used again only after its answer was read to the end; a server that
+//! does not answer is not asked more and more.
 
 use std::time::Duration;
 
@@ -12,15 +17,18 @@ use tokio::time::{self, Instant};
 use super::fault::{Fault, Remedy};
 use crate::{futures::FutureExt as _, handler::Backoff};
 
-/// How often a statement is sent again that a transaction of others was in the way of.
+/// How often a statement is sent again because a transaction of others was in its way.
 const REPEATS: u32 = 12;
 /// How often a statement is sent on a new connection after one that worked before broke.
 const RECONNECTS: u32 = 5;
 
+/// The wait before a statement is sent again on the same connection.
 const BETWEEN_REPEATS: Backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
+/// The wait before the next try to connect, after tries that failed.
 const BETWEEN_CONNECTS: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
-/// How long no connection is opened to a server that leaves statement after statement unanswered.
+/// The longest time for which no connection is opened to a server that leaves statement after
+/// statement unanswered.
 const LONGEST_REST: Duration = Duration::from_mins(5);
 
 /// How long a plan is kept. One that was made while the table was small reads all of it, and the
@@ -39,46 +47,57 @@ pub(super) const KEEPALIVES: [(&str, &str); 4] = [
 /// A statement ready to be sent.
 pub(super) type Statement = Query<'static, Postgres, PgArguments>;
 
-/// Where to connect to, and how long to wait for an answer.
+/// Where to connect to, and how long to wait for an answer. Clones are cheap.
 #[derive(Clone)]
 pub(super) struct Address {
     pub(super) options: PgConnectOptions,
+    /// For each statement, each piece of work and each connection that is opened.
     pub(super) response_timeout: Duration,
 }
 
-/// What is done on a connection. It may be done more than once, so it must do no harm when repeated;
-/// whatever transaction it begins, it ends.
+/// What is done on a connection. It may be done more than once, so it must do no harm when
+/// repeated. Whatever transaction it begins, it ends; one that it drops is rolled back before the
+/// connection's next use.
 pub(super) trait Work {
+    /// What it comes to.
     type Done;
 
+    /// Does it. The caller limits how long that may take, and drops it when the time is over.
     fn on(
         &self,
         connection: &mut PgConnection,
     ) -> impl Future<Output = Result<Self::Done, sqlx::Error>> + Send;
 }
 
+/// A connection that is opened when it is needed. The statements of one session follow each other.
 pub(super) struct Session {
     address: Address,
+    /// Taken out while something is sent. So if the sender is dropped half way, the connection goes
+    /// with it, and nobody reads the rest of a stranger's answer.
     connection: Option<PgConnection>,
+    /// When its prepared statements were last forgotten.
     planned: Instant,
     /// How often connecting has failed since it last worked.
     failures: u32,
-    /// How many statements were left unanswered since one was carried out.
+    /// How many statements were left unanswered since one was carried out. Each may still be
+    /// running at the server.
     unanswered: u32,
     /// Before then no connection is opened.
     rests_until: Instant,
 }
 
-/// How often something was done over.
+/// How often one statement, or one piece of work, was done over. Each begins anew.
 #[derive(Default)]
 struct Tries {
+    /// On the same connection.
     repeats: u32,
+    /// On a new one.
     reconnects: u32,
 }
 
 impl Address {
-    /// Opens a connection. One that is ended before it is open is tried again a few times: a proxy does that
-    /// while it is led to another server.
+    /// Opens a connection and sets its keepalives. One that is ended before it is open is tried again a few times: a
+    /// proxy does that while it is led to another server, and so does a server that is just shutting down.
     pub(super) async fn connect(&self) -> Result<PgConnection, Fault> {
         let mut reconnects = 0;
         loop {
@@ -122,6 +141,9 @@ impl Address {
         })
     }
 
+    /// The answer, or `Silent` if there is none within the response time-out. The statement may be
+    /// carried out all the same.
+    ///
     /// Not an `async fn`: that would have room for the answer's future twice.
     pub(super) fn within_timeout<T>(
         &self,
@@ -136,7 +158,7 @@ impl Address {
 }
 
 impl Session {
-    /// Connects when first asked.
+    /// Connects when something is first sent.
     pub(super) fn new(address: Address) -> Self {
         Self {
             address,
@@ -148,7 +170,7 @@ impl Session {
         }
     }
 
-    /// On a connection that is open already.
+    /// Begins with a connection that is open already.
     pub(super) fn on(connection: PgConnection, address: Address) -> Self {
         Self {
             connection: Some(connection),
@@ -160,7 +182,7 @@ impl Session {
     /// be one that does no harm when repeated.
     ///
     /// # Cancel safety
-    /// A connection whose answer nobody waited for is closed.
+    /// The statement may be carried out. A connection whose answer nobody waited for is closed.
     pub(super) async fn fetch(
         &mut self,
         statement: impl Fn() -> Statement,
@@ -176,10 +198,11 @@ impl Session {
         }
     }
 
-    /// Does some work, all of it within the response timeout.
+    /// Does some work, all of it within the response time-out.
     ///
     /// # Cancel safety
-    /// A connection whose answer nobody waited for is closed.
+    /// The work may be done, or a part of it that is rolled back. A connection whose answer nobody
+    /// waited for is closed.
     pub(super) async fn carry_out<W: Work>(&mut self, work: &W) -> Result<W::Done, Fault> {
         let mut tries = Tries::default();
         loop {
@@ -192,8 +215,8 @@ impl Session {
         }
     }
 
-    /// What comes of an answer, and of the connection that it came over; `None` if it is to be asked
-    /// for once more.
+    /// What comes of an answer, and of the connection that it came over; `None` if it is to be
+    /// asked for once more.
     async fn settle<T>(
         &mut self,
         connection: PgConnection,
@@ -209,16 +232,22 @@ impl Session {
             Err(fault) => fault,
         };
         self.note(&fault);
+        // Unless a new connection is the remedy, this one is as good as before, and kept. After a
+        // broken link or silence nobody knows what is still to come over it: it is dropped, which
+        // closes it.
         let remedy = fault.remedy();
         if remedy != Remedy::Reconnect {
             self.connection = Some(connection);
         }
         match (remedy, &fault) {
+            // Nothing has happened: the server has rolled the statement back to let another one
+            // through.
             (Remedy::Repeat, _) if tries.repeats < REPEATS => {
                 tries.repeats += 1;
                 time::sleep(BETWEEN_REPEATS.wait(tries.repeats)).await;
             }
-            // Whoever waited in vain has waited long enough.
+            // Not after silence: whoever has waited in vain for the whole time-out has waited long
+            // enough.
             (Remedy::Reconnect, Fault::Said(_)) if tries.reconnects < RECONNECTS => {
                 tries.reconnects += 1;
             }
@@ -227,10 +256,15 @@ impl Session {
         None
     }
 
+    /// Counts a statement that was not answered. From the second on, no connection is opened for a
+    /// while.
+    ///
     /// The server goes on with a statement that nobody waits for any more, and its process stays
-    /// that long. To ask again at once is worth a try; from then on processes would pile up.
+    /// that long. To ask again at once is worth one try; from then on processes would pile up.
     fn note(&mut self, fault: &Fault) {
-        // A refusal is no sign that statements end: rows that hang in their commit are locked.
+        // Nothing else is counted, and only an answer sets the count back. An error of the server
+        // is no sign that statements end: it may only say that a row is locked, by a statement that
+        // hangs in its commit.
         if !matches!(fault, Fault::Silent(_)) {
             return;
         }
@@ -241,7 +275,7 @@ impl Session {
         }
     }
 
-    /// Says goodbye to the server.
+    /// Says goodbye to the server, and waits no longer for that than for any answer.
     pub(super) async fn close(self) {
         if let Some(connection) = self.connection {
             // Nobody is left to hear of a failure.
@@ -249,8 +283,10 @@ impl Session {
         }
     }
 
+    /// The connection, or a new one; `Resting` while none is to be opened.
     async fn take(&mut self) -> Result<PgConnection, Fault> {
         if let Some(mut connection) = self.connection.take()
+            // A connection on which not even this works is dropped, and the next one tried.
             && self.plan_anew(&mut connection).await.is_ok()
         {
             return Ok(connection);
@@ -271,7 +307,7 @@ impl Session {
         connected
     }
 
-    /// Forgets what was prepared a while ago.
+    /// Forgets the prepared statements from time to time, so that the server plans them anew.
     async fn plan_anew(&mut self, connection: &mut PgConnection) -> Result<(), Fault> {
         if self.planned.elapsed() < PLANS_LAST {
             return Ok(());

@@ -1,19 +1,30 @@
-//! What the session of an atomic handler is set to, before it and after it.
+//! What the session of an atomic handler is set to, before its transaction and after it.
+//!
+//! The builder and `Sql` make their texts here, once for each store. What must stay true: a handler
+//! that writes outside of idem's transaction is refused; a transaction whose host has vanished
+//! ends, and frees its locks; the texts are always the same, so that the server's statistics show
+//! few statements.
 
 use std::{fmt::Write as _, time::Duration};
 
 use super::{pooler::Sessions, session::KEEPALIVES, template::bare};
 
-/// What begins a transaction. The server ends it if the handler sends nothing for `idle`. Unless the
-/// connection has keepalives, they are set for the transaction, and so the locks of a host that has
-/// vanished are free after 25 s.
+/// What begins a transaction. `idle` is for how long the handler may send nothing before the server
+/// ends it; `None` leaves that to the server's own setting.
+///
+/// Unless the connection has keepalives, they are set for the transaction. So the locks of a host
+/// that has vanished are free after 25 s.
 pub(super) fn begin(idle: Option<Duration>, has_keepalives: bool, sessions: Sessions) -> String {
     let access = match sessions {
+        // The session only reads by default (see `ONLY_READS`), and this transaction is the
+        // exception.
         Sessions::Own => " READ WRITE",
+        // Behind a pooler the session is not set, so the server's own default holds.
         Sessions::Shared => "",
     };
     let mut text = bare(include_str!("atomic/begin.sql")).replace("{access}", access);
     if !has_keepalives {
+        // `SET LOCAL`: behind a pooler the session is somebody else's after the commit.
         for (name, value) in KEEPALIVES {
             write!(text, "; SET LOCAL {name} = {value}").expect("a string takes what is written");
         }
@@ -29,11 +40,13 @@ pub(super) fn begin(idle: Option<Duration>, has_keepalives: bool, sessions: Sess
     text
 }
 
-/// Outside of a transaction that is begun to write, the session only reads: a handler whose transaction has ended,
-/// or was ended by the driver, would otherwise go on with commits of its own.
+/// Outside of a transaction that is begun to write, the session only reads. Otherwise a handler
+/// whose transaction has ended, or was ended by the driver, would go on with commits of its own:
+/// they would stay when the attempt fails, and be made again by the next one.
 pub(super) const ONLY_READS: &str = "SET default_transaction_read_only = on";
 
-/// What a handler's session is set back to: a file's statements with the access that it had before.
+/// What a handler's session is set back to: a file's statements, and reading only behind the `RESET
+/// ALL` that would take it away.
 pub(super) fn reset(file: &str, sessions: Sessions) -> String {
     let access = match sessions {
         Sessions::Own => format!(" {ONLY_READS};"),
@@ -43,12 +56,12 @@ pub(super) fn reset(file: &str, sessions: Sessions) -> String {
 }
 
 /// What lets the statements of a transaction wait for a lock for at most so long. There are as many
-/// texts as there are leases among the handlers.
+/// texts as there are different leases among the handlers.
 pub(super) fn lock_timeout(wait: Duration) -> String {
     format!("; SET LOCAL lock_timeout = {}", millis(wait))
 }
 
-/// As a setting takes it; zero would be for ever.
+/// Milliseconds as a setting takes them: at least 1, because 0 would mean "for ever".
 fn millis(duration: Duration) -> u128 {
     duration
         .as_millis()

@@ -1,9 +1,14 @@
 //! Statements that are sent as text: what is left of a file, and where a message's values go.
+//!
+//! The ends of handlers' transactions are texts, because several statements go out in one message
+//! and so cannot have parameters. What must stay true: nothing is quoted or escaped here, so only
+//! numbers, digits and fixed words may be put in.
 
 use std::fmt::{self, Display, Write as _};
 
-/// A file's statements without comments and indentation. They are sent with each message, and
-/// `pg_stat_activity` shows their first kilobyte.
+/// A file's statements without comments and indentation: they are sent with each message, and
+/// `pg_stat_activity` shows only their first kilobyte. Everything behind `--` goes, so no literal
+/// in such a file may hold that.
 pub(super) fn bare(file: &str) -> String {
     let lines = file.lines().map(|line| match line.split_once("--") {
         Some((before, _)) => before.trim(),
@@ -13,15 +18,17 @@ pub(super) fn bare(file: &str) -> String {
     lines.join(" ")
 }
 
-/// A text with placeholders, `{name}`, taken apart once.
+/// A text with placeholders, `{name}`, taken apart once so that filling it is a copy.
 #[derive(Debug)]
 pub(super) struct Template {
-    /// What stands before a placeholder, and its name.
+    /// What stands before each placeholder, and its name.
     pieces: Vec<(String, String)>,
+    /// What stands behind the last one.
     tail: String,
 }
 
 impl Template {
+    /// Takes a text apart. A `{` without its `}` stays as it is.
     pub(super) fn new(text: &str) -> Self {
         let mut pieces = Vec::new();
         let mut rest = text;
@@ -37,7 +44,8 @@ impl Template {
         }
     }
 
-    /// Puts the values in. What they hold is not looked at: no placeholder is found in one.
+    /// Puts the values in. What they hold is not looked at: no placeholder is found in one, or one
+    /// value could bring in another.
     pub(super) fn fill(&self, values: &[(&str, &dyn Display)]) -> String {
         let mut text = String::with_capacity(1024);
         for (before, name) in &self.pieces {
@@ -45,7 +53,8 @@ impl Template {
             let value = values.iter().find(|(of, _)| of == name);
             let written = match value {
                 Some((_, value)) => write!(text, "{value}"),
-                // The server objects to it.
+                // The placeholder stays, and the server objects to it. So a mistake here is an
+                // error, and never a statement without its value.
                 None => write!(text, "{{{name}}}"),
             };
             written.expect("a string takes what is written");
@@ -60,7 +69,7 @@ impl Template {
     }
 }
 
-/// Bytes as hexadecimal digits.
+/// Bytes as hexadecimal digits, which mean the same under every setting of the session.
 pub(super) struct Hex<'a>(pub(super) &'a [u8]);
 
 impl Display for Hex<'_> {

@@ -1,4 +1,9 @@
 //! One transaction of the writer: every call that was waiting, one commit.
+//!
+//! `writer` calls [`commit`] with all calls that have come, and tells their callers afterwards.
+//! What must stay true: the calls are carried out one after the other, each seeing what those
+//! before it have left; nobody hears an answer before the commit; a record that cannot be read or
+//! written fails only the calls about it.
 
 use sqlx::SqliteConnection;
 
@@ -14,21 +19,28 @@ use crate::{
 mod records;
 use records::Records;
 
-/// Carries the calls out and commits; on an error nothing of them has happened, unless it was the
-/// commit's own.
+/// Carries the calls out and commits. On an error nothing of them has happened, unless it was the
+/// commit's own: then nobody knows.
+///
+/// # Cancel safety
+/// Not to be dropped half way: the connection would be left with an open transaction. Only the
+/// writer's task awaits it, to the end.
 pub(super) async fn commit(
     connection: &mut SqliteConnection,
     sql: &Sql,
     clock: &Clock,
     calls: &mut [Call],
 ) -> Result<(), Fault> {
+    // Takes the write lock at once. A deferred transaction that reads first gets "busy" at its
+    // first write, whatever the time-out, if another connection has written.
     sqlx::query("BEGIN IMMEDIATE")
         .execute(&mut *connection)
         .await?;
     let mut batch = Batch {
         connection,
         sql,
-        // Read under the write lock, so that time and order agree over all processes.
+        // Read under the write lock, so that time and order agree over all processes. Before the
+        // lock was there, it could be earlier than what another process has just written.
         now: clock.now(),
         records: Records::default(),
         floor: None,
@@ -36,33 +48,43 @@ pub(super) async fn commit(
     let result = batch.carry_out(calls).await;
     let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
     let ended = sqlx::query(end).execute(&mut *batch.connection).await;
+    // What went wrong first is told, whatever became of the rollback.
     result?;
     if let Err(error) = ended {
-        // A commit that found the file busy leaves its transaction open.
+        // A commit that found the file busy leaves its transaction open, and the next `BEGIN` would
+        // fail.
         let _ = sqlx::query("ROLLBACK").execute(batch.connection).await;
         return Err(error.into());
     }
     Ok(())
 }
 
+/// An open transaction, and what is known in it.
 pub(super) struct Batch<'a> {
     pub(super) connection: &'a mut SqliteConnection,
     pub(super) sql: &'a Sql,
+    /// The time of all calls of the batch, in microseconds of the store's clock.
     pub(super) now: i64,
+    /// Records that were read ahead, or changed and not written yet.
     records: Records,
-    /// The highest token that was purged, once it has been read.
+    /// The highest token that was ever purged, once it has been read.
     floor: Option<i64>,
 }
 
 impl Batch<'_> {
+    /// Carries all calls out, in the order in which they came. An error concerns all of them.
     async fn carry_out(&mut self, calls: &mut [Call]) -> Result<(), Fault> {
         let concern_one_each =
             |one: &Call, next: &Call| one.record().is_some() && next.record().is_some();
-        // The others see and change more than a record.
+        // Calls about one record each share a read and a write. Any other call sees and changes
+        // more than a record (a session, a purge), so it stands alone, and finds all that came
+        // before it written.
         for calls in calls.chunk_by_mut(concern_one_each) {
             self.read_ahead(calls.iter().filter_map(Call::record))
                 .await?;
             self.carry_out_each(calls).await?;
+            // The answers about a record that the database did not take do not count: nothing of it
+            // was written. The others of the batch stay.
             for refused in self.write_behind().await? {
                 let concerned = |call: &&mut Call| call.record() == Some(&refused.key);
                 let concerned = calls.iter_mut().filter(concerned);
@@ -72,10 +94,12 @@ impl Batch<'_> {
         Ok(())
     }
 
+    /// Carries calls out whose records were read ahead. Each answer is held until the commit.
     async fn carry_out_each(&mut self, calls: &mut [Call]) -> Result<(), Fault> {
         for call in calls {
             match call {
-                // Nobody would work under it, and the key would wait for its lease to end.
+                // The caller has gone. Nobody would work under the lease, and the key would wait
+                // for its end.
                 Call::Claim { reply, .. } if reply.is_unwanted() => {}
                 Call::Claim { request, reply } => {
                     let answer = self.claim(request).await;
@@ -100,6 +124,7 @@ impl Batch<'_> {
         Ok(())
     }
 
+    /// Claims, by the rules of the message's position.
     async fn claim(&mut self, request: &ClaimRequest) -> Result<Claim, CallError> {
         match &request.position {
             Position::None => self.claim_key(request).await,
@@ -108,18 +133,21 @@ impl Batch<'_> {
         }
     }
 
-    /// Decides about a key, wherever it stands.
+    /// Decides about a key by the ordinary rules, whatever its position.
     pub(super) async fn claim_key(&mut self, request: &ClaimRequest) -> Result<Claim, CallError> {
         let record = self.load(&request.key).await?;
         let floor = match record {
-            // Its own token is greater than any that was purged before.
+            // The record's own token is greater than any of this key that was purged.
             Some(_) => 0,
+            // The key may have had a record that was purged. A token that is not greater than its
+            // last one would let a worker from then write under the new lease.
             None => self.floor().await?,
         };
         let step = record::claim(record.as_ref(), request, self.now, floor);
         self.save(&request.key, step).await
     }
 
+    /// Reads a record, lets `step` decide about it, and saves what that comes to.
     async fn update<A>(
         &mut self,
         key: &Key,
@@ -129,20 +157,25 @@ impl Batch<'_> {
         self.save(key, step(record.as_ref())).await
     }
 
+    /// Removes at most so many records, sequences and exceptions whose time is over, and says how
+    /// many.
     async fn purge(&mut self, batch: u32) -> Result<u32, Fault> {
         let tokens: Vec<i64> = sqlx::query_scalar(self.sql.purge.clone())
             .bind(self.now)
             .bind(batch)
             .fetch_all(&mut *self.connection)
             .await?;
+        // In the same transaction: tokens must not be forgotten before the floor is above them.
         self.raise_floor(&tokens).await?;
         let removed = u32::try_from(tokens.len()).unwrap_or(batch).min(batch);
         Ok(removed + self.purge_sequences(batch - removed).await?)
     }
 
-    /// Takes note of the tokens of records that are gone.
+    /// Takes note of the tokens of records that are removed, so that no later claim gets one of
+    /// them.
     pub(super) async fn raise_floor(&mut self, tokens: &[i64]) -> Result<(), sqlx::Error> {
         if let Some(highest) = tokens.iter().max() {
+            // What was read before may be too low now.
             self.floor = None;
             sqlx::query(self.sql.raise_floor.clone())
                 .bind(highest)
@@ -152,6 +185,7 @@ impl Batch<'_> {
         Ok(())
     }
 
+    /// The highest token that was ever purged; read once for a batch.
     pub(super) async fn floor(&mut self) -> Result<i64, CallError> {
         if let Some(floor) = self.floor {
             return Ok(floor);
@@ -177,7 +211,8 @@ impl From<sqlx::Error> for CallError {
     }
 }
 
-/// An answer, the caller's own error included; `Err` for what concerns all callers.
+/// An answer for one caller, its own error included. `Err` is an error that concerns all callers
+/// and ends the transaction.
 pub(super) fn alone<T>(answer: Result<T, CallError>) -> Result<Result<T, StoreError>, Fault> {
     match answer {
         Ok(answer) => Ok(Ok(answer)),

@@ -1,4 +1,9 @@
 //! The one writer: a task with a connection of its own, to which all calls queue.
+//!
+//! SQLite has one write lock for the whole file, so the calls of a process share transactions
+//! instead of waiting for each other's. What must stay true: a caller hears nothing before its
+//! batch is committed; every call is answered, also when the commit fails; no file is created where
+//! one was lost.
 
 use std::sync::Arc;
 
@@ -19,28 +24,34 @@ use crate::{
     telemetry::Batches,
 };
 
+/// How many calls share a transaction at most, so that other processes get the write lock, too.
+/// Bytes cost no network here, so they have no limit.
 const LIMITS: Limits = Limits {
     calls: 256,
     bytes: usize::MAX,
 };
 
-/// Sends calls to the task. The task ends when the last clone is dropped.
+/// Sends calls to the task. Clones reach the same task, which ends when the last of them is
+/// dropped.
 #[derive(Clone)]
 pub(super) struct Writer(Batcher<Call>);
 
 impl Queued for Call {
+    /// Not counted: see `LIMITS`.
     fn bytes(&self) -> usize {
         0
     }
 
-    /// The batch leaves out what nobody waits for, because its transaction may be waited for.
+    /// All calls go into a batch. The batch itself leaves out what nobody waits for: its
+    /// transaction may have to wait for the lock, and meanwhile more callers may go.
     fn is_wanted(&self) -> bool {
         true
     }
 }
 
 impl Writer {
-    /// Starts the task on an open connection. `options` open it again, should it break.
+    /// Starts the task on an open connection. `options` open the file again, should the connection
+    /// break.
     pub(super) fn spawn(
         connection: SqliteConnection,
         options: SqliteConnectOptions,
@@ -60,6 +71,10 @@ impl Writer {
     }
 
     /// Asks, and waits until the answer is committed.
+    ///
+    /// # Cancel safety
+    /// Dropped before its batch has begun, a claim is left out. Any other call, and any call after
+    /// that, may be carried out.
     pub(super) async fn call<T>(
         &self,
         call: impl FnOnce(Reply<T>) -> Call,
@@ -70,15 +85,19 @@ impl Writer {
     }
 }
 
+/// The task, and what it needs for a transaction.
 struct Task {
+    /// `None` after it has failed, until the next batch opens another one.
     connection: Option<SqliteConnection>,
     options: SqliteConnectOptions,
     sql: Arc<Sql>,
     clock: Clock,
+    /// Counts the calls that share a transaction.
     batches: Batches,
 }
 
 impl Task {
+    /// Carries batches out until there will be no more calls.
     async fn run(mut self, mut queue: Queue<Call>) {
         while let Some(mut calls) = queue.next().await {
             self.batches.sent(calls.len());
@@ -86,6 +105,8 @@ impl Task {
             if let Err(fault) = &committed {
                 tracing::debug!(error = %fault, calls = calls.len(), "a batch was not committed");
             }
+            // Only now: an answer that was told and then lost with the commit would let a message
+            // be acknowledged that was never done.
             for call in calls {
                 call.answer(&committed);
             }
@@ -96,23 +117,27 @@ impl Task {
         }
     }
 
+    /// One batch on the connection, which is opened again first if the last one has failed.
     async fn commit(&mut self, calls: &mut [Call]) -> Result<(), Fault> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.reconnect().await?,
         };
         let committed = batch::commit(&mut connection, &self.sql, &self.clock, calls).await;
-        // A connection that has failed is closed here, by not being put back.
+        // A connection that has failed is closed here, by not being put back. "Busy" is no failure
+        // of the connection: another process has the lock.
         if committed.as_ref().map_or_else(Fault::is_busy, |()| true) {
             self.connection = Some(connection);
         }
         committed
     }
 
-    /// Opens the file again, but never creates one: an empty file has forgotten everything.
+    /// Opens the file again, but never creates one: an empty file has forgotten everything, and all
+    /// that was done would run again.
     async fn reconnect(&self) -> Result<SqliteConnection, Fault> {
         let options = self.options.clone().create_if_missing(false);
         let mut connection = options.connect().await?;
+        // The file may have been replaced meanwhile, by a copy from before a migration, say.
         schema::check(&mut connection, &self.sql).await?;
         Ok(connection)
     }

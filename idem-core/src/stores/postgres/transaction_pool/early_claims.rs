@@ -1,4 +1,8 @@
 //! Claims that are made before there is a connection for their handler: how many, and when.
+//!
+//! The pool gives out the permits; `atomic` holds one from before the claim until its connection is
+//! there. What must stay true: no permit is lost, or messages would wait for ever; those who wait
+//! are let in many at a time.
 
 use std::sync::{
     Arc,
@@ -7,25 +11,31 @@ use std::sync::{
 
 use tokio::sync::Semaphore;
 
-/// How many times as many as there are connections may claim early.
+/// How many times as many messages as there are connections may claim early. Each of them loses an
+/// attempt if the process is killed, so there are not more.
 const TIMES_THE_CONNECTIONS: usize = 3;
-/// How many times as many are let in together: the others keep the connections busy meanwhile.
+/// How many times as many are let in together. The rest of the permits is with messages that have
+/// claimed, and these keep the connections busy meanwhile.
 const TOGETHER: usize = 2;
 
-/// Those who claim, or have claimed, and wait for a connection. They are let in together, so that
-/// their claims share a statement.
+/// The permits of those who claim, or have claimed, and wait for a connection. Permits that come
+/// back are collected and given out together. If each let one message in at once, hardly any claims
+/// would share a statement.
 #[derive(Clone)]
 pub(super) struct EarlyClaims {
+    /// Permits that can be taken.
     permits: Arc<Semaphore>,
-    /// Permits that are free and not given out yet.
+    /// Permits that have come back and wait until they are enough.
     kept_back: Arc<AtomicUsize>,
+    /// How many are enough.
     together: usize,
 }
 
-/// Permission to be one of them, until it is dropped.
+/// Permission to claim early, until it is dropped.
 pub(in crate::stores::postgres) struct ClaimPermit(EarlyClaims);
 
 impl EarlyClaims {
+    /// The permits for so many connections.
     pub(super) fn of(connections: usize) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(TIMES_THE_CONNECTIONS * connections)),
@@ -34,9 +44,13 @@ impl EarlyClaims {
         }
     }
 
-    /// First come, first served.
+    /// Waits for a permit, first come, first served.
+    ///
+    /// # Cancel safety
+    /// Dropped while it waits, it takes none.
     pub(super) async fn permit(&self) -> ClaimPermit {
         let permit = self.permits.acquire().await;
+        // The semaphore would take the permit back at once. `ClaimPermit` brings it back instead.
         permit.expect("the semaphore is never closed").forget();
         ClaimPermit(self.clone())
     }
@@ -49,7 +63,10 @@ impl Drop for ClaimPermit {
             kept_back,
             together,
         } = &self.0;
-        // Whoever makes it enough gives all of them out.
+        // Whoever makes it enough gives all of them out. If two do at once, the second finds none
+        // left, and gives out zero. It always comes to enough: while too few are kept back and none
+        // is free, more messages than there are connections hold one, and each of them brings it
+        // back.
         let free = kept_back.fetch_add(1, Ordering::AcqRel) + 1;
         if free >= *together {
             permits.add_permits(kept_back.swap(0, Ordering::AcqRel));
