@@ -1,4 +1,9 @@
 //! Tells the broker what became of a channel's deliveries, in as few frames as possible.
+//!
+//! `channels` starts one for each channel, `settle` gives it what has ended. What must stay true: a
+//! settlement goes to the channel that the delivery came on, because its tag means another message
+//! elsewhere; a finished delivery is told within a few milliseconds, even if one before it runs for
+//! long; what is flushed was sent.
 
 use std::time::Duration;
 
@@ -13,25 +18,35 @@ use tokio::{
 
 use super::window::{Ack, Window};
 
-/// How long a finished delivery waits for the ones before it.
+/// How long a finished delivery waits for the ones before it, so that one frame can settle all of
+/// them. Then it is acknowledged by itself: the broker sends a new message only for one that is
+/// settled.
 const LONGEST_WAIT: Duration = Duration::from_millis(5);
-/// Acks that are taken together.
+/// How many commands are taken together at most.
 const BATCH: usize = 256;
 
-/// Sends acks and returns on one channel. After the channel's end they go nowhere: the
-/// broker has its messages back already.
+/// Sends acks and returns on one channel. Clones reach the same task. After the channel's end they
+/// go nowhere: the broker has its messages back already, and sends them again.
 #[derive(Debug, Clone)]
 pub(super) struct AckSender(mpsc::UnboundedSender<AckCommand>);
 
+/// What is to be done about a delivery, by its tag; or a flush.
 #[derive(Debug)]
 enum AckCommand {
+    /// It is done with.
     Ack(u64),
+    /// It goes back to its queue.
     Return(u64),
+    /// Whoever waits for this hears when all before it was sent.
     Flush(oneshot::Sender<()>),
 }
 
 impl AckSender {
-    /// Starts the sender of acks of a channel; `failed` is called if the channel takes no settlements.
+    /// Starts the sender of a channel's acks. `failed` is called, once, if the channel takes no
+    /// settlements: the caller has to end the channel, so that its messages come back.
+    ///
+    /// `prefetch` is the channel's: when half of it waits behind an open delivery, the finished
+    /// ones are told at once.
     pub(super) fn start(
         channel: Channel,
         prefetch: u16,
@@ -41,6 +56,7 @@ impl AckSender {
         let task = AckTask {
             channel,
             window: Window::new(),
+            // More would leave the worker without work: the broker counts them as outstanding.
             most_blocked: usize::from(prefetch / 2).max(1),
         };
         tokio::spawn(async move {
@@ -51,44 +67,54 @@ impl AckSender {
         Self(acks)
     }
 
-    /// Those of a channel that is none.
+    /// A sender whose acks go nowhere, for tests without a channel.
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn to_nobody() -> Self {
         Self(mpsc::unbounded_channel().0)
     }
 
-    /// The message is done with.
+    /// Acknowledges a delivery, soon. Only for a message that is safe: completed, or confirmed in
+    /// another queue. Returns at once; whether the ack arrives, nobody can know.
     pub(super) fn ack(&self, tag: u64) {
         let _ = self.0.send(AckCommand::Ack(tag));
     }
 
-    /// The message goes back to its queue.
+    /// Returns a delivery to its queue, soon. The caller has waited before, so that this is no hot
+    /// loop.
     pub(super) fn give_back(&self, tag: u64) {
         let _ = self.0.send(AckCommand::Return(tag));
     }
 
-    /// Waits until everything so far has been sent.
+    /// Waits until everything that was given before has been sent, or the channel takes no more.
     pub(super) async fn flush(&self) {
         let (done, flushed) = oneshot::channel();
         let _ = self.0.send(AckCommand::Flush(done));
+        // An error means that the task has ended: nothing is left to wait for.
         let _ = flushed.await;
     }
 }
 
+/// The only one that settles on this channel.
 struct AckTask {
     channel: Channel,
+    /// What has ended, and what of it the broker was told.
     window: Window,
+    /// How many finished deliveries may wait behind an open one.
     most_blocked: usize,
 }
 
 impl AckTask {
+    /// Takes commands until nobody can give any more, or the channel takes no settlements.
     async fn run(mut self, mut given: mpsc::UnboundedReceiver<AckCommand>) -> Result<(), Error> {
         let mut batch = Vec::with_capacity(BATCH);
         let mut straggle_at = None;
         loop {
+            // A command that was taken is never dropped half way: only the waiting is raced.
             let patience = straggle_at.unwrap_or_else(Instant::now);
             tokio::select! {
                 taken = given.recv_many(&mut batch, BATCH) => {
+                    // All senders are gone. `channels` flushes before it drops the last one, so
+                    // nothing is left.
                     if taken == 0 {
                         return Ok(());
                     }
@@ -98,12 +124,13 @@ impl AckTask {
             }
             straggle_at = match self.window.blocked() {
                 0 => None,
+                // From the first one that waits: later ones must not put it off again and again.
                 _ => straggle_at.or_else(|| Some(Instant::now() + LONGEST_WAIT)),
             };
         }
     }
 
-    /// Returns first and singly, then the prefix as one frame.
+    /// Carries commands out: returns first and singly, then the prefix as one frame.
     async fn settle(&mut self, batch: &mut Vec<AckCommand>) -> Result<(), Error> {
         let mut flushes = Vec::new();
         for command in batch.drain(..) {
@@ -115,6 +142,8 @@ impl AckTask {
                         multiple: false,
                         requeue: true,
                     };
+                    // Before the prefix, and known to the window, so that no `multiple`
+                    // acknowledges a message that is to come back.
                     self.channel.basic_nack(tag, requeue).await?;
                     self.window.told(tag);
                 }
@@ -123,6 +152,8 @@ impl AckTask {
         if let Some(prefix) = self.window.prefix() {
             self.send(prefix).await?;
         }
+        // A flush comes before the channel is closed. What was not told by then would be delivered,
+        // and counted, once more.
         if !flushes.is_empty() || self.window.blocked() >= self.most_blocked {
             self.straggle().await?;
         }
@@ -132,6 +163,7 @@ impl AckTask {
         Ok(())
     }
 
+    /// Acknowledges those that wait behind an open delivery, each by itself.
     async fn straggle(&mut self) -> Result<(), Error> {
         for straggler in self.window.stragglers() {
             self.send(straggler).await?;
@@ -139,6 +171,7 @@ impl AckTask {
         Ok(())
     }
 
+    /// Hands one frame to the client. An error means that the channel takes no more.
     async fn send(&self, Ack { tag, multiple }: Ack) -> Result<(), Error> {
         self.channel
             .basic_ack(tag, BasicAckOptions { multiple })

@@ -1,4 +1,11 @@
-//! What the deliveries of one channel share: the slots for those that run and those that wait, and how to settle.
+//! What the deliveries of one channel share: the slots for those that run and those that wait, and
+//! how to settle.
+//!
+//! `consumer` makes a context for each channel and a slot for each delivery; `handler_runner` and
+//! `settle` move the delivery between slots. What must stay true: at most `concurrency` handlers
+//! run at once, over all channels of a consumer; slots to run are given in the order of arrival; a
+//! delivery that ends, however it ends, frees what it has; nothing starts on a channel that has
+//! ended.
 
 use std::{future::poll_fn, sync::Arc};
 
@@ -12,13 +19,17 @@ use crate::{
     telemetry::{FailureLog, SlotCounts},
 };
 
-/// What the deliveries of one channel share.
+/// What the deliveries of one channel share. It lasts until the last of them has ended, also past
+/// the channel.
 #[derive(Debug)]
 pub(super) struct ChannelContext {
+    /// Of the consumer, so that a new channel does not double them while the old one's handlers
+    /// still run.
     pub(super) slots: Slots,
-    /// How often the queue's messages may be returned.
+    /// How often the queue may return a message before it drops or dead-letters it.
     pub(super) delivery_limit: u64,
-    /// Acknowledges and returns this channel's deliveries.
+    /// Acknowledges and returns this channel's deliveries, and no other's: tags mean nothing
+    /// elsewhere.
     pub(super) acks: AckSender,
     /// Cancelled when this channel has ended: its deliveries cannot be settled any more.
     pub(super) ended: CancellationToken,
@@ -31,11 +42,16 @@ pub(super) struct ChannelContext {
 }
 
 impl ChannelContext {
+    /// Whether nothing is to be started any more.
     fn stops(&self) -> bool {
         self.ended.is_cancelled() || self.draining.is_cancelled()
     }
 
-    /// Waits until there is no point in waiting: the channel has ended, or the worker drains.
+    /// Waits until there is no point in waiting any more: the channel has ended, or the worker
+    /// drains.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
     pub(super) async fn stopping(&self) {
         tokio::select! {
             () = self.ended.cancelled() => {}
@@ -44,15 +60,20 @@ impl ChannelContext {
     }
 }
 
-/// The slots of one consumer, over all its channels.
+/// The slots of one consumer, over all its channels. Clones are the same slots.
 #[derive(Debug, Clone)]
 pub(super) struct Slots {
+    /// As many as handlers may run at once.
     running: PollSemaphore,
+    /// As many as messages may wait without running. The limit keeps part of the prefetch free for
+    /// new messages.
     waiting: Arc<Semaphore>,
+    /// How many there are of each.
     all: SlotCounts,
 }
 
 impl Slots {
+    /// So many slots of each kind, all free.
     pub(super) fn new(running: usize, waiting: usize) -> Self {
         Self {
             running: PollSemaphore::new(Arc::new(Semaphore::new(running))),
@@ -61,7 +82,7 @@ impl Slots {
         }
     }
 
-    /// How many slots are taken.
+    /// How many slots are taken now, for metrics. The two counts are not of the very same moment.
     pub(super) fn taken(&self) -> SlotCounts {
         SlotCounts {
             running: self.all.running - self.running.available_permits(),
@@ -70,20 +91,24 @@ impl Slots {
     }
 }
 
-/// What a delivery occupies: a slot to run, one to wait, or neither.
+/// What a delivery occupies: a slot to run, one to wait, or neither. Dropping it frees them, and
+/// gives up its place in the line.
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// Where it waits for a slot to run: first come, first served.
+    /// Its place in the line for a slot to run: first come, first served.
     queue: PollSemaphore,
     running: Option<OwnedSemaphorePermit>,
     waiting: Option<OwnedSemaphorePermit>,
 }
 
 impl Slot {
-    /// Takes a slot to run, or waits for one before whatever arrives later.
+    /// Takes a slot to run, or a place in the line before whatever arrives later. To be called
+    /// where deliveries arrive, one after the other: tasks begin in any order.
     pub(super) fn on_arrival(context: &ChannelContext) -> Self {
         let mut queue = context.slots.running.clone();
         let place = poll_fn(|now| queue.poll_acquire(now));
+        // Asked once, without waiting: if no slot is free, the semaphore keeps the place in its
+        // queue.
         let running = place.now_or_never().flatten();
         Self {
             queue,
@@ -92,13 +117,19 @@ impl Slot {
         }
     }
 
-    /// Waits for a slot to run; `false` if the channel ends or the worker drains first.
+    /// Waits for a slot to run; `false` if the channel ends or the worker drains first, and then
+    /// nothing is to be started. Frees the slot to wait.
+    ///
+    /// # Cancel safety
+    /// The place in the line stays.
     pub(super) async fn start_running(&mut self, context: &ChannelContext) -> bool {
         if context.stops() {
             return false;
         }
         if self.running.is_none() {
             self.running = tokio::select! {
+                // A channel that has ended comes first. Its delivery comes again elsewhere, and
+                // would run at the same time.
                 biased;
                 () = context.stopping() => None,
                 place = poll_fn(|now| self.queue.poll_acquire(now)) => place,
@@ -106,17 +137,20 @@ impl Slot {
             if self.running.is_none() {
                 return false;
             }
+            // It runs now, so another message may wait in its place.
             self.waiting = None;
         }
         true
     }
 
-    /// Gives its slot to another delivery, and has none.
+    /// Frees the slot to run, whether or not there is one to wait: what it waits for may need the
+    /// slot.
     pub(super) fn stop_running(&mut self) {
         self.running = None;
     }
 
-    /// Gives its slot to another delivery, if there is a slot to wait.
+    /// Takes a slot to wait in place of the one to run. `false` if none is free: then it keeps the
+    /// slot to run, and the caller sends the message to a queue rather than let it wait.
     pub(super) fn start_waiting(&mut self, context: &ChannelContext) -> bool {
         if self.waiting.is_none() {
             self.waiting = Arc::clone(&context.slots.waiting).try_acquire_owned().ok();

@@ -1,4 +1,10 @@
-//! A message that has to be in another queue before its delivery is acknowledged.
+//! A message that has to be in another queue before its delivery is acknowledged: a dead letter, or
+//! a retry.
+//!
+//! `settle` makes an [`Outgoing`] and sends it through the consumer's [`Outbox`]. What must stay
+//! true: `send` says that it is done only when the broker has confirmed the message; if it never
+//! comes to that, the delivery stays unsettled and nothing is lost; a broker that refuses is asked
+//! again with growing pauses.
 
 use std::time::{Duration, SystemTime};
 
@@ -23,28 +29,31 @@ use crate::{
     },
 };
 
-/// A message, and where it goes.
+/// A message, and what kind of queue it goes to.
 pub(super) struct Outgoing {
     destination: Destination,
     letter: Publication,
 }
 
+/// Where it goes, which decides how long it is worth waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Destination {
-    /// Its key is given up: if it came back instead, it would run again.
+    /// The dead-letter queue. The message's key is given up already: if it came back to its queue
+    /// instead, it would run again.
     DeadLetters,
-    /// If it came back instead, it would only be held until it is due.
+    /// A delay of the retry ladder. If the message came back to its queue instead, it would only be
+    /// held until it is due, because the store knows when that is.
     Ladder,
 }
 
 impl Outgoing {
-    /// To the queue's dead-letter queue.
+    /// To the queue's dead-letter queue, with the error that the delivery ended with.
     pub(super) fn dead_letter(arrival: &Arrival, end: &End, reason: Reason, queue: &Queue) -> Self {
         let error = end.error.as_deref().unwrap_or_default();
         Self::letter(arrival, end, reason, error, queue)
     }
 
-    /// To the queue's dead-letter queue, because its requester could not be told.
+    /// To the queue's dead-letter queue, because its requester could not be told of the refusal.
     pub(super) fn untold(
         arrival: &Arrival,
         end: &End,
@@ -55,6 +64,7 @@ impl Outgoing {
         Self::letter(arrival, end, reason, error, queue)
     }
 
+    /// The message as it came, and headers that say why, where and when it ended.
     fn letter(arrival: &Arrival, end: &End, reason: Reason, error: &str, queue: &Queue) -> Self {
         let death = DeathInfo {
             reason,
@@ -70,7 +80,7 @@ impl Outgoing {
         }
     }
 
-    /// To the rung of the retry ladder that has this delay.
+    /// To the queue of the retry ladder that returns it after this delay.
     pub(super) fn retry(arrival: &Arrival, end: &End, rung: Duration) -> Self {
         let failure = FailureInfo {
             attempt: end.attempt,
@@ -86,7 +96,11 @@ impl Outgoing {
 }
 
 impl Outgoing {
-    /// Leaves headers of the publisher's behind, if it was too large because of them.
+    /// Leaves headers of the publisher's behind, if the message was too large because of them.
+    /// `false` if that is not the error, or nothing can be left behind.
+    ///
+    /// The headers of idem must go along, so others have to make room. Else the message could never
+    /// leave, and its delivery would stay here for ever.
     fn shorten(&mut self, error: &PublishError) -> bool {
         let PublishError::TooLarge { bytes, most } = error else {
             return false;
@@ -108,18 +122,22 @@ impl Outgoing {
     }
 }
 
+/// The wait between two tries to publish.
 const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
-/// Publishes what has to be in another queue: dead letters and retries of one queue.
+/// Publishes what has to be in another queue: dead letters and retries of one queue. All deliveries
+/// of a consumer share it.
 pub(super) struct Outbox {
     queue: Queue,
     publisher: Publisher,
+    /// Declares again what somebody has deleted.
     repair: TopologyRepair,
     /// Cancelled when the grace period is over.
     deadline: CancellationToken,
 }
 
 impl Outbox {
+    /// For messages of this queue.
     pub(super) fn new(queue: Queue, publisher: Publisher, deadline: CancellationToken) -> Self {
         Self {
             repair: TopologyRepair::new(publisher.clone(), queue.clone()),
@@ -129,8 +147,10 @@ impl Outbox {
         }
     }
 
-    /// Publishes it, again and again until the broker has confirmed it. If it does not come to
-    /// that, the delivery is to be left unsettled.
+    /// Publishes a message, again and again until the broker has confirmed it.
+    ///
+    /// `Unsettled` if it does not come to that: the channel has ended, or the grace period is over.
+    /// The message may have been published all the same; then there are two copies with one key.
     pub(super) async fn send(
         &self,
         outgoing: Outgoing,
@@ -138,11 +158,14 @@ impl Outbox {
     ) -> Result<(), Unsettled> {
         tokio::select! {
             sent = self.send_until_confirmed(outgoing, context) => sent,
+            // The broker has the delivery back, and sends it again: whoever gets it then publishes
+            // this.
             () = context.ended.cancelled() => Err(Unsettled),
             () = self.deadline.cancelled() => Err(Unsettled),
         }
     }
 
+    /// Goes on until the message is confirmed, or until it is better to let it come back.
     async fn send_until_confirmed(
         &self,
         mut outgoing: Outgoing,
@@ -150,6 +173,8 @@ impl Outbox {
     ) -> Result<(), Unsettled> {
         let may_come_back = outgoing.destination == Destination::Ladder;
         let mut tries = 0;
+        // Held until the end: while it lives, the worker's health says that this queue's messages
+        // cannot be published.
         let mut _waits;
         while let Err(error) = self.publisher.publish(&outgoing.letter).await {
             if outgoing.shorten(&error) {
@@ -160,8 +185,11 @@ impl Outbox {
                 );
                 continue;
             }
+            // Only here, not where headers were cut: that helps at once, and ends when none are
+            // left.
             tries += 1;
             self.complain(outgoing.destination, &error, tries);
+            // One failure may be a connection that is just being replaced.
             if tries > 1 {
                 _waits = context
                     .health
@@ -170,12 +198,16 @@ impl Outbox {
             self.repair.mend(&error).await;
             tokio::select! {
                 () = sleep(AGAIN.wait(tries)) => {}
+                // A retry may come back when the worker stops, and a dead letter may not: its
+                // message would run again. It is tried until the grace period is over.
                 () = context.draining.cancelled(), if may_come_back => return Err(Unsettled),
             }
         }
         Ok(())
     }
 
+    /// Says in the log that a message could not be published. For a dead letter it is an error: a
+    /// person waits for it.
     fn complain(&self, destination: Destination, error: &PublishError, tries: u32) {
         let queue = self.queue.name();
         let error = ErrorChain::of(error).to_string();

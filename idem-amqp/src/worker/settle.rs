@@ -1,4 +1,9 @@
 //! Carries a settlement out: acks, dead letters, retries, local delays.
+//!
+//! `consumer` hands each delivery to [`DeliveryProcessor::serve`], which runs it and then does what
+//! `wire::settlement` has decided. What must stay true: an ack comes last, when the completion is
+//! committed and whatever has to be in another queue is confirmed there; each delivery is counted
+//! once, as it ended; what cannot be settled is left to the broker, which delivers it again.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -25,23 +30,32 @@ use crate::{
     wire::{reply::ReplyFate, settlement::Settlement},
 };
 
+/// What the user is told about each delivery that has ended.
 pub(super) type Observer = Arc<dyn Fn(&Settled<'_>) + Send + Sync>;
 
-/// What all deliveries of a consumer need.
+/// What all deliveries of a consumer need, over all its channels.
 pub(super) struct DeliveryProcessor {
     pub(super) queue: Queue,
+    /// Takes a delivery as far as the decision about it.
     pub(super) runner: Arc<dyn RunHandler>,
+    /// For dead letters and retries.
     pub(super) outbox: Outbox,
+    /// For the answers to requests, on another publisher.
     pub(super) replies: ReplySender,
     pub(super) counters: Arc<Counters>,
     pub(super) meters: Arc<Meters>,
+    /// The user's own, if there is one.
     pub(super) observer: Option<Observer>,
     /// Cancelled when the grace period is over: handlers that still run are dropped.
     pub(super) deadline: CancellationToken,
 }
 
 impl DeliveryProcessor {
-    /// Sees one delivery through.
+    /// Sees one delivery through: runs it, settles it, frees its slot, and tells how it ended.
+    ///
+    /// # Cancel safety
+    /// Dropped before the ack, the delivery stays unsettled and comes again; a lease that it holds
+    /// runs out.
     pub(super) async fn serve(
         &self,
         tag: u64,
@@ -51,23 +65,30 @@ impl DeliveryProcessor {
     ) {
         let arrived = Instant::now();
         let mut end = tokio::select! {
+            // A handler that has ended in the same moment as the grace period counts as ended.
             biased;
             end = self.runner.run(&arrival, &self.queue, context, &mut slot) => end,
             () = self.deadline.cancelled() => End::interrupted(),
         };
         let span = spans::settle(self.queue.name(), end.settlement);
+        // The most frequent end needs nothing but the ack.
         let settled = if end.settlement == Settlement::Ack && end.reply.is_none() {
             span.in_scope(|| acknowledge(tag, context).map(|()| None))
         } else {
-            // Large, and seldom: the future of a delivery is moved about as a whole.
+            // Boxed: this future is large and seldom needed, and the future of a delivery is moved
+            // about as a whole.
             let settled = self.settle(tag, &arrival, &mut end, context, &mut slot);
             Box::pin(settled.instrument(span)).await
         };
+        // The decision stands, but nobody knows that the broker has heard of it. It is told as what
+        // it is: left to the broker.
         let reply = settled.unwrap_or_else(|Unsettled| {
             end.settlement = Settlement::Leave;
             None
         });
         let reply = reply.or_else(|| self.replies.disallowed(&arrival, end.settlement));
+        // Before the log, the counters and the user's function: the next handler does not wait for
+        // those.
         drop(slot);
         context.failures.tell(&Ending {
             queue: self.queue.name(),
@@ -101,7 +122,8 @@ impl DeliveryProcessor {
         });
     }
 
-    /// A delivery that came while the worker was stopping.
+    /// Counts a delivery that came while the worker was stopping. Nothing ran; the broker has it
+    /// back when the channel ends.
     pub(super) fn abandon(&self, arrival: &Arrival) {
         let end = End::abandoned();
         self.counters.ended(end.kind, &self.meters);
@@ -120,7 +142,11 @@ impl DeliveryProcessor {
         });
     }
 
-    /// Carries the settlement out.
+    /// Carries the settlement out, up to the ack. `Unsettled` if the delivery is left to the
+    /// broker.
+    ///
+    /// Dead letter and reply may change what `end` says: a reply that reached nobody can make a
+    /// dead letter of its request.
     async fn settle(
         &self,
         tag: u64,
@@ -131,20 +157,31 @@ impl DeliveryProcessor {
     ) -> Result<Option<ReplyFate>, Unsettled> {
         let mut reply = None;
         if let Settlement::Requeue { after } = end.settlement {
+            // While it waits it needs no slot to run. If there is none to wait, it keeps the one
+            // that it has, so that no more wait than may.
             slot.start_waiting(context);
             tokio::select! {
+                // After the delay, or the message would be here again at once: a hot loop.
                 () = sleep(after) => context.acks.give_back(tag),
+                // Not given back here: with the channel's end it is back in its queue anyway.
                 () = context.stopping() => return Err(Unsettled),
             }
         } else {
+            // The order keeps the message: first it is confirmed in the other queue, then it is
+            // acknowledged here. A crash in between leaves two copies with one key, which is
+            // harmless.
             if let Some(letter) = self.letter(arrival, end)? {
                 slot.start_waiting(context);
                 self.outbox.send(letter, context).await?;
             }
+            // Likewise: a request that was acknowledged before its reply is sent would never be
+            // answered if the worker died in between.
             if let Some(answer) = &end.reply {
                 slot.start_waiting(context);
                 let tries = Tries::of(end.settlement);
                 reply = self.replies.send(answer, tries, arrival, context).await?;
+                // Some refusals must reach somebody. If the requester is gone, the message goes to
+                // the dead letters, where a person sees it.
                 let untold = reply != Some(ReplyFate::Sent);
                 if let Some((reason, error)) = answer.otherwise().filter(|_| untold) {
                     let letter = Outgoing::untold(arrival, end, reason, error, &self.queue);
@@ -158,7 +195,7 @@ impl DeliveryProcessor {
         Ok(reply)
     }
 
-    /// What has to be in another queue before the ack.
+    /// What has to be in another queue before the ack; `Unsettled` if nothing is decided.
     fn letter(&self, arrival: &Arrival, end: &End) -> Result<Option<Outgoing>, Unsettled> {
         Ok(match end.settlement {
             Settlement::DeadLetter(reason) => {
@@ -170,6 +207,7 @@ impl DeliveryProcessor {
         })
     }
 
+    /// Tells metrics, spans, log and the user how a delivery ended.
     fn observe(&self, settled: &Settled<'_>) {
         self.meters.settled(settled);
         spans::ended(settled);
@@ -187,18 +225,22 @@ impl DeliveryProcessor {
         let Some(observer) = &self.observer else {
             return;
         };
+        // The delivery has ended and is settled; a panic in the user's function must change nothing
+        // about that.
         if catch_unwind(AssertUnwindSafe(|| observer(settled))).is_err() {
             tracing::error!("the observer of settled messages panicked");
         }
     }
 }
 
+/// Acknowledges a delivery that needs nothing else.
 fn acknowledge(tag: u64, context: &ChannelContext) -> Result<(), Unsettled> {
     context.acks.ack(tag);
     told(context)
 }
 
-/// On a channel that has ended an ack goes nowhere: the broker has the message back.
+/// Whether the broker can have heard of the ack. On a channel that has ended it goes nowhere: the
+/// broker has the message back, and a copy of it comes.
 fn told(context: &ChannelContext) -> Result<(), Unsettled> {
     if context.ended.is_cancelled() {
         return Err(Unsettled);

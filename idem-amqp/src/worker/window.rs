@@ -1,32 +1,38 @@
 //! Which deliveries of a channel can be acknowledged with one frame.
+//!
+//! `ack_sender` notes here what has ended, and sends the frames that come out. It is pure. What
+//! must stay true: each tag is settled once, because RabbitMQ closes the channel on the second
+//! time; a frame that settles several never covers a delivery that is still open, because its
+//! message would be lost if the worker died.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The unsettled deliveries of a channel. Tags start at 1 and grow by 1.
 ///
-/// Acknowledging `multiple` up to a tag settles everything before it, so it may only be done for
-/// the contiguous prefix of finished deliveries.
+/// Acknowledging `multiple` up to a tag settles everything before it. So that may only be done for
+/// the contiguous prefix of finished deliveries. A tag is in one of four places: undecided, or in
+/// `waiting`, `told` or `ready`; below `lowest` there is nothing undecided.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// The lowest tag that nobody has decided on.
+    /// The lowest tag that nobody has decided on. It only grows.
     lowest: u64,
-    /// Finished deliveries behind an undecided one, not told to the broker yet.
+    /// Finished deliveries behind an undecided one. The broker was not told of them yet.
     waiting: BTreeSet<u64>,
     /// Runs of deliveries behind an undecided one that the broker was told of, first to last tag.
-    /// As many as there are undecided ones at most, however long one of them takes.
+    /// There are as many as undecided ones at most, however long one of them takes.
     told: BTreeMap<u64, u64>,
-    /// Finished deliveries before `lowest`, not told to the broker yet.
+    /// Finished deliveries before `lowest` that the broker was not told of yet: the next frame.
     ready: Ready,
 }
 
-/// A run of finished deliveries: how many, and the highest.
+/// A run of finished deliveries that one frame can acknowledge: how many, and the highest tag.
 #[derive(Debug, Clone, Copy, Default)]
 struct Ready {
     count: u64,
     highest: u64,
 }
 
-/// One frame to send.
+/// One frame to send. `multiple` settles all tags up to this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ack {
     pub(super) tag: u64,
@@ -34,6 +40,7 @@ pub(super) struct Ack {
 }
 
 impl Window {
+    /// Of a channel that has had no delivery yet.
     pub(super) fn new() -> Self {
         Self {
             lowest: 1,
@@ -43,7 +50,7 @@ impl Window {
         }
     }
 
-    /// The delivery is finished and waits to be acknowledged.
+    /// The delivery is finished and waits to be acknowledged. A second call changes nothing.
     pub(super) fn finish(&mut self, tag: u64) {
         if !self.is_decided(tag) {
             self.waiting.insert(tag);
@@ -51,7 +58,8 @@ impl Window {
         }
     }
 
-    /// The broker has been told about the delivery by a frame of its own.
+    /// The broker has been told about the delivery by a frame of its own, and must not be told
+    /// again.
     pub(super) fn told(&mut self, tag: u64) {
         if !self.is_decided(tag) {
             self.add_told(tag);
@@ -59,21 +67,24 @@ impl Window {
         }
     }
 
-    /// The frame that acknowledges the contiguous prefix, if there is one.
+    /// The frame that acknowledges the contiguous prefix, if there is one. Whoever takes it has to
+    /// send it: the tags count as settled from here on.
     pub(super) fn prefix(&mut self) -> Option<Ack> {
         let Ready { count, highest } = std::mem::take(&mut self.ready);
         (count > 0).then_some(Ack {
             tag: highest,
+            // A lone one goes without `multiple`, as exactly what it is.
             multiple: count > 1,
         })
     }
 
-    /// How many finished deliveries wait behind an unfinished one.
+    /// How many finished deliveries wait behind an undecided one.
     pub(super) fn blocked(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The finished deliveries behind unfinished ones, each to be acknowledged by itself.
+    /// The finished deliveries behind undecided ones, each to be acknowledged by itself. Whoever
+    /// takes them has to send them.
     pub(super) fn stragglers(&mut self) -> Vec<Ack> {
         let waiting = std::mem::take(&mut self.waiting);
         let acks = waiting.into_iter().map(|tag| {
@@ -86,6 +97,7 @@ impl Window {
         acks.collect()
     }
 
+    /// Whether the tag was finished, or told to the broker, before.
     fn is_decided(&self, tag: u64) -> bool {
         let told = self.told.range(..=tag).next_back();
         tag < self.lowest
@@ -93,7 +105,8 @@ impl Window {
             || told.is_some_and(|(_, last)| *last >= tag)
     }
 
-    /// Adds a tag to the runs, joining it with its neighbours.
+    /// Adds a tag to the runs, joining it with its neighbours. Single tags would add up for as long
+    /// as one delivery stays open.
     fn add_told(&mut self, tag: u64) {
         let last = self.told.remove(&(tag + 1)).unwrap_or(tag);
         match self.told.range_mut(..tag).next_back() {
@@ -111,6 +124,8 @@ impl Window {
                 self.ready.count += 1;
                 self.ready.highest = self.lowest;
                 self.lowest += 1;
+            // Not counted as ready. A later `multiple` may cover these tags once more: it settles
+            // what is outstanding up to its tag, and these are not.
             } else if let Some(last) = self.told.remove(&self.lowest) {
                 self.lowest = last + 1;
             } else {

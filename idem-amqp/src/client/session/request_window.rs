@@ -1,4 +1,9 @@
 //! Which numbers of a session are in use, and what was asked with them (pure).
+//!
+//! `shared_session` keeps one under its lock; the calls of a session take their numbers here. What
+//! must stay true: a number stands for one request, for ever; `awaited` never exceeds a number
+//! whose answer may still be asked for, because the server forgets all below it; no more numbers
+//! are in use than the server's window has room for.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,21 +17,28 @@ mod tests;
 /// The numbers of a session whose answers the client still awaits, and the next one.
 #[derive(Debug)]
 pub(super) struct RequestWindow {
+    /// The number of the next new request. It only grows.
     next: u64,
+    /// How many numbers from the lowest awaited one on may be in use: what the server has agreed
+    /// to.
     window: u64,
+    /// The awaited numbers. The lowest is what the server is told.
     entries: BTreeMap<u64, Entry>,
-    /// Grows with every change that is to be kept.
+    /// Grows with every change that is to be saved, so that a save knows whether it is still the
+    /// newest.
     version: u64,
-    /// How many were given up because a later request needed their place.
+    /// How many were given up because a later request needed their place. It only grows.
     given_up: u64,
 }
 
+/// A number whose answer is awaited.
 #[derive(Debug)]
 struct Entry {
+    /// The request, so that it can be sent again as it was.
     message: Arc<Message>,
-    /// Whether a call waits for the answer now.
+    /// Whether a call waits for the answer now. Only then is it safe from being given up.
     asked: bool,
-    /// Whether it may have been sent before: its fate is not known.
+    /// Whether it may have been sent before, so that nobody knows whether it was handled.
     doubtful: bool,
 }
 
@@ -41,17 +53,18 @@ pub(super) enum Taken {
     Unused,
 }
 
-/// A number to ask with.
+/// A number to ask with, and what the server is told with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) number: u64,
-    /// The lowest number whose answer is still awaited, at the moment when this one was taken.
+    /// The lowest number whose answer was still awaited at the moment when this one was taken.
     pub(super) awaited: u64,
     /// Whether it may have been sent before.
     pub(super) doubtful: bool,
 }
 
 impl RequestWindow {
+    /// Of a session that has asked nothing yet.
     pub(super) fn new(window: u32) -> Self {
         Self {
             next: 0,
@@ -62,14 +75,17 @@ impl RequestWindow {
         }
     }
 
-    /// What an earlier process has left. All that it awaited may have been sent.
+    /// What an earlier process has left. All that it awaited may have been sent before it ended.
     pub(super) fn kept(kept: KeptSession) -> Result<Self, Unsendable> {
         let mut requests = Self::new(kept.window);
         for request in kept.unanswered {
+            // A number that is used again for another request would get the old one's answer. So
+            // the next one is above all that are kept, even if the saved `next` is too low.
             requests.next = requests.next.max(request.number.saturating_add(1));
             let number = request.number;
             let entry = Entry {
                 message: Arc::new(message(&kept.server, request)?),
+                // No call of this process waits for it yet.
                 asked: false,
                 doubtful: true,
             };
@@ -79,11 +95,13 @@ impl RequestWindow {
         Ok(requests)
     }
 
-    /// The next number, for this request; `None` while the window is full. A number that no call waits
-    /// for any more is given up for it, if it is in the way.
+    /// The next number, for this request; `None` while the window is full. The lowest numbers are
+    /// given up for it if they are in the way and no call waits for them.
     pub(super) fn begin(&mut self, message: &Arc<Message>) -> Option<Place> {
         while self.next - self.awaited() >= self.window {
             let lowest = self.entries.first_entry()?;
+            // The window cannot move past a number that a call waits for: the server would forget
+            // its answer.
             if lowest.get().asked {
                 return None;
             }
@@ -106,17 +124,20 @@ impl RequestWindow {
         })
     }
 
-    /// A number that has no answer and that no call waits for, with its request. It is to be kept once
-    /// more, though nothing in it has changed: whoever may not save it may not ask, either.
+    /// A number that has no answer and that no call waits for, with its request.
     pub(super) fn again(&mut self, number: u64) -> Result<(Place, Arc<Message>), Taken> {
         let (awaited, next) = (self.awaited(), self.next);
         let entry = match self.entries.get_mut(&number) {
+            // Two calls with one number would both wait for one reply.
             Some(entry) if entry.asked => return Err(Taken::Asked),
             Some(entry) => entry,
+            // The server may have forgotten its answer. It would refuse the request as stale.
             None if number < next => return Err(Taken::Settled),
             None => return Err(Taken::Unused),
         };
         entry.asked = true;
+        // It is to be saved once more, though nothing in it has changed. If another process has
+        // taken the session over, the save fails, and then this one must not ask, either.
         self.version += 1;
         let place = Place {
             number,
@@ -126,19 +147,22 @@ impl RequestWindow {
         Ok((place, Arc::clone(&entry.message)))
     }
 
-    /// It is to be kept once more, though nothing in it has changed.
+    /// Asks for a save though nothing has changed: whether it succeeds says whether the session is
+    /// still this process's.
     pub(super) fn touch(&mut self) {
         self.version += 1;
     }
 
-    /// Nobody awaits its answer any more: it has come, say.
+    /// Nobody awaits this number's answer any more: it has come, or never will. From the next
+    /// request on, the server may forget it.
     pub(super) fn settle(&mut self, number: u64) {
         if self.entries.remove(&number).is_some() {
             self.version += 1;
         }
     }
 
-    /// Nobody is to await its answer any more, unless a call does now. Tells whether that is new.
+    /// Gives a number up, unless a call waits for its answer now. Tells whether it was given up by
+    /// this.
     pub(super) fn give_up(&mut self, number: u64) -> bool {
         let idle = self.entries.get(&number).is_some_and(|entry| !entry.asked);
         if idle {
@@ -147,20 +171,23 @@ impl RequestWindow {
         idle
     }
 
-    /// Nobody waits for its answer now, and it may have been sent.
+    /// The call that waited has ended, and the request may have been sent. The number stays in use,
+    /// so that it can be asked with again.
     pub(super) fn set_aside(&mut self, number: u64) {
         if let Some(entry) = self.entries.get_mut(&number) {
+            // No new version: what is saved says neither.
             (entry.asked, entry.doubtful) = (false, true);
         }
     }
 
-    /// Requests without an answer that no call waits for.
+    /// Requests without an answer that no call waits for, by number.
     pub(super) fn unanswered(&self) -> Vec<KeptRequest> {
         let entries = self.entries.iter().filter(|(_, entry)| !entry.asked);
         entries.map(request).collect()
     }
 
-    /// What is to be kept, and its version.
+    /// What is to be saved: the version, the next number, and all awaited requests, also those that
+    /// a call waits for now. After a crash these may have been handled.
     pub(super) fn to_keep(&self) -> (u64, u64, Vec<KeptRequest>) {
         let entries = self.entries.iter().map(request);
         (self.version, self.next, entries.collect())
@@ -171,17 +198,19 @@ impl RequestWindow {
         self.given_up
     }
 
+    /// The version of what would be saved now.
     pub(super) fn version(&self) -> u64 {
         self.version
     }
 
-    /// The lowest number whose answer is still awaited.
+    /// The lowest number whose answer is still awaited; the next one if there is none.
     fn awaited(&self) -> u64 {
         let lowest = self.entries.first_key_value();
         lowest.map_or(self.next, |(number, _)| *number)
     }
 }
 
+/// An awaited request as it is saved.
 fn request((number, entry): (&u64, &Entry)) -> KeptRequest {
     KeptRequest {
         number: *number,
@@ -190,6 +219,7 @@ fn request((number, entry): (&u64, &Entry)) -> KeptRequest {
     }
 }
 
+/// The message of a request that was saved; an error if it can no longer be sent as it is.
 fn message(queue: &str, request: KeptRequest) -> Result<Message, Unsendable> {
     let message = Message::raw(queue, request.body.into_bytes());
     let mut headers = request.headers.iter();
