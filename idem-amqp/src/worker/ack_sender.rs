@@ -73,8 +73,9 @@ impl AckSender {
         Self(mpsc::unbounded_channel().0)
     }
 
-    /// Acknowledges a delivery, soon. Only for a message that is safe: completed, or confirmed in
-    /// another queue. Returns at once; whether the ack arrives, nobody can know.
+    /// Acknowledges a delivery, soon. Only when nothing is lost by it: its completion is committed,
+    /// it is confirmed in another queue, or nothing of it is to be kept. Returns at once; whether
+    /// the ack arrives, nobody can know.
     pub(super) fn ack(&self, tag: u64) {
         let _ = self.0.send(AckCommand::Ack(tag));
     }
@@ -113,8 +114,8 @@ impl AckTask {
             let patience = straggle_at.unwrap_or_else(Instant::now);
             tokio::select! {
                 taken = given.recv_many(&mut batch, BATCH) => {
-                    // All senders are gone. `channels` flushes before it drops the last one, so
-                    // nothing is left.
+                    // All senders are gone. A channel that is closed in order was flushed before;
+                    // of any other the broker has its messages back.
                     if taken == 0 {
                         return Ok(());
                     }

@@ -92,22 +92,22 @@ impl Slots {
 }
 
 /// What a delivery occupies: a slot to run, one to wait, or neither. Dropping it frees them, and
-/// gives up its place in the line.
+/// lets those behind it move up.
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// Its place in the line for a slot to run: first come, first served.
+    /// Its position among those that wait for a slot to run: first come, first served.
     queue: PollSemaphore,
     running: Option<OwnedSemaphorePermit>,
     waiting: Option<OwnedSemaphorePermit>,
 }
 
 impl Slot {
-    /// Takes a slot to run, or a place in the line before whatever arrives later. To be called
-    /// where deliveries arrive, one after the other: tasks begin in any order.
+    /// Takes a slot to run, or a position before whatever arrives later. To be called where
+    /// deliveries arrive, one after the other: tasks begin in any order.
     pub(super) fn on_arrival(context: &ChannelContext) -> Self {
         let mut queue = context.slots.running.clone();
         let place = poll_fn(|now| queue.poll_acquire(now));
-        // Asked once, without waiting: if no slot is free, the semaphore keeps the place in its
+        // Asked once, without waiting: if no slot is free, the semaphore keeps the position in its
         // queue.
         let running = place.now_or_never().flatten();
         Self {
@@ -121,7 +121,7 @@ impl Slot {
     /// nothing is to be started. Frees the slot to wait.
     ///
     /// # Cancel safety
-    /// The place in the line stays.
+    /// The position among those that wait stays.
     pub(super) async fn start_running(&mut self, context: &ChannelContext) -> bool {
         if context.stops() {
             return false;

@@ -1,9 +1,9 @@
 //! Carries a settlement out: acks, dead letters, retries, local delays.
 //!
 //! `consumer` hands each delivery to [`DeliveryProcessor::serve`], which runs it and then does what
-//! `wire::settlement` has decided. What must stay true: an ack comes last, when the completion is
-//! committed and whatever has to be in another queue is confirmed there; each delivery is counted
-//! once, as it ended; what cannot be settled is left to the broker, which delivers it again.
+//! `wire::settlement` has decided. What must stay true: an ack comes last, after whatever has to be
+//! in another queue is confirmed there; each delivery is counted once, as it ended; what cannot be
+//! settled is left to the broker, which delivers it again.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

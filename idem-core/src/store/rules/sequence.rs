@@ -54,8 +54,8 @@ pub(crate) struct Sequence {
     pub(crate) joined: u64,
     /// The lowest number that is not known to be done or given up.
     pub(crate) mark: u64,
-    /// How many numbers from the mark on may have records: at least as many as the last claim asked
-    /// for. It is wider for a while if an earlier claim asked for more.
+    /// How many numbers from the mark on may have records: what the claim of the last look asked
+    /// for, or more for a while if one before it asked for more.
     pub(crate) window: u32,
     /// Since when claims have been ahead that would skip what is missing, without a long pause and
     /// without the mark moving; 0 if none has.

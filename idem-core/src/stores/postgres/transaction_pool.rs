@@ -76,7 +76,7 @@ struct State {
 /// or back to the pool.
 pub(super) struct CheckedOut {
     pool: TransactionPool,
-    /// The connection, if it was opened already.
+    /// Room for the connection, which is opened when a transaction begins.
     slot: Slot,
     /// When the connection was last taken from its pool.
     since: Instant,
@@ -221,7 +221,7 @@ impl CheckedOut {
             begun => begun,
         };
         match begun {
-            // "The pool timed out" helps nobody. The cause is a refused password, say.
+            // That the pool gave up helps nobody. The cause is a refused password, say.
             Err(fault) if fault.is_of_the_pool() => Err(self.cause_of(fault).await),
             begun => begun,
         }
@@ -258,8 +258,9 @@ impl CheckedOut {
         if begun.is_err() {
             self.change_connection();
         }
-        // Last use's word does not count for this one. The driver closes a connection past its
-        // lifetime without asking whether it is clean, so the flag may still be set.
+        // That somebody vouched after the last use does not count for this one. The driver closes a
+        // connection past its lifetime without asking whether it is clean, so the flag may still be
+        // set.
         self.slot.clean.store(false, Ordering::Release);
         begun
     }
@@ -320,7 +321,7 @@ impl CheckedOut {
 impl Drop for CheckedOut {
     fn drop(&mut self) {
         let mut state = self.pool.state();
-        // Those who have gone are taken out of the line on the way.
+        // Those who have gone are passed over and removed.
         let mut waiting = iter::from_fn(|| state.waiting.pop_front());
         let Some(next) = waiting.find(|caller| !caller.is_closed()) else {
             state.checked_out -= 1;
