@@ -158,8 +158,8 @@ impl Outbox {
     ) -> Result<(), Unsettled> {
         tokio::select! {
             sent = self.send_until_confirmed(outgoing, context) => sent,
-            // The broker has the delivery back, and sends it again: whoever gets it then publishes
-            // this.
+            // The broker has the delivery back and sends it again; what becomes of it is decided
+            // anew.
             () = context.ended.cancelled() => Err(Unsettled),
             () = self.deadline.cancelled() => Err(Unsettled),
         }

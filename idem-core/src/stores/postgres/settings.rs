@@ -45,8 +45,8 @@ pub(super) fn begin(idle: Option<Duration>, has_keepalives: bool, sessions: Sess
 /// they would stay when the attempt fails, and be made again by the next one.
 pub(super) const ONLY_READS: &str = "SET default_transaction_read_only = on";
 
-/// What a handler's session is set back to: a file's statements, and reading only behind the `RESET
-/// ALL` that would take it away.
+/// What a handler's session is set back to: a file's statements, and reading only behind the
+/// `RESET ALL` that would take it away.
 pub(super) fn reset(file: &str, sessions: Sessions) -> String {
     let access = match sessions {
         Sessions::Own => format!(" {ONLY_READS};"),

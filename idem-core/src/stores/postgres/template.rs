@@ -2,7 +2,7 @@
 //!
 //! The ends of handlers' transactions are texts, because several statements go out in one message
 //! and so cannot have parameters. What must stay true: nothing is quoted or escaped here, so only
-//! numbers, digits and fixed words may be put in.
+//! numbers, hexadecimal digits and fixed words may be put in, or SQL whose maker has quoted it.
 
 use std::fmt::{self, Display, Write as _};
 

@@ -55,7 +55,7 @@ pub(super) struct Batch<'a> {
 
 /// The claims of one sequence in a batch.
 struct Group<'a> {
-    /// The sequence's.
+    /// The key of the sequence.
     key: &'a str,
     /// Which of the batch's claims they are, in the order in which they came.
     claims: Vec<usize>,
@@ -98,7 +98,7 @@ impl Work for Batch<'_> {
     }
 }
 
-/// A transaction, and what is left to ask in it. The numbers are places in `claims`.
+/// A transaction, and what is left to ask in it. The numbers are indices into `claims`.
 struct BatchTransaction<'a, 'c> {
     claims: &'a [&'a Numbered],
     step: Step<'c>,
