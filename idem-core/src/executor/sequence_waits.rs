@@ -37,9 +37,16 @@ struct Flow {
     /// When a number began or ended last; `None` if none has since this was made.
     moved: Option<Instant>,
     /// The numbers that wait. Copies of a message have one number, and share an entry.
-    waiting: BTreeMap<u64, Arc<Notify>>,
+    waiting: BTreeMap<u64, Waiting>,
     /// The highest mark that a number was found ahead of: the lowest number that was not done at that time.
     mark: u64,
+}
+
+/// The copies of one number that wait.
+#[derive(Debug, Default)]
+struct Waiting {
+    woken: Arc<Notify>,
+    copies: usize,
 }
 
 /// The wait of a numbered message for its turn, until it is dropped:
@@ -96,7 +103,7 @@ impl SequenceWaits {
         // held. Left in here, it would be the lowest number that waits, and those behind it would not ask the
         // store (`behind`).
         if let Some(copies) = flow.waiting.remove(&place.number) {
-            copies.notify_waiters();
+            copies.woken.notify_waiters();
         }
         // If this number had its turn, the mark may have moved far enough for the next one.
         flow.wake_lowest();
@@ -121,9 +128,10 @@ impl SequenceWaits {
         let flow = flows.entry(place.sequence.clone()).or_default();
         // Marks only grow. Two answers of the store may come in the other order than they were given.
         flow.mark = flow.mark.max(mark);
-        let woken = flow.waiting.entry(place.number).or_default();
+        let waiting = flow.waiting.entry(place.number).or_default();
+        waiting.copies += 1;
         SequenceWait {
-            woken: Arc::clone(woken),
+            woken: Arc::clone(&waiting.woken),
             sequence_waits: self.clone(),
             sequence: place.sequence.clone(),
             number: place.number,
@@ -165,7 +173,7 @@ impl Flow {
     fn wake_lowest(&self) {
         if let Some(lowest) = self.waiting.values().next() {
             // This keeps one wake-up for a number that is not waiting yet, between its claim and `comes`.
-            lowest.notify_one();
+            lowest.woken.notify_one();
         }
     }
 }
@@ -182,11 +190,15 @@ impl Drop for Running {
 impl Drop for SequenceWait {
     fn drop(&mut self) {
         self.sequence_waits.change(&self.sequence, |flow| {
-            let is_mine = |woken: &Arc<Notify>| Arc::ptr_eq(woken, &self.woken);
-            // Two references are the registry's and its own: no copy waits under the same number. Only the last
-            // of the copies takes the number out, or the others would not be woken.
-            let alone = Arc::strong_count(&self.woken) == 2;
-            if alone && flow.waiting.get(&self.number).is_some_and(is_mine) {
+            // Another entry than the one that it waits in has begun after its number was claimed.
+            let is_mine = |waiting: &&mut Waiting| Arc::ptr_eq(&waiting.woken, &self.woken);
+            let Some(waiting) = flow.waiting.get_mut(&self.number).filter(is_mine) else {
+                return;
+            };
+            waiting.copies -= 1;
+            // The last copy takes the number out: before, the others would not be woken; left there, it would keep
+            // all higher numbers from asking the store.
+            if waiting.copies == 0 {
                 flow.waiting.remove(&self.number);
             }
         });
@@ -283,5 +295,17 @@ mod tests {
         advance(FLOWS_FOR).await;
         let _running = waits.enter(&of(MANY));
         assert_eq!(waits.lock().len(), 1);
+    }
+
+    /// Two copies of one number that are dropped on two threads at the same moment.
+    #[tokio::test(start_paused = true)]
+    async fn a_number_whose_copies_are_gone_keeps_nobody_behind_it() {
+        let waits = SequenceWaits::default();
+        let [one, other] = waiting(&waits, [9, 9]);
+        // Each holds its own part until both have taken themselves out.
+        let held = [Arc::clone(&one.woken), Arc::clone(&other.woken)];
+        drop((one, other));
+        assert_eq!(waits.behind(&place(10)), None);
+        drop(held);
     }
 }

@@ -8,6 +8,7 @@
 use std::{
     collections::VecDeque,
     iter,
+    pin::pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -245,10 +246,16 @@ impl CheckedOut {
             let text = format!("{}{statements}", self.pool.begin.as_str());
             AssertSqlSafe(text).into_sql_str()
         };
-        // Boxed: the pool's future has room for all that connecting takes, and each message that
-        // waits would carry it along.
-        let begun = Box::pin(self.slot.pool.begin_with(text));
-        let begun = self.pool.address.within_timeout(begun).await;
+        let begun = {
+            // Boxed: the pool's future has room for all that connecting takes, and each message
+            // that waits would carry it along.
+            let begun = Box::pin(self.slot.pool.begin_with(text));
+            let mut begun = pin!(self.pool.address.within_timeout(begun));
+            // Behind the future, so that it is dropped before it if this call is: then nobody knows
+            // what has begun on the connection that the future has.
+            let _unclean = Unclean(&self.slot.clean);
+            begun.as_mut().await
+        };
         let begun = match begun {
             // `BEGIN READ WRITE` would write all the same, against what an operator has set the
             // server to.
@@ -258,10 +265,6 @@ impl CheckedOut {
         if begun.is_err() {
             self.change_connection();
         }
-        // That somebody vouched after the last use does not count for this one. The driver closes a
-        // connection past its lifetime without asking whether it is clean, so the flag may still be
-        // set.
-        self.slot.clean.store(false, Ordering::Release);
         begun
     }
 
@@ -344,6 +347,18 @@ impl Drop for CheckedOut {
             since: self.since,
             begun: self.begun.take(),
         }));
+    }
+}
+
+/// Takes back, when it is dropped, that somebody vouched for a connection after its last use.
+///
+/// Not before the next use begins: the connection may still be on its way back, to be asked whether it is clean.
+/// The driver closes one past its lifetime without asking, so the flag may be set for one that was never used.
+struct Unclean<'a>(&'a AtomicBool);
+
+impl Drop for Unclean<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 

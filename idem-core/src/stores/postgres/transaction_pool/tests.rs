@@ -208,6 +208,24 @@ async fn a_new_connection_is_not_clean_because_the_last_one_was() {
     assert!(!checked_out.slot.clean.load(Ordering::Acquire));
 }
 
+/// Nobody knows what has begun on it.
+#[tokio::test]
+async fn a_new_connection_whose_begin_was_dropped_is_not_clean_because_the_last_one_was() {
+    let pool = one_connection("idem");
+    let short_lived = Slot::lasting(&pool.address, Duration::ZERO, Sessions::Own);
+    pool.state().idle.push(short_lived);
+
+    let mut checked_out = pool.check_out().await;
+    let transaction = checked_out.begin().await.unwrap();
+    checked_out.is_clean();
+    drop((transaction, checked_out));
+
+    let mut checked_out = pool.check_out().await;
+    let begun = tokio::time::timeout(Duration::from_micros(1), checked_out.begin()).await;
+    assert!(begun.is_err(), "no connection is there so soon");
+    assert!(!checked_out.slot.clean.load(Ordering::Acquire));
+}
+
 #[tokio::test]
 async fn a_connection_that_is_not_to_be_had_is_reported_with_the_cause() {
     let server = postgres::shared().unwrap();
