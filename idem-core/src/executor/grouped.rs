@@ -71,9 +71,11 @@ where
         let sharing = <Self as RunsOn<S>>::sharing::<H>(executor);
         // A few are sooner done side by side, and with a round trip less.
         // What was delivered before may be what ended its worker, and would claim for all who wait with it. So
-        // may what has lost a transaction.
+        // may what has lost a transaction. Whoever waits for a slot has claimed, and loses an attempt if the process
+        // ends meanwhile: a message with only one would be given up without having run.
         let history = &message.history;
         let shares = sharing.is_some_and(|sharing| others >= sharing.groups)
+            && message.policy.max_attempts() > 1
             && !history.attempted
             && history.losses.are_none();
         let mut held = None;

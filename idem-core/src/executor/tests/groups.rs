@@ -15,16 +15,17 @@ async fn handle(
     wait: Duration,
     elsewhere: impl Future,
 ) -> (Execution<u32, Failed>, u32) {
-    handle_on(Busy::new(store, wait), elsewhere).await
+    handle_on(Busy::new(store, wait), &Policy::DEFAULT, elsewhere).await
 }
 
 async fn handle_on(
     store: impl GroupStore<Blank>,
+    policy: &Policy,
     elsewhere: impl Future,
 ) -> (Execution<u32, Failed>, u32) {
     let executor = Executor::new(store);
     let (_others, _) = executor.concurrency.enter(Charge::SCOPE);
-    let mut message = Prepared::<Charge>::new(Envelope::new("7"), &Policy::DEFAULT).unwrap();
+    let mut message = Prepared::<Charge>::new(Envelope::new("7"), policy).unwrap();
     let runs = AtomicU32::default();
     let handled = executor.handle(&mut message, &runs);
     let (execution, _) = tokio::join!(handled, elsewhere);
@@ -71,7 +72,20 @@ async fn on_a_store_whose_link_fails_a_message_in_a_group_is_run_by_itself() {
 
     let faulty = FaultyStore::new(Busy::new(&MemoryStore::new(), Duration::ZERO));
     faulty.lose_next_answer(Call::Complete);
-    let (ended, runs) = handle_on(faulty, async {}).await;
+    let (ended, runs) = handle_on(faulty, &Policy::DEFAULT, async {}).await;
+    assert!(
+        matches!(ended, Execution::Executed { output: 1, .. }),
+        "{ended:?}"
+    );
+    assert_eq!(runs, 1, "in no group");
+}
+
+/// While it waited for a slot, its claim would be its only attempt: given up without a run if the process ended then.
+#[tokio::test(start_paused = true)]
+async fn a_message_with_one_attempt_is_run_by_itself() {
+    let policy = Policy::builder().max_attempts(1).build().unwrap();
+    let busy = Busy::new(&MemoryStore::new(), Duration::ZERO);
+    let (ended, runs) = handle_on(busy, &policy, async {}).await;
     assert!(
         matches!(ended, Execution::Executed { output: 1, .. }),
         "{ended:?}"
