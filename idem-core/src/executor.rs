@@ -175,11 +175,11 @@ impl<S: Store> Executor<S> {
         };
         let Begun {
             claim, mut kept, ..
-        } = match job.grant().await {
+        } = match job.claim_by_policy().await {
             Ok(begun) => begun,
             Err(ended) => return ended.into_execution(Requester::Nobody),
         };
-        let attempt = claim.attempt(policy);
+        let attempt = claim.describe_attempt(policy);
         let work = pin!(self.handlers.run(
             handler,
             attempt.number(),
@@ -188,7 +188,7 @@ impl<S: Store> Executor<S> {
         ));
         let ran = kept.run(work).await;
         drop(kept);
-        let ended = claim.finish(&mut job, ran).await;
+        let ended = claim.complete_or_release(&mut job, ran).await;
         self.count_lost_lease(handler, &ended);
         ended
     }
@@ -230,7 +230,7 @@ impl<S: Store> Executor<S> {
             Ok(job) => job,
             Err(refused) => return why.instead_of(refused),
         };
-        match job.claim().await {
+        match job.claim_enforced().await {
             Ok(begun) => {
                 let reason = Release::gave_up(why.to_string());
                 // Nothing ran: if the number was lost meanwhile, somebody else sees to it.
@@ -332,7 +332,7 @@ pub trait RunsOn<S: Store>: crate::handler::Mode {
         ready(Ok(()))
     }
 
-    /// Claims, runs and settles one message.
+    /// Claims, runs and finishes one message.
     #[doc(hidden)]
     fn run<H, St>(
         executor: &Executor<S>,

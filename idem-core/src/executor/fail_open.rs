@@ -102,7 +102,7 @@ impl<S: Store> Executor<S> {
     /// away: in a third of the lease, or [`SHORTLY`] if it was away before.
     ///
     /// A claim that was not answered may have been recorded. The report has the same owner, and gets it back.
-    pub(super) async fn ask(
+    pub(super) async fn claim_from_store(
         &self,
         request: &ClaimRequest,
         policy: &Policy,

@@ -70,7 +70,7 @@ impl<S: Store> Protection<S> {
 impl<S: Store> Grant<S> {
     /// What the handler is told. Without a lease of the store's, its fencing token is 0: a local token is no proof to
     /// others, and might be greater than those of the store.
-    pub(super) fn attempt(&self, policy: &Policy) -> Attempt {
+    pub(super) fn describe_attempt(&self, policy: &Policy) -> Attempt {
         let attempt = self.lease.to_attempt(policy.max_attempts());
         let is_protected = match &self.protection {
             Protection::Store | Protection::OrLocal(_) => true,

@@ -51,18 +51,18 @@ impl<S: Store> RunsOn<S> for Leased {
 
 impl<S: Store> Job<'_, S> {
     /// Claims as the policy says; what is observed is always granted, unless nothing is to start any more.
-    pub(super) async fn grant(&self) -> Result<Begun<Grant<S>, ()>, Ended> {
+    pub(super) async fn claim_by_policy(&self) -> Result<Begun<Grant<S>, ()>, Ended> {
         if self.policy.observes() {
             return self.observe().await;
         }
-        self.claim().await
+        self.claim_enforced().await
     }
 
     /// Claims for work that is enforced: from this process's memory what it knows and the store does not, everything
     /// else from the store.
     ///
     /// Dropped half way, it may leave a claim in the store; the same owner has it back when it asks again.
-    pub(super) async fn claim(&self) -> Result<Begun<Grant<S>, ()>, Ended> {
+    pub(super) async fn claim_enforced(&self) -> Result<Begun<Grant<S>, ()>, Ended> {
         // Before the store is asked: it has not been told yet what this process did with the key, and would let
         // a copy run again.
         if let Some(answer) = self.executor.local.look(self.request) {
@@ -71,7 +71,11 @@ impl<S: Store> Job<'_, S> {
         // Before the store is asked: the lease begins somewhere between here and the answer, and must not be
         // thought to end later than it does.
         let claimed = Moment::now();
-        match self.executor.ask(self.request, self.policy).await {
+        match self
+            .executor
+            .claim_from_store(self.request, self.policy)
+            .await
+        {
             Ok(Claim::Acquired(lease)) => self.acquired(lease, claimed).await,
             Ok(answer) => Err(Ended::Answered(answer)),
             // Only while the store is away. One that refuses, is full or has a record that cannot be read is
@@ -123,7 +127,7 @@ impl<S: Store> Grant<S> {
     ///
     /// It returns when the end is recorded where the lease was given, or is known to be refused. Observed work
     /// waits a second at most.
-    pub(super) async fn finish<T, E>(
+    pub(super) async fn complete_or_release<T, E>(
         self,
         job: &mut Job<'_, S>,
         ran: Ran<Result<T, E>>,
@@ -207,12 +211,12 @@ impl<S: Store, H: Operation<Mode = Leased>> Claiming<S, H> for Grant<S> {
         _: &Envelope,
     ) -> impl Future<Output = Result<Begun<Self, ()>, Self::Ended>> {
         let requester = job.requester;
-        job.grant()
+        job.claim_by_policy()
             .map(move |begun| begun.map_err(|ended| ended.into_execution(requester)))
     }
 
     fn attempt(&self, policy: &Policy) -> Attempt {
-        self.attempt(policy)
+        self.describe_attempt(policy)
     }
 
     // A leased handler holds nothing of the store's that others need.
@@ -248,7 +252,7 @@ impl<S: Store, H: Operation<Mode = Leased>> Claiming<S, H> for Grant<S> {
         // end takes long because the store is away, the lease may run out; it can still be completed unless
         // somebody takes the key over.
         drop(kept);
-        self.finish(job, ran).await
+        self.complete_or_release(job, ran).await
     }
 }
 
