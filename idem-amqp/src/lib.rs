@@ -85,11 +85,12 @@ pub use idem_core::{Answer, Refusal, Refused, Request};
 pub use idem_core::{
     AnyStore, Atomic, Attempt, Backoff, Begun, Cause, Claim, ClaimRequest, ConnectError, Context,
     DecodeError, Enforcement, Envelope, EnvelopeBuilder, ErrorChain, Execution, ExecutionKind,
-    Executor, Failed, Failure, FencingToken, Finding, Fingerprint, FingerprintBuilder, Finished,
-    FromContext, FromRef, Handler, HeaderSource, Headers, InDoubt, Key, KeyBuilder, KeyError,
-    KeyPart, Lease, Leased, MemoryStore, MemoryStoreBuilder, Mode, Operation, OutOfPlace, Outcome,
-    Owner, Policy, PolicyBuilder, PolicyError, Prepared, Purge, PurgeTask, Rejection, Release,
-    RunsOn, Severity, State, Store, StoreError, StoreOutage, TransactionalStore, Verdict, Write,
+    Executor, Failed, Failure, FencingToken, Finding, Fingerprint, FingerprintBuilder, Finish,
+    Finished, FromContext, FromRef, Handler, HeaderSource, Headers, InDoubt, Key, KeyBuilder,
+    KeyError, KeyPart, Lease, Leased, MemoryStore, MemoryStoreBuilder, Mode, Open, Operation,
+    OutOfPlace, Outcome, Owner, Policy, PolicyBuilder, PolicyError, Prepared, Purge, PurgeTask,
+    Rejection, Release, RunsOn, Severity, State, Store, StoreError, StoreOutage,
+    TransactionalStore, Verdict, Write,
 };
 pub use idem_core::{CacheStats, Cached, CachedBuilder, Reports};
 pub use idem_core::{Entity, EntityError, EntityStore, InEntity, RecordedBy};

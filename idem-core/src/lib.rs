@@ -77,10 +77,10 @@ pub use session_storage::{
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use sqlx;
 pub use store::{
-    Begun, Claim, ClaimRequest, ConnectError, EntityError, EntityStore, Finding, Finished,
-    GroupStore, Lease, OpenSession, Opened, Opening, OutOfPlace, Owner, Purge, PurgeTask, Release,
-    SequenceStore, SessionStore, Severity, Store, StoreError, Touched, TransactionalStore, Write,
-    operator,
+    Begun, Claim, ClaimRequest, ConnectError, EntityError, EntityStore, Finding, Finish, Finished,
+    GroupStore, Lease, Open, OpenSession, Opened, Opening, OutOfPlace, Owner, Purge, PurgeTask,
+    Release, SequenceStore, SessionStore, Severity, Store, StoreError, Touched, TransactionalStore,
+    Write, operator,
 };
 pub use stores::{AnyStore, CacheStats, Cached, CachedBuilder, MemoryStore, MemoryStoreBuilder};
 #[cfg(feature = "postgres")]

@@ -27,7 +27,7 @@ pub use purge::PurgeTask;
 pub use request::{ClaimRequest, Owner};
 pub use sequence::SequenceStore;
 pub use session::{OpenSession, Opened, SessionStore, Touched};
-pub use transaction::Finished;
+pub use transaction::{Finish, Finished, Open};
 pub use transactional::{Begun, Opening, TransactionalStore};
 
 /// Decides, once per key, who works, and remembers what came of it.

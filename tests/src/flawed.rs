@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_amqp::{
-    Begun, Claim, ClaimRequest, Finished, Key, Lease, Outcome, PositionKind, Release, Store,
-    StoreError, TransactionalStore, Write,
+    Begun, Claim, ClaimRequest, Finish, Finished, Key, Lease, Open, Outcome, PositionKind, Release,
+    Store, StoreError, TransactionalStore, Write,
 };
 use serde::{Deserialize, Serialize};
 
@@ -88,7 +88,7 @@ impl<S: Store + Clone> Store for Flawed<S> {
 
 impl<Tx, S> TransactionalStore<Tx> for Flawed<S>
 where
-    S: TransactionalStore<Tx, Transaction: 'static> + Clone,
+    S: TransactionalStore<Tx> + Clone,
 {
     type Transaction = S::Transaction;
 
@@ -116,28 +116,36 @@ where
         self.store.extend_open(lease, by).await
     }
 
-    async fn commit(
+    async fn open(&self, opening: Open<'_>) -> Result<Self::Transaction, StoreError> {
+        self.store.open(opening).await
+    }
+
+    async fn finish(
         &self,
         transaction: Self::Transaction,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
+        finish: Finish<'_>,
     ) -> Result<Finished, StoreError> {
+        let Finish::Complete {
+            lease,
+            outcome,
+            retention,
+        } = finish
+        else {
+            return self.store.finish(transaction, finish).await;
+        };
         if !self.answers_early() {
-            return self
-                .store
-                .commit(transaction, lease, outcome, retention)
-                .await;
+            return self.store.finish(transaction, finish).await;
         }
         let (store, lease, outcome) = (self.store.clone(), lease.clone(), outcome.clone());
         tokio::spawn(async move {
             tokio::time::sleep(LATE).await;
-            store.commit(transaction, &lease, &outcome, retention).await
+            let complete = Finish::Complete {
+                lease: &lease,
+                outcome: &outcome,
+                retention,
+            };
+            store.finish(transaction, complete).await
         });
         Ok(Finished::Committed)
-    }
-
-    async fn roll_back(&self, transaction: Self::Transaction) {
-        self.store.roll_back(transaction).await;
     }
 }

@@ -10,8 +10,8 @@ use std::{
 };
 
 use idem_amqp::{
-    Begun, Claim, ClaimRequest, Finished, Lease, Outcome, PositionKind, Release, Store, StoreError,
-    TransactionalStore, Write,
+    Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Outcome, PositionKind, Release,
+    Store, StoreError, TransactionalStore, Write,
 };
 use nix::sys::signal::{Signal, raise};
 
@@ -184,18 +184,19 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Interfered<S> {
         self.interfere(Call::Extend, done).await
     }
 
-    async fn commit(
-        &self,
-        transaction: Self::Transaction,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
-    ) -> Result<Finished, StoreError> {
-        let done = self.store.commit(transaction, lease, outcome, retention);
-        self.interfere(Call::Complete, done).await
+    async fn open(&self, opening: Open<'_>) -> Result<Self::Transaction, StoreError> {
+        self.store.open(opening).await
     }
 
-    async fn roll_back(&self, transaction: Self::Transaction) {
-        self.store.roll_back(transaction).await;
+    async fn finish(
+        &self,
+        transaction: Self::Transaction,
+        finish: Finish<'_>,
+    ) -> Result<Finished, StoreError> {
+        let done = self.store.finish(transaction, finish);
+        match finish {
+            Finish::RollBack => done.await,
+            _ => self.interfere(Call::Complete, done).await,
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! `keys release`, `keys forget` and `keys complete`, on every store.
 
 use idem_amqp::{
-    Begun, Claim, ClaimRequest, Finished, Key, Outcome, Policy, Store as _, TransactionalStore,
-    Write,
+    Begun, Claim, ClaimRequest, Finish, Finished, Key, Outcome, Policy, Store as _,
+    TransactionalStore, Write,
     sqlx::{PgConnection, SqliteConnection},
 };
 use idem_tests::store_at::StoreAt;
@@ -174,10 +174,12 @@ async fn commit_after<Tx>(
     };
     let name = lease.key.as_str();
     idem.run(&["keys", command, name, "--yes"]).await.ends(0);
-    let retention = Policy::DEFAULT.retention();
-    let outcome = Outcome::new("late");
-    let committed = store.commit(transaction, &lease, &outcome, retention).await;
-    committed.unwrap()
+    let complete = Finish::Complete {
+        lease: &lease,
+        outcome: &Outcome::new("late"),
+        retention: Policy::DEFAULT.retention(),
+    };
+    store.finish(transaction, complete).await.unwrap()
 }
 
 #[tokio::test]

@@ -2,10 +2,13 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{EntityHarness, Harness, LEASE, Rule, Scene, TransactionalHarness, scene::unique};
+use super::{
+    EntityHarness, Harness, LEASE, Rule, Scene, TransactionalHarness, open::roll_back,
+    scene::unique,
+};
 use crate::{
     handler::Entity,
-    store::{EntityError, EntityStore, Finished, Lease, TransactionalStore},
+    store::{EntityError, EntityStore, Finish, Finished, Lease, Open, TransactionalStore},
 };
 
 /// How long a statement waits for a lock.
@@ -53,7 +56,11 @@ impl<'a, H: EntityHarness> Row<'a, H> {
     }
 
     async fn open(&self) -> Transaction<H> {
-        let open = EntityStore::<H::Tx>::open(&*self.store, &self.entity, WAIT).await;
+        let recorded = Open::Recorded {
+            entity: &self.entity,
+            wait: WAIT,
+        };
+        let open = TransactionalStore::<H::Tx>::open(&*self.store, recorded).await;
         Rule::Recorded.answer(open)
     }
 
@@ -69,15 +76,18 @@ impl<'a, H: EntityHarness> Row<'a, H> {
     }
 
     async fn commit(&self, open: Transaction<H>, lease: Option<&Lease>) -> Finished {
-        let recording =
-            EntityStore::<H::Tx>::commit_entity(&*self.store, open, &self.entity, lease).await;
-        Rule::Recorded.answer(recording)
+        let record = Finish::Record {
+            entity: &self.entity,
+            lease,
+        };
+        let finished = TransactionalStore::<H::Tx>::finish(&*self.store, open, record).await;
+        Rule::Recorded.answer(finished)
     }
 
     async fn commits(&self, open: Transaction<H>, lease: Option<&Lease>) {
-        let recording = self.commit(open, lease).await;
-        let why = format!("nothing speaks against it, but {recording:?}");
-        self.scene.holds(recording == Finished::Committed, &why);
+        let finished = self.commit(open, lease).await;
+        let why = format!("nothing speaks against it, but {finished:?}");
+        self.scene.holds(finished == Finished::Committed, &why);
     }
 
     async fn is_recorded(&self, lease: Option<&Lease>) -> bool {
@@ -107,7 +117,7 @@ pub async fn an_entity_that_was_committed_is_recorded<H: EntityHarness>(harness:
 pub async fn an_entity_that_was_rolled_back_is_not_recorded<H: EntityHarness>(harness: &H) {
     let (row, effect) = (Row::new(harness, Rule::Recorded), unique());
     let open = row.handled(&effect).await;
-    TransactionalStore::<H::Tx>::roll_back(&*row.store, open).await;
+    roll_back::<H>(&row.store, open).await;
     row.left_nothing(&effect, "it was rolled back").await;
     let open = row.handled(&effect).await;
     row.commits(open, None).await;
@@ -143,7 +153,7 @@ pub async fn a_copy_violates_the_constraint_and_nothing_else_does<H: EntityHarne
         !violates(&Another, &row.entity),
         "another error is no violation",
     );
-    TransactionalStore::<H::Tx>::roll_back(&*row.store, copy).await;
+    roll_back::<H>(&row.store, copy).await;
 }
 
 /// A handler that puts up with the row of another has not handled the message.
@@ -153,10 +163,10 @@ pub async fn a_row_that_was_there_before_is_a_violation<H: EntityHarness>(harnes
     row.commits(open, None).await;
     let (mut copy, further) = (row.open().await, unique());
     H::write_effect(H::Store::lend(&mut copy), &further).await;
-    let recording = row.commit(copy, None).await;
-    let violated = matches!(recording, Finished::Violated { .. });
+    let finished = row.commit(copy, None).await;
+    let violated = matches!(finished, Finished::Violated { .. });
     row.scene
-        .holds(violated, &format!("it is another's, but {recording:?}"));
+        .holds(violated, &format!("it is another's, but {finished:?}"));
     row.scene
         .has_effects(&further, 0, "it was rolled back")
         .await;
@@ -167,10 +177,10 @@ pub async fn a_handler_that_leaves_no_entity_is_refused<H: EntityHarness>(harnes
     let (row, effect) = (Row::new(harness, Rule::Recorded), unique());
     let mut open = row.open().await;
     H::write_effect(H::Store::lend(&mut open), &effect).await;
-    let recording = row.commit(open, None).await;
-    let refused = matches!(recording, Finished::Refused { .. });
+    let finished = row.commit(open, None).await;
+    let refused = matches!(finished, Finished::Refused { .. });
     row.scene
-        .holds(refused, &format!("there is no entity, but {recording:?}"));
+        .holds(refused, &format!("there is no entity, but {finished:?}"));
     row.left_nothing(&effect, "it was refused").await;
 }
 
@@ -179,10 +189,10 @@ pub async fn a_transaction_that_the_handler_ended_records_nothing<H: EntityHarne
     let (row, effect) = (Row::new(harness, Rule::Recorded), unique());
     let mut open = row.handled(&effect).await;
     H::roll_back_early(H::Store::lend(&mut open)).await;
-    let recording = row.commit(open, None).await;
-    let refused = matches!(recording, Finished::Refused { .. });
+    let finished = row.commit(open, None).await;
+    let refused = matches!(finished, Finished::Refused { .. });
     row.scene
-        .holds(refused, &format!("the handler ended it, but {recording:?}"));
+        .holds(refused, &format!("the handler ended it, but {finished:?}"));
     row.left_nothing(&effect, "the handler rolled back").await;
 }
 
@@ -206,12 +216,10 @@ pub async fn an_attempt_that_was_taken_over_records_nothing<H: EntityHarness>(ha
     row.scene.advance(LEASE).await;
     let successor = row.scene.acquired().await;
     let open = row.handled(&effect).await;
-    let recording = row.commit(open, Some(&zombie.lease)).await;
-    let fenced = recording == Finished::Fenced;
-    row.scene.holds(
-        fenced,
-        &format!("another has taken over, but {recording:?}"),
-    );
+    let finished = row.commit(open, Some(&zombie.lease)).await;
+    let fenced = finished == Finished::Fenced;
+    row.scene
+        .holds(fenced, &format!("another has taken over, but {finished:?}"));
     row.left_nothing(&effect, "it was fenced").await;
     successor
         .extend(LEASE)

@@ -1,6 +1,11 @@
 //! Messages that take turns in one transaction. The store of the harness opens one group at a time.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    future::ready,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::time::timeout;
 
@@ -11,10 +16,11 @@ use super::{
     scene::{key, unique},
 };
 use crate::{
+    futures::{BoxFuture, FutureExt as _},
     handler::Outcome,
     store::{
-        Claim, Finished, GroupStore, Lease, Release, Store as _, StoreError, TransactionalStore,
-        Write,
+        Claim, Finish, Finished, GroupStore, Lease, Open, Release, Store as _, StoreError,
+        TransactionalStore, Write,
     },
 };
 
@@ -24,7 +30,8 @@ const SIZE: usize = 8;
 /// A slot that is not given, or an end that is not told, fails a case.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-type Slot<H> = <<H as Harness>::Store as GroupStore<<H as TransactionalHarness>::Tx>>::Slot;
+type Slot<H> =
+    <<H as Harness>::Store as TransactionalStore<<H as TransactionalHarness>::Tx>>::Transaction;
 
 /// One store, whose messages share their groups.
 struct Group<'a, H: GroupHarness> {
@@ -36,6 +43,16 @@ struct Group<'a, H: GroupHarness> {
 struct Member {
     lease: Lease,
     effect: String,
+}
+
+/// How the group ends for one that has left its slot.
+struct Left(BoxFuture<'static, Result<Finished, StoreError>>);
+
+impl Left {
+    async fn end(self) -> Result<Finished, StoreError> {
+        let end = timeout(PATIENCE, self.0).await;
+        end.unwrap_or_else(|_| panic!("{}: the group never ends", Rule::Grouped))
+    }
 }
 
 impl<'a, H: GroupHarness> Group<'a, H> {
@@ -65,50 +82,55 @@ impl<'a, H: GroupHarness> Group<'a, H> {
         }
     }
 
+    /// Waits for a slot in a group of the handler.
+    fn given(&self) -> impl Future<Output = Result<Slot<H>, StoreError>> + use<'_, H> {
+        let group = Open::Group {
+            handler: HANDLER,
+            size: SIZE,
+        };
+        TransactionalStore::<H::Tx>::open(&*self.store, group)
+    }
+
     async fn slot(&self) -> Slot<H> {
-        let slot = GroupStore::<H::Tx>::slot(&*self.store, HANDLER, SIZE);
-        let slot = timeout(PATIENCE, slot).await;
+        let slot = timeout(PATIENCE, self.given()).await;
         Rule::Grouped.answer(slot.unwrap_or_else(|_| panic!("{}: no slot", Rule::Grouped)))
     }
 
     /// Two slots one after the other: the second is waited for before the first is left, so that
     /// both are in one group.
-    async fn two(
-        &self,
-        first: &Member,
-    ) -> (
-        impl Future<Output = Result<Finished, StoreError>> + use<H>,
-        Slot<H>,
-    ) {
+    async fn two(&self, first: &Member) -> (Left, Slot<H>) {
         let mut slot = self.slot().await;
-        H::write_effect(H::Store::lend_slot(&mut slot), &first.effect).await;
-        let next = GroupStore::<H::Tx>::slot(&*self.store, HANDLER, SIZE);
-        let mut next = pin!(next);
+        H::write_effect(H::Store::lend(&mut slot), &first.effect).await;
+        let mut next = pin!(self.given());
         let early = poll_once(next.as_mut()).await;
         self.scene
             .holds(early.is_none(), "the first one sits there");
-        let end = self.leave(slot, first);
+        let left = self.leave(slot, first).await;
         let slot = timeout(PATIENCE, next).await;
         let slot = slot.unwrap_or_else(|_| panic!("{}: no second slot", Rule::Grouped));
-        (end, Rule::Grouped.answer(slot))
+        (left, Rule::Grouped.answer(slot))
     }
 
-    fn leave(
-        &self,
-        slot: Slot<H>,
-        member: &Member,
-    ) -> impl Future<Output = Result<Finished, StoreError>> + use<H> {
-        let outcome = Outcome::new("done");
-        let end =
-            GroupStore::<H::Tx>::leave(&*self.store, slot, &member.lease, &outcome, RETENTION);
-        async move {
-            let end = timeout(PATIENCE, end).await;
-            end.unwrap_or_else(|_| panic!("{}: the group never ends", Rule::Grouped))
+    /// Leaves a slot: it is left when its finish is first polled.
+    async fn leave(&self, slot: Slot<H>, member: &Member) -> Left {
+        let (store, lease) = (Arc::clone(&self.store), member.lease.clone());
+        let mut end = async move {
+            let complete = Finish::Complete {
+                lease: &lease,
+                outcome: &Outcome::new("done"),
+                retention: RETENTION,
+            };
+            TransactionalStore::<H::Tx>::finish(&*store, slot, complete).await
+        }
+        .boxed();
+        match poll_once(Pin::new(&mut end)).await {
+            Some(end) => Left(ready(end).boxed()),
+            None => Left(end),
         }
     }
 
     async fn write(&self, slot: &mut Slot<H>, member: &Member) {
-        H::write_effect(H::Store::lend_slot(slot), &member.effect).await;
+        H::write_effect(H::Store::lend(slot), &member.effect).await;
     }
 
     #[track_caller]
@@ -142,9 +164,9 @@ pub async fn the_members_of_a_group_commit_together<H: GroupHarness>(harness: &H
     let (end, mut slot) = group.two(&first).await;
     group.is_undone(&first, "the group has not ended").await;
     group.write(&mut slot, &second).await;
-    let last = group.leave(slot, &second).await;
+    let last = group.leave(slot, &second).await.end().await;
     group.committed(&last);
-    group.committed(&end.await);
+    group.committed(&end.end().await);
     group.is_done(&first).await;
     group.is_done(&second).await;
 }
@@ -156,7 +178,7 @@ pub async fn a_slot_that_was_dropped_is_rolled_back_by_itself<H: GroupHarness>(h
     let (end, mut slot) = group.two(&first).await;
     group.write(&mut slot, &second).await;
     drop(slot);
-    group.committed(&end.await);
+    group.committed(&end.end().await);
     group.is_done(&first).await;
     group.is_undone(&second, "its slot was dropped").await;
 }
@@ -170,7 +192,7 @@ pub async fn a_member_that_was_taken_over_commits_nothing<H: GroupHarness>(harne
     let successor = successor.claim().await.is_acquired("the lease has run out");
     let mut slot = group.slot().await;
     group.write(&mut slot, &member).await;
-    let end = group.leave(slot, &member).await;
+    let end = group.leave(slot, &member).await.end().await;
     let committed = matches!(end, Ok(Finished::Committed | Finished::WithoutCompletion));
     group.scene.holds(!committed, "another has taken over");
     group.is_undone(&member, "another has taken over").await;
@@ -185,7 +207,7 @@ pub async fn the_end_of_a_group_need_not_be_waited_for<H: GroupHarness>(harness:
     let (end, mut slot) = group.two(&first).await;
     drop(end);
     group.write(&mut slot, &second).await;
-    let last = group.leave(slot, &second).await;
+    let last = group.leave(slot, &second).await.end().await;
     group.committed(&last);
     group.is_done(&first).await;
     group.is_done(&second).await;
@@ -198,19 +220,18 @@ pub async fn whoever_leaves_the_queue_is_passed_over<H: GroupHarness>(harness: &
     let mut slot = group.slot().await;
     group.write(&mut slot, &first).await;
     {
-        let gone = GroupStore::<H::Tx>::slot(&*group.store, HANDLER, SIZE);
-        let mut gone = pin!(gone);
+        let mut gone = pin!(group.given());
         let early = poll_once(gone.as_mut()).await;
         group
             .scene
             .holds(early.is_none(), "the first one sits there");
     }
-    let end = group.leave(slot, &first).await;
+    let end = group.leave(slot, &first).await.end().await;
     group.committed(&end);
     group.is_done(&first).await;
     let mut slot = group.slot().await;
     group.write(&mut slot, &second).await;
-    let end = group.leave(slot, &second).await;
+    let end = group.leave(slot, &second).await.end().await;
     group.committed(&end);
     group.is_done(&second).await;
 }

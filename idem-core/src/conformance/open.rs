@@ -6,7 +6,8 @@ use super::{RETENTION, Rule, Scene, TransactionalHarness, claimant::Claimant};
 use crate::{
     handler::Outcome,
     store::{
-        Begun, Claim, Finished, Lease, Opening, Release, Store as _, TransactionalStore, Write,
+        Begun, Claim, Finish, Finished, Lease, Opening, Release, Store as _, TransactionalStore,
+        Write,
     },
 };
 
@@ -115,20 +116,30 @@ impl<H: TransactionalHarness> Open<H> {
 
     pub(super) async fn commit_for(self, outcome: &str, retention: Duration) -> Finished {
         let outcome = Outcome::new(outcome.to_owned());
-        let commit = TransactionalStore::<H::Tx>::commit(
-            &*self.store,
-            self.transaction,
-            &self.lease,
-            &outcome,
+        let complete = Finish::Complete {
+            lease: &self.lease,
+            outcome: &outcome,
             retention,
-        );
+        };
+        let store = &*self.store;
+        let commit = TransactionalStore::<H::Tx>::finish(store, self.transaction, complete);
         Rule::Atomic.answer(commit.await)
     }
 
     pub(super) async fn roll_back(self, reason: &Release) -> Write {
-        TransactionalStore::<H::Tx>::roll_back(&*self.store, self.transaction).await;
+        roll_back::<H>(&self.store, self.transaction).await;
         Rule::Atomic.answer(self.store.release(&self.lease, reason).await)
     }
+}
+
+/// Rolls a transaction back, which every store can.
+pub(super) async fn roll_back<H: TransactionalHarness>(
+    store: &H::Store,
+    transaction: Transaction<H>,
+) {
+    let finished = TransactionalStore::<H::Tx>::finish(store, transaction, Finish::RollBack).await;
+    let finished = Rule::Atomic.answer(finished);
+    assert_eq!(finished, Finished::RolledBack, "{}", Rule::Atomic);
 }
 
 impl<H: TransactionalHarness> Scene<'_, H> {

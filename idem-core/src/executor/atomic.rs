@@ -26,7 +26,9 @@ use crate::{
     futures::FutureExt as _,
     handler::{Atomic, Attempt, Failure, Handler, Mode, Operation, Outcome, Policy},
     message::Envelope,
-    store::{Claim, Finished, Lease, Release, Store, StoreError, TransactionalStore, Write},
+    store::{
+        Claim, Finish, Finished, Lease, Release, Store, StoreError, TransactionalStore, Write,
+    },
     stores::measured::Measured,
 };
 
@@ -146,7 +148,7 @@ where
         error: String,
     ) -> Self::Ended {
         drop(kept);
-        job.executor.store.roll_back(transaction).await;
+        job.executor.roll_back(transaction).await;
         let unrun = Release::gave_up(&error);
         // Nothing ran: a lost lease changes nothing.
         let _ = job.executor.release(&self.lease, &unrun).await;
@@ -221,10 +223,12 @@ impl<S: Store> Ending<'_, S> {
         let store = &self.job.executor.store;
         let retention = self.job.request.retention;
         let attempt = self.lease.attempt;
-        match store
-            .commit(transaction, self.lease, &outcome, retention)
-            .await
-        {
+        let complete = Finish::Complete {
+            lease: self.lease,
+            outcome: &outcome,
+            retention,
+        };
+        match store.finish(transaction, complete).await {
             Ok(Finished::Committed) => Execution::Executed {
                 output,
                 outcome,
@@ -269,7 +273,7 @@ impl<S: Store> Ending<'_, S> {
     where
         S: TransactionalStore<Tx>,
     {
-        self.job.executor.store.roll_back(transaction).await;
+        self.job.executor.roll_back(transaction).await;
         self.record(ended).await
     }
 

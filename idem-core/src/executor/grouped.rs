@@ -23,7 +23,7 @@ use crate::{
     handler::{Attempt, Grouped, Handler, Mode, Operation, Policy},
     message::Envelope,
     store::{
-        Claim, EntityError, Finished, GroupStore, Lease, Release, Store, StoreError,
+        self, Claim, EntityError, Finish, Finished, GroupStore, Lease, Release, Store, StoreError,
         TransactionalStore as _,
     },
     stores::measured::Measured,
@@ -112,14 +112,14 @@ where
     H: Operation,
     H::Mode: for<'l> Mode<Lent<'l> = &'l mut Tx>,
 {
-    type Transaction = S::Slot;
+    type Transaction = S::Transaction;
     type Ended = InGroup<H::Output, H::Error>;
 
     fn claim(
         job: &mut Job<'_, S>,
         _: &H::Message,
         _: &Envelope,
-    ) -> impl Future<Output = Result<Begun<Self, S::Slot>, Self::Ended>> {
+    ) -> impl Future<Output = Result<Begun<Self, S::Transaction>, Self::Ended>> {
         job.join_group(H::SCOPE)
     }
 
@@ -131,14 +131,14 @@ where
         store.time_limit()
     }
 
-    fn lend(slot: &mut S::Slot) -> &mut Tx {
-        S::lend_slot(slot)
+    fn lend(slot: &mut S::Transaction) -> &mut Tx {
+        S::lend(slot)
     }
 
     async fn uncalled(
         self,
         _: &mut Job<'_, S>,
-        slot: S::Slot,
+        slot: S::Transaction,
         kept: KeptLease,
         _: String,
     ) -> Self::Ended {
@@ -150,7 +150,7 @@ where
     async fn finish(
         self,
         job: &mut Job<'_, S>,
-        slot: S::Slot,
+        slot: S::Transaction,
         mut kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> Self::Ended {
@@ -170,12 +170,20 @@ where
         };
         let retention = job.request.retention;
         let store = &job.executor.store;
-        let mut end = store.leave(slot, &open.lease, &outcome, retention);
-        let end = match kept.run(&mut end).await {
-            Ran::Returned(end) => end,
-            // A heartbeat that finds the key completed: the group knows better.
-            Ran::LeaseLost | Ran::Overdue(_) => end.await,
-            Ran::Panicked(message) => Err(StoreError::unavailable(message)),
+        let complete = Finish::Complete {
+            lease: &open.lease,
+            outcome: &outcome,
+            retention,
+        };
+        let end = {
+            // Its slot is left when this is first polled.
+            let mut left = Box::pin(store.finish(slot, complete));
+            match kept.run(&mut left).await {
+                Ran::Returned(end) => end,
+                // A heartbeat that finds the key completed: the group knows better.
+                Ran::LeaseLost | Ran::Overdue(_) => left.await,
+                Ran::Panicked(message) => Err(StoreError::unavailable(message)),
+            }
         };
         let ended = match end {
             Ok(Finished::Committed) => {
@@ -206,7 +214,7 @@ impl<S: Store> Job<'_, S> {
     async fn join_group<Tx, T, E, const SIZE: usize>(
         &self,
         handler: &'static str,
-    ) -> Result<Begun<Member<Tx, SIZE>, S::Slot>, InGroup<T, E>>
+    ) -> Result<Begun<Member<Tx, SIZE>, S::Transaction>, InGroup<T, E>>
     where
         S: GroupStore<Tx>,
     {
@@ -223,7 +231,11 @@ impl<S: Store> Job<'_, S> {
         }
         let working = executor.working(self.request);
         let open = Open::new(lease, working);
-        let slot = match kept.run(executor.store.slot(handler, SIZE)).await {
+        let group = store::Open::Group {
+            handler,
+            size: SIZE,
+        };
+        let slot = match kept.run(executor.store.open(group)).await {
             Ran::Returned(Ok(slot)) => slot,
             // The claim stays: the same owner has it back.
             Ran::Returned(Err(error)) => {

@@ -24,7 +24,7 @@ use crate::{
     handler::{Attempt, Entity, Handler, InEntity, Mode, Operation, Policy, RecordedBy},
     message::{Envelope, Position},
     store::{
-        Claim, ClaimRequest, EntityError, EntityStore, Lease, Release, Store, StoreError,
+        Claim, ClaimRequest, EntityError, EntityStore, Lease, Open, Release, Store, StoreError,
         TransactionalStore,
     },
     stores::measured::Measured,
@@ -140,7 +140,7 @@ where
         error: String,
     ) -> Ending<H> {
         drop(kept);
-        job.executor.store.roll_back(transaction).await;
+        job.executor.roll_back(transaction).await;
         if let Some(lease) = &self.lease {
             // Nothing ran: a lost lease changes nothing.
             let unrun = Release::gave_up(&error);
@@ -238,18 +238,20 @@ impl<S: Store> Job<'_, S> {
     where
         S: EntityStore<Tx>,
     {
-        let store = &self.executor.store;
-        let transaction = store.open(entity, self.request.lease).await;
+        let executor = self.executor;
+        let wait = self.request.lease;
+        let recorded = Open::Recorded { entity, wait };
+        let transaction = executor.store.open(recorded).await;
         let transaction = transaction.map_err(Ended::Unavailable)?;
         let refused = match self.claim_if_attempted().await {
             Ok((lease, kept)) => return Ok((transaction, lease, kept)),
             Err(refused) => refused,
         };
         // First, because to give a claim back may take as long as the store is away.
-        store.roll_back(transaction).await;
+        executor.roll_back(transaction).await;
         Err(match refused {
             NotBegun::Ended(ended) => ended,
-            NotBegun::Objected(lease, objection) => self.executor.object(&lease, &objection).await,
+            NotBegun::Objected(lease, objection) => executor.object(&lease, &objection).await,
         })
     }
 

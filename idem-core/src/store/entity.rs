@@ -1,12 +1,15 @@
 //! Stores that can tell by a constraint of the handler's own table what was handled.
 
-use std::{error::Error, time::Duration};
+use std::error::Error;
 
-use super::{Finished, Lease, StoreError, TransactionalStore};
+use super::{Lease, StoreError, TransactionalStore};
 use crate::handler::Entity;
 
 /// A store in whose database a unique constraint of the handler's own table can record what was
 /// handled: its errors name the constraint that was violated.
+///
+/// It opens [`Open::Recorded`](super::Open::Recorded), and ends such a transaction by
+/// [`Finish::Record`](super::Finish::Record).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot tell by a constraint what was handled, as `recorded_by` asks for",
     label = "this store's database does not name the constraint that was violated",
@@ -24,31 +27,8 @@ pub trait EntityStore<Tx>: TransactionalStore<Tx> {
         columns: usize,
     ) -> impl Future<Output = Result<(), EntityError>> + Send;
 
-    /// Opens a transaction without a claim. In it, a statement waits for at most `wait` for a lock,
-    /// and so for a transaction that has written the same key.
-    ///
-    /// # Errors
-    /// If the store cannot be reached, or the constraint cannot record what was handled.
-    fn open(
-        &self,
-        entity: &Entity,
-        wait: Duration,
-    ) -> impl Future<Output = Result<Self::Transaction, StoreError>> + Send;
-
     /// Whether this error, or what caused it, is the violation of exactly this constraint.
     fn violates(&self, error: &(dyn Error + 'static), entity: &Entity) -> bool;
-
-    /// Commits, if the transaction is the one that was opened, nothing in it has failed, and it has
-    /// written the entity itself. If there is a lease, its record is removed with the same commit, fenced.
-    ///
-    /// # Errors
-    /// If the store cannot tell whether the transaction was committed.
-    fn commit_entity(
-        &self,
-        transaction: Self::Transaction,
-        entity: &Entity,
-        lease: Option<&Lease>,
-    ) -> impl Future<Output = Result<Finished, StoreError>> + Send;
 
     /// Whether the entity is there, committed. If so, and there is a lease, its record is removed.
     ///

@@ -1,20 +1,74 @@
-//! How a transaction ends.
+//! How a transaction is opened, and how it ends.
 //!
-//! Stores that lend transactions answer with it, and the executor decides by it what became of an attempt. What must
-//! stay true: that a store cannot tell is an error, never one of these.
+//! The executor says by [`Open`] and [`Finish`] what it wants; a store that lends transactions answers with
+//! [`Finished`]. What must stay true: nothing is committed but by a finish that the store can serve, and that a store
+//! cannot tell is an error, never one of the answers.
 
-use super::StoreError;
+use std::time::Duration;
+
+use super::{Lease, StoreError};
+use crate::handler::{Entity, Outcome};
+
+/// What a transaction is opened for that is not opened together with its claim.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Open<'a> {
+    /// To be shared: a slot in a group of the handler of this name. It is given when its turn comes.
+    /// Asked of a [`GroupStore`](super::GroupStore).
+    Group {
+        /// The handler's name.
+        handler: &'static str,
+        /// How many slots the group has at most.
+        size: usize,
+    },
+    /// To be recorded by an entity, without a claim. Asked of an [`EntityStore`](super::EntityStore).
+    Recorded {
+        /// What the handler is to leave in its table.
+        entity: &'a Entity,
+        /// How long a statement waits for a lock at most, and so for a transaction that has written the same key.
+        wait: Duration,
+    },
+}
+
+/// How a transaction is to end.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Finish<'a> {
+    /// Writes the completion, fenced, as the last statement of the transaction, and commits. In a group, the slot
+    /// is left to the next one, and all that succeeded commit together.
+    Complete {
+        /// The claim.
+        lease: &'a Lease,
+        /// What is remembered.
+        outcome: &'a Outcome,
+        /// For how long.
+        retention: Duration,
+    },
+    /// Commits, if the transaction is the one that was opened, nothing in it has failed, and it has written the
+    /// entity itself. Asked of an [`EntityStore`](super::EntityStore).
+    Record {
+        /// What the handler has left in its table.
+        entity: &'a Entity,
+        /// If there is one, its record is removed with the same commit, fenced.
+        lease: Option<&'a Lease>,
+    },
+    /// Rolls the handler's writes back, and returns when they are in nobody's way any more: what becomes of the key
+    /// is written after that, by [`Store::release`](super::Store::release) or
+    /// [`Store::complete`](super::Store::complete). The claim stays. A transaction that cannot be reached is gone
+    /// with its connection. A slot is given back at once, and its group undoes what was written since it was taken.
+    RollBack,
+}
 
 /// How a transaction ended.
 ///
-/// | | alone | recorded by an entity | in a group |
-/// |---|---|---|---|
-/// | [`Committed`](Self::Committed) | yes | yes | yes |
-/// | [`Fenced`](Self::Fenced) | yes | with a lease | |
-/// | [`Violated`](Self::Violated) | | yes | |
-/// | [`Refused`](Self::Refused) | yes | yes | |
-/// | [`RolledBack`](Self::RolledBack) | | | yes |
-/// | [`WithoutCompletion`](Self::WithoutCompletion) | | | yes |
+/// | | [`Complete`](Finish::Complete) alone | [`Complete`](Finish::Complete) in a group | [`Record`](Finish::Record) | [`RollBack`](Finish::RollBack) |
+/// |---|---|---|---|---|
+/// | [`Committed`](Self::Committed) | yes | yes | yes | |
+/// | [`Fenced`](Self::Fenced) | yes | | with a lease | |
+/// | [`Violated`](Self::Violated) | | | yes | |
+/// | [`Refused`](Self::Refused) | yes | | yes | |
+/// | [`RolledBack`](Self::RolledBack) | | yes | | yes |
+/// | [`WithoutCompletion`](Self::WithoutCompletion) | | yes | | |
 ///
 /// The executor takes any other answer for one that tells nothing, and never for success. If a store cannot tell, it
 /// answers `Err`.
@@ -43,6 +97,29 @@ pub enum Finished {
     /// The handler of another message has committed the transaction by itself. The writes are
     /// durable, and the completion has to be written.
     WithoutCompletion,
+}
+
+impl Open<'_> {
+    /// What a store answers that cannot open a transaction for this.
+    pub fn refused(self) -> StoreError {
+        let asked = match self {
+            Self::Group { .. } => "lets no messages share a transaction",
+            Self::Recorded { .. } => "opens no transaction that an entity records",
+        };
+        StoreError::Refused(format!("this store {asked}").into())
+    }
+}
+
+impl Finish<'_> {
+    /// What a store answers that cannot end a transaction so. It has rolled it back.
+    pub fn refused(self) -> StoreError {
+        let asked = match self {
+            Self::Complete { .. } => "with a completion",
+            Self::Record { .. } => "with an entity",
+            Self::RollBack => "with a rollback",
+        };
+        StoreError::Refused(format!("this store ends no such transaction {asked}").into())
+    }
 }
 
 impl Finished {

@@ -2,8 +2,8 @@
 
 use std::{future::ready, time::Duration};
 
-use super::{Claim, ClaimRequest, Finished, Lease, Store, StoreError, Write};
-use crate::{futures::BoxFuture, handler::Outcome};
+use super::{Claim, ClaimRequest, Finish, Finished, Lease, Open, Store, StoreError, Write};
+use crate::futures::BoxFuture;
 
 /// A store in whose transaction a handler can write, through a `&mut Tx`: the handler's writes
 /// and the completion commit together or not at all.
@@ -14,7 +14,7 @@ use crate::{futures::BoxFuture, handler::Outcome};
     note = "to run the handler on any store, take the connection from `State<…>` instead: it is then leased, not atomic"
 )]
 pub trait TransactionalStore<Tx>: Store {
-    /// An open transaction.
+    /// An open transaction, or a slot in one that is shared.
     type Transaction: Send + 'static;
 
     /// How many can be open at once; whoever begins a further one waits, before it claims.
@@ -81,22 +81,34 @@ pub trait TransactionalStore<Tx>: Store {
         by: Duration,
     ) -> impl Future<Output = Result<Write, StoreError>> + Send;
 
-    /// Writes the completion, fenced, as the last statement of the transaction, and commits.
+    /// Opens a transaction that is not opened together with its claim: for a group, or to be recorded by an entity.
+    /// Dropped, it is rolled back; of a group, what was written since the slot was taken.
+    ///
+    /// # Cancel safety
+    /// Whoever is dropped no longer waits for it.
     ///
     /// # Errors
-    /// If the store cannot tell whether the transaction was committed.
-    fn commit(
+    /// If no transaction can be begun, or the constraint cannot record what was handled. A store that opens none for
+    /// this answers [`Open::refused`].
+    fn open(
+        &self,
+        opening: Open<'_>,
+    ) -> impl Future<Output = Result<Self::Transaction, StoreError>> + Send;
+
+    /// Ends a transaction, and says how it ended.
+    ///
+    /// # Cancel safety
+    /// A dropped future leaves unknown what was to be committed. A slot in a group is left when the future is first
+    /// polled: it then need not be waited for.
+    ///
+    /// # Errors
+    /// If the store cannot tell whether the transaction was committed. One that cannot end it so rolls it back, and
+    /// answers [`Finish::refused`].
+    fn finish(
         &self,
         transaction: Self::Transaction,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
+        finish: Finish<'_>,
     ) -> impl Future<Output = Result<Finished, StoreError>> + Send;
-
-    /// Rolls the handler's writes back, and returns when they are in nobody's way any more: what
-    /// becomes of the key is written after that, by [`Store::release`] or [`Store::complete`]. The
-    /// claim stays. A transaction that cannot be reached is gone with its connection.
-    fn roll_back(&self, transaction: Self::Transaction) -> impl Future<Output = ()> + Send;
 }
 
 /// Opens the transaction of a claim that was made [ahead](TransactionalStore::claim_ahead), when it

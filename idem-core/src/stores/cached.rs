@@ -18,6 +18,7 @@ mod operator;
 mod store;
 #[cfg(test)]
 mod tests;
+mod transactional;
 
 use known::Known;
 

@@ -1,6 +1,6 @@
 //! A store whose calls are measured: the executor's own way to the store.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tracing::{Instrument as _, Span};
 
@@ -46,7 +46,7 @@ struct Calls {
     release: Call,
     begin: Call,
     claim_ahead: Call,
-    commit: Arc<Call>,
+    commit: Call,
 }
 
 /// One kind of call.
@@ -75,7 +75,7 @@ impl<S> Measured<S> {
                 release: Call::named("release"),
                 begin: Call::named("begin"),
                 claim_ahead: Call::named("claim_ahead"),
-                commit: Arc::new(Call::named("commit")),
+                commit: Call::named("commit"),
             },
         }
     }

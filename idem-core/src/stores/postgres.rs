@@ -41,6 +41,7 @@ mod template;
 #[cfg(test)]
 mod tests;
 mod transaction_pool;
+mod transactions;
 mod writes;
 
 pub use builder::PostgresStoreBuilder;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{Call, FaultyStore, probe};
-use crate::{
-    handler::Outcome,
-    store::{Begun, Claim, ClaimRequest, Finished, Lease, StoreError, TransactionalStore, Write},
+use crate::store::{
+    Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, StoreError, TransactionalStore,
+    Write,
 };
 
 // Not what somebody is looking for whose store cannot lend what the handler wants.
@@ -46,23 +46,26 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for FaultyStore<S> {
             .await
     }
 
-    async fn commit(
-        &self,
-        transaction: S::Transaction,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
-    ) -> Result<Finished, StoreError> {
-        probe::before_completion(outcome).await;
-        let commit = self.store.commit(transaction, lease, outcome, retention);
-        let commit = self.call(Call::Complete, commit).await?;
-        if commit == Finished::Committed {
-            probe::completed().await;
-        }
-        Ok(commit)
+    async fn open(&self, opening: Open<'_>) -> Result<S::Transaction, StoreError> {
+        self.store.open(opening).await
     }
 
-    async fn roll_back(&self, transaction: S::Transaction) {
-        self.undisturbed(self.store.roll_back(transaction)).await;
+    async fn finish(
+        &self,
+        transaction: S::Transaction,
+        finish: Finish<'_>,
+    ) -> Result<Finished, StoreError> {
+        let finished = self.store.finish(transaction, finish);
+        if let Finish::RollBack = finish {
+            return self.undisturbed(finished).await;
+        }
+        if let Finish::Complete { outcome, .. } = finish {
+            probe::before_completion(outcome).await;
+        }
+        let finished = self.call(Call::Complete, finished).await?;
+        if finished == Finished::Committed {
+            probe::completed().await;
+        }
+        Ok(finished)
     }
 }

@@ -1,6 +1,6 @@
 //! A unique constraint beside the plain store's records.
 
-use std::{error::Error, fmt, time::Duration};
+use std::{error::Error, fmt};
 
 use idem_core::{Entity, EntityError, EntityStore, Finished, Lease, StoreError};
 
@@ -37,6 +37,38 @@ impl Ledger {
 }
 
 impl PlainStore {
+    /// Commits, if the ledger has the entity.
+    pub(crate) fn commit_entity(
+        &self,
+        ledger: Ledger,
+        entity: &Entity,
+        lease: Option<&Lease>,
+    ) -> Finished {
+        let error = || "no entity".to_owned();
+        let name = &entity.parts[0];
+        if ledger.ended && !self.has(Flaw::BelievesTheHandler) {
+            return Finished::Refused { error: error() };
+        }
+        let there = self.shared().entities.contains(name);
+        if !ledger.entities.contains(name) {
+            if there && !self.has(Flaw::TakesAnyRow) {
+                return Finished::Violated { error: error() };
+            }
+            if !there && !self.has(Flaw::CommitsWithoutEntity) {
+                return Finished::Refused { error: error() };
+            }
+        }
+        let fenced = lease.is_some_and(|lease| !self.end_attempt(lease));
+        if fenced && !self.has(Flaw::CommitsUnfenced) {
+            return Finished::Fenced;
+        }
+        if !self.has(Flaw::LosesEntities) {
+            self.shared().entities.extend(ledger.entities);
+        }
+        self.record_effects(ledger.written);
+        Finished::Committed
+    }
+
     /// Removes the record of this attempt; says whether it was there.
     fn end_attempt(&self, lease: &Lease) -> bool {
         let (mut shared, name) = (self.shared(), self.name(&lease.key));
@@ -63,44 +95,9 @@ impl EntityStore<Ledger> for PlainStore {
         })
     }
 
-    async fn open(&self, _: &Entity, _: Duration) -> Result<Ledger, StoreError> {
-        Ok(Ledger::new(self))
-    }
-
     fn violates(&self, error: &(dyn Error + 'static), entity: &Entity) -> bool {
         let ours = entity.constraint == CONSTRAINT || self.has(Flaw::ViolatedByAnyConstraint);
         self.has(Flaw::ViolatedByAnything) || ours && error.is::<Violation>()
-    }
-
-    async fn commit_entity(
-        &self,
-        ledger: Ledger,
-        entity: &Entity,
-        lease: Option<&Lease>,
-    ) -> Result<Finished, StoreError> {
-        let error = || "no entity".to_owned();
-        let name = &entity.parts[0];
-        if ledger.ended && !self.has(Flaw::BelievesTheHandler) {
-            return Ok(Finished::Refused { error: error() });
-        }
-        let there = self.shared().entities.contains(name);
-        if !ledger.entities.contains(name) {
-            if there && !self.has(Flaw::TakesAnyRow) {
-                return Ok(Finished::Violated { error: error() });
-            }
-            if !there && !self.has(Flaw::CommitsWithoutEntity) {
-                return Ok(Finished::Refused { error: error() });
-            }
-        }
-        let fenced = lease.is_some_and(|lease| !self.end_attempt(lease));
-        if fenced && !self.has(Flaw::CommitsUnfenced) {
-            return Ok(Finished::Fenced);
-        }
-        if !self.has(Flaw::LosesEntities) {
-            self.shared().entities.extend(ledger.entities);
-        }
-        self.record_effects(ledger.written);
-        Ok(Finished::Committed)
     }
 
     async fn is_recorded(

@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use futures_util::future::BoxFuture;
 use idem_core::{
     Claim, ClaimRequest, FencingToken, Finished, GroupStore, Lease, Outcome, StoreError, Write,
 };
@@ -32,7 +31,13 @@ struct Member {
     outcome: Outcome,
     retention: Duration,
     written: Vec<String>,
-    told: oneshot::Sender<Result<Finished, StoreError>>,
+    told: oneshot::Sender<Finished>,
+}
+
+impl Slot {
+    pub(crate) fn ledger(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
 }
 
 /// One who waits; dropped, it waits no more.
@@ -80,7 +85,7 @@ impl PlainStore {
             } else {
                 self.commit_member(&member)
             };
-            let _ = member.told.send(Ok(end));
+            let _ = member.told.send(end);
         }
     }
 
@@ -100,8 +105,6 @@ impl PlainStore {
 }
 
 impl GroupStore<Ledger> for PlainStore {
-    type Slot = Slot;
-
     fn groups(&self) -> usize {
         1
     }
@@ -116,8 +119,11 @@ impl GroupStore<Ledger> for PlainStore {
             answer => Ok(answer),
         }
     }
+}
 
-    async fn slot(&self, _: &'static str, _: usize) -> Result<Slot, StoreError> {
+impl PlainStore {
+    /// Waits for the slot.
+    pub(crate) async fn slot(&self) -> Slot {
         let waiting = Waiting::join(&self.group);
         if self.has(Flaw::WaitsForTheGone) {
             let gone = Waiting::join(&self.group);
@@ -125,24 +131,21 @@ impl GroupStore<Ledger> for PlainStore {
             let gone = mem::ManuallyDrop::new(gone);
             let guard = guard.await;
             drop((mem::ManuallyDrop::into_inner(gone), waiting));
-            return Ok(self.seated(guard));
+            return self.seated(guard);
         }
         let guard = Arc::clone(&self.group.slot).lock_owned().await;
         drop(waiting);
-        Ok(self.seated(guard))
+        self.seated(guard)
     }
 
-    fn lend_slot(slot: &mut Slot) -> &mut Ledger {
-        &mut slot.ledger
-    }
-
-    fn leave(
+    /// Leaves the slot, and waits until the group has ended.
+    pub(crate) async fn leave(
         &self,
         mut slot: Slot,
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> BoxFuture<'static, Result<Finished, StoreError>> {
+    ) -> Finished {
         let (told, end) = oneshot::channel();
         let member = Member {
             lease: lease.clone(),
@@ -151,15 +154,15 @@ impl GroupStore<Ledger> for PlainStore {
             written: mem::take(&mut slot.ledger.written),
             told,
         };
-        let mut members = self.group.members.lock().expect("nothing panics");
-        members.push(member);
-        drop(members);
+        self.group
+            .members
+            .lock()
+            .expect("nothing panics")
+            .push(member);
         drop(slot);
-        Box::pin(async { end.await.expect("the group tells everybody") })
+        end.await.expect("the group tells everybody")
     }
-}
 
-impl PlainStore {
     fn seated(&self, guard: OwnedMutexGuard<()>) -> Slot {
         Slot {
             ledger: Ledger::new(self),

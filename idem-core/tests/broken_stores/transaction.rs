@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use idem_core::{
-    Begun, Claim, ClaimRequest, FencingToken, Finished, Lease, Opening, Outcome, Release, Store,
-    StoreError, TransactionalStore, Write,
+    Begun, Claim, ClaimRequest, FencingToken, Finish, Finished, Lease, Open, Opening, Outcome,
+    Release, Store, StoreError, TransactionalStore, Write,
 };
 use tokio::task::yield_now;
 
-use crate::{flaw::Flaw, store::PlainStore};
+use crate::{flaw::Flaw, group::Slot, store::PlainStore};
 
 /// What a handler writes through.
 #[derive(Debug)]
@@ -19,6 +19,12 @@ pub(crate) struct Ledger {
     pub(crate) written: Vec<String>,
     pub(crate) entities: Vec<String>,
     pub(crate) ended: bool,
+}
+
+/// A transaction of its own, or a slot in a group.
+pub(crate) enum Held {
+    Own(Ledger),
+    Slot(Slot),
 }
 
 impl Ledger {
@@ -50,7 +56,7 @@ impl Ledger {
 }
 
 impl TransactionalStore<Ledger> for PlainStore {
-    type Transaction = Ledger;
+    type Transaction = Held;
 
     fn transactions(&self) -> usize {
         usize::MAX
@@ -60,16 +66,17 @@ impl TransactionalStore<Ledger> for PlainStore {
         None
     }
 
-    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Ledger>, StoreError> {
+    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Held>, StoreError> {
         let mut ledger = Ledger::new(self);
         Ok(match self.claim_now(request)? {
             Claim::Acquired(lease) => {
                 ledger.lease = Some(lease.clone());
-                Begun::Acquired(lease, ledger)
+                Begun::Acquired(lease, Held::Own(ledger))
             }
             Claim::Completed { .. } if self.has(Flaw::LendsToDuplicates) => {
                 let token = FencingToken::new(i64::MAX);
-                Begun::Acquired(Lease::new(request.key.clone(), token, 2, false), ledger)
+                let lease = Lease::new(request.key.clone(), token, 2, false);
+                Begun::Acquired(lease, Held::Own(ledger))
             }
             Claim::Held { remaining } if self.has(Flaw::CallsOpenWorkDone) => {
                 let outcome = Outcome::default();
@@ -82,13 +89,13 @@ impl TransactionalStore<Ledger> for PlainStore {
     async fn claim_ahead(
         &self,
         request: &ClaimRequest,
-    ) -> Result<Begun<Opening<'_, Ledger>>, StoreError> {
+    ) -> Result<Begun<Opening<'_, Held>>, StoreError> {
         if self.has(Flaw::PromisesOnly) {
             let lease = Lease::new(request.key.clone(), FencingToken::new(1), 1, false);
             let request = request.clone();
             let opening = async move {
                 self.claim_now(&request)?;
-                Ok(Ledger::new(self))
+                Ok(Held::Own(Ledger::new(self)))
             };
             return Ok(Begun::Acquired(lease, Box::pin(opening)));
         }
@@ -104,8 +111,11 @@ impl TransactionalStore<Ledger> for PlainStore {
         })
     }
 
-    fn lend(transaction: &mut Ledger) -> &mut Ledger {
-        transaction
+    fn lend(held: &mut Held) -> &mut Ledger {
+        match held {
+            Held::Own(ledger) => ledger,
+            Held::Slot(slot) => slot.ledger(),
+        }
     }
 
     async fn is_alive(&self, _: &mut Self::Transaction) -> bool {
@@ -119,6 +129,46 @@ impl TransactionalStore<Ledger> for PlainStore {
         self.extend(lease, by).await
     }
 
+    async fn open(&self, opening: Open<'_>) -> Result<Held, StoreError> {
+        Ok(match opening {
+            Open::Group { .. } => Held::Slot(self.slot().await),
+            Open::Recorded { .. } => Held::Own(Ledger::new(self)),
+            _ => return Err(opening.refused()),
+        })
+    }
+
+    async fn finish(&self, held: Held, finish: Finish<'_>) -> Result<Finished, StoreError> {
+        match (held, finish) {
+            (
+                Held::Own(ledger),
+                Finish::Complete {
+                    lease,
+                    outcome,
+                    retention,
+                },
+            ) => self.commit(ledger, lease, outcome, retention).await,
+            (
+                Held::Slot(slot),
+                Finish::Complete {
+                    lease,
+                    outcome,
+                    retention,
+                },
+            ) => Ok(self.leave(slot, lease, outcome, retention).await),
+            (Held::Own(ledger), Finish::Record { entity, lease }) => {
+                Ok(self.commit_entity(ledger, entity, lease))
+            }
+            (Held::Own(ledger), Finish::RollBack) => {
+                self.roll_back(ledger).await;
+                Ok(Finished::RolledBack)
+            }
+            (Held::Slot(_), Finish::RollBack) => Ok(Finished::RolledBack),
+            _ => Err(finish.refused()),
+        }
+    }
+}
+
+impl PlainStore {
     async fn commit(
         &self,
         transaction: Ledger,

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use idem_core::{
-    Begun, Claim, ClaimRequest, Finished, GroupStore, Key, Lease, Outcome, Policy, PostgresStore,
-    Release, Store, StoreError, TransactionalStore, Write,
+    Begun, Claim, ClaimRequest, Finish, Finished, GroupStore, Key, Lease, Open, Outcome, Policy,
+    PostgresStore, Release, Store, StoreError, TransactionalStore, Write,
     conformance::{Harness, TransactionalHarness},
     sqlx::{PgConnection, query},
 };
+use tokio::task::JoinHandle;
 
 use crate::{
     postgres_atomic_harness::ConnectionHarness,
@@ -16,7 +16,7 @@ use crate::{
 };
 
 type Connections = ConnectionHarness<ReadCommitted>;
-type Slot = <PostgresStore as GroupStore<PgConnection>>::Slot;
+type Slot = <PostgresStore as TransactionalStore<PgConnection>>::Transaction;
 
 /// Runs the cases in company.
 pub(crate) struct GroupedHarness(Connections);
@@ -28,7 +28,7 @@ pub(crate) struct Shared(PostgresStore);
 /// A slot, and how the one before it ends.
 pub(crate) struct Second {
     slot: Slot,
-    first: BoxFuture<'static, Result<Finished, StoreError>>,
+    first: JoinHandle<Result<Finished, StoreError>>,
 }
 
 /// The name of the handler that both are of.
@@ -53,17 +53,27 @@ impl Shared {
             "the first one sits there"
         );
         let written = query("INSERT INTO effects (name) VALUES ($1)").bind(lease.key.as_str());
-        let tx: &mut PgConnection = PostgresStore::lend_slot(&mut first);
+        let tx: &mut PgConnection = PostgresStore::lend(&mut first);
         written.execute(tx).await.expect("a row can be written");
-        let outcome = Outcome::new("first");
-        let minute = Duration::from_mins(1);
-        let first = GroupStore::<PgConnection>::leave(&self.0, first, &lease, &outcome, minute);
+        let store = self.0.clone();
+        let first = tokio::spawn(async move {
+            let complete = Finish::Complete {
+                lease: &lease,
+                outcome: &Outcome::new("first"),
+                retention: Duration::from_mins(1),
+            };
+            TransactionalStore::<PgConnection>::finish(&store, first, complete).await
+        });
         let slot = second.await?;
         Ok(Second { slot, first })
     }
 
     async fn slot(&self) -> Result<Slot, StoreError> {
-        GroupStore::<PgConnection>::slot(&self.0, HANDLER, 2).await
+        let group = Open::Group {
+            handler: HANDLER,
+            size: 2,
+        };
+        TransactionalStore::<PgConnection>::open(&self.0, group).await
     }
 }
 
@@ -109,7 +119,7 @@ impl TransactionalStore<PgConnection> for Shared {
     }
 
     fn lend(second: &mut Second) -> &mut PgConnection {
-        PostgresStore::lend_slot(&mut second.slot)
+        PostgresStore::lend(&mut second.slot)
     }
 
     async fn is_alive(&self, _: &mut Second) -> bool {
@@ -120,16 +130,19 @@ impl TransactionalStore<PgConnection> for Shared {
         TransactionalStore::<PgConnection>::extend_open(&self.0, lease, by).await
     }
 
-    async fn commit(
-        &self,
-        second: Second,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
-    ) -> Result<Finished, StoreError> {
+    async fn open(&self, opening: Open<'_>) -> Result<Second, StoreError> {
+        Err(opening.refused())
+    }
+
+    async fn finish(&self, second: Second, finish: Finish<'_>) -> Result<Finished, StoreError> {
         let Second { slot, first } = second;
-        let end = GroupStore::<PgConnection>::leave(&self.0, slot, lease, outcome, retention);
-        match (end.await, first.await) {
+        let end = TransactionalStore::<PgConnection>::finish(&self.0, slot, finish).await;
+        // Then the group has ended.
+        let first = first.await.expect("nothing panics");
+        if let Finish::RollBack = finish {
+            return end;
+        }
+        match (end, first) {
             (Ok(Finished::Committed), Ok(Finished::Committed)) => Ok(Finished::Committed),
             // What it has done cost the other one nothing, or both of them nothing was kept of.
             (Ok(Finished::RolledBack), _) => Ok(Finished::Refused {
@@ -138,12 +151,6 @@ impl TransactionalStore<PgConnection> for Shared {
             (Err(error), _) => Err(error),
             other => panic!("{other:?}"),
         }
-    }
-
-    async fn roll_back(&self, second: Second) {
-        drop(second.slot);
-        // Then the group has ended.
-        let _ = second.first.await;
     }
 }
 

@@ -1,8 +1,8 @@
 //! Nothing is wrong with the calls of handlers that their own table records.
 
-use std::{error::Error, time::Duration};
+use std::error::Error;
 
-use idem_amqp::{Entity, EntityError, EntityStore, Finished, Lease, StoreError};
+use idem_amqp::{Entity, EntityError, EntityStore, Lease, StoreError};
 
 use super::Flawed;
 
@@ -14,21 +14,8 @@ where
         self.store.check(constraint, columns).await
     }
 
-    async fn open(&self, entity: &Entity, wait: Duration) -> Result<Self::Transaction, StoreError> {
-        self.store.open(entity, wait).await
-    }
-
     fn violates(&self, error: &(dyn Error + 'static), entity: &Entity) -> bool {
         self.store.violates(error, entity)
-    }
-
-    async fn commit_entity(
-        &self,
-        transaction: Self::Transaction,
-        entity: &Entity,
-        lease: Option<&Lease>,
-    ) -> Result<Finished, StoreError> {
-        self.store.commit_entity(transaction, entity, lease).await
     }
 
     async fn is_recorded(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use idem_amqp::{
-    Begun, ClaimRequest, ConnectError, Finished, Key, Outcome, Policy, PostgresStore,
+    Begun, ClaimRequest, ConnectError, Finish, Finished, Key, Outcome, Policy, PostgresStore,
     TransactionalStore, sqlx::PgConnection,
 };
 use idem_tests::servers::off_thread;
@@ -71,8 +71,12 @@ async fn handle<T: Send + 'static>(
         panic!("the key is new")
     };
     let seen = off_thread(look).await;
-    let (outcome, retention) = (Outcome::new("17"), Policy::DEFAULT.retention());
-    let committed = store.commit(transaction, &lease, &outcome, retention).await;
+    let complete = Finish::Complete {
+        lease: &lease,
+        outcome: &Outcome::new("17"),
+        retention: Policy::DEFAULT.retention(),
+    };
+    let committed = store.finish(transaction, complete).await;
     (seen, committed.unwrap())
 }
 

@@ -15,7 +15,7 @@ use super::{
     },
     Open,
 };
-use crate::store::{self, Lease, Owner, Release, Store, TransactionalStore};
+use crate::store::{self, Finish, Finished, Lease, Owner, Release, Store, TransactionalStore};
 
 /// The permission to run in a transaction.
 type InTransaction<S, Tx> = Begun<Open<Tx>, <S as TransactionalStore<Tx>>::Transaction>;
@@ -95,7 +95,7 @@ impl<S: Store> Job<'_, S> {
         if let Some(objection) = objection(&lease, self.policy, executor.is_closed(), false) {
             // Rolled back first: the release takes as long as the store is away, and another handler may need the
             // transaction's connection.
-            executor.store.roll_back(transaction).await;
+            executor.roll_back(transaction).await;
             return Err(executor.object(&lease, &objection).await);
         }
         Ok(Opened {
@@ -159,7 +159,7 @@ impl<S: Store> Job<'_, S> {
         match opened {
             // Closed since: nothing is started. The claim is given back below.
             Some(Ran::Returned(Ok(transaction))) if executor.is_closed() => {
-                executor.store.roll_back(transaction).await;
+                executor.roll_back(transaction).await;
             }
             Some(Ran::Returned(Ok(transaction))) => {
                 return Ok(Begun {
@@ -197,6 +197,19 @@ impl<S: Store> Executor<S> {
     {
         let (heartbeats, by) = (&self.heartbeats, request.lease);
         KeptLease::beside_transaction(heartbeats, &self.store, lease, by, claimed)
+    }
+
+    /// Rolls the handler's writes back. If the store cannot, they go with the transaction.
+    pub(in crate::executor) async fn roll_back<Tx>(&self, transaction: S::Transaction)
+    where
+        S: TransactionalStore<Tx>,
+    {
+        let error = match self.store.finish(transaction, Finish::RollBack).await {
+            Ok(Finished::RolledBack) => return,
+            Ok(other) => other.is_no_answer("a rollback"),
+            Err(error) => error,
+        };
+        tracing::warn!(%error, "a handler's transaction was not rolled back by the store");
     }
 
     /// Gives a key back of which nothing is to run, and says how its message ends. Waits for as long as the store is

@@ -16,7 +16,7 @@ use crate::{
         verdict::{End, Ended, lease_lost, unrememberable, unsuccessful},
     },
     handler::{Operation, Outcome, Policy, Refusal},
-    store::{EntityStore, Finished, Lease, Store, StoreError, TransactionalStore, Write},
+    store::{EntityStore, Finish, Finished, Lease, Store, StoreError, TransactionalStore, Write},
 };
 
 /// How a claim ends.
@@ -41,14 +41,14 @@ where
                 let violated = self.is_violation(&error);
                 let cause = guarded::cause(error);
                 if violated {
-                    self.job.executor.store.roll_back(transaction).await;
+                    self.job.executor.roll_back(transaction).await;
                     self.violated(cause).await
                 } else {
                     self.fail(transaction, cause).await
                 }
             }
             Ran::Overdue(overdue) => {
-                self.job.executor.store.roll_back(transaction).await;
+                self.job.executor.roll_back(transaction).await;
                 self.failed(Cause::Refused(overdue.to_string())).await
             }
             Ran::Panicked(message) => self.fail(transaction, Cause::Panicked(message)).await,
@@ -61,13 +61,15 @@ where
         let outcome = match remembered::output(&output, self.job.policy) {
             Ok(outcome) => outcome,
             Err(refusal) => {
-                store.roll_back(transaction).await;
+                self.job.executor.roll_back(transaction).await;
                 return self.unusable(refusal).await;
             }
         };
-        let committed =
-            store.commit_entity(transaction, &self.claim.entity, self.claim.lease.as_ref());
-        match committed.await {
+        let record = Finish::Record {
+            entity: &self.claim.entity,
+            lease: self.claim.lease.as_ref(),
+        };
+        match store.finish(transaction, record).await {
             Ok(Finished::Committed) => Execution::Executed {
                 output,
                 outcome,
@@ -126,7 +128,7 @@ where
             let error = StoreError::unavailable(cause.to_string());
             return Execution::StoreUnavailable { error };
         }
-        store.roll_back(transaction).await;
+        self.job.executor.roll_back(transaction).await;
         self.failed(cause).await
     }
 

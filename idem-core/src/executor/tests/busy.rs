@@ -2,14 +2,14 @@
 
 use std::marker::PhantomData;
 
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 
 use super::*;
 use crate::{
     handler::{Context, DecodeError, Mode, Operation, Outcome, Rejection},
     message::{Envelope, KeyError},
     store::{
-        Begun, Finished, GroupStore, Lease, Opening, StoreError, TransactionalStore,
+        Begun, Finish, Finished, GroupStore, Lease, Open, Opening, StoreError, TransactionalStore,
         operator::{Intervened, Intervention, OperatorStore as _},
     },
     stores::MemoryStore,
@@ -29,8 +29,24 @@ pub(super) struct Busy {
 }
 
 /// What it lends.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Blank;
+
+/// A transaction of its own, or a slot in a group.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    blank: Blank,
+    is_slot: bool,
+}
+
+impl Held {
+    fn slot() -> Self {
+        Self {
+            is_slot: true,
+            ..Self::default()
+        }
+    }
+}
 
 impl Busy {
     pub(super) fn new(store: &MemoryStore, wait: Duration) -> Self {
@@ -43,12 +59,12 @@ impl Busy {
         }
     }
 
-    async fn open(&self) -> Result<Blank, StoreError> {
+    async fn begun(&self) -> Result<Held, StoreError> {
         sleep(self.wait).await;
         if self.is_down {
             return Err(StoreError::unavailable("no connection"));
         }
-        Ok(Blank)
+        Ok(Held::default())
     }
 }
 
@@ -76,7 +92,7 @@ impl Store for Busy {
 }
 
 impl TransactionalStore<Blank> for Busy {
-    type Transaction = Blank;
+    type Transaction = Held;
 
     fn transactions(&self) -> usize {
         1
@@ -86,10 +102,10 @@ impl TransactionalStore<Blank> for Busy {
         None
     }
 
-    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Blank>, StoreError> {
-        let blank = self.open().await?;
+    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Held>, StoreError> {
+        let held = self.begun().await?;
         Ok(match self.claim(request).await? {
-            Claim::Acquired(lease) => Begun::Acquired(lease, blank),
+            Claim::Acquired(lease) => Begun::Acquired(lease, held),
             answer => Begun::Not(answer),
         })
     }
@@ -101,18 +117,18 @@ impl TransactionalStore<Blank> for Busy {
     async fn claim_ahead(
         &self,
         request: &ClaimRequest,
-    ) -> Result<Begun<Opening<'_, Blank>>, StoreError> {
+    ) -> Result<Begun<Opening<'_, Held>>, StoreError> {
         Ok(match self.claim(request).await? {
-            Claim::Acquired(lease) => Begun::Acquired(lease, self.open().boxed()),
+            Claim::Acquired(lease) => Begun::Acquired(lease, self.begun().boxed()),
             answer => Begun::Not(answer),
         })
     }
 
-    fn lend(blank: &mut Blank) -> &mut Blank {
-        blank
+    fn lend(held: &mut Held) -> &mut Blank {
+        &mut held.blank
     }
 
-    async fn is_alive(&self, _: &mut Blank) -> bool {
+    async fn is_alive(&self, _: &mut Held) -> bool {
         true
     }
 
@@ -120,59 +136,42 @@ impl TransactionalStore<Blank> for Busy {
         self.extend(lease, by).await
     }
 
-    async fn commit(
-        &self,
-        _: Blank,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
-    ) -> Result<Finished, StoreError> {
+    async fn open(&self, opening: Open<'_>) -> Result<Held, StoreError> {
+        match opening {
+            Open::Group { .. } => Ok(Held::slot()),
+            Open::Recorded { .. } => Err(opening.refused()),
+        }
+    }
+
+    async fn finish(&self, held: Held, finish: Finish<'_>) -> Result<Finished, StoreError> {
+        let Finish::Complete {
+            lease,
+            outcome,
+            retention,
+        } = finish
+        else {
+            return Ok(Finished::RolledBack);
+        };
+        if held.is_slot {
+            if !self.groups_commit {
+                return Ok(Finished::RolledBack);
+            }
+            sleep(self.wait).await;
+        }
         Ok(match self.complete(lease, outcome, retention).await? {
             Write::Applied => Finished::Committed,
             Write::Fenced => Finished::Fenced,
         })
     }
-
-    async fn roll_back(&self, _: Blank) {}
 }
 
 impl GroupStore<Blank> for Busy {
-    type Slot = Blank;
-
     fn groups(&self) -> usize {
         1
     }
 
     async fn claim_for_group(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         self.claim(request).await
-    }
-
-    async fn slot(&self, _: &'static str, _: usize) -> Result<Blank, StoreError> {
-        Ok(Blank)
-    }
-
-    fn lend_slot(slot: &mut Blank) -> &mut Blank {
-        slot
-    }
-
-    fn leave(
-        &self,
-        _: Blank,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
-    ) -> BoxFuture<'static, Result<Finished, StoreError>> {
-        let (busy, lease, outcome) = (self.clone(), lease.clone(), outcome.clone());
-        let left = async move {
-            if !busy.groups_commit {
-                return Ok(Finished::RolledBack);
-            }
-            sleep(busy.wait).await;
-            let completed = busy.complete(&lease, &outcome, retention).await;
-            assert_eq!(completed.unwrap(), Write::Applied);
-            Ok(Finished::Committed)
-        };
-        left.boxed()
     }
 }
 

@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     handler::{Atomic, Context, DecodeError, Operation, Outcome, Rejection},
     message::{Envelope, KeyError},
-    store::{Begun, Finished, Lease, StoreError, TransactionalStore},
+    store::{Begun, Finish, Finished, Lease, Open, StoreError, TransactionalStore},
 };
 
 /// What became of a commit that was never answered.
@@ -113,13 +113,23 @@ impl TransactionalStore<Blank> for Lender {
         self.extend(lease, by).await
     }
 
-    async fn commit(
-        &self,
-        _: Blank,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
-    ) -> Result<Finished, StoreError> {
+    async fn open(&self, opening: Open<'_>) -> Result<Blank, StoreError> {
+        Err(opening.refused())
+    }
+
+    async fn finish(&self, blank: Blank, finish: Finish<'_>) -> Result<Finished, StoreError> {
+        let Finish::Complete {
+            lease,
+            outcome,
+            retention,
+        } = finish
+        else {
+            if let Fate::Late = blank.fate {
+                let write = self.complete(&blank.lease, &Outcome::new("1"), LEASE).await;
+                assert_eq!(write.unwrap(), Write::Applied);
+            }
+            return Ok(Finished::RolledBack);
+        };
         match self.fate {
             Fate::Applied => {
                 let write = self.complete(lease, outcome, retention).await?;
@@ -129,13 +139,6 @@ impl TransactionalStore<Blank> for Lender {
             Fate::Overtaken => self.take_over_and_complete().await,
         }
         Err(StoreError::unavailable("the connection was lost"))
-    }
-
-    async fn roll_back(&self, blank: Blank) {
-        if matches!(blank.fate, Fate::Late) {
-            let write = self.complete(&blank.lease, &Outcome::new("1"), LEASE).await;
-            assert_eq!(write.unwrap(), Write::Applied);
-        }
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::{error::Error, marker::PhantomData};
 
-use futures_util::future::{BoxFuture, FutureExt as _};
-
 use super::*;
 use crate::{
     handler::{
@@ -11,7 +9,10 @@ use crate::{
         RecordedBy, Rejection,
     },
     message::{Envelope, KeyError},
-    store::{Begun, EntityStore, Finished, GroupStore, Lease, StoreError, TransactionalStore},
+    store::{
+        Begun, EntityStore, Finish, Finished, GroupStore, Lease, Open, StoreError,
+        TransactionalStore,
+    },
     stores::MemoryStore,
 };
 
@@ -73,46 +74,25 @@ impl TransactionalStore<Blank> for Odd {
         self.extend(lease, by).await
     }
 
-    async fn commit(
-        &self,
-        _: Blank,
-        _: &Lease,
-        _: &Outcome,
-        _: Duration,
-    ) -> Result<Finished, StoreError> {
-        Ok(self.answer.clone())
+    async fn open(&self, _: Open<'_>) -> Result<Blank, StoreError> {
+        Ok(Blank)
     }
 
-    async fn roll_back(&self, _: Blank) {}
+    async fn finish(&self, _: Blank, finish: Finish<'_>) -> Result<Finished, StoreError> {
+        if let Finish::RollBack = finish {
+            return Ok(Finished::RolledBack);
+        }
+        Ok(self.answer.clone())
+    }
 }
 
 impl GroupStore<Blank> for Odd {
-    type Slot = Blank;
-
     fn groups(&self) -> usize {
         1
     }
 
     async fn claim_for_group(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         self.claim(request).await
-    }
-
-    async fn slot(&self, _: &'static str, _: usize) -> Result<Blank, StoreError> {
-        Ok(Blank)
-    }
-
-    fn lend_slot(slot: &mut Blank) -> &mut Blank {
-        slot
-    }
-
-    fn leave(
-        &self,
-        _: Blank,
-        _: &Lease,
-        _: &Outcome,
-        _: Duration,
-    ) -> BoxFuture<'static, Result<Finished, StoreError>> {
-        std::future::ready(Ok(self.answer.clone())).boxed()
     }
 }
 
@@ -121,21 +101,8 @@ impl EntityStore<Blank> for Odd {
         Ok(())
     }
 
-    async fn open(&self, _: &Entity, _: Duration) -> Result<Blank, StoreError> {
-        Ok(Blank)
-    }
-
     fn violates(&self, _: &(dyn Error + 'static), _: &Entity) -> bool {
         false
-    }
-
-    async fn commit_entity(
-        &self,
-        _: Blank,
-        _: &Entity,
-        _: Option<&Lease>,
-    ) -> Result<Finished, StoreError> {
-        Ok(self.answer.clone())
     }
 
     async fn is_recorded(&self, _: &Entity, _: Option<&Lease>) -> Result<bool, StoreError> {

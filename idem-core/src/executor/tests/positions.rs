@@ -2,8 +2,6 @@
 
 use std::{error::Error, marker::PhantomData};
 
-use futures_util::future::{BoxFuture, FutureExt as _};
-
 use super::*;
 use crate::{
     handler::{
@@ -14,7 +12,10 @@ use crate::{
     message::{
         Envelope, KeyError, SequenceKey, SequencePlace, SessionKey, SessionNumber, SessionPlace,
     },
-    store::{Begun, EntityStore, Finished, GroupStore, Lease, StoreError, TransactionalStore},
+    store::{
+        Begun, EntityStore, Finish, Finished, GroupStore, Lease, Open, StoreError,
+        TransactionalStore,
+    },
 };
 
 /// A store that has never heard of sessions and sequences: it claims whatever it is asked to.
@@ -78,46 +79,22 @@ impl TransactionalStore<Blank> for Plain {
         Ok(Write::Applied)
     }
 
-    async fn commit(
-        &self,
-        _: Blank,
-        _: &Lease,
-        _: &Outcome,
-        _: Duration,
-    ) -> Result<Finished, StoreError> {
-        Ok(Finished::Committed)
+    async fn open(&self, _: Open<'_>) -> Result<Blank, StoreError> {
+        Ok(Blank)
     }
 
-    async fn roll_back(&self, _: Blank) {}
+    async fn finish(&self, _: Blank, _: Finish<'_>) -> Result<Finished, StoreError> {
+        Ok(Finished::Committed)
+    }
 }
 
 impl GroupStore<Blank> for Plain {
-    type Slot = Blank;
-
     fn groups(&self) -> usize {
         1
     }
 
     async fn claim_for_group(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         self.claim(request).await
-    }
-
-    async fn slot(&self, _: &'static str, _: usize) -> Result<Blank, StoreError> {
-        Ok(Blank)
-    }
-
-    fn lend_slot(slot: &mut Blank) -> &mut Blank {
-        slot
-    }
-
-    fn leave(
-        &self,
-        _: Blank,
-        _: &Lease,
-        _: &Outcome,
-        _: Duration,
-    ) -> BoxFuture<'static, Result<Finished, StoreError>> {
-        std::future::ready(Ok(Finished::Committed)).boxed()
     }
 }
 
@@ -126,21 +103,8 @@ impl EntityStore<Blank> for Plain {
         Ok(())
     }
 
-    async fn open(&self, _: &Entity, _: Duration) -> Result<Blank, StoreError> {
-        Ok(Blank)
-    }
-
     fn violates(&self, _: &(dyn Error + 'static), _: &Entity) -> bool {
         false
-    }
-
-    async fn commit_entity(
-        &self,
-        _: Blank,
-        _: &Entity,
-        _: Option<&Lease>,
-    ) -> Result<Finished, StoreError> {
-        Ok(Finished::Committed)
     }
 
     async fn is_recorded(&self, _: &Entity, _: Option<&Lease>) -> Result<bool, StoreError> {

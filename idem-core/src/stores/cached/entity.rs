@@ -1,11 +1,11 @@
 //! What the handlers' own tables record is not remembered here: it is theirs to forget.
 
-use std::{error::Error, time::Duration};
+use std::error::Error;
 
 use super::Cached;
 use crate::{
     handler::Entity,
-    store::{EntityError, EntityStore, Finished, Lease, StoreError},
+    store::{EntityError, EntityStore, Lease, StoreError},
 };
 
 // Not what somebody is looking for whose store names no constraints.
@@ -15,21 +15,8 @@ impl<Tx, S: EntityStore<Tx>> EntityStore<Tx> for Cached<S> {
         self.store().check(constraint, columns).await
     }
 
-    async fn open(&self, entity: &Entity, wait: Duration) -> Result<Self::Transaction, StoreError> {
-        self.store().open(entity, wait).await
-    }
-
     fn violates(&self, error: &(dyn Error + 'static), entity: &Entity) -> bool {
         self.store().violates(error, entity)
-    }
-
-    async fn commit_entity(
-        &self,
-        transaction: Self::Transaction,
-        entity: &Entity,
-        lease: Option<&Lease>,
-    ) -> Result<Finished, StoreError> {
-        self.store().commit_entity(transaction, entity, lease).await
     }
 
     async fn is_recorded(

@@ -2,15 +2,13 @@
 
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
-use tokio::time::Instant;
-
 use super::Cached;
 use crate::{
     handler::Outcome,
     message::{PositionKind, SessionKey},
     store::{
-        Begun, Claim, ClaimRequest, Finished, Lease, OpenSession, Opened, Opening, Purge, Release,
-        SequenceStore, SessionStore, Store, StoreError, Touched, TransactionalStore, Write,
+        Claim, ClaimRequest, Lease, OpenSession, Opened, Purge, Release, SequenceStore,
+        SessionStore, Store, StoreError, Touched, Write,
     },
 };
 
@@ -26,16 +24,6 @@ impl<S> Cached<S> {
         let answer = self.0.known.answer(request)?;
         self.0.hits.fetch_add(1, Relaxed);
         Some(answer)
-    }
-
-    fn learn_begun<T>(&self, request: &ClaimRequest, begun: &Begun<T>, asked: Instant) {
-        match begun {
-            Begun::Acquired(lease, _) => {
-                let acquired = Claim::Acquired(lease.clone());
-                self.0.known.learn(request, &acquired, asked);
-            }
-            Begun::Not(answer) => self.0.known.learn(request, answer, asked),
-        }
     }
 }
 
@@ -102,80 +90,5 @@ impl<S: SessionStore> SessionStore for Cached<S> {
 
     async fn expire(&self, batch: u32) -> Result<u32, StoreError> {
         self.0.store.expire(batch).await
-    }
-}
-
-// Not what somebody is looking for whose store cannot lend what the handler wants.
-#[diagnostic::do_not_recommend]
-impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Cached<S> {
-    type Transaction = S::Transaction;
-
-    fn transactions(&self) -> usize {
-        self.0.store.transactions()
-    }
-
-    fn time_limit(&self) -> Option<Duration> {
-        self.0.store.time_limit()
-    }
-
-    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Self::Transaction>, StoreError> {
-        if let Some(answer) = self.look_up(request) {
-            return Ok(Begun::Not(answer));
-        }
-        let asked = self.0.known.now();
-        let begun = self.0.store.begin(request).await?;
-        self.learn_begun(request, &begun, asked);
-        Ok(begun)
-    }
-
-    fn is_busy(&self) -> bool {
-        self.0.store.is_busy()
-    }
-
-    async fn claim_ahead(
-        &self,
-        request: &ClaimRequest,
-    ) -> Result<Begun<Opening<'_, Self::Transaction>>, StoreError> {
-        if let Some(answer) = self.look_up(request) {
-            return Ok(Begun::Not(answer));
-        }
-        let asked = self.0.known.now();
-        let claimed = self.0.store.claim_ahead(request).await?;
-        self.learn_begun(request, &claimed, asked);
-        Ok(claimed)
-    }
-
-    fn lend(transaction: &mut Self::Transaction) -> &mut Tx {
-        S::lend(transaction)
-    }
-
-    async fn is_alive(&self, transaction: &mut Self::Transaction) -> bool {
-        self.0.store.is_alive(transaction).await
-    }
-
-    async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
-        self.0.store.extend_open(lease, by).await
-    }
-
-    async fn commit(
-        &self,
-        transaction: Self::Transaction,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
-    ) -> Result<Finished, StoreError> {
-        let known = &self.0.known;
-        known.completing(lease);
-        let asked = known.now();
-        let commit = self.0.store.commit(transaction, lease, outcome, retention);
-        let commit = commit.await?;
-        if commit == Finished::Committed {
-            known.completed(lease, outcome, retention, asked);
-        }
-        Ok(commit)
-    }
-
-    async fn roll_back(&self, transaction: Self::Transaction) {
-        self.0.store.roll_back(transaction).await;
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use tracing::{Instrument as _, Span};
 
 use super::{Measured, answer::Answer};
-use crate::telemetry::{Stopwatch, spans};
-use crate::{
-    handler::Outcome,
-    store::{Begun, ClaimRequest, Finished, Lease, Opening, StoreError, TransactionalStore, Write},
+use crate::store::{
+    Begun, ClaimRequest, Finish, Finished, Lease, Open, Opening, StoreError, TransactionalStore,
+    Write,
 };
+use crate::telemetry::{Stopwatch, spans};
 
 impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Measured<S> {
     type Transaction = S::Transaction;
@@ -71,30 +71,40 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Measured<S> {
         asked.answered(answer)
     }
 
-    async fn commit(
+    /// To open one without a claim is a beginning; the wait for a slot is none.
+    async fn open(&self, opening: Open<'_>) -> Result<S::Transaction, StoreError> {
+        match opening {
+            Open::Recorded { .. } => self.opened(self.store.open(opening)).await,
+            Open::Group { .. } => self.store.open(opening).await,
+        }
+    }
+
+    async fn finish(
         &self,
         transaction: S::Transaction,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
+        finish: Finish<'_>,
     ) -> Result<Finished, StoreError> {
-        let asked = self.calls.commit.ask(spans::complete(lease.key.as_str()));
+        let span = match finish {
+            Finish::Complete { lease, .. } => spans::complete(lease.key.as_str()),
+            Finish::Record { .. } => spans::record(),
+            Finish::RollBack => return self.store.finish(transaction, finish).await,
+        };
+        let asked = self.calls.commit.ask(span);
         let answer = self
             .store
-            .commit(transaction, lease, outcome, retention)
+            .finish(transaction, finish)
             .instrument(asked.span())
             .await;
         asked.answered(answer)
     }
-
-    async fn roll_back(&self, transaction: S::Transaction) {
-        self.store.roll_back(transaction).await;
-    }
 }
 
 impl<S> Measured<S> {
-    /// What is left of a beginning whose claim was made ahead.
-    async fn opened<T>(&self, opening: Opening<'_, T>) -> Result<T, StoreError> {
+    /// A beginning without its claim.
+    async fn opened<T>(
+        &self,
+        opening: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
         let call = &self.calls.begin;
         let began = Stopwatch::start();
         let opened = opening.await;

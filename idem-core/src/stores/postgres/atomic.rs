@@ -1,4 +1,7 @@
-//! Atomic handlers: their writes and the completion in one transaction.
+//! Transactions on connections of the pool: begun, kept, committed with a completion, rolled back.
+//!
+//! `transactions` makes of them what handlers write through. What must stay true: a connection goes back to the pool
+//! only if all that the handler may have left behind is gone.
 
 use std::time::Duration;
 
@@ -13,9 +16,7 @@ use super::{
 };
 use crate::{
     handler::Outcome,
-    store::{
-        Begun, Claim, ClaimRequest, Finished, Lease, Opening, StoreError, TransactionalStore, Write,
-    },
+    store::{Begun, Claim, ClaimRequest, Finished, Lease, Opening, StoreError, Write},
 };
 
 mod ending;
@@ -24,14 +25,14 @@ mod statement;
 pub(super) use ending::{Connection, OVERDUE, commit, is_fenced, judge};
 pub(super) use statement::{completion, extension};
 
-/// A handler's open transaction. Dropping it closes its connection, which rolls back.
-pub struct OpenTransaction {
+/// An open transaction on a connection of the pool. Dropping it closes the connection, which rolls back.
+pub(super) struct PooledTransaction {
     // In this order: the connection is on its way back when the next handler gets it.
     transaction: PgTransaction<'static>,
     checked_out: CheckedOut,
 }
 
-impl OpenTransaction {
+impl PooledTransaction {
     /// Begins one that several messages share, with these statements behind the `BEGIN`.
     pub(super) async fn of_group(pool: &TransactionPool, begin: &str) -> Result<Self, Fault> {
         let mut checked_out = pool.check_out().await;
@@ -66,17 +67,18 @@ impl OpenTransaction {
     }
 }
 
-impl std::fmt::Debug for OpenTransaction {
+impl std::fmt::Debug for PooledTransaction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OpenTransaction").finish_non_exhaustive()
+        f.debug_struct("PooledTransaction").finish_non_exhaustive()
     }
 }
 
 impl PostgresStore {
-    async fn begin_open(
+    /// Claims, and begins a transaction at the same time.
+    pub(super) async fn begin_open<T: From<PooledTransaction>>(
         &self,
         request: &ClaimRequest,
-    ) -> Result<Begun<OpenTransaction>, StoreError> {
+    ) -> Result<Begun<T>, StoreError> {
         // First the connection, so that no lease runs out while its owner waits for another handler.
         let mut checked_out = self.pool.check_out().await;
         // The two at once: no statement that sees data is sent before the claim is committed.
@@ -84,12 +86,12 @@ impl PostgresStore {
             checked_out.begin(),
             self.claim_until(request, Answered::Committed)
         );
-        let open = begun.map(|transaction| OpenTransaction {
+        let open = begun.map(|transaction| PooledTransaction {
             transaction,
             checked_out,
         });
         match (claim, open) {
-            (Ok(Claim::Acquired(lease)), Ok(open)) => Ok(Begun::Acquired(lease, open)),
+            (Ok(Claim::Acquired(lease)), Ok(open)) => Ok(Begun::Acquired(lease, open.into())),
             // The same owner has its key back when it asks again.
             (Ok(Claim::Acquired(_)), Err(fault)) => Err(fault.unavailable()),
             (Ok(answer), open) => {
@@ -103,10 +105,11 @@ impl PostgresStore {
         }
     }
 
-    async fn claim_open_ahead(
+    /// Claims; the transaction is begun when it is its turn.
+    pub(super) async fn claim_open_ahead<T: From<PooledTransaction>>(
         &self,
         request: &ClaimRequest,
-    ) -> Result<Begun<Opening<'_, OpenTransaction>>, StoreError> {
+    ) -> Result<Begun<Opening<'_, T>>, StoreError> {
         let permit = self.pool.permit_to_claim().await;
         let lease = match self.claim_until(request, Answered::Committed).await? {
             Claim::Acquired(lease) => lease,
@@ -117,10 +120,11 @@ impl PostgresStore {
             drop(permit);
             let begun = checked_out.begin().await;
             let transaction = begun.map_err(|fault| fault.unavailable())?;
-            Ok(OpenTransaction {
+            let open = PooledTransaction {
                 transaction,
                 checked_out,
-            })
+            };
+            Ok(open.into())
         };
         Ok(Begun::Acquired(lease, Box::pin(opening)))
     }
@@ -129,19 +133,20 @@ impl PostgresStore {
     pub(super) async fn open_unclaimed(
         &self,
         wait: Duration,
-    ) -> Result<OpenTransaction, StoreError> {
+    ) -> Result<PooledTransaction, StoreError> {
         let mut checked_out = self.pool.check_out().await;
         let begun = checked_out.begin_waiting(wait).await;
         let transaction = begun.map_err(|fault| fault.unavailable())?;
-        Ok(OpenTransaction {
+        Ok(PooledTransaction {
             transaction,
             checked_out,
         })
     }
 
-    async fn commit_open(
+    /// Writes the completion and commits.
+    pub(super) async fn commit_open(
         &self,
-        open: OpenTransaction,
+        open: PooledTransaction,
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
@@ -159,7 +164,7 @@ impl PostgresStore {
     /// commit was answered.
     pub(super) async fn end_open(
         &self,
-        mut open: OpenTransaction,
+        mut open: PooledTransaction,
         mut statements: String,
         nonce: Nonce,
     ) -> Result<Result<(), sqlx::Error>, StoreError> {
@@ -184,7 +189,7 @@ impl PostgresStore {
         }
     }
 
-    pub(super) async fn roll_back_open(&self, mut open: OpenTransaction) {
+    pub(super) async fn roll_back_open(&self, mut open: PooledTransaction) {
         let rolled_back = ending::roll_back(open.connection(), &self.sql.roll_back);
         match self.address.within_timeout(rolled_back).await {
             Ok(()) => open.give_back(),
@@ -195,7 +200,20 @@ impl PostgresStore {
         }
     }
 
-    async fn extend_transaction(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+    /// Whether the server still answers, and writes.
+    pub(super) async fn is_writable(&self, connection: &mut PgConnection) -> bool {
+        let answer = self
+            .address
+            .within_timeout(ending::is_writable(connection))
+            .await;
+        answer.unwrap_or(false)
+    }
+
+    pub(super) async fn extend_transaction(
+        &self,
+        lease: &Lease,
+        by: Duration,
+    ) -> Result<Write, StoreError> {
         let statement = || extension(&self.sql, lease, by, self.clock.skew());
         let rows = self.heartbeats.lock().await.fetch(statement).await;
         let rows = rows.map_err(|fault| fault.unavailable())?;
@@ -206,72 +224,6 @@ impl PostgresStore {
         })
     }
 }
-
-macro_rules! lend {
-    ($tx:ty, |$transaction:ident| $lent:expr) => {
-        impl TransactionalStore<$tx> for PostgresStore {
-            type Transaction = OpenTransaction;
-
-            fn transactions(&self) -> usize {
-                self.pool.connections()
-            }
-
-            fn time_limit(&self) -> Option<Duration> {
-                Some(self.transaction_timeout)
-            }
-
-            async fn begin(
-                &self,
-                request: &ClaimRequest,
-            ) -> Result<Begun<OpenTransaction>, StoreError> {
-                self.begin_open(request).await
-            }
-
-            fn is_busy(&self) -> bool {
-                self.pool.is_busy()
-            }
-
-            async fn claim_ahead(
-                &self,
-                request: &ClaimRequest,
-            ) -> Result<Begun<Opening<'_, OpenTransaction>>, StoreError> {
-                self.claim_open_ahead(request).await
-            }
-
-            fn lend(open: &mut OpenTransaction) -> &mut $tx {
-                let $transaction = &mut open.transaction;
-                $lent
-            }
-
-            async fn is_alive(&self, open: &mut OpenTransaction) -> bool {
-                let answer = ending::is_writable(open.connection());
-                let answer = self.address.within_timeout(answer).await;
-                answer.unwrap_or(false)
-            }
-
-            async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
-                self.extend_transaction(lease, by).await
-            }
-
-            async fn commit(
-                &self,
-                open: OpenTransaction,
-                lease: &Lease,
-                outcome: &Outcome,
-                retention: Duration,
-            ) -> Result<Finished, StoreError> {
-                self.commit_open(open, lease, outcome, retention).await
-            }
-
-            async fn roll_back(&self, open: OpenTransaction) {
-                self.roll_back_open(open).await;
-            }
-        }
-    };
-}
-
-lend!(PgConnection, |transaction| &mut *transaction);
-lend!(PgTransaction<'static>, |transaction| transaction);
 
 #[cfg(test)]
 pub(super) mod tests;

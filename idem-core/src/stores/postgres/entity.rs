@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, PgConnection, PgTransaction, Row as _};
 
 use super::{
     PostgresStore,
-    atomic::OpenTransaction,
+    atomic::PooledTransaction,
     exchange::Nonce,
     fault::Fault,
     session::{Address, Session, Statement},
@@ -97,7 +97,8 @@ impl PostgresStore {
         if let Some(table) = known.filter(|it| it.columns.len() == entity.parts.len()) {
             return Ok(table);
         }
-        let examined = self.examine(entity.constraint, entity.parts.len()).await;
+        // Once for a constraint, so that the future is small for all the others.
+        let examined = Box::pin(self.examine(entity.constraint, entity.parts.len())).await;
         examined.map_err(|unknown| match unknown {
             Unknown::Untold(error) => error,
             unfit @ Unknown::Unfit(_) => StoreError::Refused(Box::new(unfit.of(entity.constraint))),
@@ -189,19 +190,21 @@ impl PostgresStore {
         values.into_iter().fold(statement, sqlx::query::Query::bind)
     }
 
-    async fn open_for(
+    /// Begins a transaction without a claim that is to leave this entity.
+    pub(super) async fn open_for(
         &self,
         entity: &Entity,
         wait: Duration,
-    ) -> Result<OpenTransaction, StoreError> {
+    ) -> Result<PooledTransaction, StoreError> {
         let table = self.table(entity).await?;
         let wait = table.lock_timeout.map_or(wait, |server| server.min(wait));
         self.open_unclaimed(wait).await
     }
 
-    async fn commit_for(
+    /// Commits, if the transaction leaves this entity.
+    pub(super) async fn commit_for(
         &self,
-        open: OpenTransaction,
+        open: PooledTransaction,
         entity: &Entity,
         lease: Option<&Lease>,
     ) -> Result<Finished, StoreError> {
@@ -275,26 +278,9 @@ macro_rules! entities {
                 examined.map(drop).map_err(|unknown| unknown.of(constraint))
             }
 
-            async fn open(
-                &self,
-                entity: &Entity,
-                wait: Duration,
-            ) -> Result<OpenTransaction, StoreError> {
-                self.open_for(entity, wait).await
-            }
-
             fn violates(&self, error: &(dyn Error + 'static), entity: &Entity) -> bool {
                 let table = self.entities.known(entity.constraint);
                 violation::violates(error, entity.constraint, table.as_deref())
-            }
-
-            async fn commit_entity(
-                &self,
-                open: OpenTransaction,
-                entity: &Entity,
-                lease: Option<&Lease>,
-            ) -> Result<Finished, StoreError> {
-                self.commit_for(open, entity, lease).await
             }
 
             async fn is_recorded(

@@ -3,16 +3,13 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
 use sqlx::{PgConnection, PgTransaction};
 
 use super::{PostgresStore, claims::Answered, sql::Sql};
 use crate::{
-    futures::{BoxFuture, FutureExt as _},
-    handler::Outcome,
-    store::{Claim, ClaimRequest, Finished, GroupStore, Lease, StoreError},
+    store::{Claim, ClaimRequest, GroupStore, StoreError},
     telemetry::Batches,
 };
 
@@ -26,7 +23,7 @@ mod statement;
 
 use queue::Queue;
 use runner::GroupRunner;
-use slot::Slot;
+pub(super) use slot::Slot;
 pub(super) use statement::Steps;
 
 /// The queues for slots, one for each handler.
@@ -76,7 +73,12 @@ pub(super) async fn check(
 }
 
 impl PostgresStore {
-    async fn take_slot(&self, handler: &'static str, size: usize) -> Result<Slot, StoreError> {
+    /// Waits for a slot in a group of this handler.
+    pub(super) async fn take_slot(
+        &self,
+        handler: &'static str,
+        size: usize,
+    ) -> Result<Slot, StoreError> {
         let queue = self.groups.queue(handler);
         let (slot, needed) = queue.join(self.groups.at_once);
         if let Some(runner) = needed {
@@ -87,10 +89,8 @@ impl PostgresStore {
 }
 
 macro_rules! share {
-    ($tx:ty, |$transaction:ident| $lent:expr) => {
+    ($tx:ty) => {
         impl GroupStore<$tx> for PostgresStore {
-            type Slot = Slot;
-
             fn groups(&self) -> usize {
                 self.groups.at_once
             }
@@ -98,31 +98,12 @@ macro_rules! share {
             async fn claim_for_group(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
                 self.claim_until(request, Answered::Committed).await
             }
-
-            async fn slot(&self, handler: &'static str, size: usize) -> Result<Slot, StoreError> {
-                self.take_slot(handler, size).await
-            }
-
-            fn lend_slot(slot: &mut Slot) -> &mut $tx {
-                let $transaction = slot.transaction();
-                $lent
-            }
-
-            fn leave(
-                &self,
-                slot: Slot,
-                lease: &Lease,
-                outcome: &Outcome,
-                retention: Duration,
-            ) -> BoxFuture<'static, Result<Finished, StoreError>> {
-                slot.leave(lease, outcome, retention).boxed()
-            }
         }
     };
 }
 
-share!(PgConnection, |transaction| &mut *transaction);
-share!(PgTransaction<'static>, |transaction| transaction);
+share!(PgConnection);
+share!(PgTransaction<'static>);
 
 #[cfg(test)]
 mod tests;

@@ -9,8 +9,8 @@ use super::{SqliteStore, fault, row, transaction_pool::MayCommit};
 use crate::{
     handler::Outcome,
     store::{
-        Begun, Claim, ClaimRequest, Finished, Lease, Store, StoreError, TransactionalStore, Write,
-        rules::record::micros,
+        Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Store, StoreError,
+        TransactionalStore, Write, rules::record::micros,
     },
 };
 
@@ -52,6 +52,26 @@ impl SqliteStore {
         })
         .await
         .map_err(StoreError::unavailable)?
+    }
+
+    async fn finish_open(
+        &self,
+        open: OpenTransaction,
+        finish: Finish<'_>,
+    ) -> Result<Finished, StoreError> {
+        if let Finish::Complete {
+            lease,
+            outcome,
+            retention,
+        } = finish
+        {
+            return self.commit_open(open, lease, outcome, retention).await;
+        }
+        roll_back(open.transaction).await;
+        match finish {
+            Finish::RollBack => Ok(Finished::RolledBack),
+            _ => Err(finish.refused()),
+        }
     }
 
     async fn commit_open(
@@ -161,18 +181,16 @@ macro_rules! lend {
                 self.extend(lease, by).await
             }
 
-            async fn commit(
-                &self,
-                open: OpenTransaction,
-                lease: &Lease,
-                outcome: &Outcome,
-                retention: Duration,
-            ) -> Result<Finished, StoreError> {
-                self.commit_open(open, lease, outcome, retention).await
+            async fn open(&self, opening: Open<'_>) -> Result<OpenTransaction, StoreError> {
+                Err(opening.refused())
             }
 
-            async fn roll_back(&self, open: OpenTransaction) {
-                roll_back(open.transaction).await;
+            async fn finish(
+                &self,
+                open: OpenTransaction,
+                finish: Finish<'_>,
+            ) -> Result<Finished, StoreError> {
+                self.finish_open(open, finish).await
             }
         }
     };

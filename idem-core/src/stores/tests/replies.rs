@@ -132,7 +132,8 @@ async fn a_crash_between_the_rollback_and_the_memory_leaves_nothing_done() {
     let shop = Shop::open().await;
     let (_, mut open) = shop.begin("o-1").await;
     charge(lend(&mut open)).await;
-    TransactionalStore::<Lent>::roll_back(&shop.store, open).await;
+    let ended = TransactionalStore::<Lent>::finish(&shop.store, open, Finish::RollBack).await;
+    assert_eq!(ended.unwrap(), Finished::RolledBack);
     assert_eq!(shop.charges().await, 0);
     let held = ask(&shop, Act::Return).await;
     assert!(matches!(held, Execution::Conflict { .. }), "{held:?}");

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use idem_core::{
-    Atomic, Attempt, Begun, Claim, ClaimRequest, Finished, Envelope, Executor, Failed, Handler,
-    Lease, Operation, Outcome, Prepared, Release, RunsOn, Store, StoreError, TransactionalStore,
-    Write, idempotent,
+    Atomic, Attempt, Begun, Claim, ClaimRequest, Envelope, Executor, Failed, Finish, Finished,
+    Handler, Lease, Open, Operation, Outcome, Prepared, Release, RunsOn, Store, StoreError,
+    TransactionalStore, Write, idempotent,
 };
 use serde::Deserialize;
 
@@ -75,16 +75,10 @@ impl<Tx: Send + 'static> TransactionalStore<Tx> for Ledger {
     async fn extend_open(&self, _: &Lease, _: Duration) -> Result<Write, StoreError> {
         unreachable!()
     }
-    async fn commit(
-        &self,
-        _: Tx,
-        _: &Lease,
-        _: &Outcome,
-        _: Duration,
-    ) -> Result<Finished, StoreError> {
+    async fn open(&self, _: Open<'_>) -> Result<Tx, StoreError> {
         unreachable!()
     }
-    async fn roll_back(&self, _: Tx) {
+    async fn finish(&self, _: Tx, _: Finish<'_>) -> Result<Finished, StoreError> {
         unreachable!()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::{
     handler::Atomic,
-    store::{Begun, Finished, Lease, StoreError, TransactionalStore},
+    store::{Begun, Finish, Finished, Lease, Open, StoreError, TransactionalStore},
 };
 
 /// A store whose transactions hold nothing, and that tells what was done in which order.
@@ -83,21 +83,24 @@ impl TransactionalStore<Blank> for Lender {
         self.extend(lease, by).await
     }
 
-    async fn commit(
-        &self,
-        _: Blank,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
-    ) -> Result<Finished, StoreError> {
+    async fn open(&self, opening: Open<'_>) -> Result<Blank, StoreError> {
+        Err(opening.refused())
+    }
+
+    async fn finish(&self, _: Blank, finish: Finish<'_>) -> Result<Finished, StoreError> {
+        let Finish::Complete {
+            lease,
+            outcome,
+            retention,
+        } = finish
+        else {
+            self.note("roll back");
+            return Ok(Finished::RolledBack);
+        };
         self.note("commit");
         let write = self.store.complete(lease, outcome, retention).await?;
         assert_eq!(write, Write::Applied);
         Ok(Finished::Committed)
-    }
-
-    async fn roll_back(&self, _: Blank) {
-        self.note("roll back");
     }
 }
 

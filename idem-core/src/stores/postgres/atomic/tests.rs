@@ -7,7 +7,8 @@ use super::*;
 use crate::{
     handler::Policy,
     message::Key,
-    store::{Owner, Release, Store as _},
+    store::{Finish, Owner, Release, Store as _, TransactionalStore},
+    stores::postgres::transactions::OpenTransaction,
 };
 
 mod ahead;
@@ -94,7 +95,8 @@ impl Shop {
 
     async fn commit(&self, open: OpenTransaction, lease: &Lease) -> Result<Finished, StoreError> {
         let outcome = Outcome::new("done");
-        TransactionalStore::<Lent>::commit(&self.store, open, lease, &outcome, 10 * MINUTE).await
+        let complete = complete(lease, &outcome, 10 * MINUTE);
+        TransactionalStore::<Lent>::finish(&self.store, open, complete).await
     }
 
     async fn commits(&self, open: OpenTransaction, lease: &Lease) {
@@ -103,7 +105,8 @@ impl Shop {
     }
 
     async fn rolls_back(&self, open: OpenTransaction, lease: &Lease) {
-        TransactionalStore::<Lent>::roll_back(&self.store, open).await;
+        let ended = TransactionalStore::<Lent>::finish(&self.store, open, Finish::RollBack).await;
+        assert_eq!(ended.unwrap(), Finished::RolledBack);
         let write = self.store.release(lease, &Release::failed("no")).await;
         assert_eq!(write.unwrap(), Write::Applied);
     }
@@ -186,6 +189,15 @@ async fn pid(connection: &mut PgConnection) -> i32 {
         .fetch_one(connection)
         .await
         .unwrap()
+}
+
+/// Completes a claim with its transaction.
+fn complete<'a>(lease: &'a Lease, outcome: &'a Outcome, retention: Duration) -> Finish<'a> {
+    Finish::Complete {
+        lease,
+        outcome,
+        retention,
+    }
 }
 
 fn refusal(commit: Result<Finished, StoreError>) -> String {

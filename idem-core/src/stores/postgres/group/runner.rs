@@ -20,7 +20,7 @@ use crate::{
     store::{Finished, StoreError},
     stores::postgres::{
         PostgresStore,
-        atomic::{Connection, OpenTransaction},
+        atomic::{Connection, PooledTransaction},
         exchange::Nonce,
     },
 };
@@ -47,7 +47,7 @@ impl<'a> GroupRunner<'a> {
     /// Runs one group after the other, as long as somebody waits.
     pub(super) async fn run_all(store: PostgresStore, mut running: Running, size: usize) {
         loop {
-            match OpenTransaction::of_group(&store.pool, &store.groups.steps.begin).await {
+            match PooledTransaction::of_group(&store.pool, &store.groups.steps.begin).await {
                 Ok(open) => {
                     GroupRunner::new(&store, &running.queue, size)
                         .run(open)
@@ -72,7 +72,7 @@ impl<'a> GroupRunner<'a> {
         }
     }
 
-    async fn run(mut self, open: OpenTransaction) {
+    async fn run(mut self, open: PooledTransaction) {
         let mut shared = SharedTransaction::new(open);
         while let Some(waiting) = self.next() {
             if let Err(lost) = self.tidy(&mut shared).await {

@@ -11,7 +11,7 @@ use super::{
     statement::{self, Steps},
 };
 use crate::stores::postgres::{
-    atomic::{self, Connection, OpenTransaction},
+    atomic::{self, Connection, PooledTransaction},
     exchange::{Nonce, carry_out},
     fault::Fault,
     session::Address,
@@ -19,7 +19,7 @@ use crate::stores::postgres::{
 };
 
 pub(super) struct SharedTransaction {
-    pub(super) open: OpenTransaction,
+    pub(super) open: PooledTransaction,
     pub(super) last: Last,
 }
 
@@ -48,7 +48,7 @@ impl Last {
 
 impl SharedTransaction {
     /// Nobody has been there.
-    pub(super) fn new(open: OpenTransaction) -> Self {
+    pub(super) fn new(open: PooledTransaction) -> Self {
         let last = Last::Nothing;
         Self { open, last }
     }

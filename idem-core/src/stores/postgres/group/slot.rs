@@ -8,24 +8,24 @@ use tokio::sync::oneshot;
 use crate::{
     handler::Outcome,
     store::{Finished, Lease, StoreError},
-    stores::postgres::atomic::OpenTransaction,
+    stores::postgres::atomic::PooledTransaction,
 };
 
 /// A place in a group. Dropped, what was written since it was taken is rolled back.
 #[derive(Debug)]
-pub struct Slot(Option<Taken>);
+pub(in crate::stores::postgres) struct Slot(Option<Taken>);
 
 #[derive(Debug)]
 struct Taken {
-    open: OpenTransaction,
+    open: PooledTransaction,
     back: oneshot::Sender<Back>,
 }
 
 /// What comes back from a slot.
 #[derive(Debug)]
 pub(super) enum Back {
-    Left(OpenTransaction, Member),
-    Dropped(OpenTransaction),
+    Left(PooledTransaction, Member),
+    Dropped(PooledTransaction),
 }
 
 /// One whose handler has succeeded.
@@ -38,22 +38,23 @@ pub(super) struct Member {
 }
 
 impl Slot {
-    pub(super) fn new(open: OpenTransaction) -> (Self, oneshot::Receiver<Back>) {
+    pub(super) fn new(open: PooledTransaction) -> (Self, oneshot::Receiver<Back>) {
         let (back, taken) = oneshot::channel();
         (Self(Some(Taken { open, back })), taken)
     }
 
-    pub(super) fn transaction(&mut self) -> &mut PgTransaction<'static> {
+    pub(in crate::stores::postgres) fn transaction(&mut self) -> &mut PgTransaction<'static> {
         let taken = self.0.as_mut().expect("a slot is taken until it is left");
         taken.open.transaction()
     }
 
     /// Takes the transaction out of a slot that nobody has taken.
-    pub(super) fn clear(mut self) -> Option<OpenTransaction> {
+    pub(super) fn clear(mut self) -> Option<PooledTransaction> {
         self.0.take().map(|taken| taken.open)
     }
 
-    pub(super) fn leave(
+    /// Leaves it to the next one. What is returned tells how the group ended; it need not be waited for.
+    pub(in crate::stores::postgres) fn leave(
         mut self,
         lease: &Lease,
         outcome: &Outcome,

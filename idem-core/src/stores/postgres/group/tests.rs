@@ -1,6 +1,7 @@
 use std::{
     collections::VecDeque,
     sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
 };
 
 use sqlx::{Connection as _, Executor as _};
@@ -13,11 +14,13 @@ use xtask::services::postgres;
 use super::*;
 use crate::{
     executor::{Execution, Executor, Prepared},
+    futures::BoxFuture,
     handler::{
-        Attempt, Context, DecodeError, Failed, Grouped, Handler, Operation, Policy, Rejection,
+        Attempt, Context, DecodeError, Entity, Failed, Grouped, Handler, Operation, Outcome,
+        Policy, Rejection,
     },
     message::{Envelope, Key, KeyError},
-    store::{Owner, Store as _, Write},
+    store::{Finish, Finished, Lease, Open, Owner, Store as _, TransactionalStore, Write},
     stores::PostgresStoreBuilder,
 };
 

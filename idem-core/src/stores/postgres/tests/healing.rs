@@ -10,7 +10,7 @@ use xtask::services::Postgres;
 use super::*;
 use crate::{
     store::{Begun, TransactionalStore},
-    stores::postgres::atomic::OpenTransaction,
+    stores::postgres::transactions::OpenTransaction,
 };
 
 const END_ALL: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity

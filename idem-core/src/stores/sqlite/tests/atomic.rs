@@ -1,7 +1,7 @@
 use sqlx::{Connection, SqliteConnection, SqliteTransaction};
 
 use super::{super::atomic::OpenTransaction, *};
-use crate::store::{Begun, Finished, TransactionalStore};
+use crate::store::{Begun, Finish, Finished, TransactionalStore};
 
 mod connections;
 mod refusals;
@@ -53,7 +53,17 @@ impl Shop {
 
     async fn commit(&self, open: OpenTransaction, lease: &Lease) -> Result<Finished, StoreError> {
         let outcome = Outcome::new("done");
-        TransactionalStore::<Lent>::commit(&self.store, open, lease, &outcome, 10 * MINUTE).await
+        let complete = Finish::Complete {
+            lease,
+            outcome: &outcome,
+            retention: 10 * MINUTE,
+        };
+        TransactionalStore::<Lent>::finish(&self.store, open, complete).await
+    }
+
+    async fn rolls_back(&self, open: OpenTransaction) {
+        let ended = TransactionalStore::<Lent>::finish(&self.store, open, Finish::RollBack).await;
+        assert_eq!(ended.unwrap(), Finished::RolledBack);
     }
 
     async fn charges(&self) -> i64 {
@@ -137,7 +147,7 @@ async fn rolling_back_undoes_the_writes_and_frees_the_key() {
     let shop = Shop::open().await;
     let (lease, mut open) = shop.begin("o-1").await;
     charge(lend(&mut open)).await;
-    TransactionalStore::<Lent>::roll_back(&shop.store, open).await;
+    shop.rolls_back(open).await;
     let released = shop.store.release(&lease, &Release::failed("no")).await;
     assert_eq!(released.unwrap(), Write::Applied);
     assert_eq!(shop.charges().await, 0);

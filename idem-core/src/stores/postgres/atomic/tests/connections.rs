@@ -298,13 +298,17 @@ async fn cancelled_after<F: Future>(polls: u32, future: F) -> Option<F::Output> 
 }
 
 /// Whether a transaction that begins now is one of now.
-async fn begins_anew(shop: &Shop, bystander: &mut PgConnection, id: &str) -> OpenTransaction {
+async fn begins_anew(shop: &Shop, bystander: &mut PgConnection, id: &str) -> PooledTransaction {
     let now = "SELECT clock_timestamp()::text";
     let before: String = sqlx::query_scalar(now).fetch_one(bystander).await.unwrap();
-    let (_, mut open) = shop.begin(id).await;
+    let request = request(id);
+    let begun = shop.store.begin_open::<PooledTransaction>(&request).await;
+    let Ok(Begun::Acquired(_, mut open)) = begun else {
+        panic!("{id}: the key is new")
+    };
     let is_new: bool = sqlx::query_scalar("SELECT now() > $1::timestamptz")
         .bind(before)
-        .fetch_one(lend(&mut open))
+        .fetch_one(open.connection())
         .await
         .unwrap();
     assert!(is_new, "{id}");

@@ -60,6 +60,7 @@ async fn tables_that_somebody_created_without_naming_a_schema_are_found_by_every
     let elsewhere = "SET search_path = pg_temp";
     execute(lend(&mut open), elsewhere).await.unwrap();
     let outcome = Outcome::new("done");
-    let commit = TransactionalStore::<Lent>::commit(&store, open, &lease, &outcome, MINUTE);
+    let commit =
+        TransactionalStore::<Lent>::finish(&store, open, complete(&lease, &outcome, MINUTE));
     assert!(matches!(commit.await, Ok(Finished::Committed)));
 }

@@ -33,7 +33,8 @@ async fn a_pooler_that_keeps_sessions_takes_atomic_handlers() {
         let effect = "CREATE TABLE IF NOT EXISTS pg_temp.effects (id text)";
         execute(lend(&mut open), effect).await.unwrap();
         let outcome = Outcome::new("done");
-        let commit = TransactionalStore::<Lent>::commit(&store, open, &lease, &outcome, MINUTE);
+        let commit =
+            TransactionalStore::<Lent>::finish(&store, open, complete(&lease, &outcome, MINUTE));
         assert!(matches!(commit.await, Ok(Finished::Committed)), "{id}");
     }
 }

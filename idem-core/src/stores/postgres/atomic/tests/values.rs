@@ -38,8 +38,11 @@ async fn an_outcome_is_remembered_byte_for_byte() {
     ] {
         let (lease, open) = shop.begin(id).await;
         let outcome = Outcome::new(bytes);
-        let commit =
-            TransactionalStore::<Lent>::commit(&shop.store, open, &lease, &outcome, MINUTE);
+        let commit = TransactionalStore::<Lent>::finish(
+            &shop.store,
+            open,
+            complete(&lease, &outcome, MINUTE),
+        );
         assert!(matches!(commit.await, Ok(Finished::Committed)), "{id}");
         match shop.store.claim(&request(id)).await.unwrap() {
             Claim::Completed { outcome: kept, .. } => assert!(kept == outcome, "{id}"),

@@ -129,7 +129,7 @@ async fn a_token_that_a_new_server_gives_out_again_completes_nobody_else() {
         charge(slot.transaction(), lease.key.as_str())
             .await
             .unwrap();
-        ends.push(leave(&shop, slot, lease));
+        ends.push(leave(slot, lease));
     }
     let last = slot(&shop).await;
     Arc::clone(&pair).take_over(&link).await;
@@ -168,15 +168,13 @@ async fn acquired(shop: &Shop, request: &ClaimRequest) -> Lease {
 }
 
 async fn slot(shop: &Shop) -> Slot {
-    let slot = GroupStore::<PgConnection>::slot(&shop.store, Charge::SCOPE, 8);
+    let slot = shop.store.take_slot(Charge::SCOPE, 8);
     slot.await.expect("there is a transaction")
 }
 
 fn leave(
-    shop: &Shop,
     slot: Slot,
     lease: &Lease,
-) -> BoxFuture<'static, Result<Finished, StoreError>> {
-    let outcome = Outcome::new("charged");
-    GroupStore::<PgConnection>::leave(&shop.store, slot, lease, &outcome, MINUTE)
+) -> impl Future<Output = Result<Finished, StoreError>> + Send + use<> {
+    slot.leave(lease, &Outcome::new("charged"), MINUTE)
 }

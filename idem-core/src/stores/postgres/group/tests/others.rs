@@ -116,3 +116,52 @@ async fn at_another_isolation_level_each_message_has_its_own_transaction() {
         assert_eq!(shop.transactions().await, 2);
     }
 }
+
+/// A slot that is to end so is undone, and the one before it commits.
+#[tokio::test]
+async fn a_slot_that_is_to_end_with_an_entity_is_refused_and_rolled_back() {
+    let shop = Shop::open().await;
+    let open = || {
+        let group = Open::Group {
+            handler: Charge::SCOPE,
+            size: 8,
+        };
+        TransactionalStore::<PgConnection>::open(&shop.store, group)
+    };
+    let leases = [claimed(&shop, "a").await, claimed(&shop, "b").await];
+    let mut first = open().await.unwrap();
+    let mut second = Box::pin(open());
+    assert!(futures_util::poll!(&mut second).is_pending(), "it waits");
+    charge(PostgresStore::lend(&mut first), "a").await.unwrap();
+    let complete = Finish::Complete {
+        lease: &leases[0],
+        outcome: &Outcome::new("charged"),
+        retention: MINUTE,
+    };
+    let mut left = Box::pin(TransactionalStore::<PgConnection>::finish(
+        &shop.store,
+        first,
+        complete,
+    ));
+    assert!(futures_util::poll!(&mut left).is_pending(), "it is shared");
+    let mut second = second.await.unwrap();
+    charge(PostgresStore::lend(&mut second), "b").await.unwrap();
+    let record = Finish::Record {
+        entity: &Entity {
+            constraint: "charges_pkey",
+            parts: vec!["b".to_owned()],
+        },
+        lease: Some(&leases[1]),
+    };
+    let ended = TransactionalStore::<PgConnection>::finish(&shop.store, second, record).await;
+    assert!(matches!(ended, Err(StoreError::Refused(_))), "{ended:?}");
+    assert_eq!(left.await.unwrap(), Finished::Committed);
+    assert_eq!(shop.charges().await, ["a"]);
+}
+
+async fn claimed(shop: &Shop, order: &str) -> Lease {
+    match GroupStore::<PgConnection>::claim_for_group(&shop.store, &request(order)).await {
+        Ok(Claim::Acquired(lease)) => lease,
+        other => panic!("{other:?}"),
+    }
+}

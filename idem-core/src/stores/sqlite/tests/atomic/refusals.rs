@@ -1,4 +1,5 @@
 use super::*;
+use crate::{handler::Entity, store::Open};
 
 #[tokio::test]
 async fn a_handler_that_ends_the_transaction_by_itself_is_refused() {
@@ -92,4 +93,29 @@ async fn a_snapshot_that_is_out_of_date_is_refused() {
     let error = refusal(shop.commit(open, &lease).await);
     assert!(error.contains("locked"), "{error}");
     assert!(!is_completed(&shop.store, "o-1").await);
+}
+
+#[tokio::test]
+async fn an_opening_and_a_finish_that_no_sqlite_has_are_refused_and_commit_nothing() {
+    let shop = Shop::open().await;
+    let group = Open::Group {
+        handler: "orders",
+        size: 8,
+    };
+    let opened = TransactionalStore::<Lent>::open(&shop.store, group).await;
+    assert!(matches!(opened, Err(StoreError::Refused(_))), "{opened:?}");
+
+    let (lease, mut open) = shop.begin("o-1").await;
+    charge(lend(&mut open)).await;
+    let record = Finish::Record {
+        entity: &Entity {
+            constraint: "charges_id_key",
+            parts: vec!["o-1".to_owned()],
+        },
+        lease: Some(&lease),
+    };
+    let ended = TransactionalStore::<Lent>::finish(&shop.store, open, record).await;
+    assert!(matches!(ended, Err(StoreError::Refused(_))), "{ended:?}");
+    assert_eq!(shop.charges().await, 0);
+    shop.nothing_is_locked().await;
 }

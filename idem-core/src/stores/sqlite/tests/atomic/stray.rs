@@ -46,7 +46,7 @@ async fn nobody_commits_but_the_store() {
         charge(lend(&mut open)).await;
         assert!(execute(lend(&mut open), sql).await.is_err(), "{sql}");
         is_refused(&shop, &mut open).await;
-        TransactionalStore::<Lent>::roll_back(&shop.store, open).await;
+        shop.rolls_back(open).await;
         let write = shop.store.release(&lease, &Release::failed("no")).await;
         assert_eq!(write.unwrap(), Write::Applied);
     }

@@ -1,0 +1,104 @@
+//! Transactions: a claim is looked up before one is begun, and a completion is remembered when it has committed.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Cached;
+use crate::store::{
+    Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Opening, StoreError,
+    TransactionalStore, Write,
+};
+
+impl<S> Cached<S> {
+    fn learn_begun<T>(&self, request: &ClaimRequest, begun: &Begun<T>, asked: Instant) {
+        match begun {
+            Begun::Acquired(lease, _) => {
+                let acquired = Claim::Acquired(lease.clone());
+                self.0.known.learn(request, &acquired, asked);
+            }
+            Begun::Not(answer) => self.0.known.learn(request, answer, asked),
+        }
+    }
+}
+
+// Not what somebody is looking for whose store cannot lend what the handler wants.
+#[diagnostic::do_not_recommend]
+impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Cached<S> {
+    type Transaction = S::Transaction;
+
+    fn transactions(&self) -> usize {
+        self.0.store.transactions()
+    }
+
+    fn time_limit(&self) -> Option<Duration> {
+        self.0.store.time_limit()
+    }
+
+    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Self::Transaction>, StoreError> {
+        if let Some(answer) = self.look_up(request) {
+            return Ok(Begun::Not(answer));
+        }
+        let asked = self.0.known.now();
+        let begun = self.0.store.begin(request).await?;
+        self.learn_begun(request, &begun, asked);
+        Ok(begun)
+    }
+
+    fn is_busy(&self) -> bool {
+        self.0.store.is_busy()
+    }
+
+    async fn claim_ahead(
+        &self,
+        request: &ClaimRequest,
+    ) -> Result<Begun<Opening<'_, Self::Transaction>>, StoreError> {
+        if let Some(answer) = self.look_up(request) {
+            return Ok(Begun::Not(answer));
+        }
+        let asked = self.0.known.now();
+        let claimed = self.0.store.claim_ahead(request).await?;
+        self.learn_begun(request, &claimed, asked);
+        Ok(claimed)
+    }
+
+    fn lend(transaction: &mut Self::Transaction) -> &mut Tx {
+        S::lend(transaction)
+    }
+
+    async fn is_alive(&self, transaction: &mut Self::Transaction) -> bool {
+        self.0.store.is_alive(transaction).await
+    }
+
+    async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        self.0.store.extend_open(lease, by).await
+    }
+
+    async fn open(&self, opening: Open<'_>) -> Result<Self::Transaction, StoreError> {
+        self.0.store.open(opening).await
+    }
+
+    async fn finish(
+        &self,
+        transaction: Self::Transaction,
+        finish: Finish<'_>,
+    ) -> Result<Finished, StoreError> {
+        let Finish::Complete {
+            lease,
+            outcome,
+            retention,
+        } = finish
+        else {
+            // What the handlers' own tables record is theirs to forget.
+            return self.0.store.finish(transaction, finish).await;
+        };
+        let known = &self.0.known;
+        known.completing(lease);
+        let asked = known.now();
+        let finished = self.0.store.finish(transaction, finish).await?;
+        if finished == Finished::Committed {
+            known.completed(lease, outcome, retention, asked);
+        }
+        Ok(finished)
+    }
+}

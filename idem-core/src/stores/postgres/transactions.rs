@@ -1,0 +1,165 @@
+//! What handlers write through, opened and finished in one way whatever it is for.
+//!
+//! The executor calls it through `TransactionalStore`. It hands each opening and each finish to whom it concerns:
+//! `atomic` (transactions on connections of the pool), `group` (slots) or `entity`. What must stay true: a finish that
+//! does not fit the transaction commits nothing.
+
+use std::{fmt, time::Duration};
+
+use sqlx::{PgConnection, PgTransaction};
+
+use super::{PostgresStore, atomic::PooledTransaction, group::Slot};
+use crate::store::{
+    Begun, ClaimRequest, Finish, Finished, Lease, Open, Opening, StoreError, TransactionalStore,
+    Write,
+};
+
+/// A handler's open transaction. Dropping it closes its connection, which rolls back; or it is a slot in a group,
+/// which rolls back what was written since it was taken.
+pub struct OpenTransaction(Kind);
+
+enum Kind {
+    Own(PooledTransaction),
+    Shared(Slot),
+}
+
+impl OpenTransaction {
+    fn transaction(&mut self) -> &mut PgTransaction<'static> {
+        match &mut self.0 {
+            Kind::Own(open) => open.transaction(),
+            Kind::Shared(slot) => slot.transaction(),
+        }
+    }
+}
+
+impl From<PooledTransaction> for OpenTransaction {
+    fn from(open: PooledTransaction) -> Self {
+        Self(Kind::Own(open))
+    }
+}
+
+impl From<Slot> for OpenTransaction {
+    fn from(slot: Slot) -> Self {
+        Self(Kind::Shared(slot))
+    }
+}
+
+impl fmt::Debug for OpenTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenTransaction").finish_non_exhaustive()
+    }
+}
+
+impl PostgresStore {
+    async fn open_transaction(&self, opening: Open<'_>) -> Result<OpenTransaction, StoreError> {
+        Ok(match opening {
+            Open::Group { handler, size } => self.take_slot(handler, size).await?.into(),
+            Open::Recorded { entity, wait } => self.open_for(entity, wait).await?.into(),
+        })
+    }
+
+    async fn finish_transaction(
+        &self,
+        open: OpenTransaction,
+        finish: Finish<'_>,
+    ) -> Result<Finished, StoreError> {
+        match open.0 {
+            Kind::Own(open) => self.finish_own(open, finish).await,
+            Kind::Shared(slot) => finish_shared(slot, finish).await,
+        }
+    }
+
+    async fn finish_own(
+        &self,
+        open: PooledTransaction,
+        finish: Finish<'_>,
+    ) -> Result<Finished, StoreError> {
+        match finish {
+            Finish::Complete {
+                lease,
+                outcome,
+                retention,
+            } => self.commit_open(open, lease, outcome, retention).await,
+            Finish::Record { entity, lease } => self.commit_for(open, entity, lease).await,
+            Finish::RollBack => {
+                self.roll_back_open(open).await;
+                Ok(Finished::RolledBack)
+            }
+        }
+    }
+}
+
+/// A slot that is not left is dropped: its group undoes what was written since it was taken.
+async fn finish_shared(slot: Slot, finish: Finish<'_>) -> Result<Finished, StoreError> {
+    match finish {
+        Finish::Complete {
+            lease,
+            outcome,
+            retention,
+        } => slot.leave(lease, outcome, retention).await,
+        Finish::RollBack => Ok(Finished::RolledBack),
+        Finish::Record { .. } => Err(finish.refused()),
+    }
+}
+
+macro_rules! lend {
+    ($tx:ty, |$transaction:ident| $lent:expr) => {
+        impl TransactionalStore<$tx> for PostgresStore {
+            type Transaction = OpenTransaction;
+
+            fn transactions(&self) -> usize {
+                self.pool.connections()
+            }
+
+            fn time_limit(&self) -> Option<Duration> {
+                Some(self.transaction_timeout)
+            }
+
+            async fn begin(
+                &self,
+                request: &ClaimRequest,
+            ) -> Result<Begun<OpenTransaction>, StoreError> {
+                self.begin_open(request).await
+            }
+
+            fn is_busy(&self) -> bool {
+                self.pool.is_busy()
+            }
+
+            async fn claim_ahead(
+                &self,
+                request: &ClaimRequest,
+            ) -> Result<Begun<Opening<'_, OpenTransaction>>, StoreError> {
+                self.claim_open_ahead(request).await
+            }
+
+            fn lend(open: &mut OpenTransaction) -> &mut $tx {
+                let $transaction = open.transaction();
+                $lent
+            }
+
+            async fn is_alive(&self, open: &mut OpenTransaction) -> bool {
+                self.is_writable(open.transaction()).await
+            }
+
+            async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+                self.extend_transaction(lease, by).await
+            }
+
+            async fn open(&self, opening: Open<'_>) -> Result<OpenTransaction, StoreError> {
+                self.open_transaction(opening).await
+            }
+
+            async fn finish(
+                &self,
+                open: OpenTransaction,
+                finish: Finish<'_>,
+            ) -> Result<Finished, StoreError> {
+                self.finish_transaction(open, finish).await
+            }
+        }
+    };
+}
+
+lend!(PgConnection, |transaction| &mut *transaction);
+lend!(PgTransaction<'static>, |transaction| transaction);
