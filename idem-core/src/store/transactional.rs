@@ -3,7 +3,7 @@
 use std::{future::ready, time::Duration};
 
 use super::{Claim, ClaimRequest, Finish, Finished, Lease, Open, Store, StoreError, Write};
-use crate::futures::BoxFuture;
+use crate::futures::{BoxFuture, FutureExt as _};
 
 /// A store in whose transaction a handler can write, through a `&mut Tx`: the handler's writes
 /// and the completion commit together or not at all.
@@ -55,8 +55,7 @@ pub trait TransactionalStore<Tx>: Store {
         async {
             Ok(match begun.await? {
                 Begun::Acquired(lease, transaction) => {
-                    let opening: Opening<'_, _> = Box::pin(ready(Ok(transaction)));
-                    Begun::Acquired(lease, opening)
+                    Begun::Acquired(lease, ready(Ok(transaction)).boxed())
                 }
                 Begun::Not(answer) => Begun::Not(answer),
             })
