@@ -57,7 +57,7 @@ pub use sequence_waits::SequenceWait;
 use sequence_waits::SequenceWaits;
 use unread::Unread;
 #[cfg(feature = "conformance")]
-pub(crate) use verdict::{Ended, ended_by, judge, objection};
+pub(crate) use verdict::{NotRun, ended_by, judge, objection};
 
 /// Runs work once per key.
 ///
@@ -209,7 +209,7 @@ impl<S: Store> Executor<S> {
             return self.give_up(request, policy, unread).await;
         }
         let ended = if let Some(answer) = message.answered.take() {
-            verdict::Ended::Answered(answer).into_execution(Requester::of(&message.envelope))
+            verdict::NotRun::Answered(answer).into_execution(Requester::of(&message.envelope))
         } else {
             message.watcher = Some(self.in_flight.watch(message.key()));
             <H::Mode as RunsOn<S>>::run(self, message, state).await

@@ -145,8 +145,8 @@ pub(crate) enum Counted {
 pub(crate) struct Circumstances<'a> {
     /// How messages of this queue come back.
     pub(crate) retries: &'a Retries,
-    /// How often this delivery has been claimed.
-    pub(crate) claims: u32,
+    /// How often this delivery was tried.
+    pub(crate) tries: u32,
     /// How long this delivery has been held because of conflicts.
     pub(crate) held: Duration,
     /// How often the message has been to the ladder because of conflicts.
@@ -178,7 +178,7 @@ impl<'a> Circumstances<'a> {
     pub(crate) fn new(retries: &'a Retries) -> Self {
         Self {
             retries,
-            claims: 0,
+            tries: 0,
             held: Duration::ZERO,
             conflicts: 0,
             returns: 0,
@@ -242,15 +242,15 @@ pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement
             recheck: recheck(now),
         },
         Kind::Ahead => Settlement::Hold {
-            recheck: wait(RECHECK_AHEAD, now.claims, now),
+            recheck: wait(RECHECK_AHEAD, now.tries, now),
         },
         Kind::Failed => come_back(now.retry_after, now),
         Kind::LeaseLost => come_back(wait(RETURN, 1, now), now),
         Kind::StoreUnavailable => Settlement::Hold {
-            recheck: wait(OUTAGE, now.claims, now),
+            recheck: wait(OUTAGE, now.tries, now),
         },
         Kind::RecordCorrupt => Settlement::Hold {
-            recheck: wait(CORRUPT, now.claims, now),
+            recheck: wait(CORRUPT, now.tries, now),
         },
         // There is nothing to keep.
         Kind::Rejected if now.content == Content::Withdrawn => Settlement::Ack,
@@ -321,7 +321,7 @@ fn recheck(now: &Circumstances<'_>) -> Duration {
     let after_lease = now
         .remaining
         .saturating_add(jitter(Duration::from_millis(50), now.random));
-    wait(RECHECK, now.claims, now).min(after_lease.max(Duration::from_millis(50)))
+    wait(RECHECK, now.tries, now).min(after_lease.max(Duration::from_millis(50)))
 }
 
 /// How long to wait the so many-th time.

@@ -31,7 +31,7 @@ use crate::{
 mod numbered;
 mod progress;
 
-use progress::{Claimed, Next, Progress, Room, is_conflict, may_wait};
+use progress::{Next, Progress, Room, Tried, is_conflict, may_wait};
 
 /// A handler without its types: what the worker's machinery sees.
 pub(super) trait RunHandler: Send + Sync {
@@ -124,7 +124,7 @@ where
                 }
                 handled
             };
-            if progress.note(&claimed(&execution, &message, &arrival.delivery)) {
+            if progress.note(&tried(&execution, &message, &arrival.delivery)) {
                 message.start_over();
                 continue;
             }
@@ -138,7 +138,7 @@ where
                 is_near: sequence_wait.as_ref().is_some_and(SequenceWait::is_near),
             };
             let recheck = match progress.next(kind, room) {
-                Next::Claim => continue,
+                Next::TryAgain => continue,
                 Next::Settle(settlement) => {
                     return End {
                         would_have_been: message.would_have_been(),
@@ -152,7 +152,7 @@ where
                 let settlement = Settlement::Hold { recheck };
                 log_attempt(context, queue, arrival, &message, &execution, settlement);
             }
-            if waits_for_the_store(&execution, message.key(), progress.claims()) {
+            if waits_for_the_store(&execution, message.key(), progress.tries()) {
                 slot.start_waiting(context);
             }
             tracing::debug!(key = %message.key(), %kind, ?recheck, "held");
@@ -200,13 +200,13 @@ impl<H: Operation, S, St> HandlerRunner<H, S, St> {
     }
 }
 
-/// What a claim came to, as far as that decides what comes next.
-fn claimed<H: Operation>(
+/// What a try came to, as far as that decides what comes next.
+fn tried<H: Operation>(
     execution: &Execution<H::Output, H::Error>,
     message: &Prepared<H>,
     delivery: &Delivery,
-) -> Claimed {
-    Claimed {
+) -> Tried {
+    Tried {
         kind: execution.kind(),
         remaining: match execution {
             Execution::Conflict { remaining } => Some(*remaining),
@@ -286,15 +286,15 @@ fn after_panic(arrival: &Arrival, queue: &Queue, context: &ChannelContext) -> En
 }
 
 /// Whether nothing ran because of the store; says so in the log.
-fn waits_for_the_store<T, E>(execution: &Execution<T, E>, key: &Key, claims: u32) -> bool {
+fn waits_for_the_store<T, E>(execution: &Execution<T, E>, key: &Key, tries: u32) -> bool {
     match execution {
         Execution::StoreUnavailable { error } => {
             let error: &(dyn std::error::Error + 'static) = error;
-            tracing::warn!(%key, claims, error, "the store cannot be asked, the message waits");
+            tracing::warn!(%key, tries, error, "the store cannot be asked, the message waits");
         }
         Execution::RecordCorrupt { error } => {
             let error: &(dyn std::error::Error + 'static) = error;
-            tracing::error!(%key, claims, error, "the store's record of this key cannot be read: mend or delete it; the message waits");
+            tracing::error!(%key, tries, error, "the store's record of this key cannot be read: mend or delete it; the message waits");
         }
         _ => return false,
     }

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    executor::{Cause, Ended, Execution, ExecutionKind, Requester, ended_by, judge, objection},
+    executor::{Cause, Execution, ExecutionKind, NotRun, Requester, ended_by, judge, objection},
     handler::{Failed, FencingToken, Outcome, Policy},
     store::{
         Claim, ClaimRequest, Lease, Owner, Release, Write,
@@ -115,7 +115,7 @@ impl Kept {
 
 /// How a claim that acquired nothing ends a message.
 pub fn answered(answer: Claim) -> ExecutionKind {
-    Ended::Answered(answer)
+    NotRun::Answered(answer)
         .into_execution::<(), Failed>(Requester::Nobody)
         .kind()
 }

@@ -19,7 +19,7 @@ use super::{
     in_flight::Working,
     remembered,
     until_known::until_known,
-    verdict::{End, lease_lost, unrememberable, unsuccessful},
+    verdict::{KeyEnd, lease_lost, unrememberable, unsuccessful},
 };
 use crate::{
     executor::{Cause, Execution},
@@ -116,13 +116,13 @@ where
     H::Mode: for<'l> Mode<Lent<'l> = &'l mut Tx>,
 {
     type Transaction = S::Transaction;
-    type Ended = Execution<H::Output, H::Error>;
+    type Attempted = Execution<H::Output, H::Error>;
 
     fn claim(
         job: &mut Job<'_, S>,
         _: &H::Message,
         _: &Envelope,
-    ) -> impl Future<Output = Result<Begun<Self, S::Transaction>, Self::Ended>> {
+    ) -> impl Future<Output = Result<Begun<Self, S::Transaction>, Self::Attempted>> {
         let requester = job.requester;
         job.begin_alone()
             .map(move |begun| begun.map_err(|ended| ended.into_execution(requester)))
@@ -146,7 +146,7 @@ where
         transaction: S::Transaction,
         kept: KeptLease,
         error: String,
-    ) -> Self::Ended {
+    ) -> Self::Attempted {
         drop(kept);
         job.executor.roll_back(transaction).await;
         let unrun = Release::gave_up(&error);
@@ -161,7 +161,7 @@ where
         transaction: S::Transaction,
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
-    ) -> Self::Ended {
+    ) -> Self::Attempted {
         drop(kept);
         let ended = self.ending(job).settle(transaction, ran).await;
         self.note(job, &ended);
@@ -268,7 +268,7 @@ impl<S: Store> Ending<'_, S> {
     async fn undo<Tx, T, E>(
         &self,
         transaction: S::Transaction,
-        ended: (End, Execution<T, E>),
+        ended: (KeyEnd, Execution<T, E>),
     ) -> Execution<T, E>
     where
         S: TransactionalStore<Tx>,
@@ -319,19 +319,19 @@ impl<S: Store> Ending<'_, S> {
         self.record(self.unsuccessful(Cause::Refused(error))).await
     }
 
-    fn unsuccessful<T, E: Failure>(&self, cause: Cause<E>) -> (End, Execution<T, E>) {
+    fn unsuccessful<T, E: Failure>(&self, cause: Cause<E>) -> (KeyEnd, Execution<T, E>) {
         unsuccessful(cause, self.lease, self.job.policy, self.job.requester)
     }
 
     /// Records how an attempt ended whose writes are rolled back. If that does not come to pass, nothing was done, and
     /// the attempt runs again.
-    async fn record<T, E>(&self, (end, ended): (End, Execution<T, E>)) -> Execution<T, E> {
+    async fn record<T, E>(&self, (end, ended): (KeyEnd, Execution<T, E>)) -> Execution<T, E> {
         let (store, lease) = (&self.job.executor.store, self.lease);
         let is_recorded = match end {
-            End::Released(reason) => {
+            KeyEnd::Released(reason) => {
                 self.job.executor.release(lease, &reason).await == Write::Applied
             }
-            End::Completed(outcome) => {
+            KeyEnd::Completed(outcome) => {
                 let complete = || store.complete(lease, &outcome, self.job.request.retention);
                 until_known("complete", &lease.key, complete).await == Write::Applied
                     && self.remembers(&outcome).await

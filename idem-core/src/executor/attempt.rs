@@ -15,7 +15,7 @@ use super::{
     heartbeat::{KeptLease, Ran},
     history::History,
     unkept::refuse_unkept,
-    verdict::Ended,
+    verdict::NotRun,
 };
 use crate::{
     executor::Execution,
@@ -53,8 +53,8 @@ impl<'a, S: Store> Job<'a, S> {
         request: &'a mut ClaimRequest,
         policy: &'a Policy,
         history: &'a mut History,
-    ) -> Result<Self, Ended> {
-        refuse_unkept(&*executor.store, request).map_err(Ended::Unavailable)?;
+    ) -> Result<Self, NotRun> {
+        refuse_unkept(&*executor.store, request).map_err(NotRun::Unavailable)?;
         Ok(Self {
             executor,
             request,
@@ -83,7 +83,7 @@ pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
 
     /// How an attempt ends in this mode. In most modes it is the [`Execution`]; in a group it may also be that the
     /// message is to be run by itself.
-    type Ended: From<Execution<H::Output, H::Error>> + Send;
+    type Attempted: From<Execution<H::Output, H::Error>> + Send;
 
     /// Claims, and opens the transaction if the mode has one.
     ///
@@ -93,7 +93,7 @@ pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
         job: &mut Job<'_, S>,
         body: &H::Message,
         envelope: &Envelope,
-    ) -> impl Future<Output = Result<Begun<Self, Self::Transaction>, Self::Ended>> + Send;
+    ) -> impl Future<Output = Result<Begun<Self, Self::Transaction>, Self::Attempted>> + Send;
 
     /// What the handler is told of the attempt.
     fn attempt(&self, policy: &Policy) -> Attempt;
@@ -111,7 +111,7 @@ pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
         transaction: Self::Transaction,
         kept: KeptLease,
         error: String,
-    ) -> impl Future<Output = Self::Ended> + Send;
+    ) -> impl Future<Output = Self::Attempted> + Send;
 
     /// Ends the claim of a handler that was called, and says how the message ended. `ran` is what became of the
     /// handler's future, which is gone by now.
@@ -121,7 +121,7 @@ pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
         transaction: Self::Transaction,
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
-    ) -> impl Future<Output = Self::Ended> + Send;
+    ) -> impl Future<Output = Self::Attempted> + Send;
 }
 
 /// Attempts a message once. `held` is a claim that the message has already, if it has one.
@@ -134,7 +134,7 @@ pub(super) async fn attempt<C, S, H, St>(
     message: &mut Prepared<H>,
     state: &St,
     held: Option<KeptLease>,
-) -> C::Ended
+) -> C::Attempted
 where
     C: Claiming<S, H>,
     S: Store,

@@ -9,7 +9,7 @@ use super::{
     fail_open::SOON,
     grant::{Grant, Protection},
     heartbeat::Moment,
-    verdict::{Ended, ended_by},
+    verdict::{NotRun, ended_by},
 };
 use crate::{
     error_chain::ErrorChain,
@@ -20,7 +20,7 @@ use crate::{
 impl<S: Store> Job<'_, S> {
     /// Decides about a key that this process has worked on without the store, and of which the store has yet to be
     /// told. `answer` is what the local memory says; the store is not asked.
-    pub(super) fn claim_remembered(&self, answer: Claim) -> Result<Begun<Grant<S>, ()>, Ended> {
+    pub(super) fn claim_remembered(&self, answer: Claim) -> Result<Begun<Grant<S>, ()>, NotRun> {
         match answer {
             Claim::Acquired(_)
                 if self.policy.store_outage() == StoreOutage::FailOpen
@@ -31,24 +31,24 @@ impl<S: Store> Job<'_, S> {
             }
             // The next attempt is due, and the store is back, as far as is known. It is told of the last
             // attempt first: else it would not count that one, and would not know its error.
-            Claim::Acquired(_) => Err(Ended::Answered(Claim::Held { remaining: SOON })),
-            answer => Err(Ended::Answered(answer)),
+            Claim::Acquired(_) => Err(NotRun::Answered(Claim::Held { remaining: SOON })),
+            answer => Err(NotRun::Answered(answer)),
         }
     }
 
     /// Claims from this process's own memory, because of this outage, and grants the claim unless something speaks
     /// against running. It awaits nothing, so it is never dropped half way.
-    pub(super) fn claim_locally(&self, outage: StoreError) -> Result<Begun<Grant<S>, ()>, Ended> {
+    pub(super) fn claim_locally(&self, outage: StoreError) -> Result<Begun<Grant<S>, ()>, NotRun> {
         let (executor, request) = (self.executor, &*self.request);
         let local = &executor.local;
         let claimed = Moment::now();
         let lease = match local.try_claim(request) {
             Ok(Claim::Acquired(lease)) => lease,
-            Ok(answer) => return Err(Ended::Answered(answer)),
+            Ok(answer) => return Err(NotRun::Answered(answer)),
             // What could not be remembered might be done twice, and nobody would know: the message waits.
             Err(full) => {
                 tracing::warn!(key = %request.key, error = %full, "no room to remember what is done while the store is away, the message waits");
-                return Err(Ended::Unavailable(outage));
+                return Err(NotRun::Unavailable(outage));
             }
         };
         let watch = local.watch(&lease);
@@ -59,13 +59,13 @@ impl<S: Store> Job<'_, S> {
         if executor.in_flight.contains(&request.key) {
             let _ = local.write_release(&lease, &Release::Abandoned);
             let remaining = request.lease;
-            return Err(Ended::Answered(Claim::Held { remaining }));
+            return Err(NotRun::Answered(Claim::Held { remaining }));
         }
         // Or that copy has ended by now, and the local memory has its end: this claim is not the current one
         // any more. Running would repeat what is done.
         if !local.start(&lease) {
             let remaining = SOON;
-            return Err(Ended::Answered(Claim::Held { remaining }));
+            return Err(NotRun::Answered(Claim::Held { remaining }));
         }
         // As for a lease of the store's: the attempts may be used up, or the executor closed.
         if let Some(objection) = self.objection(&lease) {

@@ -1,6 +1,6 @@
 //! Whether no handler is to be started any more.
 //!
-//! [`Executor::close`](crate::Executor::close) closes; each mode looks after its claim and before it calls the
+//! [`Executor::close`](crate::Executor::close) closes; each mode looks once more when it has claimed, before it calls the
 //! handler. What must stay true: once closed, it stays so, and whoever waits for it is woken.
 
 use std::{

@@ -1,7 +1,7 @@
 //! Running without the store, for policies that say so: claim from this process's own memory, or hand the end over to
 //! it, and tell the store as soon as that is back.
 //!
-//! [`leased`](super::leased) asks the store by way of [`Executor::ask`], and claims from [`LocalMemory`] while
+//! [`leased`](super::leased) asks the store by [`Executor::claim_while_it_answers`], and claims from [`LocalMemory`] while
 //! it is away; [`OrLocal`] hands the end of a protected attempt over; a task in the background reports
 //! (`reporter.rs`). What must stay true: nothing is forgotten before the store has been told of it; what
 //! another worker has completed in the store stands; a message of a session or a sequence, or of an atomic
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::Executor;
 use crate::{
     futures::FutureExt as _,
-    handler::{Policy, StoreOutage},
+    handler::Policy,
     store::{Claim, ClaimRequest, Store, StoreError},
 };
 
@@ -29,7 +29,7 @@ mod reporter_guard;
 pub(super) use local::{LocalMemory, Watch};
 pub(super) use or_local::OrLocal;
 
-/// What became of work that was done unprotected: see [`StoreOutage::FailOpen`].
+/// What became of work that was done unprotected: see [`StoreOutage::FailOpen`](crate::StoreOutage::FailOpen).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reports {
     told: u64,
@@ -98,18 +98,14 @@ impl<S: Store> Executor<S> {
         self.reports()
     }
 
-    /// Claims from the store. If the policy is to fail open, a store that does not answer in time counts as
-    /// away: in a third of the lease, or [`SHORTLY`] if it was away before.
+    /// Claims from the store for work that may run without it: a store that does not answer in time counts as
+    /// away. It has a third of the lease, or [`SHORTLY`] if it was away before.
     ///
     /// A claim that was not answered may have been recorded. The report has the same owner, and gets it back.
-    pub(super) async fn claim_from_store(
+    pub(super) async fn claim_while_it_answers(
         &self,
         request: &ClaimRequest,
-        policy: &Policy,
     ) -> Result<Claim, StoreError> {
-        if policy.store_outage() != StoreOutage::FailOpen {
-            return self.store.claim(request).await;
-        }
         let patience = if self.local.is_away() {
             SHORTLY.min(a_heartbeat(request))
         } else {

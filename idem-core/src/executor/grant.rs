@@ -15,7 +15,7 @@ use super::{
     heartbeat::{KeptLease, Moment, WhileUnknown},
     in_flight::Working,
     until_known::until_known,
-    verdict::End,
+    verdict::KeyEnd,
 };
 use crate::{
     executor::ExecutionKind,
@@ -145,13 +145,13 @@ impl<S: Store> Executor<S> {
 pub(super) async fn tell<S: Store>(
     store: &Arc<S>,
     lease: &Lease,
-    end: End,
+    end: KeyEnd,
     retention: Duration,
     working: Option<Working>,
 ) -> Write {
     match end {
-        End::Completed(outcome) => complete(store, lease, outcome, retention, working).await,
-        End::Released(reason) => {
+        KeyEnd::Completed(outcome) => complete(store, lease, outcome, retention, working).await,
+        KeyEnd::Released(reason) => {
             // Kept until the store has taken the release: whoever waits here for the key would find it held before.
             let _working = working;
             release(&**store, lease, &reason).await

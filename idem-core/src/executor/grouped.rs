@@ -16,7 +16,7 @@ use super::{
     attempt::{Begun, Claiming, Job, attempt},
     heartbeat::{KeptLease, Moment, Ran},
     remembered,
-    verdict::{Ended, lease_lost, objection},
+    verdict::{NotRun, lease_lost, objection},
 };
 use crate::{
     executor::Execution,
@@ -113,13 +113,13 @@ where
     H::Mode: for<'l> Mode<Lent<'l> = &'l mut Tx>,
 {
     type Transaction = S::Transaction;
-    type Ended = InGroup<H::Output, H::Error>;
+    type Attempted = InGroup<H::Output, H::Error>;
 
     fn claim(
         job: &mut Job<'_, S>,
         _: &H::Message,
         _: &Envelope,
-    ) -> impl Future<Output = Result<Begun<Self, S::Transaction>, Self::Ended>> {
+    ) -> impl Future<Output = Result<Begun<Self, S::Transaction>, Self::Attempted>> {
         job.join_group(H::SCOPE)
     }
 
@@ -141,7 +141,7 @@ where
         slot: S::Transaction,
         kept: KeptLease,
         _: String,
-    ) -> Self::Ended {
+    ) -> Self::Attempted {
         drop(slot);
         InGroup::Apart(kept)
     }
@@ -153,7 +153,7 @@ where
         slot: S::Transaction,
         mut kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
-    ) -> Self::Ended {
+    ) -> Self::Attempted {
         let Self(open) = self;
         let output = match ran {
             Ran::Returned(Ok(output)) => output,
@@ -258,14 +258,14 @@ impl<S: Store> Job<'_, S> {
     }
 
     /// Claims, unless something speaks against running.
-    async fn claim_for_group<Tx>(&self) -> Result<Lease, Ended>
+    async fn claim_for_group<Tx>(&self) -> Result<Lease, NotRun>
     where
         S: GroupStore<Tx>,
     {
         let lease = match self.executor.store.claim_for_group(self.request).await {
             Ok(Claim::Acquired(lease)) => lease,
-            Ok(answer) => return Err(Ended::Answered(answer)),
-            Err(error) => return Err(Ended::Unavailable(error)),
+            Ok(answer) => return Err(NotRun::Answered(answer)),
+            Err(error) => return Err(NotRun::Unavailable(error)),
         };
         match objection(&lease, self.policy, self.executor.is_closed(), false) {
             Some(objection) => Err(self.executor.object(&lease, &objection).await),

@@ -19,7 +19,7 @@ use super::{
     guarded,
     heartbeat::{KeptLease, Moment, Ran},
     remembered,
-    verdict::{End, Ended, ended_by, lease_lost, objection, unsuccessful},
+    verdict::{KeyEnd, NotRun, ended_by, lease_lost, objection, unsuccessful},
 };
 use crate::{
     executor::{Cause, Execution},
@@ -51,7 +51,7 @@ impl<S: Store> RunsOn<S> for Leased {
 
 impl<S: Store> Job<'_, S> {
     /// Claims as the policy says; what is observed is always granted, unless nothing is to start any more.
-    pub(super) async fn claim_by_policy(&self) -> Result<Begun<Grant<S>, ()>, Ended> {
+    pub(super) async fn claim_by_policy(&self) -> Result<Begun<Grant<S>, ()>, NotRun> {
         if self.policy.observes() {
             return self.observe().await;
         }
@@ -62,7 +62,7 @@ impl<S: Store> Job<'_, S> {
     /// else from the store.
     ///
     /// Dropped half way, it may leave a claim in the store; the same owner has it back when it asks again.
-    pub(super) async fn claim_enforced(&self) -> Result<Begun<Grant<S>, ()>, Ended> {
+    pub(super) async fn claim_enforced(&self) -> Result<Begun<Grant<S>, ()>, NotRun> {
         // Before the store is asked: it has not been told yet what this process did with the key, and would let
         // a copy run again.
         if let Some(answer) = self.executor.local.look(self.request) {
@@ -71,27 +71,28 @@ impl<S: Store> Job<'_, S> {
         // Before the store is asked: the lease begins somewhere between here and the answer, and must not be
         // thought to end later than it does.
         let claimed = Moment::now();
-        match self
-            .executor
-            .claim_from_store(self.request, self.policy)
-            .await
-        {
+        let (executor, fails_open) = (
+            self.executor,
+            self.policy.store_outage() == StoreOutage::FailOpen,
+        );
+        let answer = if fails_open {
+            executor.claim_while_it_answers(self.request).await
+        } else {
+            executor.store.claim(self.request).await
+        };
+        match answer {
             Ok(Claim::Acquired(lease)) => self.acquired(lease, claimed).await,
-            Ok(answer) => Err(Ended::Answered(answer)),
+            Ok(answer) => Err(NotRun::Answered(answer)),
             // Only while the store is away. One that refuses, is full or has a record that cannot be read is
             // there, and nothing runs past it.
-            Err(error @ StoreError::Unavailable(_))
-                if self.policy.store_outage() == StoreOutage::FailOpen =>
-            {
-                self.claim_locally(error)
-            }
-            Err(error) => Err(Ended::Unavailable(error)),
+            Err(error @ StoreError::Unavailable(_)) if fails_open => self.claim_locally(error),
+            Err(error) => Err(NotRun::Unavailable(error)),
         }
     }
 
     /// Grants a lease that the store has given, or gives it back if something speaks against running. Waits for that
     /// as long as the store is away.
-    async fn acquired(&self, lease: Lease, claimed: Moment) -> Result<Begun<Grant<S>, ()>, Ended> {
+    async fn acquired(&self, lease: Lease, claimed: Moment) -> Result<Begun<Grant<S>, ()>, NotRun> {
         let executor = self.executor;
         // First marked here, then looked for in the local memory. `claim_locally` does the two in the other order, so
         // at least one of two copies sees the other, and they never both run.
@@ -99,7 +100,7 @@ impl<S: Store> Job<'_, S> {
         let (objection, ended) = if executor.local.remembers(&lease.key) {
             // While the store was asked, another copy began without it. This one steps back, and is no attempt.
             let remaining = self.request.lease;
-            let held = Ended::Answered(Claim::Held { remaining });
+            let held = NotRun::Answered(Claim::Held { remaining });
             (Release::Abandoned, held)
         } else if let Some(objection) = self.objection(&lease) {
             let ended = ended_by(&objection, &lease);
@@ -141,7 +142,7 @@ impl<S: Store> Grant<S> {
         let cause = match ran {
             Ran::Returned(Ok(output)) => {
                 let outcome = remember(&output, lease, policy);
-                let end = End::Completed(outcome.clone());
+                let end = KeyEnd::Completed(outcome.clone());
                 let executed = Execution::Executed {
                     output,
                     outcome,
@@ -164,7 +165,7 @@ impl<S: Store> Grant<S> {
     async fn end<T: Send, E: Failure>(
         self,
         job: &mut Job<'_, S>,
-        end: End,
+        end: KeyEnd,
         ended: Execution<T, E>,
     ) -> Execution<T, E> {
         let Self {
@@ -203,13 +204,13 @@ impl<S: Store> Grant<S> {
 
 impl<S: Store, H: Operation<Mode = Leased>> Claiming<S, H> for Grant<S> {
     type Transaction = ();
-    type Ended = Execution<H::Output, H::Error>;
+    type Attempted = Execution<H::Output, H::Error>;
 
     fn claim(
         job: &mut Job<'_, S>,
         _: &H::Message,
         _: &Envelope,
-    ) -> impl Future<Output = Result<Begun<Self, ()>, Self::Ended>> {
+    ) -> impl Future<Output = Result<Begun<Self, ()>, Self::Attempted>> {
         let requester = job.requester;
         job.claim_by_policy()
             .map(move |begun| begun.map_err(|ended| ended.into_execution(requester)))
@@ -232,7 +233,7 @@ impl<S: Store, H: Operation<Mode = Leased>> Claiming<S, H> for Grant<S> {
         (): (),
         kept: KeptLease,
         error: String,
-    ) -> Self::Ended {
+    ) -> Self::Attempted {
         // No heartbeat goes on beside the release: the store would refuse it as fenced.
         drop(kept);
         // Given up, because the message is dead-lettered: a replay starts over. Nothing ran, so it changes
@@ -247,7 +248,7 @@ impl<S: Store, H: Operation<Mode = Leased>> Claiming<S, H> for Grant<S> {
         (): (),
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
-    ) -> Self::Ended {
+    ) -> Self::Attempted {
         // No heartbeat goes on beside the end: after it the store would refuse an extension as fenced. If the
         // end takes long because the store is away, the lease may run out; it can still be completed unless
         // somebody takes the key over.

@@ -16,7 +16,7 @@ use super::{
     grant::{Grant, Observed, Protection, tell},
     heartbeat::Moment,
     in_flight::Working,
-    verdict::{End, Ended, ended_by, objection},
+    verdict::{KeyEnd, NotRun, ended_by, objection},
 };
 use crate::{
     executor::{Execution, ExecutionKind},
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 impl<S: Store> Job<'_, S> {
     /// Claims, and finds out how the message would have ended if its policy were enforced. The work runs all
     /// the same, unless the executor is closed.
-    pub(super) async fn observe(&self) -> Result<Begun<Grant<S>, ()>, Ended> {
+    pub(super) async fn observe(&self) -> Result<Begun<Grant<S>, ()>, NotRun> {
         let executor = self.executor;
         let begun = match self.keyless {
             Some(error) => {
@@ -45,7 +45,7 @@ impl<S: Store> Job<'_, S> {
             drop(begun.kept);
             let unrun = Release::Abandoned;
             begun.claim.give_back_observed(executor, unrun).await;
-            return Err(Ended::Abandoned);
+            return Err(NotRun::Abandoned);
         }
         Ok(begun)
     }
@@ -70,9 +70,9 @@ impl<S: Store> Job<'_, S> {
             // While a key is held, no store compares the content (rule 9 of the contract). If the other worker is in
             // this process, its content is known here.
             Ok(Ok(Claim::Held { .. })) if executor.in_flight.has_other_content(self.request) => {
-                Ended::Answered(Claim::KeyReused)
+                NotRun::Answered(Claim::KeyReused)
             }
-            Ok(Ok(answer)) => Ended::Answered(answer),
+            Ok(Ok(answer)) => NotRun::Answered(answer),
             Ok(Err(error)) => unavailable(self.request, error),
             Err(_) => unavailable(self.request, StoreError::unavailable("it did not answer")),
         };
@@ -101,7 +101,7 @@ impl Observed {
         job: &mut Job<'_, S>,
         lease: Lease,
         working: Option<Working>,
-        end: End,
+        end: KeyEnd,
         ended: Execution<T, E>,
     ) -> Execution<T, E> {
         let Job {
@@ -152,7 +152,7 @@ impl<S: Store> Grant<S> {
     pub(super) async fn give_back_observed(self, executor: &Executor<S>, reason: Release) {
         if self.working.is_some() {
             // Nothing ran: a lost lease changes nothing.
-            let unrun = End::Released(reason);
+            let unrun = KeyEnd::Released(reason);
             tell_shortly(executor, self.lease, unrun, Duration::ZERO, self.working).await;
         }
     }
@@ -164,7 +164,7 @@ impl<S: Store> Grant<S> {
 async fn tell_shortly<S: Store>(
     executor: &Executor<S>,
     lease: Lease,
-    end: End,
+    end: KeyEnd,
     retention: Duration,
     working: Option<Working>,
 ) -> Option<Write> {
@@ -193,13 +193,13 @@ async fn is_reused_after_all<S: Store>(executor: &Executor<S>, request: &ClaimRe
 }
 
 /// A store that could not be asked. It is logged here, because the message runs and no error comes of it.
-fn unavailable(request: &ClaimRequest, error: StoreError) -> Ended {
+fn unavailable(request: &ClaimRequest, error: StoreError) -> NotRun {
     let cause: &(dyn std::error::Error + 'static) = &error;
     tracing::warn!(key = %request.key, error = cause, "the store cannot be asked, and the message runs: its policy is to observe");
-    Ended::Unavailable(error)
+    NotRun::Unavailable(error)
 }
 
 /// The kind of how an enforced message would have ended. No handler ran for it, so its types do not matter.
-fn kind(ended: Ended, requester: Requester) -> ExecutionKind {
+fn kind(ended: NotRun, requester: Requester) -> ExecutionKind {
     ended.into_execution::<(), Failed>(requester).kind()
 }

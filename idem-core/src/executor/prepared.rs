@@ -120,7 +120,7 @@ impl<H: Operation> Prepared<H> {
     /// Says whether it may have been attempted before: the transport delivers it again, or it comes
     /// back for another attempt. A handler that is [recorded in its own table](crate::InEntity)
     /// then counts the attempt before it runs, and a [sequence](SequencePlace::begins) does not begin with
-    /// it. An atomic handler neither shares a transaction for it nor claims before it has one: if it is
+    /// it. An atomic handler neither shares a transaction for it nor claims before its transaction is open: if it is
     /// what ends the process, all that had claimed lose an attempt. So say it of all that may have been.
     pub fn redelivered(mut self, redelivered: bool) -> Self {
         self.history.attempted = redelivered;

@@ -1,4 +1,4 @@
-//! Execution that the handler's own table records: no claim before something has failed.
+//! Execution that the handler's own table records: no claim for a first delivery that nobody awaits.
 //!
 //! It runs handlers whose insert violates a constraint of their own table if they have run before. A first
 //! attempt that succeeds leaves no other record. [`attempt`](super::attempt) tells the story; `ending` holds
@@ -17,7 +17,7 @@ use super::{
     guarded,
     heartbeat::{KeptLease, Moment, Ran},
     in_flight::Working,
-    verdict::{Ended, objection},
+    verdict::{NotRun, objection},
 };
 use crate::{
     executor::Execution,
@@ -75,11 +75,11 @@ fn recorded_by<H: Operation>() -> RecordedBy<H> {
 const IN_SESSION: &str = "a handler that its own table records serves no sessions: send the request \
                           without the headers of one, or leave `recorded_by` out of the handler";
 
-/// Its table knows no mark.
+/// Its table does not know below which number of a sequence all is done.
 const IN_SEQUENCE: &str = "a handler that its own table records cannot be one of numbered messages: \
                            leave `RECORDED_BY` or `NUMBERED` out of the handler";
 
-/// An attempt that is under a lease only if an earlier one may have failed.
+/// An attempt. It is under a lease only if an earlier one may have begun, or somebody awaits the answer.
 struct RecordedByClaim<Tx, H: Operation> {
     by: RecordedBy<H>,
     entity: Entity,
@@ -109,7 +109,7 @@ where
     H::Mode: for<'l> Mode<Lent<'l> = &'l mut Tx>,
 {
     type Transaction = S::Transaction;
-    type Ended = Ending<H>;
+    type Attempted = Ending<H>;
 
     fn claim(
         job: &mut Job<'_, S>,
@@ -208,12 +208,12 @@ impl<S: Store> Job<'_, S> {
         let (transaction, lease, kept) = match self.open_recorded(&entity).await {
             Ok(begun) => begun,
             Err(ended) => {
-                // Else it would wake itself: what it met may be held elsewhere.
+                // Otherwise dropping `working` would wake this very message: the key may be held elsewhere.
                 working.step_back();
                 return Err(ended.into_execution(self.requester));
             }
         };
-        // From here on the handler is called.
+        // From here on it counts as attempted.
         self.history.attempted = true;
         let claim = RecordedByClaim {
             by,
@@ -234,7 +234,7 @@ impl<S: Store> Job<'_, S> {
     async fn open_recorded<Tx>(
         &self,
         entity: &Entity,
-    ) -> Result<(S::Transaction, Option<Lease>, KeptLease), Ended>
+    ) -> Result<(S::Transaction, Option<Lease>, KeptLease), NotRun>
     where
         S: EntityStore<Tx>,
     {
@@ -242,7 +242,7 @@ impl<S: Store> Job<'_, S> {
         let wait = self.request.lease;
         let recorded = Open::Recorded { entity, wait };
         let transaction = executor.store.open(recorded).await;
-        let transaction = transaction.map_err(Ended::Unavailable)?;
+        let transaction = transaction.map_err(NotRun::Unavailable)?;
         let refused = match self.claim_if_attempted().await {
             Ok((lease, kept)) => return Ok((transaction, lease, kept)),
             Err(refused) => refused,
@@ -263,7 +263,7 @@ impl<S: Store> Job<'_, S> {
         // A requester that asks again may have been refused: only a claim knows.
         if !self.history.attempted && self.requester == Requester::Nobody {
             if executor.is_closed() {
-                return Err(NotBegun::Ended(Ended::Abandoned));
+                return Err(NotBegun::Ended(NotRun::Abandoned));
             }
             return Ok((None, KeptLease::none()));
         }
@@ -280,15 +280,15 @@ impl<S: Store> Job<'_, S> {
 
 /// Why an attempt does not begin.
 enum NotBegun {
-    Ended(Ended),
+    Ended(NotRun),
     /// It has a claim, which is to be given back.
     Objected(Lease, Release),
 }
 
-fn acquired(answer: Result<Claim, StoreError>) -> Result<Lease, Ended> {
+fn acquired(answer: Result<Claim, StoreError>) -> Result<Lease, NotRun> {
     match answer {
         Ok(Claim::Acquired(lease)) => Ok(lease),
-        Ok(answer) => Err(Ended::Answered(answer)),
-        Err(error) => Err(Ended::Unavailable(error)),
+        Ok(answer) => Err(NotRun::Answered(answer)),
+        Err(error) => Err(NotRun::Unavailable(error)),
     }
 }

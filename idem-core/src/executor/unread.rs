@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use super::{Requester, verdict::Ended};
+use super::{Requester, verdict::NotRun};
 use crate::{
     executor::{Cause, Execution},
     store::{Claim, OutOfPlace},
@@ -49,16 +49,16 @@ impl Unread {
     /// If the sequence does not wait for the number any more, the message ends as if its number had been given
     /// up now. Otherwise it ends as any message would (in a conflict, ahead of its turn, without a store), and is
     /// handled again later.
-    pub(super) fn instead_of<T, E>(self, ended: Ended) -> Execution<T, E> {
+    pub(super) fn instead_of<T, E>(self, ended: NotRun) -> Execution<T, E> {
         let is_undecodable = matches!(self, Self::Undecodable(_));
         match ended {
             // Something else was done under the number: this body was not, so a person has to look at it. A withdrawn
             // message has no content that could be lost, and is a duplicate.
-            Ended::Answered(Claim::Completed { .. }) if is_undecodable => self.execution(),
-            Ended::Answered(
+            NotRun::Answered(Claim::Completed { .. }) if is_undecodable => self.execution(),
+            NotRun::Answered(
                 Claim::OutOfPlace(OutOfPlace::Late) | Claim::KeyReused | Claim::Quarantined,
             )
-            | Ended::Exhausted(_) => self.execution(),
+            | NotRun::Exhausted(_) => self.execution(),
             ended => ended.into_execution(Requester::Nobody),
         }
     }

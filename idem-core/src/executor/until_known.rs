@@ -1,7 +1,7 @@
 //! Repeats a call until the store has answered it: a completion, a release, or a claim that tells what became of a
 //! commit.
 //!
-//! The modes call it at the end of an attempt. What must stay true: an error never ends an attempt, because it means
+//! The modes call it when an attempt ends, or when a key is given back of which nothing ran. What must stay true: an error never ends an attempt, because it means
 //! *unknown*, and what ran must neither be forgotten nor run again. That is so for a record that cannot be read, too.
 //! The waits between the calls grow up to a limit, so a store that is away is not asked in a hot loop.
 
@@ -21,14 +21,14 @@ const CORRUPT: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_min
 ///
 /// The call has to be one that may be repeated: a claim by the same owner, or the same write under the same lease.
 /// Dropped half way, it makes no further call; the last one may have had its effect.
-pub(super) async fn until_known<T, F, Fut>(call: &'static str, key: &Key, write: F) -> T
+pub(super) async fn until_known<T, F, Fut>(call: &'static str, key: &Key, ask: F) -> T
 where
     F: Fn() -> Fut,
     Fut: Future<Output = Result<T, StoreError>>,
 {
     let mut tries = 0;
     loop {
-        match write().await {
+        match ask().await {
             Ok(answer) => return answer,
             Err(error) => {
                 tries += 1;

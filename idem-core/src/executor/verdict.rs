@@ -15,7 +15,7 @@ use crate::{
 
 /// What came of a claim after which nothing runs.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum NotRun {
     /// The store answered; never [`Claim::Acquired`].
     Answered(Claim),
     /// The store could not answer, or it refused. The claim may have been recorded.
@@ -26,7 +26,7 @@ pub(crate) enum Ended {
     Abandoned,
 }
 
-impl Ended {
+impl NotRun {
     /// How the message ended. It depends on the requester whether a remembered rejection is repeated as an answer.
     pub(crate) fn into_execution<T, E>(self, requester: Requester) -> Execution<T, E> {
         match self {
@@ -103,11 +103,11 @@ pub(crate) fn objection(
 
 /// How a message ends to which this was objected. The attempt that was just claimed did not run, and is not
 /// reported as one.
-pub(crate) fn ended_by(objection: &Release, lease: &Lease) -> Ended {
+pub(crate) fn ended_by(objection: &Release, lease: &Lease) -> NotRun {
     match objection {
-        Release::Abandoned => Ended::Abandoned,
-        Release::Quarantined => Ended::Answered(Claim::Quarantined),
-        Release::Failed { .. } | Release::GaveUp { .. } => Ended::Exhausted(lease.attempt - 1),
+        Release::Abandoned => NotRun::Abandoned,
+        Release::Quarantined => NotRun::Answered(Claim::Quarantined),
+        Release::Failed { .. } | Release::GaveUp { .. } => NotRun::Exhausted(lease.attempt - 1),
     }
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn judge<T, E: Failure>(
 
 /// What the store is told of an attempt that has ended.
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum KeyEnd {
     /// Copies are answered with this until its retention ends.
     Completed(Outcome),
     /// The key is free, at once or later, or only for a replay.
@@ -170,12 +170,12 @@ pub(super) fn unsuccessful<T, E: Failure>(
     lease: &Lease,
     policy: &Policy,
     requester: Requester,
-) -> (End, Execution<T, E>) {
+) -> (KeyEnd, Execution<T, E>) {
     if requester == Requester::Waits && cause.is_for_good() {
         return refused(guarded::refusal(&cause), lease, policy);
     }
     let (release, ended) = judge(cause, lease, policy);
-    (End::Released(release), ended)
+    (KeyEnd::Released(release), ended)
 }
 
 /// What the store is told of an attempt whose output cannot be remembered, and how its message ended.
@@ -188,7 +188,7 @@ pub(super) fn unrememberable<T, E: Failure>(
     lease: &Lease,
     policy: &Policy,
     requester: Requester,
-) -> (End, Execution<T, E>) {
+) -> (KeyEnd, Execution<T, E>) {
     if requester == Requester::Waits {
         return refused(refusal, lease, policy);
     }
@@ -196,16 +196,16 @@ pub(super) fn unrememberable<T, E: Failure>(
     let release = Release::gave_up(cause.to_string());
     let attempt = lease.attempt;
     let ended = Execution::Rejected { cause, attempt };
-    (End::Released(release), ended)
+    (KeyEnd::Released(release), ended)
 }
 
 /// A refusal that is remembered, and told to the requester. Both get the same one, also if its typed error had to be
 /// left out.
-fn refused<T, E>(refusal: Refusal, lease: &Lease, policy: &Policy) -> (End, Execution<T, E>) {
+fn refused<T, E>(refusal: Refusal, lease: &Lease, policy: &Policy) -> (KeyEnd, Execution<T, E>) {
     let (refusal, outcome) = remembered::rejection(refusal, policy, &lease.key);
     let attempt = lease.attempt;
     let ended = Execution::Refused { refusal, attempt };
-    (End::Completed(outcome), ended)
+    (KeyEnd::Completed(outcome), ended)
 }
 
 /// Another worker has the key. The store is told nothing: the lease is not the current one, and the end is the other

@@ -45,7 +45,7 @@ mod transactions;
 mod writes;
 
 pub use builder::PostgresStoreBuilder;
-use claims::{Answered, ClaimCall};
+use claims::{AnswerWhen, ClaimCall};
 use clock::Clock;
 use entity::Entities;
 use group::Groups;
@@ -179,10 +179,10 @@ impl PostgresStore {
         self.clock.advance(by);
     }
 
-    async fn claim_until(
+    async fn claim_answered_when(
         &self,
         request: &ClaimRequest,
-        answered: Answered,
+        answered: AnswerWhen,
     ) -> Result<Claim, StoreError> {
         match request.checked_position()? {
             Position::None => {
@@ -218,7 +218,7 @@ impl fmt::Debug for PostgresStore {
 
 impl Store for PostgresStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        self.claim_until(request, Answered::Durable).await
+        self.claim_answered_when(request, AnswerWhen::Durable).await
     }
 
     async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {

@@ -17,7 +17,7 @@ fn ladder() -> Retries {
 
 fn certain(retries: &Retries) -> Circumstances<'_> {
     Circumstances {
-        claims: 1,
+        tries: 1,
         random: 1.0,
         remaining: 30 * SECOND,
         retry_after: 7 * SECOND,
@@ -205,9 +205,9 @@ fn only_these_kinds_are_acknowledged() {
 
 #[test]
 fn a_record_that_cannot_be_read_is_rechecked_once_a_minute_at_most() {
-    let rechecks = [1, 2, 5, 100].map(|claims| {
+    let rechecks = [1, 2, 5, 100].map(|tries| {
         let now = Circumstances {
-            claims,
+            tries,
             ..certain(&Retries::Local)
         };
         settle(Kind::RecordCorrupt, &now)
@@ -220,9 +220,9 @@ fn a_record_that_cannot_be_read_is_rechecked_once_a_minute_at_most() {
 
 #[test]
 fn a_conflict_is_rechecked_ever_more_rarely() {
-    let rechecks = [1, 2, 3, 9, 10, 100].map(|claims| {
+    let rechecks = [1, 2, 3, 9, 10, 100].map(|tries| {
         let now = Circumstances {
-            claims,
+            tries,
             ..certain(&Retries::Local)
         };
         settle(Kind::Conflict, &now)
@@ -234,7 +234,7 @@ fn a_conflict_is_rechecked_ever_more_rarely() {
 #[test]
 fn a_conflict_is_rechecked_just_after_the_lease_ends() {
     let now = Circumstances {
-        claims: 10,
+        tries: 10,
         remaining: SECOND,
         ..certain(&Retries::Local)
     };
@@ -245,7 +245,7 @@ fn a_conflict_is_rechecked_just_after_the_lease_ends() {
 #[test]
 fn a_conflict_with_an_expired_lease_is_no_hot_loop() {
     let now = Circumstances {
-        claims: 10,
+        tries: 10,
         remaining: Duration::ZERO,
         random: 0.0,
         ..certain(&Retries::Local)
@@ -314,9 +314,9 @@ fn on_a_ladder_it_takes_a_longer_rung_each_time() {
 
 #[test]
 fn a_number_that_is_ahead_is_rechecked_ever_more_rarely_and_no_hot_loop() {
-    let rechecks = [1, 2, 3, 10].map(|claims| {
+    let rechecks = [1, 2, 3, 10].map(|tries| {
         let now = Circumstances {
-            claims,
+            tries,
             remaining: Duration::ZERO,
             ..certain(&Retries::Local)
         };

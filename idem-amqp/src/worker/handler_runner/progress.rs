@@ -1,6 +1,6 @@
-//! One delivery from claim to claim: what is known of it, and what comes next. Pure.
+//! One delivery from try to try: what is known of it, and what comes next. Pure.
 //!
-//! `HandlerRunner` tells what each claim came to, and does what comes next. What must stay true: a
+//! `HandlerRunner` tells what each try came to, and does what comes next. What must stay true: a
 //! replay starts over at most once; the time of a conflict counts from its first answer; and what
 //! could not be handled waits no longer than its kind allows ([`settle`]).
 
@@ -21,9 +21,9 @@ pub(super) struct Progress<'q> {
     conflict_since: Option<Instant>,
 }
 
-/// What a claim came to.
+/// What a try came to: the handler ran, or the key was refused, or that was known without asking the store.
 #[derive(Debug)]
-pub(super) struct Claimed {
+pub(super) struct Tried {
     pub(super) kind: Kind,
     /// Of a conflict: how long the holder's lease still lasts.
     pub(super) remaining: Option<Duration>,
@@ -52,9 +52,9 @@ pub(super) struct Room {
 /// What comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    Claim,
+    TryAgain,
     Settle(Settlement),
-    /// Wait for so long, and claim again.
+    /// Wait for so long, and try again.
     Wait(Duration),
 }
 
@@ -89,31 +89,30 @@ impl<'q> Progress<'q> {
         }
     }
 
-    /// How often it has been claimed.
-    pub(super) fn claims(&self) -> u32 {
-        self.circumstances.claims
+    /// How often it has been tried.
+    pub(super) fn tries(&self) -> u32 {
+        self.circumstances.tries
     }
 
-    /// Takes note of a claim. `true` if the message has to start over, and be claimed again.
-    pub(super) fn note(&mut self, claimed: &Claimed) -> bool {
-        self.circumstances.claims += 1;
-        if claimed.is_counted_by_delivery {
+    /// Takes note of a try. `true` if the message has to start over, and be tried again.
+    pub(super) fn note(&mut self, tried: &Tried) -> bool {
+        self.circumstances.tries += 1;
+        if tried.is_counted_by_delivery {
             self.circumstances.counted = Counted::OnTheLadder;
         }
         // Had it been claimed when it was delivered before, it would not be late.
-        if claimed.kind == Kind::Late && claimed.is_replay && !self.starts_over {
+        if tried.kind == Kind::Late && tried.is_replay && !self.starts_over {
             self.starts_over = true;
             return true;
         }
-        self.circumstances.random = claimed.random;
-        if is_conflict(claimed.kind) {
-            let since = *self.conflict_since.get_or_insert(claimed.at);
-            self.circumstances.held = claimed.at - since;
+        self.circumstances.random = tried.random;
+        if is_conflict(tried.kind) {
+            let since = *self.conflict_since.get_or_insert(tried.at);
+            self.circumstances.held = tried.at - since;
         }
-        self.circumstances.remaining = claimed.remaining.unwrap_or(self.circumstances.remaining);
-        self.circumstances.retry_after = claimed
-            .retry_after
-            .unwrap_or(self.circumstances.retry_after);
+        self.circumstances.remaining = tried.remaining.unwrap_or(self.circumstances.remaining);
+        self.circumstances.retry_after =
+            tried.retry_after.unwrap_or(self.circumstances.retry_after);
         false
     }
 
@@ -121,7 +120,7 @@ impl<'q> Progress<'q> {
     pub(super) fn next(&mut self, kind: Kind, room: Room) -> Next {
         // What it waits for may have ended before it was known to wait.
         if room.begins_to_wait && room.is_full && !room.is_near {
-            return Next::Claim;
+            return Next::TryAgain;
         }
         self.circumstances.full = room.is_full;
         self.circumstances.near = room.is_near;

@@ -11,7 +11,7 @@ use super::{
         attempt::{Begun, Job},
         heartbeat::{KeptLease, Moment, Ran},
         in_flight::Working,
-        verdict::{Ended, ended_by, objection},
+        verdict::{NotRun, ended_by, objection},
     },
     Open,
 };
@@ -34,7 +34,7 @@ impl<S: Store> Job<'_, S> {
     /// Claims and opens the transaction, in the order that suits the message and the store.
     ///
     /// Dropped half way, it leaves a claim that was made to its lease; the same owner has it back.
-    pub(super) async fn begin_alone<Tx>(&mut self) -> Result<InTransaction<S, Tx>, Ended>
+    pub(super) async fn begin_alone<Tx>(&mut self) -> Result<InTransaction<S, Tx>, NotRun>
     where
         S: TransactionalStore<Tx>,
     {
@@ -54,7 +54,7 @@ impl<S: Store> Job<'_, S> {
 
     /// Claims and opens the transaction, unless something speaks against running. The claim is made when a
     /// transaction is there: so no lease runs out in the wait, and no attempt is lost by it.
-    async fn begin<Tx>(&self) -> Result<InTransaction<S, Tx>, Ended>
+    async fn begin<Tx>(&self) -> Result<InTransaction<S, Tx>, NotRun>
     where
         S: TransactionalStore<Tx>,
     {
@@ -64,7 +64,7 @@ impl<S: Store> Job<'_, S> {
 
     /// As [`begin`](Self::begin), for a message that has its claim already: its heartbeat goes on during the
     /// wait. The claim in [`open`](Self::open) has the same owner, and is answered with the same lease.
-    async fn begin_keeping<Tx>(&self, mut held: KeptLease) -> Result<InTransaction<S, Tx>, Ended>
+    async fn begin_keeping<Tx>(&self, mut held: KeptLease) -> Result<InTransaction<S, Tx>, NotRun>
     where
         S: TransactionalStore<Tx>,
     {
@@ -78,7 +78,7 @@ impl<S: Store> Job<'_, S> {
     }
 
     /// Waits for a transaction and claims. What may not run is rolled back, and its key given back.
-    async fn open<Tx>(&self) -> Result<Opened<S::Transaction>, Ended>
+    async fn open<Tx>(&self) -> Result<Opened<S::Transaction>, NotRun>
     where
         S: TransactionalStore<Tx>,
     {
@@ -87,8 +87,8 @@ impl<S: Store> Job<'_, S> {
         let claimed = Moment::now();
         let (lease, transaction) = match executor.store.begin(self.request).await {
             Ok(store::Begun::Acquired(lease, transaction)) => (lease, transaction),
-            Ok(store::Begun::Not(answer)) => return Err(Ended::Answered(answer)),
-            Err(error) => return Err(Ended::Unavailable(error)),
+            Ok(store::Begun::Not(answer)) => return Err(NotRun::Answered(answer)),
+            Err(error) => return Err(NotRun::Unavailable(error)),
         };
         let working = executor.working(self.request);
         // Never in doubt: what an earlier attempt wrote was rolled back with it.
@@ -123,7 +123,7 @@ impl<S: Store> Job<'_, S> {
 
     /// Claims first, and keeps the claim by a heartbeat while it waits for its transaction. Many claims then share a
     /// statement. If the executor is closed during the wait, it ends at once, and was no attempt.
-    async fn begin_ahead<Tx>(&mut self) -> Result<InTransaction<S, Tx>, Ended>
+    async fn begin_ahead<Tx>(&mut self) -> Result<InTransaction<S, Tx>, NotRun>
     where
         S: TransactionalStore<Tx>,
     {
@@ -131,8 +131,8 @@ impl<S: Store> Job<'_, S> {
         let claimed = Moment::now();
         let (lease, opening) = match executor.store.claim_ahead(self.request).await {
             Ok(store::Begun::Acquired(lease, opening)) => (lease, opening),
-            Ok(store::Begun::Not(answer)) => return Err(Ended::Answered(answer)),
-            Err(error) => return Err(Ended::Unavailable(error)),
+            Ok(store::Begun::Not(answer)) => return Err(NotRun::Answered(answer)),
+            Err(error) => return Err(NotRun::Unavailable(error)),
         };
         let working = executor.working(self.request);
         if let Some(objection) = objection(&lease, self.policy, executor.is_closed(), false) {
@@ -170,7 +170,7 @@ impl<S: Store> Job<'_, S> {
             }
             // No transaction, so it was no attempt. The claim stays, and nobody keeps it: the same owner has it
             // back, as the same attempt, and a store that is away would not take a release anyway.
-            Some(Ran::Returned(Err(error))) => return Err(Ended::Unavailable(error)),
+            Some(Ran::Returned(Err(error))) => return Err(NotRun::Unavailable(error)),
             // As in `begin_keeping`: a claim tells whose the key is.
             Some(Ran::LeaseLost | Ran::Overdue(_) | Ran::Panicked(_)) => {
                 drop((working, kept));
@@ -214,7 +214,7 @@ impl<S: Store> Executor<S> {
 
     /// Gives a key back of which nothing is to run, and says how its message ends. Waits for as long as the store is
     /// away.
-    pub(in crate::executor) async fn object(&self, lease: &Lease, objection: &Release) -> Ended {
+    pub(in crate::executor) async fn object(&self, lease: &Lease, objection: &Release) -> NotRun {
         // Nothing ran: a lost lease changes nothing.
         let _ = self.release(lease, objection).await;
         ended_by(objection, lease)

@@ -13,7 +13,7 @@ use crate::{
         heartbeat::Ran,
         remembered::{self, Requester},
         until_known::until_known,
-        verdict::{End, Ended, lease_lost, unrememberable, unsuccessful},
+        verdict::{KeyEnd, NotRun, lease_lost, unrememberable, unsuccessful},
     },
     handler::{Operation, Outcome, Policy, Refusal},
     store::{EntityStore, Finish, Finished, Lease, Store, StoreError, TransactionalStore, Write},
@@ -115,7 +115,7 @@ where
             Ok(true) => self.duplicate(),
             Ok(false) => self.failed(cause).await,
             // Nothing is counted: another run is told the same.
-            Err(error) => Ended::Unavailable(error).into_execution(self.job.requester),
+            Err(error) => NotRun::Unavailable(error).into_execution(self.job.requester),
         }
     }
 
@@ -145,7 +145,7 @@ where
     }
 
     /// A rejection for good is repeated to those copies that look for a record.
-    async fn record(&self, ended: impl FnOnce(&Lease) -> (End, Ending<H>) + Send) -> Ending<H> {
+    async fn record(&self, ended: impl FnOnce(&Lease) -> (KeyEnd, Ending<H>) + Send) -> Ending<H> {
         let lease = match self.counted().await {
             Ok(lease) => lease,
             Err(ended) => return ended.into_execution(self.job.requester),
@@ -153,8 +153,8 @@ where
         let (end, ended) = ended(&lease);
         let store = &self.job.executor.store;
         let written = match end {
-            End::Released(reason) => self.job.executor.release(&lease, &reason).await,
-            End::Completed(outcome) => {
+            KeyEnd::Released(reason) => self.job.executor.release(&lease, &reason).await,
+            KeyEnd::Completed(outcome) => {
                 let complete = || store.complete(&lease, &outcome, self.job.request.retention);
                 until_known("complete", &lease.key, complete).await
             }
@@ -166,7 +166,7 @@ where
     }
 
     /// The record that counts this attempt, made after it if not before.
-    async fn counted(&self) -> Result<Lease, Ended> {
+    async fn counted(&self) -> Result<Lease, NotRun> {
         match self.claim.lease.as_ref() {
             Some(lease) => Ok(lease.clone()),
             None => acquired(self.job.executor.store.claim(self.job.request).await),

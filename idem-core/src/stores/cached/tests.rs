@@ -183,6 +183,26 @@ async fn other_content_is_never_a_duplicate_by_the_cache() {
     }
 }
 
+/// The store keeps the content of the first claim.
+#[tokio::test(start_paused = true)]
+async fn the_content_of_a_claim_is_known_for_as_long_as_it_is_held() {
+    let cache = cache();
+    let first = of("a");
+    let lease = acquire(&cache, &first).await;
+    assert_eq!(
+        cache.extend(&lease, 600 * SECOND).await.unwrap(),
+        Write::Applied
+    );
+    advance(300 * SECOND).await;
+    let again = ClaimRequest {
+        fingerprint: of("b").fingerprint,
+        ..first
+    };
+    assert_eq!(acquire(&cache, &again).await, lease);
+    complete(&cache, &lease, "done", Policy::DEFAULT.retention()).await;
+    assert_eq!(hits(&cache, &of("b")).await, (false, Claim::KeyReused));
+}
+
 #[tokio::test(start_paused = true)]
 async fn content_is_learnt_from_the_answer_to_it() {
     let first = cache();

@@ -9,7 +9,7 @@ use sqlx::{PgConnection, PgTransaction};
 
 use super::{
     PostgresStore,
-    claims::Answered,
+    claims::AnswerWhen,
     exchange::Nonce,
     fault::Fault,
     transaction_pool::{CheckedOut, TransactionPool},
@@ -45,7 +45,7 @@ impl PooledTransaction {
 
     /// Gives the connection back, to be lent again.
     pub(super) fn give_back(self) {
-        self.checked_out.is_clean();
+        self.checked_out.mark_clean();
     }
 
     /// Hands the connection on, with the transaction that was begun behind the end of the last one.
@@ -84,7 +84,7 @@ impl PostgresStore {
         // The two at once: no statement that sees data is sent before the claim is committed.
         let (begun, claim) = tokio::join!(
             checked_out.begin(),
-            self.claim_until(request, Answered::Committed)
+            self.claim_answered_when(request, AnswerWhen::Committed)
         );
         let open = begun.map(|transaction| PooledTransaction {
             transaction,
@@ -111,7 +111,10 @@ impl PostgresStore {
         request: &ClaimRequest,
     ) -> Result<Begun<Opening<'_, T>>, StoreError> {
         let permit = self.pool.permit_to_claim().await;
-        let lease = match self.claim_until(request, Answered::Committed).await? {
+        let lease = match self
+            .claim_answered_when(request, AnswerWhen::Committed)
+            .await?
+        {
             Claim::Acquired(lease) => lease,
             answer => return Ok(Begun::Not(answer)),
         };

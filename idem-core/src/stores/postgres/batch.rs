@@ -127,7 +127,7 @@ impl<C: KeyCall> OneKey<C> {
                 // These came later, so they see what the first one has left. One that would have to
                 // write is asked again, now as the first.
                 for call in self.behind {
-                    match call.call.read_behind(told) {
+                    match call.call.read_unwritten(told) {
                         Some(answer) => call.answer(Ok(answer)),
                         None => again.push(call),
                     }

@@ -28,6 +28,6 @@ pub(super) trait KeyCall:
     /// The answer to a call that was part of the statement; `None` if it has to be asked again.
     fn read(&self, told: &Told) -> Option<Self::Reply>;
 
-    /// The answer to a call for the same key that waited behind it.
-    fn read_behind(&self, told: &Told) -> Option<Self::Reply>;
+    /// The answer to a call that wrote nothing: one for the same key that waited behind it, most of all.
+    fn read_unwritten(&self, told: &Told) -> Option<Self::Reply>;
 }

@@ -1,7 +1,7 @@
 -- A batch of claims, no key twice. A row per claim: what is recorded now, if this claim acquired
--- the key; else the record.
+-- the key; else the record that the snapshot saw. No row if it saw none: that claim is asked again.
 {claim_input},
--- The others are left alone: a conflict locks the row, and that is a write.
+-- Keys that their claim cannot acquire are left out: ON CONFLICT would lock their rows, and that is a write.
 candidate AS (
     SELECT excluded.*
     FROM input AS excluded
@@ -57,7 +57,7 @@ written AS (
             END,
             lease.ends,
             forget.at,
-            -- Left as it is where it still does: an index hangs on it.
+            -- Kept if it is at most an hour too early: a change would have to update its index.
             CASE
                 WHEN record.purge_after BETWEEN forget.at - interval '1 hour' AND forget.at
                 THEN record.purge_after

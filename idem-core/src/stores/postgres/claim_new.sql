@@ -1,5 +1,6 @@
 -- A batch of claims of keys that are most likely new, no key twice: half the work of claim.sql. A row per
--- claim: what is recorded now, if the key was new; else the record, which may still be one to acquire.
+-- claim: what is recorded now, if the key was new; else the record that the snapshot saw, which may still be one to
+-- acquire. No row if it saw none: that claim is asked again.
 {claim_input},
 written AS (
     INSERT INTO idem_records AS record (

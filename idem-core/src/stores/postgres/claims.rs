@@ -23,12 +23,12 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct ClaimCall {
     pub(super) request: ClaimRequest,
-    pub(super) answered: Answered,
+    pub(super) answered: AnswerWhen,
 }
 
 /// When a claim is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answered {
+pub(super) enum AnswerWhen {
     /// When a crash of the server cannot undo it any more.
     Durable,
     /// When it is committed: a crash that undoes it undoes the work under it, too, because the
@@ -58,9 +58,11 @@ impl KeyCall for ClaimCall {
 
     fn statement(batch: &[&Self], ask: Ask, sql: &Sql, skew: i64) -> Statement {
         let requests = || batch.iter().map(|call| &call.request);
-        // Most messages are new, and it is known of few that they are not.
+        // Most messages are new. Only of repeated calls and of replays is it known that they may be recorded.
         let may_be_new = ask == Ask::First && !requests().any(|claim| claim.replay);
-        let durable = batch.iter().any(|call| call.answered == Answered::Durable);
+        let durable = batch
+            .iter()
+            .any(|call| call.answered == AnswerWhen::Durable);
         let keys: Vec<&str> = requests().map(|claim| claim.key.as_str()).collect();
         let owners: Vec<&[u8]> = requests()
             .map(|claim| claim.owner.as_bytes().as_slice())
@@ -102,23 +104,24 @@ impl KeyCall for ClaimCall {
     fn read(&self, told: &Told) -> Option<Claim> {
         match &told.record {
             Ok(Some(record)) if told.written => Some(Claim::Acquired(lease(self.key(), record))),
-            _ => self.read_behind(told),
+            _ => self.read_unwritten(told),
         }
     }
 
-    /// Whatever the record's state allows to say without writing. `None` too if the snapshot saw
-    /// a key that is free: another claim was first, and the next snapshot sees it.
-    fn read_behind(&self, told: &Told) -> Option<Claim> {
+    /// What the record's state allows to say without writing. `None` also if the record could be acquired and was
+    /// not: another claim came first, or the statement was for new keys only.
+    fn read_unwritten(&self, told: &Told) -> Option<Claim> {
         let record = told.record.as_ref().ok()?.as_ref();
         let step = record::claim(record, &self.request, told.now, 0);
         step.write.is_none().then_some(step.answer)
     }
 }
 
-/// The ordinary statement, as a batch of one, inside a transaction; or an error of the claim's own.
+/// Sends `claim.sql` for one claim, inside a transaction. The inner error is the claim's own, the outer one the
+/// connection's.
 pub(super) async fn claim_alone(
     connection: &mut PgConnection,
-    (request, answered): (&ClaimRequest, Answered),
+    (request, answered): (&ClaimRequest, AnswerWhen),
     sql: &Sql,
     skew: i64,
 ) -> Result<Result<Claim, StoreError>, sqlx::Error> {

@@ -7,7 +7,7 @@ use std::{
 
 use sqlx::{PgConnection, PgTransaction};
 
-use super::{PostgresStore, claims::Answered, sql::Sql};
+use super::{PostgresStore, claims::AnswerWhen, sql::Sql};
 use crate::{
     store::{Claim, ClaimRequest, GroupStore, StoreError},
     telemetry::Batches,
@@ -96,7 +96,8 @@ macro_rules! share {
             }
 
             async fn claim_for_group(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-                self.claim_until(request, Answered::Committed).await
+                self.claim_answered_when(request, AnswerWhen::Committed)
+                    .await
             }
         }
     };

@@ -20,7 +20,8 @@ pub(super) fn parse(url: &str) -> Result<PgConnectOptions, ConnectError> {
     };
     Ok(options
         .application_name(&name)
-        // Nothing here is a float, and poolers do not know the parameter.
+        // Poolers do not know the parameter, and the store reads no floats. Since PostgreSQL 12 the server's default
+        // shows a handler's floats exactly, too.
         .extra_float_digits(None)
         .disable_statement_logging())
 }

@@ -13,7 +13,7 @@ use sqlx::{PgConnection, Row as _};
 
 use super::{
     PostgresStore,
-    claims::{Answered, ClaimCall},
+    claims::{AnswerWhen, ClaimCall},
     clock::Clock,
     migration::MigrateError,
     names::Names,
@@ -119,7 +119,7 @@ impl PostgresStore {
         &self,
         request: &ClaimRequest,
         place: &SequencePlace,
-        answered: Answered,
+        answered: AnswerWhen,
     ) -> Result<Claim, StoreError> {
         // All claims of a sequence go to one task. Two tasks would each keep a connection waiting
         // for the lock of its row.

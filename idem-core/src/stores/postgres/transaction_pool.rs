@@ -2,7 +2,7 @@
 //!
 //! `atomic` checks a connection out for each transaction. What must stay true: there are never more
 //! connections than the builder was told; a connection is used again only if whoever had it vouched
-//! for it (`is_clean`), else it is closed; those who wait get one in the order in which they came;
+//! for it (`mark_clean`), else it is closed; those who wait get one in the order in which they came;
 //! whoever is given a connection and has gone passes it on.
 
 use std::{
@@ -299,7 +299,7 @@ impl CheckedOut {
     /// Vouches for the connection: nothing of its last use is left on it but an empty transaction.
     /// To be called only when the answer to the clean-up was seen. Otherwise settings, locks or an
     /// open transaction of one handler would reach the next.
-    pub(super) fn is_clean(&self) {
+    pub(super) fn mark_clean(&self) {
         self.slot.clean.store(true, Ordering::Release);
     }
 
@@ -314,9 +314,9 @@ impl CheckedOut {
     }
 
     /// Hands the connection on with a transaction in which nothing has been done but what is
-    /// [chained](Self::chained). Vouches for it, as [`is_clean`](Self::is_clean) does.
+    /// [chained](Self::chained). Vouches for it, as [`mark_clean`](Self::is_clean) does.
     pub(super) fn hand_on(mut self, begun: PgTransaction<'static>) {
-        self.is_clean();
+        self.mark_clean();
         self.begun = Some(begun);
     }
 }

@@ -86,7 +86,7 @@ impl KeyCall for WriteCall {
         step.write.is_none().then_some(step.answer)
     }
 
-    fn read_behind(&self, told: &Told) -> Option<Write> {
+    fn read_unwritten(&self, told: &Told) -> Option<Write> {
         // The row tells of the record before the write.
         if told.written { None } else { self.read(told) }
     }

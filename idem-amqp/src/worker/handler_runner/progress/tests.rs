@@ -1,8 +1,8 @@
 use super::*;
 use crate::wire::{Ladder, retries::Retries};
 
-fn claimed(kind: Kind) -> Claimed {
-    Claimed {
+fn tried(kind: Kind) -> Tried {
+    Tried {
         kind,
         remaining: None,
         retry_after: None,
@@ -26,13 +26,13 @@ const ROOM: Room = Room {
 #[test]
 fn a_late_replay_starts_over_once() {
     let mut progress = progress();
-    let late = Claimed {
+    let late = Tried {
         is_replay: true,
-        ..claimed(Kind::Late)
+        ..tried(Kind::Late)
     };
     assert!(progress.note(&late));
     assert!(!progress.note(&late));
-    assert_eq!(progress.claims(), 2);
+    assert_eq!(progress.tries(), 2);
     let next = progress.next(Kind::Late, ROOM);
     assert!(
         matches!(next, Next::Settle(Settlement::DeadLetter(_))),
@@ -42,11 +42,11 @@ fn a_late_replay_starts_over_once() {
 
 #[test]
 fn what_is_no_replay_or_starts_over_anyway_is_late_for_good() {
-    assert!(!progress().note(&claimed(Kind::Late)));
+    assert!(!progress().note(&tried(Kind::Late)));
     let mut over = Progress::new(Circumstances::new(&Retries::Local), true);
-    let late = Claimed {
+    let late = Tried {
         is_replay: true,
-        ..claimed(Kind::Late)
+        ..tried(Kind::Late)
     };
     assert!(!over.note(&late));
 }
@@ -55,9 +55,9 @@ fn what_is_no_replay_or_starts_over_anyway_is_late_for_good() {
 fn a_conflict_waits_a_minute_from_its_first_answer_whatever_comes_between() {
     let mut progress = progress();
     let began = Instant::now();
-    let after = |seconds| Claimed {
+    let after = |seconds| Tried {
         at: began + Duration::from_secs(seconds),
-        ..claimed(Kind::Conflict)
+        ..tried(Kind::Conflict)
     };
     for (seconds, waits) in [(0, true), (30, true), (59, true), (60, false)] {
         progress.note(&after(seconds));
@@ -67,14 +67,14 @@ fn a_conflict_waits_a_minute_from_its_first_answer_whatever_comes_between() {
             waits,
             "{seconds} s: {next:?}"
         );
-        progress.note(&claimed(Kind::StoreUnavailable));
+        progress.note(&tried(Kind::StoreUnavailable));
     }
 }
 
 #[test]
 fn a_conflict_that_finds_no_room_goes_back() {
     let mut progress = progress();
-    progress.note(&claimed(Kind::Conflict));
+    progress.note(&tried(Kind::Conflict));
     let full = Room {
         is_full: true,
         ..ROOM
@@ -94,13 +94,13 @@ fn a_conflict_that_finds_no_room_goes_back() {
 #[test]
 fn a_number_that_has_just_begun_to_wait_where_no_room_is_asks_once_more() {
     let mut progress = progress();
-    progress.note(&claimed(Kind::Ahead));
+    progress.note(&tried(Kind::Ahead));
     let begins = Room {
         is_full: true,
         begins_to_wait: true,
         is_near: false,
     };
-    assert_eq!(progress.next(Kind::Ahead, begins), Next::Claim);
+    assert_eq!(progress.next(Kind::Ahead, begins), Next::TryAgain);
     let near = Room {
         is_near: true,
         ..begins
@@ -119,9 +119,9 @@ fn a_number_that_has_just_begun_to_wait_where_no_room_is_asks_once_more() {
 fn what_is_settled_is_settled_with_the_latest_delay_and_remaining_lease() {
     let mut progress = progress();
     for seconds in [7, 3] {
-        progress.note(&Claimed {
+        progress.note(&Tried {
             retry_after: Some(Duration::from_secs(seconds)),
-            ..claimed(Kind::Failed)
+            ..tried(Kind::Failed)
         });
         let after = Duration::from_secs(seconds);
         let settlement = Settlement::Requeue { after };
@@ -133,10 +133,10 @@ fn what_is_settled_is_settled_with_the_latest_delay_and_remaining_lease() {
 fn what_only_the_delivery_counts_goes_to_the_ladder_from_then_on() {
     let retries = Retries::Ladder(Ladder::default());
     let mut progress = Progress::new(Circumstances::new(&retries), false);
-    let failed = |is_counted_by_delivery| Claimed {
+    let failed = |is_counted_by_delivery| Tried {
         is_counted_by_delivery,
         retry_after: Some(Duration::from_millis(10)),
-        ..claimed(Kind::Failed)
+        ..tried(Kind::Failed)
     };
     progress.note(&failed(false));
     let next = progress.next(Kind::Failed, ROOM);

@@ -1,5 +1,6 @@
 //! A map of keys that is bounded by weight: what was not used for longest goes first, and what was written
-//! too long ago is not there.
+//! too long ago is not there. What is known of a claim stays while there is room: if it went while the claim is held,
+//! the same owner's next claim would be taken for its first, whose content the store keeps.
 
 use std::time::Duration;
 
@@ -78,8 +79,7 @@ impl Recent {
         }
     }
 
-    /// What is over goes when all that was used earlier is gone. That was written earlier than this was used
-    /// last: it is over at the latest when as much time has passed once more.
+    /// What is over goes when all that was used earlier is gone.
     fn has_too_much(&self, now: Instant) -> bool {
         let oldest = self.entries.peek_lru();
         self.weight > self.capacity
@@ -89,7 +89,8 @@ impl Recent {
 
 impl Written {
     fn is_over(&self, longest: Duration, now: Instant) -> bool {
-        now.saturating_duration_since(self.at) >= longest
+        let is_claim = matches!(self.entry, Entry::Claimed(_) | Entry::Completing(_));
+        !is_claim && now.saturating_duration_since(self.at) >= longest
     }
 }
 

@@ -261,7 +261,7 @@ impl<'a> BatchTransaction<'a, '_> {
         for at in behind {
             let call = &self.claims[at].call;
             let told = told.get(call.key().as_str()).unwrap_or(&Told::NOTHING);
-            self.settled[at] = settled(call, told, call.read_behind(told), Settled::Later);
+            self.settled[at] = settled(call, told, call.read_unwritten(told), Settled::Later);
         }
         Ok(())
     }

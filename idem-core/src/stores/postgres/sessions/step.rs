@@ -10,7 +10,7 @@ use crate::{
         rules::session::{self, Placed, Session},
     },
     stores::postgres::{
-        claims::{self, Answered},
+        claims::{self, AnswerWhen},
         instant::Instant,
         sql::Sql,
     },
@@ -129,7 +129,7 @@ impl<'c> Step<'c> {
         &mut self,
         request: &ClaimRequest,
     ) -> Result<Result<Claim, StoreError>, sqlx::Error> {
-        let asked = (request, Answered::Durable);
+        let asked = (request, AnswerWhen::Durable);
         claims::claim_alone(&mut self.transaction, asked, self.sql, self.skew).await
     }
 

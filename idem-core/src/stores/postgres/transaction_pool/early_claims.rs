@@ -11,10 +11,10 @@ use std::sync::{
 
 use tokio::sync::Semaphore;
 
-/// How many times as many messages as there are connections may claim early. Each of them loses an
+/// Early claims per connection, at most. Each of them loses an
 /// attempt if the process is killed, so there are not more.
 const TIMES_THE_CONNECTIONS: usize = 3;
-/// How many times as many are let in together. The rest of the permits is with messages that have
+/// Early claims per connection that are let in together. The rest of the permits is with messages that have
 /// claimed, and these keep the connections busy meanwhile.
 const TOGETHER: usize = 2;
 

@@ -200,7 +200,7 @@ async fn a_new_connection_is_not_clean_because_the_last_one_was() {
 
     let mut checked_out = pool.check_out().await;
     let transaction = checked_out.begin().await.unwrap();
-    checked_out.is_clean();
+    checked_out.mark_clean();
     drop((transaction, checked_out));
 
     let mut checked_out = pool.check_out().await;
@@ -217,7 +217,7 @@ async fn a_new_connection_whose_begin_was_dropped_is_not_clean_because_the_last_
 
     let mut checked_out = pool.check_out().await;
     let transaction = checked_out.begin().await.unwrap();
-    checked_out.is_clean();
+    checked_out.mark_clean();
     drop((transaction, checked_out));
 
     let mut checked_out = pool.check_out().await;

@@ -5,7 +5,7 @@ use crate::{
     handler::Policy,
     message::{Key, SequencePlace},
     store::{ClaimRequest, OutOfPlace},
-    stores::postgres::claims::{Answered, ClaimCall},
+    stores::postgres::claims::{AnswerWhen, ClaimCall},
 };
 
 fn asks(number: u64) -> Numbered {
@@ -19,7 +19,7 @@ fn asks_to_skip(number: u64, skip_after: Option<Duration>) -> Numbered {
     Numbered {
         call: ClaimCall {
             request: ClaimRequest::in_sequence(place.clone(), &Policy::DEFAULT),
-            answered: Answered::Durable,
+            answered: AnswerWhen::Durable,
         },
         place,
     }
