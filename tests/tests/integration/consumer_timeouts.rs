@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use idem_amqp::{ExecutionKind as Kind, MemoryStore, QueueType, Worker};
+use idem_amqp::{ExecutionKind as Kind, Health, MemoryStore, QueueType, Worker};
 use idem_tests::{
     bed::Bed,
     queue_type::under_test,
@@ -49,9 +49,7 @@ async fn a_handler_that_takes_longer_than_the_broker_waits_is_run_once() {
     } else {
         taken_back.await;
     }
-    worker
-        .until("it consumes again", |health| health.is_ready())
-        .await;
+    worker.until("it consumes again", Health::is_ready).await;
     bed.order("other").await;
     worker.ended(Kind::Executed, 1).await;
 
