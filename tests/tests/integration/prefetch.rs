@@ -362,7 +362,8 @@ async fn an_idle_worker_has_other_consumers_after_a_while_and_works() {
         Sessions::default(),
         bed.queue(),
     );
-    let worker = bed.start(worker.renew_idle_after(Duration::from_millis(100)));
+    // Long beside the moment in which there is no consumer: a slow look would find none, time and again.
+    let worker = bed.start(worker.renew_idle_after(Duration::from_secs(1)));
     for queue in [bed.name().to_owned(), control(bed.name())] {
         let seen = Mutex::new(BTreeSet::new());
         let awaited = format!("{queue} has three consumers, one after the other");
