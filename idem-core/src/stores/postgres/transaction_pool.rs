@@ -314,7 +314,7 @@ impl CheckedOut {
     }
 
     /// Hands the connection on with a transaction in which nothing has been done but what is
-    /// [chained](Self::chained). Vouches for it, as [`mark_clean`](Self::is_clean) does.
+    /// [chained](Self::chained). Vouches for it, as [`mark_clean`](Self::mark_clean) does.
     pub(super) fn hand_on(mut self, begun: PgTransaction<'static>) {
         self.mark_clean();
         self.begun = Some(begun);

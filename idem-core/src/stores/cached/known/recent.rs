@@ -26,7 +26,7 @@ struct Written {
 }
 
 impl Recent {
-    /// Weighs at most `capacity`, and knows nothing for longer than `longest`.
+    /// Weighs at most `capacity`, and knows nothing but claims for longer than `longest`.
     pub(super) fn new(capacity: u64, longest: Duration) -> Self {
         Self {
             entries: LruCache::unbounded(),

@@ -95,7 +95,7 @@ async fn handed_on(pool: &TransactionPool) -> CheckedOut {
 }
 
 #[tokio::test]
-async fn a_turn_dropped_outside_of_a_runtime_leaves_its_connection_to_others() {
+async fn a_connection_dropped_outside_of_a_runtime_is_left_to_others() {
     let pool = one_connection("idem_outside");
     let checked_out = handed_on(&pool).await;
     // The driver panics there.
@@ -165,7 +165,7 @@ async fn no_transaction_stays_open_for_those_who_have_gone() {
 }
 
 #[tokio::test]
-async fn turns_come_in_the_order_in_which_they_were_waited_for() {
+async fn connections_come_in_the_order_in_which_they_were_waited_for() {
     let pool = one_connection("idem_order");
     let checked_out = pool.check_out().await;
     let [mut gone, mut second, mut third] = [(); 3].map(|()| Box::pin(pool.check_out()));
