@@ -3,7 +3,14 @@
 //! SQL and Lua are compiled into the test programs as they stand in their files. So a mutant needs no build: the file is
 //! looked for in a copy of the program, and overwritten by a changed one of the same length.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    num::NonZero,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+};
 
 use crate::{
     Error, Result,
@@ -17,7 +24,7 @@ mod program;
 
 use change::{Language, Mutant};
 use known::Known;
-use program::{Programs, Ran};
+use program::{Noticed, Programs, Ran};
 
 /// Which files to change.
 #[derive(Clone, Debug, clap::Args)]
@@ -25,9 +32,9 @@ pub struct Options {
     /// Only files of this store
     #[arg(long, value_enum)]
     store: Option<Store>,
-    /// Only files with this in their path
+    /// Only files with this in their path, or with one of these
     #[arg(long, value_name = "TEXT")]
-    file: Option<String>,
+    file: Vec<String>,
     /// Tells the mutants, and runs nothing
     #[arg(long)]
     list: bool,
@@ -74,6 +81,14 @@ struct Score {
     survived: Vec<Mutant>,
 }
 
+/// A statement or script, and what is changed in it.
+struct File {
+    store: Store,
+    folder: PathBuf,
+    text: String,
+    mutants: Vec<Mutant>,
+}
+
 /// Changes each statement and script in one place after the other, and runs the tests of its store.
 ///
 /// # Errors
@@ -81,79 +96,98 @@ struct Score {
 /// A mutant survived of which it is not written down why nobody can notice it.
 pub fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::load()?;
-    let sources = workspace.root.join("idem-core/src/stores");
     let known = Known::read(&workspace.root.join("idem-core/mutants.txt"))?;
-    let mut files = Vec::new();
-    for store in Store::ALL {
-        if options.store.is_none_or(|only| only == store) {
-            collect(&sources.join(store.name()), store, &mut files)?;
-        }
-    }
-    let chosen = |path: &str| options.file.as_ref().is_none_or(|part| path.contains(part));
-    let mut score = Score::default();
-    let mut sound = BTreeSet::new();
-    let mut steps = Steps::default();
-    let mut programs = if options.list {
-        None
-    } else {
-        let servers = Servers::start(&mut steps, None);
-        Some(Programs::build(&workspace, servers)?)
-    };
-    for (path, store) in files {
-        let name = path.strip_prefix(&sources).unwrap_or(&path);
-        let name = name.to_string_lossy().into_owned();
-        if !chosen(&name) {
-            continue;
-        }
-        let text = fs::read_to_string(&path).map_err(Error::io(format!("read {name}")))?;
-        if let Some(programs) = &mut programs
-            && sound.insert(store.name())
-        {
-            programs.check(store.name())?;
-        }
-        let places = programs.as_ref().map(|programs| programs.find(&text));
-        let mut places = places.transpose()?;
-        for mutant in change::mutants(&name, &text, store.language()) {
-            let (Some(programs), Some(places)) = (&programs, &mut places) else {
-                println!("{mutant}");
-                continue;
-            };
-            let ran = match mutant.fitted(&text) {
-                Some(changed) => programs.run(store.name(), places, &changed)?,
-                None => Ran::Passed,
-            };
-            let told = match ran {
-                Ran::Failed => {
-                    score.killed += 1;
-                    "killed"
-                }
-                Ran::Hung => {
-                    score.hung += 1;
-                    "hung"
-                }
-                Ran::Passed if known.explains(&mutant) => {
-                    score.equivalent += 1;
-                    "equivalent"
-                }
-                Ran::Passed => {
-                    score.survived.push(mutant.clone());
-                    "SURVIVED"
-                }
-            };
-            println!("{told:<10} {mutant}");
-        }
-    }
+    // All are read now: the files may be mended while their mutants run.
+    let files = options.files(&workspace.root.join("idem-core/src/stores"))?;
     if options.list {
+        let mutants = files.iter().flat_map(|file| &file.mutants);
+        mutants.for_each(|mutant| println!("{mutant}"));
         return Ok(());
     }
-    score.tell()
+    let servers = Servers::start(&mut Steps::default(), None);
+    let mut programs = Programs::build(&workspace, servers)?;
+    let lanes = thread::available_parallelism().map_or(1, NonZero::get);
+    for lane in 0..lanes {
+        programs.copy(lane)?;
+    }
+    let score = Mutex::new(Score::default());
+    for store in Store::ALL {
+        let files: Vec<_> = files.iter().filter(|file| file.store == store).collect();
+        if files.is_empty() {
+            continue;
+        }
+        programs.check(store.name())?;
+        let mut mutants = Vec::new();
+        let mut noticed: BTreeMap<_, Arc<Noticed>> = BTreeMap::new();
+        for file in files {
+            let noticed = noticed.entry(file.folder.as_path()).or_default();
+            let places = Arc::new(programs.find(&file.text, noticed.clone()));
+            mutants.extend((file.mutants.iter()).map(|mutant| (file, mutant, places.clone())));
+        }
+        let next = Mutex::new(mutants.into_iter());
+        let work = |lane| -> Result<()> {
+            loop {
+                let Some((file, mutant, places)) = locked(&next).next() else {
+                    return Ok(());
+                };
+                let ran = match mutant.fitted(&file.text) {
+                    Some(changed) => programs.run(lane, store.name(), &places, &changed)?,
+                    None => Ran::Passed,
+                };
+                locked(&score).note(mutant, ran, &known);
+            }
+        };
+        thread::scope(|scope| {
+            let lanes: Vec<_> = (0..lanes)
+                .map(|lane| scope.spawn(move || work(lane)))
+                .collect();
+            let ended = |lane: thread::ScopedJoinHandle<'_, _>| {
+                lane.join().expect("running a mutant does not panic")
+            };
+            lanes.into_iter().try_for_each(ended)
+        })?;
+    }
+    score
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+        .tell()
 }
 
-fn collect(
-    folder: &Path,
-    store: Store,
-    files: &mut Vec<(std::path::PathBuf, Store)>,
-) -> Result<()> {
+fn locked<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
+    it.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Options {
+    fn files(&self, sources: &Path) -> Result<Vec<File>> {
+        let mut files = Vec::new();
+        for store in Store::ALL {
+            if self.store.is_some_and(|only| only != store) {
+                continue;
+            }
+            let mut paths = Vec::new();
+            collect(&sources.join(store.name()), &mut paths)?;
+            for path in paths {
+                let name = path.strip_prefix(sources).unwrap_or(&path);
+                let name = name.to_string_lossy();
+                let is_named = self.file.iter().any(|part| name.contains(part));
+                if !self.file.is_empty() && !is_named {
+                    continue;
+                }
+                let text = fs::read_to_string(&path).map_err(Error::io(format!("read {name}")))?;
+                let mutants = change::mutants(&name, &text, store.language());
+                files.push(File {
+                    store,
+                    folder: path.parent().unwrap_or(sources).to_owned(),
+                    text,
+                    mutants,
+                });
+            }
+        }
+        Ok(files)
+    }
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     let doing = || Error::io(format!("list {}", folder.display()));
     let mut entries = Vec::new();
     for entry in fs::read_dir(folder).map_err(doing())? {
@@ -162,18 +196,40 @@ fn collect(
     entries.sort();
     for path in entries {
         if path.is_dir() {
-            collect(&path, store, files)?;
+            collect(&path, files)?;
         } else if path
             .extension()
             .is_some_and(|it| it == "sql" || it == "lua")
         {
-            files.push((path, store));
+            files.push(path);
         }
     }
     Ok(())
 }
 
 impl Score {
+    fn note(&mut self, mutant: &Mutant, ran: Ran, known: &Known) {
+        let told = match ran {
+            Ran::Failed => {
+                self.killed += 1;
+                "killed"
+            }
+            Ran::Hung => {
+                self.hung += 1;
+                "hung"
+            }
+            Ran::Passed if known.explains(mutant) => {
+                self.equivalent += 1;
+                "equivalent"
+            }
+            Ran::Passed => {
+                self.survived.push(mutant.clone());
+                "SURVIVED"
+            }
+        };
+        println!("{told:<10} {mutant}");
+    }
+
     fn tell(self) -> Result<()> {
         let Self {
             killed,

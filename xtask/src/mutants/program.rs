@@ -1,12 +1,16 @@
 //! The test programs, and their copies with a changed file in them.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, OpenOptions},
     io::{BufRead as _, BufReader},
     os::unix::{fs::FileExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::mpsc,
+    sync::{
+        Arc, Mutex,
+        mpsc::{self, RecvTimeoutError},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -16,7 +20,9 @@ use nix::{
     unistd::Pid,
 };
 use serde::Deserialize;
+use tempfile::TempDir;
 
+use super::locked;
 use crate::{
     Error, Result,
     cargo::{Workspace, cargo},
@@ -25,6 +31,9 @@ use crate::{
 
 /// How many tests run at once: most of them wait for a server, or for a file.
 const THREADS: &str = "8";
+
+/// How often the tests are run on a mutant while one of them fails in the crowd and passes alone.
+const TRIES: usize = 3;
 
 /// What the tests made of a changed file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,15 +46,20 @@ pub(super) enum Ran {
     Hung,
 }
 
-/// Copies of the conformance suite, and of the crate's own tests: the quicker one first.
+/// The conformance suite, and the crate's own tests: the quicker one first. Each lane has copies of its own.
 pub(super) struct Programs {
     package: PathBuf,
-    copies: [Program; 2],
+    /// Of the copies. It is removed in the end.
+    folder: TempDir,
+    each: [Program; 2],
     servers: Servers,
 }
 
 struct Program {
-    path: PathBuf,
+    name: &'static str,
+    built: PathBuf,
+    /// What of it may be a text, and where that begins.
+    texts: Vec<(usize, String)>,
     /// What names the tests of a store.
     filters: fn(store: &str) -> Vec<String>,
     /// How long these tests take, without a change.
@@ -55,16 +69,16 @@ struct Program {
 /// A file in the programs.
 pub(super) struct Places {
     text: String,
-    /// In the order of the programs.
-    each: Vec<Place>,
+    /// Where it begins, in bytes from the beginning of each program, in their order.
+    each: Vec<Vec<u64>>,
+    noticed: Arc<Noticed>,
+    /// The tests of each program that need the file, once they are known.
+    needing: [Mutex<Option<Vec<String>>>; 2],
 }
 
-struct Place {
-    /// Where the file begins, in bytes from the beginning of the program.
-    at: Vec<u64>,
-    /// The tests that noticed a mutant of the file. They are run before all others.
-    noticed: Vec<String>,
-}
+/// The tests of each program that noticed a mutant of a folder. They are run before all others.
+#[derive(Default)]
+pub(super) struct Noticed([Mutex<BTreeSet<String>>; 2]);
 
 /// What cargo tells of what it has built.
 #[derive(Deserialize)]
@@ -80,12 +94,12 @@ struct Target {
 
 impl Programs {
     pub(super) fn build(workspace: &Workspace, servers: Servers) -> Result<Self> {
-        let mut build = cargo(&workspace.root);
-        build.args(["test", "--package", "idem-core", "--all-features"]);
-        build.args(["--lib", "--test", "conformance", "--no-run"]);
-        build.args(["--message-format", "json-render-diagnostics"]);
+        let mut compile = cargo(&workspace.root);
+        compile.args(["test", "--package", "idem-core", "--all-features"]);
+        compile.args(["--lib", "--test", "conformance", "--no-run"]);
+        compile.args(["--message-format", "json-render-diagnostics"]);
         let doing = "build the tests of idem-core";
-        let output = build
+        let output = compile
             .stderr(Stdio::inherit())
             .output()
             .map_err(Error::io(doing))?;
@@ -93,36 +107,50 @@ impl Programs {
             return Err(Error::Missing(format!("cannot {doing}: see above")));
         }
         let text = String::from_utf8_lossy(&output.stdout);
-        let find = |name: &str| {
+        let find = |name: &'static str, filters| {
             let lines = text
                 .lines()
                 .filter_map(|line| serde_json::from_str::<Built>(line).ok());
             let mut programs =
                 lines.filter(|it| it.target.as_ref().is_some_and(|it| it.name == name));
             let program = programs.find_map(|it| it.executable);
-            program.ok_or_else(|| Error::Missing(format!("cargo has built no tests of `{name}`")))
-        };
-        let folder = workspace.target.join("mutants");
-        fs::create_dir_all(&folder).map_err(Error::io(format!("create {}", folder.display())))?;
-        let copy = |name: &str, filters| -> Result<Program> {
-            let path = folder.join(name);
-            // Not overwritten: one of an earlier run may still be at work.
-            let _ = fs::remove_file(&path);
-            fs::copy(find(name)?, &path).map_err(Error::io(format!("write {}", path.display())))?;
+            let built = program
+                .ok_or_else(|| Error::Missing(format!("cargo has built no tests of `{name}`")))?;
             Ok(Program {
-                path,
+                name,
+                texts: texts(&built)?,
+                built,
                 filters,
                 takes: Duration::ZERO,
             })
         };
+        let folder = workspace.target.join("mutants");
+        let doing = || Error::io(format!("create {}", folder.display()));
+        fs::create_dir_all(&folder).map_err(doing())?;
         Ok(Self {
             package: workspace.root.join("idem-core"),
-            copies: [
-                copy("conformance", in_suite)?,
-                copy("idem_core", of_its_own)?,
+            folder: TempDir::new_in(&folder).map_err(doing())?,
+            each: [
+                find("conformance", in_suite)?,
+                find("idem_core", of_its_own)?,
             ],
             servers,
         })
+    }
+
+    /// Copies the programs for this lane.
+    pub(super) fn copy(&self, lane: usize) -> Result<()> {
+        for program in &self.each {
+            let path = self.path(program, lane);
+            let folder = path.parent().unwrap_or(self.folder.path());
+            fs::create_dir_all(folder).map_err(Error::io("create a folder for test programs"))?;
+            fs::copy(&program.built, &path).map_err(Error::io("copy a test program"))?;
+        }
+        Ok(())
+    }
+
+    fn path(&self, program: &Program, lane: usize) -> PathBuf {
+        self.folder.path().join(lane.to_string()).join(program.name)
     }
 
     /// Runs the tests of this store without a change.
@@ -132,10 +160,10 @@ impl Programs {
     /// One fails; what the tests said last is in the error.
     pub(super) fn check(&mut self, store: &str) -> Result<()> {
         const LAST: usize = 40;
-        for at in 0..self.copies.len() {
-            let program = &self.copies[at];
+        for at in 0..self.each.len() {
+            let program = &self.each[at];
             let begin = Instant::now();
-            let mut tests = self.tests(program, &(program.filters)(store));
+            let mut tests = self.tests(&program.built, &(program.filters)(store));
             let output = tests.output().map_err(Error::io("run a test program"))?;
             if !output.status.success() {
                 let said = String::from_utf8_lossy(&output.stdout);
@@ -145,53 +173,58 @@ impl Programs {
                     "the tests of {store} fail without any change:\n{last}"
                 )));
             }
-            self.copies[at].takes = begin.elapsed();
+            self.each[at].takes = begin.elapsed();
         }
-        self.copies.sort_by_key(|program| program.takes);
-        let each = self.copies.each_ref().map(|program| program.takes);
+        self.each.sort_by_key(|program| program.takes);
+        let each = self.each.each_ref().map(|program| program.takes);
         println!("unchanged, the tests of {store} take {each:.1?}");
         Ok(())
     }
 
     /// Where the programs have this file, in their order after [`check`](Self::check).
-    pub(super) fn find(&self, text: &str) -> Result<Places> {
-        let of = |program: &Program| -> Result<Place> {
-            let bytes = fs::read(&program.path).map_err(Error::io("read a test program"))?;
-            let first = text.as_bytes().first().copied().unwrap_or_default();
-            let begins =
-                |at: &usize| bytes[*at] == first && bytes[*at..].starts_with(text.as_bytes());
-            let at = (0..bytes.len()).filter(begins).map(|at| at as u64);
-            Ok(Place {
-                at: at.collect(),
-                noticed: Vec::new(),
-            })
+    pub(super) fn find(&self, text: &str, noticed: Arc<Noticed>) -> Places {
+        let of = |program: &Program| {
+            let texts = (program.texts.iter()).filter(|(_, all)| all.len() >= text.len());
+            let at = texts.flat_map(|(begin, all)| {
+                let places = all.match_indices(text);
+                places.map(move |(at, _)| (begin + at) as u64)
+            });
+            at.collect()
         };
-        Ok(Places {
+        Places {
             text: text.to_owned(),
-            each: self.copies.iter().map(of).collect::<Result<_>>()?,
-        })
+            each: self.each.iter().map(of).collect(),
+            noticed,
+            needing: Default::default(),
+        }
     }
 
-    /// What the tests of this store make of the file when it is changed.
-    pub(super) fn run(&self, store: &str, places: &mut Places, changed: &str) -> Result<Ran> {
-        let Places { text, each } = places;
+    /// What the tests of this store make of the file when it is changed in the copies of this lane.
+    pub(super) fn run(
+        &self,
+        lane: usize,
+        store: &str,
+        places: &Places,
+        changed: &str,
+    ) -> Result<Ran> {
         for again in [true, false] {
-            for (program, place) in self.copies.iter().zip(each.iter_mut()) {
-                if place.at.is_empty() || again && place.noticed.is_empty() {
+            for (at, program) in self.each.iter().enumerate() {
+                let noticed = &places.noticed.0[at];
+                let tests = if places.each[at].is_empty() {
+                    Vec::new()
+                } else if again {
+                    locked(noticed).iter().cloned().collect()
+                } else {
+                    self.needing(lane, store, places, at)?
+                };
+                if tests.is_empty() {
                     continue;
                 }
-                let filters = if again {
-                    [&["--exact".to_owned()], &place.noticed[..]].concat()
-                } else {
-                    (program.filters)(store)
-                };
-                write(&program.path, &place.at, changed)?;
-                let tests = self.tests(program, &filters).spawn();
-                let child = tests.map_err(Error::io("run a changed test program"))?;
-                let (ran, failed) = until_known(child, program.takes * 3 + Duration::from_mins(1));
-                write(&program.path, &place.at, text)?;
+                let path = self.path(program, lane);
+                write(&path, &places.each[at], changed)?;
+                let ran = self.judge(program, &path, &exactly(tests), noticed)?;
+                write(&path, &places.each[at], &places.text)?;
                 if ran != Ran::Passed {
-                    place.noticed.extend(failed.filter(|_| !again));
                     return Ok(ran);
                 }
             }
@@ -199,8 +232,64 @@ impl Programs {
         Ok(Ran::Passed)
     }
 
-    fn tests(&self, program: &Program, filters: &[String]) -> Command {
-        let mut tests = Command::new(&program.path);
+    /// The tests of a program that do not pass if nobody can make sense of the file: no other one notices a change in it.
+    fn needing(&self, lane: usize, store: &str, places: &Places, at: usize) -> Result<Vec<String>> {
+        let mut needing = locked(&places.needing[at]);
+        if let Some(tests) = &*needing {
+            return Ok(tests.clone());
+        }
+        let program = &self.each[at];
+        let path = self.path(program, lane);
+        let filters = (program.filters)(store);
+        let doing = || Error::io("run a test program");
+        let list = [filters.clone(), vec!["--list".to_owned()]].concat();
+        let list = self.tests(&path, &list).output().map_err(doing())?;
+        write(&path, &places.each[at], &"?".repeat(places.text.len()))?;
+        let child = self.tests(&path, &filters).spawn().map_err(doing())?;
+        let passed = passing(child, program.longest());
+        write(&path, &places.each[at], &places.text)?;
+        let list = String::from_utf8_lossy(&list.stdout);
+        let all = list.lines().filter_map(|line| line.strip_suffix(": test"));
+        let tests: Vec<_> = all
+            .filter(|test| !passed.contains(*test))
+            .map(str::to_owned)
+            .collect();
+        Ok(needing.insert(tests).clone())
+    }
+
+    /// A test that fails now and then has noticed nothing: it has to fail alone too, or a second time.
+    fn judge(
+        &self,
+        program: &Program,
+        path: &Path,
+        filters: &[String],
+        noticed: &Mutex<BTreeSet<String>>,
+    ) -> Result<Ran> {
+        let longest = program.longest();
+        let once = |filters: &[String]| -> Result<_> {
+            let tests = self.tests(path, filters).spawn();
+            let child = tests.map_err(Error::io("run a changed test program"))?;
+            Ok(until_known(child, longest))
+        };
+        let mut suspects = BTreeSet::new();
+        for _ in 0..TRIES {
+            let (ran, failed) = once(filters)?;
+            let Some(test) = failed else {
+                return Ok(ran);
+            };
+            let is_certain =
+                suspects.contains(&test) || once(&exactly([test.clone()]))?.0 != Ran::Passed;
+            if is_certain {
+                locked(noticed).insert(test);
+                return Ok(ran);
+            }
+            suspects.insert(test);
+        }
+        Ok(Ran::Passed)
+    }
+
+    fn tests(&self, program: &Path, filters: &[String]) -> Command {
+        let mut tests = Command::new(program);
         tests
             .args(filters)
             .args(["--test-threads", THREADS])
@@ -215,6 +304,34 @@ impl Programs {
             .process_group(0);
         tests
     }
+}
+
+impl Program {
+    /// Tests that take longer do not end.
+    fn longest(&self) -> Duration {
+        self.takes * 3 + Duration::from_mins(1)
+    }
+}
+
+/// The parts of a program that are text, except for those that are shorter than any file.
+fn texts(program: &Path) -> Result<Vec<(usize, String)>> {
+    const SHORTEST: usize = 16;
+    let bytes = fs::read(program).map_err(Error::io("read a test program"))?;
+    let mut texts = Vec::new();
+    let mut at = 0;
+    for chunk in bytes.utf8_chunks() {
+        let text = chunk.valid();
+        if text.len() >= SHORTEST {
+            texts.push((at, text.to_owned()));
+        }
+        at += text.len() + chunk.invalid().len();
+    }
+    Ok(texts)
+}
+
+fn exactly(tests: impl IntoIterator<Item = String>) -> Vec<String> {
+    let exact = ["--exact".to_owned()];
+    exact.into_iter().chain(tests).collect()
 }
 
 /// The store by itself, in all its modes.
@@ -245,42 +362,66 @@ fn write(program: &Path, places: &[u64], text: &str) -> Result<()> {
 
 /// Until the first test fails, which is told, or nothing more is to be expected.
 fn until_known(mut child: Child, longest: Duration) -> (Ran, Option<String>) {
+    let told = tell(&mut child);
+    let deadline = Instant::now() + longest;
+    loop {
+        match told.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok((_, true)) => {}
+            Ok((test, false)) => {
+                end(child);
+                return (Ran::Failed, Some(test));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                end(child);
+                return (Ran::Hung, None);
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                let passed = child.wait().is_ok_and(|status| status.success());
+                return (if passed { Ran::Passed } else { Ran::Failed }, None);
+            }
+        }
+    }
+}
+
+/// All tests that pass in this time.
+fn passing(mut child: Child, longest: Duration) -> BTreeSet<String> {
+    let told = tell(&mut child);
+    let deadline = Instant::now() + longest;
+    let mut passing = BTreeSet::new();
+    while let Ok((test, passed)) =
+        told.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+    {
+        if passed {
+            passing.insert(test);
+        }
+    }
+    end(child);
+    passing
+}
+
+/// What the tests say of themselves: whether each passed. It ends with the program.
+fn tell(child: &mut Child) -> mpsc::Receiver<(String, bool)> {
     let (tell, told) = mpsc::channel();
     let output = child.stdout.take().map(BufReader::new);
-    let reading = thread::spawn(move || {
-        for line in output
-            .into_iter()
-            .flat_map(BufReader::lines)
-            .map_while(Result::ok)
-        {
-            let failed = line.strip_suffix(" ... FAILED");
-            if let Some(test) = failed.and_then(|line| line.strip_prefix("test ")) {
-                let _ = tell.send(test.to_owned());
+    thread::spawn(move || {
+        let lines = output.into_iter().flat_map(BufReader::lines);
+        for line in lines.map_while(Result::ok) {
+            let said = line
+                .strip_prefix("test ")
+                .and_then(|line| line.rsplit_once(" ... "));
+            let Some((test, result @ ("ok" | "FAILED"))) = said else {
+                continue;
+            };
+            if tell.send((test.to_owned(), result == "ok")).is_err() {
                 return;
             }
         }
     });
-    let deadline = Instant::now() + longest;
-    let mut failed;
-    let ended = loop {
-        failed = told.try_recv().ok();
-        if failed.is_some() {
-            break Ran::Failed;
-        }
-        if Instant::now() > deadline {
-            break Ran::Hung;
-        }
-        match child.try_wait() {
-            Ok(Some(status)) if status.success() => break Ran::Passed,
-            Ok(Some(_)) | Err(_) => break Ran::Failed,
-            Ok(None) => thread::sleep(Duration::from_millis(20)),
-        }
-    };
-    if ended != Ran::Passed {
-        let group = Pid::from_raw(child.id().cast_signed());
-        let _ = killpg(group, Signal::SIGKILL);
-        let _ = child.wait();
-    }
-    let _ = reading.join();
-    (ended, failed.or_else(|| told.try_recv().ok()))
+    told
+}
+
+fn end(mut child: Child) {
+    let group = Pid::from_raw(child.id().cast_signed());
+    let _ = killpg(group, Signal::SIGKILL);
+    let _ = child.wait();
 }
