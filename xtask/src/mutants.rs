@@ -21,10 +21,12 @@ use crate::{
 mod change;
 mod known;
 mod program;
+mod watch;
 
 use change::{Language, Mutant};
 use known::Known;
-use program::{Noticed, Programs, Ran};
+use program::{Noticed, Programs};
+use watch::Ran;
 
 /// Which files to change.
 #[derive(Clone, Debug, clap::Args)]
