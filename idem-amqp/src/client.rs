@@ -1,4 +1,31 @@
 //! Sends requests and waits for their replies, as often as it takes, so that each is handled once.
+//!
+//! You need it to ask another service something over RabbitMQ and wait for the answer. [`Client`]
+//! sends, [`Call`] is one request under way, [`CallError`] says what is known if no reply came.
+//! Requests that must survive a crash of the client itself go through a
+//! [`session`](crate::session).
+//!
+//! ```no_run
+//! use idem_amqp::{Client, Request, client::CallError};
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Serialize, Deserialize)]
+//! struct CreateLease { name: String }
+//!
+//! impl Request for CreateLease {
+//!     type Reply = u64;
+//!     type Error = String;
+//! }
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let leases = Client::connect("amqp://127.0.0.1:5672/%2f", "leases").await?;
+//! match leases.call(&CreateLease { name: "ann".into() }).await {
+//!     Ok(lease) => println!("lease {}", lease.reply),
+//!     Err(CallError::Refused(why)) => println!("refused: {why}"),
+//!     Err(other) => return Err(other.into()),
+//! }
+//! # Ok(()) }
+//! ```
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -15,7 +42,6 @@ mod builder;
 mod call;
 mod call_state;
 mod connection_loop;
-mod counts;
 mod error;
 mod message;
 mod ongoing_call;
@@ -24,22 +50,23 @@ mod reply;
 mod request_number;
 mod retry_interval;
 mod session;
+mod stats;
 
 pub use builder::ClientBuilder;
 pub use call::Call;
 use connection_loop::{ConnectionLoop, Order};
-pub use counts::ClientCounts;
 pub use error::{Again, CallError, ClientError};
 use message::Message;
 use pending_calls::PendingCalls;
 pub use reply::Replied;
 pub use request_number::{RequestNumber, Unanswered};
 pub use session::{Session, SessionBuilder, SessionCall, SessionError};
+pub use stats::ClientStats;
 
 /// Sends requests to a worker's queue, and waits for their replies.
 ///
 /// ```no_run
-/// use idem_amqp::{CallError, Client, Request};
+/// use idem_amqp::{Client, Request, client::CallError};
 /// use serde::{Deserialize, Serialize};
 ///
 /// // The contract, which the worker's handler has, too.
@@ -92,8 +119,8 @@ struct Shared {
 /// Where replies go.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), idem_amqp::ClientError> {
-/// use idem_amqp::{Client, ReplyTo};
+/// # async fn example() -> Result<(), idem_amqp::client::ClientError> {
+/// use idem_amqp::{Client, client::ReplyTo};
 ///
 /// let leases = Client::builder().queue("leases").reply_to(ReplyTo::Direct);
 /// let leases = leases.connect("amqp://127.0.0.1:5672/%2f").await?;
@@ -139,8 +166,8 @@ impl Client {
     ///
     /// ```no_run
     /// # use std::time::Duration;
-    /// # use idem_amqp::{Client, ReplyTo};
-    /// # async fn connect() -> Result<(), idem_amqp::ClientError> {
+    /// # use idem_amqp::{Client, client::ReplyTo};
+    /// # async fn connect() -> Result<(), idem_amqp::client::ClientError> {
     /// let leases = Client::builder()
     ///     .queue("leases")
     ///     .deadline(Duration::from_secs(60))
@@ -158,7 +185,7 @@ impl Client {
     ///
     /// ```no_run
     /// # use std::time::Duration;
-    /// # use idem_amqp::{CallError, Client, Request};
+    /// # use idem_amqp::{Client, Request, client::CallError};
     /// # async fn call<R>(client: Client, request: R, order_id: &str) -> Result<R::Reply, CallError<R::Error>>
     /// # where R: Request + serde::Serialize {
     /// let replied = client
@@ -206,7 +233,7 @@ impl Client {
     }
 
     /// What this client, its clones and those for other queues have done so far.
-    pub fn counts(&self) -> ClientCounts {
+    pub fn counts(&self) -> ClientStats {
         self.shared.pending_calls.counts()
     }
 

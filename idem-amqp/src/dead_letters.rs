@@ -1,47 +1,61 @@
 //! Looks at dead letters, and puts those that are chosen back so that they execute again.
+//!
+//! You need it after a defect is mended, to have handled what was given up meanwhile. The command
+//! `idem dead` does the same from a shell.
+//!
+//! ```no_run
+//! use idem_amqp::dead_letters::{Replayer, Selection};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let replayer = Replayer::new("amqp://127.0.0.1:5672/%2f", "orders.charge.dead")?;
+//! let exhausted = Selection::all().reason("exhausted").limit(100);
+//! println!("{}", replayer.replay(&exhausted).await?);
+//! # Ok(()) }
+//! ```
 
 use std::{fmt, sync::Arc};
 
 use crate::{
     connection::{AmqpUrls, Brokers},
     publisher::Publisher,
-    wire::DeadLetter,
 };
 
-mod dealt;
 mod error;
+mod letter_result;
 mod reading;
 mod round;
 mod selection;
-mod tally;
+mod stats;
 
-pub use dealt::{Dealt, Fate, LetterError};
 pub use error::ReplayError;
+pub use letter_result::{LetterError, LetterOutcome, LetterResult};
 use reading::Reading;
 use round::{Deed, Round};
 pub use selection::Selection;
-pub use tally::Tally;
+pub use stats::DeadLetterStats;
+
+pub use crate::wire::{DeadLetter, Reason};
 
 /// Looks at the letters of a dead-letter queue, and puts chosen ones back into the queues that they
 /// came from, where they execute again.
 ///
 /// ```no_run
-/// # async fn admin() -> Result<(), idem_amqp::ReplayError> {
-/// use idem_amqp::{Reason, Replayer, Selection};
+/// # async fn admin() -> Result<(), idem_amqp::dead_letters::ReplayError> {
+/// use idem_amqp::dead_letters::{Reason, Replayer, Selection};
 ///
 /// let replayer = Replayer::new("amqp://127.0.0.1:5672/%2f", "orders.charge.dead")?;
 /// let rejected = Selection::all().reason(Reason::Rejected.as_str()).limit(100);
 /// for letter in replayer.look(&rejected).await? {
 ///     println!("{:?}: {:?}", letter.key(), letter.error());
 /// }
-/// let tally = replayer.replay(&rejected).await?;
-/// println!("{tally}");
+/// let stats = replayer.replay(&rejected).await?;
+/// println!("{stats}");
 /// # Ok(()) }
 /// ```
 ///
 /// A letter that is sent again starts over: its attempts are counted from 1, and a key in
 /// quarantine is free for it. Only a key that is completed stays so: the message is a duplicate,
-/// and the worker says so ([`Settled::replay`](crate::Settled::replay)).
+/// and the worker says so ([`Settled::replay`](crate::worker::Settled::replay)).
 ///
 /// # What it does to the queue
 ///
@@ -53,7 +67,7 @@ pub use tally::Tally;
 /// To a quorum queue each look at a letter is a return, which counts towards its delivery limit;
 /// beyond it the broker drops the letter. The dead-letter queues that a worker declares have no
 /// limit that matters. On other queues a letter that comes close to
-/// [`delivery_limit`](Self::delivery_limit) is replaced by a copy of itself, at the queue's end.
+/// [`assume_delivery_limit`](Self::assume_delivery_limit) is replaced by a copy of itself, at the queue's end.
 ///
 /// # What it does to a letter
 ///
@@ -71,7 +85,7 @@ pub struct Replayer {
     observer: Option<Observer>,
 }
 
-type Observer = Arc<dyn Fn(&Dealt<'_>) + Send + Sync>;
+type Observer = Arc<dyn Fn(&LetterResult<'_>) + Send + Sync>;
 
 impl Replayer {
     /// For a dead-letter queue; connects when it is used.
@@ -104,15 +118,18 @@ impl Replayer {
         self
     }
 
-    /// Sets the delivery limit of the dead-letter queue, for a queue that has a lower one than 20,
+    /// Assumes this delivery limit of the dead-letter queue, for a queue that has a lower one than 20,
     /// which is RabbitMQ 4's own.
-    pub fn delivery_limit(mut self, returns: u64) -> Self {
+    pub fn assume_delivery_limit(mut self, returns: u64) -> Self {
         self.delivery_limit = returns;
         self
     }
 
     /// Calls this for every chosen letter as it is dealt with: to show progress, or to keep a log.
-    pub fn on_dealt(mut self, observer: impl Fn(&Dealt<'_>) + Send + Sync + 'static) -> Self {
+    pub fn on_letter(
+        mut self,
+        observer: impl Fn(&LetterResult<'_>) + Send + Sync + 'static,
+    ) -> Self {
         self.observer = Some(Arc::new(observer));
         self
     }
@@ -141,7 +158,7 @@ impl Replayer {
     /// # Cancel safety
     /// A dropped call returns the letters that were not sent again. One that was being sent may be
     /// in both queues; the copies have one key.
-    pub async fn replay(&self, selection: &Selection) -> Result<Tally, ReplayError> {
+    pub async fn replay(&self, selection: &Selection) -> Result<DeadLetterStats, ReplayError> {
         self.deal(selection, Deed::Replay).await
     }
 
@@ -152,22 +169,26 @@ impl Replayer {
     ///
     /// # Cancel safety
     /// A dropped call returns the letters that were not dropped.
-    pub async fn discard(&self, selection: &Selection) -> Result<Tally, ReplayError> {
+    pub async fn discard(&self, selection: &Selection) -> Result<DeadLetterStats, ReplayError> {
         self.deal(selection, Deed::Discard).await
     }
 
-    async fn deal(&self, selection: &Selection, deed: Deed<'_>) -> Result<Tally, ReplayError> {
+    async fn deal(
+        &self,
+        selection: &Selection,
+        deed: Deed<'_>,
+    ) -> Result<DeadLetterStats, ReplayError> {
         let reading = Reading::open(self.brokers.clone(), &self.queue, &self.moved_from).await?;
         let round = Round {
             reading,
             publisher: Publisher::lazy(self.brokers.clone()),
             delivery_limit: self.delivery_limit,
             observer: self.observer.as_deref(),
-            tally: Tally::default(),
+            stats: DeadLetterStats::default(),
         };
-        let tally = round.go(selection, deed).await?;
-        tracing::info!(queue = self.queue, %tally, "dealt with dead letters");
-        Ok(tally)
+        let stats = round.go(selection, deed).await?;
+        tracing::info!(queue = self.queue, %stats, "dealt with dead letters");
+        Ok(stats)
     }
 }
 

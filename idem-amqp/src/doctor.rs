@@ -3,7 +3,7 @@
 //! [`examine`] is a pure function from facts to findings, tested as a table; the facts are collected
 //! by [`visit`]. What policies say is not among them: AMQP does not tell.
 
-use idem_core::Severity;
+use idem_core::store::Severity;
 
 mod arguments;
 mod checks;

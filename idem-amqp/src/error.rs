@@ -1,11 +1,24 @@
 //! Why a worker or a publisher could not do its job.
+//!
+//! You need it to tell one failure from another, or to show an error with its causes
+//! ([`ErrorChain`]). Errors of a subject stand in its own module: `CallError` in
+//! [`client`](crate::client), `StoreError` in [`store`](crate::store).
+//!
+//! ```
+//! use idem_amqp::{Publication, PublishError, error::ErrorChain};
+//!
+//! let long = "x".repeat(300);
+//! let error: PublishError = Publication::bytes(&long, "hello").unwrap_err();
+//! println!("cannot publish: {}", ErrorChain::of(&error));
+//! ```
 
 use std::error::Error;
 
-use idem_core::Finding;
+use idem_core::store::Finding;
 
 mod topology;
 
+pub use idem_core::ErrorChain;
 pub(crate) use topology::Refusal;
 pub use topology::{Permission, TopologyError, TopologyObject, TopologyProblem};
 
@@ -85,7 +98,7 @@ pub enum WorkerError {
     },
     /// The handler's messages are numbered, and cannot be kept so.
     #[error("the numbered messages of the queue `{queue}` cannot be handled: {reason}")]
-    Numbered {
+    SequenceOptions {
         /// The queue's name.
         queue: String,
         /// Why, and what to do.

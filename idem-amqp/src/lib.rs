@@ -43,79 +43,51 @@
 //! | `testing` | tests of handlers without a broker and without a server, on paused time |
 //! | `rustls` | TLS, with the system's certificates: `amqps://`, `rediss://`, and `sslmode` of `postgres://` |
 
-mod client;
+pub mod client;
 mod connection;
-mod dead_letters;
+pub mod dead_letters;
 mod doctor;
-mod error;
+pub mod error;
+pub mod executor;
+pub mod handler;
+pub mod message;
 pub mod prelude;
 mod publisher;
+pub mod sequence;
+pub mod session;
 mod shutdown;
+pub mod store;
+pub mod stores;
 mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod topology;
 mod wire;
-mod worker;
+pub mod worker;
 
-pub use client::{
-    Again, Call, CallError, Client, ClientBuilder, ClientCounts, ClientError, Replied, ReplyTo,
-    RequestNumber, Session, SessionBuilder, SessionCall, SessionError, Unanswered,
-};
-pub use connection::{
-    AmqpUrls,
-    health::{Health, Problem, ProblemKind},
-};
-pub use dead_letters::{Dealt, Fate, LetterError, ReplayError, Replayer, Selection, Tally};
-pub use error::{
-    Permission, PublishError, TopologyError, TopologyObject, TopologyProblem, WorkerError,
-};
-pub use publisher::{NumberedPublisher, Publisher, Withdrawn};
+pub use client::Client;
+pub use connection::AmqpUrls;
+pub use error::{PublishError, WorkerError};
+pub use publisher::Publisher;
 pub use shutdown::shutdown_signal;
 pub use topology::Queue;
-pub use wire::{
-    DeadLetter, Delivery, Incident, Incidents, Ladder, LadderError, Publication, QueueType, Reason,
-    Replies, ReplyFate, SessionCounts, Sessions, Settled, Settlement,
-};
-pub use worker::{Balance, Worker, WorkerBuilder};
+pub use wire::{Delivery, Ladder, Publication, QueueType};
+pub use worker::{Worker, WorkerBuilder};
 
+#[cfg(feature = "postgres")]
+pub use idem_core::PostgresStore;
+#[cfg(feature = "redis")]
+pub use idem_core::RedisStore;
+#[cfg(feature = "sqlite")]
+pub use idem_core::SqliteStore;
 #[doc(inline)]
 pub use idem_core::operator;
-pub use idem_core::{Answer, Refusal, Refused, Request};
-pub use idem_core::{
-    AnyStore, Atomic, Attempt, Backoff, Begun, Cause, Claim, ClaimRequest, ConnectError, Context,
-    DecodeError, Enforcement, Envelope, EnvelopeBuilder, ErrorChain, Execution, ExecutionKind,
-    Executor, Failed, Failure, FencingToken, Finding, Fingerprint, FingerprintBuilder, Finish,
-    Finished, FromContext, FromRef, Handler, HeaderSource, Headers, InDoubt, Key, KeyBuilder,
-    KeyError, KeyPart, Lease, Leased, MemoryStore, MemoryStoreBuilder, Mode, Open, Operation,
-    OutOfPlace, Outcome, Owner, Policy, PolicyBuilder, PolicyError, Prepared, Purge, PurgeTask,
-    Rejection, Release, RunsOn, Severity, State, Store, StoreError, StoreOutage,
-    TransactionalStore, Verdict, Write,
-};
-pub use idem_core::{CacheStats, Cached, CachedBuilder, Reports};
-pub use idem_core::{Entity, EntityError, EntityStore, InEntity, RecordedBy};
-pub use idem_core::{
-    FileKeeper, KeeperError, KeepingPlace, KeptRequest, KeptSession, SessionKeeper, TakenPlace,
-};
-pub use idem_core::{GroupStore, Grouped};
-pub use idem_core::{
-    MessageNumber, Numbered, Position, PositionKind, SequenceKey, SequencePlace, SequenceStore,
-    SequenceWait,
-};
-pub use idem_core::{
-    OpenSession, Opened, SessionKey, SessionNumber, SessionPlace, SessionStore, Touched,
-};
-
-#[cfg(feature = "sqlite")]
-pub use idem_core::SqliteKeeper;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use idem_core::sqlx;
-#[cfg(feature = "postgres")]
-pub use idem_core::{Migrate, PostgresStore, PostgresStoreBuilder};
-#[cfg(feature = "redis")]
-pub use idem_core::{RedisStore, RedisStoreBuilder};
-#[cfg(feature = "sqlite")]
-pub use idem_core::{SqliteStore, SqliteStoreBuilder};
+pub use idem_core::{
+    AnyStore, Attempt, Failed, Failure, FencingToken, FromContext, FromRef, Headers, Key,
+    MemoryStore, Policy, Refused, Request, State, Store, StoreError, Verdict,
+};
 
 #[doc(inline)]
 pub use idem_core::__private::IdempotencyKeyTrait as IdempotencyKey;

@@ -13,11 +13,11 @@ use crate::{
 
 mod connection_loop;
 mod frame;
-mod numbered;
+mod sequence;
 
 use connection_loop::ConnectionLoop;
 use frame::LargestFrame;
-pub use numbered::{NumberedPublisher, Withdrawn};
+pub use sequence::{SequencePublisher, Withdrawn};
 
 /// Publishes messages that an idempotent consumer can recognise.
 ///

@@ -7,8 +7,8 @@
 //!
 //! ```test_harness
 //! use idem_amqp::{
-//!     ExecutionKind, Reason, Settlement, prelude::*,
-//!     testing::{CrashPoint, Message, Setup, assert_idempotent},
+//!     dead_letters::Reason, executor::ExecutionKind, prelude::*,
+//!     testing::{CrashPoint, Message, Setup, assert_idempotent}, worker::Settlement,
 //! };
 //! # use std::{collections::BTreeMap, sync::{Arc, Mutex}};
 //! # use serde::{Deserialize, Serialize};

@@ -1,15 +1,30 @@
 //! Consumes queues with idempotent handlers, until told to stop.
+//!
+//! You need it to watch a worker: its [`Health`] for a probe, each delivery as it is
+//! [settled](Settled), the [statistics](WorkerStats) of its life.
+//!
+//! ```
+//! use idem_amqp::{MemoryStore, Worker, executor::ExecutionKind, worker::{Settled, Settlement}};
+//!
+//! fn watch(settled: &Settled<'_>) {
+//!     if let Settlement::DeadLetter(reason) = settled.settlement {
+//!         eprintln!("{} gave up {:?}: {reason:?}", settled.queue, settled.key);
+//!     } else if settled.kind == ExecutionKind::Duplicate {
+//!         println!("a copy of {:?}", settled.key);
+//!     }
+//! }
+//!
+//! let worker = Worker::builder(MemoryStore::new()).on_settled(watch);
+//! # drop(worker);
+//! ```
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use idem_core::{Executor, PurgeTask, Store};
+use idem_core::{Executor, Store, store::PurgeTask};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    connection::{
-        Brokers,
-        health::{Health, HealthState},
-    },
+    connection::{Brokers, health::HealthState},
     doctor::History,
     error::WorkerError,
     publisher::Publisher,
@@ -17,7 +32,6 @@ use crate::{
 
 mod ack_sender;
 mod arrival;
-mod balance;
 mod builder;
 mod channel_context;
 mod channels;
@@ -36,6 +50,7 @@ mod replier;
 mod replying;
 mod session_requests;
 mod settle;
+mod stats;
 mod subscription;
 mod supervisor;
 mod topology_repair;
@@ -43,8 +58,10 @@ mod topology_repair;
 pub(crate) mod unconnected;
 mod window;
 
-pub use balance::Balance;
-use balance::Counters;
+pub use crate::{
+    connection::health::{Health, Problem, ProblemKind},
+    wire::{Incident, Incidents, LadderError, ReplyOutcome, ReplyStats, Settled, Settlement},
+};
 pub use builder::WorkerBuilder;
 use channel_context::Slots;
 use checkup::Checkup;
@@ -57,6 +74,8 @@ use replier::Replier;
 use replying::ReplySender;
 use session_requests::{RequestProcessor, SessionRequests};
 use settle::{DeliveryProcessor, Observer};
+use stats::Counters;
+pub use stats::WorkerStats;
 use subscription::Subscription;
 use supervisor::Supervisor;
 
@@ -123,7 +142,7 @@ impl Worker {
     pub async fn run_until(
         self,
         shutdown: impl Future<Output = ()>,
-    ) -> Result<Balance, WorkerError> {
+    ) -> Result<WorkerStats, WorkerError> {
         let _run = self.health.run();
         let _purging = self.purge.as_ref().map(|start| start());
         let _expiring = self.expire.as_ref().map(|start| start());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use idem_amqp::{Key, Reason, operator::KeyState};
+use idem_amqp::{Key, dead_letters::Reason, operator::KeyState};
 
 use crate::span;
 
@@ -203,7 +203,7 @@ fn reason(written: &str) -> Result<String, String> {
     ))
 }
 
-/// As `Queue::declare` and `Queue::classic` declare it.
+/// As `Queue::quorum` and `Queue::classic` declare it.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum DeclaredType {
     Quorum,

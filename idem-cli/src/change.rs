@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use idem_amqp::{
-    AnyStore, Key, Outcome,
+    AnyStore, Key,
+    handler::Outcome,
     operator::{Action, Intervened, Intervention, KeyRecord, KeyState, OperatorStore as _, Seen},
 };
 use serde_json::json;

@@ -5,7 +5,10 @@ use std::{
     time::SystemTime,
 };
 
-use idem_amqp::{DeadLetter, Dealt, ErrorChain, Fate, Replayer, Selection, Tally};
+use idem_amqp::{
+    dead_letters::{DeadLetter, DeadLetterStats, LetterOutcome, LetterResult, Replayer, Selection},
+    error::ErrorChain,
+};
 use serde_json::json;
 
 use crate::{
@@ -68,10 +71,10 @@ fn replayer(amqp: &str, letters: &Letters) -> Result<Replayer, Error> {
 fn reporting(amqp: &str, output: Output, letters: &Letters) -> Result<Replayer, Error> {
     let so_far = AtomicU64::new(0);
     let replayer = replayer(amqp, letters)?;
-    Ok(replayer.on_dealt(move |dealt| report(output, dealt, so_far.fetch_add(1, Relaxed) + 1)))
+    Ok(replayer.on_letter(move |dealt| report(output, dealt, so_far.fetch_add(1, Relaxed) + 1)))
 }
 
-fn tell(output: Output, tally: Tally) -> Result<(), Error> {
+fn tell(output: Output, tally: DeadLetterStats) -> Result<(), Error> {
     output.line(tally.to_string())?;
     output.object(&as_json(tally))?;
     match tally.failed {
@@ -81,16 +84,18 @@ fn tell(output: Output, tally: Tally) -> Result<(), Error> {
 }
 
 /// How far it has come, for people only; what stays is said in any case.
-fn report(output: Output, dealt: &Dealt<'_>, number: u64) {
+fn report(output: Output, dealt: &LetterResult<'_>, number: u64) {
     let line = letter::line(dealt.letter);
-    match dealt.fate {
-        Fate::Failed(error) => complain(format_args!("left {line}: {}", ErrorChain::of(error))),
-        Fate::Discarded => drop(output.line(format!("{number} discarded {line}"))),
+    match dealt.outcome {
+        LetterOutcome::Failed(error) => {
+            complain(format_args!("left {line}: {}", ErrorChain::of(error)));
+        }
+        LetterOutcome::Discarded => drop(output.line(format!("{number} discarded {line}"))),
         _ => drop(output.line(format!("{number} sent {line}"))),
     }
 }
 
-fn as_json(tally: Tally) -> serde_json::Value {
+fn as_json(tally: DeadLetterStats) -> serde_json::Value {
     json!({
         "seen": tally.seen,
         "replayed": tally.replayed,

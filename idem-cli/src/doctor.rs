@@ -1,7 +1,10 @@
 //! `idem doctor`: what can go wrong at broker, queues and store.
 
 use idem_amqp::{
-    AnyStore, ErrorChain, Failed, Finding, Policy, Queue, Severity, Worker, idempotent,
+    AnyStore, Failed, Policy, Queue, Worker,
+    error::ErrorChain,
+    idempotent,
+    store::{Finding, Severity},
 };
 use serde_json::json;
 
@@ -55,8 +58,8 @@ async fn look(store: AnyStore, amqp: &str, patient: &Patient) -> Result<Vec<Find
     let queues = queues.map(|name| {
         let queue = match patient.declared {
             None => Queue::existing(name),
-            Some(DeclaredType::Quorum) => Queue::declare(name),
-            Some(DeclaredType::Classic) => Queue::declare(name).classic(),
+            Some(DeclaredType::Quorum) => Queue::quorum(name),
+            Some(DeclaredType::Classic) => Queue::classic(name),
         };
         let queue = queue.policy(policy);
         match &patient.dead_letters {

@@ -5,7 +5,10 @@ use std::{
     process::ExitCode,
 };
 
-use idem_amqp::{ConnectError, ErrorChain, PolicyError, ReplayError, StoreError, WorkerError};
+use idem_amqp::{
+    StoreError, WorkerError, dead_letters::ReplayError, error::ErrorChain, handler::PolicyError,
+    store::ConnectError,
+};
 
 use crate::output::complain;
 

@@ -1,7 +1,7 @@
 //! `idem keys`: looks at keys, and changes one.
 
 use idem_amqp::{
-    Outcome,
+    handler::Outcome,
     operator::{Action, Listing},
 };
 

@@ -1,6 +1,6 @@
 //! `idem purge`: removes what the retention has ended for.
 
-use idem_amqp::Purge as _;
+use idem_amqp::store::Purge as _;
 use serde_json::json;
 
 use crate::{

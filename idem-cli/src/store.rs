@@ -97,7 +97,7 @@ async fn sqlite(url: &str, store: &StoreArguments, tables: Tables) -> Result<Any
 
 #[cfg(feature = "postgres")]
 async fn postgres(url: &str, store: &StoreArguments, tables: Tables) -> Result<AnyStore, Error> {
-    use idem_amqp::Migrate;
+    use idem_amqp::stores::Migrate;
 
     let migrate = match tables {
         Tables::MustExist => Migrate::Never,

@@ -10,12 +10,13 @@
 use std::{env, error::Error, sync::Arc, time::Instant};
 
 use idem_core::{
-    Claim, ClaimRequest, Key, OutOfPlace, Outcome, Policy, PostgresStore, RedisStore,
-    SequencePlace, SqliteStore, Store, Write,
+    Key, Outcome, Policy, PostgresStore, RedisStore, SqliteStore, Store,
+    message::SequencePlace,
     sqlx::{
         self, AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection,
         sqlite::SqliteConnectOptions,
     },
+    store::{Claim, ClaimRequest, OutOfPlace, Write},
 };
 use tokio::{sync::Semaphore, task::JoinSet};
 use xtask::services::{Postgres, Redis};

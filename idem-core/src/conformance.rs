@@ -36,17 +36,17 @@
 //! | list | asks for | holds the store to |
 //! |---|---|---|
 //! | always | [`Harness`] | [`Store`](crate::Store) |
-//! | `Purge` | a store with [`Purge`](crate::Purge), and data that no other case shares | purging |
-//! | `TransactionalStore` | [`TransactionalHarness`] | [`TransactionalStore`](crate::TransactionalStore) |
+//! | `Purge` | a store with [`Purge`](crate::store::Purge), and data that no other case shares | purging |
+//! | `TransactionalStore` | [`TransactionalHarness`] | [`TransactionalStore`](crate::store::TransactionalStore) |
 //! | `GroupStore` | [`GroupHarness`] | sharing a transaction among messages |
-//! | `EntityStore` | [`EntityHarness`] | telling by a constraint what was handled |
+//! | `RecordedByStore` | [`EntityHarness`] | telling by a constraint what was handled |
 //! | `ServerClock` | [`WorkerClockHarness`] | a time that is no worker's |
-//! | `SessionStore` | a store with [`SessionStore`](crate::SessionStore) | keeping sessions |
+//! | `SessionStore` | a store with [`SessionStore`](crate::store::SessionStore) | keeping sessions |
 //! | `SessionExpiry` | the same, one that has to be told to remove them, and data that no other case shares | removing sessions |
 //! | `DurableSessions` | the same, and [`DurableHarness`] | remembering sessions over a restart |
 //! | `TransactionalSessions` | the same, and [`TransactionalHarness`] | atomic handlers in sessions |
-//! | `SequenceStore` | a store with [`SequenceStore`](crate::SequenceStore) | keeping sequences |
-//! | `SequencePurge` | the same, with [`Purge`](crate::Purge), and data that no other case shares | purging sequences |
+//! | `SequenceStore` | a store with [`SequenceStore`](crate::store::SequenceStore) | keeping sequences |
+//! | `SequencePurge` | the same, with [`Purge`](crate::store::Purge), and data that no other case shares | purging sequences |
 //! | `DurableSequences` | the same, and [`DurableHarness`] | remembering sequences over a restart |
 //! | `TransactionalSequences` | the same, and [`TransactionalHarness`] | atomic handlers in sequences |
 //! | `OperatorStore` | a store with [`OperatorStore`](crate::store::operator::OperatorStore) | what operators see and change |

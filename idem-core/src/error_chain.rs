@@ -63,8 +63,8 @@ mod tests {
     use crate::{
         handler::{DecodeError, PolicyError, Rejection},
         message::KeyError,
-        session_storage::KeeperError,
-        store::{ConnectError, EntityError, StoreError},
+        session_storage::SessionStorageError,
+        store::{ConnectError, RecordedByError, StoreError},
     };
 
     #[derive(Debug, thiserror::Error)]
@@ -113,13 +113,13 @@ mod tests {
             PolicyError::NoAttempts.to_string()
         );
         assert_eq!(
-            shown(KeeperError::failed("`a.json`", refused())),
+            shown(SessionStorageError::failed("`a.json`", refused())),
             "the session cannot be kept in `a.json`: refused: nobody listens"
         );
         let constraint = "charges_pkey".to_owned();
         let source = StoreError::unavailable(refused());
         assert_eq!(
-            shown(EntityError::Store { constraint, source }),
+            shown(RecordedByError::Store { constraint, source }),
             "the store could not be asked about `charges_pkey`: the store is unavailable: refused: nobody listens"
         );
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     handler::{Failure, Handler, Operation, Policy},
     message::{Key, SequencePlace},
-    store::{ClaimRequest, EntityError, Release, Store},
+    store::{ClaimRequest, RecordedByError, Release, Store},
     stores::measured::Measured,
     telemetry::{Handlers, ReportCounts},
 };
@@ -47,7 +47,7 @@ use concurrency::Concurrency;
 pub use concurrency::Sharing;
 pub use execution::{Cause, Execution, ExecutionKind};
 use fail_open::LocalMemory;
-pub use fail_open::Reports;
+pub use fail_open::UnprotectedStats;
 use heartbeat::HeartbeatScheduler;
 use history::History;
 use in_flight::{InFlight, Working};
@@ -65,7 +65,7 @@ pub(crate) use verdict::{NotRun, ended_by, judge, objection};
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-/// use idem_core::{ExecutionKind, Executor, Failed, Key, MemoryStore, Policy};
+/// use idem_core::{Executor, Failed, Key, MemoryStore, Policy, executor::ExecutionKind};
 ///
 /// let executor = Executor::new(MemoryStore::new());
 /// let key = Key::new("invoices.send", 1042_u64)?;
@@ -76,7 +76,7 @@ pub(crate) use verdict::{NotRun, ended_by, judge, objection};
 ///     Ok("sent")
 /// });
 /// assert_eq!(sent.await.kind(), ExecutionKind::Executed);
-/// # Ok::<_, idem_core::KeyError>(()) }).unwrap();
+/// # Ok::<_, idem_core::message::KeyError>(()) }).unwrap();
 /// ```
 ///
 /// # Cancel safety
@@ -243,12 +243,12 @@ impl<S: Store> Executor<S> {
     }
 
     /// Looks whether the store can run this handler: for one that is
-    /// [recorded in its own table](crate::InEntity), whether the constraint will do. Worth doing
+    /// [recorded in its own table](crate::handler::RecordedBy), whether the constraint will do. Worth doing
     /// before the first message; a worker does it by itself.
     ///
     /// # Errors
-    /// See [`EntityError`].
-    pub async fn check<H>(&self) -> Result<(), EntityError>
+    /// See [`RecordedByError`].
+    pub async fn check<H>(&self) -> Result<(), RecordedByError>
     where
         H: Operation,
         H::Mode: RunsOn<S>,
@@ -271,7 +271,7 @@ impl<S: Store> Executor<S> {
     /// oldest claim. A worker of `idem-amqp` does so every second.
     pub fn sample(&self) {
         let progress = |handler: &str| self.in_flight.progress(handler);
-        let reports = self.reports();
+        let reports = self.unprotected();
         let reports = ReportCounts {
             told: reports.told(),
             overtaken: reports.overtaken(),
@@ -311,8 +311,8 @@ impl<S: Store> Executor<S> {
     }
 }
 
-/// A mode that can run on a store: [`Leased`](crate::Leased) on any, [`Atomic`](crate::Atomic) on
-/// one whose transaction it can borrow, [`Grouped`](crate::Grouped) on one that lends one to several.
+/// A mode that can run on a store: [`Leased`](crate::handler::Leased) on any, [`Atomic`](crate::handler::Atomic) on
+/// one whose transaction it can borrow, [`Grouped`](crate::handler::Grouped) on one that lends one to several.
 pub trait RunsOn<S: Store>: crate::handler::Mode {
     /// How many handlers of this mode the store lets run at once, if it sets a limit.
     fn limit(executor: &Executor<S>) -> Option<usize>;
@@ -327,7 +327,7 @@ pub trait RunsOn<S: Store>: crate::handler::Mode {
     #[doc(hidden)]
     fn check<H: Operation<Mode = Self>>(
         executor: &Executor<S>,
-    ) -> impl Future<Output = Result<(), EntityError>> + Send {
+    ) -> impl Future<Output = Result<(), RecordedByError>> + Send {
         let _ = executor;
         ready(Ok(()))
     }

@@ -18,8 +18,8 @@ pub use context::{
 pub(crate) use error_text::{MAX_ERROR_LEN, cut_error};
 pub use failure::{Failed, Failure, Verdict};
 pub use grouped::Grouped;
-pub use operation::entity::{Entity, InEntity, RecordedBy};
-pub use operation::numbered::{MessageNumber, Numbered};
+pub use operation::recorded_by::{RecordedBy, RecordedRow, RecordingConstraint};
+pub use operation::sequence::{SequenceNumber, SequenceOptions};
 pub use operation::{Atomic, DecodeError, Handler, Leased, Mode, Operation};
 pub use outcome::Outcome;
 pub use policy::{Enforcement, InDoubt, Policy, PolicyBuilder, PolicyError, StoreOutage};

@@ -20,7 +20,7 @@
 //!     Ok::<_, Failed>("never runs")
 //! });
 //! assert!(matches!(second.await, Execution::Duplicate { .. }));
-//! # Ok::<_, idem_core::KeyError>(()) }).unwrap();
+//! # Ok::<_, idem_core::message::KeyError>(()) }).unwrap();
 //! ```
 //!
 //! Consumers of RabbitMQ use `idem-amqp`, which re-exports all of this.
@@ -40,55 +40,35 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error_chain;
-mod executor;
+pub mod executor;
 mod futures;
-mod handler;
-mod message;
+pub mod handler;
+pub mod message;
 mod random;
-mod session_storage;
-mod store;
-mod stores;
+pub mod session_storage;
+pub mod store;
+pub mod stores;
 mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
 
 pub use error_chain::ErrorChain;
-#[doc(hidden)]
-pub use executor::Sharing;
-pub use executor::{
-    Cause, Execution, ExecutionKind, Executor, Prepared, Reports, RunsOn, SequenceWait,
-};
+pub use executor::{Execution, Executor, Prepared};
 pub use handler::{
-    Answer, Atomic, Attempt, Backoff, Context, DecodeError, Enforcement, Entity, Failed, Failure,
-    FencingToken, FromContext, FromRef, Grouped, Handler, Headers, InDoubt, InEntity, Leased,
-    MessageNumber, Mode, Numbered, Operation, Outcome, Policy, PolicyBuilder, PolicyError,
-    RecordedBy, Refusal, Refused, Rejection, Request, State, StoreOutage, Verdict,
+    Attempt, Failed, Failure, FencingToken, FromContext, FromRef, Headers, Outcome, Policy,
+    Refused, Request, State, Verdict,
 };
-pub use message::{
-    Envelope, EnvelopeBuilder, Fingerprint, FingerprintBuilder, HeaderSource, IdempotencyKey, Key,
-    KeyBuilder, KeyError, KeyPart, Position, PositionKind, SequenceKey, SequencePlace, SessionKey,
-    SessionNumber, SessionPlace,
-};
-#[cfg(feature = "sqlite")]
-pub use session_storage::SqliteKeeper;
-pub use session_storage::{
-    FileKeeper, KeeperError, KeepingPlace, KeptRequest, KeptSession, SessionKeeper, TakenPlace,
-};
+pub use message::{Envelope, IdempotencyKey, Key};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use sqlx;
-pub use store::{
-    Begun, Claim, ClaimRequest, ConnectError, EntityError, EntityStore, Finding, Finish, Finished,
-    GroupStore, Lease, Open, OpenSession, Opened, Opening, OutOfPlace, Owner, Purge, PurgeTask,
-    Release, SequenceStore, SessionStore, Severity, Store, StoreError, Touched, TransactionalStore,
-    Write, operator,
-};
-pub use stores::{AnyStore, CacheStats, Cached, CachedBuilder, MemoryStore, MemoryStoreBuilder};
+pub use store::{Store, StoreError, operator};
 #[cfg(feature = "postgres")]
-pub use stores::{Migrate, PostgresStore, PostgresStoreBuilder};
+pub use stores::PostgresStore;
 #[cfg(feature = "redis")]
-pub use stores::{RedisStore, RedisStoreBuilder};
+pub use stores::RedisStore;
 #[cfg(feature = "sqlite")]
-pub use stores::{SqliteStore, SqliteStoreBuilder};
+pub use stores::SqliteStore;
+pub use stores::{AnyStore, MemoryStore};
 
 #[cfg(feature = "macros")]
 pub use idem_macros::{IdempotencyKeyCore as IdempotencyKey, idempotent_core as idempotent};
@@ -97,8 +77,8 @@ pub use idem_macros::{IdempotencyKeyCore as IdempotencyKey, idempotent_core as i
 #[doc(hidden)]
 pub mod __private {
     // The trait alone: the derive of the same name is each facade's own.
-    pub use crate::handler::operation::entity::{Caused, Parts};
-    pub use crate::handler::operation::numbered::{
+    pub use crate::handler::operation::recorded_by::{Caused, Parts};
+    pub use crate::handler::operation::sequence::{
         LONGEST_WAIT, SHORTEST_WAIT, number, numbered, numbered_key,
     };
     pub use crate::handler::operation::{Content, Returned};

@@ -9,16 +9,16 @@ mod place;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
-pub use file::FileKeeper;
-pub use place::{KeepingPlace, TakenPlace};
+pub use file::FileSessionStorage;
+pub use place::{LocationGuard, StorageLocation};
 #[cfg(feature = "sqlite")]
-pub use sqlite::SqliteKeeper;
+pub use sqlite::SqliteSessionStorage;
 
 /// Keeps a client's session where it outlives the process: its id, its next number, and the requests
 /// that were sent and not answered.
 ///
-/// A keeper keeps one session at a time. [`FileKeeper`] does it in a file; with the feature
-/// `sqlite`, `SqliteKeeper` does in a row of a database.
+/// A storage keeps one session at a time. [`FileSessionStorage`] does it in a file; with the feature
+/// `sqlite`, `SqliteSessionStorage` does in a row of a database.
 ///
 /// An implementation keeps these rules:
 ///
@@ -26,72 +26,82 @@ pub use sqlite::SqliteKeeper;
 /// 2. A crash in the middle of it leaves what was saved before, or what was to be saved.
 /// 3. Nobody else saves in the same place. Two sessions there would use the same numbers for different
 ///    requests, and one would get the other's replies, or have its requests forgotten:
-///    - of one process: clones of a keeper share one [`place`](Self::place), which a session takes for as
+///    - of one process: clones of a storage share one [`place`](Self::place), which a session takes for as
 ///      long as it lives. A second one is refused;
-///    - of two processes: what is kept says whose it is ([`KeptSession::holder`]), and a session looks
-///      there before it saves or removes. Between that and the save another process may come: a keeper
-///      that two processes can reach refuses in one step ([`KeeperError::InUse`]).
+///    - of two processes: what is kept says whose it is ([`StoredSession::holder`]), and a session looks
+///      there before it saves or removes. Between that and the save another process may come: a storage
+///      that two processes can reach refuses in one step ([`SessionStorageError::InUse`]).
 ///
 /// Calls follow each other: none begins before the last one has ended.
-pub trait SessionKeeper: Send + Sync + 'static {
+pub trait SessionStorage: Send + Sync + 'static {
     /// Where it keeps its session: the same for all of its clones.
     ///
     /// ```
-    /// # use idem_core::KeepingPlace;
+    /// # use idem_core::session_storage::StorageLocation;
     /// #[derive(Clone)]
     /// struct InRedis {
-    ///     place: KeepingPlace,
+    ///     place: StorageLocation,
     ///     // …
     /// }
     ///
     /// impl InRedis {
     ///     fn new(key: &str) -> Self {
-    ///         Self { place: KeepingPlace::new(format!("the key `{key}`")) }
+    ///         Self { place: StorageLocation::new(format!("the key `{key}`")) }
     ///     }
     /// }
     /// ```
-    fn place(&self) -> &KeepingPlace;
+    fn place(&self) -> &StorageLocation;
 
     /// What was saved last; `None` if nothing was, or it was removed.
     ///
     /// # Errors
     /// If it cannot be read.
-    fn load(&self) -> impl Future<Output = Result<Option<KeptSession>, KeeperError>> + Send;
+    fn load(
+        &self,
+    ) -> impl Future<Output = Result<Option<StoredSession>, SessionStorageError>> + Send;
 
     /// Saves this in place of what was saved before.
     ///
     /// # Errors
     /// If it is not certain that it was saved; it may have been.
-    fn save(&self, session: &KeptSession) -> impl Future<Output = Result<(), KeeperError>> + Send;
+    fn save(
+        &self,
+        session: &StoredSession,
+    ) -> impl Future<Output = Result<(), SessionStorageError>> + Send;
 
     /// Removes what was saved: the session was closed.
     ///
     /// # Errors
     /// If it is not certain that it was removed; it may have been.
-    fn remove(&self) -> impl Future<Output = Result<(), KeeperError>> + Send;
+    fn remove(&self) -> impl Future<Output = Result<(), SessionStorageError>> + Send;
 }
 
-impl<K: SessionKeeper> SessionKeeper for Arc<K> {
-    fn place(&self) -> &KeepingPlace {
+impl<K: SessionStorage> SessionStorage for Arc<K> {
+    fn place(&self) -> &StorageLocation {
         K::place(self)
     }
 
-    fn load(&self) -> impl Future<Output = Result<Option<KeptSession>, KeeperError>> + Send {
+    fn load(
+        &self,
+    ) -> impl Future<Output = Result<Option<StoredSession>, SessionStorageError>> + Send {
         K::load(self)
     }
 
-    fn save(&self, session: &KeptSession) -> impl Future<Output = Result<(), KeeperError>> + Send {
+    fn save(
+        &self,
+        session: &StoredSession,
+    ) -> impl Future<Output = Result<(), SessionStorageError>> + Send {
         K::save(self, session)
     }
 
-    fn remove(&self) -> impl Future<Output = Result<(), KeeperError>> + Send {
+    fn remove(&self) -> impl Future<Output = Result<(), SessionStorageError>> + Send {
         K::remove(self)
     }
 }
 
-/// What is kept of a session. A keeper need not look into it: serde writes and reads it.
+/// What is kept of a session. A storage need not look into it: serde writes and reads it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptSession {
+pub struct StoredSession {
     /// Whose it is: another text each time when the session is opened or resumed.
     #[serde(default)]
     pub holder: String,
@@ -106,12 +116,12 @@ pub struct KeptSession {
     /// The number of the next request: greater than all that were ever sent.
     pub next: u64,
     /// The requests whose replies were not there, or not used yet, by number.
-    pub unanswered: Vec<KeptRequest>,
+    pub unanswered: Vec<StoredRequest>,
 }
 
 /// A request of a session that may have been handled, and whose reply the client has not seen.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptRequest {
+pub struct StoredRequest {
     /// Which of the session's requests it is.
     pub number: u64,
     /// The request, as JSON.
@@ -124,7 +134,7 @@ pub struct KeptRequest {
 /// Why a session could not be kept.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
-pub enum KeeperError {
+pub enum SessionStorageError {
     /// Another session of this process is kept there.
     #[error(
         "a session of this process is kept in {place}: close it, or drop it with its clones and calls, \
@@ -134,9 +144,9 @@ pub enum KeeperError {
         /// The file, or the row of a database.
         place: String,
     },
-    /// Another process keeps its session there, or another keeper of this one.
+    /// Another process keeps its session there, or another storage of this one.
     #[error(
-        "another process, or another keeper of this one, keeps its session in {place}: give each a place \
+        "another process, or another storage of this one, keeps its session in {place}: give each a place \
          of its own"
     )]
     InUse {
@@ -166,9 +176,9 @@ pub enum KeeperError {
     },
 }
 
-crate::debug_as_chain!(KeeperError);
+crate::debug_as_chain!(SessionStorageError);
 
-impl KeeperError {
+impl SessionStorageError {
     /// A failure of this place.
     pub fn failed(
         place: impl Into<String>,
@@ -192,9 +202,9 @@ fn file(path: &Path) -> String {
 }
 
 /// Without the requests, which may hold what is nobody's business.
-impl fmt::Debug for KeptSession {
+impl fmt::Debug for StoredSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeptSession")
+        f.debug_struct("StoredSession")
             .field("server", &self.server)
             .field("id", &self.id)
             .field("next", &self.next)
@@ -204,9 +214,9 @@ impl fmt::Debug for KeptSession {
 }
 
 /// Without the request, which may hold what is nobody's business.
-impl fmt::Debug for KeptRequest {
+impl fmt::Debug for StoredRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeptRequest")
+        f.debug_struct("StoredRequest")
             .field("number", &self.number)
             .finish_non_exhaustive()
     }

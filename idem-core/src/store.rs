@@ -5,12 +5,12 @@ use std::{fmt::Debug, time::Duration};
 use crate::{handler::Outcome, message::PositionKind};
 
 pub(crate) mod claim;
-pub(crate) mod entity;
 mod error;
 pub(crate) mod finding;
 mod group;
 pub mod operator;
 mod purge;
+pub(crate) mod recorded_by;
 mod request;
 pub(crate) mod rules;
 pub(crate) mod sequence;
@@ -19,11 +19,11 @@ mod transaction;
 pub(crate) mod transactional;
 
 pub use claim::{Claim, Lease, OutOfPlace, Release, Write};
-pub use entity::{EntityError, EntityStore};
 pub use error::{ConnectError, StoreError};
 pub use finding::{Finding, Severity};
 pub use group::GroupStore;
 pub use purge::PurgeTask;
+pub use recorded_by::{RecordedByError, RecordedByStore};
 pub use request::{ClaimRequest, Owner};
 pub use sequence::SequenceStore;
 pub use session::{OpenSession, Opened, SessionStore, Touched};
@@ -62,7 +62,9 @@ pub use transactional::{Begun, Opening, TransactionalStore};
 ///
 /// ```
 /// use std::time::Duration;
-/// use idem_core::{Claim, ClaimRequest, Lease, Outcome, Release, Store, StoreError, Write};
+/// use idem_core::{
+///     Outcome, Store, StoreError, store::{Claim, ClaimRequest, Lease, Release, Write},
+/// };
 ///
 /// /// Says what another store answers.
 /// #[derive(Debug)]
@@ -140,7 +142,7 @@ pub trait Store: Debug + Send + Sync + 'static {
 /// A store that must be told to drop what its retention has ended for.
 ///
 /// ```
-/// use idem_core::{Purge, StoreError};
+/// use idem_core::{StoreError, store::Purge};
 ///
 /// /// What `PurgeTask` does each time.
 /// async fn purge_all(store: &impl Purge) -> Result<u32, StoreError> {

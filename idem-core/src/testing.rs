@@ -9,7 +9,7 @@
 //! ```test_harness
 //! use std::sync::Mutex;
 //! use idem_core::{
-//!     ExecutionKind, Failed, State, idempotent,
+//!     Failed, State, executor::ExecutionKind, idempotent,
 //!     testing::{CrashPoint, Message, Setup, assert_idempotent},
 //! };
 //! # use std::{collections::BTreeMap, sync::Arc};

@@ -67,14 +67,14 @@ idem_core::conformance!(any_postgres; AnyHarness<PostgresHarness<ReadCommitted>>
 #[cfg(feature = "postgres")]
 idem_core::conformance!(cached_postgres; CachedHarness<PostgresHarness<ReadCommitted>>; ServerClock, Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "postgres")]
-idem_core::conformance!(cached_postgres_atomic; CachedHarness<ConnectionHarness<ReadCommitted>>; only TransactionalStore, GroupStore, EntityStore, TransactionalSessions, TransactionalSequences);
+idem_core::conformance!(cached_postgres_atomic; CachedHarness<ConnectionHarness<ReadCommitted>>; only TransactionalStore, GroupStore, RecordedByStore, TransactionalSessions, TransactionalSequences);
 /// What the default of the database is must not matter.
 #[cfg(feature = "postgres")]
 mod postgres_atomic {
     use super::*;
 
-    idem_core::conformance!(read_committed_connection; ConnectionHarness<ReadCommitted>; only TransactionalStore, GroupStore, EntityStore, TransactionalSessions, TransactionalSequences);
-    idem_core::conformance!(read_committed_transaction; TransactionHarness<ReadCommitted>; only TransactionalStore, GroupStore, EntityStore, TransactionalSessions, TransactionalSequences);
+    idem_core::conformance!(read_committed_connection; ConnectionHarness<ReadCommitted>; only TransactionalStore, GroupStore, RecordedByStore, TransactionalSessions, TransactionalSequences);
+    idem_core::conformance!(read_committed_transaction; TransactionHarness<ReadCommitted>; only TransactionalStore, GroupStore, RecordedByStore, TransactionalSessions, TransactionalSequences);
     idem_core::conformance!(repeatable_read_connection; ConnectionHarness<RepeatableRead>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
     idem_core::conformance!(repeatable_read_transaction; TransactionHarness<RepeatableRead>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
     idem_core::conformance!(serializable_connection; ConnectionHarness<Serializable>; only TransactionalStore, TransactionalSessions, TransactionalSequences);

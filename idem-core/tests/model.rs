@@ -31,8 +31,8 @@ mod sqlite_harness;
 use cached_harness::CachedHarness;
 use forgets::{Forgets, WhenPurged};
 use idem_core::{
-    Purge,
     conformance::{Clock, Harness},
+    store::Purge,
 };
 use memory_harness::MemoryHarness;
 use proptest::test_runner::TestRunner;

@@ -30,8 +30,8 @@ mod sqlite_harness;
 use cached_harness::CachedHarness;
 use drive::Purges;
 use idem_core::{
-    Purge, SequenceStore,
     conformance::{Clock, Harness},
+    store::{Purge, SequenceStore},
 };
 use memory_harness::MemoryHarness;
 use proptest::test_runner::TestRunner;

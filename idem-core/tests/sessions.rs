@@ -27,8 +27,8 @@ mod sqlite_harness;
 use cached_harness::CachedHarness;
 use drive::Forgets;
 use idem_core::{
-    SessionStore,
     conformance::{Clock, Harness},
+    store::SessionStore,
 };
 use memory_harness::MemoryHarness;
 use proptest::test_runner::TestRunner;

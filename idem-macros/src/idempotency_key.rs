@@ -98,7 +98,7 @@ fn implementation(
         let bounds = &mut generics.make_where_clause().predicates;
         for (_, field) in keys {
             let ty = &field.ty;
-            bounds.push(syn::parse_quote!(#ty: #root::KeyPart));
+            bounds.push(syn::parse_quote!(#ty: #root::message::KeyPart));
         }
     }
     let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
@@ -109,7 +109,7 @@ fn implementation(
     quote! {
         #[automatically_derived]
         impl #impl_generics #root::IdempotencyKey for #name #ty_generics #where_clause {
-            fn parts(&self, key: #root::KeyBuilder) -> #root::KeyBuilder {
+            fn parts(&self, key: #root::message::KeyBuilder) -> #root::message::KeyBuilder {
                 key #(#parts)*
             }
         }

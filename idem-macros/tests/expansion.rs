@@ -13,7 +13,11 @@ mod requests;
 #[path = "expansion/sequences.rs"]
 mod sequences;
 
-use idem_core::{Envelope, EnvelopeBuilder, Key, KeyError, Operation};
+use idem_core::{
+    Envelope, Key,
+    handler::Operation,
+    message::{EnvelopeBuilder, KeyError},
+};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use idem_amqp::{Backoff, Policy, Publisher, Queue, Store, Worker, WorkerBuilder};
+use idem_amqp::{Policy, Publisher, Queue, Store, Worker, WorkerBuilder, handler::Backoff};
 use lapin::{BasicProperties, options::BasicRejectOptions, types::FieldTable};
 use serde::Serialize;
 use tokio::task::spawn_blocking;
@@ -134,9 +134,12 @@ impl Bed {
 
     /// The queue: of the type under test, declared by the worker, with short waits between attempts.
     pub fn queue(&self) -> Queue {
-        tested(Queue::declare(&self.name))
-            .prefetch(16)
-            .policy(QUICK)
+        tested(&self.name).prefetch(16).policy(QUICK)
+    }
+
+    /// The same as a classic queue, whatever the type under test is.
+    pub fn classic_queue(&self) -> Queue {
+        Queue::classic(&self.name).prefetch(16).policy(QUICK)
     }
 
     /// A further name for a queue of this test's own.

@@ -6,8 +6,9 @@
 use std::{fmt, marker::PhantomData};
 
 use idem_amqp::{
-    Handler, MemoryStore, PostgresStore, RedisStore, RunsOn, SqliteStore, Store, Worker,
-    WorkerBuilder,
+    MemoryStore, PostgresStore, RedisStore, SqliteStore, Store, Worker, WorkerBuilder,
+    executor::RunsOn,
+    handler::Handler,
     prelude::*,
     sqlx::{PgConnection, SqliteConnection},
 };

@@ -3,8 +3,13 @@
 use std::time::Duration;
 
 use idem_amqp::{
-    Begun, Claim, ClaimRequest, Finish, Finished, Key, Lease, Open, Outcome, PositionKind, Release,
-    Store, StoreError, TransactionalStore, Write,
+    Key, Store, StoreError,
+    handler::Outcome,
+    message::PositionKind,
+    store::{
+        Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Release, TransactionalStore,
+        Write,
+    },
 };
 use serde::{Deserialize, Serialize};
 

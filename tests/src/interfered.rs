@@ -10,8 +10,13 @@ use std::{
 };
 
 use idem_amqp::{
-    Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Outcome, PositionKind, Release,
-    Store, StoreError, TransactionalStore, Write,
+    Store, StoreError,
+    handler::Outcome,
+    message::PositionKind,
+    store::{
+        Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Release, TransactionalStore,
+        Write,
+    },
 };
 use nix::sys::signal::{Signal, raise};
 

@@ -146,9 +146,9 @@ impl Process {
         self.signal(Signal::SIGTERM);
         let status = self.exit().await;
         assert!(status.success(), "{status}");
-        let balanced = |events: &[Event]| matches!(events.last(), Some(Event::Balance { .. }));
+        let balanced = |events: &[Event]| matches!(events.last(), Some(Event::WorkerStats { .. }));
         let events = self.events.until("it prints its balance", balanced).await;
-        let Some(Event::Balance { even, ended }) = events.last() else {
+        let Some(Event::WorkerStats { even, ended }) = events.last() else {
             unreachable!("waited for it");
         };
         assert!(even, "uneven: {ended:?}");

@@ -19,11 +19,8 @@ pub fn under_test() -> QueueType {
     }
 }
 
-/// Makes a declared queue one of the type under test. A test about one type declares its own.
+/// A declared queue of the type under test. A test about one type declares its own.
 #[must_use]
-pub fn tested(queue: Queue) -> Queue {
-    match under_test() {
-        QueueType::Classic => queue.classic(),
-        _ => queue,
-    }
+pub fn tested(name: &str) -> Queue {
+    Queue::of_type(name, under_test())
 }

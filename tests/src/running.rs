@@ -1,8 +1,9 @@
 //! A worker in this process, and the balance it ends with.
 
 use idem_amqp::{
-    AmqpUrls, Balance, ExecutionKind, Health, ReplyFate, Settled, Settlement, Store, Worker,
-    WorkerBuilder, WorkerError,
+    AmqpUrls, Store, Worker, WorkerBuilder, WorkerError,
+    executor::ExecutionKind,
+    worker::{Health, ReplyOutcome, Settled, Settlement, WorkerStats},
 };
 use tokio::{sync::oneshot, task::JoinHandle};
 
@@ -26,7 +27,7 @@ pub struct Ended {
     /// Whether it was a dead letter that was sent again.
     pub replay: bool,
     /// What became of its reply.
-    pub reply: Option<ReplyFate>,
+    pub reply: Option<ReplyOutcome>,
 }
 
 impl From<&Settled<'_>> for Ended {
@@ -51,7 +52,7 @@ pub struct Running {
     pub settled: Journal<Ended>,
     health: Option<Health>,
     stop: oneshot::Sender<()>,
-    task: JoinHandle<Result<Balance, WorkerError>>,
+    task: JoinHandle<Result<WorkerStats, WorkerError>>,
 }
 
 impl Running {
@@ -123,13 +124,13 @@ impl Running {
     ///
     /// # Panics
     /// If it fails, or its balance is not even.
-    pub async fn stop(self) -> Balance {
+    pub async fn stop(self) -> WorkerStats {
         let _ = self.stop.send(());
         let stopped = within("the worker drains", self.task).await;
         let balance = stopped
             .expect("the worker does not panic")
             .expect("the worker does not fail");
-        assert!(balance.is_even(), "uneven: {balance}");
+        assert!(balance.is_balanced(), "uneven: {balance}");
         balance
     }
 
@@ -145,8 +146,8 @@ impl Running {
 /// # Panics
 /// If any other number of messages ended in any kind.
 #[track_caller]
-pub fn assert_balance<const N: usize>(balance: &Balance, expected: [(ExecutionKind, u64); N]) {
-    assert!(balance.is_even(), "uneven: {balance}");
+pub fn assert_balance<const N: usize>(balance: &WorkerStats, expected: [(ExecutionKind, u64); N]) {
+    assert!(balance.is_balanced(), "uneven: {balance}");
     let occurred: Vec<_> = balance.iter().filter(|(_, count)| *count > 0).collect();
     let mut expected: Vec<_> = expected.into_iter().collect();
     expected.sort();

@@ -65,7 +65,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     };
     let balance = Worker::builder(store)
-        .consume::<charge>(Queue::declare(QUEUE).prefetch(1))
+        .consume::<charge>(Queue::quorum(QUEUE).prefetch(1))
         .on_settled(move |_| {
             let _ = told.send(());
         })

@@ -53,7 +53,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     };
     let balance = Worker::builder(MemoryStore::new())
-        .consume::<record>(Queue::declare(QUEUE).prefetch(1))
+        .consume::<record>(Queue::quorum(QUEUE).prefetch(1))
         .on_settled(move |_| {
             let _ = told.send(());
         })

@@ -11,7 +11,8 @@ use std::{
 };
 
 use idem_core::{
-    Claim, ClaimRequest, Key, Lease, Outcome, Purge, Release, Store, StoreError, Write,
+    Key, Outcome, Store, StoreError,
+    store::{Claim, ClaimRequest, Lease, Purge, Release, Write},
 };
 use tokio::time::Instant;
 

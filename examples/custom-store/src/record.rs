@@ -3,7 +3,9 @@
 use std::{mem::discriminant, time::Duration};
 
 use idem_core::{
-    Claim, ClaimRequest, FencingToken, Fingerprint, Lease, Outcome, Owner, Release, Write,
+    FencingToken, Outcome,
+    message::Fingerprint,
+    store::{Claim, ClaimRequest, Lease, Owner, Release, Write},
 };
 
 /// Microseconds of the store's clock.

@@ -11,7 +11,10 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Parser;
 use futures_util::{StreamExt as _, stream};
-use idem_amqp::{Client, FileKeeper, Session, SessionKeeper as _};
+use idem_amqp::{
+    Client,
+    session::{FileSessionStorage, Session, SessionStorage as _},
+};
 use lease_contract::CreateLease;
 
 mod report;
@@ -78,10 +81,10 @@ async fn run(settings: &Settings) -> Result<bool, Error> {
         .deadline(Duration::from_secs(settings.deadline))
         .connect(settings.amqp_url.as_str())
         .await?;
-    let keeper = FileKeeper::open(&settings.session).await?;
+    let storage = FileSessionStorage::open(&settings.session).await?;
     // The first request has number 0, so the next number is how many there were.
-    let begun = keeper.load().await?.map_or(0, |kept| kept.next);
-    let session = client.session().resume_from(keeper).await?;
+    let begun = storage.load().await?.map_or(0, |kept| kept.next);
+    let session = client.session().resume_from(storage).await?;
     let mut report = Report::new(settings.json);
     report.opened(&session, begun);
 

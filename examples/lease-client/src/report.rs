@@ -1,6 +1,9 @@
 //! What is said on standard output: one line per answer, and a summary.
 
-use idem_amqp::{CallError, Replied, Session};
+use idem_amqp::{
+    client::{CallError, Replied},
+    session::Session,
+};
 use lease_contract::{Lease, LeaseError};
 use serde_json::json;
 

@@ -14,7 +14,13 @@
 use std::{env, process::ExitCode, time::Duration};
 
 use idem_amqp::{
-    Handler, Health, Purge, RunsOn, SessionStore, Sessions, Settled, Worker, shutdown_signal,
+    Worker,
+    executor::RunsOn,
+    handler::Handler,
+    session::Sessions,
+    shutdown_signal,
+    store::{Purge, SessionStore},
+    worker::{Health, Settled},
 };
 use tracing_subscriber::EnvFilter;
 

@@ -12,8 +12,12 @@
 use std::{env, process::ExitCode, time::Duration};
 
 use idem_amqp::{
-    ErrorChain, Operation, Policy, PolicyError, Purge, Queue, RunsOn, Store, Worker,
+    Policy, Queue, Store, Worker,
+    error::ErrorChain,
+    executor::RunsOn,
+    handler::{Operation, PolicyError},
     shutdown_signal,
+    store::Purge,
 };
 use tracing_subscriber::EnvFilter;
 
@@ -86,12 +90,12 @@ async fn run() -> Result<(), Error> {
 /// What is the same for every store: the queue, the log, the way to stop.
 async fn consume<H, S, St>(settings: Settings, store: S, state: St) -> Result<(), Error>
 where
-    H: idem_amqp::Handler<St>,
+    H: idem_amqp::handler::Handler<St>,
     H::Mode: RunsOn<S>,
     S: Store + Purge + Clone,
     St: Send + Sync + 'static,
 {
-    let queue = Queue::declare(&settings.queue)
+    let queue = Queue::quorum(&settings.queue)
         .prefetch(settings.prefetch)
         .policy(policy::<H>(&settings)?);
     let log = settings.log;

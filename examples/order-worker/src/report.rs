@@ -2,7 +2,11 @@
 
 use std::{fmt, time::Duration};
 
-use idem_amqp::{Balance, Finding, Health, Reason, Settled, Settlement, Severity};
+use idem_amqp::{
+    dead_letters::Reason,
+    store::{Finding, Severity},
+    worker::{Health, Settled, Settlement, WorkerStats},
+};
 use serde_json::{Map, json};
 
 use crate::{Error, settings::Log};
@@ -114,7 +118,7 @@ pub(crate) fn findings(log: Log, findings: &[Finding]) -> Result<(), Error> {
     }
 }
 
-pub(crate) fn summary(log: Log, balance: &Balance) {
+pub(crate) fn summary(log: Log, balance: &WorkerStats) {
     match log {
         Log::Text => println!("done: {balance}; connections: {}", balance.incidents()),
         Log::Json => {

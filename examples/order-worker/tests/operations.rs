@@ -111,7 +111,7 @@ fn sections() -> Vec<(String, Vec<(String, String)>)> {
 
 #[test]
 fn every_outcome_is_explained() {
-    for kind in idem_amqp::ExecutionKind::ALL {
+    for kind in idem_amqp::executor::ExecutionKind::ALL {
         assert!(DOCS.contains(&format!("`{kind}`")), "{kind}");
     }
 }

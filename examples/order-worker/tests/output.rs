@@ -105,7 +105,7 @@ fn what_the_broker_refuses_is_told_once_and_in_the_workers_words() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let declared = async {
         let publisher = Publisher::connect(&*url).await?;
-        publisher.declare(Queue::declare("refused").classic()).await
+        publisher.declare(Queue::classic("refused")).await
     };
     runtime.block_on(declared).unwrap();
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::SystemTime};
 
-use idem_amqp::DeadLetter;
+use idem_amqp::dead_letters::DeadLetter;
 
 /// `orders.charge:o-17 rejected, attempt 1, 3 min ago, from orders: no such customer`
 pub(crate) struct Line<'a>(pub(crate) &'a DeadLetter);

@@ -15,7 +15,10 @@ use std::{
 };
 
 use clap::Parser;
-use idem_amqp::{Dealt, ErrorChain, Fate, ReplayError, Replayer, Selection};
+use idem_amqp::{
+    dead_letters::{LetterOutcome, LetterResult, ReplayError, Replayer, Selection},
+    error::ErrorChain,
+};
 
 mod line;
 
@@ -78,7 +81,7 @@ async fn run(settings: &Settings) -> Result<ExitCode, ReplayError> {
         println!("{} letters would be sent again", letters.len());
         return Ok(ExitCode::SUCCESS);
     }
-    let tally = replayer.on_dealt(report).replay(&chosen).await?;
+    let tally = replayer.on_letter(report).replay(&chosen).await?;
     println!("{tally}");
     Ok(match tally.failed {
         0 => ExitCode::SUCCESS,
@@ -108,9 +111,9 @@ fn selection(settings: &Settings) -> Selection {
     }
 }
 
-fn report(dealt: &Dealt<'_>) {
-    match dealt.fate {
-        Fate::Failed(error) => println!("left  {} ({error})", Line(dealt.letter)),
+fn report(dealt: &LetterResult<'_>) {
+    match dealt.outcome {
+        LetterOutcome::Failed(error) => println!("left  {} ({error})", Line(dealt.letter)),
         _ => println!("sent  {}", Line(dealt.letter)),
     }
 }

@@ -28,7 +28,7 @@ async fn bury(url: &str, id: &str) -> Result<(), Box<dyn Error>> {
         .await?;
     let (told, mut settled) = mpsc::unbounded_channel();
     Worker::builder(MemoryStore::new())
-        .consume::<charge>(Queue::declare("orders"))
+        .consume::<charge>(Queue::quorum("orders"))
         .on_settled(move |_| {
             let _ = told.send(());
         })

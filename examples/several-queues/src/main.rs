@@ -57,8 +57,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     };
     let balance = Worker::builder(MemoryStore::new())
-        .consume::<charge>(Queue::declare(CHARGES).prefetch(64))
-        .consume::<charge>(Queue::declare(URGENT_CHARGES).prefetch(8))
+        .consume::<charge>(Queue::quorum(CHARGES).prefetch(64))
+        .consume::<charge>(Queue::quorum(URGENT_CHARGES).prefetch(8))
         .consume::<ship>(SHIPMENTS)
         .on_settled(move |message| {
             let scope = message.key.map_or("", Key::scope).to_owned();

@@ -8,7 +8,7 @@ use crate::connection::{AmqpUrls, Brokers};
 /// A client in the making: its queue, how long it waits, where replies go.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), idem_amqp::ClientError> {
+/// # async fn example() -> Result<(), idem_amqp::client::ClientError> {
 /// use std::time::Duration;
 /// use idem_amqp::Client;
 ///

@@ -20,7 +20,7 @@ use super::{
 /// reply if it was lost.
 ///
 /// ```no_run
-/// # use idem_amqp::{CallError, Client, Request};
+/// # use idem_amqp::{Client, Request, client::CallError};
 /// # #[derive(serde::Serialize)] struct CreateLease { name: String }
 /// # impl Request for CreateLease { type Reply = u64; type Error = String; }
 /// # async fn example(leases: Client) -> Result<(), CallError<String>> {

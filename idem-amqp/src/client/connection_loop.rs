@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
-use idem_core::{Backoff, ErrorChain};
+use idem_core::{ErrorChain, handler::Backoff};
 use lapin::{
     Channel, Confirmation, Connection, Error,
     message::Delivery,

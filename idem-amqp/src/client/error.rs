@@ -73,7 +73,7 @@ impl From<Unreachable> for ClientError {
 /// | `Request` | no, nor will it be | change the request |
 ///
 /// ```
-/// use idem_amqp::CallError;
+/// use idem_amqp::client::CallError;
 ///
 /// /// Whether the request may have had its effect.
 /// fn may_have_happened<E>(error: &CallError<E>) -> bool {
@@ -92,7 +92,7 @@ pub enum CallError<E> {
     Refused(E),
     /// The request was refused, or could not be handled, without an error of the request's own type.
     ///
-    /// | code ([`Refusal`](idem_core::Refusal) has constants) | meaning |
+    /// | code ([`Refusal`](idem_core::handler::Refusal) has constants) | meaning |
     /// |---|---|
     /// | `rejected` | the handler refused it for good |
     /// | `exhausted` | it failed as often as it may; it waits in the dead-letter queue |

@@ -9,9 +9,9 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::{
-    ClientCounts,
-    counts::{Counters, Outlook},
+    ClientStats,
     reply::RawReply,
+    stats::{Counters, Outlook},
 };
 
 /// The calls that wait, by their correlation ids.
@@ -106,7 +106,7 @@ impl PendingCalls {
         self.state().outage = outage;
     }
 
-    pub(super) fn counts(&self) -> ClientCounts {
+    pub(super) fn counts(&self) -> ClientStats {
         let in_flight = self.state().calls.len();
         self.counters
             .counts(in_flight.try_into().unwrap_or(u64::MAX))

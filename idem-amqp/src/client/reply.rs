@@ -2,7 +2,7 @@
 
 use std::any::type_name;
 
-use idem_core::{Refusal, Request};
+use idem_core::{Request, handler::Refusal};
 use lapin::{BasicProperties, types::AMQPValue};
 use serde::Deserialize as _;
 
@@ -12,7 +12,7 @@ use crate::wire::headers;
 /// A request's reply.
 ///
 /// ```
-/// use idem_amqp::Replied;
+/// use idem_amqp::client::Replied;
 ///
 /// fn tell(lease: &Replied<u64>) {
 ///     let again = if lease.replayed { ", as it was answered before" } else { "" };

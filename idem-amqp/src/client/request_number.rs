@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use idem_core::KeptRequest;
+use idem_core::session_storage::StoredRequest;
 
 /// Names a request of a session: it can be asked again there, and nowhere else.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -16,7 +16,7 @@ pub struct RequestNumber {
 /// A request of a session that may have been handled, and whose reply the client has not seen.
 ///
 /// ```no_run
-/// # use idem_amqp::{CallError, Request, Session};
+/// # use idem_amqp::{Request, client::CallError, session::Session};
 /// # struct CreateLease;
 /// # impl Request for CreateLease { type Reply = u64; type Error = String; }
 /// # async fn example(session: Session) -> Result<(), CallError<String>> {
@@ -46,7 +46,7 @@ impl RequestNumber {
 }
 
 impl Unanswered {
-    pub(super) fn of(session: &str, request: KeptRequest) -> Self {
+    pub(super) fn of(session: &str, request: StoredRequest) -> Self {
         Self {
             number: RequestNumber::new(session, request.number),
             body: request.body,
@@ -55,7 +55,7 @@ impl Unanswered {
     }
 }
 
-/// `SESSION/NUMBER`, the key of [`CallError::Unknown`](crate::CallError::Unknown).
+/// `SESSION/NUMBER`, the key of [`CallError::Unknown`](crate::client::CallError::Unknown).
 impl fmt::Display for RequestNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.session, self.number)

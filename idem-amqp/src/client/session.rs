@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use idem_core::{KeeperError, Request};
+use idem_core::{Request, session_storage::SessionStorageError};
 use serde::Serialize;
 use tokio_util::sync::DropGuard;
 
@@ -127,7 +127,7 @@ impl Session {
     /// # Errors
     /// If the server does not answer before the client's deadline, or what was kept cannot be removed. The
     /// session may have been closed, and takes no more calls; it may be closed again. If another process
-    /// has taken it over where it is kept ([`KeeperError::InUse`]) it is not closed: it is that one's.
+    /// has taken it over where it is kept ([`SessionStorageError::InUse`]) it is not closed: it is that one's.
     ///
     /// # Cancel safety
     /// As an error.
@@ -149,7 +149,7 @@ impl Session {
     ///
     /// # Cancel safety
     /// It is saved all the same.
-    pub async fn save(&self) -> Result<(), KeeperError> {
+    pub async fn save(&self) -> Result<(), SessionStorageError> {
         self.shared().save().await
     }
 

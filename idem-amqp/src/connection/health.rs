@@ -42,7 +42,7 @@ pub(crate) use waiting::Waiting;
 /// it is failing for as long as it has tried.
 ///
 /// ```no_run
-/// # use idem_amqp::{Health, MemoryStore, prelude::*};
+/// # use idem_amqp::{MemoryStore, prelude::*, worker::Health};
 /// use std::{io::{Read as _, Write as _}, net::TcpListener, thread, time::Duration};
 ///
 /// /// Answers `GET /` with 200, or with 503 when a restart is worth a try.

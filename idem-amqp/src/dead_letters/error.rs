@@ -1,6 +1,6 @@
 //! Why dead letters could not be dealt with.
 
-use super::Tally;
+use super::DeadLetterStats;
 use crate::connection::Unreachable;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
@@ -38,7 +38,7 @@ pub enum ReplayError {
     #[error("it was interrupted; until then: {done}")]
     Interrupted {
         /// What was done before.
-        done: Tally,
+        done: DeadLetterStats,
         /// What went wrong.
         #[source]
         source: Source,

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 
 use super::{
-    Dealt, Fate, LetterError, ReplayError, Selection, Tally,
+    DeadLetterStats, LetterError, LetterOutcome, LetterResult, ReplayError, Selection,
     reading::{Held, Reading},
 };
 use crate::{error::PublishError, publisher::Publisher, wire::DeadLetter};
@@ -20,8 +20,8 @@ pub(super) struct Round<'a> {
     pub(super) reading: Reading,
     pub(super) publisher: Publisher,
     pub(super) delivery_limit: u64,
-    pub(super) observer: Option<&'a (dyn Fn(&Dealt<'_>) + Send + Sync)>,
-    pub(super) tally: Tally,
+    pub(super) observer: Option<&'a (dyn Fn(&LetterResult<'_>) + Send + Sync)>,
+    pub(super) stats: DeadLetterStats,
 }
 
 /// Why the way ended before its end.
@@ -32,9 +32,9 @@ impl Round<'_> {
         mut self,
         selection: &Selection,
         deed: Deed<'_>,
-    ) -> Result<Tally, ReplayError> {
+    ) -> Result<DeadLetterStats, ReplayError> {
         let gone_through = self.go_through(selection, deed).await;
-        let done = self.tally;
+        let done = self.stats;
         self.reading.close().await;
         match gone_through {
             Ok(()) => Ok(done),
@@ -53,7 +53,7 @@ impl Round<'_> {
             if batch.is_empty() {
                 break;
             }
-            self.tally.see(batch.len());
+            self.stats.see(batch.len());
             let (chosen, mut left): (Vec<_>, Vec<_>) = batch.into_iter().partition(|held| {
                 let chosen = room > 0 && selection.picks(&held.letter);
                 room -= usize::from(chosen);
@@ -79,12 +79,12 @@ impl Round<'_> {
         let mut interrupted = Ok(());
         for (held, sent) in chosen.into_iter().zip(sent) {
             match sent {
-                Ok(fate @ Fate::Replayed) => {
-                    self.tell(&held.letter, &fate);
+                Ok(outcome @ LetterOutcome::Replayed) => {
+                    self.tell(&held.letter, &outcome);
                     self.reading.acknowledge(held.tag).await?;
                 }
-                Ok(fate) => {
-                    self.tell(&held.letter, &fate);
+                Ok(outcome) => {
+                    self.tell(&held.letter, &outcome);
                     left.push(held);
                 }
                 Err(error) => interrupted = Err(error.into()),
@@ -93,21 +93,23 @@ impl Round<'_> {
         interrupted.map(|()| left)
     }
 
-    async fn send_again(&self, letter: &DeadLetter) -> Result<Fate, PublishError> {
+    async fn send_again(&self, letter: &DeadLetter) -> Result<LetterOutcome, PublishError> {
         if let Some(flaw) = letter.unreadable() {
             let flaw = flaw.to_owned();
-            return Ok(Fate::Failed(LetterError::Unreadable { flaw }));
+            return Ok(LetterOutcome::Failed(LetterError::Unreadable { flaw }));
         }
         let Some(queue) = letter.queue() else {
-            return Ok(Fate::Failed(LetterError::OriginUnknown));
+            return Ok(LetterOutcome::Failed(LetterError::OriginUnknown));
         };
         let queue = queue.to_owned();
         match self.publisher.publish(&letter.again(&queue)).await {
-            Ok(()) => Ok(Fate::Replayed),
+            Ok(()) => Ok(LetterOutcome::Replayed),
             Err(PublishError::Unroutable { .. }) => {
-                Ok(Fate::Failed(LetterError::OriginGone { queue }))
+                Ok(LetterOutcome::Failed(LetterError::OriginGone { queue }))
             }
-            Err(PublishError::Refused { .. }) => Ok(Fate::Failed(LetterError::Refused { queue })),
+            Err(PublishError::Refused { .. }) => {
+                Ok(LetterOutcome::Failed(LetterError::Refused { queue }))
+            }
             Err(error) => Err(error),
         }
     }
@@ -115,7 +117,7 @@ impl Round<'_> {
     async fn discard(&mut self, chosen: Vec<Held>) -> Result<(), Source> {
         for held in chosen {
             self.reading.acknowledge(held.tag).await?;
-            self.tell(&held.letter, &Fate::Discarded);
+            self.tell(&held.letter, &LetterOutcome::Discarded);
         }
         Ok(())
     }
@@ -141,10 +143,10 @@ impl Round<'_> {
         Ok(())
     }
 
-    fn tell(&mut self, letter: &DeadLetter, fate: &Fate) {
-        self.tally.count(fate);
+    fn tell(&mut self, letter: &DeadLetter, outcome: &LetterOutcome) {
+        self.stats.count(outcome);
         if let Some(observer) = self.observer {
-            observer(&Dealt { letter, fate });
+            observer(&LetterResult { letter, outcome });
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::wire::DeadLetter;
 /// is met by any of its values.
 ///
 /// ```
-/// use idem_amqp::Selection;
+/// use idem_amqp::dead_letters::Selection;
 ///
 /// let two = Selection::all().key("orders.charge:o-17").key("orders.charge:o-18");
 /// let ten_late_ones = Selection::all().reason("exhausted").limit(10);

@@ -1,6 +1,6 @@
 //! A finding, and whether a worker may start with it.
 
-use idem_core::{Finding, Severity};
+use idem_core::store::{Finding, Severity};
 
 use crate::topology::Queue;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{Policy, Sharing};
+use idem_core::{Policy, executor::Sharing};
 
 use super::{
     arguments::{Arguments, Kind, Limit},

@@ -7,7 +7,7 @@ use std::{any::Any, future::ready};
 use futures_util::future::BoxFuture;
 #[cfg(feature = "redis")]
 use idem_core::RedisStore;
-use idem_core::{AnyStore, Cached, Finding, MemoryStore, Store};
+use idem_core::{AnyStore, MemoryStore, Store, store::Finding, stores::Cached};
 
 /// Whether it forgets its keys when the process ends.
 pub(crate) fn forgets(store: &impl Store) -> bool {

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use idem_core::{Backoff, Enforcement, Policy, Severity};
+use idem_core::{
+    Policy,
+    handler::{Backoff, Enforcement},
+    store::Severity,
+};
 
 use super::*;
 use crate::{topology::Queue, wire::Ladder};
@@ -63,7 +67,9 @@ fn of_existing<const N: usize>(
     found(&facts(broker, &queue, Policy::DEFAULT, told(values)))
 }
 
-fn policy(change: impl FnOnce(idem_core::PolicyBuilder) -> idem_core::PolicyBuilder) -> Policy {
+fn policy(
+    change: impl FnOnce(idem_core::handler::PolicyBuilder) -> idem_core::handler::PolicyBuilder,
+) -> Policy {
     change(Policy::builder()).build().unwrap()
 }
 
@@ -71,9 +77,9 @@ fn policy(change: impl FnOnce(idem_core::PolicyBuilder) -> idem_core::PolicyBuil
 fn a_queue_that_the_worker_declares_has_no_findings() {
     for broker in [V3_10, V4_0, V4_3, Product::NotAsked] {
         for queue in [
-            Queue::declare("orders"),
-            Queue::declare("orders").classic(),
-            Queue::declare("orders").local_retries(),
+            Queue::quorum("orders"),
+            Queue::classic("orders"),
+            Queue::quorum("orders").local_retries(),
         ] {
             let facts = facts(broker, &queue, Policy::DEFAULT, Told::Ours);
             assert_eq!(found(&facts), [], "{broker:?} {queue:?}");
@@ -112,7 +118,7 @@ fn what_is_accepted_is_a_note_and_bars_nothing() {
 
 #[test]
 fn accepting_what_nothing_is_named_like_is_noticed() {
-    let queue = Queue::declare("orders").accept("no-such-thing");
+    let queue = Queue::quorum("orders").accept("no-such-thing");
     let facts = facts(V4_3, &queue, Policy::DEFAULT, Told::Ours);
     assert_eq!(
         found(&facts),
@@ -132,7 +138,7 @@ fn what_cannot_be_looked_up_is_a_note_and_bars_nothing() {
 
 #[test]
 fn a_broker_that_is_too_old_bars_the_start_and_an_unknown_one_is_noted() {
-    let queue = Queue::declare("orders");
+    let queue = Queue::quorum("orders");
     let found = |broker| found(&facts(broker, &queue, Policy::DEFAULT, Told::Ours));
     let old = Product::RabbitMq(Version::new(3, 9));
     assert_eq!(
@@ -147,7 +153,7 @@ fn a_broker_that_is_too_old_bars_the_start_and_an_unknown_one_is_noted() {
 
 #[test]
 fn native_retries_need_a_broker_and_a_queue_that_have_them() {
-    let declared = Queue::declare("orders").native_retries(SECOND, 60 * SECOND);
+    let declared = Queue::quorum("orders").native_retries(SECOND, 60 * SECOND);
     let existing = Queue::existing("orders").native_retries(SECOND, 60 * SECOND);
     let quorum = ("x-queue-type", "quorum");
     let target = ("x-dead-letter-exchange", "");
@@ -176,7 +182,7 @@ fn native_retries_need_a_broker_and_a_queue_that_have_them() {
 #[test]
 fn a_handler_that_is_only_observed_is_a_warning() {
     let observing = policy(|policy| policy.enforcement(Enforcement::Observe));
-    let queue = Queue::declare("orders");
+    let queue = Queue::quorum("orders");
     let said = found(&facts(V4_3, &queue, observing, Told::Ours));
     assert_eq!(said, [(Severity::Warning, "observed", Bars::No)]);
     let accepted = queue.accept("observed");
@@ -186,7 +192,7 @@ fn a_handler_that_is_only_observed_is_a_warning() {
 
 #[test]
 fn a_store_that_forgets_is_a_warning_about_the_worker() {
-    let queue = Queue::declare("orders");
+    let queue = Queue::quorum("orders");
     let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Told::Ours);
     facts.forgets = true;
     let said = examine(&facts);

@@ -2,10 +2,14 @@
 
 use std::{error::Error, time::Duration};
 
-use idem_core::{ErrorChain, KeeperError};
+use idem_core::{ErrorChain, session_storage::SessionStorageError};
 
 use super::*;
-use crate::{CallError, ClientError, LadderError, LetterError, ReplayError, SessionError};
+use crate::{
+    client::{CallError, ClientError, SessionError},
+    dead_letters::{LetterError, ReplayError},
+    wire::LadderError,
+};
 
 #[derive(Debug, thiserror::Error)]
 #[error("the connection broke")]
@@ -65,7 +69,7 @@ fn the_debug_of_every_public_error_is_the_error_and_its_causes() {
     });
     assert_shows_causes(&CallError::<String>::Unsent(source()));
     assert_shows_causes(&SessionError::Unanswered(source()));
-    assert_shows_causes(&SessionError::Keeper(KeeperError::failed(
+    assert_shows_causes(&SessionError::Storage(SessionStorageError::failed(
         "a.json",
         source(),
     )));

@@ -87,7 +87,7 @@ impl Extractor for Headers<'_> {
     }
 
     fn keys(&self) -> Vec<&str> {
-        idem_core::HeaderSource::names(self.0)
+        idem_core::message::HeaderSource::names(self.0)
     }
 }
 

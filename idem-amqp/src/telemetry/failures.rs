@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use idem_core::{ExecutionKind, Key};
+use idem_core::{Key, executor::ExecutionKind};
 
 use crate::wire::settlement::Settlement;
 

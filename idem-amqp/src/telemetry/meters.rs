@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use idem_core::__telemetry::{Counter, Gauge, Histogram, Label, Metric};
-use idem_core::ExecutionKind;
+use idem_core::executor::ExecutionKind;
 
 use crate::wire::{
     Settled,
-    reply::ReplyFate,
+    reply::ReplyOutcome,
     settlement::{Reason, Settlement},
 };
 
@@ -41,7 +41,7 @@ const DEAD_LETTERS: Metric = Metric {
 };
 const REPLIES: Metric = Metric {
     name: "idem_replies_total",
-    help: "Replies to messages that asked for one.",
+    help: "ReplyStats to messages that asked for one.",
 };
 const STALE_NUMBERS: Metric = Metric {
     name: "idem_stale_numbers_total",
@@ -189,11 +189,11 @@ pub(super) fn place(settlement: Settlement) -> usize {
 }
 
 /// The fate's place in [`FATES`].
-fn place_of(fate: ReplyFate) -> usize {
+fn place_of(fate: ReplyOutcome) -> usize {
     match fate {
-        ReplyFate::Sent => 0,
-        ReplyFate::RequesterGone => 1,
-        ReplyFate::Lost => 2,
-        ReplyFate::Disallowed => 3,
+        ReplyOutcome::Sent => 0,
+        ReplyOutcome::RequesterGone => 1,
+        ReplyOutcome::Lost => 2,
+        ReplyOutcome::Disallowed => 3,
     }
 }

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use idem_core::{Answer, ExecutionKind, Key, Outcome, Refusal};
+use idem_core::{
+    Key, Outcome,
+    executor::ExecutionKind,
+    handler::{Answer, Refusal},
+};
 use serde::de::DeserializeOwned;
 
 use super::Message;
@@ -14,7 +18,9 @@ use crate::{
 /// How a delivery ended, and what RabbitMQ would be told.
 ///
 /// ```test_harness
-/// # use idem_amqp::{Reason, Settlement, prelude::*, testing::{Message, Setup}};
+/// # use idem_amqp::{
+/// #     dead_letters::Reason, prelude::*, testing::{Message, Setup}, worker::Settlement,
+/// # };
 /// # #[idempotent(key = message_id(), scope = "orders.note")]
 /// # async fn note(_: serde_json::Value) -> Result<(), Failed> { Err(Failed::rejected("no room")) }
 /// #[tokio::test(start_paused = true)]

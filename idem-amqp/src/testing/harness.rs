@@ -7,7 +7,8 @@ use std::{
 };
 
 use idem_core::{
-    Handler, Leased, Operation, RunsOn,
+    executor::RunsOn,
+    handler::{Handler, Leased, Operation},
     testing::{
         __private::{Process, Ran, Seen, Watched, not_reached},
         CrashPoint, FaultyStore, Ground, InMemory,
@@ -26,7 +27,7 @@ mod rehearse;
 /// holds or for a store that is away, is held as a worker holds it, on the paused clock.
 ///
 /// ```test_harness
-/// # use idem_amqp::{Settlement, prelude::*, testing::{Message, Setup}};
+/// # use idem_amqp::{prelude::*, testing::{Message, Setup}, worker::Settlement};
 /// # #[idempotent(key = message_id(), scope = "orders.note")]
 /// # async fn note(_: serde_json::Value) -> Result<(), Failed> { Ok(()) }
 /// #[tokio::test(start_paused = true)]

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use idem_core::{
-    Handler, RunsOn,
+    executor::RunsOn,
+    handler::Handler,
     testing::{self, FaultyStore, Ground, InMemory},
 };
 
@@ -13,12 +14,14 @@ use crate::topology::Queue;
 /// A harness in the making: how the application's state is made, and what it stands on.
 ///
 /// ```test_harness
-/// # use idem_amqp::{ExecutionKind, Policy, Queue, prelude::*, testing::{Message, Setup}};
+/// # use idem_amqp::{
+/// #     Policy, Queue, executor::ExecutionKind, prelude::*, testing::{Message, Setup},
+/// # };
 /// # #[idempotent(key = message_id(), scope = "orders.note")]
 /// # async fn note(_: serde_json::Value) -> Result<(), Failed> { Err(Failed::retry("no room yet")) }
 /// #[tokio::test(start_paused = true)]
 /// async fn a_note_is_tried_twice() {
-///     let queue = Queue::declare("notes").policy(Policy::builder().max_attempts(2).build_const());
+///     let queue = Queue::quorum("notes").policy(Policy::builder().max_attempts(2).build_const());
 ///     let harness = Setup::new(|| ()).consume::<note>(queue);
 ///     let ended = harness.see_through(&Message::json("hello").message_id("m-1")).await;
 ///     assert_eq!((ended.kind(), ended.attempt()), (ExecutionKind::Exhausted, Some(2)));

@@ -50,16 +50,16 @@ fn different(role: Role, argument: &str, existing: Option<&str>) -> &'static str
     match (role, argument, existing) {
         (_, "x-queue-type", Some("stream")) => "a stream cannot be used here: choose another name",
         (Role::Itself, "x-queue-type", Some("quorum")) => {
-            "leave `.classic()` out, or consume it as it is with `Queue::existing`"
+            "declare it with `Queue::quorum`, or consume it as it is with `Queue::existing`"
         }
         (Role::Itself, "x-queue-type", _) => {
-            "consume it as it is with `Queue::existing`, or, if idem has declared it, choose `.classic()`"
+            "consume it as it is with `Queue::existing`, or, if idem has declared it, declare it with `Queue::classic`"
         }
         (Role::DeadLetters, "x-queue-type", Some("quorum")) => {
-            "leave `.classic()` out, or name another one with `.dead_letters(…)`"
+            "declare it with `Queue::quorum`, or name another one with `.dead_letters(…)`"
         }
         (Role::DeadLetters, "x-queue-type", _) => {
-            "name another one with `.dead_letters(…)`, or, if idem has declared it, choose `.classic()`"
+            "name another one with `.dead_letters(…)`, or, if idem has declared it, declare it with `Queue::classic`"
         }
         (Role::Itself, ..) => {
             "consume it as it is with `Queue::existing`, or delete it when it is empty, to have it \
@@ -79,7 +79,7 @@ fn different(role: Role, argument: &str, existing: Option<&str>) -> &'static str
 
 fn missing(role: Role) -> &'static str {
     match role {
-        Role::Itself => "declare it first, or let the worker do so with `Queue::declare`",
+        Role::Itself => "declare it first, or let the worker do so with `Queue::quorum`",
         Role::DeadLetters => "declare it first, or name another one with `.dead_letters(…)`",
         Role::Ladder | Role::Other => "declare it first",
     }

@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn a_declared_queue_needs_itself_its_dead_letters_the_ladder_and_the_default_exchange() {
         assert_eq!(
-            command("shop", "/", &Queue::declare("orders.charge")),
+            command("shop", "/", &Queue::quorum("orders.charge")),
             r"rabbitmqctl set_permissions -p '/' 'shop' '^(orders\.charge|orders\.charge\.dead|idem\..*)$' '^(amq\.default|orders\.charge|idem\..*)$' '^(orders\.charge|idem\..*)$'"
         );
     }
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_serves_sessions_needs_its_queue_of_registrations_too() {
-        let declared = Queue::declare("q").local_retries().in_sessions();
+        let declared = Queue::quorum("q").local_retries().in_sessions();
         assert_eq!(
             patterns(&declared),
             [
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_declared_queue_without_a_ladder_needs_nothing_of_one() {
         assert_eq!(
-            patterns(&Queue::declare("q").local_retries()),
+            patterns(&Queue::quorum("q").local_retries()),
             [r"^(q|q\.dead)$", r"^amq\.default$", "^q$"]
         );
     }

@@ -20,16 +20,16 @@ use stated::Stated;
 ///
 /// | | where it waits | default of |
 /// |---|---|---|
-/// | [`ladder`](Self::ladder) | in the broker, on a rung of the retry ladder | [`declare`](Self::declare) |
+/// | [`ladder`](Self::ladder) | in the broker, on a rung of the retry ladder | [`quorum`](Self::quorum), [`classic`](Self::classic) |
 /// | [`local_retries`](Self::local_retries) | in the worker, unsettled | [`existing`](Self::existing) |
 /// | [`native_retries`](Self::native_retries) | in the queue itself, which must be one of RabbitMQ 4.3 or later | |
 ///
-/// A `&str` is [`Queue::declare`] of that name.
+/// A `&str` is [`Queue::quorum`] of that name.
 ///
 /// ```
 /// use idem_amqp::{Policy, Queue};
 ///
-/// let ours = Queue::declare("orders.charge").prefetch(16);
+/// let ours = Queue::quorum("orders.charge").prefetch(16);
 /// assert_eq!(ours.dead_letter_queue(), "orders.charge.dead");
 ///
 /// let theirs = Queue::existing("orders").dead_letters("orders-failed");
@@ -63,9 +63,21 @@ impl Queue {
 
     /// A durable quorum queue, declared by the worker together with its dead-letter queue
     /// `<name>.dead` and the default retry [`Ladder`].
-    pub fn declare(name: impl Into<String>) -> Self {
+    pub fn quorum(name: impl Into<String>) -> Self {
+        Self::of_type(name, QueueType::Quorum)
+    }
+
+    /// A durable classic queue, declared as a [`quorum`](Self::quorum) queue is. After a crash of the
+    /// broker it may deliver settled messages again.
+    pub fn classic(name: impl Into<String>) -> Self {
+        Self::of_type(name, QueueType::Classic)
+    }
+
+    /// A queue of this type, declared by the worker: for a program that reads the type from its
+    /// configuration.
+    pub fn of_type(name: impl Into<String>, kind: QueueType) -> Self {
         let ladder = Retries::Ladder(Ladder::default());
-        Self::new(&name.into(), Some(QueueType::Quorum), ladder)
+        Self::new(&name.into(), Some(kind), ladder)
     }
 
     /// A queue that somebody else declares; its topology is left untouched. The dead-letter queue
@@ -88,12 +100,6 @@ impl Queue {
             in_sessions: false,
             reply_to_prefixes: None,
         }
-    }
-
-    /// Declares a classic queue instead of a quorum queue. No effect on an existing queue.
-    pub fn classic(mut self) -> Self {
-        self.kind = self.kind.map(|_| QueueType::Classic);
-        self
     }
 
     /// How many unacknowledged messages the broker lets this worker have, at least 1: its channel's prefetch.
@@ -250,19 +256,19 @@ impl Queue {
 
 impl From<&str> for Queue {
     fn from(name: &str) -> Self {
-        Self::declare(name)
+        Self::quorum(name)
     }
 }
 
 impl From<String> for Queue {
     fn from(name: String) -> Self {
-        Self::declare(name)
+        Self::quorum(name)
     }
 }
 
 impl From<&String> for Queue {
     fn from(name: &String) -> Self {
-        Self::declare(name.as_str())
+        Self::quorum(name.as_str())
     }
 }
 
@@ -277,7 +283,7 @@ mod tests {
 
     #[test]
     fn prefetch_and_concurrency_are_the_same_number_unless_both_are_set() {
-        let queue = || Queue::declare("orders");
+        let queue = || Queue::quorum("orders");
         let table = [
             (queue(), (64, 64, 32)),
             (queue().prefetch(1), (1, 1, 0)),

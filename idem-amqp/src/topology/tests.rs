@@ -14,7 +14,7 @@ pub(super) fn shown(table: &FieldTable) -> String {
 
 #[test]
 fn the_arguments_of_declared_queues_stay_as_they_were_released() {
-    let queue = Queue::declare("q");
+    let queue = Queue::quorum("q");
     assert_eq!(
         shown(&arguments(QueueType::Quorum, &queue)),
         "x-dead-letter-exchange= x-dead-letter-routing-key=q.dead \
@@ -54,10 +54,10 @@ fn the_arguments_of_queues_of_registrations_stay_as_they_were_released() {
 #[test]
 fn a_queue_is_told_its_own_delays_only_where_it_keeps_them() {
     let (min, max) = (Duration::from_secs(1), Duration::from_mins(1));
-    let native = Queue::declare("q").native_retries(min, max);
+    let native = Queue::quorum("q").native_retries(min, max);
     let told = shown(&arguments(QueueType::Quorum, &native));
     let delays = "x-delayed-retry-max=60000 x-delayed-retry-min=1000 x-delayed-retry-type=all ";
-    let others = shown(&arguments(QueueType::Quorum, &Queue::declare("q")));
+    let others = shown(&arguments(QueueType::Quorum, &Queue::quorum("q")));
     assert_eq!(told.replace(delays, ""), others);
     assert_ne!(told, others);
 }

@@ -2,7 +2,11 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use idem_core::{Context, FromContext, HeaderSource, Rejection};
+use idem_core::{
+    FromContext,
+    handler::{Context, Rejection},
+    message::HeaderSource,
+};
 use lapin::{
     BasicProperties,
     message::Delivery as RawDelivery,
@@ -73,7 +77,7 @@ impl Delivery {
     }
 
     /// Whether it is a dead letter that was sent again to the queue that it came from, by a
-    /// [`Replayer`](crate::Replayer) or by hand. Whoever may publish to the queue can make it look
+    /// [`Replayer`](crate::dead_letters::Replayer) or by hand. Whoever may publish to the queue can make it look
     /// so.
     pub fn is_replay(&self) -> bool {
         self.get(headers::REASON).is_some() && self.own_text(headers::QUEUE) == Some(self.queue())

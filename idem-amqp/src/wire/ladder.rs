@@ -19,7 +19,7 @@ use std::time::Duration;
 /// let ladder = Ladder::new([Duration::from_secs(10), Duration::from_mins(2), Duration::from_hours(1)])?;
 /// let queue = Queue::existing("orders.charge").ladder(ladder);
 /// # drop(queue);
-/// # Ok::<_, idem_amqp::LadderError>(())
+/// # Ok::<_, idem_amqp::worker::LadderError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ladder {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use idem_core::Fingerprint;
+use idem_core::message::Fingerprint;
 use lapin::{
     BasicProperties,
     types::{AMQPValue, LongString, ShortString},

@@ -6,7 +6,10 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use idem_core::{Answer, Operation, Outcome, Refusal};
+use idem_core::{
+    Outcome,
+    handler::{Answer, Operation, Refusal},
+};
 use lapin::{
     BasicProperties,
     types::{AMQPValue, FieldTable, LongString},
@@ -146,7 +149,7 @@ impl Reply {
 /// What became of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ReplyFate {
+pub enum ReplyOutcome {
     /// The broker has it. A direct reply-to has no queue: whether the requester is still there, only
     /// the requester knows.
     Sent,
@@ -164,16 +167,16 @@ pub enum ReplyFate {
 /// Replies of a worker, by what became of them and what they were.
 ///
 /// ```
-/// use idem_amqp::Balance;
+/// use idem_amqp::worker::WorkerStats;
 ///
-/// fn tell(balance: &Balance) {
+/// fn tell(balance: &WorkerStats) {
 ///     let replies = balance.replies();
 ///     println!("{replies}: {} were repeated from memory", replies.replayed);
 /// }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Replies {
+pub struct ReplyStats {
     /// The broker has them.
     pub sent: u64,
     /// Of those, from memory: nothing ran for them.
@@ -189,7 +192,7 @@ pub struct Replies {
 }
 
 /// `replies=12 replayed=2 refused=1`, and `gone=1 lost=1 disallowed=1` if there were any.
-impl fmt::Display for Replies {
+impl fmt::Display for ReplyStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "replies={}", self.sent)?;
         let further = [
@@ -216,21 +219,21 @@ pub(crate) struct ReplyCounters {
 }
 
 impl ReplyCounters {
-    pub(crate) fn count(&self, reply: &Reply, fate: ReplyFate) {
+    pub(crate) fn count(&self, reply: &Reply, fate: ReplyOutcome) {
         match fate {
-            ReplyFate::Sent => {
+            ReplyOutcome::Sent => {
                 self.sent.fetch_add(1, Relaxed);
                 self.replayed.fetch_add(reply.replayed.into(), Relaxed);
                 self.refused
                     .fetch_add(reply.refusal.is_some().into(), Relaxed);
             }
-            ReplyFate::RequesterGone => {
+            ReplyOutcome::RequesterGone => {
                 self.requester_gone.fetch_add(1, Relaxed);
             }
-            ReplyFate::Lost => {
+            ReplyOutcome::Lost => {
                 self.lost.fetch_add(1, Relaxed);
             }
-            ReplyFate::Disallowed => self.disallow(),
+            ReplyOutcome::Disallowed => self.disallow(),
         }
     }
 
@@ -239,8 +242,8 @@ impl ReplyCounters {
         self.disallowed.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn replies(&self) -> Replies {
-        Replies {
+    pub(crate) fn replies(&self) -> ReplyStats {
+        ReplyStats {
             sent: self.sent.load(Relaxed),
             replayed: self.replayed.load(Relaxed),
             refused: self.refused.load(Relaxed),

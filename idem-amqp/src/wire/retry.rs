@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use idem_core::{HeaderSource as _, Key};
+use idem_core::{Key, message::HeaderSource as _};
 
 use crate::wire::{
     Publication,

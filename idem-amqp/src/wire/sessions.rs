@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 mod control;
-mod counts;
 mod place;
+mod stats;
 
 pub(crate) use control::{Control, Granted, new_id, reserved};
-pub(crate) use counts::SessionCounters;
-pub use counts::SessionCounts;
 pub(crate) use place::place;
+pub(crate) use stats::SessionCounters;
+pub use stats::SessionStats;
 
 /// What the sessions of a queue are granted: see
 /// [`consume_in_sessions`](crate::WorkerBuilder::consume_in_sessions).
@@ -22,7 +22,7 @@ pub(crate) use place::place;
 ///
 /// ```
 /// use std::time::Duration;
-/// use idem_amqp::{MemoryStore, Sessions, Worker, prelude::*};
+/// use idem_amqp::{MemoryStore, Worker, prelude::*, session::Sessions};
 /// # #[derive(serde::Deserialize)] struct CreateLease { name: String }
 /// # #[idempotent(key = message_id(), scope = "leases.grant")]
 /// # async fn grant(lease: CreateLease) -> Result<u64, Failed> { Ok(lease.name.len() as u64) }
@@ -40,7 +40,7 @@ pub struct Sessions {
 
 impl Sessions {
     /// The widest window.
-    pub const MAX_WINDOW: u32 = idem_core::OpenSession::MAX_WINDOW;
+    pub const MAX_WINDOW: u32 = idem_core::store::OpenSession::MAX_WINDOW;
 
     /// The shortest life: three heartbeats, and the way of each, must fit into it.
     pub const MIN_LIFE: Duration = Duration::from_secs(1);

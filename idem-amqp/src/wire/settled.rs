@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use idem_core::{ExecutionKind, Key};
+use idem_core::{Key, executor::ExecutionKind};
 
-use crate::wire::{reply::ReplyFate, settlement::Settlement};
+use crate::wire::{reply::ReplyOutcome, settlement::Settlement};
 
 /// A message that ended, as told to [`WorkerBuilder::on_settled`](crate::WorkerBuilder::on_settled).
 ///
 /// ```
-/// use idem_amqp::{ExecutionKind, MemoryStore, prelude::*};
+/// use idem_amqp::{MemoryStore, executor::ExecutionKind, prelude::*};
 ///
 /// let worker = Worker::builder(MemoryStore::new()).on_settled(|settled| {
 ///     if settled.kind == ExecutionKind::Duplicate {
@@ -27,7 +27,7 @@ pub struct Settled<'a> {
     pub key: Option<&'a Key>,
     /// How it ended in the engine. `Duplicate` was done before, `Executed` was done now.
     pub kind: ExecutionKind,
-    /// How it would have ended if its policy, which is to [observe](idem_core::Enforcement::Observe),
+    /// How it would have ended if its policy, which is to [observe](idem_core::handler::Enforcement::Observe),
     /// were enforced; `None` if it would have run all the same.
     pub would_have_been: Option<ExecutionKind>,
     /// Which attempt ran, if one did.
@@ -43,7 +43,7 @@ pub struct Settled<'a> {
     pub replay: bool,
     /// What became of the reply, if one was asked for and there was one to send. It was repeated from
     /// memory if this is a `Duplicate`.
-    pub reply: Option<ReplyFate>,
+    pub reply: Option<ReplyOutcome>,
     /// From the delivery to the settlement.
     pub elapsed: Duration,
 }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use idem_core::{Backoff, ExecutionKind};
+use idem_core::{executor::ExecutionKind, handler::Backoff};
 
 use crate::wire::retries::Retries;
 
 /// What becomes of a delivery.
 ///
 /// ```
-/// use idem_amqp::{Settled, Settlement};
+/// use idem_amqp::worker::{Settled, Settlement};
 ///
 /// /// For [`WorkerBuilder::on_settled`](crate::WorkerBuilder::on_settled).
 /// fn tell(settled: &Settled<'_>) {

@@ -1,6 +1,6 @@
 //! A delivery as it arrived, and how it ended.
 
-use idem_core::{Envelope, ExecutionKind, Key};
+use idem_core::{Envelope, Key, executor::ExecutionKind};
 
 use crate::{
     topology::Queue,

@@ -3,12 +3,14 @@
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use idem_core::{
-    Enforcement, Executor, Handler, Mode as _, Purge, PurgeTask, RunsOn, SessionStore, Store,
-    StoreOutage,
+    Executor, Store,
+    executor::RunsOn,
+    handler::{Enforcement, Handler, Mode as _, StoreOutage},
+    store::{Purge, PurgeTask, SessionStore},
 };
 
 use super::{
-    Balance, StartPurge, Subscription, Worker, fitness,
+    StartPurge, Subscription, Worker, WorkerStats, fitness,
     handler_runner::HandlerRunner,
     registrar::Registrar,
     settle::Observer,
@@ -35,7 +37,7 @@ use crate::{
 ///
 /// let worker = Worker::builder(MemoryStore::new())
 ///     .state(Mailer)
-///     .consume::<send>(Queue::declare("mails").prefetch(16))
+///     .consume::<send>(Queue::quorum("mails").prefetch(16))
 ///     .purge_every(Duration::from_mins(10))
 ///     .grace(Duration::from_secs(10))
 ///     .build("amqp://127.0.0.1:5672/%2f")?; // connects when it runs
@@ -126,7 +128,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
     {
         let queue = queue.into().in_sessions();
         let policy = queue.policy_or(H::POLICY);
-        let hindrance = if H::NUMBERED.is_some() {
+        let hindrance = if H::SEQUENCE.is_some() {
             Some(
                 "its handler's key is a place in a sequence, and its requests have theirs in sessions: consume it with `consume`, or make a handler with another key for the sessions",
             )
@@ -298,7 +300,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         self,
         urls: impl Into<AmqpUrls>,
         shutdown: impl Future<Output = ()>,
-    ) -> Result<Balance, WorkerError> {
+    ) -> Result<WorkerStats, WorkerError> {
         self.build(urls)?.run_until(shutdown).await
     }
 }

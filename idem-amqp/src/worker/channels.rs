@@ -5,7 +5,7 @@
 use std::{fmt::Display, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, StreamExt as _};
-use idem_core::{Backoff, ErrorChain};
+use idem_core::{ErrorChain, handler::Backoff};
 use lapin::{
     Channel, Connection, Error,
     message::Delivery as RawDelivery,

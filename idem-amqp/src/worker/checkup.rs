@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use idem_core::{Finding, Severity};
+use idem_core::store::{Finding, Severity};
 use lapin::Connection;
 
 use super::{
@@ -88,7 +88,7 @@ impl Worker {
     ///
     /// ```no_run
     /// # async fn example(worker: idem_amqp::Worker) {
-    /// use idem_amqp::Severity;
+    /// use idem_amqp::store::Severity;
     ///
     /// let findings = worker.doctor().await;
     /// for finding in findings.iter().filter(|finding| finding.severity == Severity::Error) {

@@ -1,6 +1,6 @@
 //! What a delivery's settlement depends on, as the delivery tells.
 
-use idem_core::HeaderSource as _;
+use idem_core::message::HeaderSource as _;
 
 use super::{arrival::Arrival, channel_context::ChannelContext};
 use crate::{

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use idem_core::{Executor, Finding, Reports, Store};
+use idem_core::{Executor, Store, executor::UnprotectedStats, store::Finding};
 
 use crate::doctor;
 
@@ -13,7 +13,7 @@ pub(super) trait Engine: Send + Sync {
     fn close(&self);
 
     /// Tells the store what was done while it was away, for at most so long.
-    fn report(&self, patience: Duration) -> BoxFuture<'_, Reports>;
+    fn report(&self, patience: Duration) -> BoxFuture<'_, UnprotectedStats>;
 
     /// Brings its metrics up to date.
     fn sample(&self);
@@ -27,7 +27,7 @@ impl<S: Store> Engine for Executor<S> {
         Executor::close(self);
     }
 
-    fn report(&self, patience: Duration) -> BoxFuture<'_, Reports> {
+    fn report(&self, patience: Duration) -> BoxFuture<'_, UnprotectedStats> {
         Box::pin(Executor::report(self, patience))
     }
 

@@ -3,7 +3,12 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
-use idem_core::{Backoff, EntityError, ErrorChain, Executor, Finding, Operation, RunsOn, Store};
+use idem_core::{
+    ErrorChain, Executor, Store,
+    executor::RunsOn,
+    handler::{Backoff, Operation},
+    store::{Finding, RecordedByError},
+};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -59,7 +64,7 @@ pub(super) async fn look(subscriptions: &[Subscription]) -> Vec<Finding> {
     for subscription in subscriptions {
         match (subscription.fit)().await {
             Ok(()) => {}
-            Err(error @ EntityError::Store { .. }) => {
+            Err(error @ RecordedByError::Store { .. }) => {
                 let text = format!("{}: look again when it answers", ErrorChain::of(&error));
                 findings.push(about(subscription, Finding::note(CODE, text)));
             }
@@ -76,7 +81,7 @@ async fn until_told(subscription: &Subscription) -> Option<Finding> {
     loop {
         match (subscription.fit)().await {
             Ok(()) => return None,
-            Err(error @ EntityError::Store { .. }) => {
+            Err(error @ RecordedByError::Store { .. }) => {
                 let queue = subscription.queue.name();
                 let error = ErrorChain::of(&error);
                 tracing::warn!(

@@ -7,8 +7,9 @@ use std::{future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use idem_core::{
-    Execution, ExecutionKind, Executor, Handler, Key, Operation, Policy, Prepared, RunsOn,
-    SequenceWait, Store,
+    Execution, Executor, Key, Policy, Prepared, Store,
+    executor::{ExecutionKind, RunsOn, SequenceWait},
+    handler::{Handler, Operation},
 };
 use tokio::time::{Instant, sleep};
 

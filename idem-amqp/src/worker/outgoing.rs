@@ -8,7 +8,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use idem_core::{Backoff, ErrorChain};
+use idem_core::{ErrorChain, handler::Backoff};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 

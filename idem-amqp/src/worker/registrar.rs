@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use futures_util::{FutureExt as _, future::BoxFuture};
 use idem_core::{
-    Executor, KeyError, OpenSession, Refusal, SessionKey, SessionStore, StoreError, Touched,
+    Executor, StoreError,
+    handler::Refusal,
+    message::{KeyError, SessionKey},
+    store::{OpenSession, SessionStore, Touched},
 };
 use serde_json::{Value, json};
 use tokio::time::timeout;

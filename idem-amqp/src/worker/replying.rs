@@ -2,15 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use idem_core::{Backoff, ErrorChain, Execution, Failure, Operation, Refusal};
+use idem_core::{
+    ErrorChain, Execution, Failure,
+    handler::{Backoff, Operation, Refusal},
+};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     arrival::{Arrival, Unsettled},
-    balance::Counters,
     channel_context::ChannelContext,
     replier::{Replier, Untaken, is_crash},
+    stats::Counters,
 };
 use crate::{
     error::PublishError,
@@ -18,7 +21,7 @@ use crate::{
     topology::Queue,
     wire::{
         Publication,
-        reply::{Address, Reply, ReplyFate},
+        reply::{Address, Reply, ReplyOutcome},
         settlement::{Reason, Settlement},
     },
 };
@@ -121,7 +124,7 @@ impl ReplySender {
         tries: Tries,
         arrival: &Arrival,
         context: &ChannelContext,
-    ) -> Result<Option<ReplyFate>, Unsettled> {
+    ) -> Result<Option<ReplyOutcome>, Unsettled> {
         let Some(to) = arrival.delivery.reply_to() else {
             return Ok(None);
         };
@@ -135,7 +138,7 @@ impl ReplySender {
                         .publish(&publication, &address, Batching::Shared);
                     let published = timeout(AT_MOST, publishing).await;
                     let fate = published.map(|published| fate(&published));
-                    fate.ok().flatten().unwrap_or(ReplyFate::Lost)
+                    fate.ok().flatten().unwrap_or(ReplyOutcome::Lost)
                 }
             }
         };
@@ -154,7 +157,7 @@ impl ReplySender {
         &self,
         arrival: &Arrival,
         settlement: Settlement,
-    ) -> Option<ReplyFate> {
+    ) -> Option<ReplyOutcome> {
         let objection = arrival.objection?;
         if !matches!(settlement, Settlement::Ack | Settlement::DeadLetter(_)) {
             return None;
@@ -165,7 +168,7 @@ impl ReplySender {
             "a message is not replied to: {objection}"
         );
         self.counters.replies.disallow();
-        Some(ReplyFate::Disallowed)
+        Some(ReplyOutcome::Disallowed)
     }
 
     async fn publish_reply(
@@ -173,7 +176,7 @@ impl ReplySender {
         reply: &Publication,
         to: &Address,
         context: &ChannelContext,
-    ) -> ReplyFate {
+    ) -> ReplyOutcome {
         let (mut tries, mut away, mut refusals, mut unconfirmed) = (0, 0, 0, 0);
         let mut batching = Batching::Shared;
         let mut _waits;
@@ -189,7 +192,7 @@ impl ReplySender {
                     "the reply is given up, because by such an address the broker closes the connection; \
                      its requester has to ask again"
                 );
-                return ReplyFate::Lost;
+                return ReplyOutcome::Lost;
             };
             // The others that it was published with are not to suffer from it a second time.
             if is_crash(&error) {
@@ -213,7 +216,7 @@ impl ReplySender {
                     error,
                     "the reply could not be published; its requester has to ask again"
                 );
-                return ReplyFate::Lost;
+                return ReplyOutcome::Lost;
             }
             tracing::warn!(
                 queue,
@@ -227,10 +230,10 @@ impl ReplySender {
 }
 
 /// What became of a reply, if that is decided.
-fn fate(published: &Result<(), Untaken>) -> Option<ReplyFate> {
+fn fate(published: &Result<(), Untaken>) -> Option<ReplyOutcome> {
     match published {
-        Ok(()) => Some(ReplyFate::Sent),
-        Err(Untaken::Yet(PublishError::Unroutable { .. })) => Some(ReplyFate::RequesterGone),
+        Ok(()) => Some(ReplyOutcome::Sent),
+        Err(Untaken::Yet(PublishError::Unroutable { .. })) => Some(ReplyOutcome::RequesterGone),
         Err(_) => None,
     }
 }

@@ -3,16 +3,16 @@
 use std::{future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
-use idem_core::{ErrorChain, Refusal, StoreError};
+use idem_core::{ErrorChain, StoreError, handler::Refusal};
 use lapin::{Channel, Connection, Error, message::Delivery as RawDelivery, types::ShortString};
 use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    balance::Counters,
     channels::{Channels, Consuming, Settling, Stopped},
     registrar::{Register, Told},
     replier::{Replier, Untaken},
+    stats::Counters,
 };
 use crate::{
     connection::health::HealthState,

@@ -17,17 +17,17 @@ use tracing::Instrument as _;
 
 use super::{
     arrival::{Arrival, End, Unsettled},
-    balance::Counters,
     channel_context::{ChannelContext, Slot},
     handler_runner::RunHandler,
     outgoing::{Outbox, Outgoing},
     replying::{ReplySender, Tries},
+    stats::Counters,
 };
 use crate::wire::Settled;
 use crate::{
     telemetry::{Ending, Meters, spans},
     topology::Queue,
-    wire::{reply::ReplyFate, settlement::Settlement},
+    wire::{reply::ReplyOutcome, settlement::Settlement},
 };
 
 /// What the user is told about each delivery that has ended.
@@ -154,7 +154,7 @@ impl DeliveryProcessor {
         end: &mut End,
         context: &ChannelContext,
         slot: &mut Slot,
-    ) -> Result<Option<ReplyFate>, Unsettled> {
+    ) -> Result<Option<ReplyOutcome>, Unsettled> {
         let mut reply = None;
         if let Settlement::Requeue { after } = end.settlement {
             // While it waits it needs no slot to run. If there is none to wait, it keeps the one
@@ -182,7 +182,7 @@ impl DeliveryProcessor {
                 reply = self.replies.send(answer, tries, arrival, context).await?;
                 // Some refusals must reach somebody. If the requester is gone, the message goes to
                 // the dead letters, where a person sees it.
-                let untold = reply != Some(ReplyFate::Sent);
+                let untold = reply != Some(ReplyOutcome::Sent);
                 if let Some((reason, error)) = answer.otherwise().filter(|_| untold) {
                     let letter = Outgoing::untold(arrival, end, reason, error, &self.queue);
                     self.outbox.send(letter, context).await?;

@@ -8,7 +8,11 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use idem_core::{
-    Enforcement, EntityError, Operation, Policy, PositionKind, Sharing, Store, StoreOutage,
+    Policy, Store,
+    executor::Sharing,
+    handler::{Enforcement, Operation, StoreOutage},
+    message::PositionKind,
+    store::RecordedByError,
 };
 
 use super::{handler_runner::RunHandler, registrar::Register};
@@ -21,7 +25,8 @@ use crate::{
 };
 
 /// Asks whether the store can do what one handler needs, whose type is forgotten.
-pub(super) type Fit = Arc<dyn Fn() -> BoxFuture<'static, Result<(), EntityError>> + Send + Sync>;
+pub(super) type Fit =
+    Arc<dyn Fn() -> BoxFuture<'static, Result<(), RecordedByError>> + Send + Sync>;
 
 /// A queue and what handles its messages.
 pub(crate) struct Subscription {
@@ -83,7 +88,7 @@ pub(super) fn sequence_of<H: Operation>(
     store: &impl Store,
     policy: &Policy,
 ) -> Option<SequenceKept> {
-    let numbered = H::NUMBERED?;
+    let numbered = H::SEQUENCE?;
     Some(if H::RECORDED_BY.is_some() {
         Err(
             "its handler is recorded by its own table, which knows no mark: leave `RECORDED_BY` out",
@@ -153,7 +158,7 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), WorkerError> {
             });
         }
         if let Some(Err(reason)) = numbered {
-            return Err(WorkerError::Numbered {
+            return Err(WorkerError::SequenceOptions {
                 queue: name.into(),
                 reason: (*reason).into(),
             });

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::{join_all, try_join, try_join_all};
-use idem_core::{Backoff, ErrorChain};
+use idem_core::{ErrorChain, handler::Backoff};
 use lapin::Connection;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;

@@ -3,7 +3,11 @@
 
 use std::{marker::PhantomData, sync::Arc};
 
-use idem_core::{ExecutionKind, Executor, Handler, Key, RunsOn, Store};
+use idem_core::{
+    Executor, Key, Store,
+    executor::{ExecutionKind, RunsOn},
+    handler::Handler,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{

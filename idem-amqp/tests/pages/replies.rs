@@ -1,9 +1,6 @@
 use std::time::Duration;
 
-use idem_amqp::{
-    Again, CallError, Client, FileKeeper, PostgresStore, Session, SessionError, Sessions, Unanswered,
-    prelude::*, sqlx::{self, PgConnection},
-};
+use idem_amqp::{Client, PostgresStore, client::{Again, CallError}, prelude::*, session::{FileSessionStorage, Session, SessionError, Sessions, Unanswered}, sqlx::{PgConnection, self}};
 
 use super::Error;
 use contract::{CreateLease, Lease, LeaseError};
@@ -60,11 +57,11 @@ async fn again(session: Session, request: CreateLease) -> Result<(), Error> {
 fn report(_: Vec<Unanswered>) {}
 
 async fn after_a_restart(leases: Client) -> Result<(), Error> {
-    let keeper = FileKeeper::open("leases.session").await?;
-    let session = match leases.session().resume_from(keeper.clone()).await {
+    let storage = FileSessionStorage::open("leases.session").await?;
+    let session = match leases.session().resume_from(storage.clone()).await {
         Err(SessionError::Expired { unanswered, .. }) => {
             report(unanswered);     // handled or not: nobody can tell any more
-            leases.session().keep_in(keeper).open().await?
+            leases.session().keep_in(storage).open().await?
         }
         session => session?,
     };
@@ -101,8 +98,8 @@ async fn serve(store: PostgresStore, amqp_url: &str) -> Result<(), Error> {
 
 fn where_replies_may_go() {
     // idem's clients, and direct replies:
-    let quotes = Queue::declare("orders.quote").reply_to_prefixes(["amq.gen-", "amq.rabbitmq.reply-to."]);
+    let quotes = Queue::quorum("orders.quote").reply_to_prefixes(["amq.gen-", "amq.rabbitmq.reply-to."]);
     // No requests at all:
-    let charges = Queue::declare("orders.charge").no_replies();
+    let charges = Queue::quorum("orders.charge").no_replies();
     drop((quotes, charges));
 }

@@ -16,7 +16,7 @@ async fn store(reading: Reading, db: &mut PgConnection) -> Result<(), Failed> {
 
 async fn publish(url: &str, reading: Reading) -> Result<(), Error> {
     let publisher = Publisher::connect(url).await?;
-    let readings = publisher.numbered("till-4")?;
+    let readings = publisher.sequence("till-4")?;
     readings.publish(&Publication::json("readings", &reading)?).await?;
     Ok(())
 }

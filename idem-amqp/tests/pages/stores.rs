@@ -1,9 +1,6 @@
 use std::{num::NonZeroUsize, time::Duration};
 
-use idem_amqp::{
-    MemoryStore, Migrate, PostgresStore, RedisStore, SqliteStore, prelude::*,
-    sqlx::{self, PgConnection},
-};
+use idem_amqp::{MemoryStore, PostgresStore, RedisStore, SqliteStore, prelude::*, sqlx::{PgConnection, self}, stores::Migrate};
 use serde::Deserialize;
 
 use super::Error;

@@ -68,7 +68,7 @@ async fn of_two_at_once_one_is_held_until_the_other_is_done() {
 
 #[tokio::test(start_paused = true)]
 async fn a_queue_that_holds_nothing_steps_back() {
-    let harness = charging(Queue::declare("orders").max_waiting(0));
+    let harness = charging(Queue::quorum("orders").max_waiting(0));
     let [_, other] = harness.deliver_at_once(&order(1250)).await;
     let after = Duration::from_secs(5);
     assert_eq!(

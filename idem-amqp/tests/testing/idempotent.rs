@@ -39,8 +39,8 @@ async fn charge_by_id(order: OrderPlaced, State(bank): State<Bank>) -> Result<()
 #[tokio::test(start_paused = true)]
 async fn a_handler_whose_other_side_knows_the_work_passes_on_every_kind_of_queue() {
     let queues = [
-        Queue::declare("orders"),
-        Queue::declare("orders").max_waiting(0),
+        Queue::quorum("orders"),
+        Queue::quorum("orders").max_waiting(0),
         Queue::existing("orders"),
     ];
     for queue in queues {

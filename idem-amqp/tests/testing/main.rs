@@ -11,9 +11,12 @@ use std::{
 };
 
 use idem_amqp::{
-    ExecutionKind as Kind, Reason, Refused, Request, Settlement,
+    Refused, Request,
+    dead_letters::Reason,
+    executor::ExecutionKind as Kind,
     prelude::*,
     testing::{CrashPoint, Harness, Message, Setup, assert_idempotent, assert_told_apart},
+    worker::Settlement,
 };
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};

@@ -77,7 +77,7 @@ async fn what_nobody_waits_for_has_no_reply() {
 #[tokio::test(start_paused = true)]
 async fn who_may_not_be_replied_to_is_handled_as_nobody() {
     let harness = |queue: Queue| Setup::new(Journal::default).consume::<grant>(queue);
-    let open = Queue::declare("leases");
+    let open = Queue::quorum("leases");
     for queue in [
         open.clone().no_replies(),
         open.reply_to_prefixes(["amq.gen-"]),

@@ -23,7 +23,7 @@ async fn a_failure_on_an_existing_queue_is_returned() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_message_is_seen_through_to_its_dead_letter() {
-    for queue in [Queue::declare("orders"), Queue::existing("orders")] {
+    for queue in [Queue::quorum("orders"), Queue::existing("orders")] {
         let (harness, began) = (charging(queue), Instant::now());
         let last = harness.see_through(&order(0)).await;
         assert_eq!((last.kind(), last.attempt()), (Kind::Exhausted, Some(3)));
@@ -60,7 +60,7 @@ async fn a_message_from_the_ladder_knows_where_it_was_published() {
 #[tokio::test(start_paused = true)]
 async fn a_queues_policy_takes_the_place_of_the_handlers_own() {
     let once = Policy::builder().max_attempts(1).build().unwrap();
-    let harness = charging(Queue::declare("orders").policy(once));
+    let harness = charging(Queue::quorum("orders").policy(once));
     let ended = harness.deliver(&order(0)).await;
     assert_eq!(
         ended.settlement(),

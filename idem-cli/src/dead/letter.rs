@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use idem_amqp::DeadLetter;
+use idem_amqp::dead_letters::DeadLetter;
 use serde_json::{Value, json};
 
 use crate::{

@@ -1,9 +1,10 @@
 //! `keys release`, `keys forget` and `keys complete`, on every store.
 
 use idem_amqp::{
-    Begun, Claim, ClaimRequest, Finish, Finished, Key, Outcome, Policy, Store as _,
-    TransactionalStore, Write,
+    Key, Policy, Store as _,
+    handler::Outcome,
     sqlx::{PgConnection, SqliteConnection},
+    store::{Begun, Claim, ClaimRequest, Finish, Finished, TransactionalStore, Write},
 };
 use idem_tests::store_at::StoreAt;
 use tempfile::tempdir;

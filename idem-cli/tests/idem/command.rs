@@ -6,7 +6,11 @@ use std::{
     process::{Command, Stdio},
 };
 
-use idem_amqp::{AnyStore, Claim, ClaimRequest, Key, Lease, Outcome, Policy, Store as _, Write};
+use idem_amqp::{
+    AnyStore, Key, Policy, Store as _,
+    handler::Outcome,
+    store::{Claim, ClaimRequest, Lease, Write},
+};
 use idem_tests::store_at::{Product, StoreAt};
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! `dead list`, `dead show`, `dead replay` and `dead discard`.
 
-use idem_amqp::{ExecutionKind as Kind, Failed, MemoryStore};
+use idem_amqp::{Failed, MemoryStore, executor::ExecutionKind as Kind};
 use idem_tests::{
     bed::{Bed, dead, persistent},
     foreign_publisher::{Hostile, Readable, publish_hostile},

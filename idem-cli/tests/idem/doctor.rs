@@ -65,7 +65,7 @@ async fn a_queue_that_workers_would_declare_otherwise_is_an_error_if_the_doctor_
 #[tokio::test]
 async fn queues_that_workers_have_declared_are_as_the_doctor_is_told() {
     let (bed, folder) = (Bed::new().await, tempdir().unwrap());
-    bed.declare(&Queue::declare(bed.name())).await;
+    bed.declare(&Queue::quorum(bed.name())).await;
     let missing = bed.another("missing");
     let idem = Idem::on(&store(&folder).await).and_at(bed.url());
     let told = ["doctor", bed.name(), &missing, "--declared", "quorum"];

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use idem_amqp::{AnyStore, Policy, Release, Store as _, Write};
+use idem_amqp::{
+    AnyStore, Policy, Store as _,
+    store::{Release, Write},
+};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 

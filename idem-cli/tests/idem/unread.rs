@@ -1,6 +1,6 @@
 //! Commands whose output nobody reads any more: what they are to do is done, and the status says so.
 
-use idem_amqp::{MemoryStore, Write};
+use idem_amqp::{MemoryStore, store::Write};
 use idem_tests::{
     bed::{Bed, dead},
     store_at::StoreAt,

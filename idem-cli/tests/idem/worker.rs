@@ -1,6 +1,6 @@
 //! What an operator does, as a worker meets it.
 
-use idem_amqp::ExecutionKind as Kind;
+use idem_amqp::executor::ExecutionKind as Kind;
 use idem_tests::{bed::Bed, script::Script, store_at::StoreAt};
 use tempfile::tempdir;
 

@@ -7,8 +7,8 @@ use super::{
     scene::unique,
 };
 use crate::{
-    handler::Entity,
-    store::{EntityError, EntityStore, Finish, Finished, Lease, Open, TransactionalStore},
+    handler::RecordedRow,
+    store::{Finish, Finished, Lease, Open, RecordedByError, RecordedByStore, TransactionalStore},
 };
 
 /// How long a statement waits for a lock.
@@ -21,7 +21,7 @@ type Transaction<H> =
 struct Row<'a, H: EntityHarness> {
     scene: Scene<'a, H>,
     store: Arc<H::Store>,
-    entity: Entity,
+    entity: RecordedRow,
 }
 
 /// Not the database's.
@@ -40,7 +40,7 @@ impl<'a, H: EntityHarness> Row<'a, H> {
     fn new(harness: &'a H, rule: Rule) -> Self {
         let scene = Scene::new(harness, rule);
         let store = scene.store();
-        let entity = Entity {
+        let entity = RecordedRow {
             constraint: H::CONSTRAINT,
             parts: vec![unique()],
         };
@@ -91,7 +91,7 @@ impl<'a, H: EntityHarness> Row<'a, H> {
     }
 
     async fn is_recorded(&self, lease: Option<&Lease>) -> bool {
-        let found = EntityStore::<H::Tx>::is_recorded(&*self.store, &self.entity, lease).await;
+        let found = RecordedByStore::<H::Tx>::is_recorded(&*self.store, &self.entity, lease).await;
         Rule::Recorded.answer(found)
     }
 
@@ -102,7 +102,7 @@ impl<'a, H: EntityHarness> Row<'a, H> {
     }
 }
 
-/// Entity and writes commit together.
+/// The row and the writes commit together.
 pub async fn an_entity_that_was_committed_is_recorded<H: EntityHarness>(harness: &H) {
     let (row, effect) = (Row::new(harness, Rule::Recorded), unique());
     let open = row.handled(&effect).await;
@@ -133,15 +133,15 @@ pub async fn a_copy_violates_the_constraint_and_nothing_else_does<H: EntityHarne
     let Err(error) = H::insert_entity(H::Store::lend(&mut copy), row.name()).await else {
         panic!("{}\n  here: the entity is there", Rule::Recorded);
     };
-    let violates = |error: &(dyn std::error::Error + 'static), entity: &Entity| {
-        EntityStore::<H::Tx>::violates(&*row.store, error, entity)
+    let violates = |error: &(dyn std::error::Error + 'static), entity: &RecordedRow| {
+        RecordedByStore::<H::Tx>::violates(&*row.store, error, entity)
     };
     let scene = &row.scene;
     scene.holds(
         violates(&*error, &row.entity),
         "this very constraint is violated",
     );
-    let other = Entity {
+    let other = RecordedRow {
         constraint: "another_constraint",
         ..row.entity.clone()
     };
@@ -262,14 +262,14 @@ pub async fn an_attempt_at_what_is_not_recorded_goes_on<H: EntityHarness>(harnes
 pub async fn a_constraint_is_looked_at_first<H: EntityHarness>(harness: &H) {
     let row = Row::new(harness, Rule::Recorded);
     let check = async |constraint: &'static str, columns: usize| {
-        EntityStore::<H::Tx>::check(&*row.store, constraint, columns).await
+        RecordedByStore::<H::Tx>::check(&*row.store, constraint, columns).await
     };
     let fit = check(H::CONSTRAINT, 1).await;
     row.scene
         .holds(fit.is_ok(), &format!("it is there, but {fit:?}"));
     for (constraint, columns) in [(H::CONSTRAINT, 2), ("another_constraint", 1)] {
         let unfit = check(constraint, columns).await;
-        let told = matches!(unfit, Err(EntityError::Unfit { .. }));
+        let told = matches!(unfit, Err(RecordedByError::Unfit { .. }));
         let why = format!("`{constraint}` of {columns} columns is not there, but {unfit:?}");
         row.scene.holds(told, &why);
     }

@@ -2,7 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
-use crate::store::{EntityStore, GroupStore, Store, TransactionalStore};
+use crate::store::{GroupStore, RecordedByStore, Store, TransactionalStore};
 
 /// Opens a store for a case, and moves its clock.
 ///
@@ -71,7 +71,7 @@ impl<H> GroupHarness for H where
 
 /// Writes an entity, for the cases of stores that can tell by a constraint what was handled.
 pub trait EntityHarness:
-    TransactionalHarness<Store: EntityStore<<Self as TransactionalHarness>::Tx>>
+    TransactionalHarness<Store: RecordedByStore<<Self as TransactionalHarness>::Tx>>
 {
     /// A unique constraint of one column of text.
     const CONSTRAINT: &'static str;

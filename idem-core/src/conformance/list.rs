@@ -180,7 +180,7 @@ impl<H: Harness> Case<H> {
     where
         H: EntityHarness,
     {
-        crate::__conformance_list!(EntityStore[cases]())
+        crate::__conformance_list!(RecordedByStore[cases]())
     }
 
     /// The cases of stores whose time is a server's.
@@ -443,7 +443,7 @@ macro_rules! __conformance_list {
             }
         }
     };
-    (EntityStore [$($emit:tt)+] $arguments:tt) => {
+    (RecordedByStore [$($emit:tt)+] $arguments:tt) => {
         $($emit)+! { $arguments
             entities {
                 an_entity_that_was_committed_is_recorded

@@ -96,7 +96,7 @@ impl fmt::Display for Rule {
                 "GroupStore: those that succeeded commit together, and each of the others is rolled back by itself"
             }
             Self::Recorded => {
-                "EntityStore: a constraint says what was handled, and no record of it stays"
+                "RecordedByStore: a constraint says what was handled, and no record of it stays"
             }
             Self::Placed => {
                 "SessionStore, rule 1: session and key are decided about in one step, by the ordinary rules inside the window"

@@ -52,7 +52,7 @@ pub enum Execution<T, E> {
         /// Which attempt it was, as far as this process knows.
         attempt: u32,
     },
-    /// The handler ran because the policy is to [observe](crate::Enforcement::Observe): whatever the
+    /// The handler ran because the policy is to [observe](crate::handler::Enforcement::Observe): whatever the
     /// store had to say about it, and whether or not it took the completion. An attempt that failed is
     /// [`Failed`](Self::Failed), [`Rejected`](Self::Rejected) or [`Exhausted`](Self::Exhausted) as ever, and
     /// [`Prepared::would_have_been`](crate::Prepared::would_have_been) tells of it.
@@ -91,7 +91,7 @@ pub enum Execution<T, E> {
     /// The handler rejected for good a message that [expects a reply](crate::Envelope::expects_reply),
     /// and that is remembered like an output: its completion is committed, or in this process's
     /// memory as that of [`Unprotected`](Self::Unprotected) is, or, if the policy is to
-    /// [observe](crate::Enforcement::Observe), whatever the store said.
+    /// [observe](crate::handler::Enforcement::Observe), whatever the store said.
     Refused {
         /// What is remembered, and the requester told.
         refusal: Refusal,

@@ -29,15 +29,15 @@ mod reporter_guard;
 pub(super) use local::{LocalMemory, Watch};
 pub(super) use or_local::OrLocal;
 
-/// What became of work that was done unprotected: see [`StoreOutage::FailOpen`](crate::StoreOutage::FailOpen).
+/// What became of work that was done unprotected: see [`StoreOutage::FailOpen`](crate::handler::StoreOutage::FailOpen).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Reports {
+pub struct UnprotectedStats {
     told: u64,
     overtaken: u64,
     pending: u64,
 }
 
-impl Reports {
+impl UnprotectedStats {
     /// How many attempts the store has been told of.
     pub fn told(&self) -> u64 {
         self.told
@@ -77,8 +77,8 @@ impl<S: Store> Executor<S> {
     }
 
     /// What was done unprotected, and how much of it the store has been told.
-    pub fn reports(&self) -> Reports {
-        self.local.reports()
+    pub fn unprotected(&self) -> UnprotectedStats {
+        self.local.unprotected()
     }
 
     /// Waits until the store has been told of everything that was done unprotected, at most for
@@ -87,7 +87,7 @@ impl<S: Store> Executor<S> {
     ///
     /// # Cancel safety
     /// Nothing is lost: the store is told by a task in the background.
-    pub async fn report(&self, patience: Duration) -> Reports {
+    pub async fn report(&self, patience: Duration) -> UnprotectedStats {
         // The reporter may have ended with its runtime, while something was still to be told.
         self.local.tell(&self.store);
         // Whatever is left then is logged below, so a timeout is no error.
@@ -95,7 +95,7 @@ impl<S: Store> Executor<S> {
         for key in self.local.unreported() {
             tracing::error!(%key, "done while the store was away, and the store could not be told: a copy may run again");
         }
-        self.reports()
+        self.unprotected()
     }
 
     /// Claims from the store for work that may run without it: a store that does not answer in time counts as

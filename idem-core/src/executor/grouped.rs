@@ -23,8 +23,8 @@ use crate::{
     handler::{Attempt, Grouped, Handler, Mode, Operation, Policy},
     message::Envelope,
     store::{
-        self, Claim, EntityError, Finish, Finished, GroupStore, Lease, Release, Store, StoreError,
-        TransactionalStore as _,
+        self, Claim, Finish, Finished, GroupStore, Lease, RecordedByError, Release, Store,
+        StoreError, TransactionalStore as _,
     },
     stores::measured::Measured,
 };
@@ -48,7 +48,9 @@ where
         (sharing.size > 1 && sharing.groups > 0).then_some(sharing)
     }
 
-    async fn check<H: Operation<Mode = Self>>(executor: &Executor<S>) -> Result<(), EntityError> {
+    async fn check<H: Operation<Mode = Self>>(
+        executor: &Executor<S>,
+    ) -> Result<(), RecordedByError> {
         if executor.store.groups() == 0 {
             tracing::warn!(
                 handler = H::SCOPE,

@@ -50,7 +50,7 @@ impl<H: Operation> Prepared<H> {
     /// Decodes the message and finds its key.
     ///
     /// A numbered message that cannot be decoded is a message all the same if its envelope tells its
-    /// [place](crate::Numbered::in_envelope): handled, its number is given up, so that none of its
+    /// [place](crate::handler::SequenceOptions::in_envelope): handled, its number is given up, so that none of its
     /// sequence waits for it.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl<H: Operation> Prepared<H> {
 
     /// A numbered message that its publisher has withdrawn: handled, its number is given up, and the
     /// handler does not run. `None` if its envelope does not tell its
-    /// [place](crate::Numbered::in_envelope).
+    /// [place](crate::handler::SequenceOptions::in_envelope).
     pub fn withdrawn(envelope: Envelope, policy: &Policy) -> Option<Self> {
         Self::unread(envelope, policy, Unread::Withdrawn)
     }
@@ -88,7 +88,7 @@ impl<H: Operation> Prepared<H> {
         if envelope.session().is_some() {
             return None;
         }
-        let place = caught(|| H::NUMBERED?.place_in(&envelope)).ok().flatten()?;
+        let place = caught(|| H::SEQUENCE?.place_in(&envelope)).ok().flatten()?;
         let request = ClaimRequest::in_sequence(place, policy);
         Some(Self {
             unread: Some(why),
@@ -118,7 +118,7 @@ impl<H: Operation> Prepared<H> {
     }
 
     /// Says whether it may have been attempted before: the transport delivers it again, or it comes
-    /// back for another attempt. A handler that is [recorded in its own table](crate::InEntity)
+    /// back for another attempt. A handler that is [recorded in its own table](crate::handler::RecordedBy)
     /// then counts the attempt before it runs, and a [sequence](SequencePlace::begins) does not begin with
     /// it. An atomic handler neither shares a transaction for it nor claims before its transaction is open: if it is
     /// what ends the process, all that had claimed lose an attempt. So say it of all that may have been.
@@ -128,14 +128,14 @@ impl<H: Operation> Prepared<H> {
     }
 
     /// Says how many attempts have been made before, as far as the transport knows. What runs without
-    /// a claim, because it is only [observed](crate::Enforcement::Observe), has no other count.
+    /// a claim, because it is only [observed](crate::handler::Enforcement::Observe), has no other count.
     pub fn attempted_before(mut self, times: u32) -> Self {
         self.history.earlier = times;
         self
     }
 
     /// How the message would have ended when it was handled last, if its policy were enforced and not
-    /// to [observe](crate::Enforcement::Observe); `None` if it would have run all the same.
+    /// to [observe](crate::handler::Enforcement::Observe); `None` if it would have run all the same.
     pub fn would_have_been(&self) -> Option<ExecutionKind> {
         self.history.would_have_been
     }
@@ -251,7 +251,7 @@ fn name<H: Operation>(envelope: &Envelope, policy: &Policy) -> Result<Named<H>, 
 /// `None` if the message is not to run: its policy is enforced, or it has its place in a session or a sequence, which
 /// are always enforced.
 fn nameless<H: Operation>(envelope: &Envelope, policy: &Policy) -> Option<ClaimRequest> {
-    if !policy.observes() || envelope.session().is_some() || H::NUMBERED.is_some() {
+    if !policy.observes() || envelope.session().is_some() || H::SEQUENCE.is_some() {
         return None;
     }
     let key = Key::new(H::SCOPE, format!("keyless-{}", random::name()));
@@ -270,7 +270,7 @@ fn request<H: Operation>(
         let place = SessionPlace::new(key, session.number, session.awaited);
         return Ok(ClaimRequest::in_session(place, policy));
     }
-    match &H::NUMBERED {
+    match &H::SEQUENCE {
         Some(numbered) => {
             let place = numbered.place(body, envelope)?;
             Ok(ClaimRequest::in_sequence(place, policy))

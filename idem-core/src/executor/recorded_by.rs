@@ -21,11 +21,13 @@ use super::{
 };
 use crate::{
     executor::Execution,
-    handler::{Attempt, Entity, Handler, InEntity, Mode, Operation, Policy, RecordedBy},
+    handler::{
+        Attempt, Handler, Mode, Operation, Policy, RecordedBy, RecordedRow, RecordingConstraint,
+    },
     message::{Envelope, Position},
     store::{
-        Claim, ClaimRequest, EntityError, EntityStore, Lease, Open, Release, Store, StoreError,
-        TransactionalStore,
+        Claim, ClaimRequest, Lease, Open, RecordedByError, RecordedByStore, Release, Store,
+        StoreError, TransactionalStore,
     },
     stores::measured::Measured,
 };
@@ -34,16 +36,18 @@ mod ending;
 
 use ending::RecordedByEnding;
 
-impl<S, Tx> RunsOn<S> for InEntity<Tx>
+impl<S, Tx> RunsOn<S> for RecordedBy<Tx>
 where
-    S: EntityStore<Tx>,
+    S: RecordedByStore<Tx>,
     Tx: Send + 'static,
 {
     fn limit(executor: &Executor<S>) -> Option<usize> {
         Some(executor.store.transactions())
     }
 
-    async fn check<H: Operation<Mode = Self>>(executor: &Executor<S>) -> Result<(), EntityError> {
+    async fn check<H: Operation<Mode = Self>>(
+        executor: &Executor<S>,
+    ) -> Result<(), RecordedByError> {
         let by = recorded_by::<H>();
         executor.store.check(by.constraint(), by.columns()).await
     }
@@ -62,11 +66,11 @@ where
 }
 
 /// The constraint of a handler in this mode. One without does not compile.
-fn recorded_by<H: Operation>() -> RecordedBy<H> {
+fn recorded_by<H: Operation>() -> RecordingConstraint<H> {
     const {
         match H::RECORDED_BY {
             Some(by) => by,
-            None => panic!("a handler whose mode is `InEntity` says what it is `RECORDED_BY`"),
+            None => panic!("a handler whose mode is `RecordedBy` says what it is `RECORDED_BY`"),
         }
     }
 }
@@ -77,12 +81,12 @@ const IN_SESSION: &str = "a handler that its own table records serves no session
 
 /// Its table does not know below which number of a sequence all is done.
 const IN_SEQUENCE: &str = "a handler that its own table records cannot be one of numbered messages: \
-                           leave `RECORDED_BY` or `NUMBERED` out of the handler";
+                           leave `RECORDED_BY` or `SEQUENCE` out of the handler";
 
 /// An attempt. It is under a lease only if an earlier one may have begun, or somebody awaits the answer.
 struct RecordedByClaim<Tx, H: Operation> {
-    by: RecordedBy<H>,
-    entity: Entity,
+    by: RecordingConstraint<H>,
+    entity: RecordedRow,
     lease: Option<Lease>,
     /// Until this is dropped, the key is worked on.
     working: Working,
@@ -103,7 +107,7 @@ type Ending<H> = Execution<<H as Operation>::Output, <H as Operation>::Error>;
 
 impl<S, Tx, H> Claiming<S, H> for RecordedByClaim<Tx, H>
 where
-    S: EntityStore<Tx>,
+    S: RecordedByStore<Tx>,
     Tx: Send + 'static,
     H: Operation,
     H::Mode: for<'l> Mode<Lent<'l> = &'l mut Tx>,
@@ -170,7 +174,7 @@ fn entity<H: Operation>(
     request: &ClaimRequest,
     body: &H::Message,
     envelope: &Envelope,
-) -> Result<(RecordedBy<H>, Entity), Ending<H>> {
+) -> Result<(RecordingConstraint<H>, RecordedRow), Ending<H>> {
     let unfit = match request.position {
         Position::None => None,
         Position::Session(_) => Some(IN_SESSION),
@@ -192,10 +196,10 @@ fn entity<H: Operation>(
 impl<S: Store> Job<'_, S> {
     async fn begin_recorded<Tx, H>(
         &mut self,
-        (by, entity): (RecordedBy<H>, Entity),
+        (by, entity): (RecordingConstraint<H>, RecordedRow),
     ) -> Result<Begun<RecordedByClaim<Tx, H>, S::Transaction>, Ending<H>>
     where
-        S: EntityStore<Tx>,
+        S: RecordedByStore<Tx>,
         H: Operation,
     {
         // What was handled leaves no fingerprint, so there is nothing to compare.
@@ -233,10 +237,10 @@ impl<S: Store> Job<'_, S> {
     /// meanwhile.
     async fn open_recorded<Tx>(
         &self,
-        entity: &Entity,
+        entity: &RecordedRow,
     ) -> Result<(S::Transaction, Option<Lease>, KeptLease), NotRun>
     where
-        S: EntityStore<Tx>,
+        S: RecordedByStore<Tx>,
     {
         let executor = self.executor;
         let wait = self.request.lease;
@@ -257,7 +261,7 @@ impl<S: Store> Job<'_, S> {
 
     async fn claim_if_attempted<Tx>(&self) -> Result<(Option<Lease>, KeptLease), NotBegun>
     where
-        S: EntityStore<Tx>,
+        S: RecordedByStore<Tx>,
     {
         let executor = self.executor;
         // A requester that asks again may have been refused: only a claim knows.

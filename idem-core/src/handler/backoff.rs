@@ -7,7 +7,7 @@ use std::time::Duration;
 ///
 /// ```
 /// use std::time::Duration;
-/// use idem_core::{Backoff, Policy};
+/// use idem_core::{Policy, handler::Backoff};
 ///
 /// const PATIENT: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(10));
 /// const POLICY: Policy = Policy::builder().backoff(PATIENT).build_const();

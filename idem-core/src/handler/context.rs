@@ -7,7 +7,7 @@ use crate::message::{Envelope, HeaderSource, Key};
 /// One attempt's surroundings: the application's state, the message's envelope, and the lease.
 ///
 /// ```
-/// use idem_core::{Context, FromContext, Rejection};
+/// use idem_core::{FromContext, handler::{Context, Rejection}};
 ///
 /// /// For logs: which message this is, and which try.
 /// struct Label(String);
@@ -34,7 +34,7 @@ pub struct Context<'a, S> {
 /// A handler's parameter, made from the attempt's [`Context`].
 ///
 /// ```
-/// use idem_core::{Context, FromContext, Rejection};
+/// use idem_core::{FromContext, handler::{Context, Rejection}};
 ///
 /// struct Tenant(String);
 ///
@@ -63,7 +63,7 @@ pub trait FromContext<S>: Sized {
 /// Why a handler's parameter could not be made.
 ///
 /// ```
-/// use idem_core::Rejection;
+/// use idem_core::handler::Rejection;
 ///
 /// fn priority(header: Option<&str>) -> Result<u8, Rejection> {
 ///     let text = header.ok_or_else(|| Rejection::new("no x-priority header"))?;
@@ -242,7 +242,7 @@ impl Attempt {
 
     /// The number to pass to a downstream system that refuses older ones. 0 if nobody gave one: see
     /// [`is_protected`](Self::is_protected); and in the first attempt of a handler that is
-    /// [recorded in its own table](crate::InEntity).
+    /// [recorded in its own table](crate::handler::RecordedBy).
     pub fn token(&self) -> FencingToken {
         self.token
     }

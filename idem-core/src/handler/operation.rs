@@ -5,19 +5,21 @@ use std::{borrow::Cow, error::Error, marker::PhantomData};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    handler::{Context, Failure, Numbered, Policy, RecordedBy, Refusal, Rejection},
+    handler::{Context, Failure, Policy, RecordingConstraint, Refusal, Rejection, SequenceOptions},
     message::{Envelope, Fingerprint, Key, KeyError, KeyPart},
 };
 
-pub(crate) mod entity;
-pub(crate) mod numbered;
+pub(crate) mod recorded_by;
+pub(crate) mod sequence;
 
 /// What a handler is, apart from state and store: its message, its key, its policy.
 ///
 /// `#[idempotent]` writes this. By hand it is for messages that are not JSON, say.
 ///
 /// ```
-/// use idem_core::{DecodeError, Envelope, Failed, Key, KeyError, Leased, Operation};
+/// use idem_core::{
+///     Envelope, Failed, Key, handler::{DecodeError, Leased, Operation}, message::KeyError,
+/// };
 ///
 /// /// Its messages are lines of text: `o-17;1250`.
 /// struct Charge;
@@ -52,7 +54,7 @@ pub trait Operation: Send + Sync + 'static {
     type Output: Serialize + Send + 'static;
     /// What the handler fails with.
     type Error: Failure;
-    /// [`Leased`], [`Atomic`], [`Grouped`](crate::Grouped) or [`InEntity`](crate::InEntity).
+    /// [`Leased`], [`Atomic`], [`Grouped`](crate::handler::Grouped) or [`RecordedBy`](crate::handler::RecordedBy).
     type Mode: Mode;
 
     /// The handler's durable name inside its keys. Changing it forgets all history. No other handler may have it,
@@ -64,13 +66,13 @@ pub trait Operation: Send + Sync + 'static {
     const POLICY: Policy = Policy::DEFAULT;
 
     /// By which constraint of the handler's own table it is recorded what was handled, if the mode
-    /// is [`InEntity`](crate::InEntity).
-    const RECORDED_BY: Option<RecordedBy<Self>> = None;
+    /// is [`RecordedBy`](crate::handler::RecordedBy).
+    const RECORDED_BY: Option<RecordingConstraint<Self>> = None;
 
-    /// How its messages are numbered, if they are: then a [`SequenceStore`](crate::SequenceStore)
+    /// How its messages are numbered, if they are: then a [`SequenceStore`](crate::store::SequenceStore)
     /// keeps a mark for each producer instead of a record for each message, and the
-    /// [key](Self::key) is that of the [place](crate::SequencePlace::key).
-    const NUMBERED: Option<Numbered<Self>> = None;
+    /// [key](Self::key) is that of the [place](crate::message::SequencePlace::key).
+    const SEQUENCE: Option<SequenceOptions<Self>> = None;
 
     /// Turns the body into the message.
     ///
@@ -103,8 +105,8 @@ pub trait Operation: Send + Sync + 'static {
 /// How an operation is called when the worker's state is `S`.
 ///
 /// ```
-/// use idem_core::{Context, Failed, Handler, Rejection};
-/// # use idem_core::{DecodeError, Envelope, Key, KeyError, Leased, Operation};
+/// use idem_core::{Failed, handler::{Context, Handler, Rejection}};
+/// # use idem_core::{Envelope, Key, handler::{DecodeError, Leased, Operation}, message::KeyError};
 /// # struct Charge;
 /// # impl Operation for Charge {
 /// #     type Message = (String, i64);

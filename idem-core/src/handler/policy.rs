@@ -181,7 +181,7 @@ impl Policy {
     ///
     /// A larger one fails an atomic handler for good, whose writes are rolled back. A leased
     /// handler's effect has happened: it is not run again, and its copies are told
-    /// [`Refusal::OUTCOME_TOO_LARGE`](crate::Refusal::OUTCOME_TOO_LARGE) instead of the output. Of a
+    /// [`Refusal::OUTCOME_TOO_LARGE`](crate::handler::Refusal::OUTCOME_TOO_LARGE) instead of the output. Of a
     /// rejection that is larger, the typed error is left out.
     pub const fn max_outcome(&self) -> usize {
         self.max_outcome
@@ -198,7 +198,7 @@ impl Default for Policy {
 ///
 /// ```
 /// use std::time::Duration;
-/// use idem_core::{InDoubt, Policy, PolicyError};
+/// use idem_core::{Policy, handler::{InDoubt, PolicyError}};
 ///
 /// let days = |days: u64| Policy::builder().retention(Duration::from_hours(24 * days)).in_doubt(InDoubt::Quarantine);
 /// assert_eq!(days(7).build()?.in_doubt(), InDoubt::Quarantine);

@@ -14,7 +14,7 @@ use crate::handler::cut_error;
 /// that idem gives are constants here, and frozen; a [`Failure`](crate::Failure) may have others.
 ///
 /// ```
-/// use idem_core::{Failure, Refusal, Verdict};
+/// use idem_core::{Failure, Verdict, handler::Refusal};
 ///
 /// #[derive(Debug)]
 /// struct Taken { by: String }
@@ -73,7 +73,7 @@ impl Refusal {
     pub const MAX_CODE_LEN: usize = 255;
 
     /// A refusal with this code; code and message are cut to [`Refusal::MAX_CODE_LEN`] and
-    /// [`Release::MAX_ERROR_LEN`](crate::Release::MAX_ERROR_LEN) bytes.
+    /// [`Release::MAX_ERROR_LEN`](crate::store::Release::MAX_ERROR_LEN) bytes.
     pub fn new(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         let mut code = code.into();
         if code.len() > Self::MAX_CODE_LEN {

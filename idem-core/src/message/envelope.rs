@@ -10,7 +10,7 @@ use crate::message::Fingerprint;
 ///
 /// ```
 /// use std::borrow::Cow;
-/// use idem_core::{Envelope, HeaderSource};
+/// use idem_core::{Envelope, message::HeaderSource};
 ///
 /// /// A mail's subject line, which is all that its handler may see of its headers.
 /// struct Subject(String);
@@ -44,7 +44,7 @@ impl HeaderSource for BTreeMap<String, String> {
 }
 
 /// Where a message stands in the session of its client, as the client says. With the handler's scope
-/// it makes a [`SessionPlace`](crate::SessionPlace).
+/// it makes a [`SessionPlace`](crate::message::SessionPlace).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionNumber {
     /// The session's id, as its client was given it.
@@ -63,7 +63,7 @@ pub struct SessionNumber {
 /// let envelope = Envelope::new(r#"{"order_id":"o-17"}"#);
 /// let order: serde_json::Value = envelope.json()?;
 /// assert_eq!(order["order_id"], "o-17");
-/// # Ok::<_, idem_core::DecodeError>(())
+/// # Ok::<_, idem_core::handler::DecodeError>(())
 /// ```
 #[derive(Clone)]
 pub struct Envelope(Arc<Content>);

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 /// It notices accidents (an id used twice), it does not defend against a forger.
 ///
 /// ```
-/// use idem_core::Fingerprint;
+/// use idem_core::message::Fingerprint;
 ///
 /// let sent = Fingerprint::of(br#"{"order_id":"o-17","amount_cents":500}"#);
 /// let again = Fingerprint::of(br#"{"order_id":"o-17","amount_cents":900}"#);
@@ -63,7 +63,7 @@ impl fmt::Debug for Fingerprint {
 /// A fingerprint of named fields in the making.
 ///
 /// ```
-/// use idem_core::Fingerprint;
+/// use idem_core::message::Fingerprint;
 ///
 /// let of = |cents: u32| Fingerprint::builder().field("amount_cents", &cents).field("to", "ann").build();
 /// assert_eq!(of(500), of(500));

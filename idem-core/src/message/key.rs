@@ -27,7 +27,7 @@ pub use part::KeyPart;
 /// assert_eq!(key.as_str(), "orders.charge:o-17");
 /// assert_eq!(key.scope(), "orders.charge");
 /// assert!(Key::new("orders.charge", "").is_err());
-/// # Ok::<_, idem_core::KeyError>(())
+/// # Ok::<_, idem_core::message::KeyError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(Arc<str>);

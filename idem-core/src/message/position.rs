@@ -135,11 +135,11 @@ impl SessionPlace {
 /// is shortened to its head and a digest.
 ///
 /// ```
-/// use idem_core::{Key, SequenceKey};
+/// use idem_core::{Key, message::SequenceKey};
 ///
 /// let sequence = SequenceKey::from(Key::new("meters.read", "meter-7")?);
 /// assert_eq!(sequence.message(41).as_str(), "meters.read:meter-7~41");
-/// # Ok::<_, idem_core::KeyError>(())
+/// # Ok::<_, idem_core::message::KeyError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SequenceKey(Key);
@@ -177,12 +177,12 @@ impl fmt::Debug for SequenceKey {
 /// Where a message stands in its sequence, and how the sequence is kept.
 ///
 /// ```
-/// use idem_core::{ClaimRequest, Key, Policy, SequencePlace};
+/// use idem_core::{Key, Policy, message::SequencePlace, store::ClaimRequest};
 ///
 /// let place = SequencePlace::new(Key::new("meters.read", "meter-7")?, 41);
 /// let request = ClaimRequest::in_sequence(place, &Policy::DEFAULT); // for `Executor::execute_request`
 /// assert_eq!(request.key.as_str(), "meters.read:meter-7~41");
-/// # Ok::<_, idem_core::KeyError>(())
+/// # Ok::<_, idem_core::message::KeyError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::task::spawn_blocking;
 
-use super::{KeeperError, KeepingPlace, KeptSession, SessionKeeper, file};
+use super::{SessionStorage, SessionStorageError, StorageLocation, StoredSession, file};
 
 /// Keeps a client's session in a file of its own, as JSON. Clones share it.
 ///
@@ -24,18 +24,18 @@ use super::{KeeperError, KeepingPlace, KeptSession, SessionKeeper, file};
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-/// use idem_core::{FileKeeper, SessionKeeper};
+/// use idem_core::session_storage::{FileSessionStorage, SessionStorage};
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path().join("leases.session");
 ///
-/// let keeper = FileKeeper::open(path).await?;
-/// assert_eq!(keeper.load().await?, None); // nothing is kept yet; `SessionBuilder::resume_from` takes it
-/// # Ok::<_, idem_core::KeeperError>(()) }).unwrap();
+/// let storage = FileSessionStorage::open(path).await?;
+/// assert_eq!(storage.load().await?, None); // nothing is kept yet; `SessionBuilder::resume_from` takes it
+/// # Ok::<_, idem_core::session_storage::SessionStorageError>(()) }).unwrap();
 /// ```
 #[derive(Debug, Clone)]
-pub struct FileKeeper {
+pub struct FileSessionStorage {
     file: Arc<Locked>,
-    place: KeepingPlace,
+    place: StorageLocation,
 }
 
 #[derive(Debug)]
@@ -53,14 +53,14 @@ impl Drop for Locked {
     }
 }
 
-impl FileKeeper {
+impl FileSessionStorage {
     /// Takes this file; it need not exist, its folder must.
     ///
     /// # Errors
-    /// If another process, or another keeper of this one, has the file, or it cannot be locked.
-    pub async fn open(path: impl Into<PathBuf>) -> Result<Self, KeeperError> {
+    /// If another process, or another storage of this one, has the file, or it cannot be locked.
+    pub async fn open(path: impl Into<PathBuf>) -> Result<Self, SessionStorageError> {
         let path = path.into();
-        let place = KeepingPlace::new(file(&path));
+        let place = StorageLocation::new(file(&path));
         let locked = blocking(file(&path), move || Locked::lock(path)).await?;
         Ok(Self {
             file: Arc::new(locked),
@@ -70,54 +70,54 @@ impl FileKeeper {
 
     async fn with_file<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Locked) -> Result<T, KeeperError> + Send + 'static,
-    ) -> Result<T, KeeperError> {
+        work: impl FnOnce(&Locked) -> Result<T, SessionStorageError> + Send + 'static,
+    ) -> Result<T, SessionStorageError> {
         let locked = Arc::clone(&self.file);
         blocking(self.file.name(), move || work(&locked)).await
     }
 }
 
-impl SessionKeeper for FileKeeper {
-    fn place(&self) -> &KeepingPlace {
+impl SessionStorage for FileSessionStorage {
+    fn place(&self) -> &StorageLocation {
         &self.place
     }
 
-    async fn load(&self) -> Result<Option<KeptSession>, KeeperError> {
+    async fn load(&self) -> Result<Option<StoredSession>, SessionStorageError> {
         self.with_file(Locked::load).await
     }
 
-    async fn save(&self, session: &KeptSession) -> Result<(), KeeperError> {
+    async fn save(&self, session: &StoredSession) -> Result<(), SessionStorageError> {
         let session = serde_json::to_vec_pretty(session)
-            .map_err(|error| KeeperError::failed(self.file.name(), error))?;
+            .map_err(|error| SessionStorageError::failed(self.file.name(), error))?;
         self.with_file(move |file| file.done(file.replace(&session)))
             .await
     }
 
-    async fn remove(&self) -> Result<(), KeeperError> {
+    async fn remove(&self) -> Result<(), SessionStorageError> {
         self.with_file(|file| file.done(file.remove())).await
     }
 }
 
 impl Locked {
-    fn lock(path: PathBuf) -> Result<Self, KeeperError> {
+    fn lock(path: PathBuf) -> Result<Self, SessionStorageError> {
         let beside = suffixed(&path, ".lock");
-        let failed = |error: io::Error| KeeperError::failed(file(&beside), error);
+        let failed = |error: io::Error| SessionStorageError::failed(file(&beside), error);
         let lock = private().open(&beside).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path, lock }),
-            Err(TryLockError::WouldBlock) => Err(KeeperError::InUse { place: file(&path) }),
+            Err(TryLockError::WouldBlock) => Err(SessionStorageError::InUse { place: file(&path) }),
             Err(TryLockError::Error(error)) => Err(failed(error)),
         }
     }
 
-    fn load(&self) -> Result<Option<KeptSession>, KeeperError> {
+    fn load(&self) -> Result<Option<StoredSession>, SessionStorageError> {
         let saved = match fs::read(&self.path) {
             Ok(saved) => saved,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return self.done(Err(error)),
         };
         let session = serde_json::from_slice(&saved);
-        session.map_err(|error| KeeperError::unreadable(self.name(), error))
+        session.map_err(|error| SessionStorageError::unreadable(self.name(), error))
     }
 
     fn replace(&self, session: &[u8]) -> io::Result<()> {
@@ -146,8 +146,8 @@ impl Locked {
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
     }
 
-    fn done<T>(&self, done: io::Result<T>) -> Result<T, KeeperError> {
-        done.map_err(|error| KeeperError::failed(self.name(), error))
+    fn done<T>(&self, done: io::Result<T>) -> Result<T, SessionStorageError> {
+        done.map_err(|error| SessionStorageError::failed(self.name(), error))
     }
 
     fn name(&self) -> String {
@@ -174,10 +174,10 @@ fn suffixed(path: &Path, suffix: &str) -> PathBuf {
 /// What was begun is ended all the same.
 async fn blocking<T: Send + 'static>(
     place: String,
-    work: impl FnOnce() -> Result<T, KeeperError> + Send + 'static,
-) -> Result<T, KeeperError> {
+    work: impl FnOnce() -> Result<T, SessionStorageError> + Send + 'static,
+) -> Result<T, SessionStorageError> {
     let done = spawn_blocking(work).await;
-    done.unwrap_or_else(|ended| Err(KeeperError::failed(place, ended)))
+    done.unwrap_or_else(|ended| Err(SessionStorageError::failed(place, ended)))
 }
 
 #[cfg(test)]
@@ -188,10 +188,10 @@ mod tests {
     async fn a_process_that_was_started_meanwhile_does_not_keep_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("leases.session");
-        let keeper = FileKeeper::open(&path).await.unwrap();
-        let inherited = keeper.file.lock.try_clone().unwrap();
-        drop(keeper);
-        FileKeeper::open(&path).await.unwrap();
+        let storage = FileSessionStorage::open(&path).await.unwrap();
+        let inherited = storage.file.lock.try_clone().unwrap();
+        drop(storage);
+        FileSessionStorage::open(&path).await.unwrap();
         drop(inherited);
     }
 }

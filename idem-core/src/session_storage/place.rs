@@ -7,12 +7,12 @@ use tokio::{
     time::timeout,
 };
 
-use super::KeeperError;
+use super::SessionStorageError;
 
-/// Where a keeper keeps its session, made once for each place and shared by the keeper's clones: its
+/// Where a storage keeps its session, made once for each place and shared by the storage's clones: its
 /// name in messages, and that one session of this process has it at a time.
 #[derive(Debug, Clone)]
-pub struct KeepingPlace {
+pub struct StorageLocation {
     name: Arc<str>,
     free: Arc<Semaphore>,
 }
@@ -20,14 +20,14 @@ pub struct KeepingPlace {
 /// A place that is taken, until this is dropped.
 #[derive(Debug)]
 #[must_use = "the place is free again when this is dropped"]
-pub struct TakenPlace {
+pub struct LocationGuard {
     _permit: OwnedSemaphorePermit,
 }
 
 /// A session that was just dropped may still be saved.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-impl KeepingPlace {
+impl StorageLocation {
     /// A place of this name: a file's, say, or that of a row of a table.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
@@ -44,15 +44,15 @@ impl KeepingPlace {
     /// Takes it for a session. One that is about to be free is waited for, for a second.
     ///
     /// # Errors
-    /// [`KeeperError::Occupied`] if another session of this process has it.
+    /// [`SessionStorageError::Occupied`] if another session of this process has it.
     ///
     /// # Cancel safety
     /// Nothing is taken.
-    pub async fn take(&self) -> Result<TakenPlace, KeeperError> {
+    pub async fn take(&self) -> Result<LocationGuard, SessionStorageError> {
         let permit = timeout(PATIENCE, Arc::clone(&self.free).acquire_owned()).await;
         match permit {
-            Ok(Ok(permit)) => Ok(TakenPlace { _permit: permit }),
-            Ok(Err(_)) | Err(_) => Err(KeeperError::Occupied {
+            Ok(Ok(permit)) => Ok(LocationGuard { _permit: permit }),
+            Ok(Err(_)) | Err(_) => Err(SessionStorageError::Occupied {
                 place: self.name.to_string(),
             }),
         }

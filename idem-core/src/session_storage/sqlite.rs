@@ -7,7 +7,7 @@ use sqlx::{
     sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteRow, SqliteSynchronous},
 };
 
-use super::{KeeperError, KeepingPlace, KeptSession, SessionKeeper};
+use super::{SessionStorage, SessionStorageError, StorageLocation, StoredSession};
 
 const SCHEMA: &str = include_str!("sqlite/schema.sql");
 const TAKE: &str = include_str!("sqlite/take.sql");
@@ -19,30 +19,30 @@ const SAVE: &str = include_str!("sqlite/save.sql");
 ///
 /// A save is on the disk before it has ended; calls that wait for it at the same time share one.
 ///
-/// The row belongs to the keeper that was opened last: an earlier one, of another process say, cannot
+/// The row belongs to the storage that was opened last: an earlier one, of another process say, cannot
 /// save any more, so that its session sends no request, asks for no number again and does not close, each
-/// time for [`KeeperError::InUse`].
+/// time for [`SessionStorageError::InUse`].
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-/// use idem_core::{SessionKeeper, SqliteKeeper};
+/// use idem_core::session_storage::{SessionStorage, SqliteSessionStorage};
 /// # let folder = tempfile::tempdir().unwrap();
 /// # let path = folder.path().join("shop.db");
 ///
-/// let keeper = SqliteKeeper::open(path, "leases").await?;
-/// assert_eq!(keeper.load().await?, None); // nothing is kept yet; `SessionBuilder::resume_from` takes it
-/// # Ok::<_, idem_core::KeeperError>(()) }).unwrap();
+/// let storage = SqliteSessionStorage::open(path, "leases").await?;
+/// assert_eq!(storage.load().await?, None); // nothing is kept yet; `SessionBuilder::resume_from` takes it
+/// # Ok::<_, idem_core::session_storage::SessionStorageError>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
-pub struct SqliteKeeper {
+pub struct SqliteSessionStorage {
     pool: SqlitePool,
     name: String,
     /// How often the row has been taken, this time included.
     taken: i64,
-    place: KeepingPlace,
+    place: StorageLocation,
 }
 
-impl SqliteKeeper {
+impl SqliteSessionStorage {
     /// Opens a file, or creates it, and takes the row of this name: one for each session that is kept.
     ///
     /// # Errors
@@ -50,9 +50,9 @@ impl SqliteKeeper {
     pub async fn open(
         path: impl AsRef<Path>,
         name: impl Into<String>,
-    ) -> Result<Self, KeeperError> {
+    ) -> Result<Self, SessionStorageError> {
         let (path, name) = (path.as_ref(), name.into());
-        let place = KeepingPlace::new(format!("row `{name}` of `{}`", path.display()));
+        let place = StorageLocation::new(format!("row `{name}` of `{}`", path.display()));
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
@@ -67,7 +67,8 @@ impl SqliteKeeper {
             Ok((pool, taken))
         };
         let taken: Result<_, sqlx::Error> = take.await;
-        let (pool, taken) = taken.map_err(|error| KeeperError::failed(place.name(), error))?;
+        let (pool, taken) =
+            taken.map_err(|error| SessionStorageError::failed(place.name(), error))?;
         Ok(Self {
             pool,
             name,
@@ -76,7 +77,7 @@ impl SqliteKeeper {
         })
     }
 
-    async fn write(&self, session: Option<String>) -> Result<(), KeeperError> {
+    async fn write(&self, session: Option<String>) -> Result<(), SessionStorageError> {
         let save = sqlx::query(SAVE).bind(&self.name).bind(self.taken);
         let saved = save.bind(session).execute(&self.pool).await;
         match saved.map_err(|error| self.failed(error))?.rows_affected() {
@@ -85,7 +86,7 @@ impl SqliteKeeper {
         }
     }
 
-    fn read(&self, row: &SqliteRow) -> Result<Option<KeptSession>, KeeperError> {
+    fn read(&self, row: &SqliteRow) -> Result<Option<StoredSession>, SessionStorageError> {
         let taken: i64 = row.try_get(0).map_err(|error| self.failed(error))?;
         if taken != self.taken {
             return Err(self.in_use());
@@ -94,25 +95,25 @@ impl SqliteKeeper {
         let session = session.map(|session| serde_json::from_str(&session));
         session
             .transpose()
-            .map_err(|error| KeeperError::unreadable(self.place.name().into(), error))
+            .map_err(|error| SessionStorageError::unreadable(self.place.name().into(), error))
     }
 
-    fn in_use(&self) -> KeeperError {
+    fn in_use(&self) -> SessionStorageError {
         let place = self.place.name().into();
-        KeeperError::InUse { place }
+        SessionStorageError::InUse { place }
     }
 
-    fn failed(&self, error: sqlx::Error) -> KeeperError {
-        KeeperError::failed(self.place.name(), error)
+    fn failed(&self, error: sqlx::Error) -> SessionStorageError {
+        SessionStorageError::failed(self.place.name(), error)
     }
 }
 
-impl SessionKeeper for SqliteKeeper {
-    fn place(&self) -> &KeepingPlace {
+impl SessionStorage for SqliteSessionStorage {
+    fn place(&self) -> &StorageLocation {
         &self.place
     }
 
-    async fn load(&self) -> Result<Option<KeptSession>, KeeperError> {
+    async fn load(&self) -> Result<Option<StoredSession>, SessionStorageError> {
         let row = sqlx::query(LOAD).bind(&self.name);
         let row = row.fetch_optional(&self.pool).await;
         match row.map_err(|error| self.failed(error))? {
@@ -121,20 +122,20 @@ impl SessionKeeper for SqliteKeeper {
         }
     }
 
-    async fn save(&self, session: &KeptSession) -> Result<(), KeeperError> {
+    async fn save(&self, session: &StoredSession) -> Result<(), SessionStorageError> {
         let session = serde_json::to_string(session)
-            .map_err(|error| KeeperError::failed(self.place.name(), error))?;
+            .map_err(|error| SessionStorageError::failed(self.place.name(), error))?;
         self.write(Some(session)).await
     }
 
-    async fn remove(&self) -> Result<(), KeeperError> {
+    async fn remove(&self) -> Result<(), SessionStorageError> {
         self.write(None).await
     }
 }
 
-impl fmt::Debug for SqliteKeeper {
+impl fmt::Debug for SqliteSessionStorage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteKeeper")
+        f.debug_struct("SqliteSessionStorage")
             .field("place", &self.place.name())
             .finish_non_exhaustive()
     }

@@ -5,7 +5,7 @@ use std::fmt;
 /// Something about a server, or about how it is used, that matters for what is promised.
 ///
 /// ```
-/// use idem_core::{Finding, Severity};
+/// use idem_core::store::{Finding, Severity};
 ///
 /// fn is_bad(findings: &[Finding]) -> bool {
 ///     findings.iter().any(|finding| finding.severity == Severity::Error)

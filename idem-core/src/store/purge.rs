@@ -19,7 +19,7 @@ mod tests;
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// use std::time::Duration;
-/// use idem_core::{MemoryStore, PurgeTask};
+/// use idem_core::{MemoryStore, store::PurgeTask};
 ///
 /// let store = MemoryStore::new();
 /// let purging = PurgeTask::spawn(store.clone(), Duration::from_mins(10));

@@ -20,7 +20,10 @@ use crate::{
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-/// use idem_core::{ClaimRequest, Execution, Executor, Failed, Fingerprint, Key, MemoryStore, Policy};
+/// use idem_core::{
+///     Execution, Executor, Failed, Key, MemoryStore, Policy, message::Fingerprint,
+///     store::ClaimRequest,
+/// };
 ///
 /// let executor = Executor::new(MemoryStore::new());
 /// for (body, runs) in [("500 cents", true), ("900 cents", false)] {
@@ -29,7 +32,7 @@ use crate::{
 ///     let work = executor.execute_request(&request, &Policy::DEFAULT, async |_| Ok::<_, Failed>(()));
 ///     assert_eq!(matches!(work.await, Execution::Executed { .. }), runs); // the second is `KeyReused`
 /// }
-/// # Ok::<_, idem_core::KeyError>(()) }).unwrap();
+/// # Ok::<_, idem_core::message::KeyError>(()) }).unwrap();
 /// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -78,7 +81,7 @@ impl ClaimRequest {
 
     /// A try by a new owner for the key of this place, with the policy's lease. The retention is eight
     /// sevenths of the policy's, so that what the mark has passed stays known for as long as the policy
-    /// says: see [`SequenceStore`](crate::SequenceStore).
+    /// says: see [`SequenceStore`](crate::store::SequenceStore).
     pub fn in_sequence(place: SequencePlace, policy: &Policy) -> Self {
         let request = Self::new(place.key(), policy);
         Self {

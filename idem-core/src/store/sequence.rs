@@ -17,15 +17,15 @@ pub(crate) mod scene;
 /// [`keeps`](Store::keeps) for sequences; the conformance suite (list `SequenceStore`) holds it to
 /// them.
 ///
-/// 1. [`Store::claim`] with a [position](crate::ClaimRequest::position) in a sequence looks at the sequence and
+/// 1. [`Store::claim`] with a [position](crate::store::ClaimRequest::position) in a sequence looks at the sequence and
 ///    claims the key in one atomic step, serialised with all other claims of that sequence.
-/// 2. A sequence begins with the number of its first claim that [may begin](crate::SequencePlace::begins) it
+/// 2. A sequence begins with the number of its first claim that [may begin](crate::message::SequencePlace::begins) it
 ///    and is no replay: the mark is that number. Of what came before nobody knows: exactly the ordinary
 ///    rules of [`Store::claim`] decide about a number below the one that the sequence began with, and
 ///    about all while there is no sequence.
 /// 3. From the mark on and inside the window the ordinary rules decide, too.
 ///    A number from mark and window on, or one that is too great, is
-///    [`OutOfPlace::Ahead`](crate::OutOfPlace::Ahead), for a replay too.
+///    [`OutOfPlace::Ahead`](crate::store::OutOfPlace::Ahead), for a replay too.
 /// 4. Once the sequence has begun, the mark moves when a number is claimed that is half a window above
 ///    it, or when a number from the mark on is claimed and an eighth of the retention has passed since
 ///    that last happened; at most over a window or 1,024 numbers at once, and never over the number
@@ -34,15 +34,15 @@ pub(crate) mod scene;
 ///    progress, or failed and to be tried again, or whose record the store cannot read, and at one
 ///    that has no record.
 /// 5. Missing numbers it passes only if it is asked to: if claims with a
-///    [`skip_after`](crate::SequencePlace::skip_after) have been ahead for so long, while the mark did not
+///    [`skip_after`](crate::message::SequencePlace::skip_after) have been ahead for so long, while the mark did not
 ///    move, and without a pause of half that time, or of 2 min if that is shorter. Then it passes all
 ///    of the window that are missing below the highest one that has a record, or all of the window if none
 ///    has, up to one that is waited for. They become exceptions.
 /// 6. Below the mark nothing is acquired that is done, not even by a replay: with its record, it is
 ///    answered by the ordinary rules, and without one it is
-///    [`Claim::Completed`](crate::Claim::Completed) with an outcome that is
-///    [forgotten](crate::Answer::Forgotten).
-/// 7. An exception is [`OutOfPlace::Late`](crate::OutOfPlace::Late) unless it has a record by which the ordinary rules
+///    [`Claim::Completed`](crate::store::Claim::Completed) with an outcome that is
+///    [forgotten](crate::handler::Answer::Forgotten).
+/// 7. An exception is [`OutOfPlace::Late`](crate::store::OutOfPlace::Late) unless it has a record by which the ordinary rules
 ///    decide: completed, quarantined, in progress, or failed and to be tried again. A replay is
 ///    always decided by the ordinary rules. What may be an exception, because the store does not know
 ///    all of them any more, is taken for one.
@@ -51,10 +51,10 @@ pub(crate) mod scene;
 ///    it begins anew. So what the mark has passed
 ///    stays known for seven eighths of the retention after it was done, and nothing that is done is forgotten in
 ///    the window of a producer that goes on, also of a wider window of before. A claim below the mark keeps nothing. Exceptions stay as
-///    long as the sequence. [`purge`](crate::Purge::purge) removes both and counts them, or the
+///    long as the sequence. [`purge`](crate::store::Purge::purge) removes both and counts them, or the
 ///    store removes them by itself.
 /// 9. `Err` means *unknown*; every call may be repeated without harm. A completion that is repeated
-///    after the mark has passed its number is [fenced](crate::Write::Fenced); the claim that follows
+///    after the mark has passed its number is [fenced](crate::store::Write::Fenced); the claim that follows
 ///    is told that it is done.
 ///
 /// # Cancel safety

@@ -17,29 +17,29 @@ use crate::{
 /// [`keeps`](Store::keeps) for sessions; the conformance suite (list `SessionStore`) holds it to
 /// them.
 ///
-/// 1. [`Store::claim`] with a [position](crate::ClaimRequest::position) in a session looks at the session and
+/// 1. [`Store::claim`] with a [position](crate::store::ClaimRequest::position) in a session looks at the session and
 ///    claims the key in one atomic step, serialised with [`expire`](Self::expire) and with all
 ///    other claims of that session.
 /// 2. A session that is unknown or has ended, on the store's clock, answers
-///    [`OutOfPlace::SessionExpired`](crate::OutOfPlace::SessionExpired), whether it was removed yet or not.
+///    [`OutOfPlace::SessionExpired`](crate::store::OutOfPlace::SessionExpired), whether it was removed yet or not.
 ///    It never lives again: one that was [closed](Self::close) not even if the clock steps back to
 ///    before its end. One that ran out may, then, with all its answers as they are.
 /// 3. The mark moves to the awaited number, and never back. A number below the mark is
-///    [`OutOfPlace::Stale`](crate::OutOfPlace::Stale), one from mark and window on is
-///    [`OutOfPlace::BeyondWindow`](crate::OutOfPlace::BeyondWindow): nothing is written but the sign of
+///    [`OutOfPlace::Stale`](crate::store::OutOfPlace::Stale), one from mark and window on is
+///    [`OutOfPlace::BeyondWindow`](crate::store::OutOfPlace::BeyondWindow): nothing is written but the sign of
 ///    life, not even the mark. Inside the window exactly the ordinary rules of
 ///    [`Store::claim`] decide.
 /// 4. Answers that the mark passes are removed with it, at most a window of them. One that is in
 ///    progress is left alone: its completion applies, and it is forgotten after its retention.
 ///    A record from the mark on is not forgotten while the session lives, whatever its retention;
-///    for that it must have been written with [`MIN_RETENTION`](crate::SessionPlace::MIN_RETENTION) at
+///    for that it must have been written with [`MIN_RETENTION`](crate::message::SessionPlace::MIN_RETENTION) at
 ///    least, and the session's life be [`MAX_LIFE`](OpenSession::MAX_LIFE) at most.
 /// 5. Every claim and every [`touch`](Self::touch) that finds the session living prolongs it: it
 ///    ends no sooner than its life from now.
 /// 6. [`open`](Self::open) of a session that is known, ended or not, changes nothing.
 /// 7. [`expire`](Self::expire) removes sessions that ended at least their own life ago, and at least
 ///    a minute ago, with their answers, but none that is in progress. Several at once share the work, and a
-///    [`purge`](crate::Purge::purge) is in nobody's way.
+///    [`purge`](crate::store::Purge::purge) is in nobody's way.
 /// 8. No number of a session that has ended is ever acquired again, even if its opening comes once
 ///    more, late: that is what ended sessions are kept for. Once it is removed, a session of the
 ///    same key is a new one, so use a key for one session only.

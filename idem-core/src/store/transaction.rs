@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::{Lease, StoreError};
-use crate::handler::{Entity, Outcome};
+use crate::handler::{Outcome, RecordedRow};
 
 /// What a transaction is opened for that is not opened together with its claim.
 #[derive(Debug, Clone, Copy)]
@@ -21,10 +21,10 @@ pub enum Open<'a> {
         /// How many slots the group has at most.
         size: usize,
     },
-    /// To be recorded by an entity, without a claim. Asked of an [`EntityStore`](super::EntityStore).
+    /// To be recorded by an entity, without a claim. Asked of an [`RecordedByStore`](super::RecordedByStore).
     Recorded {
         /// What the handler is to leave in its table.
-        entity: &'a Entity,
+        entity: &'a RecordedRow,
         /// How long a statement waits for a lock at most, and so for a transaction that has written the same key.
         wait: Duration,
     },
@@ -45,10 +45,10 @@ pub enum Finish<'a> {
         retention: Duration,
     },
     /// Commits, if the transaction is the one that was opened, nothing in it has failed, and it has written the
-    /// entity itself. Asked of an [`EntityStore`](super::EntityStore).
+    /// entity itself. Asked of an [`RecordedByStore`](super::RecordedByStore).
     Record {
         /// What the handler has left in its table.
-        entity: &'a Entity,
+        entity: &'a RecordedRow,
         /// If there is one, its record is removed with the same commit, fenced.
         lease: Option<&'a Lease>,
     },

@@ -27,7 +27,7 @@ use operator::ErasedOperator;
 /// that is what lends it a transaction.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), idem_core::ConnectError> {
+/// # async fn example() -> Result<(), idem_core::store::ConnectError> {
 /// use idem_core::AnyStore;
 ///
 /// let url = std::env::var("IDEM_STORE_URL").unwrap_or_else(|_| "sqlite:orders.db".into());

@@ -11,10 +11,10 @@ use std::{
 
 use crate::store::Store;
 
-mod entity;
 mod group;
 mod known;
 mod operator;
+mod recorded_by;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -43,7 +43,7 @@ use known::Known;
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-/// use idem_core::{Cached, Executor, Failed, Key, MemoryStore, Policy};
+/// use idem_core::{Executor, Failed, Key, MemoryStore, Policy, stores::Cached};
 ///
 /// let store = Cached::new(MemoryStore::new());
 /// let executor = Executor::new(store.clone());
@@ -52,7 +52,7 @@ use known::Known;
 ///     executor.execute(key, &Policy::DEFAULT, async |_| Ok::<_, Failed>("charged")).await;
 /// }
 /// assert_eq!((store.stats().lookups(), store.stats().hits()), (3, 2));
-/// # Ok::<_, idem_core::KeyError>(()) }).unwrap();
+/// # Ok::<_, idem_core::message::KeyError>(()) }).unwrap();
 /// ```
 pub struct Cached<S>(Arc<Shared<S>>);
 
@@ -67,7 +67,7 @@ struct Shared<S> {
 ///
 /// ```
 /// use std::time::Duration;
-/// use idem_core::{Cached, MemoryStore};
+/// use idem_core::{MemoryStore, stores::Cached};
 ///
 /// let store = Cached::builder(MemoryStore::new())
 ///     .capacity(8 * 1024 * 1024)

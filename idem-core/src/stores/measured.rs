@@ -12,8 +12,8 @@ use crate::{
 };
 
 mod answer;
-mod entity;
 mod group;
+mod recorded_by;
 mod transactional;
 
 use answer::Answer;

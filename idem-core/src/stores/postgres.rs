@@ -20,7 +20,6 @@ mod call;
 mod check;
 mod claims;
 mod clock;
-mod entity;
 mod exchange;
 mod fault;
 mod group;
@@ -31,6 +30,7 @@ mod migration;
 mod names;
 mod operator;
 mod pooler;
+mod recorded_by;
 mod row;
 mod sequences;
 mod session;
@@ -47,11 +47,11 @@ mod writes;
 pub use builder::PostgresStoreBuilder;
 use claims::{AnswerWhen, ClaimCall};
 use clock::Clock;
-use entity::Entities;
 use group::Groups;
 pub use migration::Migrate;
 use names::Names;
 use operator::Operator;
+use recorded_by::Entities;
 use sequences::Sequences;
 use session::{Address, Session};
 use sessions::Sessions;
@@ -73,9 +73,9 @@ use writes::{Change, WriteCall};
 /// | poolers | in session mode, or such as bring prepared statements along; others are refused at the start |
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), idem_core::ConnectError> {
+/// # async fn example() -> Result<(), idem_core::store::ConnectError> {
 /// use std::time::Duration;
-/// use idem_core::{PostgresStore, PurgeTask};
+/// use idem_core::{PostgresStore, store::PurgeTask};
 ///
 /// let store = PostgresStore::connect("postgres://shop@db.example/shop").await?;
 /// let purging = PurgeTask::spawn(store.clone(), Duration::from_mins(10));

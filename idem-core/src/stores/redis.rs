@@ -57,7 +57,7 @@ use server::Server;
 /// early *and* whose server's clock has stepped back since.
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), idem_core::ConnectError> {
+/// # async fn example() -> Result<(), idem_core::store::ConnectError> {
 /// use idem_core::RedisStore;
 ///
 /// let one = RedisStore::connect("redis://:secret@cache.internal/0").await?;

@@ -44,9 +44,9 @@ use writer::Writer;
 /// | atomic handlers | take `&mut SqliteConnection` or `&mut SqliteTransaction<'_>` |
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), idem_core::ConnectError> {
+/// # async fn example() -> Result<(), idem_core::store::ConnectError> {
 /// use std::time::Duration;
-/// use idem_core::{PurgeTask, SqliteStore};
+/// use idem_core::{SqliteStore, store::PurgeTask};
 ///
 /// let store = SqliteStore::connect("orders.db").await?;
 /// let purging = PurgeTask::spawn(store.clone(), Duration::from_mins(10));

@@ -33,7 +33,7 @@ type Handling<'a, T, E> = Pin<Box<dyn Future<Output = Execution<T, E>> + 'a>>;
 /// again, or wait, is the test.
 ///
 /// ```test_harness
-/// # use idem_core::{ExecutionKind, Failed, idempotent, testing::{Message, Setup}};
+/// # use idem_core::{Failed, executor::ExecutionKind, idempotent, testing::{Message, Setup}};
 /// # #[idempotent(key = message_id(), scope = "orders.note")]
 /// # async fn note(_: serde_json::Value) -> Result<(), Failed> { Ok(()) }
 /// #[tokio::test(start_paused = true)]

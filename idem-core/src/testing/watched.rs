@@ -18,7 +18,7 @@ use std::{
 use super::{clock::StandingStill, probe};
 use crate::{
     handler::{
-        Context, DecodeError, Handler, Mode, Numbered, Operation, Policy, Refusal, Rejection,
+        Context, DecodeError, Handler, Mode, Operation, Policy, Refusal, Rejection, SequenceOptions,
     },
     message::{Envelope, Fingerprint, Key, KeyError},
 };
@@ -34,7 +34,7 @@ impl<H: Operation> Operation for Watched<H> {
     type Mode = H::Mode;
     const SCOPE: &'static str = H::SCOPE;
     const POLICY: Policy = H::POLICY;
-    const NUMBERED: Option<Numbered<Self>> = match H::NUMBERED {
+    const SEQUENCE: Option<SequenceOptions<Self>> = match H::SEQUENCE {
         Some(numbered) => Some(numbered.likewise()),
         None => None,
     };

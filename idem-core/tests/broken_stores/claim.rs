@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use idem_core::{Claim, ClaimRequest, FencingToken, Lease, Outcome, Release};
+use idem_core::{
+    FencingToken, Outcome,
+    store::{Claim, ClaimRequest, Lease, Release},
+};
 
 use crate::{
     flaw::Flaw,

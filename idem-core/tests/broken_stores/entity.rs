@@ -2,7 +2,11 @@
 
 use std::{error::Error, fmt};
 
-use idem_core::{Entity, EntityError, EntityStore, Finished, Lease, StoreError};
+use idem_core::{
+    StoreError,
+    handler::RecordedRow,
+    store::{Finished, Lease, RecordedByError, RecordedByStore},
+};
 
 use crate::{flaw::Flaw, store::PlainStore, transaction::Ledger};
 
@@ -41,7 +45,7 @@ impl PlainStore {
     pub(crate) fn commit_entity(
         &self,
         ledger: Ledger,
-        entity: &Entity,
+        entity: &RecordedRow,
         lease: Option<&Lease>,
     ) -> Finished {
         let error = || "no entity".to_owned();
@@ -84,25 +88,25 @@ impl PlainStore {
     }
 }
 
-impl EntityStore<Ledger> for PlainStore {
-    async fn check(&self, constraint: &'static str, columns: usize) -> Result<(), EntityError> {
+impl RecordedByStore<Ledger> for PlainStore {
+    async fn check(&self, constraint: &'static str, columns: usize) -> Result<(), RecordedByError> {
         if (constraint, columns) == (CONSTRAINT, 1) || self.has(Flaw::AcceptsAnyConstraint) {
             return Ok(());
         }
-        Err(EntityError::Unfit {
+        Err(RecordedByError::Unfit {
             constraint: constraint.to_owned(),
             reason: "there is none of so many columns".to_owned(),
         })
     }
 
-    fn violates(&self, error: &(dyn Error + 'static), entity: &Entity) -> bool {
+    fn violates(&self, error: &(dyn Error + 'static), entity: &RecordedRow) -> bool {
         let ours = entity.constraint == CONSTRAINT || self.has(Flaw::ViolatedByAnyConstraint);
         self.has(Flaw::ViolatedByAnything) || ours && error.is::<Violation>()
     }
 
     async fn is_recorded(
         &self,
-        entity: &Entity,
+        entity: &RecordedRow,
         lease: Option<&Lease>,
     ) -> Result<bool, StoreError> {
         let found = self.shared().entities.contains(&entity.parts[0]);

@@ -10,7 +10,8 @@ use std::{
 };
 
 use idem_core::{
-    Claim, ClaimRequest, FencingToken, Finished, GroupStore, Lease, Outcome, StoreError, Write,
+    FencingToken, Outcome, StoreError,
+    store::{Claim, ClaimRequest, Finished, GroupStore, Lease, Write},
 };
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 

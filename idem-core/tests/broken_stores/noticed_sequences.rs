@@ -16,7 +16,7 @@ use crate::{
 };
 use call::calls;
 use drive::{Purges, config, run};
-use idem_core::Purge as _;
+use idem_core::store::Purge as _;
 
 fn differs(flaw: Option<Flaw>, cases: u32) -> bool {
     let purges: Purges<PlainStore> = Some(|store| Box::pin(store.purge(100)));

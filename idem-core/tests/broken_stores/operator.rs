@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use idem_core::{
-    FencingToken, Key, Outcome, Release, StoreError,
+    FencingToken, Key, Outcome, StoreError,
     operator::{
         Action, AuditEntry, Condition, Cursor, FailedReason, Intervened, Intervention, KeyRecord,
         KeyState, Listing, OperatorStore, Page, ScopeCounts, Seen, Shown,
     },
+    store::Release,
 };
 
 use crate::{

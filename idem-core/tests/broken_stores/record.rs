@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use idem_core::{ClaimRequest, Fingerprint, Outcome, Owner, Release};
+use idem_core::{
+    Outcome,
+    message::Fingerprint,
+    store::{ClaimRequest, Owner, Release},
+};
 
 use crate::{flaw::Flaw, store::PlainStore};
 

@@ -3,8 +3,10 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use idem_core::{
-    Claim, ClaimRequest, OutOfPlace, Outcome, Refusal, Release, SequencePlace, SequenceStore,
-    StoreError,
+    Outcome, StoreError,
+    handler::Refusal,
+    message::SequencePlace,
+    store::{Claim, ClaimRequest, OutOfPlace, Release, SequenceStore},
 };
 
 use crate::{

@@ -3,8 +3,9 @@
 use std::{ops::Range, time::Duration};
 
 use idem_core::{
-    Claim, ClaimRequest, OpenSession, Opened, OutOfPlace, SessionKey, SessionPlace, SessionStore,
-    StoreError, Touched,
+    StoreError,
+    message::{SessionKey, SessionPlace},
+    store::{Claim, ClaimRequest, OpenSession, Opened, OutOfPlace, SessionStore, Touched},
 };
 
 use crate::{

@@ -7,8 +7,10 @@ use std::{
 };
 
 use idem_core::{
-    Claim, ClaimRequest, Key, Lease, Outcome, Owner, Position, PositionKind, Purge, Release, Store,
-    StoreError, Write, operator::AuditEntry,
+    Key, Outcome, Store, StoreError,
+    message::{Position, PositionKind},
+    operator::AuditEntry,
+    store::{Claim, ClaimRequest, Lease, Owner, Purge, Release, Write},
 };
 use tokio::{task::yield_now, time::Instant};
 

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use idem_core::{
-    Begun, Claim, ClaimRequest, FencingToken, Finish, Finished, Lease, Open, Opening, Outcome,
-    Release, Store, StoreError, TransactionalStore, Write,
+    FencingToken, Outcome, Store, StoreError,
+    store::{
+        Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Opening, Release,
+        TransactionalStore, Write,
+    },
 };
 use tokio::task::yield_now;
 

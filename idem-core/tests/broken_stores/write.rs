@@ -2,7 +2,10 @@
 
 use std::{mem::discriminant, time::Duration};
 
-use idem_core::{Outcome, Release, Write};
+use idem_core::{
+    Outcome,
+    store::{Release, Write},
+};
 
 use crate::{
     flaw::Flaw,

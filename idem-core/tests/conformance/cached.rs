@@ -4,10 +4,10 @@
 use std::{error::Error, sync::Mutex, time::Duration};
 
 use idem_core::{
-    Cached,
     conformance::{
         Clock, DurableHarness, EntityHarness, Harness, TransactionalHarness, WorkerClockHarness,
     },
+    stores::Cached,
 };
 
 const NO_PANIC: &str = "nothing panics under the lock";

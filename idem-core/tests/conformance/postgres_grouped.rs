@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use idem_core::{
-    Begun, Claim, ClaimRequest, Finish, Finished, GroupStore, Key, Lease, Open, Outcome, Policy,
-    PostgresStore, Release, Store, StoreError, TransactionalStore, Write,
+    Key, Outcome, Policy, PostgresStore, Store, StoreError,
     conformance::{Harness, TransactionalHarness},
     sqlx::{PgConnection, query},
+    store::{
+        Begun, Claim, ClaimRequest, Finish, Finished, GroupStore, Lease, Open, Release,
+        TransactionalStore, Write,
+    },
 };
 use tokio::task::JoinHandle;
 

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use idem_core::Owner;
+use idem_core::store::Owner;
 use xtask::services::postgres;
 
 /// What a transaction begins as in a database, unless the handler says otherwise.

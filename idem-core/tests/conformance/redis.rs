@@ -10,8 +10,9 @@ use std::{
 };
 
 use idem_core::{
-    Owner, RedisStore,
+    RedisStore,
     conformance::{DurableHarness, Harness, WorkerClockHarness},
+    store::Owner,
 };
 use xtask::services::redis;
 

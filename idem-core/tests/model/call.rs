@@ -2,7 +2,7 @@
 
 use std::{mem::discriminant, time::Duration};
 
-use idem_core::Release;
+use idem_core::store::Release;
 use proptest::{collection::vec, prelude::*};
 
 /// One step. Times are in units, so that boundaries are met exactly and often.

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use idem_core::{
-    Claim, ClaimRequest, Fingerprint, Key, Lease, Outcome, Owner, Policy, Store, StoreError,
+    Key, Outcome, Policy, Store, StoreError,
     conformance::{Clock, Harness},
+    message::Fingerprint,
+    store::{Claim, ClaimRequest, Lease, Owner},
 };
 use proptest::{
     prelude::prop_assert,

@@ -1,6 +1,6 @@
 //! How a store forgets: when it is purged, or otherwise.
 
-use idem_core::{Purge, StoreError};
+use idem_core::{StoreError, store::Purge};
 
 pub(crate) trait Forgets<S> {
     /// How many records were removed; `None` if nobody can tell.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use idem_core::{Claim, Lease, Write};
+use idem_core::store::{Claim, Lease, Write};
 
 use crate::call::{Ask, Reason};
 

@@ -8,8 +8,10 @@ use std::sync::{
 
 use futures_util::future::join_all;
 use idem_core::{
-    Claim, ClaimRequest, Key, OutOfPlace, Outcome, Owner, Policy, Release, SequenceKey,
-    SequencePlace, SequenceStore, Write, conformance::Harness,
+    Key, Outcome, Policy,
+    conformance::Harness,
+    message::{SequenceKey, SequencePlace},
+    store::{Claim, ClaimRequest, OutOfPlace, Owner, Release, SequenceStore, Write},
 };
 use tokio::sync::Mutex;
 

@@ -9,8 +9,11 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use idem_core::{
-    Answer, Claim, ClaimRequest, Key, Lease, OutOfPlace, Outcome, Owner, Policy, Release,
-    SequenceKey, SequencePlace, SequenceStore, Store, StoreError, Write, conformance::Harness,
+    Key, Outcome, Policy, Store, StoreError,
+    conformance::Harness,
+    handler::Answer,
+    message::{SequenceKey, SequencePlace},
+    store::{Claim, ClaimRequest, Lease, OutOfPlace, Owner, Release, SequenceStore, Write},
 };
 use proptest::{
     prelude::prop_assert,

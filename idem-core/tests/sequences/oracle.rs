@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use idem_core::{Claim, Lease, Write};
+use idem_core::store::{Claim, Lease, Write};
 
 use super::call::{Ask, LEASE, PATIENCE, REFUSED, RETENTION, WINDOW};
 

@@ -3,8 +3,10 @@
 use std::{fmt::Debug, time::Duration};
 
 use idem_core::{
-    Claim, ClaimRequest, Key, Lease, OpenSession, OutOfPlace, Outcome, Owner, Policy, Release,
-    SessionKey, SessionPlace, SessionStore, Store, StoreError, conformance::Harness,
+    Key, Outcome, Policy, Store, StoreError,
+    conformance::Harness,
+    message::{SessionKey, SessionPlace},
+    store::{Claim, ClaimRequest, Lease, OpenSession, OutOfPlace, Owner, Release, SessionStore},
 };
 use proptest::{
     prelude::prop_assert,

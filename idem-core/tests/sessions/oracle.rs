@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use idem_core::{Claim, Lease, Opened, Touched, Write};
+use idem_core::store::{Claim, Lease, Opened, Touched, Write};
 
 use super::call::{Ask, LEASE, LIFE, WINDOW};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{Execution, ExecutionKind as Kind, testing::CrashPoint};
+use idem_core::{Execution, executor::ExecutionKind as Kind, testing::CrashPoint};
 use tokio::{
     task::yield_now,
     time::{Instant, sleep},

@@ -2,7 +2,10 @@
 
 use std::{future::pending, time::Duration};
 
-use idem_core::{Attempt, Execution, ExecutionKind as Kind, Headers, Key, MessageNumber, Policy};
+use idem_core::{
+    Attempt, Execution, Headers, Key, Policy, executor::ExecutionKind as Kind,
+    handler::SequenceNumber,
+};
 use tokio::time::{Instant, sleep};
 
 use super::*;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use idem_core::{
-    Execution, ExecutionKind as Kind, Executor, Key, Policy,
+    Execution, Executor, Key, Policy,
+    executor::ExecutionKind as Kind,
     testing::{Call, FaultyStore},
 };
 use tokio::time::{Instant, sleep};

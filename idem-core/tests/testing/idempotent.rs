@@ -9,7 +9,7 @@ use super::*;
 
 async fn journal_of<H>(run: &Harness<H, Journal>) -> Vec<String>
 where
-    H: idem_core::Handler<Journal, Mode = idem_core::Leased>,
+    H: idem_core::handler::Handler<Journal, Mode = idem_core::handler::Leased>,
 {
     run.state().read()
 }
@@ -81,7 +81,10 @@ async fn a_handler_that_fails_open_passes() {
     assert_idempotent(&harness, &order(), charges).await;
     harness.store().fail_for(std::time::Duration::from_secs(1));
     let unprotected = harness.deliver(&order()).await;
-    assert_eq!(unprotected.kind(), idem_core::ExecutionKind::Unprotected);
+    assert_eq!(
+        unprotected.kind(),
+        idem_core::executor::ExecutionKind::Unprotected
+    );
 }
 
 /// A downstream store that refuses older tokens, and takes the same line again.
@@ -122,7 +125,7 @@ impl Stock {
 
 async fn stock_of<H>(run: &Harness<H, Stock>) -> (u32, BTreeSet<String>)
 where
-    H: idem_core::Handler<Stock, Mode = idem_core::Leased>,
+    H: idem_core::handler::Handler<Stock, Mode = idem_core::handler::Leased>,
 {
     run.state().0.lock().unwrap().clone()
 }

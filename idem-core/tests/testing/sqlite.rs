@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use idem_core::{
-    Attempt, ExecutionKind as Kind,
+    Attempt,
+    executor::ExecutionKind as Kind,
     sqlx::{self, SqliteConnection},
     testing::{Call, CrashPoint, OnSqlite, assert_idempotent},
 };

@@ -82,7 +82,7 @@ fn operation(
     quote! {
         #(#conditions)*
         #[automatically_derived]
-        impl #root::Operation for #name {
+        impl #root::handler::Operation for #name {
             #message
             #output
             type Mode = #mode;
@@ -100,12 +100,12 @@ fn operation(
 
 fn mode(root: &TokenStream, arguments: &Arguments, signature: &Signature) -> TokenStream {
     let Some(tx) = signature.connection() else {
-        return quote!(#root::Leased);
+        return quote!(#root::handler::Leased);
     };
     match (&arguments.recorded_by, &arguments.group) {
-        (Some(_), _) => quote!(#root::InEntity<#tx>),
-        (None, Some(size)) => quote!(#root::Grouped<#tx, #size>),
-        (None, None) => quote!(#root::Atomic<#tx>),
+        (Some(_), _) => quote!(#root::handler::RecordedBy<#tx>),
+        (None, Some(size)) => quote!(#root::handler::Grouped<#tx, #size>),
+        (None, None) => quote!(#root::handler::Atomic<#tx>),
     }
 }
 
@@ -115,12 +115,12 @@ fn decode(root: &TokenStream, arguments: &Arguments, signature: &Signature) -> T
         quote_spanned!(path.span()=> #path(#envelope))
     } else {
         let message = &signature.message;
-        quote_spanned!(message.span()=> #root::Envelope::json::<#message>(#envelope))
+        quote_spanned!(message.span()=> #root::message::Envelope::json::<#message>(#envelope))
     };
     quote! {
         fn decode(
-            #envelope: &#root::Envelope,
-        ) -> ::core::result::Result<Self::Message, #root::DecodeError> {
+            #envelope: &#root::message::Envelope,
+        ) -> ::core::result::Result<Self::Message, #root::handler::DecodeError> {
             #decoded
         }
     }
@@ -139,7 +139,7 @@ fn call(root: &TokenStream, function: &Function, signature: &Signature) -> Token
             Parameter::Extractor(ty) => {
                 let parameter = local(&format!("parameter_{i}"), Span::call_site());
                 made.push(quote! {
-                    let #parameter = <#ty as #root::FromContext<__S>>::from_context(#context)?;
+                    let #parameter = <#ty as #root::handler::FromContext<__S>>::from_context(#context)?;
                 });
                 extractors.push(ty);
                 passed.push(parameter);
@@ -150,20 +150,20 @@ fn call(root: &TokenStream, function: &Function, signature: &Signature) -> Token
     let returned = quote_spanned! {name.span()=>
         ::core::result::Result<
             impl ::core::future::Future<Output = #output> + ::core::marker::Send + '__a,
-            #root::Rejection
+            #root::handler::Rejection
         >
     };
     quote! {
         #(#conditions)*
         #[automatically_derived]
-        impl<__S> #root::Handler<__S> for #name
+        impl<__S> #root::handler::Handler<__S> for #name
         where
-            #(#extractors: #root::FromContext<__S>,)*
+            #(#extractors: #root::handler::FromContext<__S>,)*
         {
             fn call<'__a>(
                 #message: Self::Message,
-                #context: &'__a #root::Context<'__a, __S>,
-                #lent: <Self::Mode as #root::Mode>::Lent<'__a>,
+                #context: &'__a #root::handler::Context<'__a, __S>,
+                #lent: <Self::Mode as #root::handler::Mode>::Lent<'__a>,
             ) -> #returned {
                 #(#made)*
                 ::core::result::Result::Ok(#name(#message, #(#passed),*))

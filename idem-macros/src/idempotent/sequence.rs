@@ -125,7 +125,7 @@ impl Draft {
             (None, ..) => {
                 return Err(Error::new(
                     span,
-                    "say whose messages are numbered: `producer = \"device_id\"`; or write `sequence()` for what a `NumberedPublisher` publishes",
+                    "say whose messages are numbered: `producer = \"device_id\"`; or write `sequence()` for what a `SequencePublisher` publishes",
                 ));
             }
         };

@@ -18,34 +18,34 @@ pub(super) fn handler(root: &TokenStream, function: &Function) -> TokenStream {
         #marker
         #(#conditions)*
         #[automatically_derived]
-        impl #root::Operation for #name {
+        impl #root::handler::Operation for #name {
             type Message = ();
             type Output = ();
-            type Error = #root::Failed;
-            type Mode = #root::Leased;
+            type Error = #root::handler::Failed;
+            type Mode = #root::handler::Leased;
             const SCOPE: &'static str = "";
-            fn decode(_: &#root::Envelope) -> ::core::result::Result<(), #root::DecodeError> {
+            fn decode(_: &#root::message::Envelope) -> ::core::result::Result<(), #root::handler::DecodeError> {
                 ::core::unreachable!()
             }
             fn key(
                 _: &(),
-                _: &#root::Envelope,
-            ) -> ::core::result::Result<#root::Key, #root::KeyError> {
+                _: &#root::message::Envelope,
+            ) -> ::core::result::Result<#root::message::Key, #root::message::KeyError> {
                 ::core::unreachable!()
             }
         }
         #(#conditions)*
         #[automatically_derived]
-        impl<__S> #root::Handler<__S> for #name {
+        impl<__S> #root::handler::Handler<__S> for #name {
             fn call<'__a>(
                 _: (),
-                _: &'__a #root::Context<'__a, __S>,
+                _: &'__a #root::handler::Context<'__a, __S>,
                 _: (),
             ) -> ::core::result::Result<
                 impl ::core::future::Future<
-                    Output = ::core::result::Result<(), #root::Failed>
+                    Output = ::core::result::Result<(), #root::handler::Failed>
                 > + ::core::marker::Send + '__a,
-                #root::Rejection,
+                #root::handler::Rejection,
             > {
                 ::core::result::Result::Ok(::core::future::pending())
             }

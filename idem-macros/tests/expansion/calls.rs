@@ -1,9 +1,11 @@
 //! From an envelope to the function's result, through an executor.
 
 use idem_core::{
-    Attempt, Context, DecodeError, Envelope, EnvelopeBuilder, Execution, Executor, Failed,
-    FromContext, FromRef, Handler, Headers, Leased, MemoryStore, Policy, Prepared, Rejection,
-    State, idempotent,
+    Attempt, Envelope, Execution, Executor, Failed, FromContext, FromRef, Headers, MemoryStore,
+    Policy, Prepared, State,
+    handler::{Context, DecodeError, Handler, Leased, Rejection},
+    idempotent,
+    message::EnvelopeBuilder,
 };
 
 use crate::{OrderPlaced, order};

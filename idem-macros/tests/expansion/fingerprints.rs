@@ -1,6 +1,6 @@
 //! What counts as the same content.
 
-use idem_core::{Failed, Fingerprint, Operation, idempotent};
+use idem_core::{Failed, handler::Operation, idempotent, message::Fingerprint};
 
 use crate::{ORDER, OrderPlaced, order};
 

@@ -1,7 +1,10 @@
 //! Sources of keys, one by one and together.
 
 use idem_core::{
-    Envelope, Failed, IdempotencyKey, Key, KeyBuilder, KeyError, Operation, idempotent,
+    Envelope, Failed, IdempotencyKey, Key,
+    handler::Operation,
+    idempotent,
+    message::{KeyBuilder, KeyError},
 };
 use serde::Deserialize;
 

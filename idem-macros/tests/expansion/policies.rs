@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use idem_core::{
-    Backoff, Enforcement, Failed, InDoubt, Operation, Policy, StoreOutage, idempotent,
+    Failed, Policy,
+    handler::{Backoff, Enforcement, InDoubt, Operation, StoreOutage},
+    idempotent,
 };
 
 use crate::OrderPlaced;

@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use idem_core::{Envelope, Failed, Operation, Outcome, Prepared, Refused, Request, idempotent};
+use idem_core::{
+    Envelope, Failed, Outcome, Prepared, Refused, Request, handler::Operation, idempotent,
+};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]

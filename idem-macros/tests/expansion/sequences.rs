@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use idem_core::{Envelope, Failed, Key, KeyError, Operation, SequencePlace, idempotent};
+use idem_core::{
+    Envelope, Failed, Key,
+    handler::Operation,
+    idempotent,
+    message::{KeyError, SequencePlace},
+};
 use serde::Deserialize;
 
 use crate::key;
@@ -48,12 +53,12 @@ async fn store_each(reading: Reading) -> Result<(), Failed> {
 }
 
 fn place<H: Operation>(envelope: &Envelope) -> Result<SequencePlace, KeyError> {
-    let numbered = H::NUMBERED.expect("its messages are numbered");
+    let numbered = H::SEQUENCE.expect("its messages are numbered");
     let message = H::decode(envelope).expect("the body is a reading");
     numbered.place(&message, envelope)
 }
 
-fn reading() -> idem_core::EnvelopeBuilder {
+fn reading() -> idem_core::message::EnvelopeBuilder {
     Envelope::builder(r#"{"device_id": "d-7", "boot": 3, "seq": 17}"#)
 }
 
@@ -130,5 +135,5 @@ fn without_arguments_the_publishers_stamps_are_the_place() {
 
 #[test]
 fn a_key_of_parts_numbers_nothing() {
-    assert!(store_each::NUMBERED.is_none());
+    assert!(store_each::SEQUENCE.is_none());
 }

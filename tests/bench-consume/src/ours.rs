@@ -4,9 +4,12 @@ use std::time::{Duration, Instant};
 
 use bench_orders::{Options, Order, Tally, id};
 use idem_amqp::{
-    Claim, ClaimRequest, ExecutionKind, Handler, Key, MemoryStore, Outcome, Policy, PostgresStore,
-    PurgeTask, Queue, RedisStore, RunsOn, SqliteStore, Store, WorkerBuilder, Write, prelude::*,
+    Key, MemoryStore, Policy, PostgresStore, Queue, RedisStore, SqliteStore, Store, WorkerBuilder,
+    executor::{ExecutionKind, RunsOn},
+    handler::{Handler, Outcome},
+    prelude::*,
     sqlx::PgConnection,
+    store::{Claim, ClaimRequest, PurgeTask, Write},
 };
 use xtask::bench::consume::Contestant;
 
@@ -189,7 +192,7 @@ async fn work<S: Store>(
     let copies = shift.count() as u64 - executed;
     if balance.of(ExecutionKind::Executed) != executed
         || balance.of(ExecutionKind::Duplicate) != copies
-        || !balance.is_even()
+        || !balance.is_balanced()
     {
         return Err(format!("the worker's balance is {balance}").into());
     }

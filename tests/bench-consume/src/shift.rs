@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use idem_amqp::Health;
+use idem_amqp::worker::Health;
 use tokio::sync::Notify;
 
 /// One worker's time; clones are the same one.

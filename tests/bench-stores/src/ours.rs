@@ -1,6 +1,10 @@
 //! A store of idem, used as the executor uses it.
 
-use idem_core::{Claim, ClaimRequest, Fingerprint, Key, Lease, Outcome, Policy, Store, Write};
+use idem_core::{
+    Key, Outcome, Policy, Store,
+    message::Fingerprint,
+    store::{Claim, ClaimRequest, Lease, Write},
+};
 
 use crate::{Result, contender::Contender};
 

@@ -1,6 +1,6 @@
 //! The calls to the store.
 
-use idem_core::{FencingToken, Release};
+use idem_core::{FencingToken, store::Release};
 
 use crate::store::LEASE;
 

@@ -1,6 +1,6 @@
 //! A delivery, and how far it has come.
 
-use idem_core::{ExecutionKind, FencingToken, Lease};
+use idem_core::{FencingToken, executor::ExecutionKind, store::Lease};
 
 use crate::{Ask, Reason};
 

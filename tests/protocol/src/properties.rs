@@ -1,6 +1,6 @@
 //! What must hold in every world, what must come at last, and what must be possible.
 
-use idem_core::ExecutionKind;
+use idem_core::executor::ExecutionKind;
 use stateright::Property;
 
 use crate::{Breach, Delivery, Phase, Protocol, Setting, World};

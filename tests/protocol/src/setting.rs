@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use idem_core::{InDoubt, Policy};
+use idem_core::{Policy, handler::InDoubt};
 
 /// A finite piece of the world to be checked exhaustively.
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 //! What becomes of a delivery, by how its message ended: the worker's table, with time left out.
 
-use idem_core::ExecutionKind;
+use idem_core::executor::ExecutionKind;
 
 /// What becomes of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

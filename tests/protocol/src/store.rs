@@ -3,8 +3,9 @@
 use std::{sync::LazyLock, time::Duration};
 
 use idem_core::{
-    Claim, ClaimRequest, FencingToken, Key, Lease, Outcome, Owner, Policy, Write,
+    FencingToken, Key, Outcome, Policy,
     conformance::rules::Kept,
+    store::{Claim, ClaimRequest, Lease, Owner, Write},
 };
 
 use crate::{Ask, Breach, Call, Flaw, Grant, Protocol, Reason, World};

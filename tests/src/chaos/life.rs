@@ -59,7 +59,7 @@ impl End {
     /// Of a process that was told to stop, and what it had said.
     pub(super) fn asked(status: ExitStatus, events: &[Event]) -> Self {
         match (status.signal(), events.last()) {
-            (None, Some(Event::Balance { even, ended })) if status.success() => Self::Drained {
+            (None, Some(Event::WorkerStats { even, ended })) if status.success() => Self::Drained {
                 even: *even,
                 balance: ended.clone(),
             },
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     fn balance(even: bool) -> Event {
-        Event::Balance {
+        Event::WorkerStats {
             even,
             ended: vec![("executed".into(), 2)],
         }

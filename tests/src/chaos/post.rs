@@ -128,7 +128,8 @@ impl Post {
             return End::Failed(format!("it did not stop within {LIMIT:?}"));
         };
         if status.success() {
-            let balanced = |events: &[Event]| matches!(events.last(), Some(Event::Balance { .. }));
+            let balanced =
+                |events: &[Event]| matches!(events.last(), Some(Event::WorkerStats { .. }));
             let events = &self.process.events;
             events.until("it prints its balance", balanced).await;
         }

@@ -1,6 +1,9 @@
 //! The bugs of handlers whose messages share a transaction.
 
-use idem_amqp::{Claim, ClaimRequest, GroupStore, StoreError};
+use idem_amqp::{
+    StoreError,
+    store::{Claim, ClaimRequest, GroupStore},
+};
 
 use super::Flawed;
 

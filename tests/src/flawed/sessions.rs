@@ -1,6 +1,10 @@
 //! Sessions, as they are: the bugs are elsewhere.
 
-use idem_amqp::{OpenSession, Opened, SessionKey, SessionStore, StoreError, Touched};
+use idem_amqp::{
+    StoreError,
+    message::SessionKey,
+    store::{OpenSession, Opened, SessionStore, Touched},
+};
 
 use super::Flawed;
 

@@ -1,6 +1,10 @@
 //! The calls about sessions.
 
-use idem_amqp::{OpenSession, Opened, SessionKey, SessionStore, StoreError, Touched};
+use idem_amqp::{
+    StoreError,
+    message::SessionKey,
+    store::{OpenSession, Opened, SessionStore, Touched},
+};
 
 use super::{Call, Interfered};
 

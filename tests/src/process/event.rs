@@ -33,7 +33,7 @@ pub enum Event {
         redelivered: bool,
     },
     /// The worker has drained.
-    Balance {
+    WorkerStats {
         /// Whether the deliveries are as many as the ends.
         even: bool,
         /// The kinds that occurred.

@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use idem_amqp::{Backoff, InDoubt, Ladder, Policy, Queue, QueueType};
+use idem_amqp::{
+    Ladder, Policy, Queue, QueueType,
+    handler::{Backoff, InDoubt},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{flawed::Flaw, ledger::Ledger, queue_type, store_at::StoreAt};
@@ -129,14 +132,19 @@ impl Settings {
     /// # Panics
     /// If policy or ladder cannot be.
     pub fn queue(&self) -> Queue {
-        let mut queue = Queue::declare(&self.queue)
+        let kind = if self.classic {
+            QueueType::Classic
+        } else {
+            QueueType::Quorum
+        };
+        let mut queue = Queue::of_type(&self.queue, kind)
             .prefetch(self.prefetch)
             .policy(self.policy());
         if let Some(rungs) = &self.rungs_ms {
             let rungs = rungs.iter().copied().map(Duration::from_millis);
             queue = queue.ladder(Ladder::new(rungs).expect("tests have ladders that hold"));
         }
-        if self.classic { queue.classic() } else { queue }
+        queue
     }
 
     fn policy(&self) -> Policy {

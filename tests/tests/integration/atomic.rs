@@ -8,7 +8,8 @@ use std::{
 
 use futures_util::poll;
 use idem_amqp::{
-    ExecutionKind as Kind, SqliteStore, Worker,
+    SqliteStore, Worker,
+    executor::ExecutionKind as Kind,
     prelude::*,
     sqlx::{Connection as _, SqliteConnection},
 };
@@ -145,8 +146,8 @@ async fn more_messages_at_once_than_connections_are_told_of_at_the_start() {
     let _logging = log.capture();
     let worker = Worker::builder(store.build().await.unwrap())
         .state(Script::new(|_| async { Ok(()) }))
-        .consume::<charge_atomically>(Queue::declare(&wide).prefetch(4))
-        .consume::<charge_atomically>(Queue::declare(&fits).prefetch(3))
+        .consume::<charge_atomically>(Queue::quorum(&wide).prefetch(4))
+        .consume::<charge_atomically>(Queue::quorum(&fits).prefetch(3))
         .build(bed.url())
         .unwrap();
     let health = worker.health();

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use idem_amqp::{
-    Context, ExecutionKind as Kind, FromContext, MemoryStore, Rejection, Worker, prelude::*,
+    FromContext, MemoryStore, Worker,
+    executor::ExecutionKind as Kind,
+    handler::{Context, Rejection},
+    prelude::*,
 };
 use idem_tests::{
     bed::{Bed, persistent},
@@ -86,7 +89,7 @@ async fn with_the_message_id(_order: Order, State(script): State<Script>) -> Res
 /// A handler whose key is missing is never run, not even unprotected.
 async fn keyless<H>(bodies: &[&[u8]])
 where
-    H: idem_amqp::Handler<Script, Mode = idem_amqp::Leased>,
+    H: idem_amqp::handler::Handler<Script, Mode = idem_amqp::handler::Leased>,
 {
     let bed = Bed::new().await;
     let worker = Worker::builder(MemoryStore::new()).state(Script::succeeding());

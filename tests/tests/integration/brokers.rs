@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use idem_amqp::{
-    Balance, ExecutionKind as Kind, Failed, Health, Incident, MemoryStore, ProblemKind, Queue,
-    Worker,
+    Failed, MemoryStore, Queue, Worker,
+    executor::ExecutionKind as Kind,
+    worker::{Health, Incident, ProblemKind, WorkerStats},
 };
 use idem_tests::{
     bed::{Bed, QUICK},
@@ -40,8 +41,8 @@ fn steady() -> Script {
 fn worker(bed: &Bed, classic: &str, script: &Script) -> Running {
     let worker = Worker::builder(MemoryStore::new())
         .state(script.clone())
-        .consume::<charge>(Queue::declare(bed.name()).prefetch(8).policy(QUICK))
-        .consume::<charge>(Queue::declare(classic).classic().policy(QUICK));
+        .consume::<charge>(Queue::quorum(bed.name()).prefetch(8).policy(QUICK))
+        .consume::<charge>(Queue::classic(classic).policy(QUICK));
     bed.start(worker)
 }
 
@@ -83,8 +84,8 @@ async fn a_broker_that_is_killed_is_consumed_again_and_nothing_is_lost_or_double
     let bed = Bed::on(&broker);
     let classic = bed.another("classic");
     // A quorum queue declared moments before a crash never elects a leader again on RabbitMQ 3.10.
-    bed.declare(&Queue::declare(bed.name())).await;
-    bed.declare(&Queue::declare(&classic).classic()).await;
+    bed.declare(&Queue::quorum(bed.name())).await;
+    bed.declare(&Queue::classic(&classic)).await;
     with(&broker, RabbitMq::restart).await;
     let script = steady();
     let running = worker(&bed, &classic, &script);
@@ -104,7 +105,7 @@ async fn a_broker_that_is_killed_is_consumed_again_and_nothing_is_lost_or_double
 
 /// A broker that stops says so before it closes the link; which of the two the client sees first is
 /// a matter of luck.
-fn lost_connections(balance: &Balance) -> u64 {
+fn lost_connections(balance: &WorkerStats) -> u64 {
     let lost = [Incident::ConnectionClosed, Incident::ConnectionBroken];
     lost.iter().map(|one| balance.incidents().of(*one)).sum()
 }
@@ -115,7 +116,7 @@ async fn all_are_executed_once_and_nothing_is_stuck(
     script: &Script,
     ids: Vec<String>,
     classic: &str,
-) -> Balance {
+) -> WorkerStats {
     worker.ended(Kind::Executed, ids.len()).await;
     // Messages that came again are settled, too, before the worker is told to stop.
     for queue in [bed.name(), classic] {

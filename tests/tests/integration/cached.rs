@@ -3,8 +3,10 @@
 use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
 use idem_amqp::{
-    Cached, ExecutionKind as Kind, MemoryStore, SqliteStore,
+    MemoryStore, SqliteStore,
+    executor::ExecutionKind as Kind,
     sqlx::{Connection as _, SqliteConnection, query},
+    stores::Cached,
 };
 use idem_tests::{
     bed::Bed,

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use idem_amqp::{
-    DeadLetter, ExecutionKind as Kind, Fate, LetterError, MemoryStore, ReplayError, Replayer,
-    Selection,
+    MemoryStore,
+    dead_letters::{DeadLetter, LetterError, LetterOutcome, ReplayError, Replayer, Selection},
+    executor::ExecutionKind as Kind,
 };
 use idem_tests::{
     bed::{Bed, dead, persistent},
@@ -71,9 +72,9 @@ async fn discarded_letters_are_gone_for_good() {
     bury(&bed, &MemoryStore::new(), &["a", "b"]).await;
     let fates = Journal::<String>::default();
     let told = fates.clone();
-    let replayer = replayer(&bed).on_dealt(move |dealt| {
+    let replayer = replayer(&bed).on_letter(move |dealt| {
         let key = dealt.letter.key().unwrap_or_default();
-        told.write(format!("{key} {:?}", dealt.fate));
+        told.write(format!("{key} {:?}", dealt.outcome));
     });
     let chosen = Selection::all().key("orders.charge:a");
     assert_eq!(
@@ -99,8 +100,8 @@ async fn a_letter_whose_queue_is_gone_stays_where_it_is() {
         .await;
     let failures = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&failures);
-    let replayer = replayer(&bed).on_dealt(move |dealt| {
-        if let Fate::Failed(error) = dealt.fate {
+    let replayer = replayer(&bed).on_letter(move |dealt| {
+        if let LetterOutcome::Failed(error) = dealt.outcome {
             told.lock().unwrap().push(error.clone());
         }
     });

@@ -1,7 +1,11 @@
 //! What a client promises when nothing goes wrong with its connection.
 
 use futures_util::future::join_all;
-use idem_amqp::{CallError, Client, ClientError, Refusal, ReplyTo, Request};
+use idem_amqp::{
+    Client, Request,
+    client::{CallError, ClientError, ReplyTo},
+    handler::Refusal,
+};
 use idem_tests::{
     bed::Bed,
     journal::{LIMIT, eventually, within},
@@ -20,7 +24,7 @@ async fn client(bed: &Bed) -> Client {
     client.unwrap()
 }
 
-fn patient(bed: &Bed) -> idem_amqp::ClientBuilder {
+fn patient(bed: &Bed) -> idem_amqp::client::ClientBuilder {
     let client = Client::builder().queue(bed.name());
     client.timeout(LIMIT).deadline(LIMIT)
 }

@@ -7,8 +7,12 @@ use std::{
 };
 
 use idem_amqp::{
-    CallError, Client, FileKeeper, KeeperError, KeepingPlace, KeptSession, Session, SessionError,
-    SessionKeeper, SqliteKeeper,
+    Client,
+    client::CallError,
+    session::{
+        FileSessionStorage, Session, SessionError, SessionStorage, SessionStorageError,
+        SqliteSessionStorage, StorageLocation, StoredSession,
+    },
 };
 use idem_tests::{
     bed::Bed,
@@ -34,17 +38,17 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// A keeper that a user may have written: it writes whatever it is told, whoever says so.
+/// A storage that a user may have written: it writes whatever it is told, whoever says so.
 #[derive(Debug, Clone)]
 struct Board {
-    place: KeepingPlace,
-    kept: Arc<Mutex<Option<KeptSession>>>,
+    place: StorageLocation,
+    kept: Arc<Mutex<Option<StoredSession>>>,
 }
 
 impl Board {
     fn empty() -> Self {
         Self {
-            place: KeepingPlace::new("the board"),
+            place: StorageLocation::new("the board"),
             kept: Arc::default(),
         }
     }
@@ -57,26 +61,26 @@ impl Board {
         }
     }
 
-    fn kept(&self) -> Option<KeptSession> {
+    fn kept(&self) -> Option<StoredSession> {
         self.kept.lock().unwrap().clone()
     }
 }
 
-impl SessionKeeper for Board {
-    fn place(&self) -> &KeepingPlace {
+impl SessionStorage for Board {
+    fn place(&self) -> &StorageLocation {
         &self.place
     }
 
-    async fn load(&self) -> Result<Option<KeptSession>, KeeperError> {
+    async fn load(&self) -> Result<Option<StoredSession>, SessionStorageError> {
         Ok(self.kept())
     }
 
-    async fn save(&self, session: &KeptSession) -> Result<(), KeeperError> {
+    async fn save(&self, session: &StoredSession) -> Result<(), SessionStorageError> {
         *self.kept.lock().unwrap() = Some(session.clone());
         Ok(())
     }
 
-    async fn remove(&self) -> Result<(), KeeperError> {
+    async fn remove(&self) -> Result<(), SessionStorageError> {
         *self.kept.lock().unwrap() = None;
         Ok(())
     }
@@ -84,7 +88,7 @@ impl SessionKeeper for Board {
 
 fn assert_occupied(opened: Result<Session, SessionError>) {
     match opened {
-        Err(SessionError::Keeper(error)) => {
+        Err(SessionError::Storage(error)) => {
             let advice = "close it, or drop it";
             assert!(error.to_string().contains(advice), "{error}");
         }
@@ -95,13 +99,13 @@ fn assert_occupied(opened: Result<Session, SessionError>) {
 #[tokio::test]
 async fn a_file_keeps_one_session_of_a_process_at_a_time() {
     let (_folder, path) = folder();
-    keeps_one(FileKeeper::open(&path).await.unwrap()).await;
+    keeps_one(FileSessionStorage::open(&path).await.unwrap()).await;
 }
 
 #[tokio::test]
 async fn a_row_keeps_one_session_of_a_process_at_a_time() {
     let (_folder, path) = folder();
-    keeps_one(SqliteKeeper::open(&path, "leases").await.unwrap()).await;
+    keeps_one(SqliteSessionStorage::open(&path, "leases").await.unwrap()).await;
 }
 
 #[tokio::test]
@@ -109,15 +113,15 @@ async fn a_users_keeper_keeps_one_session_of_a_process_at_a_time() {
     keeps_one(Board::empty()).await;
 }
 
-async fn keeps_one<K: SessionKeeper + Clone>(keeper: K) {
+async fn keeps_one<K: SessionStorage + Clone>(storage: K) {
     let bed = Bed::new().await;
     let registrar = Registrar::start(&bed, 5, LIFE).await;
     let responder = Responder::granting(&bed);
     let client = client(&bed).await;
-    let resume = async || client.session().resume_from(keeper.clone()).await;
+    let resume = async || client.session().resume_from(storage.clone()).await;
     let first = resume().await.unwrap();
     assert_occupied(resume().await);
-    assert_occupied(client.session().keep_in(keeper.clone()).open().await);
+    assert_occupied(client.session().keep_in(storage.clone()).open().await);
     assert_eq!(registrar.of_kind("idem.open").len(), 1);
     first.call(&CreateLease::of("printer")).await.unwrap();
 
@@ -132,7 +136,7 @@ async fn keeps_one<K: SessionKeeper + Clone>(keeper: K) {
     // What was closed has nothing there any more that it could remove or write over.
     second.close().await.unwrap();
     second.save().await.unwrap();
-    let kept = keeper.load().await.unwrap().unwrap();
+    let kept = storage.load().await.unwrap().unwrap();
     assert_eq!((&*kept.id, kept.next), (third.id(), 1));
     assert_eq!(responder.asked.entries().len(), 2);
 }
@@ -140,7 +144,7 @@ async fn keeps_one<K: SessionKeeper + Clone>(keeper: K) {
 #[tokio::test]
 async fn a_row_that_another_process_has_taken_stops_the_first_one_before_it_asks_or_closes() {
     let (_folder, path) = folder();
-    let open = async || SqliteKeeper::open(&path, "leases").await.unwrap();
+    let open = async || SqliteSessionStorage::open(&path, "leases").await.unwrap();
     stops_the_first(open).await;
 }
 
@@ -150,7 +154,7 @@ async fn a_place_that_another_process_has_taken_stops_the_first_one_whatever_its
     stops_the_first(async || board.of_another_process()).await;
 }
 
-async fn stops_the_first<K: SessionKeeper>(open: impl AsyncFn() -> K) {
+async fn stops_the_first<K: SessionStorage>(open: impl AsyncFn() -> K) {
     let bed = Bed::new().await;
     let registrar = Registrar::start(&bed, 5, LIFE).await;
     let responder = Responder::start(&bed, bed.name(), async |asked: Asked| {
@@ -181,7 +185,10 @@ async fn stops_the_first<K: SessionKeeper>(open: impl AsyncFn() -> K) {
     }
     assert_eq!(responder.asked.entries().len(), 1, "nothing is sent");
     let closed = first.close().await;
-    assert!(matches!(closed, Err(SessionError::Keeper(_))), "{closed:?}");
+    assert!(
+        matches!(closed, Err(SessionError::Storage(_))),
+        "{closed:?}"
+    );
     assert_eq!(registrar.of_kind("idem.close").len(), 0);
 
     second.call(&CreateLease::of("scanner")).await.unwrap();
@@ -195,7 +202,7 @@ async fn stops_the_first<K: SessionKeeper>(open: impl AsyncFn() -> K) {
 #[derive(Debug, Clone)]
 struct Slow {
     board: Board,
-    saving: Journal<KeptSession>,
+    saving: Journal<StoredSession>,
     gate: Arc<Semaphore>,
 }
 
@@ -209,22 +216,22 @@ impl Slow {
     }
 }
 
-impl SessionKeeper for Slow {
-    fn place(&self) -> &KeepingPlace {
+impl SessionStorage for Slow {
+    fn place(&self) -> &StorageLocation {
         self.board.place()
     }
 
-    async fn load(&self) -> Result<Option<KeptSession>, KeeperError> {
+    async fn load(&self) -> Result<Option<StoredSession>, SessionStorageError> {
         self.board.load().await
     }
 
-    async fn save(&self, session: &KeptSession) -> Result<(), KeeperError> {
+    async fn save(&self, session: &StoredSession) -> Result<(), SessionStorageError> {
         self.saving.write(session.clone());
         self.gate.acquire().await.unwrap().forget();
         self.board.save(session).await
     }
 
-    async fn remove(&self) -> Result<(), KeeperError> {
+    async fn remove(&self) -> Result<(), SessionStorageError> {
         self.board.remove().await
     }
 }
@@ -234,17 +241,17 @@ impl SessionKeeper for Slow {
 async fn a_session_that_was_given_up_while_it_was_saved_leaves_its_place_when_that_has_ended() {
     let bed = Bed::new().await;
     let _registrar = Registrar::start(&bed, 5, LIFE).await;
-    let keeper = Slow::with(0);
+    let storage = Slow::with(0);
     let client = client(&bed).await;
-    let resume = async || client.session().resume_from(keeper.clone()).await;
-    let first = client.session().resume_from(keeper.clone());
+    let resume = async || client.session().resume_from(storage.clone()).await;
+    let first = client.session().resume_from(storage.clone());
     let first = tokio::spawn(first);
-    keeper.saving.count("it is being saved", 1).await;
+    storage.saving.count("it is being saved", 1).await;
     first.abort();
     assert!(first.await.unwrap_err().is_cancelled());
     assert_occupied(within("it is refused", resume()).await);
-    keeper.gate.add_permits(100);
-    let kept = keeper.saving.entries()[0].id.clone();
+    storage.gate.add_permits(100);
+    let kept = storage.saving.entries()[0].id.clone();
     let second = within("it is resumed", resume()).await.unwrap();
     assert_eq!(second.id(), kept);
 }
@@ -267,17 +274,17 @@ async fn a_request_that_was_not_saved_in_time_is_not_kept_as_one_that_was_sent()
     let bed = Bed::new().await;
     let _registrar = Registrar::start(&bed, 5, LIFE).await;
     let responder = Responder::granting(&bed);
-    let keeper = Slow::with(1);
+    let storage = Slow::with(1);
     let client = client(&bed).await;
-    let session = client.session().resume_from(keeper.clone()).await.unwrap();
+    let session = client.session().resume_from(storage.clone()).await.unwrap();
     let call = session.call(&CreateLease::of("printer")).deadline(SOON);
     let unsent = call.await.unwrap_err();
     assert!(matches!(unsent, CallError::Unsent(_)), "{unsent:?}");
     // The save that was begun ends, and says that the request may be on its way.
-    keeper.gate.add_permits(1);
-    kept_as(&keeper.board, 1, &[0]).await;
-    keeper.gate.add_permits(100);
-    kept_as(&keeper.board, 1, &[]).await;
+    storage.gate.add_permits(1);
+    kept_as(&storage.board, 1, &[0]).await;
+    storage.gate.add_permits(100);
+    kept_as(&storage.board, 1, &[]).await;
     assert_eq!(responder.asked.entries().len(), 0);
 }
 

@@ -11,8 +11,12 @@ use std::{
 
 use futures_util::future::join_all;
 use idem_amqp::{
-    CallError, Client, FileKeeper, KeeperError, KeepingPlace, KeptSession, RequestNumber, Session,
-    SessionCall, SessionError, SessionKeeper, SqliteKeeper,
+    Client,
+    client::CallError,
+    session::{
+        FileSessionStorage, RequestNumber, Session, SessionCall, SessionError, SessionStorage,
+        SessionStorageError, SqliteSessionStorage, StorageLocation, StoredSession,
+    },
 };
 use idem_tests::{
     bed::Bed,
@@ -34,8 +38,8 @@ async fn client(bed: &Bed) -> Client {
 
 /// A client of a new process: nothing is left of an earlier one but what it has kept.
 async fn resumed(bed: &Bed, path: &Path) -> Session {
-    let keeper = FileKeeper::open(path).await.unwrap();
-    let resumed = client(bed).await.session().resume_from(keeper);
+    let storage = FileSessionStorage::open(path).await.unwrap();
+    let resumed = client(bed).await.session().resume_from(storage);
     resumed.await.unwrap()
 }
 
@@ -81,7 +85,7 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
 async fn a_session_in_a_file_goes_on_after_its_process_has_ended() {
     let bed = Bed::new().await;
     let (_folder, path) = folder();
-    let open = async || FileKeeper::open(&path).await.unwrap();
+    let open = async || FileSessionStorage::open(&path).await.unwrap();
     goes_on(&bed, open).await;
 }
 
@@ -90,11 +94,11 @@ async fn a_session_in_a_sqlite_database_goes_on_after_its_process_has_ended() {
     let bed = Bed::new().await;
     let (folder, _) = folder();
     let path = folder.path().join("client.db");
-    let open = async || SqliteKeeper::open(&path, "leases").await.unwrap();
+    let open = async || SqliteSessionStorage::open(&path, "leases").await.unwrap();
     goes_on(&bed, open).await;
 }
 
-async fn goes_on<K: SessionKeeper>(bed: &Bed, open: impl AsyncFn() -> K) {
+async fn goes_on<K: SessionStorage>(bed: &Bed, open: impl AsyncFn() -> K) {
     let registrar = Registrar::start(bed, 5, LIFE).await;
     let deaf = silent(bed);
     let client = client(bed).await;
@@ -189,9 +193,9 @@ async fn a_session_that_has_ended_meanwhile_is_told_with_its_unanswered_requests
     end(call).await;
     registrar.end_all();
     let client = client(&bed).await;
-    let keeper = FileKeeper::open(&path).await.unwrap();
+    let storage = FileSessionStorage::open(&path).await.unwrap();
     for _ in 0..2 {
-        match client.session().resume_from(keeper.clone()).await {
+        match client.session().resume_from(storage.clone()).await {
             Err(SessionError::Expired {
                 id: ended,
                 unanswered,
@@ -203,7 +207,7 @@ async fn a_session_that_has_ended_meanwhile_is_told_with_its_unanswered_requests
         }
     }
     assert_eq!(deaf.asked.entries().len(), 1, "it is not sent by itself");
-    let session = client.session().keep_in(keeper).open().await.unwrap();
+    let session = client.session().keep_in(storage).open().await.unwrap();
     assert_ne!(session.id(), id);
     assert_eq!(numbers(&session), NONE);
 }
@@ -232,9 +236,9 @@ async fn a_session_of_another_queue_is_not_resumed() {
     let (_folder, path) = folder();
     drop(resumed(&bed, &path).await);
     let asked = registrar.asked.entries().len();
-    let keeper = FileKeeper::open(&path).await.unwrap();
+    let storage = FileSessionStorage::open(&path).await.unwrap();
     let other = client(&bed).await.to("others");
-    match other.session().resume_from(keeper).await {
+    match other.session().resume_from(storage).await {
         Err(SessionError::OtherQueue { kept, queue }) => {
             assert_eq!((&*kept, &*queue), (bed.name(), "others"));
         }
@@ -249,8 +253,11 @@ async fn a_file_that_another_process_has_is_not_shared() {
     let _registrar = Registrar::start(&bed, 5, LIFE).await;
     let (_folder, path) = folder();
     let _session = resumed(&bed, &path).await;
-    let error = FileKeeper::open(&path).await.unwrap_err();
-    assert!(matches!(error, KeeperError::InUse { .. }), "{error:?}");
+    let error = FileSessionStorage::open(&path).await.unwrap_err();
+    assert!(
+        matches!(error, SessionStorageError::InUse { .. }),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]
@@ -260,7 +267,7 @@ async fn a_row_that_another_process_has_taken_stops_the_first_one_before_it_send
     let responder = Responder::granting(&bed);
     let (folder, _) = folder();
     let path = folder.path().join("client.db");
-    let open = async || SqliteKeeper::open(&path, "leases").await.unwrap();
+    let open = async || SqliteSessionStorage::open(&path, "leases").await.unwrap();
     let client = client(&bed).await;
     let first = client.session().resume_from(open().await).await.unwrap();
     let second = client.session().resume_from(open().await).await.unwrap();
@@ -275,8 +282,8 @@ async fn a_row_that_another_process_has_taken_stops_the_first_one_before_it_send
 /// Keeps nothing, and says so as slowly as the test wants.
 #[derive(Debug)]
 struct Slow {
-    place: KeepingPlace,
-    saves: Journal<KeptSession>,
+    place: StorageLocation,
+    saves: Journal<StoredSession>,
     gate: Semaphore,
     broken: AtomicBool,
 }
@@ -284,7 +291,7 @@ struct Slow {
 impl Slow {
     fn with(permits: usize) -> Arc<Self> {
         Arc::new(Self {
-            place: KeepingPlace::new("the test"),
+            place: StorageLocation::new("the test"),
             saves: Journal::default(),
             gate: Semaphore::new(permits),
             broken: false.into(),
@@ -292,25 +299,25 @@ impl Slow {
     }
 }
 
-impl SessionKeeper for Slow {
-    fn place(&self) -> &KeepingPlace {
+impl SessionStorage for Slow {
+    fn place(&self) -> &StorageLocation {
         &self.place
     }
 
-    async fn load(&self) -> Result<Option<KeptSession>, KeeperError> {
+    async fn load(&self) -> Result<Option<StoredSession>, SessionStorageError> {
         Ok(None)
     }
 
-    async fn save(&self, session: &KeptSession) -> Result<(), KeeperError> {
+    async fn save(&self, session: &StoredSession) -> Result<(), SessionStorageError> {
         self.saves.write(session.clone());
         self.gate.acquire().await.unwrap().forget();
         if self.broken.load(SeqCst) {
-            return Err(KeeperError::failed("the test", "no space"));
+            return Err(SessionStorageError::failed("the test", "no space"));
         }
         Ok(())
     }
 
-    async fn remove(&self) -> Result<(), KeeperError> {
+    async fn remove(&self) -> Result<(), SessionStorageError> {
         Ok(())
     }
 }
@@ -320,23 +327,23 @@ async fn a_request_is_saved_before_it_is_sent_and_those_that_wait_share_a_save()
     let bed = Bed::new().await;
     let _registrar = Registrar::start(&bed, 100, LIFE).await;
     let responder = Responder::granting(&bed);
-    let keeper = Slow::with(1);
+    let storage = Slow::with(1);
     let client = client(&bed).await;
-    let session = client.session().resume_from(Arc::clone(&keeper));
+    let session = client.session().resume_from(Arc::clone(&storage));
     let session = session.await.unwrap();
     let first = tokio::spawn(session.call(&CreateLease::of("printer")).into_future());
-    keeper.saves.count("it is being saved", 2).await;
+    storage.saves.count("it is being saved", 2).await;
     let others: Vec<_> = (0..50)
         .map(|_| tokio::spawn(session.call(&CreateLease::of("scanner")).into_future()))
         .collect();
     tokio::task::yield_now().await;
     assert_eq!(responder.asked.entries().len(), 0, "nothing is saved yet");
-    keeper.gate.add_permits(100);
+    storage.gate.add_permits(100);
     within("it is answered", first).await.unwrap().unwrap();
     for call in within("all are answered", join_all(others)).await {
         call.unwrap().unwrap();
     }
-    let saves = keeper.saves.entries();
+    let saves = storage.saves.entries();
     assert!(saves.len() < 20, "{} saves for 51 requests", saves.len());
     for asked in responder.asked.entries() {
         let number = u64::try_from(asked.place().1).unwrap();
@@ -350,18 +357,18 @@ async fn a_request_that_cannot_be_saved_is_not_sent() {
     let bed = Bed::new().await;
     let _registrar = Registrar::start(&bed, 1, LIFE).await;
     let responder = Responder::granting(&bed);
-    let keeper = Slow::with(2);
+    let storage = Slow::with(2);
     let client = client(&bed).await;
-    let session = client.session().keep_in(Arc::clone(&keeper)).open();
+    let session = client.session().keep_in(Arc::clone(&storage)).open();
     let session = session.await.unwrap();
-    keeper.broken.store(true, SeqCst);
+    storage.broken.store(true, SeqCst);
     let called = session.call(&CreateLease::of("printer")).await;
     assert!(matches!(called, Err(CallError::Unsaved(_))), "{called:?}");
     let slow = session.call(&CreateLease::of("printer"));
     let slow = slow.deadline(Duration::from_millis(300)).await;
     assert!(matches!(slow, Err(CallError::Unsent(_))), "{slow:?}");
-    keeper.broken.store(false, SeqCst);
-    keeper.gate.add_permits(100);
+    storage.broken.store(false, SeqCst);
+    storage.gate.add_permits(100);
     session.call(&CreateLease::of("scanner")).await.unwrap();
     let asked = responder.asked.entries();
     assert_eq!(asked.len(), 1);

@@ -3,7 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use idem_amqp::{CallError, Client, ClientBuilder, Incident, ReplyTo};
+use idem_amqp::{
+    Client,
+    client::{CallError, ClientBuilder, ReplyTo},
+    worker::Incident,
+};
 use idem_tests::{
     bed::Bed,
     journal::{LIMIT, eventually, within},

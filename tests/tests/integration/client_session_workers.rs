@@ -4,8 +4,10 @@ use std::{process::Stdio, time::Duration};
 
 use futures_util::future::join_all;
 use idem_amqp::{
-    Again, CallError, Client, ExecutionKind as Kind, FileKeeper, MemoryStore, Session,
-    SessionError, Sessions, Worker,
+    Client, MemoryStore, Worker,
+    client::{Again, CallError},
+    executor::ExecutionKind as Kind,
+    session::{FileSessionStorage, Session, SessionError, Sessions},
 };
 use idem_tests::{
     bed::Bed,
@@ -245,13 +247,16 @@ async fn a_client_that_is_killed_goes_on_with_its_session_and_nothing_is_handled
     let handled = desk.asked.count("three are answered, one is handled", 4);
     handled.await;
     let client = patient(&bed).connect(bed.url()).await.unwrap();
-    assert!(FileKeeper::open(&file).await.is_err(), "it has the file");
+    assert!(
+        FileSessionStorage::open(&file).await.is_err(),
+        "it has the file"
+    );
     killed.kill().await.unwrap();
     desk.gate.add_permits(1000);
     worker.ended(Kind::Executed, 4).await;
 
-    let keeper = FileKeeper::open(&file).await.unwrap();
-    let session = client.session().resume_from(keeper.clone()).await.unwrap();
+    let storage = FileSessionStorage::open(&file).await.unwrap();
+    let session = client.session().resume_from(storage.clone()).await.unwrap();
     let unanswered = session.unanswered();
     let numbers: Vec<_> = unanswered
         .iter()
@@ -269,7 +274,7 @@ async fn a_client_that_is_killed_goes_on_with_its_session_and_nothing_is_handled
 
     session.close().await.unwrap();
     // Nothing is left that could be resumed.
-    let another = client.session().resume_from(keeper).await.unwrap();
+    let another = client.session().resume_from(storage).await.unwrap();
     assert_ne!(another.id(), session.id());
     worker.stop().await;
     bed.assert_nothing_stuck().await;
@@ -282,10 +287,10 @@ async fn a_client_that_comes_back_too_late_is_told_what_may_have_been_handled() 
     let sessions = Sessions::default().life(SHORT);
     let worker = serve(&desk, &bed, &MemoryStore::new(), sessions).await;
     let folder = tempfile::tempdir().unwrap();
-    let keeper = FileKeeper::open(folder.path().join("leases.session"));
-    let keeper = keeper.await.unwrap();
+    let storage = FileSessionStorage::open(folder.path().join("leases.session"));
+    let storage = storage.await.unwrap();
     let client = patient(&bed).connect(bed.url()).await.unwrap();
-    let session = client.session().resume_from(keeper.clone()).await.unwrap();
+    let session = client.session().resume_from(storage.clone()).await.unwrap();
     let call = session.call(&CreateLease::of("printer"));
     let call = tokio::spawn(call.into_future());
     desk.asked.count("the handler runs", 1).await;
@@ -294,7 +299,7 @@ async fn a_client_that_comes_back_too_late_is_told_what_may_have_been_handled() 
     sleep(2 * SHORT).await;
     desk.gate.add_permits(1000);
     worker.ended(Kind::Executed, 1).await;
-    match client.session().resume_from(keeper).await {
+    match client.session().resume_from(storage).await {
         Err(SessionError::Expired { unanswered, .. }) => {
             assert_eq!(unanswered[0].body, r#"{"name":"printer"}"#);
         }

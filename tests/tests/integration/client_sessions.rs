@@ -4,8 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use idem_amqp::{
-    Again, CallError, Client, ClientBuilder, Refusal, Replied, RequestNumber, Session, SessionCall,
-    SessionError,
+    Client,
+    client::{Again, CallError, ClientBuilder, Replied},
+    handler::Refusal,
+    session::{RequestNumber, Session, SessionCall, SessionError},
 };
 use idem_tests::{
     bed::Bed,

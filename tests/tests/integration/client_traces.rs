@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use idem_amqp::{CallError, ExecutionKind as Kind, MemoryStore, Sessions};
+use idem_amqp::{
+    MemoryStore, client::CallError, executor::ExecutionKind as Kind, session::Sessions,
+};
 use idem_tests::{
     bed::Bed,
     leases::CreateLease,

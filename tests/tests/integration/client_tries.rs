@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use idem_amqp::{Again, CallError, Client};
+use idem_amqp::{
+    Client,
+    client::{Again, CallError},
+};
 use idem_tests::{
     bed::{Bed, persistent},
     journal::{LIMIT, eventually, within},

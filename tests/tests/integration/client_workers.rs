@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use idem_amqp::{
-    CallError, Client, ClientBuilder, ExecutionKind as Kind, MemoryStore, Refusal, Refused, Worker,
+    Client, MemoryStore, Refused, Worker,
+    client::{CallError, ClientBuilder},
+    executor::ExecutionKind as Kind,
+    handler::Refusal,
     prelude::*,
 };
 use idem_tests::{

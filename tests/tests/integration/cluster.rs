@@ -9,8 +9,8 @@ use std::{
 };
 
 use idem_amqp::{
-    Client, ExecutionKind as Kind, Health, MemoryStore, Publication, PublishError, Publisher,
-    Queue, Worker,
+    Client, MemoryStore, Publication, PublishError, Publisher, Queue, Worker,
+    executor::ExecutionKind as Kind, worker::Health,
 };
 use idem_tests::{
     bed::QUICK,
@@ -41,7 +41,7 @@ async fn consumer(
     at: impl Fn(&str) -> bool,
     stop: &Arc<AtomicBool>,
 ) -> Consumer {
-    let declared = Queue::declare(queue).prefetch(8).policy(QUICK);
+    let declared = Queue::quorum(queue).prefetch(8).policy(QUICK);
     let declaring = Publisher::connect(leader.amqp_url()).await.unwrap();
     declaring.declare(declared.clone()).await.unwrap();
     let urls = cluster.amqp_urls();

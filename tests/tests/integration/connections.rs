@@ -3,8 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use idem_amqp::{
-    Balance, ExecutionKind as Kind, Health, Incident, MemoryStore, Publication, PublishError,
-    Publisher, Queue, Worker,
+    MemoryStore, Publication, PublishError, Publisher, Queue, Worker,
+    executor::ExecutionKind as Kind,
+    worker::{Health, Incident, WorkerStats},
 };
 use idem_tests::{
     bed::{Bed, QUICK, dead},
@@ -142,7 +143,10 @@ async fn a_queue_is_consumed_by_several_connections_of_one_process() {
         executed.iter().all(|&executed| executed > 0),
         "{executed:?}"
     );
-    assert!(balances.iter().all(Balance::is_even), "{balances:?}");
+    assert!(
+        balances.iter().all(WorkerStats::is_balanced),
+        "{balances:?}"
+    );
     script.assert_effects(orders.iter().map(String::as_str));
     bed.assert_nothing_stuck().await;
 }

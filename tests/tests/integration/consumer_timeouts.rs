@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use idem_amqp::{ExecutionKind as Kind, Health, MemoryStore, QueueType, Worker};
+use idem_amqp::{MemoryStore, QueueType, Worker, executor::ExecutionKind as Kind, worker::Health};
 use idem_tests::{
     bed::Bed,
     queue_type::under_test,

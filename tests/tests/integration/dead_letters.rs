@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use idem_amqp::{
-    ExecutionKind as Kind, Failed, InDoubt, MemoryStore, Queue, Store, Worker, WorkerError,
+    Failed, MemoryStore, Queue, Store, Worker, WorkerError, executor::ExecutionKind as Kind,
+    handler::InDoubt,
 };
 use idem_tests::{
     bed::{Bed, DeadLetter, QUICK, dead, persistent},

@@ -3,8 +3,9 @@
 use std::{path::Path, time::Duration};
 
 use idem_amqp::{
-    ExecutionKind as Kind, Failed, Finding, MemoryStore, Queue, Severity, SqliteStore, Worker,
-    WorkerError,
+    Failed, MemoryStore, Queue, SqliteStore, Worker, WorkerError,
+    executor::ExecutionKind as Kind,
+    store::{Finding, Severity},
 };
 use idem_tests::{
     bed::{Bed, QUICK, dead},
@@ -83,7 +84,7 @@ async fn foreign(arguments: FieldTable) -> Bed {
 #[tokio::test]
 async fn a_queue_that_the_worker_declares_is_well() {
     let bed = Bed::bare().await;
-    assert_eq!(doctor(bed.url(), Queue::declare(bed.name())).await, []);
+    assert_eq!(doctor(bed.url(), Queue::quorum(bed.name())).await, []);
     assert_eq!(bed.waiting(bed.name()).await, None, "it was declared");
 }
 
@@ -220,7 +221,7 @@ async fn delays_that_the_broker_does_not_know_keep_a_worker_from_starting() {
     let bed = Bed::bare().await;
     let delays = Duration::from_millis(100);
     // Of the one type that has them.
-    let queue = Queue::declare(bed.name()).policy(QUICK);
+    let queue = Queue::quorum(bed.name()).policy(QUICK);
     let queue = queue.native_retries(delays, delays);
     if bed.broker().version() < Version::new(4, 3) {
         let found = why_unfit(&bed, queue).await;

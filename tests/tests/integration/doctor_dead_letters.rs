@@ -1,6 +1,8 @@
 //! What the doctor finds about dead-letter queues, and what keeps a worker from starting.
 
-use idem_amqp::{ExecutionKind as Kind, MemoryStore, Queue, Severity, Worker, WorkerError};
+use idem_amqp::{
+    MemoryStore, Queue, Worker, WorkerError, executor::ExecutionKind as Kind, store::Severity,
+};
 use idem_tests::{
     bed::{Bed, QUICK, dead},
     running::{Running, assert_balance},
@@ -163,11 +165,12 @@ async fn a_declared_queue_gets_no_dead_letter_queue_that_loses_letters_and_the_d
     for weak in Weak::all(bed.broker().version()) {
         weak.declare(&bed, &graveyard).await;
         let declared = || {
-            let queue = Queue::declare(bed.name()).dead_letters(&graveyard);
-            if weak.arguments.contains_key("x-queue-type") {
-                return queue;
-            }
-            queue.classic()
+            let queue = if weak.arguments.contains_key("x-queue-type") {
+                Queue::quorum(bed.name())
+            } else {
+                Queue::classic(bed.name())
+            };
+            queue.dead_letters(&graveyard)
         };
         let found = doctor(bed.url(), declared()).await;
         let told = ["declared-otherwise", weak.code].map(|code| (Severity::Error, code));

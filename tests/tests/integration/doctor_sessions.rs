@@ -1,7 +1,10 @@
 //! What the doctor finds about queues of registrations, and what keeps a worker from starting.
 
 use idem_amqp::{
-    Finding, MemoryStore, Queue, Sessions, Severity, TopologyProblem, Worker, WorkerError,
+    MemoryStore, Queue, Worker, WorkerError,
+    error::TopologyProblem,
+    session::Sessions,
+    store::{Finding, Severity},
 };
 use idem_tests::{
     bed::{Bed, dead},

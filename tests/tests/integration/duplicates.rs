@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use idem_amqp::{
-    ExecutionKind as Kind, MemoryStore, Publication, Publisher, Queue, Worker, prelude::*,
+    MemoryStore, Publication, Publisher, Queue, Worker, executor::ExecutionKind as Kind, prelude::*,
 };
 use idem_tests::{
     bed::{Bed, QUICK},
@@ -151,7 +151,7 @@ async fn the_same_key_under_two_scopes_is_two_units_of_work() {
     let worker = Worker::builder(MemoryStore::new())
         .state(script.clone())
         .consume::<charge>(bed.queue())
-        .consume::<notify>(Queue::declare(&other).policy(QUICK));
+        .consume::<notify>(Queue::quorum(&other).policy(QUICK));
     let worker = bed.start(worker);
     bed.until_consumed(bed.name(), 1).await;
     bed.until_consumed(&other, 1).await;
@@ -180,7 +180,7 @@ async fn the_same_key_under_one_scope_is_one_unit_of_work_on_two_queues<C: Cell>
     let worker = cell
         .worker(&script)
         .consume::<C::Charge>(bed.queue())
-        .consume::<C::Charge>(Queue::declare(&other).policy(QUICK));
+        .consume::<C::Charge>(Queue::quorum(&other).policy(QUICK));
     let worker = bed.start(worker);
     bed.until_consumed(bed.name(), 1).await;
     bed.until_consumed(&other, 1).await;

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use idem_amqp::{
-    Begun, ClaimRequest, ConnectError, Finish, Finished, Key, Outcome, Policy, PostgresStore,
-    TransactionalStore, sqlx::PgConnection,
+    Key, Policy, PostgresStore,
+    handler::Outcome,
+    sqlx::PgConnection,
+    store::{Begun, ClaimRequest, ConnectError, Finish, Finished, TransactionalStore},
 };
 use idem_tests::servers::off_thread;
 use xtask::services::{Postgres, postgres::DatabaseServer};

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use idem_amqp::{ExecutionKind as Kind, Worker, WorkerError, prelude::*, sqlx::PgConnection};
+use idem_amqp::{
+    Worker, WorkerError, executor::ExecutionKind as Kind, prelude::*, sqlx::PgConnection,
+};
 use idem_tests::{
     bed::Bed,
     ledger::{Charge, Ledger, in_postgres},

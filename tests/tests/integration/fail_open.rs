@@ -6,8 +6,9 @@ use std::{
 };
 
 use idem_amqp::{
-    Balance, ExecutionKind as Kind, MemoryStore, Policy, SqliteStore, Store, StoreOutage, Worker,
-    WorkerBuilder, WorkerError, prelude::*, sqlx::SqliteConnection,
+    MemoryStore, Policy, SqliteStore, Store, Worker, WorkerBuilder, WorkerError,
+    executor::ExecutionKind as Kind, handler::StoreOutage, prelude::*, sqlx::SqliteConnection,
+    worker::WorkerStats,
 };
 use idem_tests::{
     bed::{Bed, QUICK},
@@ -32,8 +33,8 @@ pub(super) fn failing_open<S: Store>(
 }
 
 /// Told, overtaken, pending.
-pub(super) fn reports(balance: &Balance) -> (u64, u64, u64) {
-    let reports = balance.reports();
+pub(super) fn reports(balance: &WorkerStats) -> (u64, u64, u64) {
+    let reports = balance.unprotected();
     (reports.told(), reports.overtaken(), reports.pending())
 }
 

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use idem_amqp::{ExecutionKind as Kind, FencingToken, RedisStore, Worker, prelude::*};
+use idem_amqp::{FencingToken, RedisStore, Worker, executor::ExecutionKind as Kind, prelude::*};
 use idem_tests::{
     bed::Bed,
     journal::{Journal, eventually},

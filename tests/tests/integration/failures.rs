@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use idem_amqp::{Backoff, ExecutionKind as Kind, Failed, MemoryStore, Policy, Queue, Worker};
+use idem_amqp::{
+    Failed, MemoryStore, Policy, Queue, Worker, executor::ExecutionKind as Kind, handler::Backoff,
+};
 use idem_tests::{
     bed::{Bed, QUICK, dead},
     cell::Cell,

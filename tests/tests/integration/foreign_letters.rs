@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use idem_amqp::{MemoryStore, Publication, Publisher, Queue, Selection, Worker};
+use idem_amqp::{MemoryStore, Publication, Publisher, Queue, Worker, dead_letters::Selection};
 use idem_tests::{
     bed::{Bed, QUICK, dead, persistent},
     script::{Order, Script, charge},
@@ -98,7 +98,7 @@ async fn a_letter_that_is_looked_at_often_is_not_dropped_by_its_queues_delivery_
         table.insert(name.into(), value);
     }
     bed.declare_foreign(&dead(bed.name()), table).await;
-    let replayer = replayer(&bed).delivery_limit(4);
+    let replayer = replayer(&bed).assume_delivery_limit(4);
     let letter = Publication::json(&dead(bed.name()), &Order::new("a")).unwrap();
     let letter = letter.header("idem-error", "no such customer").unwrap();
     let publisher = Publisher::connect(bed.url()).await.unwrap();

@@ -6,7 +6,8 @@ use std::sync::{
 };
 
 use idem_amqp::{
-    ExecutionKind as Kind, PostgresStore, Worker,
+    PostgresStore, Worker,
+    executor::ExecutionKind as Kind,
     prelude::*,
     sqlx::{self, AssertSqlSafe, Connection as _, PgConnection},
 };

@@ -3,7 +3,9 @@
 use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
 use idem_amqp::{
-    ExecutionKind as Kind, Failed, Health, Incident, MemoryStore, ProblemKind, Queue, Worker,
+    Failed, MemoryStore, Queue, Worker,
+    executor::ExecutionKind as Kind,
+    worker::{Health, Incident, ProblemKind},
 };
 use idem_tests::{
     bed::{Bed, QUICK, dead},
@@ -80,7 +82,7 @@ async fn one_queue_fails(
     let worker = Worker::builder(MemoryStore::new())
         .state(script.clone())
         .consume::<charge>(one)
-        .consume::<charge>(Queue::declare(&other).policy(QUICK));
+        .consume::<charge>(Queue::quorum(&other).policy(QUICK));
     let worker = Running::start(worker, bed.url_by(proxy.port(), ""));
     worker.until("it is ready", Health::is_ready).await;
     // It must not declare its queue again before the test has its own way.

@@ -3,7 +3,9 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use idem_amqp::{
-    Backoff, ExecutionKind as Kind, Policy, Worker,
+    Policy, Worker,
+    executor::ExecutionKind as Kind,
+    handler::Backoff,
     prelude::*,
     sqlx::{self, Connection, PgConnection, Row},
 };

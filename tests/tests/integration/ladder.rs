@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_amqp::{
-    ExecutionKind as Kind, Failed, MemoryStore, Publication, Publisher, Queue, Settlement, Worker,
-    prelude::*,
+    Failed, MemoryStore, Publication, Publisher, Queue, Worker, executor::ExecutionKind as Kind,
+    prelude::*, worker::Settlement,
 };
 use idem_tests::{
     bed::{Bed, persistent},
@@ -47,7 +47,7 @@ async fn a_failed_message_waits_on_the_ladder_for_its_next_attempt() {
 
 #[tokio::test]
 async fn a_failed_message_of_a_classic_queue_waits_on_the_ladder_for_its_next_attempt() {
-    failed_message(|bed| bed.queue().classic()).await;
+    failed_message(|bed| bed.classic_queue()).await;
 }
 
 #[tokio::test]

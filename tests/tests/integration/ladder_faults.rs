@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use idem_amqp::{ExecutionKind as Kind, Failed, MemoryStore, Publication, Publisher, Queue};
+use idem_amqp::{
+    Failed, MemoryStore, Publication, Publisher, Queue, executor::ExecutionKind as Kind,
+};
 use idem_tests::{
     bed::{Bed, QUICK, persistent},
     journal::eventually,
@@ -143,7 +145,7 @@ async fn retries_of_a_deleted_queue_block_nobody_and_are_kept_apart() {
     let deleted = bed.another("deleted");
     let script = failing_until(2, DELAY);
     let store = MemoryStore::new();
-    let queue = laddered(Queue::declare(&deleted).policy(QUICK));
+    let queue = laddered(Queue::quorum(&deleted).policy(QUICK));
     bed.declare(&queue).await;
     let worker = start(&bed, &store, &script, queue);
     bed.send(&deleted, &body("gone"), persistent()).await;

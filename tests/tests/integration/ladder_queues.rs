@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use idem_amqp::{
-    ExecutionKind as Kind, MemoryStore, Publication, Publisher, Queue, Settlement, Worker,
-    WorkerError,
+    MemoryStore, Publication, Publisher, Queue, Worker, WorkerError,
+    executor::ExecutionKind as Kind, worker::Settlement,
 };
 use idem_tests::{
     bed::{Bed, QUICK, dead, persistent},
@@ -67,7 +67,7 @@ async fn workers_with_different_ladders_share_a_vhost() {
         .state(script.clone())
         .consume::<charge>(laddered(bed.queue()))
         .consume::<notify>(
-            Queue::declare(&other)
+            Queue::quorum(&other)
                 .policy(QUICK)
                 .ladder(rungs([SECOND_RUNG, A_DAY])),
         );
@@ -120,7 +120,7 @@ async fn a_queue_may_have_the_longest_name_there_is() {
     let bed = Bed::with_vhost().await;
     let name = format!("{}-{}", bed.name(), "x".repeat(250 - bed.name().len() - 1));
     assert_eq!(name.len(), 250);
-    let queue = laddered(Queue::declare(&name).policy(QUICK));
+    let queue = laddered(Queue::quorum(&name).policy(QUICK));
     bed.declare(&queue).await;
     let script = failing_until(2, DELAY);
     let worker = start(&bed, &MemoryStore::new(), &script, queue);
@@ -157,7 +157,7 @@ async fn a_publisher_declares_what_a_worker_would() {
 async fn a_queue_delays_by_itself_where_the_broker_can() {
     const MIN: Duration = Duration::from_millis(700);
     let bed = Bed::bare().await;
-    let queue = Queue::declare(bed.name()).policy(QUICK);
+    let queue = Queue::quorum(bed.name()).policy(QUICK);
     let queue = queue.native_retries(MIN, 2 * MIN);
     let script = failing_until(2, Duration::from_millis(10));
     let worker = start(&bed, &MemoryStore::new(), &script, queue);
@@ -188,9 +188,7 @@ async fn a_queue_delays_by_itself_where_the_broker_can() {
 async fn impossible_native_delays_end_the_worker_with_a_clear_error() {
     let bed = Bed::bare().await;
     let (min, max) = (Duration::from_secs(1), Duration::from_secs(2));
-    let queue = Queue::declare(bed.name())
-        .classic()
-        .native_retries(min, max);
+    let queue = Queue::classic(bed.name()).native_retries(min, max);
     let worker = start(&bed, &MemoryStore::new(), &failing_until(1, min), queue);
     let error = worker.failed().await;
     assert!(

@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use idem_amqp::{
-    ExecutionKind as Kind, InDoubt, MemoryStore, Queue, Replayer, Selection, Settlement,
+    MemoryStore, Queue,
+    dead_letters::{Replayer, Selection},
+    executor::ExecutionKind as Kind,
+    handler::InDoubt,
+    worker::Settlement,
 };
 use idem_tests::{
     bed::{Bed, DeadLetter, QUICK, dead, persistent},
@@ -50,7 +54,7 @@ async fn a_replay_that_meets_a_conflict_goes_over_the_ladder_and_is_one_still() 
     let queue = bed.queue().prefetch(1).policy(policy);
     let queue = queue.ladder(rungs([WHILE_QUARANTINED]));
     let elsewhere = bed.another("elsewhere");
-    let other = laddered(Queue::declare(&elsewhere).policy(policy));
+    let other = laddered(Queue::quorum(&elsewhere).policy(policy));
     for queue in [&queue, &other] {
         bed.declare(queue).await;
     }
@@ -112,7 +116,7 @@ async fn a_retry_of_a_deleted_queue_is_sent_back_however_often_it_was_looked_at(
     };
     until_back().await;
     let replayer = Replayer::new(bed.url(), UNROUTED).unwrap();
-    let replayer = replayer.delivery_limit(4);
+    let replayer = replayer.assume_delivery_limit(4);
     for _ in 0..6 {
         let found = replayer.look(&Selection::all()).await.unwrap();
         assert_eq!(found.len(), 1);

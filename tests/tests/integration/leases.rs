@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_amqp::{ExecutionKind as Kind, Worker};
+use idem_amqp::{Worker, executor::ExecutionKind as Kind};
 use idem_tests::{
     atomic_on_each_store,
     bed::{Bed, QUICK},

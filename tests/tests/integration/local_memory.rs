@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use idem_amqp::{ExecutionKind as Kind, MemoryStore, Queue, Worker};
+use idem_amqp::{MemoryStore, Queue, Worker, executor::ExecutionKind as Kind};
 use idem_tests::{
     bed::{Bed, QUICK, persistent},
     interfered::{Call, Fate, Interfered},
@@ -93,7 +93,7 @@ async fn a_handler_that_outlasts_the_outage_is_not_run_elsewhere() {
     let elsewhere = bed.another("elsewhere");
     let (link, _) = Interfered::switched(shared);
     let other = Worker::builder(link.clone()).state(script.clone());
-    let other = bed.start(other.consume::<charge>(Queue::declare(&elsewhere).policy(QUICK)));
+    let other = bed.start(other.consume::<charge>(Queue::quorum(&elsewhere).policy(QUICK)));
     bed.until_consumed(&elsewhere, 1).await;
     let copy = br#"{"id":"a","amount_cents":1299}"#;
     bed.send(&elsewhere, copy, persistent()).await;
@@ -128,7 +128,7 @@ async fn a_report_that_finds_another_workers_completion_is_counted() {
     // The store is away from one worker only; the other does the work, too.
     let elsewhere = bed.another("elsewhere");
     let other = Worker::builder(shared).state(script.clone());
-    let other = bed.start(other.consume::<charge>(Queue::declare(&elsewhere).policy(QUICK)));
+    let other = bed.start(other.consume::<charge>(Queue::quorum(&elsewhere).policy(QUICK)));
     bed.until_consumed(&elsewhere, 1).await;
     let copy = br#"{"id":"a","amount_cents":1299}"#;
     bed.send(&elsewhere, copy, persistent()).await;

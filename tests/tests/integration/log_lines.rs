@@ -3,7 +3,8 @@
 use std::{env, process::Command, time::Duration};
 
 use idem_amqp::{
-    Enforcement, ExecutionKind as Kind, Failed, MemoryStore, Queue, Selection, Worker,
+    Failed, MemoryStore, Queue, Worker, dead_letters::Selection, executor::ExecutionKind as Kind,
+    handler::Enforcement,
 };
 use idem_tests::{
     bed::{Bed, QUICK},
@@ -114,7 +115,7 @@ async fn the_line_of_a_failed_attempt(bed: Bed, queue: Queue, says: &[&str]) {
 async fn a_failed_attempt_that_waits_in_the_worker_is_a_line() {
     let bed = Bed::new().await;
     // As if the broker dropped what is returned.
-    let queue = bed.queue().local_retries().delivery_limit(0);
+    let queue = bed.queue().local_retries().assume_delivery_limit(0);
     the_line_of_a_failed_attempt(bed, queue, &["it is tried again here"]).await;
 }
 

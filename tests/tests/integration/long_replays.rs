@@ -7,7 +7,9 @@ use std::{
 
 use futures_util::{StreamExt as _, stream};
 use idem_amqp::{
-    ExecutionKind as Kind, MemoryStore, Publication, Publisher, ReplayError, Replayer, Selection,
+    MemoryStore, Publication, Publisher,
+    dead_letters::{ReplayError, Replayer, Selection},
+    executor::ExecutionKind as Kind,
 };
 use idem_tests::{
     bed::{Bed, dead},
@@ -33,7 +35,7 @@ async fn letters_that_die_again_while_others_are_replayed_are_replayed_once() {
     let worker = bed.charging(store, &script);
     let (settled, dealt) = (worker.settled.clone(), Journal::default());
     let deadline = Instant::now() + LIMIT;
-    let slow = replayer(&bed).on_dealt(move |_| {
+    let slow = replayer(&bed).on_letter(move |_| {
         dealt.write(());
         // The last letter has been sent again: others are dead once more before it goes on.
         let last = dealt.entries().len() == 300;
@@ -64,7 +66,7 @@ async fn a_replay_that_loses_its_link_loses_no_letter_and_can_be_made_again() {
     let dealt = Journal::default();
     let so_far = dealt.clone();
     let cut_off = Replayer::new(bed.url_by(proxy.port(), ""), dead(bed.name())).unwrap();
-    let cut_off = cut_off.on_dealt(move |_| {
+    let cut_off = cut_off.on_letter(move |_| {
         so_far.write(());
         if so_far.entries().len() == 300 {
             link.cut();

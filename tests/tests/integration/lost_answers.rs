@@ -6,7 +6,11 @@ use std::sync::{
 };
 
 use idem_amqp::{
-    ExecutionKind as Kind, Handler, RunsOn, Store, Worker, prelude::*, sqlx::PgConnection,
+    Store, Worker,
+    executor::{ExecutionKind as Kind, RunsOn},
+    handler::Handler,
+    prelude::*,
+    sqlx::PgConnection,
 };
 use idem_tests::{
     bed::Bed,

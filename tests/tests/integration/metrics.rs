@@ -7,8 +7,11 @@ use std::{
 
 use futures_util::future::join_all;
 use idem_amqp::{
-    Balance, ExecutionKind as Kind, Failed, Incident, MemoryStore, Policy, Publication, Publisher,
-    Selection, Store, StoreOutage, Worker,
+    Failed, MemoryStore, Policy, Publication, Publisher, Store, Worker,
+    dead_letters::Selection,
+    executor::ExecutionKind as Kind,
+    handler::StoreOutage,
+    worker::{Incident, WorkerStats},
 };
 use idem_tests::{
     bed::{Bed, QUICK},
@@ -33,7 +36,7 @@ fn worker_on(metered: &Metered, bed: &Bed, store: impl Store, script: &Script) -
 }
 
 /// Each outcome is counted as the worker's balance has it, and together they are the deliveries.
-fn assert_conserved(metered: &Metered, balance: &Balance) {
+fn assert_conserved(metered: &Metered, balance: &WorkerStats) {
     for (kind, count) in balance.iter() {
         let counted = metered.sum("idem_outcomes_total", &[("outcome", kind.label())]);
         assert_eq!(counted, count, "{kind}: {balance}");

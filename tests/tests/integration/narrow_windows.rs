@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_amqp::{ExecutionKind as Kind, Ladder, MemoryStore, Store, Worker};
+use idem_amqp::{Ladder, MemoryStore, Store, Worker, executor::ExecutionKind as Kind};
 use idem_tests::{
     bed::Bed,
     interfered::{Call, Fate, Interfered},

@@ -3,8 +3,9 @@
 use std::net::TcpListener;
 
 use idem_amqp::{
-    ExecutionKind as Kind, Health, Incident, MemoryStore, Publication, PublishError, Publisher,
-    Worker, WorkerError,
+    MemoryStore, Publication, PublishError, Publisher, Worker, WorkerError,
+    executor::ExecutionKind as Kind,
+    worker::{Health, Incident},
 };
 use idem_tests::{
     bed::Bed,

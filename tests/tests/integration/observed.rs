@@ -6,8 +6,11 @@ use std::{
 };
 
 use idem_amqp::{
-    Backoff, Enforcement, ExecutionKind as Kind, MemoryStore, Policy, SqliteStore, Worker,
-    WorkerError, prelude::*, sqlx::SqliteConnection,
+    MemoryStore, Policy, SqliteStore, Worker, WorkerError,
+    executor::ExecutionKind as Kind,
+    handler::{Backoff, Enforcement},
+    prelude::*,
+    sqlx::SqliteConnection,
 };
 use idem_tests::{
     bed::{Bed, QUICK},
@@ -149,7 +152,7 @@ async fn what_fails_while_the_store_is_away_is_exhausted_in_a_classic_queue_too(
     // Below the first rung, where a message that is counted waits in the worker.
     let soon = Backoff::new(Duration::from_millis(100), Duration::from_millis(100));
     let policy = observing().to_builder().backoff(soon).max_attempts(3);
-    let queue = bed.queue().classic().policy(policy.build().unwrap());
+    let queue = bed.classic_queue().policy(policy.build().unwrap());
     bed.declare(&queue).await;
     let worker = Worker::builder(store).state(script.clone());
     let worker = bed.start(worker.consume::<charge>(queue));

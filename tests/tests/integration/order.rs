@@ -1,6 +1,6 @@
 //! The order in which messages are handled.
 
-use idem_amqp::{ExecutionKind as Kind, MemoryStore, Worker};
+use idem_amqp::{MemoryStore, Worker, executor::ExecutionKind as Kind};
 use idem_tests::{
     bed::Bed,
     running::assert_balance,

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use idem_amqp::{ExecutionKind as Kind, Failed, Worker};
+use idem_amqp::{Failed, Worker, executor::ExecutionKind as Kind};
 use idem_tests::{
     bed::{Bed, QUICK},
     cell::Cell,

@@ -6,7 +6,8 @@ use std::{
 };
 
 use idem_amqp::{
-    ExecutionKind as Kind, Worker,
+    Worker,
+    executor::ExecutionKind as Kind,
     prelude::*,
     sqlx::{self, Connection as _, Executor as _, PgConnection},
 };

@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-use idem_amqp::{ExecutionKind as Kind, MemoryStore, Queue, QueueType, Sessions, Worker};
+use idem_amqp::{
+    MemoryStore, Queue, QueueType, Worker, executor::ExecutionKind as Kind, session::Sessions,
+};
 use idem_tests::{
     bed::{Bed, dead},
     journal::eventually,

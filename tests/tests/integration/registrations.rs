@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use idem_amqp::{Health, Incident, MemoryStore, Queue, Sessions, TopologyProblem, WorkerError};
+use idem_amqp::{
+    MemoryStore, Queue, WorkerError,
+    error::TopologyProblem,
+    session::Sessions,
+    worker::{Health, Incident},
+};
 use idem_tests::{
     interfered::{Call, Fate, Interfered},
     journal::eventually,

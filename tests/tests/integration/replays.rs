@@ -1,7 +1,10 @@
 //! Dead letters that are sent again execute again, each as its end demands.
 
 use idem_amqp::{
-    ExecutionKind as Kind, Failed, MemoryStore, Replayer, Selection, Tally, Worker, prelude::*,
+    Failed, MemoryStore, Worker,
+    dead_letters::{DeadLetterStats, Replayer, Selection},
+    executor::ExecutionKind as Kind,
+    prelude::*,
 };
 use idem_tests::{
     bed::{Bed, dead},
@@ -43,8 +46,8 @@ pub(crate) async fn bury(bed: &Bed, store: &MemoryStore, ids: &[&str]) {
 }
 
 /// Seen, replayed, discarded, failed, left.
-pub(crate) fn tally(tally: Tally) -> [u64; 5] {
-    let Tally { seen, .. } = tally;
+pub(crate) fn tally(tally: DeadLetterStats) -> [u64; 5] {
+    let DeadLetterStats { seen, .. } = tally;
     let ended = [tally.replayed, tally.discarded, tally.failed, tally.left];
     assert_eq!(ended.iter().sum::<u64>(), seen, "{tally}");
     [seen, ended[0], ended[1], ended[2], ended[3]]

@@ -1,8 +1,11 @@
 //! Requests: messages whose publisher waits for a reply.
 
 use idem_amqp::{
-    ExecutionKind as Kind, Failed, MemoryStore, Reason, Replies, ReplyFate, Settlement, Store,
-    Worker, prelude::*,
+    Failed, MemoryStore, Store, Worker,
+    dead_letters::Reason,
+    executor::ExecutionKind as Kind,
+    prelude::*,
+    worker::{ReplyOutcome, ReplyStats, Settlement},
 };
 use idem_tests::{
     bed::{Bed, QUICK, persistent},
@@ -110,7 +113,7 @@ async fn a_message_that_asks_for_no_reply_gets_none() {
     let worker = quoting(&bed, MemoryStore::new(), &Script::succeeding());
     bed.order("a").await;
     worker.ended(Kind::Executed, 1).await;
-    assert_eq!(worker.stop().await.replies(), Replies::default());
+    assert_eq!(worker.stop().await.replies(), ReplyStats::default());
     bed.assert_nothing_stuck().await;
 }
 
@@ -289,7 +292,7 @@ async fn a_request_whose_requester_is_gone_is_done_and_counted() {
     let worker = quoting(&bed, MemoryStore::new(), &script);
     worker.ended(Kind::Executed, 1).await;
     let fates = worker.settled.entries();
-    assert_eq!(fates[0].reply, Some(ReplyFate::RequesterGone));
+    assert_eq!(fates[0].reply, Some(ReplyOutcome::RequesterGone));
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 1)]);
     assert_eq!(
@@ -339,7 +342,7 @@ async fn a_request_that_wants_its_reply_in_its_own_queue_gets_none() {
     worker.ended(Kind::Executed, 1).await;
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 1)]);
-    assert_eq!(balance.replies(), Replies::default());
+    assert_eq!(balance.replies(), ReplyStats::default());
     bed.assert_nothing_stuck().await;
 }
 
@@ -388,7 +391,7 @@ async fn a_request_that_waited_on_the_ladder_is_still_answered() {
     });
     let patient = QUICK
         .to_builder()
-        .backoff(idem_amqp::Backoff::new(
+        .backoff(idem_amqp::handler::Backoff::new(
             std::time::Duration::from_millis(1500),
             std::time::Duration::from_millis(1500),
         ))

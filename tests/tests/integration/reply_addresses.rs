@@ -6,7 +6,10 @@ use std::{
 };
 
 use idem_amqp::{
-    Balance, ExecutionKind as Kind, Incident, MemoryStore, Queue, ReplyFate, Sessions, Worker,
+    MemoryStore, Queue, Worker,
+    executor::ExecutionKind as Kind,
+    session::Sessions,
+    worker::{Incident, ReplyOutcome, WorkerStats},
 };
 use idem_tests::{
     bed::{Bed, persistent},
@@ -28,7 +31,7 @@ use crate::{
 /// How the worker ended that has seen to all requests.
 struct Seen {
     by: Version,
-    balance: Balance,
+    balance: WorkerStats,
     /// How long it took until all ordinary ones were answered.
     answered_in: Duration,
     worked_for: Duration,
@@ -165,7 +168,7 @@ async fn a_reply_goes_only_where_its_queue_allows() {
     bed.send(bed.name(), &order("a"), hostile).await;
     worker.ended(Kind::Executed, 1).await;
     let fate = worker.settled.entries()[0].reply;
-    assert_eq!(fate, Some(ReplyFate::Disallowed));
+    assert_eq!(fate, Some(ReplyOutcome::Disallowed));
     assert_eq!(bed.waiting(&payments).await, Some((0, 0)));
     let text = log.text();
     assert!(

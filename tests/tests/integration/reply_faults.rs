@@ -9,7 +9,9 @@ use std::{
 };
 
 use idem_amqp::{
-    ExecutionKind as Kind, Health, Incident, MemoryStore, ProblemKind, ReplyFate, Worker,
+    MemoryStore, Worker,
+    executor::ExecutionKind as Kind,
+    worker::{Health, Incident, ProblemKind, ReplyOutcome},
 };
 use idem_tests::{
     bed::Bed,
@@ -152,7 +154,7 @@ async fn a_reply_that_its_queue_refuses_is_given_up_and_had_by_asking_again() {
     bed.send(bed.name(), &order("a"), request()).await;
     worker.ended(Kind::Executed, 1).await;
     let settled = worker.settled.entries();
-    assert_eq!(settled[0].reply, Some(ReplyFate::Lost));
+    assert_eq!(settled[0].reply, Some(ReplyOutcome::Lost));
 
     bed.drain(&full).await;
     bed.send(bed.name(), &order("a"), request()).await;
@@ -249,7 +251,7 @@ async fn a_refusal_that_is_not_confirmed_keeps_no_message_for_long() {
     assert_eq!(bed.dead_letter().await.reason(), "undecodable");
     worker.ended(Kind::Undecodable, 1).await;
     let settled = worker.settled.entries();
-    assert_eq!(settled[0].reply, Some(ReplyFate::Lost));
+    assert_eq!(settled[0].reply, Some(ReplyOutcome::Lost));
 
     mute.speak().await;
     assert_eq!(worker.stop().await.replies().lost, 1);

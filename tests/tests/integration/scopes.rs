@@ -1,6 +1,8 @@
 //! Scopes, by which the keys of handlers are told apart.
 
-use idem_amqp::{ExecutionKind as Kind, MemoryStore, Queue, Worker, WorkerError, prelude::*};
+use idem_amqp::{
+    MemoryStore, Queue, Worker, WorkerError, executor::ExecutionKind as Kind, prelude::*,
+};
 use idem_other_service as other_service;
 use idem_tests::{
     bed::{Bed, QUICK},
@@ -68,7 +70,7 @@ async fn handlers_of_one_name_in_two_packages_have_keys_of_their_own<C: Cell>() 
     let worker = Worker::builder(cell.store());
     let here = bed.start(worker.consume::<cards::handle>(bed.queue()));
     let worker = Worker::builder(cell.store());
-    let there = Queue::declare(&other).policy(QUICK);
+    let there = Queue::quorum(&other).policy(QUICK);
     let there = bed.start(worker.consume::<other_service::handle>(there));
     bed.until_consumed(bed.name(), 1).await;
     bed.until_consumed(&other, 1).await;

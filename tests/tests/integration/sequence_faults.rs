@@ -5,8 +5,8 @@ use std::{ops::Range, sync::Arc};
 
 use futures_util::future::join_all;
 use idem_amqp::{
-    ExecutionKind as Kind, Failed, MemoryStore, NumberedPublisher, ProblemKind, Publication,
-    Publisher, RedisStore, Store, Worker,
+    Failed, MemoryStore, Publication, Publisher, RedisStore, Store, Worker,
+    executor::ExecutionKind as Kind, sequence::SequencePublisher, worker::ProblemKind,
 };
 use idem_tests::{
     bed::Bed,
@@ -32,7 +32,7 @@ const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
 const STREAM: Range<u64> = 0..200;
 const AFTER: Range<u64> = 200..260;
 
-async fn publish(publisher: &NumberedPublisher, bed: &Bed, numbers: Range<u64>) {
+async fn publish(publisher: &SequencePublisher, bed: &Bed, numbers: Range<u64>) {
     let messages =
         numbers.map(|number| Publication::json(bed.name(), &Order::new(&number.to_string())));
     let messages: Vec<_> = messages.map(Result::unwrap).collect();
@@ -69,7 +69,7 @@ async fn killed_in_a_stream(product: Product, mode: Mode, prefetch: u16, crash: 
     let mut dying = Process::start(LEDGER_WORKER, &dying);
     bed.until_consumed(bed.name(), 1).await;
     let publisher = Publisher::connect(bed.url()).await.unwrap();
-    let publisher = publisher.numbered("till-4").unwrap();
+    let publisher = publisher.sequence("till-4").unwrap();
     publish(&publisher, &bed, STREAM).await;
     if crash.is_some() {
         dying.died().await;

@@ -1,6 +1,9 @@
 //! Numbered messages that are dead-lettered: their numbers stop no later one, and sent again they run.
 
-use idem_amqp::{ExecutionKind as Kind, Failed, MemoryStore, Selection, Store, Worker, prelude::*};
+use idem_amqp::{
+    Failed, MemoryStore, Store, Worker, dead_letters::Selection, executor::ExecutionKind as Kind,
+    prelude::*,
+};
 use idem_tests::{
     bed::Bed,
     laddered::laddered,

@@ -3,8 +3,10 @@
 use std::{iter, time::Duration};
 
 use idem_amqp::{
-    ExecutionKind as Kind, Failed, MemoryStore, ProblemKind, Publication, Publisher, Queue,
-    Selection, Settlement, Store, Worker,
+    Failed, MemoryStore, Publication, Publisher, Queue, Store, Worker,
+    dead_letters::Selection,
+    executor::ExecutionKind as Kind,
+    worker::{ProblemKind, Settlement},
 };
 use idem_tests::{
     bed::{Bed, QUICK},
@@ -297,7 +299,7 @@ async fn what_a_publisher_published_again_after_a_lost_confirm_is_a_duplicate() 
     let publisher = Publisher::connect(bed.url_by(proxy.port(), ""))
         .await
         .unwrap();
-    let publisher = publisher.numbered("till-4").unwrap();
+    let publisher = publisher.sequence("till-4").unwrap();
     for id in ["a", "b", "c"] {
         if id == "b" {
             proxy.lose_next_answer();
@@ -328,7 +330,7 @@ async fn a_message_keeps_its_number_over_the_ladder_and_as_a_dead_letter_sent_ag
     let worker = Worker::builder(MemoryStore::new()).state(script.clone());
     let worker = bed.start(worker.consume::<store_stamped>(queue));
     let publisher = Publisher::connect(bed.url()).await.unwrap();
-    let publisher = publisher.numbered("till-4").unwrap();
+    let publisher = publisher.sequence("till-4").unwrap();
     let message = Publication::json(bed.name(), &Order::new("a")).unwrap();
     publisher.publish(&message).await.unwrap();
     worker.ended(Kind::Rejected, 1).await;
@@ -382,7 +384,7 @@ async fn numbered_messages_are_not_consumed_without_a_store_that_keeps_sequences
     let bed = Bed::new().await;
     let fails_open = QUICK
         .to_builder()
-        .store_outage(idem_amqp::StoreOutage::FailOpen);
+        .store_outage(idem_amqp::handler::StoreOutage::FailOpen);
     let queue = bed.queue().policy(fails_open.build().unwrap());
     let worker = Worker::builder(MemoryStore::new()).state(Script::succeeding());
     let error = bed.start(worker.consume::<store>(queue)).failed().await;
@@ -406,7 +408,9 @@ mod plain {
     use std::time::Duration;
 
     use idem_amqp::{
-        Claim, ClaimRequest, Lease, MemoryStore, Outcome, Release, Store, StoreError, Write,
+        MemoryStore, Store, StoreError,
+        handler::Outcome,
+        store::{Claim, ClaimRequest, Lease, Release, Write},
     };
 
     #[derive(Debug)]

@@ -6,7 +6,11 @@ use std::{
 };
 
 use idem_amqp::{
-    ExecutionKind as Kind, Failed, Health, MemoryStore, ProblemKind, SessionStore, Sessions,
+    Failed, MemoryStore,
+    executor::ExecutionKind as Kind,
+    session::Sessions,
+    store::SessionStore,
+    worker::{Health, ProblemKind},
 };
 use idem_tests::{
     bed::Bed,

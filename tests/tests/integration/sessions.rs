@@ -3,8 +3,14 @@
 use std::time::Duration;
 
 use idem_amqp::{
-    ExecutionKind as Kind, Failed, MemoryStore, Policy, Queue, Replayer, Selection, SessionCounts,
-    SessionStore, Sessions, StoreOutage, Worker, WorkerBuilder, prelude::*, sqlx::PgConnection,
+    Failed, MemoryStore, Policy, Queue, Worker, WorkerBuilder,
+    dead_letters::{Replayer, Selection},
+    executor::ExecutionKind as Kind,
+    handler::StoreOutage,
+    prelude::*,
+    session::{SessionStats, Sessions},
+    sqlx::PgConnection,
+    store::SessionStore,
 };
 use idem_tests::{
     bed::{Bed, dead},
@@ -55,8 +61,8 @@ pub(crate) fn building<S: SessionStore + Clone>(
 }
 
 /// Counts of a worker, but for those that this does not change.
-pub(crate) fn counts(change: impl FnOnce(&mut SessionCounts)) -> SessionCounts {
-    let mut counts = SessionCounts::default();
+pub(crate) fn counts(change: impl FnOnce(&mut SessionStats)) -> SessionStats {
+    let mut counts = SessionStats::default();
     change(&mut counts);
     counts
 }
@@ -347,11 +353,7 @@ async fn what_cannot_be_in_sessions_is_told_before_anything_is_consumed() {
             default,
             "its clients wait for replies",
         ),
-        (
-            Queue::declare("q".repeat(247)),
-            default,
-            "at most 246 bytes",
-        ),
+        (Queue::quorum("q".repeat(247)), default, "at most 246 bytes"),
     ] {
         let error = refused(queue, limits).await;
         assert!(

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use idem_amqp::{ExecutionKind as Kind, Failed, MemoryStore, Queue, Worker};
+use idem_amqp::{Failed, MemoryStore, Queue, Worker, executor::ExecutionKind as Kind};
 use idem_tests::{
     atomic_on_each_store,
     bed::{Bed, QUICK},
@@ -246,9 +246,12 @@ async fn sigterm(classic: bool, mode: Mode) {
         // Handlers keep their leases on a busy machine, too.
         settings.lease_ms = 10_000;
     });
-    let queue = Queue::declare(bed.name());
-    bed.declare(&if classic { queue.classic() } else { queue })
-        .await;
+    let declare = if classic {
+        Queue::classic
+    } else {
+        Queue::quorum
+    };
+    bed.declare(&declare(bed.name())).await;
     for number in 0..40 {
         bed.order(&format!("o-{number}")).await;
     }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use idem_amqp::{ExecutionKind as Kind, Worker, prelude::*, sqlx::PgConnection};
+use idem_amqp::{Worker, executor::ExecutionKind as Kind, prelude::*, sqlx::PgConnection};
 use idem_tests::{
     bed::Bed,
     ledger::{Charge, Ledger, in_postgres},

@@ -3,7 +3,9 @@
 use std::{future::ready, sync::Arc, time::Duration};
 
 use idem_amqp::{
-    ExecutionKind as Kind, Failed, Handler, PostgresStore, RedisStore, RunsOn, Store, Worker,
+    Failed, PostgresStore, RedisStore, Store, Worker,
+    executor::{ExecutionKind as Kind, RunsOn},
+    handler::Handler,
     prelude::*,
     sqlx::{self, PgConnection},
 };

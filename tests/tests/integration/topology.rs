@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use idem_amqp::{
-    ExecutionKind as Kind, Failed, Ladder, MemoryStore, Permission, Queue, TopologyError,
-    TopologyProblem as Problem, Worker, WorkerError,
+    Failed, Ladder, MemoryStore, Queue, Worker, WorkerError,
+    error::{Permission, TopologyError, TopologyProblem as Problem},
+    executor::ExecutionKind as Kind,
 };
 use idem_tests::{
     bed::{Bed, QUICK, dead},
@@ -153,8 +154,8 @@ async fn an_existing_queue_without_dead_letter_queue_ends_the_worker_with_a_clea
 #[tokio::test]
 async fn a_queue_of_another_type_ends_the_worker_with_an_error_that_names_both() {
     let bed = Bed::bare().await;
-    bed.declare(&bed.queue().classic()).await;
-    let error = topology_error(&bed, Queue::declare(bed.name())).await;
+    bed.declare(&bed.classic_queue()).await;
+    let error = topology_error(&bed, Queue::quorum(bed.name())).await;
     let differs = Problem::Different {
         argument: "x-queue-type".into(),
         existing: Some("classic".into()),
@@ -178,7 +179,7 @@ async fn a_queue_with_another_delivery_limit_ends_the_worker_with_an_error_that_
         ("x-delivery-limit", AMQPValue::LongInt(5)),
     ]);
     bed.declare_foreign(bed.name(), otherwise).await;
-    let error = topology_error(&bed, Queue::declare(bed.name())).await;
+    let error = topology_error(&bed, Queue::quorum(bed.name())).await;
     assert_eq!(error.name(), bed.name());
     let differs = Problem::Different {
         argument: "x-delivery-limit".into(),
@@ -314,7 +315,7 @@ async fn the_command_in_the_error_grants_what_the_ladder_of_an_existing_queue_ne
 #[tokio::test]
 async fn a_classic_queue_works_as_a_quorum_queue_does() {
     let bed = Bed::bare().await;
-    let queue = bed.queue().classic();
+    let queue = bed.classic_queue();
     bed.declare(&queue).await;
     let script = Script::new(async |call| match (&*call.id, call.attempt) {
         ("rejected", _) => Err(idem_amqp::Failed::rejected("no such customer")),
@@ -363,7 +364,7 @@ async fn one_worker_consumes_several_queues_with_several_handlers() {
         .state(script.clone())
         .consume::<charge>(bed.queue())
         .consume::<notify>(others[0].as_str())
-        .consume::<charge>(Queue::declare(&others[1]).classic());
+        .consume::<charge>(Queue::classic(&others[1]));
     let worker = bed.start(worker);
     for (number, queue) in [bed.name(), &others[0], &others[1]].into_iter().enumerate() {
         bed.until_consumed(queue, 1).await;

@@ -1,6 +1,8 @@
 //! What is traced of a message, from its publisher to its settlement.
 
-use idem_amqp::{ExecutionKind as Kind, MemoryStore, Publication, Publisher, Selection};
+use idem_amqp::{
+    MemoryStore, Publication, Publisher, dead_letters::Selection, executor::ExecutionKind as Kind,
+};
 use idem_tests::{
     bed::{Bed, dead},
     laddered::{self, DELAY, failing_until, laddered},

@@ -1,7 +1,10 @@
 //! Messages whose properties the AMQP client cannot read: no process ends of them, and no queue stops.
 
 use idem_amqp::{
-    Client, ExecutionKind as Kind, Fate, LetterError, MemoryStore, Selection, Sessions, Worker,
+    Client, MemoryStore, Worker,
+    dead_letters::{LetterError, LetterOutcome, Selection},
+    executor::ExecutionKind as Kind,
+    session::Sessions,
 };
 use idem_tests::{
     bed::{Bed, dead, persistent},
@@ -282,8 +285,10 @@ async fn an_unreadable_dead_letter_can_be_looked_at_and_discarded_and_is_not_sen
     until_dead(&bed, 3).await;
     let told = Journal::<String>::default();
     let journal = told.clone();
-    let replaying = replayer(&bed).on_dealt(move |dealt| match dealt.fate {
-        Fate::Failed(error @ LetterError::Unreadable { .. }) => journal.write(error.to_string()),
+    let replaying = replayer(&bed).on_letter(move |dealt| match dealt.outcome {
+        LetterOutcome::Failed(error @ LetterError::Unreadable { .. }) => {
+            journal.write(error.to_string())
+        }
         other => panic!("{other:?}"),
     });
     let replayed = replaying.replay(&Selection::all()).await.unwrap();

@@ -2,8 +2,8 @@
 
 use futures_util::future::join_all;
 use idem_amqp::{
-    ExecutionKind as Kind, MemoryStore, NumberedPublisher, Publication, PublishError, Publisher,
-    Settlement, Worker,
+    MemoryStore, Publication, PublishError, Publisher, Worker, executor::ExecutionKind as Kind,
+    sequence::SequencePublisher, worker::Settlement,
 };
 use idem_tests::{
     bed::{Bed, DeadLetter},
@@ -15,9 +15,9 @@ use idem_tests::{
 };
 use lapin::{BasicProperties, types::AMQPValue};
 
-async fn publishing(bed: &Bed) -> NumberedPublisher {
+async fn publishing(bed: &Bed) -> SequencePublisher {
     let publisher = Publisher::connect(bed.url()).await.unwrap();
-    publisher.numbered("till-4").unwrap()
+    publisher.sequence("till-4").unwrap()
 }
 
 fn message(bed: &Bed, id: &str) -> Publication {
@@ -29,7 +29,7 @@ fn impossible(bed: &Bed, id: &str) -> Publication {
     message(bed, id).header("CC", "nobody").unwrap()
 }
 
-async fn error(publisher: &NumberedPublisher, message: &Publication) -> PublishError {
+async fn error(publisher: &SequencePublisher, message: &Publication) -> PublishError {
     let refused = within("it is an error", publisher.publish(message)).await;
     refused.unwrap_err()
 }
@@ -68,7 +68,7 @@ async fn a_message_for_which_the_broker_closes_the_channel_is_told_until_its_num
             !is_own,
             "{text}"
         );
-        assert!(text.contains("`NumberedPublisher::withdraw`"), "{text}");
+        assert!(text.contains("`SequencePublisher::withdraw`"), "{text}");
     }
     assert_eq!(publisher.unconfirmed(), 1);
 

@@ -2,13 +2,13 @@
 
 use std::{fmt, sync::Arc};
 
-use idem_core::{KeeperError, KeptSession, SessionKeeper};
+use idem_core::session_storage::{SessionStorage, SessionStorageError, StoredSession};
 
 use super::{
     super::Client,
     Session, SessionError,
     control::{self, Pulse},
-    notes::{Keeper, Notes},
+    notes::{DynStorage, Notes},
     request_window::RequestWindow,
     shared_session::SharedSession,
 };
@@ -18,32 +18,32 @@ use crate::client::Unanswered;
 ///
 /// ```no_run
 /// # async fn example(leases: idem_amqp::Client) -> Result<(), Box<dyn std::error::Error>> {
-/// use idem_amqp::FileKeeper;
+/// use idem_amqp::session::FileSessionStorage;
 ///
-/// let keeper = FileKeeper::open("leases.session").await?;
-/// let session = leases.session().keep_in(keeper).open().await?;
+/// let storage = FileSessionStorage::open("leases.session").await?;
+/// let session = leases.session().keep_in(storage).open().await?;
 /// println!("{} calls at once", session.window());
 /// # Ok(()) }
 /// ```
 #[must_use = "a session is made by `open` or `resume_from`"]
 pub struct SessionBuilder {
     client: Client,
-    keeper: Option<Arc<dyn Keeper>>,
+    storage: Option<Arc<dyn DynStorage>>,
 }
 
 impl SessionBuilder {
     pub(crate) fn new(client: Client) -> Self {
         Self {
             client,
-            keeper: None,
+            storage: None,
         }
     }
 
     /// Keeps the session that is opened next there, in place of what is kept there now, so that
     /// [`resume_from`](Self::resume_from) finds it after a restart. One session of the process at a time is
     /// kept in one place: until it is closed, or dropped with its calls, no other one is.
-    pub fn keep_in(mut self, keeper: impl SessionKeeper) -> Self {
-        self.keeper = Some(Arc::new(keeper));
+    pub fn keep_in(mut self, storage: impl SessionStorage) -> Self {
+        self.storage = Some(Arc::new(storage));
         self
     }
 
@@ -62,16 +62,16 @@ impl SessionBuilder {
     }
 
     /// Takes the place where it is to be kept.
-    async fn take(&self) -> Result<Option<Arc<Notes>>, KeeperError> {
-        match &self.keeper {
-            Some(keeper) => Ok(Some(Notes::take(Arc::clone(keeper)).await?)),
+    async fn take(&self) -> Result<Option<Arc<Notes>>, SessionStorageError> {
+        match &self.storage {
+            Some(storage) => Ok(Some(Notes::take(Arc::clone(storage)).await?)),
             None => Ok(None),
         }
     }
 
     async fn open_in(client: Client, notes: Option<Arc<Notes>>) -> Result<Session, SessionError> {
         let granted = control::open(&client).await?;
-        let session = KeptSession {
+        let session = StoredSession {
             holder: String::new(),
             server: client.queue.to_string(),
             id: granted.session,
@@ -97,14 +97,14 @@ impl SessionBuilder {
     /// themselves: [`Session::resume`] asks for their replies.
     ///
     /// ```no_run
-    /// # use idem_amqp::{Client, FileKeeper, Request, SessionError};
+    /// # use idem_amqp::{Client, Request, session::{FileSessionStorage, SessionError}};
     /// # async fn lease<R>(client: Client) -> Result<(), Box<dyn std::error::Error>>
     /// # where R: Request, R::Error: std::fmt::Debug {
-    /// let keeper = FileKeeper::open("leases.session").await?;
-    /// let session = match client.session().resume_from(keeper.clone()).await {
+    /// let storage = FileSessionStorage::open("leases.session").await?;
+    /// let session = match client.session().resume_from(storage.clone()).await {
     ///     Err(SessionError::Expired { unanswered, .. }) => {
     ///         eprintln!("may have been handled, or not: {unanswered:?}");
-    ///         client.session().keep_in(keeper).open().await?
+    ///         client.session().keep_in(storage).open().await?
     ///     }
     ///     session => session?,
     /// };
@@ -121,8 +121,8 @@ impl SessionBuilder {
     ///
     /// # Cancel safety
     /// As [`open`](Self::open).
-    pub async fn resume_from(self, keeper: impl SessionKeeper) -> Result<Session, SessionError> {
-        let notes = Notes::take(Arc::new(keeper)).await?;
+    pub async fn resume_from(self, storage: impl SessionStorage) -> Result<Session, SessionError> {
+        let notes = Notes::take(Arc::new(storage)).await?;
         match notes.load().await? {
             Some(kept) => Self::resume(self.client, kept, notes).await,
             None => Self::open_in(self.client, Some(notes)).await,
@@ -131,7 +131,7 @@ impl SessionBuilder {
 
     async fn resume(
         client: Client,
-        kept: KeptSession,
+        kept: StoredSession,
         notes: Arc<Notes>,
     ) -> Result<Session, SessionError> {
         if kept.server != client.queue() {

@@ -25,10 +25,10 @@ use crate::client::RequestNumber;
 /// the request its number, sends it and waits for the reply.
 ///
 /// It waits while the window is full, and is saved if the session is kept anywhere. Then it is sent,
-/// and sent again, as any [`Call`](crate::Call) is.
+/// and sent again, as any [`Call`](crate::client::Call) is.
 ///
 /// ```no_run
-/// # use idem_amqp::{CallError, Request, Session};
+/// # use idem_amqp::{Request, client::CallError, session::Session};
 /// # #[derive(serde::Serialize)] struct CreateLease { name: String }
 /// # impl Request for CreateLease { type Reply = u64; type Error = String; }
 /// # async fn example(session: Session) -> Result<(), CallError<String>> {
@@ -112,14 +112,14 @@ impl<R> SessionCall<R> {
     }
 
     /// How long the first try may take before the request is sent again. As
-    /// [`Call::timeout`](crate::Call::timeout).
+    /// [`Call::timeout`](crate::client::Call::timeout).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
     /// Adds a header to a new request; one that is resumed has the headers that it had. As
-    /// [`Call::header`](crate::Call::header).
+    /// [`Call::header`](crate::client::Call::header).
     pub fn header(mut self, name: &str, value: &str) -> Self {
         if let Asked::New(message) = self.asked {
             let message = message.and_then(|message| message.with_header(name, value));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::Refusal;
+use idem_core::handler::Refusal;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{

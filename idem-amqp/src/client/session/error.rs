@@ -1,6 +1,6 @@
 //! Why a session could not be opened, resumed or closed.
 
-use idem_core::KeeperError;
+use idem_core::session_storage::SessionStorageError;
 
 use crate::client::Unanswered;
 
@@ -72,7 +72,7 @@ pub enum SessionError {
     /// The session cannot be kept there: another one is, say, of this process or another. Or what is
     /// kept cannot be read.
     #[error("the session cannot be kept")]
-    Keeper(#[from] KeeperError),
+    Storage(#[from] SessionStorageError),
     /// It cannot be asked as it is: the queue's name is too long, say.
     #[error("the server cannot be asked")]
     Request(#[source] Source),

@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use idem_core::{KeptRequest, KeptSession};
+use idem_core::session_storage::{StoredRequest, StoredSession};
 
 use super::super::message::{Message, Unsendable};
 
@@ -76,7 +76,7 @@ impl RequestWindow {
     }
 
     /// What an earlier process has left. All that it awaited may have been sent before it ended.
-    pub(super) fn kept(kept: KeptSession) -> Result<Self, Unsendable> {
+    pub(super) fn kept(kept: StoredSession) -> Result<Self, Unsendable> {
         let mut requests = Self::new(kept.window);
         for request in kept.unanswered {
             // A number that is used again for another request would get the old one's answer. So
@@ -181,14 +181,14 @@ impl RequestWindow {
     }
 
     /// Requests without an answer that no call waits for, by number.
-    pub(super) fn unanswered(&self) -> Vec<KeptRequest> {
+    pub(super) fn unanswered(&self) -> Vec<StoredRequest> {
         let entries = self.entries.iter().filter(|(_, entry)| !entry.asked);
         entries.map(request).collect()
     }
 
     /// What is to be saved: the version, the next number, and all awaited requests, also those that
     /// a call waits for now. After a crash these may have been handled.
-    pub(super) fn to_keep(&self) -> (u64, u64, Vec<KeptRequest>) {
+    pub(super) fn to_keep(&self) -> (u64, u64, Vec<StoredRequest>) {
         let entries = self.entries.iter().map(request);
         (self.version, self.next, entries.collect())
     }
@@ -211,8 +211,8 @@ impl RequestWindow {
 }
 
 /// An awaited request as it is saved.
-fn request((number, entry): (&u64, &Entry)) -> KeptRequest {
-    KeptRequest {
+fn request((number, entry): (&u64, &Entry)) -> StoredRequest {
+    StoredRequest {
         number: *number,
         body: String::from_utf8_lossy(&entry.message.body).into_owned(),
         headers: entry.message.own_headers(),
@@ -220,7 +220,7 @@ fn request((number, entry): (&u64, &Entry)) -> KeptRequest {
 }
 
 /// The message of a request that was saved; an error if it can no longer be sent as it is.
-fn message(queue: &str, request: KeptRequest) -> Result<Message, Unsendable> {
+fn message(queue: &str, request: StoredRequest) -> Result<Message, Unsendable> {
     let message = Message::raw(queue, request.body.into_bytes());
     let mut headers = request.headers.iter();
     headers.try_fold(message?, |message, (name, value)| {

@@ -5,7 +5,10 @@ use std::{
     time::Duration,
 };
 
-use idem_core::{ErrorChain, KeeperError, KeptSession};
+use idem_core::{
+    ErrorChain,
+    session_storage::{SessionStorageError, StoredSession},
+};
 use tokio::{
     sync::{self, Notify},
     task::JoinHandle,
@@ -42,7 +45,7 @@ pub(super) struct CallSlot {
 impl SharedSession {
     pub(super) fn new(
         client: Client,
-        session: &KeptSession,
+        session: &StoredSession,
         requests: RequestWindow,
         notes: Option<Arc<Notes>>,
     ) -> Self {
@@ -112,7 +115,7 @@ impl SharedSession {
     ///
     /// # Cancel safety
     /// It is saved all the same.
-    pub(super) async fn save(self: &Arc<Self>) -> Result<(), KeeperError> {
+    pub(super) async fn save(self: &Arc<Self>) -> Result<(), SessionStorageError> {
         let Some(notes) = self.notes.clone() else {
             return Ok(());
         };
@@ -140,22 +143,22 @@ impl SharedSession {
     }
 
     /// Saves the session though nothing may have changed: it is an error if another one has its place.
-    pub(super) async fn insist(self: &Arc<Self>) -> Result<(), KeeperError> {
+    pub(super) async fn insist(self: &Arc<Self>) -> Result<(), SessionStorageError> {
         self.requests().touch();
         self.save().await
     }
 
     /// Removes what was saved.
-    pub(super) async fn forget(&self) -> Result<(), KeeperError> {
+    pub(super) async fn forget(&self) -> Result<(), SessionStorageError> {
         match &self.notes {
             Some(notes) => notes.remove().await,
             None => Ok(()),
         }
     }
 
-    fn to_keep(&self) -> (u64, KeptSession) {
+    fn to_keep(&self) -> (u64, StoredSession) {
         let (version, next, unanswered) = self.requests().to_keep();
-        let session = KeptSession {
+        let session = StoredSession {
             holder: String::new(),
             server: self.client.queue.to_string(),
             id: self.id.clone(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::Refusal;
+use idem_core::handler::Refusal;
 
 use super::super::{call_state::Fault, ongoing_call::Told, reply::RawReply};
 
@@ -80,7 +80,7 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    use idem_core::Refusal;
+    use idem_core::handler::Refusal;
     use lapin::{
         BasicProperties,
         types::{AMQPValue, FieldTable},

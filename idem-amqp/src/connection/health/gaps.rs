@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use idem_core::{SequenceKey, SequencePlace};
+use idem_core::message::{SequenceKey, SequencePlace};
 use tokio::time::Instant;
 
 use super::pause::Pause;

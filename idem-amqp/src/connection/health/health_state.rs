@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use idem_core::SequencePlace;
+use idem_core::message::SequencePlace;
 use tokio::time::Instant;
 
 use super::state::{Phase, State};

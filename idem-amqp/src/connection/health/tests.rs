@@ -1,6 +1,6 @@
 use std::io;
 
-use idem_core::{Execution, ExecutionKind, StoreError};
+use idem_core::{Execution, StoreError, executor::ExecutionKind};
 use tokio::time::advance;
 
 use super::*;

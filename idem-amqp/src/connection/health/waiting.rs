@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use idem_core::{ErrorChain, Execution, ExecutionKind, Failure};
+use idem_core::{ErrorChain, Execution, Failure, executor::ExecutionKind};
 use tokio::time::Instant;
 
 use super::{HealthState, state::WhatFor};

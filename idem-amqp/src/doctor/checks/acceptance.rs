@@ -1,6 +1,6 @@
 //! What the user accepts must be something that the doctor says.
 
-use idem_core::Finding;
+use idem_core::store::Finding;
 
 use crate::doctor::{Diagnosis, Patient};
 

@@ -1,6 +1,6 @@
 //! The broker's version.
 
-use idem_core::Finding;
+use idem_core::store::Finding;
 
 use crate::doctor::{Diagnosis, Facts, Product, Version};
 

@@ -3,7 +3,7 @@
 //! The names of the findings are its own, so that who accepts a weakness of the queue does not accept the
 //! same of its dead letters.
 
-use idem_core::Finding;
+use idem_core::store::Finding;
 
 use crate::doctor::{
     Diagnosis, Patient, Told, Version,

@@ -1,6 +1,6 @@
 //! How an existing queue was declared.
 
-use idem_core::Finding;
+use idem_core::store::Finding;
 
 use crate::doctor::{
     Diagnosis, Patient, Told,
@@ -47,7 +47,7 @@ fn missing(patient: &Patient<'_>) -> Diagnosis {
         "missing",
         format!(
             "the queue `{name}` does not exist, so nothing is consumed; declare it, or let the \
-             worker do so with `Queue::declare`"
+             worker do so with `Queue::quorum`"
         ),
     ))
 }
@@ -59,7 +59,7 @@ fn hidden(patient: &Patient<'_>, why: &str) -> Diagnosis {
         format!(
             "how the queue `{name}` was declared cannot be looked up ({why}), so it is not known \
              whether it can lose messages; grant the user the configure permission on it, or see to \
-             a dead-letter exchange and state its limit with `.delivery_limit(…)`"
+             a dead-letter exchange and state its limit with `.assume_delivery_limit(…)`"
         ),
     ))
 }

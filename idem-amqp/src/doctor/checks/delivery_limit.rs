@@ -1,6 +1,6 @@
 //! How often the broker returns a message before it gives it up, against the attempts it has.
 
-use idem_core::Finding;
+use idem_core::store::Finding;
 
 use crate::{
     doctor::{Diagnosis, Patient, Version},

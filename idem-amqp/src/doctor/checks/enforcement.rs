@@ -1,6 +1,6 @@
 //! Handlers that are only observed.
 
-use idem_core::{Enforcement, Finding};
+use idem_core::{handler::Enforcement, store::Finding};
 
 use crate::doctor::{Diagnosis, Patient};
 

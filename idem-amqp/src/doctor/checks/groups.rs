@@ -1,6 +1,6 @@
 //! Handlers whose messages are to share transactions.
 
-use idem_core::{Finding, Sharing};
+use idem_core::{executor::Sharing, store::Finding};
 
 use crate::doctor::{Diagnosis, Facts, Patient};
 

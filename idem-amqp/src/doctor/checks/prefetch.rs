@@ -1,6 +1,6 @@
 //! How many messages are taken at once.
 
-use idem_core::Finding;
+use idem_core::store::Finding;
 
 use crate::doctor::{Diagnosis, Patient};
 

@@ -2,7 +2,7 @@
 //!
 //! What it drops is asked again by its clients. What it drops for long ends their sessions.
 
-use idem_core::Finding;
+use idem_core::store::Finding;
 
 use super::declaration::{AUTO_DELETE, EXPIRES, MAX_LENGTH, TRANSIENT};
 use crate::doctor::{
@@ -37,7 +37,7 @@ fn missing(name: &str) -> Diagnosis {
         "missing",
         format!(
             "the queue `{name}` does not exist, so no session is opened and none lives on; declare it, or \
-             let the worker do so with `Queue::declare`"
+             let the worker do so with `Queue::quorum`"
         ),
     ))
 }

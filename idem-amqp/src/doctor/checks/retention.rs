@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::{Backoff, Finding, Policy};
+use idem_core::{Policy, handler::Backoff, store::Finding};
 
 use crate::{
     doctor::{Diagnosis, Patient, span::Span},

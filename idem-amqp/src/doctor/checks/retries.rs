@@ -1,6 +1,6 @@
 //! Delays that the queue itself is to keep.
 
-use idem_core::Finding;
+use idem_core::store::Finding;
 
 use crate::{
     doctor::{Diagnosis, Patient, Version, arguments::Kind},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::Finding;
+use idem_core::store::Finding;
 
 use crate::doctor::{Diagnosis, Gaps, Patient};
 

@@ -1,6 +1,6 @@
 //! What the store remembers.
 
-use idem_core::Finding;
+use idem_core::store::Finding;
 
 use crate::doctor::{Diagnosis, Facts};
 

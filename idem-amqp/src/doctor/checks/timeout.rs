@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_core::Finding;
+use idem_core::store::Finding;
 
 use crate::{
     doctor::{Diagnosis, Patient, Version, arguments::Kind, span::Span},
@@ -31,7 +31,7 @@ pub(super) fn look(patient: &Patient<'_>, broker: Option<Version>) -> Option<Dia
         format!(
             "the broker takes back what a worker has not settled for {}, and a message of `{name}` \
              can be with one for {} because of {why}: the others with it come back, too; raise the \
-             broker's `consumer_timeout` and state it with `.consumer_timeout(…)`, or shorten {why}",
+             broker's `consumer_timeout` and state it with `.assume_consumer_timeout(…)`, or shorten {why}",
             Span(timeout),
             Span(needed)
         ),

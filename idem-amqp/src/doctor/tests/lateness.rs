@@ -7,22 +7,22 @@ fn a_message_that_may_be_kept_for_longer_than_the_broker_waits_is_a_warning() {
     let warned = [(Severity::Warning, "consumer-timeout", Bars::No)];
     let leased = policy(|policy| policy.lease(HOUR / 2));
     let patient = policy(|policy| policy.backoff(Backoff::new(SECOND, HOUR)));
-    let local = Queue::declare("orders").local_retries();
-    let laddered = Queue::declare("orders");
-    let classic = Queue::declare("orders").classic();
-    let brief = laddered.clone().consumer_timeout(60 * SECOND);
+    let local = Queue::quorum("orders").local_retries();
+    let laddered = Queue::quorum("orders");
+    let classic = Queue::classic("orders");
+    let brief = laddered.clone().assume_consumer_timeout(60 * SECOND);
     let table = [
         (&laddered, V4_0, leased, true),
         (&laddered, V4_0, patient, false),
         (&local, V4_0, patient, false),
         (
-            &local.clone().consumer_timeout(900 * SECOND),
+            &local.clone().assume_consumer_timeout(900 * SECOND),
             V4_0,
             patient,
             true,
         ),
         (
-            &laddered.clone().consumer_timeout(HOUR),
+            &laddered.clone().assume_consumer_timeout(HOUR),
             V4_0,
             leased,
             false,
@@ -51,9 +51,9 @@ fn a_timeout_that_the_queue_was_declared_with_counts() {
 
 #[test]
 fn a_retention_that_is_shorter_than_a_copy_can_be_late_is_a_warning() {
-    let laddered = Queue::declare("orders");
-    let short_ladder = Queue::declare("orders").ladder(Ladder::new([SECOND]).unwrap());
-    let local = Queue::declare("orders").local_retries();
+    let laddered = Queue::quorum("orders");
+    let short_ladder = Queue::quorum("orders").ladder(Ladder::new([SECOND]).unwrap());
+    let local = Queue::quorum("orders").local_retries();
     let twice = |retention| {
         policy(|policy| {
             let backoff = Backoff::new(2 * SECOND, 4 * SECOND);
@@ -82,7 +82,7 @@ fn a_retention_that_is_shorter_than_a_copy_can_be_late_is_a_warning() {
 /// Its table remembers what was done: what is forgotten are failures, which each attempt records anew.
 #[test]
 fn a_handler_that_its_own_table_records_needs_its_retention_for_failures_alone() {
-    let queue = Queue::declare("orders");
+    let queue = Queue::quorum("orders");
     let found = |retention, replay_window| {
         let backoff = Backoff::new(2 * SECOND, 4 * SECOND);
         let policy = policy(|policy| {
@@ -123,7 +123,7 @@ fn policy_of(make: &impl Fn(Duration) -> Policy, retention: Duration) -> Policy 
 
 #[test]
 fn the_replay_window_adds_to_how_late_a_copy_can_be() {
-    let queue = Queue::declare("orders");
+    let queue = Queue::quorum("orders");
     let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Told::Ours);
     facts.replay_window = 71 * HOUR;
     let said = examine(&facts);

@@ -34,14 +34,14 @@ fn a_limit_without_a_target_loses_messages_whoever_sets_it() {
         of_existing(V3_10, [quorum, ("x-delivery-limit", "20")]),
         lost
     );
-    let stated = Queue::existing("orders").delivery_limit(20);
+    let stated = Queue::existing("orders").assume_delivery_limit(20);
     let facts = facts(V3_10, &stated, Policy::DEFAULT, told([quorum]));
     assert_eq!(found(&facts), lost);
 }
 
 #[test]
 fn more_attempts_than_returns_are_noticed_on_declared_queues_too() {
-    let queue = Queue::declare("orders");
+    let queue = Queue::quorum("orders");
     let many = policy(|policy| policy.max_attempts(1001));
     let warned = [(Severity::Warning, "delivery-limit", Bars::No)];
     let found_of = |policy| found(&facts(V3_10, &queue, policy, Told::Ours));
@@ -186,7 +186,7 @@ fn a_dead_letter_queue_that_drops_letters_bars_the_start() {
 
 #[test]
 fn what_the_worker_is_refused_to_declare_as_its_dead_letter_queue_cannot_be_accepted() {
-    let queue = Queue::declare("orders").accept("dead-letters-message-ttl");
+    let queue = Queue::quorum("orders").accept("dead-letters-message-ttl");
     let aged = told([("x-message-ttl", "1000")]);
     let barred = [(Severity::Error, "dead-letters-message-ttl", Bars::Always)];
     assert_eq!(of_dead_letters(V3_10, &queue, aged), barred);

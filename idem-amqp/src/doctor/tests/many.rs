@@ -1,15 +1,15 @@
 //! How many messages are taken at once.
 
-use idem_core::Sharing;
+use idem_core::executor::Sharing;
 
 use super::*;
 
 #[test]
 fn unusual_prefetches_are_said_and_so_is_a_small_pool() {
-    let one = Queue::declare("orders").prefetch(1);
+    let one = Queue::quorum("orders").prefetch(1);
     let one_alone = one.clone().local_retries();
-    let many = Queue::declare("orders").prefetch(1001);
-    let in_vain = Queue::declare("orders").prefetch(16).concurrency(17);
+    let many = Queue::quorum("orders").prefetch(1001);
+    let in_vain = Queue::quorum("orders").prefetch(16).concurrency(17);
     let found_of = |queue: &Queue| found(&facts(V4_0, queue, Policy::DEFAULT, Told::Ours));
     assert_eq!(found_of(&one), []);
     assert_eq!(
@@ -20,8 +20,8 @@ fn unusual_prefetches_are_said_and_so_is_a_small_pool() {
         let warning = (Severity::Warning, "prefetch", Bars::No);
         assert_eq!(found_of(&queue), [warning], "{queue:?}");
     }
-    assert_eq!(found_of(&Queue::declare("orders").prefetch(1000)), []);
-    let queue = Queue::declare("orders").prefetch(16);
+    assert_eq!(found_of(&Queue::quorum("orders").prefetch(1000)), []);
+    let queue = Queue::quorum("orders").prefetch(16);
     for (limit, expected) in [(None, 0), (Some(17), 0), (Some(16), 0), (Some(15), 1)] {
         let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Told::Ours);
         facts.queues[0].at_once = limit;
@@ -40,7 +40,7 @@ const SHARING: Sharing = Sharing {
 fn found_of_groups(prefetches: &[u16]) -> Vec<(Severity, &'static str, Bars)> {
     let queues = prefetches.iter();
     let queues: Vec<_> = queues
-        .map(|prefetch| Queue::declare("orders").prefetch(*prefetch))
+        .map(|prefetch| Queue::quorum("orders").prefetch(*prefetch))
         .collect();
     let facts = |queue| facts(V4_0, queue, Policy::DEFAULT, Told::Ours);
     let mut all = facts(&queues[0]);
@@ -72,7 +72,7 @@ fn messages_of_all_queues_of_a_handler_share_its_groups() {
 #[test]
 fn what_is_said_of_a_group_says_what_to_set() {
     let said_of = |prefetch: u16, sharing: Sharing| {
-        let queue = Queue::declare("orders").prefetch(prefetch);
+        let queue = Queue::quorum("orders").prefetch(prefetch);
         let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Told::Ours);
         facts.queues[0].sharing = Some(sharing);
         examine(&facts).remove(0).finding.text

@@ -5,8 +5,8 @@ use super::*;
 #[test]
 fn numbered_messages_want_a_ladder() {
     let queues = [
-        (Queue::declare("readings"), false),
-        (Queue::declare("readings").local_retries(), true),
+        (Queue::quorum("readings"), false),
+        (Queue::quorum("readings").local_retries(), true),
         (Queue::existing("readings").ladder(Ladder::default()), false),
     ];
     for (queue, warned) in queues {
@@ -21,7 +21,7 @@ fn numbered_messages_want_a_ladder() {
 
 #[test]
 fn gaps_are_skipped_after_longer_than_what_waits_is_silent() {
-    let queue = Queue::declare("readings");
+    let queue = Queue::quorum("readings");
     let mut facts = facts(V4_3, &queue, Policy::DEFAULT, Told::Ours);
     for (seconds, warned) in [(1, true), (179, true), (180, false)] {
         facts.queues[0].numbered = Some(Gaps::SkippedAfter(Duration::from_secs(seconds)));
@@ -36,7 +36,7 @@ fn gaps_are_skipped_after_longer_than_what_waits_is_silent() {
 
 #[test]
 fn sessions_want_to_outlive_a_lost_connection() {
-    let queue = Queue::declare("leases");
+    let queue = Queue::quorum("leases");
     let mut facts = facts(V4_3, &queue, Policy::DEFAULT, Told::Ours);
     for (life, warned) in [(None, false), (Some(59), true), (Some(60), false)] {
         facts.queues[0].life = life.map(Duration::from_secs);

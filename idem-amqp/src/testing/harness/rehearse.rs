@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use idem_core::{
-    Handler, RunsOn,
+    executor::RunsOn,
+    handler::Handler,
     testing::{Call, CrashPoint, Ending, FaultyStore, Ground, Rehearsal},
 };
 

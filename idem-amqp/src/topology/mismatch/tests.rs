@@ -16,7 +16,7 @@ fn declaring(queue: &Queue, name: &str, rest: &str) -> String {
 
 #[test]
 fn a_queue_of_another_type_is_to_be_chosen_as_it_is() {
-    let quorum = Queue::declare("orders");
+    let quorum = Queue::quorum("orders");
     assert_eq!(
         declaring(
             &quorum,
@@ -24,12 +24,12 @@ fn a_queue_of_another_type_is_to_be_chosen_as_it_is() {
             "x-queue-type received 'quorum' but current is 'classic'"
         ),
         "the queue `orders` cannot be used: its `x-queue-type` is `classic`, and idem declares \
-         `quorum`; consume it as it is with `Queue::existing`, or, if idem has declared it, choose \
-         `.classic()`"
+         `quorum`; consume it as it is with `Queue::existing`, or, if idem has declared it, declare \
+         it with `Queue::classic`"
     );
     let unset = "x-queue-type received the value 'quorum' of type 'longstr' but current is none";
     assert!(declaring(&quorum, "orders", unset).contains("; consume it as it is with"));
-    let classic = quorum.classic();
+    let classic = Queue::classic(quorum.name());
     assert_eq!(
         declaring(
             &classic,
@@ -37,13 +37,13 @@ fn a_queue_of_another_type_is_to_be_chosen_as_it_is() {
             "x-queue-type received 'classic' but current is 'quorum'"
         ),
         "the queue `orders` cannot be used: its `x-queue-type` is `quorum`, and idem declares \
-         `classic`; leave `.classic()` out, or consume it as it is with `Queue::existing`"
+         `classic`; declare it with `Queue::quorum`, or consume it as it is with `Queue::existing`"
     );
 }
 
 #[test]
 fn another_argument_is_named_with_both_values() {
-    let queue = Queue::declare("orders");
+    let queue = Queue::quorum("orders");
     assert_eq!(
         declaring(
             &queue,
@@ -70,7 +70,7 @@ fn a_missing_queue_is_to_be_declared_first() {
     assert_eq!(
         find("orders"),
         "the queue `orders` cannot be used: it does not exist; declare it first, or let the worker \
-         do so with `Queue::declare`"
+         do so with `Queue::quorum`"
     );
     assert_eq!(
         find("morgue"),
@@ -94,7 +94,7 @@ fn a_missing_permission_is_named_with_the_command_that_grants_it() {
 
 #[test]
 fn a_permission_that_the_broker_does_not_name_is_concluded_where_that_is_certain() {
-    let queue = Queue::declare("q");
+    let queue = Queue::quorum("q");
     let table = [
         (Step::Consume("q"), "queue 'q'", Some(Permission::Read)),
         (Step::Bind("q"), "queue 'q'", Some(Permission::Write)),
@@ -133,7 +133,7 @@ fn a_permission_that_the_broker_does_not_name_is_concluded_where_that_is_certain
 
 #[test]
 fn an_unknown_text_is_passed_on_as_it_is() {
-    let queue = Queue::declare("orders");
+    let queue = Queue::quorum("orders");
     let refusal = refused(
         Step::Queue("orders"),
         &queue,
@@ -149,7 +149,7 @@ fn an_unknown_text_is_passed_on_as_it_is() {
 
 #[test]
 fn only_what_waiting_does_not_cure_is_lasting() {
-    let queue = Queue::declare("orders");
+    let queue = Queue::quorum("orders");
     let table = [
         (ACCESS_REFUSED, "no idea", true),
         (PRECONDITION_FAILED, "no idea", true),

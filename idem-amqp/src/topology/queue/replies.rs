@@ -17,12 +17,12 @@ impl Queue {
     ///
     /// The queues of [`Client`](crate::Client) begin with `amq.gen-`, addresses of RabbitMQ's direct
     /// reply-to with `amq.rabbitmq.reply-to.`. A message with another `reply_to` is handled as if it
-    /// had none; that is counted ([`Replies::disallowed`](crate::Replies::disallowed)) and logged.
+    /// had none; that is counted ([`ReplyStats::disallowed`](crate::worker::ReplyStats::disallowed)) and logged.
     ///
     /// ```
     /// use idem_amqp::Queue;
     ///
-    /// let quotes = Queue::declare("quotes").reply_to_prefixes(["amq.gen-", "amq.rabbitmq.reply-to."]);
+    /// let quotes = Queue::quorum("quotes").reply_to_prefixes(["amq.gen-", "amq.rabbitmq.reply-to."]);
     /// # drop(quotes);
     /// ```
     pub fn reply_to_prefixes<P: Into<String>>(
@@ -58,7 +58,7 @@ mod tests {
     fn replies_go_where_the_queue_allows_and_somebody_can_wait() {
         let direct = "amq.rabbitmq.reply-to.g1h2.abc==";
         let malformed = "amq.rabbitmq.reply-to.!!!.x";
-        let any = Queue::declare("q");
+        let any = Queue::quorum("q");
         let some = any
             .clone()
             .reply_to_prefixes(["amq.gen-", "amq.rabbitmq.reply-to."]);

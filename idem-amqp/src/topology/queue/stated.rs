@@ -17,19 +17,19 @@ pub(super) struct Stated {
 const LEAST_LIMIT: u64 = 20;
 
 impl Queue {
-    /// States how often the broker returns a message of this queue before it drops or dead-letters
+    /// Assumes how often the broker returns a message of this queue before it drops or dead-letters
     /// it by itself, where a policy says so, or an existing queue's arguments cannot be looked up.
     /// The lower of both counts.
     ///
     /// Close to the limit a message is kept in the worker, and not returned.
-    pub fn delivery_limit(mut self, returns: u64) -> Self {
+    pub fn assume_delivery_limit(mut self, returns: u64) -> Self {
         self.stated.delivery_limit = Some(returns);
         self
     }
 
-    /// States the broker's `consumer_timeout`, if it is not the default of 30 minutes. What a
+    /// Assumes the broker's `consumer_timeout`, if it is not the default of 30 minutes. What a
     /// worker has not settled for that long, the broker takes back.
-    pub fn consumer_timeout(mut self, timeout: Duration) -> Self {
+    pub fn assume_consumer_timeout(mut self, timeout: Duration) -> Self {
         self.stated.consumer_timeout = Some(timeout);
         self
     }
@@ -75,9 +75,9 @@ mod tests {
 
     #[test]
     fn a_message_may_be_returned_as_often_as_the_lowest_limit_allows() {
-        let declared = Queue::declare("q");
+        let declared = Queue::quorum("q");
         let existing = Queue::existing("q");
-        let stated = |queue: &Queue, limit| queue.clone().delivery_limit(limit);
+        let stated = |queue: &Queue, limit| queue.clone().assume_delivery_limit(limit);
         let table = [
             (declared.clone(), None, 1000),
             (stated(&declared, 50), None, 50),

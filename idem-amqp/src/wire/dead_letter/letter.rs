@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use idem_core::HeaderSource as _;
+use idem_core::message::HeaderSource as _;
 use lapin::types::ShortString;
 
 use super::death::Death;
@@ -31,7 +31,7 @@ use crate::wire::{
 /// its publisher wrote them.
 ///
 /// ```
-/// use idem_amqp::DeadLetter;
+/// use idem_amqp::dead_letters::DeadLetter;
 ///
 /// fn tell(letter: &DeadLetter) {
 ///     let (key, error) = (letter.key().unwrap_or("no key"), letter.error().unwrap_or_default());
@@ -52,7 +52,7 @@ pub struct DeadLetter {
 const LONGEST_NAME: usize = 255;
 
 impl DeadLetter {
-    /// Why it is here: the text of a [`Reason`](crate::Reason), also of a letter whose properties cannot
+    /// Why it is here: the text of a [`Reason`](crate::dead_letters::Reason), also of a letter whose properties cannot
     /// be read; or what RabbitMQ gave as its reason, as `broker-expired`, `broker-rejected`, `broker-delivery-limit` or `broker-maxlen`;
     /// or `unknown`.
     pub fn reason(&self) -> &str {

@@ -1,5 +1,7 @@
 use idem_core::{
-    Context, DecodeError, Envelope, Failed, Handler, Key, KeyError, Leased, Rejection,
+    Envelope, Failed, Key,
+    handler::{Context, DecodeError, Handler, Leased, Rejection},
+    message::KeyError,
 };
 use lapin::types::ShortString;
 use serde_json::{Value, json};
@@ -136,11 +138,11 @@ fn what_was_sent_is_counted_by_what_it_was() {
     let refused = Reply::refusal(&Refusal::rejected("no"));
     let recalled = Reply::recalled::<Changed>(&Outcome::new("7"));
     for reply in [&output, &refused, &recalled] {
-        counters.count(reply, ReplyFate::Sent);
+        counters.count(reply, ReplyOutcome::Sent);
     }
-    counters.count(&refused, ReplyFate::RequesterGone);
-    counters.count(&output, ReplyFate::Lost);
-    counters.count(&output, ReplyFate::Disallowed);
+    counters.count(&refused, ReplyOutcome::RequesterGone);
+    counters.count(&output, ReplyOutcome::Lost);
+    counters.count(&output, ReplyOutcome::Disallowed);
     let replies = counters.replies();
     assert_eq!(
         replies.to_string(),

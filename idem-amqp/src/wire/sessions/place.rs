@@ -1,6 +1,6 @@
 //! Where a request stands in its session: three headers, of its client's own.
 
-use idem_core::{HeaderSource as _, SessionNumber};
+use idem_core::message::{HeaderSource as _, SessionNumber};
 use lapin::types::AMQPValue;
 
 use crate::wire::{

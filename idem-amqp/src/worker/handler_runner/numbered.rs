@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use idem_core::{
-    Answer, Execution, Operation, Prepared, Refusal, SequencePlace, SequenceWait, Store,
+    Execution, Prepared, Store,
+    executor::SequenceWait,
+    handler::{Answer, Operation, Refusal},
+    message::SequencePlace,
 };
 
 use super::{super::channel_context::ChannelContext, HandlerRunner};

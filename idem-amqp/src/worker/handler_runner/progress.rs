@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use idem_core::ExecutionKind as Kind;
+use idem_core::executor::ExecutionKind as Kind;
 use tokio::time::Instant;
 
 use crate::wire::settlement::{Circumstances, Counted, Reason, Settlement, settle};

@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use tokio::time::Instant;
 
 use super::{
-    Reports,
+    UnprotectedStats,
     agenda::Agenda,
     report::{End, Report, Sent},
 };
@@ -222,8 +222,8 @@ impl Entries {
     }
 
     /// The figures, as they are reported.
-    pub(super) fn reports(&self) -> Reports {
-        Reports {
+    pub(super) fn unprotected(&self) -> UnprotectedStats {
+        UnprotectedStats {
             told: self.told,
             overtaken: self.overtaken,
             pending: self.pending,

@@ -18,7 +18,7 @@ use std::{
 use tokio::sync::Notify;
 
 use super::{
-    Reports,
+    UnprotectedStats,
     entries::Entries,
     report::{End, Report},
 };
@@ -194,8 +194,8 @@ impl LocalMemory {
     }
 
     /// What was done, and how much of it the store has been told.
-    pub(super) fn reports(&self) -> Reports {
-        self.entries().reports()
+    pub(super) fn unprotected(&self) -> UnprotectedStats {
+        self.entries().unprotected()
     }
 
     /// The keys of which the store has yet to be told an end.
@@ -233,7 +233,7 @@ impl LocalMemory {
 impl fmt::Debug for LocalMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LocalMemory")
-            .field("reports", &self.reports())
+            .field("reports", &self.unprotected())
             .finish_non_exhaustive()
     }
 }

@@ -16,7 +16,9 @@ use crate::{
         verdict::{KeyEnd, NotRun, lease_lost, unrememberable, unsuccessful},
     },
     handler::{Operation, Outcome, Policy, Refusal},
-    store::{EntityStore, Finish, Finished, Lease, Store, StoreError, TransactionalStore, Write},
+    store::{
+        Finish, Finished, Lease, RecordedByStore, Store, StoreError, TransactionalStore, Write,
+    },
 };
 
 /// How a claim ends.
@@ -27,7 +29,7 @@ pub(super) struct RecordedByEnding<'a, S, Tx, H: Operation> {
 
 impl<S, Tx, H> RecordedByEnding<'_, S, Tx, H>
 where
-    S: EntityStore<Tx>,
+    S: RecordedByStore<Tx>,
     H: Operation,
 {
     pub(super) async fn settle(

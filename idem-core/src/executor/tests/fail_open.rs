@@ -188,7 +188,7 @@ async fn a_closed_executor_starts_nothing_without_the_store_either() {
     let (executor, store) = away();
     executor.close();
     assert!(matches!(run_open(&executor).await, Execution::Abandoned));
-    assert_eq!(executor.reports(), Reports::default());
+    assert_eq!(executor.unprotected(), UnprotectedStats::default());
     store.heal();
     let claim = ClaimRequest::new(key(), &Policy::DEFAULT);
     let claim = store.claim(&claim).await.unwrap();

@@ -9,8 +9,8 @@ use xtask::services::postgres;
 use super::*;
 use crate::{
     handler::{
-        Atomic, Backoff, Context, DecodeError, Enforcement, Grouped, InEntity, Leased, Operation,
-        RecordedBy, Rejection, StoreOutage,
+        Atomic, Backoff, Context, DecodeError, Enforcement, Grouped, Leased, Operation, RecordedBy,
+        RecordingConstraint, Rejection, StoreOutage,
     },
     message::{Envelope, KeyError},
     store::Owner,
@@ -188,7 +188,7 @@ macro_rules! charges {
             type Error = Failed;
             type Mode = $mode;
             const SCOPE: &'static str = "orders";
-            const RECORDED_BY: Option<RecordedBy<Self>> = $recorded;
+            const RECORDED_BY: Option<RecordingConstraint<Self>> = $recorded;
 
             fn decode(envelope: &Envelope) -> Result<String, DecodeError> {
                 let body = std::str::from_utf8(envelope.body()).map_err(DecodeError::new)?;
@@ -228,8 +228,8 @@ charges!(
 charges!(Atomic<PgConnection>, None, db, context, db);
 charges!(Grouped<PgConnection, 8>, None, db, context, db);
 charges!(
-    InEntity<PgConnection>,
-    Some(RecordedBy::new(
+    RecordedBy<PgConnection>,
+    Some(RecordingConstraint::new(
         "charges_order_id_key",
         1,
         |order: &String, _| Ok(vec![order.clone()]),
@@ -518,7 +518,7 @@ async fn every_mode_ends_each_message_as_the_table_says() {
         ),
         (
             "recorded by",
-            column::<Charge<InEntity<PgConnection>>>(policy).await,
+            column::<Charge<RecordedBy<PgConnection>>>(policy).await,
         ),
         (
             "leased, observed",

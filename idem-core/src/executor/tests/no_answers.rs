@@ -5,12 +5,12 @@ use std::{error::Error, marker::PhantomData};
 use super::*;
 use crate::{
     handler::{
-        Atomic, Context, DecodeError, Entity, Grouped, InEntity, Mode, Operation, Outcome,
-        RecordedBy, Rejection,
+        Atomic, Context, DecodeError, Grouped, Mode, Operation, Outcome, RecordedBy, RecordedRow,
+        RecordingConstraint, Rejection,
     },
     message::{Envelope, KeyError},
     store::{
-        Begun, EntityStore, Finish, Finished, GroupStore, Lease, Open, StoreError,
+        Begun, Finish, Finished, GroupStore, Lease, Open, RecordedByStore, StoreError,
         TransactionalStore,
     },
     stores::MemoryStore,
@@ -96,16 +96,16 @@ impl GroupStore<Blank> for Odd {
     }
 }
 
-impl EntityStore<Blank> for Odd {
-    async fn check(&self, _: &'static str, _: usize) -> Result<(), EntityError> {
+impl RecordedByStore<Blank> for Odd {
+    async fn check(&self, _: &'static str, _: usize) -> Result<(), RecordedByError> {
         Ok(())
     }
 
-    fn violates(&self, _: &(dyn Error + 'static), _: &Entity) -> bool {
+    fn violates(&self, _: &(dyn Error + 'static), _: &RecordedRow) -> bool {
         false
     }
 
-    async fn is_recorded(&self, _: &Entity, _: Option<&Lease>) -> Result<bool, StoreError> {
+    async fn is_recorded(&self, _: &RecordedRow, _: Option<&Lease>) -> Result<bool, StoreError> {
         Ok(false)
     }
 }
@@ -121,7 +121,7 @@ macro_rules! charges {
             type Error = Failed;
             type Mode = $mode;
             const SCOPE: &'static str = "orders";
-            const RECORDED_BY: Option<RecordedBy<Self>> = $recorded;
+            const RECORDED_BY: Option<RecordingConstraint<Self>> = $recorded;
 
             fn decode(_: &Envelope) -> Result<(), DecodeError> {
                 Ok(())
@@ -148,8 +148,8 @@ macro_rules! charges {
 charges!(Atomic<Blank>, None);
 charges!(Grouped<Blank, 8>, None);
 charges!(
-    InEntity<Blank>,
-    Some(RecordedBy::new(
+    RecordedBy<Blank>,
+    Some(RecordingConstraint::new(
         "charges_key",
         1,
         |(): &(), _| Ok(vec!["o-1".to_owned()]),
@@ -213,6 +213,6 @@ async fn what_no_group_comes_to_is_no_success_of_its_member() {
 #[tokio::test(start_paused = true)]
 async fn what_no_commit_with_an_entity_comes_to_is_no_success() {
     for answer in [Finished::RolledBack, Finished::WithoutCompletion] {
-        tells_nothing::<InEntity<Blank>>(answer).await;
+        tells_nothing::<RecordedBy<Blank>>(answer).await;
     }
 }

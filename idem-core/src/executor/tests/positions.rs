@@ -5,15 +5,16 @@ use std::{error::Error, marker::PhantomData};
 use super::*;
 use crate::{
     handler::{
-        Atomic, Context, DecodeError, Enforcement, Entity, FencingToken, Grouped, InEntity, Leased,
-        Mode, Numbered, Operation, Outcome, RecordedBy, Rejection, StoreOutage,
-        operation::numbered::{number, numbered, numbered_key},
+        Atomic, Context, DecodeError, Enforcement, FencingToken, Grouped, Leased, Mode, Operation,
+        Outcome, RecordedBy, RecordedRow, RecordingConstraint, Rejection, SequenceOptions,
+        StoreOutage,
+        operation::sequence::{number, numbered, numbered_key},
     },
     message::{
         Envelope, KeyError, SequenceKey, SequencePlace, SessionKey, SessionNumber, SessionPlace,
     },
     store::{
-        Begun, EntityStore, Finish, Finished, GroupStore, Lease, Open, StoreError,
+        Begun, Finish, Finished, GroupStore, Lease, Open, RecordedByStore, StoreError,
         TransactionalStore,
     },
 };
@@ -98,16 +99,16 @@ impl GroupStore<Blank> for Plain {
     }
 }
 
-impl EntityStore<Blank> for Plain {
-    async fn check(&self, _: &'static str, _: usize) -> Result<(), EntityError> {
+impl RecordedByStore<Blank> for Plain {
+    async fn check(&self, _: &'static str, _: usize) -> Result<(), RecordedByError> {
         Ok(())
     }
 
-    fn violates(&self, _: &(dyn Error + 'static), _: &Entity) -> bool {
+    fn violates(&self, _: &(dyn Error + 'static), _: &RecordedRow) -> bool {
         false
     }
 
-    async fn is_recorded(&self, _: &Entity, _: Option<&Lease>) -> Result<bool, StoreError> {
+    async fn is_recorded(&self, _: &RecordedRow, _: Option<&Lease>) -> Result<bool, StoreError> {
         Ok(false)
     }
 }
@@ -123,9 +124,9 @@ macro_rules! reads {
             type Error = Failed;
             type Mode = $mode;
             const SCOPE: &'static str = "meters";
-            const RECORDED_BY: Option<RecordedBy<Self>> = $recorded;
-            const NUMBERED: Option<Numbered<Self>> = Some(
-                Numbered::new(|number, _| {
+            const RECORDED_BY: Option<RecordingConstraint<Self>> = $recorded;
+            const SEQUENCE: Option<SequenceOptions<Self>> = Some(
+                SequenceOptions::new(|number, _| {
                     numbered(Key::builder("meters").part("meter", "m-7"), Ok(*number))
                 })
                 .in_envelope(|envelope| {
@@ -160,8 +161,8 @@ reads!(Leased, None);
 reads!(Atomic<Blank>, None);
 reads!(Grouped<Blank, 8>, None);
 reads!(
-    InEntity<Blank>,
-    Some(RecordedBy::new(
+    RecordedBy<Blank>,
+    Some(RecordingConstraint::new(
         "readings_key",
         1,
         |number: &u64, _| Ok(vec![number.to_string()]),
@@ -260,7 +261,7 @@ async fn a_grouped_message_of_what_the_store_does_not_keep_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_recorded_by_its_table_of_what_the_store_does_not_keep_is_refused() {
-    in_each::<InEntity<Blank>>(&Policy::DEFAULT).await;
+    in_each::<RecordedBy<Blank>>(&Policy::DEFAULT).await;
 }
 
 #[tokio::test(start_paused = true)]

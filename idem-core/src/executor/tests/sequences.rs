@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     handler::{
-        Context, DecodeError, Leased, Numbered, Operation, Rejection, StoreOutage,
-        operation::numbered::{number, numbered, numbered_key},
+        Context, DecodeError, Leased, Operation, Rejection, SequenceOptions, StoreOutage,
+        operation::sequence::{number, numbered, numbered_key},
     },
     message::{Envelope, KeyError},
 };
@@ -18,8 +18,8 @@ impl Operation for Read {
     type Error = Failed;
     type Mode = Leased;
     const SCOPE: &'static str = "readings";
-    const NUMBERED: Option<Numbered<Self>> = Some(
-        Numbered::new(|number, _| {
+    const SEQUENCE: Option<SequenceOptions<Self>> = Some(
+        SequenceOptions::new(|number, _| {
             numbered(Key::builder("readings").part("device", "d-7"), Ok(*number))
         })
         .in_envelope(|envelope| {

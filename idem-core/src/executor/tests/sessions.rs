@@ -141,7 +141,7 @@ async fn the_completion_of_a_sessions_request_waits_for_the_store_whatever_the_p
     let ended = executor.handle(&mut message, &()).await;
     assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
     assert_eq!(store.count(Call::Complete), 4);
-    assert_eq!(executor.reports(), Reports::default());
+    assert_eq!(executor.unprotected(), UnprotectedStats::default());
 }
 
 /// However short the handler's is: what is forgotten while its session lives would run again.

@@ -32,6 +32,6 @@ pub enum Enforcement {
     ///
     /// An attempt without a claim is [not protected](crate::Attempt::is_protected): its fencing token
     /// is 0. Messages of a session or a sequence have their place among others, and are enforced.
-    /// Not together with [`StoreOutage::FailOpen`](crate::StoreOutage::FailOpen).
+    /// Not together with [`StoreOutage::FailOpen`](crate::handler::StoreOutage::FailOpen).
     Observe,
 }

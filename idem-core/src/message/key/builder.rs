@@ -48,7 +48,7 @@ pub trait IdempotencyKey {
 ///     .first(&[("invoice", &invoice), ("order_id", &"o-17")])
 ///     .build()?;
 /// assert_eq!(key.as_str(), "orders.notify:7:order_id=o-17");
-/// # Ok::<_, idem_core::KeyError>(())
+/// # Ok::<_, idem_core::message::KeyError>(())
 /// ```
 #[derive(Debug, Clone)]
 #[must_use]

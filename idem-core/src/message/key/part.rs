@@ -9,7 +9,7 @@ use std::{borrow::Cow, rc::Rc, sync::Arc};
 ///
 /// ```
 /// use std::borrow::Cow;
-/// use idem_core::KeyPart;
+/// use idem_core::message::KeyPart;
 ///
 /// struct OrderId(u64);
 ///

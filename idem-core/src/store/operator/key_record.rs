@@ -71,7 +71,7 @@ pub enum KeyState {
     Failed,
 }
 
-/// Why a key was given back: a [`Release`](crate::Release) without its error.
+/// Why a key was given back: a [`Release`](crate::store::Release) without its error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FailedReason {

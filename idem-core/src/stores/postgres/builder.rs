@@ -32,9 +32,9 @@ use crate::store::ConnectError;
 /// | groups | 4 | how many transactions the messages of one grouped handler share at the same time, on as many of the connections |
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), idem_core::ConnectError> {
+/// # async fn example() -> Result<(), idem_core::store::ConnectError> {
 /// use std::time::Duration;
-/// use idem_core::{Migrate, PostgresStore};
+/// use idem_core::{PostgresStore, stores::Migrate};
 ///
 /// let store = PostgresStore::builder("postgres://shop@db.internal/shop")
 ///     .schema("idem")

@@ -68,10 +68,10 @@ impl Sql {
             settle: names.put_into(include_str!("group/settle.sql")),
             fate: names.put_into(include_str!("group/fate.sql")),
             commit_entity: ending(concat!(
-                include_str!("entity/commit.sql"),
+                include_str!("recorded_by/commit.sql"),
                 include_str!("atomic/reset.sql")
             )),
-            look_up: names.put_into(include_str!("entity/look_up.sql")),
+            look_up: names.put_into(include_str!("recorded_by/look_up.sql")),
             recorded: names.put_into("SELECT idem_records_recorded(NULL, NULL, NULL)"),
         }
     }

@@ -26,7 +26,7 @@ use crate::store::ConnectError;
 /// | minimum of replicas | none | how many must have what an answer rests on |
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), idem_core::ConnectError> {
+/// # async fn example() -> Result<(), idem_core::store::ConnectError> {
 /// use std::{num::NonZeroUsize, time::Duration};
 /// use idem_core::RedisStore;
 ///

@@ -27,7 +27,7 @@ use crate::store::ConnectError;
 /// | connections | 8 | how many atomic handlers run at the same time |
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), idem_core::ConnectError> {
+/// # async fn example() -> Result<(), idem_core::store::ConnectError> {
 /// use std::time::Duration;
 /// use idem_core::SqliteStore;
 ///

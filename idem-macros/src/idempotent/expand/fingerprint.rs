@@ -20,14 +20,14 @@ pub(super) fn method(root: &TokenStream, arguments: &Arguments) -> Option<TokenS
                 let value = access(field);
                 quote_spanned!(field.span=> .field(#name, #value))
             });
-            quote!(::core::option::Option::Some(#root::Fingerprint::builder() #(#fields)* .build()))
+            quote!(::core::option::Option::Some(#root::message::Fingerprint::builder() #(#fields)* .build()))
         }
     };
     Some(quote! {
         fn fingerprint(
             #message: &Self::Message,
-            #envelope: &#root::Envelope,
-        ) -> ::core::option::Option<#root::Fingerprint> {
+            #envelope: &#root::message::Envelope,
+        ) -> ::core::option::Option<#root::message::Fingerprint> {
             #fingerprint
         }
     })

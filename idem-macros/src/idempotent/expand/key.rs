@@ -17,7 +17,7 @@ pub(super) fn method(
 ) -> TokenStream {
     let message = local("message", Span::call_site());
     let envelope = local("envelope", Span::call_site());
-    let builder = quote!(#root::Key::builder(<Self as #root::Operation>::SCOPE));
+    let builder = quote!(#root::message::Key::builder(<Self as #root::handler::Operation>::SCOPE));
     let key = if let Some(path) = &arguments.key_with {
         quote_spanned!(path.span()=> #path(#message, #envelope, #builder))
     } else if arguments.sequence.is_some() {
@@ -35,8 +35,8 @@ pub(super) fn method(
     quote! {
         fn key(
             #message: &Self::Message,
-            #envelope: &#root::Envelope,
-        ) -> ::core::result::Result<#root::Key, #root::KeyError> {
+            #envelope: &#root::message::Envelope,
+        ) -> ::core::result::Result<#root::message::Key, #root::message::KeyError> {
             #key
         }
     }

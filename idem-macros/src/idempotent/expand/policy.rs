@@ -27,23 +27,23 @@ pub(super) fn constant(root: &TokenStream, arguments: &Arguments) -> Option<Toke
         .map(|bytes| quote!(.max_outcome(#bytes)));
     let backoff = arguments.backoff.map(|(first, longest)| {
         let (first, longest) = (duration(first.duration), duration(longest.duration));
-        quote!(.backoff(#root::Backoff::new(#first, #longest)))
+        quote!(.backoff(#root::handler::Backoff::new(#first, #longest)))
     });
     let in_doubt = arguments
         .in_doubt
         .as_ref()
         .map(|in_doubt| &in_doubt.0)
-        .map(|variant| quote!(.in_doubt(#root::InDoubt::#variant)));
+        .map(|variant| quote!(.in_doubt(#root::handler::InDoubt::#variant)));
     let store_outage = arguments
         .store_outage
         .as_ref()
         .map(|store_outage| &store_outage.0)
-        .map(|variant| quote!(.store_outage(#root::StoreOutage::#variant)));
+        .map(|variant| quote!(.store_outage(#root::handler::StoreOutage::#variant)));
     let enforcement = arguments
         .enforcement
         .as_ref()
         .map(|enforcement| &enforcement.0)
-        .map(|variant| quote!(.enforcement(#root::Enforcement::#variant)));
+        .map(|variant| quote!(.enforcement(#root::handler::Enforcement::#variant)));
 
     let set = [
         lease,
@@ -59,7 +59,9 @@ pub(super) fn constant(root: &TokenStream, arguments: &Arguments) -> Option<Toke
     if set.is_empty() {
         return None;
     }
-    Some(quote!(const POLICY: #root::Policy = #root::Policy::builder() #(#set)* .build_const();))
+    Some(
+        quote!(const POLICY: #root::handler::Policy = #root::handler::Policy::builder() #(#set)* .build_const();),
+    )
 }
 
 pub(super) fn duration(duration: Duration) -> TokenStream {

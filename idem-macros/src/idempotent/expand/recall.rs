@@ -28,7 +28,7 @@ pub(super) fn method(
     quote! {
         fn recall(
             #output: &[u8],
-        ) -> ::core::result::Result<::std::borrow::Cow<'_, [u8]>, #root::Refusal> {
+        ) -> ::core::result::Result<::std::borrow::Cow<'_, [u8]>, #root::handler::Refusal> {
             let #asked = #root::__private::Asked::<#message>::new();
             let #kind = #checked;
             #recalled

@@ -23,14 +23,14 @@ pub(super) fn constant(
     let (taken, returned) = (&signature.message, &signature.output);
     let cause = quote_spanned!(returned.span()=> #root::__private::Caused::cause(#error));
     Some(quote! {
-        const RECORDED_BY: ::core::option::Option<#root::RecordedBy<Self>> =
-            ::core::option::Option::Some(#root::RecordedBy::new(
+        const RECORDED_BY: ::core::option::Option<#root::handler::RecordingConstraint<Self>> =
+            ::core::option::Option::Some(#root::handler::RecordingConstraint::new(
                 #constraint,
                 #columns,
-                |#message: &#taken, #envelope: &#root::Envelope| {
+                |#message: &#taken, #envelope: &#root::message::Envelope| {
                     #root::__private::Parts::none() #(#parts)* .build()
                 },
-                |#error: &<Self as #root::Operation>::Error| #cause,
+                |#error: &<Self as #root::handler::Operation>::Error| #cause,
             ));
     })
 }

@@ -24,7 +24,7 @@ pub(super) fn value(root: &TokenStream, arguments: &Arguments, function: &Functi
             #function,
         );
         ::core::assert!(
-            #root::Key::is_scope(__DEFAULT),
+            #root::message::Key::is_scope(__DEFAULT),
             "the names of package and function are too long for a scope: write `scope = \"orders.charge\"`"
         );
         __DEFAULT

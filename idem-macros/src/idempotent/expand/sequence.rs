@@ -8,7 +8,7 @@ use crate::idempotent::{
     arguments::Arguments, key_source::KeySource, sequence::Sequence, signature::Signature,
 };
 
-/// `const NUMBERED`, if the key is a sequence.
+/// `const SEQUENCE`, if the key is a sequence.
 pub(super) fn constant(
     root: &TokenStream,
     arguments: &Arguments,
@@ -18,13 +18,13 @@ pub(super) fn constant(
     let [message, envelope] = ["message", "envelope"].map(|name| local(name, Span::call_site()));
     let taken = &signature.message;
     let place = place(root, sequence);
-    let in_envelope =
-        in_envelope(sequence).then(|| quote!(.in_envelope(|#envelope: &#root::Envelope| #place)));
+    let in_envelope = in_envelope(sequence)
+        .then(|| quote!(.in_envelope(|#envelope: &#root::message::Envelope| #place)));
     let set = set(sequence);
     Some(quote! {
-        const NUMBERED: ::core::option::Option<#root::Numbered<Self>> =
-            ::core::option::Option::Some(#root::Numbered::new(
-                |#message: &#taken, #envelope: &#root::Envelope| #place,
+        const SEQUENCE: ::core::option::Option<#root::handler::SequenceOptions<Self>> =
+            ::core::option::Option::Some(#root::handler::SequenceOptions::new(
+                |#message: &#taken, #envelope: &#root::message::Envelope| #place,
             ) #in_envelope #set);
     })
 }
@@ -36,7 +36,7 @@ fn place(root: &TokenStream, sequence: &Sequence) -> TokenStream {
     let number = number(root, sequence);
     quote! {
         #root::__private::numbered(
-            #root::Key::builder(<Self as #root::Operation>::SCOPE) #(#parts)*,
+            #root::message::Key::builder(<Self as #root::handler::Operation>::SCOPE) #(#parts)*,
             #number,
         )
     }

@@ -1,4 +1,4 @@
-//! What the numbers of a sequence can be. The rules are those of `idem_core::Numbered`, which checks
+//! What the numbers of a sequence can be. The rules are those of `idem_core::handler::SequenceOptions`, which checks
 //! them again.
 
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn literal(input: ParseStream<'_>, cure: &str) -> Result<(LitInt, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use idem_core::{__private as core, SequencePlace};
+    use idem_core::{__private as core, message::SequencePlace};
 
     use super::*;
 

@@ -1,4 +1,4 @@
-use idem_core::{Failed, Handler, MemoryStore, RunsOn, Store, idempotent};
+use idem_core::{Failed, MemoryStore, Store, executor::RunsOn, handler::Handler, idempotent};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-use idem_core::{DecodeError, Envelope, Failed, idempotent};
+use idem_core::{Envelope, Failed, handler::DecodeError, idempotent};
 
 struct Order {
     order_id: String,

@@ -1,4 +1,4 @@
-use idem_core::{Envelope, Failed, Key, KeyBuilder, KeyError, idempotent};
+use idem_core::{Envelope, Failed, Key, idempotent, message::{KeyBuilder, KeyError}};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-use idem_core::{Failed, Key, KeyError, idempotent};
+use idem_core::{Failed, Key, idempotent, message::KeyError};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

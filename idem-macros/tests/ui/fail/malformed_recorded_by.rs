@@ -1,4 +1,4 @@
-use idem_core::{Failed, IdempotencyKey, Key, KeyBuilder, KeyError, Envelope, idempotent};
+use idem_core::{Envelope, Failed, IdempotencyKey, Key, idempotent, message::{KeyBuilder, KeyError}};
 use serde::Deserialize;
 
 #[derive(Deserialize, IdempotencyKey)]

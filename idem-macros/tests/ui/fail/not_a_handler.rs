@@ -1,4 +1,4 @@
-use idem_core::{Failed, Handler};
+use idem_core::{Failed, handler::Handler};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-use idem_core::{Failed, Handler, State, idempotent};
+use idem_core::{Failed, State, handler::Handler, idempotent};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

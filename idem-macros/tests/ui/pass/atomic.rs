@@ -1,10 +1,6 @@
 use std::time::Duration;
 
-use idem_core::{
-    Atomic, Attempt, Begun, Claim, ClaimRequest, Envelope, Executor, Failed, Finish, Finished,
-    Handler, Lease, Open, Operation, Outcome, Prepared, Release, RunsOn, Store, StoreError,
-    TransactionalStore, Write, idempotent,
-};
+use idem_core::{Attempt, Envelope, Executor, Failed, Outcome, Prepared, Store, StoreError, executor::RunsOn, handler::{Atomic, Handler, Operation}, idempotent, store::{Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Release, TransactionalStore, Write}};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

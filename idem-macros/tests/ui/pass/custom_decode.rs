@@ -1,4 +1,4 @@
-use idem_core::{DecodeError, Envelope, Failed, Handler, idempotent};
+use idem_core::{Envelope, Failed, handler::{DecodeError, Handler}, idempotent};
 
 struct Line(String);
 

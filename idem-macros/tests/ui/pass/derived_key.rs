@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use idem_core::{Failed, Handler, IdempotencyKey, KeyPart, idempotent};
+use idem_core::{Failed, IdempotencyKey, handler::Handler, idempotent, message::KeyPart};
 use serde::Deserialize;
 
 #[derive(Deserialize, IdempotencyKey)]

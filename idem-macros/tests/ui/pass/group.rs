@@ -1,4 +1,4 @@
-use idem_core::{Failed, Grouped, Operation, idempotent};
+use idem_core::{Failed, handler::{Grouped, Operation}, idempotent};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

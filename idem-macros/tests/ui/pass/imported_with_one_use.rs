@@ -1,4 +1,4 @@
-use idem_core::Handler;
+use idem_core::handler::Handler;
 
 mod handlers {
     use idem_core::{Failed, idempotent};

@@ -1,4 +1,4 @@
-use idem_core::{Failed, Handler, idempotent};
+use idem_core::{Failed, handler::Handler, idempotent};
 use serde::Deserialize;
 
 fn consume<H: Handler<()>>() {}

@@ -1,4 +1,4 @@
-use idem_core::{Envelope, Failed, Handler, Key, KeyBuilder, KeyError, idempotent};
+use idem_core::{Envelope, Failed, Key, handler::Handler, idempotent, message::{KeyBuilder, KeyError}};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-use idem_core::{Attempt, Failed, FencingToken, FromRef, Handler, Headers, Key, State, idempotent};
+use idem_core::{Attempt, Failed, FencingToken, FromRef, Headers, Key, State, handler::Handler, idempotent};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

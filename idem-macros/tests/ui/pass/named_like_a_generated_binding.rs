@@ -1,4 +1,4 @@
-use idem_core::{Attempt, Failed, Handler, idempotent};
+use idem_core::{Attempt, Failed, handler::Handler, idempotent};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

@@ -1,6 +1,6 @@
 use std::{error::Error, fmt};
 
-use idem_core::{Envelope, Failed, Failure, InEntity, Operation, idempotent};
+use idem_core::{Envelope, Failed, Failure, handler::{Operation, RecordedBy}, idempotent};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -43,7 +43,7 @@ async fn refund(order: Order, db: &mut Transaction<'_, Books>) -> Result<(), Ref
     Ok(())
 }
 
-fn is_in_entity<H: Operation<Mode = InEntity<Tx>>, Tx: Send + 'static>(columns: usize) {
+fn is_in_entity<H: Operation<Mode = RecordedBy<Tx>>, Tx: Send + 'static>(columns: usize) {
     let by = H::RECORDED_BY.expect("it is in its entity");
     assert_eq!(by.columns(), columns);
 }

@@ -2,7 +2,7 @@ mod facade {
     pub use idem_core as renamed;
 }
 
-use facade::renamed::{Failed, Handler, IdempotencyKey, idempotent};
+use facade::renamed::{Failed, IdempotencyKey, handler::Handler, idempotent};
 use serde::Deserialize;
 
 #[derive(Deserialize, IdempotencyKey)]

@@ -1,6 +1,6 @@
 #![deny(warnings)]
 
-use idem_core::{Failed, Handler, Refused, Request, idempotent};
+use idem_core::{Failed, Refused, Request, handler::Handler, idempotent};
 use serde::{Deserialize, Serialize};
 
 mod contract {

@@ -1,7 +1,7 @@
 #![deny(warnings, clippy::all, clippy::pedantic, missing_docs)]
 //! Keys that are places in a sequence, and a field that is only called so.
 
-use idem_core::{Failed, Handler, idempotent};
+use idem_core::{Failed, handler::Handler, idempotent};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

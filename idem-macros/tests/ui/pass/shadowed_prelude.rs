@@ -1,6 +1,6 @@
 #![no_implicit_prelude]
 
-use ::idem_core::{Failed, Handler, idempotent};
+use ::idem_core::{Failed, handler::Handler, idempotent};
 
 #[allow(unused)]
 mod core {}

@@ -53,7 +53,7 @@ pub mod handlers {
     }
 }
 
-fn consume<H: idem_core::Handler<String>>() {}
+fn consume<H: idem_core::handler::Handler<String>>() {}
 
 fn main() {
     consume::<handlers::charge>();

@@ -97,7 +97,10 @@ impl<C: Contender> Entrant<C> {
 mod tests {
     use super::*;
     use crate::{naive::NaiveMemory, ours::Ours};
-    use idem_core::{Claim, ClaimRequest, Key, MemoryStore, Policy, Store};
+    use idem_core::{
+        Key, MemoryStore, Policy, Store,
+        store::{Claim, ClaimRequest},
+    };
 
     #[tokio::test]
     async fn a_round_completes_keys_that_nobody_else_completes() {

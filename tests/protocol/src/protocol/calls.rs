@@ -1,8 +1,10 @@
 //! What a worker does about the store's answers: the engine's two modes, call by call.
 
 use idem_core::{
-    Claim, ExecutionKind, Failed, FencingToken, Lease, Write,
+    Failed, FencingToken,
     conformance::rules::{answered, failed, unrun},
+    executor::ExecutionKind,
+    store::{Claim, Lease, Write},
 };
 
 use super::Protocol;

@@ -1,6 +1,6 @@
 //! From the end of a message to the broker's verdict on its delivery.
 
-use idem_core::ExecutionKind;
+use idem_core::executor::ExecutionKind;
 
 use super::Protocol;
 use crate::{Breach, Delivery, Flaw, Phase, World, settlement::Settlement};

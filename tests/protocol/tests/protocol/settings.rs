@@ -1,6 +1,6 @@
 //! The settings that are checked.
 
-use idem_core::{InDoubt, Policy};
+use idem_core::{Policy, handler::InDoubt};
 use idem_protocol::{Mode, Setting};
 
 /// Three workers, one message twice, two attempts, two faults of any kind.

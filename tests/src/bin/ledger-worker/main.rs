@@ -2,7 +2,9 @@
 
 use std::{error::Error, time::Duration};
 
-use idem_amqp::{Handler, RunsOn, SessionStore, Sessions, Worker, prelude::*};
+use idem_amqp::{
+    Worker, executor::RunsOn, handler::Handler, prelude::*, session::Sessions, store::SessionStore,
+};
 use idem_tests::{
     flawed::Flawed,
     interfered::{Call, Fate, Interfered},
@@ -111,8 +113,8 @@ where
         .run_until(&settings.amqp_url, shutdown_signal())
         .await?;
     let ended = balance.iter().filter(|(_, count)| *count > 0);
-    say(&Event::Balance {
-        even: balance.is_even(),
+    say(&Event::WorkerStats {
+        even: balance.is_balanced(),
         ended: ended
             .map(|(kind, count)| (kind.label().into(), count))
             .collect(),

@@ -3,7 +3,7 @@
 
 use std::{env::args, error::Error};
 
-use idem_amqp::{Client, FileKeeper};
+use idem_amqp::{Client, session::FileSessionStorage};
 use idem_tests::{journal::LIMIT, leases::CreateLease};
 
 #[tokio::main(flavor = "current_thread")]
@@ -14,8 +14,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let client = Client::builder().queue(queue).timeout(LIMIT);
     let client = client.deadline(10 * LIMIT).connect(url.as_str()).await?;
-    let keeper = FileKeeper::open(file).await?;
-    let session = client.session().resume_from(keeper).await?;
+    let storage = FileSessionStorage::open(file).await?;
+    let session = client.session().resume_from(storage).await?;
     for number in 0_u64.. {
         let request = CreateLease::of(&format!("lease-{number}"));
         session.call(&request).await?;

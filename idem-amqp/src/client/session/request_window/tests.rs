@@ -128,7 +128,7 @@ fn what_is_kept_goes_on_where_it_ended() {
     before.settle(1);
     let (version, next, unanswered) = before.to_keep();
     assert_eq!((version, next), (4, 3), "three requests, one answer");
-    let mut after = RequestWindow::kept(KeptSession {
+    let mut after = RequestWindow::kept(StoredSession {
         holder: String::new(),
         server: "leases".into(),
         id: "s".into(),
@@ -151,17 +151,17 @@ fn what_is_kept_goes_on_where_it_ended() {
     assert_eq!(begin(&mut after), Some((3, 2)));
 }
 
-/// Should a keeper have lost the next number, none that was in use is used again.
+/// Should a storage have lost the next number, none that was in use is used again.
 #[test]
 fn the_next_number_is_above_all_that_are_kept() {
-    let kept = KeptSession {
+    let kept = StoredSession {
         holder: String::new(),
         server: "leases".into(),
         id: "s".into(),
         window: 3,
         life_ms: 1,
         next: 0,
-        unanswered: vec![KeptRequest {
+        unanswered: vec![StoredRequest {
             number: 7,
             body: "1".into(),
             headers: Vec::new(),

@@ -47,7 +47,7 @@ async fn the_store_is_told_of_each_failed_attempt() {
         matches!(ended, Execution::Executed { attempt: 3, .. }),
         "{ended:?}"
     );
-    let reports = executor.reports();
+    let reports = executor.unprotected();
     assert_eq!(
         (reports.told(), reports.overtaken(), reports.pending()),
         (2, 0, 0)
@@ -64,7 +64,7 @@ async fn a_delay_counts_from_the_failure_and_not_from_the_report() {
     store.heal();
     a_while().await;
     let copy = run_open(&executor).await;
-    assert_eq!(executor.reports().told(), 1);
+    assert_eq!(executor.unprotected().told(), 1);
     let Execution::Conflict { remaining } = copy else {
         panic!("{copy:?}");
     };
@@ -112,7 +112,7 @@ async fn an_attempt_that_vanished_without_the_store_leaves_its_key_in_doubt() {
     assert!(matches!(copy, Execution::Conflict { .. }), "{copy:?}");
     store.heal();
     a_while().await;
-    assert_eq!(executor.reports().told(), 1);
+    assert_eq!(executor.unprotected().told(), 1);
     sleep(LEASE).await;
     let work = async |attempt: Attempt| Ok::<_, Failed>(attempt.is_in_doubt());
     let next = executor.execute(key(), &policy, work).await;
@@ -140,10 +140,10 @@ async fn what_follows_a_vanished_attempt_is_reported_instead() {
     }
     sleep(LEASE).await;
     is_unprotected(&run_open(&executor).await, 2);
-    assert_eq!(executor.reports().pending(), 1);
+    assert_eq!(executor.unprotected().pending(), 1);
     store.heal();
     a_while().await;
-    let reports = executor.reports();
+    let reports = executor.unprotected();
     assert_eq!(
         (reports.told(), reports.overtaken(), reports.pending()),
         (1, 0, 0)

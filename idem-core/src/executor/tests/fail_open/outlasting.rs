@@ -71,7 +71,7 @@ async fn ends_in_an_outage(fault: Fault) -> Executor<Faulty> {
     assert!(started.elapsed() <= length + LEASE / 3);
     let copy = run_open(&executor).await;
     assert!(matches!(copy, Execution::Duplicate { .. }), "{copy:?}");
-    assert_eq!(executor.reports().pending(), 1);
+    assert_eq!(executor.unprotected().pending(), 1);
     sleep(Duration::from_mins(10)).await;
     store.heal();
     let left = executor.report(LEASE).await;
@@ -136,7 +136,7 @@ async fn protected_work_that_was_taken_over_in_an_outage_completes_if_the_other_
     is_unprotected(&ended, 1);
     store.heal();
     a_while().await;
-    assert_eq!(executor.reports().pending(), 1);
+    assert_eq!(executor.unprotected().pending(), 1);
     let failed = Release::retry_after(Duration::from_mins(5), "theirs failed");
     let failed = store.elsewhere().release(&lease, &failed).await;
     assert_eq!(failed.unwrap(), Write::Applied);
@@ -156,5 +156,5 @@ async fn protected_work_waits_for_the_store_when_the_local_memory_is_full() {
         store.heal();
     });
     assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
-    assert_eq!(executor.reports(), Reports::default());
+    assert_eq!(executor.unprotected(), UnprotectedStats::default());
 }

@@ -35,7 +35,7 @@ async fn a_copy_whose_claim_is_not_answered_does_not_run_beside_a_protected_one(
         "{unanswered:?}"
     );
     assert!(matches!(first, Execution::Executed { .. }), "{first:?}");
-    assert_eq!(executor.reports(), Reports::default());
+    assert_eq!(executor.unprotected(), UnprotectedStats::default());
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 use super::*;
 
 fn counts(executor: &Executor<Faulty>) -> (u64, u64, u64) {
-    let reports = executor.reports();
+    let reports = executor.unprotected();
     (reports.told(), reports.overtaken(), reports.pending())
 }
 

@@ -16,8 +16,8 @@ use crate::{
     executor::{Execution, Executor, Prepared},
     futures::BoxFuture,
     handler::{
-        Attempt, Context, DecodeError, Entity, Failed, Grouped, Handler, Operation, Outcome,
-        Policy, Rejection,
+        Attempt, Context, DecodeError, Failed, Grouped, Handler, Operation, Outcome, Policy,
+        RecordedRow, Rejection,
     },
     message::{Envelope, Key, KeyError},
     store::{Finish, Finished, Lease, Open, Owner, Store as _, TransactionalStore, Write},

@@ -147,7 +147,7 @@ async fn a_slot_that_is_to_end_with_an_entity_is_refused_and_rolled_back() {
     let mut second = second.await.unwrap();
     charge(PostgresStore::lend(&mut second), "b").await.unwrap();
     let record = Finish::Record {
-        entity: &Entity {
+        entity: &RecordedRow {
             constraint: "charges_pkey",
             parts: vec!["b".to_owned()],
         },

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{handler::Entity, store::Open};
+use crate::{handler::RecordedRow, store::Open};
 
 #[tokio::test]
 async fn a_handler_that_ends_the_transaction_by_itself_is_refused() {
@@ -108,7 +108,7 @@ async fn an_opening_and_a_finish_that_no_sqlite_has_are_refused_and_commit_nothi
     let (lease, mut open) = shop.begin("o-1").await;
     charge(lend(&mut open)).await;
     let record = Finish::Record {
-        entity: &Entity {
+        entity: &RecordedRow {
             constraint: "charges_id_key",
             parts: vec!["o-1".to_owned()],
         },

@@ -11,8 +11,8 @@ use super::*;
 use crate::{
     executor::{Cause, Execution, Executor, Prepared},
     handler::{
-        Attempt, Context, DecodeError, Failed, Failure, Handler, InEntity, Operation, Policy,
-        RecordedBy, Rejection,
+        Attempt, Context, DecodeError, Failed, Failure, Handler, Operation, Policy, RecordedBy,
+        RecordingConstraint, Rejection,
     },
     message::{Envelope, Key, KeyError},
     stores::PostgresStoreBuilder,
@@ -39,9 +39,9 @@ macro_rules! handler {
             type Message = Message;
             type Output = u32;
             type Error = $error;
-            type Mode = InEntity<PgConnection>;
+            type Mode = RecordedBy<PgConnection>;
             const SCOPE: &'static str = "payments";
-            const RECORDED_BY: Option<RecordedBy<Self>> = Some(RecordedBy::new(
+            const RECORDED_BY: Option<RecordingConstraint<Self>> = Some(RecordingConstraint::new(
                 $constraint,
                 $columns,
                 |message: &Message, _| Ok(message.clone()),
@@ -236,7 +236,7 @@ impl Till {
     /// One delivery of a message.
     async fn handle<H, E>(&self, body: &str, act: &Act<E>) -> Execution<u32, E>
     where
-        H: Handler<Act<E>, Output = u32, Error = E, Mode = InEntity<PgConnection>>,
+        H: Handler<Act<E>, Output = u32, Error = E, Mode = RecordedBy<PgConnection>>,
         E: Failure,
     {
         self.handle_again(&mut message::<H>(body), act).await
@@ -244,7 +244,7 @@ impl Till {
 
     async fn handle_again<H, E>(&self, message: &mut Prepared<H>, act: &Act<E>) -> Execution<u32, E>
     where
-        H: Handler<Act<E>, Output = u32, Error = E, Mode = InEntity<PgConnection>>,
+        H: Handler<Act<E>, Output = u32, Error = E, Mode = RecordedBy<PgConnection>>,
         E: Failure,
     {
         self.executor.handle(message, act).await

@@ -58,12 +58,12 @@ impl Objection {
     pub(super) fn cure(self) -> &'static str {
         match self {
             Self::Message => {
-                "give the number up with `NumberedPublisher::withdraw`, and publish a message that the \
+                "give the number up with `SequencePublisher::withdraw`, and publish a message that the \
                  broker takes"
             }
             Self::Route => {
                 "declare its queue, or bind one, and publish again; or give the number up with \
-                 `NumberedPublisher::withdraw`"
+                 `SequencePublisher::withdraw`"
             }
             Self::Destination => {
                 "declare the exchange, or grant its use, and publish again; or begin another stream with \

@@ -2,31 +2,31 @@
 
 use crate::wire::DeadLetter;
 
-/// A letter that was chosen and dealt with, as told to [`Replayer::on_dealt`](super::Replayer::on_dealt).
+/// A letter that was chosen and dealt with, as told to [`Replayer::on_letter`](super::Replayer::on_letter).
 ///
 /// ```
-/// use idem_amqp::{Fate, Replayer};
+/// use idem_amqp::dead_letters::{LetterOutcome, Replayer};
 ///
 /// fn told(replayer: Replayer) -> Replayer {
-///     replayer.on_dealt(|dealt| match dealt.fate {
-///         Fate::Failed(error) => eprintln!("{:?} stays: {error}", dealt.letter.key()),
-///         fate => println!("{:?}: {fate:?}", dealt.letter.key()),
+///     replayer.on_letter(|dealt| match dealt.outcome {
+///         LetterOutcome::Failed(error) => eprintln!("{:?} stays: {error}", dealt.letter.key()),
+///         outcome => println!("{:?}: {outcome:?}", dealt.letter.key()),
 ///     })
 /// }
 /// ```
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Dealt<'a> {
+pub struct LetterResult<'a> {
     /// The letter.
     pub letter: &'a DeadLetter,
     /// What became of it.
-    pub fate: &'a Fate,
+    pub outcome: &'a LetterOutcome,
 }
 
 /// What became of a letter that was chosen.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Fate {
+pub enum LetterOutcome {
     /// It is in its queue again.
     Replayed,
     /// It is gone for good.

@@ -18,8 +18,8 @@ use super::{
     template::Hex,
 };
 use crate::{
-    handler::Entity,
-    store::{EntityError, EntityStore, Finished, Lease, StoreError},
+    handler::RecordedRow,
+    store::{Finished, Lease, RecordedByError, RecordedByStore, StoreError},
 };
 
 mod ending;
@@ -75,11 +75,11 @@ enum Unknown {
 }
 
 impl Unknown {
-    fn of(self, constraint: &str) -> EntityError {
+    fn of(self, constraint: &str) -> RecordedByError {
         let constraint = constraint.to_owned();
         match self {
-            Self::Unfit(reason) => EntityError::Unfit { constraint, reason },
-            Self::Untold(source) => EntityError::Store { constraint, source },
+            Self::Unfit(reason) => RecordedByError::Unfit { constraint, reason },
+            Self::Untold(source) => RecordedByError::Store { constraint, source },
         }
     }
 }
@@ -92,7 +92,7 @@ impl From<Fault> for Unknown {
 
 impl PostgresStore {
     /// The constraint's table, asked for once.
-    async fn table(&self, entity: &Entity) -> Result<Arc<Table>, StoreError> {
+    async fn table(&self, entity: &RecordedRow) -> Result<Arc<Table>, StoreError> {
         let known = self.entities.known(entity.constraint);
         if let Some(table) = known.filter(|it| it.columns.len() == entity.parts.len()) {
             return Ok(table);
@@ -123,7 +123,7 @@ impl PostgresStore {
     }
 
     async fn describe(&self, constraint: &'static str) -> Result<Table, Unknown> {
-        let describe = || sqlx::query(include_str!("entity/table.sql")).bind(constraint);
+        let describe = || sqlx::query(include_str!("recorded_by/table.sql")).bind(constraint);
         let rows = self.entities.fetch(describe).await?;
         match rows.first() {
             None => Err(self.missing(constraint).await?),
@@ -135,7 +135,7 @@ impl PostgresStore {
 
     /// Why there is no such constraint.
     async fn missing(&self, constraint: &'static str) -> Result<Unknown, Fault> {
-        let elsewhere = || sqlx::query(include_str!("entity/elsewhere.sql")).bind(constraint);
+        let elsewhere = || sqlx::query(include_str!("recorded_by/elsewhere.sql")).bind(constraint);
         let rows = self.entities.fetch(elsewhere).await?;
         let schemas: String = match rows.first() {
             Some(row) => row.try_get(0)?,
@@ -193,7 +193,7 @@ impl PostgresStore {
     /// Begins a transaction without a claim that is to leave this entity.
     pub(super) async fn open_for(
         &self,
-        entity: &Entity,
+        entity: &RecordedRow,
         wait: Duration,
     ) -> Result<PooledTransaction, StoreError> {
         let table = self.table(entity).await?;
@@ -205,7 +205,7 @@ impl PostgresStore {
     pub(super) async fn commit_for(
         &self,
         open: PooledTransaction,
-        entity: &Entity,
+        entity: &RecordedRow,
         lease: Option<&Lease>,
     ) -> Result<Finished, StoreError> {
         let table = self.table(entity).await?;
@@ -225,7 +225,7 @@ impl PostgresStore {
     fn commitment(
         &self,
         table: &Table,
-        entity: &Entity,
+        entity: &RecordedRow,
         lease: Option<&Lease>,
         nonce: Nonce,
     ) -> String {
@@ -245,7 +245,11 @@ impl PostgresStore {
         ])
     }
 
-    async fn is_there(&self, entity: &Entity, lease: Option<&Lease>) -> Result<bool, StoreError> {
+    async fn is_there(
+        &self,
+        entity: &RecordedRow,
+        lease: Option<&Lease>,
+    ) -> Result<bool, StoreError> {
         let table = self.table(entity).await?;
         let statement = || {
             let values = entity.parts.iter().cloned().map(Some).collect();
@@ -268,24 +272,24 @@ impl PostgresStore {
 
 macro_rules! entities {
     ($tx:ty) => {
-        impl EntityStore<$tx> for PostgresStore {
+        impl RecordedByStore<$tx> for PostgresStore {
             async fn check(
                 &self,
                 constraint: &'static str,
                 columns: usize,
-            ) -> Result<(), EntityError> {
+            ) -> Result<(), RecordedByError> {
                 let examined = self.examine(constraint, columns).await;
                 examined.map(drop).map_err(|unknown| unknown.of(constraint))
             }
 
-            fn violates(&self, error: &(dyn Error + 'static), entity: &Entity) -> bool {
+            fn violates(&self, error: &(dyn Error + 'static), entity: &RecordedRow) -> bool {
                 let table = self.entities.known(entity.constraint);
                 violation::violates(error, entity.constraint, table.as_deref())
             }
 
             async fn is_recorded(
                 &self,
-                entity: &Entity,
+                entity: &RecordedRow,
                 lease: Option<&Lease>,
             ) -> Result<bool, StoreError> {
                 self.is_there(entity, lease).await

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use idem_core::{Backoff, ErrorChain};
+use idem_core::{ErrorChain, handler::Backoff};
 use tokio::time::{sleep, timeout};
 
 use super::{Batching, Publisher};
@@ -26,7 +26,7 @@ use stream::{Attended, Stream};
 /// # use idem_amqp::{Publication, Publisher};
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let publisher = Publisher::connect("amqp://127.0.0.1:5672/%2f").await?;
-/// let readings = publisher.numbered("till-4")?;
+/// let readings = publisher.sequence("till-4")?;
 /// readings.publish(&Publication::json("readings", &21.5)?).await?;
 /// # Ok(()) }
 /// ```
@@ -53,10 +53,10 @@ use stream::{Attended, Stream};
 ///
 /// Clones publish the same stream. Calls at the same time share batches, as with [`Publisher`].
 #[derive(Debug, Clone)]
-pub struct NumberedPublisher {
+pub struct SequencePublisher {
     publisher: Publisher,
     stream: Arc<Stream>,
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
 }
 
 /// The longest name of a producer, in bytes.
@@ -70,26 +70,26 @@ impl Publisher {
     ///
     /// # Errors
     /// If the name is empty or longer than 255 bytes.
-    pub fn numbered(&self, producer: &str) -> Result<NumberedPublisher, PublishError> {
+    pub fn sequence(&self, producer: &str) -> Result<SequencePublisher, PublishError> {
         if producer.is_empty() || producer.len() > LONGEST_PRODUCER {
             return Err(PublishError::ProducerName {
                 bytes: producer.len(),
             });
         }
-        Ok(NumberedPublisher {
+        Ok(SequencePublisher {
             publisher: self.clone(),
             stream: Arc::new(Stream::new(producer)),
-            patience: None,
+            timeout: None,
         })
     }
 }
 
-impl NumberedPublisher {
+impl SequencePublisher {
     /// How long one call goes on publishing what is not confirmed; as long as it is waited for,
     /// unless set.
     #[must_use]
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = Some(patience);
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
         self
     }
 
@@ -125,7 +125,7 @@ impl NumberedPublisher {
     /// At once, with a number that it keeps: [`PublishError::Stuck`], if no queue takes this message or one
     /// that was left behind, or the broker closes the channel because of it. It says which, and what to do.
     ///
-    /// Otherwise only when the [patience](Self::patience) is at its end, with the last error. Then
+    /// Otherwise only when the [timeout](Self::timeout) is at its end, with the last error. Then
     /// publish the same publication again, and it keeps its number if it has one.
     ///
     /// # Cancel safety
@@ -217,20 +217,20 @@ impl NumberedPublisher {
         Ok(Some(taken.into()))
     }
 
-    /// Within the patience, or else the last error.
+    /// Within the timeout, or else the last error.
     async fn patiently<T>(
         &self,
         publishing: impl Future<Output = Result<T, PublishError>>,
         last: &Last,
     ) -> Result<T, PublishError> {
-        let Some(patience) = self.patience else {
+        let Some(longest) = self.timeout else {
             return publishing.await;
         };
-        if let Ok(published) = timeout(patience, publishing).await {
+        if let Ok(published) = timeout(longest, publishing).await {
             return published;
         }
         Err(last.take().unwrap_or_else(|| {
-            let error = format!("the broker has not confirmed within {patience:?}");
+            let error = format!("the broker has not confirmed within {longest:?}");
             PublishError::Unconfirmed(error.into())
         }))
     }
@@ -289,7 +289,7 @@ impl NumberedPublisher {
     }
 }
 
-/// A message whose number was given up: [`NumberedPublisher::withdraw`].
+/// A message whose number was given up: [`SequencePublisher::withdraw`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Withdrawn {

@@ -10,7 +10,7 @@ use std::{
 /// Every call is in one of `in_flight`, `replies`, `given_up` and `unanswered`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct ClientCounts {
+pub struct ClientStats {
     /// Calls that were begun, those of sessions and their signs of life included.
     pub calls: u64,
     /// Calls that have neither ended nor been dropped.
@@ -36,7 +36,7 @@ pub struct ClientCounts {
 }
 
 /// `calls=3 in_flight=0 given_up=0 unanswered=0 tries=4 replies=3 replayed=1 refused=0 late=0 foreign=0`
-impl fmt::Display for ClientCounts {
+impl fmt::Display for ClientStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             calls,
@@ -117,8 +117,8 @@ impl Counters {
         self.foreign.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn counts(&self, in_flight: u64) -> ClientCounts {
-        ClientCounts {
+    pub(super) fn counts(&self, in_flight: u64) -> ClientStats {
+        ClientStats {
             calls: self.calls.load(Relaxed),
             in_flight,
             given_up: self.given_up.load(Relaxed),

@@ -15,10 +15,10 @@ pub const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 #[doc(hidden)]
 pub const LONGEST_WAIT: Duration = Duration::from_hours(10 * 366 * 24);
 
-/// How a handler's messages are numbered: see [`Operation::NUMBERED`].
+/// How a handler's messages are numbered: see [`Operation::SEQUENCE`].
 ///
 /// `#[idempotent(key = sequence(…))]` writes this.
-pub struct Numbered<H: Operation + ?Sized> {
+pub struct SequenceOptions<H: Operation + ?Sized> {
     place: PlaceOf<H>,
     in_envelope: Option<PlaceIn>,
     window: u32,
@@ -31,7 +31,7 @@ type PlaceOf<H> = fn(&<H as Operation>::Message, &Envelope) -> Result<(Key, u64)
 /// The same, of a message whose body was not read.
 type PlaceIn = fn(&Envelope) -> Result<(Key, u64), KeyError>;
 
-impl<H: Operation + ?Sized> Numbered<H> {
+impl<H: Operation + ?Sized> SequenceOptions<H> {
     /// `place` names the message's producer, and says which number it gave the message. Sequences have
     /// a window of 1,000, and wait for every number.
     pub const fn new(place: PlaceOf<H>) -> Self {
@@ -108,8 +108,8 @@ impl<H: Operation + ?Sized> Numbered<H> {
 
     /// The same for an operation of the same messages.
     #[cfg(feature = "testing")]
-    pub(crate) const fn likewise<G: Operation<Message = H::Message>>(self) -> Numbered<G> {
-        Numbered {
+    pub(crate) const fn likewise<G: Operation<Message = H::Message>>(self) -> SequenceOptions<G> {
+        SequenceOptions {
             place: self.place,
             in_envelope: self.in_envelope,
             window: self.window,
@@ -125,17 +125,17 @@ impl<H: Operation + ?Sized> Numbered<H> {
 }
 
 // Not derived: that would ask the same of the operation.
-impl<H: Operation + ?Sized> Clone for Numbered<H> {
+impl<H: Operation + ?Sized> Clone for SequenceOptions<H> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<H: Operation + ?Sized> Copy for Numbered<H> {}
+impl<H: Operation + ?Sized> Copy for SequenceOptions<H> {}
 
-impl<H: Operation + ?Sized> fmt::Debug for Numbered<H> {
+impl<H: Operation + ?Sized> fmt::Debug for SequenceOptions<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Numbered")
+        f.debug_struct("SequenceOptions")
             .field("window", &self.window)
             .field("skip_after", &self.skip_after)
             .finish_non_exhaustive()
@@ -146,12 +146,12 @@ impl<H: Operation + ?Sized> fmt::Debug for Numbered<H> {
 ///
 /// ```
 /// use std::borrow::Cow;
-/// use idem_core::{KeyPart, MessageNumber};
+/// use idem_core::{handler::SequenceNumber, message::KeyPart};
 ///
 /// /// The reading of a device's counter.
 /// struct Reading(u64);
 ///
-/// impl MessageNumber for Reading {
+/// impl SequenceNumber for Reading {
 ///     fn digits(&self) -> Option<Cow<'_, str>> {
 ///         self.0.to_part()
 ///     }
@@ -164,14 +164,14 @@ impl<H: Operation + ?Sized> fmt::Debug for Numbered<H> {
     label = "not a number",
     note = "a number is an integer, text of digits, or an option of these"
 )]
-pub trait MessageNumber {
+pub trait SequenceNumber {
     /// The number's digits; `None` if there is none.
     fn digits(&self) -> Option<Cow<'_, str>>;
 }
 
 macro_rules! by_key_part {
     ($($value:ty),*) => {$(
-        impl MessageNumber for $value {
+        impl SequenceNumber for $value {
             fn digits(&self) -> Option<Cow<'_, str>> {
                 crate::message::KeyPart::to_part(self)
             }
@@ -183,21 +183,21 @@ by_key_part!(
     u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, str, String
 );
 
-impl MessageNumber for Cow<'_, str> {
+impl SequenceNumber for Cow<'_, str> {
     fn digits(&self) -> Option<Cow<'_, str>> {
         Some(Cow::Borrowed(self))
     }
 }
 
-impl<T: MessageNumber> MessageNumber for Option<T> {
+impl<T: SequenceNumber> SequenceNumber for Option<T> {
     fn digits(&self) -> Option<Cow<'_, str>> {
-        self.as_ref().and_then(MessageNumber::digits)
+        self.as_ref().and_then(SequenceNumber::digits)
     }
 }
 
 macro_rules! by_deref {
     ($($pointer:ty),*) => {$(
-        impl<T: MessageNumber + ?Sized> MessageNumber for $pointer {
+        impl<T: SequenceNumber + ?Sized> SequenceNumber for $pointer {
             fn digits(&self) -> Option<Cow<'_, str>> {
                 (**self).digits()
             }
@@ -218,7 +218,7 @@ pub fn numbered(
 
 /// For the macro: the number that stands in this source.
 #[doc(hidden)]
-pub fn number(name: &str, value: &(impl MessageNumber + ?Sized)) -> Result<u64, KeyError> {
+pub fn number(name: &str, value: &(impl SequenceNumber + ?Sized)) -> Result<u64, KeyError> {
     let Some(digits) = value.digits() else {
         return Err(KeyError::Missing { part: name.into() });
     };
@@ -244,7 +244,7 @@ pub fn numbered_key<H: Operation>(
     message: &H::Message,
     envelope: &Envelope,
 ) -> Result<Key, KeyError> {
-    match &H::NUMBERED {
+    match &H::SEQUENCE {
         Some(numbered) => Ok(numbered.place(message, envelope)?.key()),
         None => Err(KeyError::NoParts),
     }

@@ -8,7 +8,7 @@ use std::{
 /// What a worker did for sessions, beside their requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct SessionCounts {
+pub struct SessionStats {
     /// Sessions that were opened.
     pub opened: u64,
     /// Sessions that were closed by their clients.
@@ -29,7 +29,7 @@ pub struct SessionCounts {
 }
 
 /// `sessions: opened=3 closed=1 heartbeats=12`: what did not occur is left out.
-impl fmt::Display for SessionCounts {
+impl fmt::Display for SessionStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("sessions:")?;
         let counts = [
@@ -74,8 +74,8 @@ impl Counter {
 }
 
 impl SessionCounters {
-    pub(crate) fn counts(&self) -> SessionCounts {
-        SessionCounts {
+    pub(crate) fn counts(&self) -> SessionStats {
+        SessionStats {
             opened: self.opened.get(),
             closed: self.closed.get(),
             heartbeats: self.heartbeats.get(),

@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use super::{Lease, StoreError, TransactionalStore};
-use crate::handler::Entity;
+use crate::handler::RecordedRow;
 
 /// A store in whose database a unique constraint of the handler's own table can record what was
 /// handled: its errors name the constraint that was violated.
@@ -16,7 +16,7 @@ use crate::handler::Entity;
     note = "`recorded_by` needs `PostgresStore`, with `&mut PgConnection` or `&mut PgTransaction<'_>`; SQLite names no constraint in its errors",
     note = "without `recorded_by`, the handler runs on any store that can lend a `&mut {Tx}`"
 )]
-pub trait EntityStore<Tx>: TransactionalStore<Tx> {
+pub trait RecordedByStore<Tx>: TransactionalStore<Tx> {
     /// Looks whether the constraint can record what was handled, by a key of so many parts.
     ///
     /// # Errors
@@ -25,10 +25,10 @@ pub trait EntityStore<Tx>: TransactionalStore<Tx> {
         &self,
         constraint: &'static str,
         columns: usize,
-    ) -> impl Future<Output = Result<(), EntityError>> + Send;
+    ) -> impl Future<Output = Result<(), RecordedByError>> + Send;
 
     /// Whether this error, or what caused it, is the violation of exactly this constraint.
-    fn violates(&self, error: &(dyn Error + 'static), entity: &Entity) -> bool;
+    fn violates(&self, error: &(dyn Error + 'static), entity: &RecordedRow) -> bool;
 
     /// Whether the entity is there, committed. If so, and there is a lease, its record is removed.
     ///
@@ -36,7 +36,7 @@ pub trait EntityStore<Tx>: TransactionalStore<Tx> {
     /// If the store cannot tell.
     fn is_recorded(
         &self,
-        entity: &Entity,
+        entity: &RecordedRow,
         lease: Option<&Lease>,
     ) -> impl Future<Output = Result<bool, StoreError>> + Send;
 }
@@ -44,7 +44,7 @@ pub trait EntityStore<Tx>: TransactionalStore<Tx> {
 /// Why a constraint cannot record what was handled.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
-pub enum EntityError {
+pub enum RecordedByError {
     /// It is not there, or not of the kind.
     #[error("`{constraint}` cannot record what was handled: {reason}")]
     Unfit {
@@ -64,4 +64,4 @@ pub enum EntityError {
     },
 }
 
-crate::debug_as_chain!(EntityError);
+crate::debug_as_chain!(RecordedByError);

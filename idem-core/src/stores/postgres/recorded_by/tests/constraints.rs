@@ -7,7 +7,7 @@ handler!(ByTwo, "orders_key", 2);
 
 async fn check<H>(tables: &str) -> Result<(), String>
 where
-    H: Operation<Mode = InEntity<PgConnection>>,
+    H: Operation<Mode = RecordedBy<PgConnection>>,
 {
     let till = Till::with(tables).await;
     till.executor

@@ -12,11 +12,11 @@ use crate::{
 /// what failed, or may have.
 ///
 /// `#[idempotent(recorded_by = "payments_order_id_key")]` chooses it. It needs an
-/// [`EntityStore`](crate::EntityStore).
+/// [`RecordedByStore`](crate::store::RecordedByStore).
 #[derive(Debug)]
-pub struct InEntity<Tx>(PhantomData<fn() -> Tx>);
+pub struct RecordedBy<Tx>(PhantomData<fn() -> Tx>);
 
-impl<Tx: Send + 'static> Mode for InEntity<Tx> {
+impl<Tx: Send + 'static> Mode for RecordedBy<Tx> {
     type Lent<'a> = &'a mut Tx;
     const RUNS_UNCLAIMED: bool = false;
 }
@@ -24,15 +24,15 @@ impl<Tx: Send + 'static> Mode for InEntity<Tx> {
 /// A constraint, and what stands in its columns, in their order, once the message was handled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Entity {
+pub struct RecordedRow {
     /// The constraint's name, without a schema.
     pub constraint: &'static str,
     /// The parts of the message's key, as text.
     pub parts: Vec<String>,
 }
 
-/// How an [`InEntity`] handler's success is recorded: see [`Operation::RECORDED_BY`].
-pub struct RecordedBy<H: Operation + ?Sized> {
+/// How an [`RecordedBy`] handler's success is recorded: see [`Operation::RECORDED_BY`].
+pub struct RecordingConstraint<H: Operation + ?Sized> {
     constraint: &'static str,
     columns: usize,
     parts: PartsOf<H>,
@@ -45,7 +45,7 @@ type PartsOf<H> = fn(&<H as Operation>::Message, &Envelope) -> Result<Vec<String
 /// Where the search for the database's error behind a handler's begins.
 type CauseOf<H> = fn(&<H as Operation>::Error) -> Option<&(dyn Error + 'static)>;
 
-impl<H: Operation + ?Sized> RecordedBy<H> {
+impl<H: Operation + ?Sized> RecordingConstraint<H> {
     /// By this constraint of so many columns. `parts` says what stands in them once a message was
     /// handled; `cause` says where the database's error is to be looked for behind the handler's:
     /// there, or in what its `source()` leads to.
@@ -77,8 +77,8 @@ impl<H: Operation + ?Sized> RecordedBy<H> {
         &self,
         message: &H::Message,
         envelope: &Envelope,
-    ) -> Result<Entity, KeyError> {
-        Ok(Entity {
+    ) -> Result<RecordedRow, KeyError> {
+        Ok(RecordedRow {
             constraint: self.constraint,
             parts: (self.parts)(message, envelope)?,
         })
@@ -90,17 +90,17 @@ impl<H: Operation + ?Sized> RecordedBy<H> {
 }
 
 // Not derived: that would ask the same of the operation.
-impl<H: Operation + ?Sized> Clone for RecordedBy<H> {
+impl<H: Operation + ?Sized> Clone for RecordingConstraint<H> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<H: Operation + ?Sized> Copy for RecordedBy<H> {}
+impl<H: Operation + ?Sized> Copy for RecordingConstraint<H> {}
 
-impl<H: Operation + ?Sized> fmt::Debug for RecordedBy<H> {
+impl<H: Operation + ?Sized> fmt::Debug for RecordingConstraint<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RecordedBy")
+        f.debug_struct("RecordingConstraint")
             .field("constraint", &self.constraint)
             .field("columns", &self.columns)
             .finish_non_exhaustive()

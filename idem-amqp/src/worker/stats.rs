@@ -5,14 +5,14 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use idem_core::{ExecutionKind, Reports};
+use idem_core::executor::{ExecutionKind, UnprotectedStats};
 
 use crate::{
     telemetry::Meters,
     wire::{
         incident::Incidents,
-        reply::{Replies, ReplyCounters},
-        sessions::{SessionCounters, SessionCounts},
+        reply::{ReplyCounters, ReplyStats},
+        sessions::{SessionCounters, SessionStats},
     },
 };
 
@@ -21,26 +21,26 @@ type Kinds<T> = [T; ExecutionKind::ALL.len()];
 /// How the deliveries of a worker ended.
 ///
 /// ```
-/// use idem_amqp::{Balance, ExecutionKind};
+/// use idem_amqp::{executor::ExecutionKind, worker::WorkerStats};
 ///
-/// fn tell(balance: &Balance) {
+/// fn tell(balance: &WorkerStats) {
 ///     let copies = balance.of(ExecutionKind::Duplicate);
 ///     println!("{copies} of {} deliveries were copies", balance.deliveries());
 /// }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Balance {
+pub struct WorkerStats {
     deliveries: u64,
     ended: Kinds<u64>,
     would_have_been: Kinds<u64>,
-    reports: Reports,
+    reports: UnprotectedStats,
     incidents: Incidents,
-    replies: Replies,
-    sessions: SessionCounts,
+    replies: ReplyStats,
+    sessions: SessionStats,
     stale_numbers: u64,
 }
 
-impl Balance {
+impl WorkerStats {
     /// How many messages the broker delivered.
     pub fn deliveries(&self) -> u64 {
         self.deliveries
@@ -56,7 +56,7 @@ impl Balance {
         ExecutionKind::ALL.iter().copied().zip(self.ended)
     }
 
-    /// How many of them ran because their policy is to [observe](idem_core::Enforcement::Observe), and
+    /// How many of them ran because their policy is to [observe](idem_core::handler::Enforcement::Observe), and
     /// would have ended like this if it were enforced. They are counted [beside](Self::of) how they
     /// ended.
     pub fn would_have_been(&self, kind: ExecutionKind) -> u64 {
@@ -65,7 +65,7 @@ impl Balance {
 
     /// What the store was told of work that was done while it was away. What is still pending when
     /// the worker has stopped is lost: copies of these messages may run again.
-    pub fn reports(&self) -> Reports {
+    pub fn unprotected(&self) -> UnprotectedStats {
         self.reports
     }
 
@@ -75,12 +75,12 @@ impl Balance {
     }
 
     /// What became of the replies to messages that asked for one.
-    pub fn replies(&self) -> Replies {
+    pub fn replies(&self) -> ReplyStats {
         self.replies
     }
 
     /// What was done for sessions, beside their requests, which are deliveries like any other.
-    pub fn sessions(&self) -> SessionCounts {
+    pub fn sessions(&self) -> SessionStats {
         self.sessions
     }
 
@@ -93,7 +93,7 @@ impl Balance {
     }
 
     /// Whether every delivery has ended in exactly one kind: so it is when a worker has stopped.
-    pub fn is_even(&self) -> bool {
+    pub fn is_balanced(&self) -> bool {
         self.deliveries == self.ended.iter().sum::<u64>()
     }
 }
@@ -101,15 +101,15 @@ impl Balance {
 /// `deliveries=12 executed=10 duplicate=2`: kinds that did not occur are left out. If there were
 /// replies, they follow: `replies=3 replayed=1`; so do sessions: `sessions: opened=1`, and
 /// `stale_numbers=2`. What would have been suppressed is last: `would_have_been: duplicate=2`.
-impl fmt::Display for Balance {
+impl fmt::Display for WorkerStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "deliveries={}", self.deliveries)?;
         let mut occurred = self.iter().filter(|(_, count)| *count > 0);
         occurred.try_for_each(|(kind, count)| write!(f, " {kind}={count}"))?;
-        if self.replies != Replies::default() {
+        if self.replies != ReplyStats::default() {
             write!(f, " {}", self.replies)?;
         }
-        if self.sessions != SessionCounts::default() {
+        if self.sessions != SessionStats::default() {
             write!(f, " {}", self.sessions)?;
         }
         if self.stale_numbers > 0 {
@@ -164,8 +164,8 @@ impl Counters {
         }
     }
 
-    pub(super) fn balance(&self, reports: Reports, incidents: Incidents) -> Balance {
-        Balance {
+    pub(super) fn balance(&self, reports: UnprotectedStats, incidents: Incidents) -> WorkerStats {
+        WorkerStats {
             deliveries: self.deliveries.load(Relaxed),
             ended: loaded(&self.ended),
             would_have_been: loaded(&self.would_have_been),
@@ -195,10 +195,10 @@ mod tests {
     fn a_balance_is_even_when_every_delivery_has_ended() {
         let (counters, queue) = (Counters::default(), Meters::of("orders", "charge"));
         counters.delivered(&queue);
-        let balance = || counters.balance(Reports::default(), Incidents::default());
-        assert!(!balance().is_even());
+        let balance = || counters.balance(UnprotectedStats::default(), Incidents::default());
+        assert!(!balance().is_balanced());
         counters.ended(ExecutionKind::Duplicate, &queue);
-        assert!(balance().is_even());
+        assert!(balance().is_balanced());
         assert_eq!(balance().to_string(), "deliveries=1 duplicate=1");
     }
 
@@ -208,8 +208,8 @@ mod tests {
         counters.delivered(&queue);
         counters.ended(ExecutionKind::Observed, &queue);
         counters.would_have_been(ExecutionKind::Duplicate, &queue);
-        let balance = counters.balance(Reports::default(), Incidents::default());
-        assert!(balance.is_even());
+        let balance = counters.balance(UnprotectedStats::default(), Incidents::default());
+        assert!(balance.is_balanced());
         assert_eq!(balance.would_have_been(ExecutionKind::Duplicate), 1);
         let text = "deliveries=1 observed=1 would_have_been: duplicate=1";
         assert_eq!(balance.to_string(), text);
@@ -221,10 +221,10 @@ mod tests {
         (0..3).for_each(|_| counters.delivered(&queue));
         counters.ended(ExecutionKind::Executed, &queue);
         counters.interrupted(1, &queue);
-        let balance = || counters.balance(Reports::default(), Incidents::default());
+        let balance = || counters.balance(UnprotectedStats::default(), Incidents::default());
         let text = "deliveries=3 executed=1 interrupted=1";
         assert_eq!(balance().to_string(), text);
         counters.interrupted(2, &queue);
-        assert!(balance().is_even());
+        assert!(balance().is_balanced());
     }
 }

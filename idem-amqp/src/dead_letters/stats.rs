@@ -2,22 +2,22 @@
 
 use std::fmt;
 
-use super::Fate;
+use super::LetterOutcome;
 
 /// How many letters were seen, and what became of them: `seen` is the sum of the others.
 ///
 /// ```
 /// use std::process::ExitCode;
-/// use idem_amqp::Tally;
+/// use idem_amqp::dead_letters::DeadLetterStats;
 ///
-/// fn report(tally: &Tally) -> ExitCode {
-///     println!("{tally}");
-///     if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+/// fn report(stats: &DeadLetterStats) -> ExitCode {
+///     println!("{stats}");
+///     if stats.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 /// }
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Tally {
+pub struct DeadLetterStats {
     /// Letters that were looked at.
     pub seen: u64,
     /// Those that were sent again.
@@ -30,12 +30,12 @@ pub struct Tally {
     pub left: u64,
 }
 
-impl Tally {
-    pub(super) fn count(&mut self, fate: &Fate) {
-        *match fate {
-            Fate::Replayed => &mut self.replayed,
-            Fate::Discarded => &mut self.discarded,
-            Fate::Failed(_) => &mut self.failed,
+impl DeadLetterStats {
+    pub(super) fn count(&mut self, outcome: &LetterOutcome) {
+        *match outcome {
+            LetterOutcome::Replayed => &mut self.replayed,
+            LetterOutcome::Discarded => &mut self.discarded,
+            LetterOutcome::Failed(_) => &mut self.failed,
         } += 1;
         self.left -= 1;
     }
@@ -47,7 +47,7 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for DeadLetterStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             seen,

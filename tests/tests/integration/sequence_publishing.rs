@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use idem_amqp::{NumberedPublisher, Publication, PublishError, Publisher};
+use idem_amqp::{Publication, PublishError, Publisher, sequence::SequencePublisher};
 use idem_tests::{
     bed::{Bed, DeadLetter},
     journal::{eventually, within},
@@ -38,12 +38,12 @@ fn pairs<const N: usize>(expected: [(i64, &str); N]) -> Vec<Stamped> {
     expected.map(|(number, id)| (number, id.into())).into()
 }
 
-async fn by(proxy: &Proxy, bed: &Bed) -> NumberedPublisher {
+async fn by(proxy: &Proxy, bed: &Bed) -> SequencePublisher {
     let publisher = Publisher::connect(bed.url_by(proxy.port(), "")).await;
-    publisher.unwrap().numbered("till-4").unwrap()
+    publisher.unwrap().sequence("till-4").unwrap()
 }
 
-async fn confirmed(publisher: &NumberedPublisher, message: &Publication) {
+async fn confirmed(publisher: &SequencePublisher, message: &Publication) {
     let call = within("it is confirmed", publisher.publish(message));
     call.await.unwrap();
 }
@@ -52,7 +52,7 @@ async fn confirmed(publisher: &NumberedPublisher, message: &Publication) {
 async fn messages_are_numbered_from_zero_in_the_name_and_the_epoch_of_their_publisher() {
     let bed = Bed::new().await;
     let publisher = Publisher::connect(bed.url()).await.unwrap();
-    let [one, other] = [(); 2].map(|()| publisher.numbered("till-4").unwrap());
+    let [one, other] = [(); 2].map(|()| publisher.sequence("till-4").unwrap());
     assert_ne!(one.epoch(), other.epoch());
     for id in ["a", "b"] {
         one.clone().publish(&message(&bed, id)).await.unwrap();
@@ -79,7 +79,7 @@ async fn messages_are_numbered_from_zero_in_the_name_and_the_epoch_of_their_publ
 async fn messages_published_at_once_have_each_a_number_of_their_own() {
     let bed = Bed::new().await;
     let publisher = Publisher::connect(bed.url()).await.unwrap();
-    let publisher = publisher.numbered("till-4").unwrap().in_flight(50);
+    let publisher = publisher.sequence("till-4").unwrap().in_flight(50);
     let calls = (0..500).map(|id| {
         let (publisher, message) = (publisher.clone(), message(&bed, &id.to_string()));
         async move { publisher.publish(&message).await.unwrap() }
@@ -114,7 +114,7 @@ async fn a_message_that_its_caller_gave_up_keeps_its_number_and_goes_before_the_
     publisher.publish(&message(&bed, "a")).await.unwrap();
     proxy.close().await;
     proxy.cut();
-    let hasty = publisher.clone().patience(Duration::from_millis(300));
+    let hasty = publisher.clone().timeout(Duration::from_millis(300));
     let error = hasty.publish(&message(&bed, "b")).await.unwrap_err();
     assert!(
         matches!(
@@ -157,7 +157,7 @@ async fn what_was_left_behind_is_settled_without_a_further_message() {
     let publisher = by(&proxy, &bed).await;
     proxy.close().await;
     proxy.cut();
-    let hasty = publisher.clone().patience(Duration::from_millis(100));
+    let hasty = publisher.clone().timeout(Duration::from_millis(100));
     for id in ["a", "b"] {
         hasty.publish(&message(&bed, id)).await.unwrap_err();
     }
@@ -182,9 +182,9 @@ async fn a_message_that_a_full_queue_refuses_is_published_again_until_there_is_r
     arguments.insert("x-overflow".into(), reject);
     bed.declare_foreign(bed.name(), arguments).await;
     let publisher = Publisher::connect(bed.url()).await.unwrap();
-    let publisher = publisher.numbered("till-4").unwrap();
+    let publisher = publisher.sequence("till-4").unwrap();
     publisher.publish(&message(&bed, "a")).await.unwrap();
-    let hasty = publisher.clone().patience(Duration::from_millis(300));
+    let hasty = publisher.clone().timeout(Duration::from_millis(300));
     let refused = hasty.publish(&message(&bed, "b")).await;
     assert!(
         matches!(refused, Err(PublishError::Refused { .. })),
@@ -205,7 +205,7 @@ async fn a_message_that_a_full_queue_refuses_is_published_again_until_there_is_r
 async fn a_message_that_no_queue_takes_is_an_error_at_once_and_keeps_its_number() {
     let bed = Bed::bare().await;
     let publisher = Publisher::connect(bed.url()).await.unwrap();
-    let publisher = publisher.numbered("till-4").unwrap();
+    let publisher = publisher.sequence("till-4").unwrap();
     let error = publisher.publish(&message(&bed, "a")).await.unwrap_err();
     assert!(
         matches!(error, PublishError::Stuck { number: 0, .. })
@@ -225,7 +225,7 @@ async fn a_message_that_no_queue_takes_is_an_error_at_once_and_keeps_its_number(
 async fn messages_that_go_to_another_queue_are_an_error_and_not_sent() {
     let bed = Bed::new().await;
     let publisher = Publisher::connect(bed.url()).await.unwrap();
-    let publisher = publisher.numbered("till-4").unwrap();
+    let publisher = publisher.sequence("till-4").unwrap();
     publisher.publish(&message(&bed, "a")).await.unwrap();
     let elsewhere = Publication::json(&format!("{}.dead", bed.name()), &Order::new("b")).unwrap();
     let error = publisher.publish(&elsewhere).await.unwrap_err();
@@ -243,12 +243,12 @@ async fn a_producer_without_a_name_is_refused() {
     let bed = Bed::new().await;
     let publisher = Publisher::connect(bed.url()).await.unwrap();
     for name in [String::new(), "x".repeat(256)] {
-        let error = publisher.numbered(&name).unwrap_err();
+        let error = publisher.sequence(&name).unwrap_err();
         assert!(
             matches!(error, PublishError::ProducerName { .. }),
             "{error:?}"
         );
     }
-    publisher.numbered(&"x".repeat(255)).unwrap();
+    publisher.sequence(&"x".repeat(255)).unwrap();
     bed.assert_nothing_stuck().await;
 }
