@@ -12,11 +12,7 @@ use std::{
     thread,
 };
 
-use crate::{
-    Error, Result,
-    cargo::Workspace,
-    checks::{Servers, Steps},
-};
+use crate::{Error, Result, cargo::Workspace};
 
 mod change;
 mod known;
@@ -106,8 +102,7 @@ pub fn run(options: &Options) -> Result<()> {
         mutants.for_each(|mutant| println!("{mutant}"));
         return Ok(());
     }
-    let servers = Servers::start(&mut Steps::default(), None);
-    let mut programs = Programs::build(&workspace, servers)?;
+    let mut programs = Programs::build(&workspace)?;
     let lanes = thread::available_parallelism().map_or(1, NonZero::get);
     for lane in 0..lanes {
         programs.copy(lane)?;
@@ -118,6 +113,7 @@ pub fn run(options: &Options) -> Result<()> {
         if files.is_empty() {
             continue;
         }
+        programs.serve(store.name(), lanes);
         programs.check(store.name())?;
         let mut mutants = Vec::new();
         let mut noticed: BTreeMap<_, Arc<Noticed>> = BTreeMap::new();

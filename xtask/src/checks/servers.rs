@@ -46,6 +46,24 @@ impl Servers {
         })
     }
 
+    /// Those of a store alone, if it has any.
+    pub(crate) fn of_store(steps: &mut Steps, store: &str) -> Self {
+        let is_redis = store == "redis";
+        let is_postgres = store == "postgres";
+        Self {
+            rabbitmq: None,
+            postgres: is_postgres
+                .then(|| steps.attempt("private PostgreSQL", Postgres::start))
+                .flatten(),
+            redis: is_redis
+                .then(|| steps.attempt("private Redis", Redis::start))
+                .flatten(),
+            cluster: is_redis
+                .then(|| steps.attempt("private Redis Cluster", RedisCluster::start))
+                .flatten(),
+        }
+    }
+
     /// Tells test binaries where the servers are.
     pub(crate) fn hand_to(&self, tests: &mut Command) {
         if let Some(rabbitmq) = &self.rabbitmq {

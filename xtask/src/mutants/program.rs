@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Error, Result,
     cargo::{Workspace, cargo},
-    checks::Servers,
+    checks::{Servers, Steps},
 };
 
 /// How many tests run at once: most of them wait for a server, or for a file.
@@ -35,9 +35,10 @@ pub(super) struct Programs {
     /// Of the copies. It is removed in the end.
     folder: TempDir,
     each: [Program; 2],
-    servers: Servers,
+    /// Of each lane. A script that never ends keeps a server from all that follow, so no other lane uses it.
+    servers: Vec<Mutex<Servers>>,
     /// Tests that failed without any change.
-    unsteady: BTreeSet<String>,
+    unsteady: Mutex<BTreeSet<String>>,
 }
 
 struct Program {
@@ -78,7 +79,7 @@ struct Target {
 }
 
 impl Programs {
-    pub(super) fn build(workspace: &Workspace, servers: Servers) -> Result<Self> {
+    pub(super) fn build(workspace: &Workspace) -> Result<Self> {
         let mut compile = cargo(&workspace.root);
         compile.args(["test", "--package", "idem-core", "--all-features"]);
         compile.args(["--lib", "--test", "conformance", "--no-run"]);
@@ -119,8 +120,8 @@ impl Programs {
                 find("conformance", in_suite)?,
                 find("idem_core", of_its_own)?,
             ],
-            servers,
-            unsteady: BTreeSet::new(),
+            servers: Vec::new(),
+            unsteady: Mutex::default(),
         })
     }
 
@@ -133,6 +134,16 @@ impl Programs {
             fs::copy(&program.built, &path).map_err(Error::io("copy a test program"))?;
         }
         Ok(())
+    }
+
+    /// Starts servers for each lane.
+    pub(super) fn serve(&mut self, store: &str, lanes: usize) {
+        let start = |_| Mutex::new(Servers::of_store(&mut Steps::default(), store));
+        self.servers = (0..lanes).map(start).collect();
+    }
+
+    fn serve_anew(&self, store: &str, lane: usize) {
+        *locked(&self.servers[lane]) = Servers::of_store(&mut Steps::default(), store);
     }
 
     fn path(&self, program: &Program, lane: usize) -> PathBuf {
@@ -160,7 +171,7 @@ impl Programs {
             }
             for test in failed {
                 println!("left out, because it failed without any change: {test}");
-                self.unsteady.insert(test);
+                locked(&self.unsteady).insert(test);
             }
             self.each[at].takes = takes;
         }
@@ -173,7 +184,7 @@ impl Programs {
     /// The tests that fail without a change, and what was said last.
     fn failing(&self, program: &Program, filters: &[String]) -> Result<(Vec<String>, String)> {
         const LAST: usize = 40;
-        let output = self.tests(&program.built, filters).output();
+        let output = self.tests(0, &program.built, filters).output();
         let output = output.map_err(Error::io("run a test program"))?;
         let said = String::from_utf8_lossy(&output.stdout);
         let lines: Vec<_> = said.lines().collect();
@@ -230,14 +241,57 @@ impl Programs {
                 }
                 let path = self.path(program, lane);
                 write(&path, &places.each[at], changed)?;
-                let ran = self.judge(program, &path, &exactly(tests), noticed)?;
+                let (ran, failed) = self.judge(lane, program, &path, &exactly(tests))?;
                 write(&path, &places.each[at], &places.text)?;
-                if ran != Ran::Passed {
+                let Some(test) = failed else {
+                    if ran == Ran::Passed {
+                        continue;
+                    }
+                    self.serve_anew(store, lane);
+                    return Ok(ran);
+                };
+                if self.passes_unchanged(store, lane, program, &test)? {
+                    locked(noticed).insert(test);
                     return Ok(ran);
                 }
+                locked(noticed).remove(&test);
+                locked(&self.unsteady).insert(test);
             }
         }
         Ok(Ran::Passed)
+    }
+
+    /// Whether it was the change that a test has noticed. It may have left the servers of the lane unusable.
+    fn passes_unchanged(
+        &self,
+        store: &str,
+        lane: usize,
+        program: &Program,
+        test: &str,
+    ) -> Result<bool> {
+        let path = self.path(program, lane);
+        for is_again in [false, true] {
+            if is_again {
+                self.serve_anew(store, lane);
+            }
+            let (ran, _) = self.once(lane, program, &path, &exactly([test.to_owned()]))?;
+            if ran == Ran::Passed {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn once(
+        &self,
+        lane: usize,
+        program: &Program,
+        path: &Path,
+        filters: &[String],
+    ) -> Result<(Ran, Option<String>)> {
+        let tests = self.tests(lane, path, filters).spawn();
+        let child = tests.map_err(Error::io("run a test program"))?;
+        Ok(until_known(child, program.longest()))
     }
 
     /// The tests of a program that do not pass if nobody can make sense of the file: no other one notices a change in it.
@@ -251,15 +305,15 @@ impl Programs {
         let filters = (program.filters)(store);
         let doing = || Error::io("run a test program");
         let list = [filters.clone(), vec!["--list".to_owned()]].concat();
-        let list = self.tests(&path, &list).output().map_err(doing())?;
+        let list = self.tests(lane, &path, &list).output().map_err(doing())?;
         write(&path, &places.each[at], &"?".repeat(places.text.len()))?;
-        let child = self.tests(&path, &filters).spawn().map_err(doing())?;
+        let child = self.tests(lane, &path, &filters).spawn().map_err(doing())?;
         let passed = passing(child, program.longest());
         write(&path, &places.each[at], &places.text)?;
         let list = String::from_utf8_lossy(&list.stdout);
         let all = list.lines().filter_map(|line| line.strip_suffix(": test"));
         let tests: Vec<_> = all
-            .filter(|test| !passed.contains(*test) && !self.unsteady.contains(*test))
+            .filter(|test| !passed.contains(*test) && !locked(&self.unsteady).contains(*test))
             .map(str::to_owned)
             .collect();
         Ok(needing.insert(tests).clone())
@@ -268,35 +322,28 @@ impl Programs {
     /// A test that fails now and then has noticed nothing: it has to fail alone too, or a second time.
     fn judge(
         &self,
+        lane: usize,
         program: &Program,
         path: &Path,
         filters: &[String],
-        noticed: &Mutex<BTreeSet<String>>,
-    ) -> Result<Ran> {
-        let longest = program.longest();
-        let once = |filters: &[String]| -> Result<_> {
-            let tests = self.tests(path, filters).spawn();
-            let child = tests.map_err(Error::io("run a changed test program"))?;
-            Ok(until_known(child, longest))
-        };
+    ) -> Result<(Ran, Option<String>)> {
         let mut suspects = BTreeSet::new();
         for _ in 0..TRIES {
-            let (ran, failed) = once(filters)?;
+            let (ran, failed) = self.once(lane, program, path, filters)?;
             let Some(test) = failed else {
-                return Ok(ran);
+                return Ok((ran, None));
             };
-            let is_certain =
-                suspects.contains(&test) || once(&exactly([test.clone()]))?.0 != Ran::Passed;
-            if is_certain {
-                locked(noticed).insert(test);
-                return Ok(ran);
+            let alone = exactly([test.clone()]);
+            if suspects.contains(&test) || self.once(lane, program, path, &alone)?.0 != Ran::Passed
+            {
+                return Ok((ran, Some(test)));
             }
             suspects.insert(test);
         }
-        Ok(Ran::Passed)
+        Ok((Ran::Passed, None))
     }
 
-    fn tests(&self, program: &Path, filters: &[String]) -> Command {
+    fn tests(&self, lane: usize, program: &Path, filters: &[String]) -> Command {
         let mut tests = Command::new(program);
         tests
             .args(filters)
@@ -304,7 +351,7 @@ impl Programs {
             .current_dir(&self.package)
             .env("CARGO_MANIFEST_DIR", &self.package)
             .env("RUST_BACKTRACE", "0");
-        self.servers.hand_to(&mut tests);
+        locked(&self.servers[lane]).hand_to(&mut tests);
         tests
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
