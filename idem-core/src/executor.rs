@@ -48,7 +48,7 @@ pub use concurrency::Sharing;
 pub use execution::{Cause, Execution, ExecutionKind};
 use fail_open::LocalMemory;
 pub use fail_open::UnprotectedStats;
-use heartbeat::HeartbeatScheduler;
+use heartbeat::{HeartbeatScheduler, Limit};
 use history::History;
 use in_flight::{InFlight, Working};
 pub use prepared::Prepared;
@@ -186,7 +186,8 @@ impl<S: Store> Executor<S> {
             attempt.is_in_doubt(),
             work(attempt)
         ));
-        let ran = kept.run(work).await;
+        let limit = Limit::shorter(policy.timeout(), None);
+        let ran = kept.run_within(limit, work).await;
         drop(kept);
         let ended = claim.complete_or_release(&mut job, ran).await;
         self.count_lost_lease(handler, &ended);

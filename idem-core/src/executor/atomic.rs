@@ -202,9 +202,9 @@ impl<S: Store> Ending<'_, S> {
             Ran::Panicked(message) => {
                 Box::pin(self.fail(transaction, Cause::Panicked(message))).await
             }
-            Ran::Overdue(overdue) => {
-                let cause = Cause::Refused(overdue.to_string());
-                Box::pin(self.undo(transaction, self.unsuccessful(cause))).await
+            Ran::Overdue(limit) => {
+                let ended = self.unsuccessful(limit.into());
+                Box::pin(self.undo(transaction, ended)).await
             }
             Ran::LeaseLost => self.lost(),
         }

@@ -12,7 +12,7 @@ use std::{pin::pin, time::Duration};
 
 use super::{
     Executor, Prepared, Requester, guarded,
-    heartbeat::{KeptLease, Ran},
+    heartbeat::{KeptLease, Limit, Ran},
     history::History,
     unkept::refuse_unkept,
     verdict::NotRun,
@@ -98,7 +98,7 @@ pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
     /// What the handler is told of the attempt.
     fn attempt(&self, policy: &Policy) -> Attempt;
 
-    /// How long the handler may run before it is dropped; `None` is for ever.
+    /// How long the store lets the handler run before it is dropped; `None` is for ever. The policy may allow less.
     fn limit(store: &Measured<S>) -> Option<Duration>;
 
     /// What the handler gets as its connection or transaction.
@@ -185,7 +185,7 @@ where
     // leave the key held until its lease runs out.
     let ran = match guarded::call::<H, St>(body, &context, lent, &executor.handlers) {
         Ok(work) => {
-            let limit = C::limit(&executor.store);
+            let limit = Limit::shorter(job.policy.timeout(), C::limit(&executor.store));
             // Pinned here: an async function that takes the future by value has room for it twice.
             Ok(kept.run_within(limit, pin!(work)).await)
         }

@@ -126,9 +126,15 @@ pub enum Execution<T, E> {
     },
     /// The key stands for other content; the handler did not run.
     KeyReused,
-    /// An earlier attempt ended without a word and the policy is to quarantine; the handler did
-    /// not run.
-    InDoubt,
+    /// The policy is to quarantine, and nobody knows whether the work was done. An earlier attempt ended without a
+    /// word, and the handler did not run now; then the attempt is 0. Or it ran now, and was stopped when its
+    /// [time](crate::PolicyBuilder::timeout) was over.
+    InDoubt {
+        /// Why nobody knows.
+        error: String,
+        /// Which attempt it was.
+        attempt: u32,
+    },
     /// The client of the session no longer awaits the answer to this number, and it is gone; the
     /// handler did not run now, whether it did before or not.
     Stale,
@@ -181,6 +187,9 @@ pub enum Cause<E> {
     Error(E),
     /// The handler panicked, with this message.
     Panicked(String),
+    /// The handler ran for longer than its [policy](crate::PolicyBuilder::timeout) allows, which is this long, and was
+    /// dropped.
+    TimedOut(Duration),
     /// The database refused the handler's transaction, the handler had ended it by itself, or it was
     /// open for longer than the store's limit.
     Refused(String),
@@ -205,6 +214,7 @@ impl<E: Failure> fmt::Display for Cause<E> {
         match self {
             Self::Error(error) => f.write_str(&error.describe()),
             Self::Panicked(message) => write!(f, "the handler panicked: {message}"),
+            Self::TimedOut(timeout) => write!(f, "timed out after {timeout:?}"),
             Self::Refused(error) => write!(f, "the transaction was refused: {error}"),
             Self::Vanished => {
                 f.write_str("no attempt is left, and the last one ended without a word")
@@ -326,7 +336,7 @@ impl<T, E> Execution<T, E> {
             Self::Undecodable { .. } => ExecutionKind::Undecodable,
             Self::Keyless { .. } => ExecutionKind::Keyless,
             Self::KeyReused => ExecutionKind::KeyReused,
-            Self::InDoubt => ExecutionKind::InDoubt,
+            Self::InDoubt { .. } => ExecutionKind::InDoubt,
             Self::Stale => ExecutionKind::Stale,
             Self::SessionExpired => ExecutionKind::SessionExpired,
             Self::BeyondWindow { .. } => ExecutionKind::BeyondWindow,
@@ -342,8 +352,8 @@ impl<T, E> Execution<T, E> {
     /// Which attempt ran, if one did.
     pub const fn attempt(&self) -> Option<u32> {
         match self {
-            // A rejection that was remembered, or a number that was withdrawn: nothing ran now.
-            Self::Rejected { attempt: 0, .. } => None,
+            // A rejection that was remembered, a number that was withdrawn, a doubt of earlier: nothing ran now.
+            Self::Rejected { attempt: 0, .. } | Self::InDoubt { attempt: 0, .. } => None,
             Self::Executed { attempt, .. }
             | Self::Unprotected { attempt, .. }
             | Self::Observed { attempt, .. }
@@ -351,6 +361,7 @@ impl<T, E> Execution<T, E> {
             | Self::Refused { attempt, .. }
             | Self::Rejected { attempt, .. }
             | Self::Exhausted { attempt, .. }
+            | Self::InDoubt { attempt, .. }
             | Self::LeaseLost { attempt } => Some(*attempt),
             _ => None,
         }
@@ -371,12 +382,9 @@ impl<T, E: Failure> Execution<T, E> {
             Self::Failed { cause, .. }
             | Self::Rejected { cause, .. }
             | Self::Exhausted { cause, .. } => Some(cause.to_string()),
-            Self::Undecodable { error } => Some(error.clone()),
+            Self::Undecodable { error } | Self::InDoubt { error, .. } => Some(error.clone()),
             Self::Keyless { error } => Some(error.to_string()),
             Self::KeyReused => Some("the key was used before for other content".into()),
-            Self::InDoubt => Some(
-                "an earlier attempt ended without a word: its effects may have happened".into(),
-            ),
             Self::Stale => Some("its client no longer awaits the answer to this number".into()),
             Self::SessionExpired => Some("the session is unknown or has ended".into()),
             Self::BeyondWindow { window } => Some(format!(

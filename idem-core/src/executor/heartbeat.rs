@@ -22,6 +22,7 @@ use tokio::{
 
 use super::guarded::panic_message;
 use crate::{
+    executor::Cause,
     futures::BoxFuture,
     handler::Policy,
     store::{Lease, Store, StoreError, TransactionalStore, Write},
@@ -38,15 +39,47 @@ pub(super) enum Ran<T> {
     /// With this message.
     Panicked(String),
     /// It was dropped, because it took longer than it may.
-    Overdue(Overdue),
+    Overdue(Limit),
     /// It was dropped, because another worker has the key.
     LeaseLost,
 }
 
-/// A handler kept its transaction open for this long, and was dropped.
-#[derive(Debug, thiserror::Error)]
-#[error("it was still open after {0:?}, which is the store's limit")]
-pub(super) struct Overdue(Duration);
+/// How long a handler may run, and who says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// The handler's [policy](Policy::timeout).
+    Policy(Duration),
+    /// The store, of which it keeps a transaction open.
+    Store(Duration),
+}
+
+impl Limit {
+    /// The shorter of the two; `None` is for ever.
+    pub(super) fn shorter(policy: Option<Duration>, store: Option<Duration>) -> Option<Self> {
+        match (policy, store) {
+            (Some(policy), Some(store)) if store < policy => Some(Self::Store(store)),
+            (Some(policy), _) => Some(Self::Policy(policy)),
+            (None, store) => store.map(Self::Store),
+        }
+    }
+
+    fn duration(self) -> Duration {
+        let (Self::Policy(limit) | Self::Store(limit)) = self;
+        limit
+    }
+}
+
+/// Why the attempt has failed that was dropped for it.
+impl<E> From<Limit> for Cause<E> {
+    fn from(limit: Limit) -> Self {
+        match limit {
+            Limit::Policy(timeout) => Self::TimedOut(timeout),
+            Limit::Store(limit) => Self::Refused(format!(
+                "it was still open after {limit:?}, which is the store's limit"
+            )),
+        }
+    }
+}
 
 /// A moment on two clocks. The store's clock goes on while this machine sleeps, so one of them has to as well.
 #[derive(Debug, Clone, Copy)]
@@ -226,17 +259,17 @@ impl KeptLease {
     /// limit is for ever.
     pub(super) async fn run_within<T>(
         &mut self,
-        limit: Option<Duration>,
+        limit: Option<Limit>,
         work: impl Future<Output = T>,
     ) -> Ran<T> {
         let Some(limit) = limit else {
             return self.run(work).await;
         };
-        match self.run(timeout(limit, work)).await {
+        match self.run(timeout(limit.duration(), work)).await {
             Ran::Returned(Ok(returned)) => Ran::Returned(returned),
-            Ran::Returned(Err(_)) => Ran::Overdue(Overdue(limit)),
+            Ran::Returned(Err(_)) => Ran::Overdue(limit),
             Ran::Panicked(message) => Ran::Panicked(message),
-            Ran::Overdue(overdue) => Ran::Overdue(overdue),
+            Ran::Overdue(limit) => Ran::Overdue(limit),
             Ran::LeaseLost => Ran::LeaseLost,
         }
     }

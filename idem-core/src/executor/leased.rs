@@ -19,7 +19,7 @@ use super::{
     guarded,
     heartbeat::{KeptLease, Moment, Ran},
     remembered,
-    verdict::{KeyEnd, NotRun, ended_by, lease_lost, objection, unsuccessful},
+    verdict::{KeyEnd, NotRun, ended_by, lease_lost, objection, stopped, unsuccessful},
 };
 use crate::{
     executor::{Cause, Execution},
@@ -152,7 +152,10 @@ impl<S: Store> Grant<S> {
             }
             Ran::Returned(Err(error)) => guarded::cause(error),
             Ran::Panicked(message) => Cause::Panicked(message),
-            Ran::Overdue(overdue) => Cause::Refused(overdue.to_string()),
+            Ran::Overdue(limit) => {
+                let (end, ended) = stopped(limit.into(), lease, policy, job.requester);
+                return self.end(job, end, ended).await;
+            }
             // Nothing is released: the key is another worker's now.
             Ran::LeaseLost => return lease_lost(lease),
         };

@@ -41,6 +41,7 @@ mod positions;
 mod replies;
 mod sequences;
 mod sessions;
+mod timeouts;
 
 use faulty::{Call, Fault, Faulty};
 

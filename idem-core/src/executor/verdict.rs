@@ -35,7 +35,11 @@ impl NotRun {
             }
             Self::Answered(Claim::Held { remaining }) => Execution::Conflict { remaining },
             Self::Answered(Claim::KeyReused) => Execution::KeyReused,
-            Self::Answered(Claim::Quarantined) => Execution::InDoubt,
+            Self::Answered(Claim::Quarantined) => Execution::InDoubt {
+                error: "an earlier attempt ended without a word: its effects may have happened"
+                    .into(),
+                attempt: 0,
+            },
             Self::Answered(Claim::OutOfPlace(why)) => out_of_place(why),
             Self::Answered(Claim::Acquired(_)) => unreachable!("an acquired claim is a grant"),
             // Apart from an outage, because waiting does not help: a person has to mend or delete the record.
@@ -123,7 +127,9 @@ pub(crate) fn judge<T, E: Failure>(
     let verdict = match &cause {
         Cause::Error(error) => error.verdict(),
         // The handler did not say that it rejects the message.
-        Cause::Panicked(_) | Cause::Refused(_) | Cause::Vanished => Verdict::Retry,
+        Cause::Panicked(_) | Cause::TimedOut(_) | Cause::Refused(_) | Cause::Vanished => {
+            Verdict::Retry
+        }
         Cause::Remembered(_) | Cause::Withdrawn => Verdict::Reject,
     };
     let asked = match verdict {
@@ -176,6 +182,31 @@ pub(super) fn unsuccessful<T, E: Failure>(
     }
     let (release, ended) = judge(cause, lease, policy);
     (KeyEnd::Released(release), ended)
+}
+
+/// What the store is told of leased work that was stopped for this cause, and how its message ended.
+///
+/// The work was dropped in the middle and said nothing of its effect: it is in doubt, as if its process had died there.
+/// A handler that is only observed runs again in any case; the store is told of the doubt, so that the next attempt
+/// is counted as one that would have been suppressed.
+pub(super) fn stopped<T, E: Failure>(
+    cause: Cause<E>,
+    lease: &Lease,
+    policy: &Policy,
+    requester: Requester,
+) -> (KeyEnd, Execution<T, E>) {
+    if policy.in_doubt() != InDoubt::Quarantine {
+        return unsuccessful(cause, lease, policy, requester);
+    }
+    let ended = if policy.observes() {
+        judge(cause, lease, policy).1
+    } else {
+        Execution::InDoubt {
+            error: format!("{cause}: its effects may have happened"),
+            attempt: lease.attempt,
+        }
+    };
+    (KeyEnd::Released(Release::Quarantined), ended)
 }
 
 /// What the store is told of an attempt whose output cannot be remembered, and how its message ended.

@@ -70,6 +70,7 @@ pub enum StoreOutage {
 /// |---|---|---|
 /// | lease | 30 s | how long a worker that went silent keeps a key |
 /// | retention | 72 h | how long a key is remembered after its last write |
+/// | timeout | none | how long one attempt may run |
 /// | maximum attempts | 10 | then the message is dead-lettered |
 /// | backoff | 1 s, doubling to 5 min | between attempts |
 /// | in doubt | retry | after an attempt that ended without a word |
@@ -91,6 +92,7 @@ pub enum StoreOutage {
 pub struct Policy {
     lease: Duration,
     retention: Duration,
+    timeout: Option<Duration>,
     max_attempts: u32,
     backoff: Backoff,
     in_doubt: InDoubt,
@@ -104,6 +106,7 @@ impl Policy {
     pub const DEFAULT: Self = Self {
         lease: Duration::from_secs(30),
         retention: Duration::from_hours(72),
+        timeout: None,
         max_attempts: 10,
         backoff: Backoff::new(Duration::from_secs(1), Duration::from_mins(5)),
         in_doubt: InDoubt::Retry,
@@ -115,7 +118,7 @@ impl Policy {
     /// The shortest lease: a heartbeat must fit into it several times.
     pub const MIN_LEASE: Duration = Duration::from_millis(100);
 
-    /// The longest lease and the longest retention.
+    /// The longest lease, retention and timeout.
     pub const MAX_RETENTION: Duration = Duration::from_hours(10 * 366 * 24);
 
     /// The largest limit of an outcome, in bytes: every store keeps it, every broker carries it.
@@ -139,6 +142,11 @@ impl Policy {
     /// How long a record is remembered after its last write.
     pub const fn retention(&self) -> Duration {
         self.retention
+    }
+
+    /// How long one attempt may run, if that is limited. See [`PolicyBuilder::timeout`].
+    pub const fn timeout(&self) -> Option<Duration> {
+        self.timeout
     }
 
     /// After how many attempts a message is dead-lettered.
@@ -222,6 +230,24 @@ impl PolicyBuilder {
         self
     }
 
+    /// How long one attempt may run. Then its future is dropped, and the attempt has failed
+    /// ([`Cause::TimedOut`](crate::Cause::TimedOut)).
+    ///
+    /// The time runs while the handler does: to wait for a claim, a connection or a turn takes nothing of it. A
+    /// future is dropped only where it awaits: a handler that blocks its thread is not stopped. What it has
+    /// spawned goes on. An atomic handler is rolled back, and has no more time than its store's
+    /// transactions. In a group a message that takes too long is run once more by itself, with all of its time.
+    ///
+    /// A leased handler may have had its effect before it was stopped. If doubt is to be
+    /// [quarantined](InDoubt::Quarantine), the message is quarantined at once
+    /// ([`Execution::InDoubt`](crate::Execution::InDoubt)). Otherwise it is attempted again like any other that has
+    /// failed; [`Attempt::is_in_doubt`](crate::Attempt::is_in_doubt) does not tell of it, [`Attempt::number`](crate::Attempt::number)
+    /// does.
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.0.timeout = Some(timeout);
+        self
+    }
+
     /// After how many attempts a message is dead-lettered, at least 1.
     pub const fn max_attempts(mut self, max_attempts: u32) -> Self {
         self.0.max_attempts = max_attempts;
@@ -267,6 +293,7 @@ impl PolicyBuilder {
         let Policy {
             lease,
             retention,
+            timeout,
             max_attempts,
             backoff,
             in_doubt,
@@ -282,6 +309,14 @@ impl PolicyBuilder {
         }
         if retention.as_nanos() > Policy::MAX_RETENTION.as_nanos() {
             return Err(PolicyError::RetentionTooLong);
+        }
+        if let Some(timeout) = timeout {
+            if timeout.is_zero() {
+                return Err(PolicyError::NoTime);
+            }
+            if timeout.as_nanos() > Policy::MAX_RETENTION.as_nanos() {
+                return Err(PolicyError::TimeoutTooLong);
+            }
         }
         if max_attempts == 0 {
             return Err(PolicyError::NoAttempts);
@@ -327,6 +362,10 @@ pub enum PolicyError {
     RetentionShorterThanLease,
     /// The retention is longer than ten years.
     RetentionTooLong,
+    /// Every attempt would be stopped before it began.
+    NoTime,
+    /// The timeout is longer than ten years.
+    TimeoutTooLong,
     /// No attempt would ever run.
     NoAttempts,
     /// The first wait is zero, or longer than the longest.
@@ -351,6 +390,8 @@ impl PolicyError {
                 "the retention must be at least as long as the lease"
             }
             Self::RetentionTooLong => "the retention must be at most ten years",
+            Self::NoTime => "the timeout must be longer than zero",
+            Self::TimeoutTooLong => "the timeout must be at most ten years",
             Self::NoAttempts => "max_attempts must be at least 1",
             Self::Backoff => {
                 "the backoff's first wait must be longer than zero and at most its longest"
@@ -390,6 +431,14 @@ mod tests {
         assert_eq!(
             build(|p| p.retention(Duration::MAX)),
             Err(PolicyError::RetentionTooLong)
+        );
+        assert_eq!(
+            build(|p| p.timeout(Duration::ZERO)),
+            Err(PolicyError::NoTime)
+        );
+        assert_eq!(
+            build(|p| p.timeout(Duration::MAX)),
+            Err(PolicyError::TimeoutTooLong)
         );
         assert_eq!(build(|p| p.max_attempts(0)), Err(PolicyError::NoAttempts));
         assert_eq!(build(|p| p.max_outcome(0)), Err(PolicyError::NoOutcome));

@@ -27,12 +27,13 @@ mod value;
 
 pub(super) use value::{Enforcement, Fingerprint, InDoubt, StoreOutage};
 
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
     "key",
     "key_with",
     "scope",
     "lease",
     "retention",
+    "timeout",
     "max_attempts",
     "max_outcome",
     "backoff",
@@ -57,6 +58,7 @@ pub(super) struct Arguments {
     pub(super) scope: Option<LitStr>,
     pub(super) lease: Option<Written>,
     pub(super) retention: Option<Written>,
+    pub(super) timeout: Option<Written>,
     pub(super) max_attempts: Option<LitInt>,
     pub(super) max_outcome: Option<LitInt>,
     pub(super) backoff: Option<(Written, Written)>,
@@ -96,6 +98,7 @@ impl Arguments {
             "scope" => self.scope = Some(value::scope(input)?),
             "lease" => self.lease = Some(duration::parse(input, "lease", "30s")?),
             "retention" => self.retention = Some(duration::parse(input, "retention", "72h")?),
+            "timeout" => self.timeout = Some(duration::parse(input, "timeout", "30s")?),
             "max_attempts" => self.max_attempts = Some(value::max_attempts(input)?),
             "max_outcome" => self.max_outcome = Some(value::max_outcome(input)?),
             "backoff" => self.backoff = Some(duration::parse_range(input)?),

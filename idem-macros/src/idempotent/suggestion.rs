@@ -1,9 +1,10 @@
 //! "Did you mean …": the nearest of the names there are.
 
 /// What other libraries and other people call it.
-const ALIASES: [(&str, &str); 11] = [
+const ALIASES: [(&str, &str); 13] = [
     ("attempts", "max_attempts"),
     ("body", "content"),
+    ("deadline", "timeout"),
     ("expiry", "retention"),
     ("fields", "key"),
     ("id", "key"),
@@ -12,15 +13,9 @@ const ALIASES: [(&str, &str); 11] = [
     ("name", "scope"),
     ("namespace", "scope"),
     ("retries", "max_attempts"),
+    ("time_limit", "timeout"),
     ("ttl", "retention"),
 ];
-
-/// What other libraries have and there is nothing like, and what to do instead.
-const INSTEAD: [(&str, &str); 1] = [(
-    "timeout",
-    "a handler may take as long as it takes, its lease is extended while it runs: put `tokio::time::timeout` round what \
-     it calls",
-)];
 
 /// The name that was probably meant.
 pub(super) fn nearest<'a>(written: &str, names: &[&'a str]) -> Option<&'a str> {
@@ -37,9 +32,6 @@ pub(super) fn nearest<'a>(written: &str, names: &[&'a str]) -> Option<&'a str> {
 pub(super) fn unknown(written: &str, what: &str, names: &[&str]) -> String {
     let list: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
     let list = list.join(", ");
-    if let Some((_, instead)) = INSTEAD.iter().find(|(name, _)| *name == written) {
-        return format!("`{written}` is not {what}: {instead}. There are {list}");
-    }
     match nearest(written, names) {
         Some(name) => format!("`{written}` is not {what}: did you mean `{name}`? There are {list}"),
         None => format!("`{written}` is not {what}: there are {list}"),
@@ -77,15 +69,12 @@ mod tests {
 
     #[test]
     fn an_alias_finds_its_name() {
+        assert_eq!(
+            nearest("time_limit", &["lease", "timeout"]),
+            Some("timeout")
+        );
         assert_eq!(nearest("ttl", &NAMES), Some("retention"));
         assert_eq!(nearest("name", &NAMES), None, "scope is not on offer");
-    }
-
-    #[test]
-    fn a_time_limit_is_not_taken_for_a_lease() {
-        let told = unknown("timeout", "an argument", &NAMES);
-        assert!(told.contains("`tokio::time::timeout`"), "{told}");
-        assert!(!told.contains("did you mean"), "{told}");
     }
 
     #[test]

@@ -21,6 +21,7 @@ async fn by_default(order: OrderPlaced) -> Result<(), Failed> {
     scope = "orders.charge",
     lease = "1m 30s",
     retention = "7d",
+    timeout = "45s",
     max_attempts = 5,
     max_outcome = 1_000_000,
     backoff = "250ms..1h",
@@ -50,6 +51,7 @@ fn arguments_are_the_policy() {
     let expected = Policy::builder()
         .lease(Duration::from_secs(90))
         .retention(Duration::from_hours(7 * 24))
+        .timeout(Duration::from_secs(45))
         .max_attempts(5)
         .max_outcome(1_000_000)
         .backoff(Backoff::new(

@@ -278,6 +278,30 @@ async fn a_quarantined_message_runs_only_when_its_dead_letter_is_sent_again<C: C
     bed.assert_nothing_stuck().await;
 }
 
+async fn a_message_that_was_stopped_in_the_middle_is_quarantined_if_its_policy_says_so<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let policy = QUICK.to_builder().in_doubt(InDoubt::Quarantine);
+    let policy = policy.timeout(Duration::from_millis(300)).build().unwrap();
+    let script = Script::hanging();
+    let worker = cell.worker(&script);
+    let worker = bed.start(worker.consume::<C::Charge>(bed.queue().policy(policy)));
+    bed.order("a").await;
+
+    let letter = bed.dead_letter().await;
+    assert_eq!(letter.reason(), "in-doubt");
+    assert_eq!(
+        letter.error(),
+        "timed out after 300ms: its effects may have happened"
+    );
+    assert_eq!(letter.attempt(), "1");
+    bed.order("a").await;
+    worker.ended(Kind::InDoubt, 2).await;
+    assert_eq!(bed.dead_letter().await.reason(), "in-doubt");
+    assert_balance(&worker.stop().await, [(Kind::InDoubt, 2)]);
+    assert_eq!(script.attempts(), [1]);
+    bed.assert_nothing_stuck().await;
+}
+
 #[tokio::test]
 async fn a_message_is_kept_while_its_dead_letter_queue_is_missing() {
     let bed = Bed::bare().await;
@@ -353,5 +377,6 @@ on_each_store! {
 }
 
 leased_on_each_store! {
+    a_message_that_was_stopped_in_the_middle_is_quarantined_if_its_policy_says_so,
     a_quarantined_message_runs_only_when_its_dead_letter_is_sent_again,
 }

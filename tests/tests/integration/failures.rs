@@ -1,6 +1,6 @@
 //! Handlers that fail.
 
-use std::time::Duration;
+use std::{future::pending, time::Duration};
 
 use idem_amqp::{
     Failed, MemoryStore, Policy, Queue, Worker, executor::ExecutionKind as Kind, handler::Backoff,
@@ -102,6 +102,30 @@ async fn a_panic_is_a_failed_attempt<C: Cell>() {
     assert_eq!(error, "the handler panicked: a bug in the handler");
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Failed, 1), (Kind::Executed, 1)]);
+    cell.assert_effects(&script, ["a"]).await;
+    bed.assert_nothing_stuck().await;
+}
+
+async fn an_attempt_that_takes_too_long_has_failed<C: Cell>() {
+    const TIMEOUT: Duration = Duration::from_secs(1);
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let script = Script::new(async |call| {
+        if call.attempt == 1 {
+            pending::<()>().await;
+        }
+        Ok(())
+    });
+    let limited = QUICK.to_builder().timeout(TIMEOUT).build().unwrap();
+    let worker = cell.worker(&script);
+    let worker = bed.start(worker.consume::<C::Charge>(bed.queue().policy(limited)));
+    bed.order("a").await;
+
+    worker.ended(Kind::Executed, 1).await;
+    let settled = worker.settled.entries();
+    assert_eq!(settled[0].error.as_deref(), Some("timed out after 1s"));
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Failed, 1), (Kind::Executed, 1)]);
+    assert_eq!(script.attempts(), [1, 2]);
     cell.assert_effects(&script, ["a"]).await;
     bed.assert_nothing_stuck().await;
 }
@@ -246,6 +270,7 @@ on_each_store! {
     a_message_whose_attempts_are_used_up_is_dead_lettered,
     a_rejected_message_is_dead_lettered_at_once,
     a_panic_is_a_failed_attempt,
+    an_attempt_that_takes_too_long_has_failed,
     a_failure_that_asks_for_a_delay_waits_that_long,
     copies_of_a_failed_message_wait_for_its_next_attempt_and_use_none_up,
     a_failing_message_does_not_stop_the_ones_behind_it,

@@ -50,7 +50,7 @@ fn timeout(patient: &Patient<'_>) -> Duration {
 }
 
 /// A handler may run for longer than its lease, which is extended meanwhile; that is for its user
-/// to know. One that is dropped has run for that long.
+/// to know, unless its policy tells. One that is dropped has run for that long.
 fn longest(patient: &Patient<'_>) -> (Duration, &'static str) {
     let backoff = patient.policy.backoff().longest();
     let kept = match patient.queue.retries() {
@@ -62,8 +62,12 @@ fn longest(patient: &Patient<'_>) -> (Duration, &'static str) {
         (LONGEST_HOLD, "conflicts"),
         (kept, "its backoff"),
         (patient.policy.lease(), "its lease"),
+        (
+            patient.policy.timeout().unwrap_or_default(),
+            "its handler's timeout",
+        ),
     ];
     each.into_iter()
         .max_by_key(|(span, _)| *span)
-        .expect("three of them")
+        .expect("four of them")
 }

@@ -7,12 +7,15 @@ fn a_message_that_may_be_kept_for_longer_than_the_broker_waits_is_a_warning() {
     let warned = [(Severity::Warning, "consumer-timeout", Bars::No)];
     let leased = policy(|policy| policy.lease(HOUR / 2));
     let patient = policy(|policy| policy.backoff(Backoff::new(SECOND, HOUR)));
+    let long = policy(|policy| policy.timeout(HOUR / 2));
     let local = Queue::quorum("orders").local_retries();
     let laddered = Queue::quorum("orders");
     let classic = Queue::classic("orders");
     let brief = laddered.clone().assume_consumer_timeout(60 * SECOND);
     let table = [
         (&laddered, V4_0, leased, true),
+        (&laddered, V4_0, long, true),
+        (&laddered.clone().assume_consumer_timeout(HOUR), V4_0, long, false),
         (&laddered, V4_0, patient, false),
         (&local, V4_0, patient, false),
         (

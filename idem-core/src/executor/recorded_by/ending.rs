@@ -49,9 +49,9 @@ where
                     self.fail(transaction, cause).await
                 }
             }
-            Ran::Overdue(overdue) => {
+            Ran::Overdue(limit) => {
                 self.job.executor.roll_back(transaction).await;
-                self.failed(Cause::Refused(overdue.to_string())).await
+                self.failed(limit.into()).await
             }
             Ran::Panicked(message) => self.fail(transaction, Cause::Panicked(message)).await,
             Ran::LeaseLost => self.lost(),

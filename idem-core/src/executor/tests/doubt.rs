@@ -41,7 +41,10 @@ async fn an_attempt_in_doubt_is_quarantined_if_the_policy_says_so_until_a_replay
     for _ in 0..2 {
         let work = async |_: Attempt| Ok::<_, Failed>(());
         let ended = executor.execute(key(), &policy, work).await;
-        assert!(matches!(ended, Execution::InDoubt), "{ended:?}");
+        assert!(
+            matches!(ended, Execution::InDoubt { attempt: 0, .. }),
+            "{ended:?}"
+        );
     }
     let replay = ClaimRequest::new(key(), &policy).replay(true);
     let work = async |_: Attempt| Ok::<_, Failed>(());

@@ -1,6 +1,6 @@
 //! What comes of a message in each mode: one table. On PostgreSQL, which has all modes.
 
-use std::{fmt::Write as _, marker::PhantomData, sync::Mutex};
+use std::{fmt::Write as _, future::pending, marker::PhantomData, sync::Mutex};
 
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, raw_sql};
 use tokio::sync::Semaphore;
@@ -49,6 +49,13 @@ it fails as often as it may; a copy
     leased, observed      failed 1, exhausted 2, observed 1: 3
     leased, failing open  failed 1, exhausted 2, executed 1: 3
 it panics; the next attempt
+    leased                failed 1, executed 2: 2
+    atomic                failed 1, executed 2: 1
+    grouped               failed 1, executed 2: 1
+    recorded by           failed 1, executed 1: 1
+    leased, observed      failed 1, observed 2: 2
+    leased, failing open  failed 1, executed 2: 2
+it takes too long; the next attempt
     leased                failed 1, executed 2: 2
     atomic                failed 1, executed 2: 1
     grouped               failed 1, executed 2: 1
@@ -120,6 +127,8 @@ enum Act {
     Fail,
     Reject,
     Panic,
+    /// Takes longer than its policy allows.
+    Hang,
     /// Succeeds once the gate is opened.
     Wait,
     /// It cannot be called.
@@ -162,6 +171,7 @@ impl Counter {
             Act::Fail => return Err(Failed::retry("the gateway is down")),
             Act::Reject => return Err(Failed::rejected("no such customer")),
             Act::Panic => panic!("told to panic"),
+            Act::Hang => pending().await,
             Act::Wait => {
                 self.started.notify_one();
                 self.gate.acquire().await.unwrap().forget();
@@ -251,6 +261,8 @@ const POLICY: crate::handler::PolicyBuilder = Policy::builder()
 enum Scenario {
     /// One delivery after the other.
     Deliveries(&'static [Act]),
+    /// The first attempt takes longer than its policy allows.
+    TooLong,
     OtherContent,
     Replay,
     /// A copy comes to another process while the handler runs; so long after the first.
@@ -261,7 +273,7 @@ enum Scenario {
     Away,
 }
 
-const SCENARIOS: [(&str, Scenario); 13] = [
+const SCENARIOS: [(&str, Scenario); 14] = [
     (
         "it succeeds; a copy",
         Scenario::Deliveries(&[Act::Succeed, Act::Succeed]),
@@ -279,6 +291,7 @@ const SCENARIOS: [(&str, Scenario); 13] = [
         "it panics; the next attempt",
         Scenario::Deliveries(&[Act::Panic, Act::Succeed]),
     ),
+    ("it takes too long; the next attempt", Scenario::TooLong),
     (
         "it rejects; a copy",
         Scenario::Deliveries(&[Act::Reject, Act::Succeed]),
@@ -374,8 +387,12 @@ where
 
     /// The order, and this.
     fn message(&self, more: &str) -> Prepared<H> {
+        self.prepared(more, &self.policy)
+    }
+
+    fn prepared(&self, more: &str, policy: &Policy) -> Prepared<H> {
         let body = format!("{} {more}", self.order);
-        match Prepared::new(Envelope::new(body), &self.policy) {
+        match Prepared::new(Envelope::new(body), policy) {
             Ok(message) => message,
             Err(ended) => panic!("{ended:?}"),
         }
@@ -421,6 +438,14 @@ where
                     told.push(self.deliver(*act).await);
                     self.executor.store().advance(BACKOFF);
                 }
+            }
+            Scenario::TooLong => {
+                let timeout = Duration::from_millis(200);
+                let limited = self.policy.to_builder().timeout(timeout);
+                let hanging = self.prepared("", &limited.build().unwrap());
+                told.push(self.handle(&self.executor, hanging, Act::Hang).await);
+                self.executor.store().advance(BACKOFF);
+                told.push(self.deliver(Act::Succeed).await);
             }
             Scenario::OtherContent => {
                 told.push(self.deliver(Act::Succeed).await);

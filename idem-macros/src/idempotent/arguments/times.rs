@@ -1,4 +1,4 @@
-//! Whether lease, retention and backoff fit together. The rules and the defaults are those of
+//! Whether lease, retention, timeout and backoff fit together. The rules and the defaults are those of
 //! `idem_core::Policy`, which checks them again when it is built.
 
 use std::time::Duration;
@@ -47,6 +47,16 @@ pub(super) fn check(arguments: &Arguments, mistakes: &mut Mistakes) {
             "the retention is shorter than the lease, which is `30s` by default: write `lease = …` too",
         ),
         _ => {}
+    }
+    if let Some(timeout) = &arguments.timeout {
+        if timeout.duration.is_zero() {
+            wrong(
+                timeout,
+                "every attempt would be stopped before it began: write how long one may run, such as `timeout = \"30s\"`, or remove `timeout`",
+            );
+        } else if timeout.duration > LONGEST_RETENTION {
+            wrong(timeout, "a timeout must be at most ten years");
+        }
     }
     if let Some((first, longest)) = &arguments.backoff
         && (first.duration.is_zero() || longest.duration < first.duration)

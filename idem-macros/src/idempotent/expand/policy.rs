@@ -17,6 +17,10 @@ pub(super) fn constant(root: &TokenStream, arguments: &Arguments) -> Option<Toke
         let duration = duration(retention.duration);
         quote!(.retention(#duration))
     });
+    let timeout = arguments.timeout.map(|timeout| {
+        let duration = duration(timeout.duration);
+        quote!(.timeout(#duration))
+    });
     let max_attempts = arguments
         .max_attempts
         .as_ref()
@@ -48,6 +52,7 @@ pub(super) fn constant(root: &TokenStream, arguments: &Arguments) -> Option<Toke
     let set = [
         lease,
         retention,
+        timeout,
         max_attempts,
         backoff,
         in_doubt,
