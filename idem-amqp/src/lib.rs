@@ -38,6 +38,7 @@
 //! | `postgres` | `PostgresStore`, and handlers that take `&mut PgConnection` |
 //! | `redis` | `RedisStore` |
 //! | `uuid` | `uuid::Uuid` as a part of a key |
+//! | `anyhow` | handlers that return `anyhow::Result` |
 //! | `metrics` | counters, gauges and histograms for the facade `metrics`; `docs/operations.md` lists them |
 //! | `opentelemetry` | trace context in the headers of messages; `docs/operations.md` says how |
 //! | `testing` | tests of handlers without a broker and without a server, on paused time |

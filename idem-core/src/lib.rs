@@ -33,6 +33,7 @@
 //! | `redis` | `RedisStore` |
 //! | `rustls` | TLS to the servers of these stores: `rediss://`, and `sslmode` of `postgres://` |
 //! | `uuid` | `uuid::Uuid` as a part of a key |
+//! | `anyhow` | handlers that return `anyhow::Result` |
 //! | `metrics` | counters, gauges and histograms for the facade `metrics`; `docs/operations.md` lists them |
 //! | `conformance` | the conformance suite for stores, your own included |
 //! | `testing` | tests of handlers without a server, on paused time |

@@ -4,6 +4,9 @@ use std::{error::Error, fmt, time::Duration};
 
 use crate::{error_chain::ErrorChain, handler::Refusal};
 
+#[cfg(feature = "anyhow")]
+mod anyhow;
+
 /// What is to become of a message whose handler failed.
 ///
 /// ```
@@ -55,7 +58,8 @@ pub enum Verdict {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say whether a failed message is worth another attempt",
     label = "not a `Failure`",
-    note = "return `Result<_, Failed>`, or write `impl Failure for {Self} {{}}` for an error that is always worth another attempt"
+    note = "return `Result<_, Failed>`, or write `impl Failure for {Self} {{}}` for an error that is always worth another attempt",
+    note = "`anyhow::Error` is one with the feature `anyhow`"
 )]
 pub trait Failure: fmt::Display + fmt::Debug + Send + 'static {
     /// What is to become of the message.

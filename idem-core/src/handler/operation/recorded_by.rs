@@ -107,34 +107,42 @@ impl<H: Operation + ?Sized> fmt::Debug for RecordingConstraint<H> {
     }
 }
 
-/// An error behind which the database's can be found.
+/// An error behind which the database's can be found. `By` keeps the kinds of errors apart, so that each has its own
+/// implementation; whoever asks leaves it to the compiler.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not tell what caused it, so nobody can see which constraint was violated",
     label = "not a `std::error::Error`",
     note = "with `recorded_by`, the database's error is looked for behind the handler's: return `Result<_, Failed>`, or write `impl std::error::Error for {Self}` with a `source()` that leads to it"
 )]
-pub trait Caused {
+pub trait Caused<By> {
     /// Where the search begins.
     fn cause(&self) -> Option<&(dyn Error + 'static)>;
 }
 
 #[diagnostic::do_not_recommend]
-impl<E: Error + 'static> Caused for E {
+impl<E: Error + 'static> Caused<Box<dyn Error>> for E {
     fn cause(&self) -> Option<&(dyn Error + 'static)> {
         Some(self)
     }
 }
 
-impl Caused for Failed {
+impl Caused<Failed> for Failed {
     fn cause(&self) -> Option<&(dyn Error + 'static)> {
         Some(self.error())
     }
 }
 
-impl<E> Caused for Refused<E> {
+impl<E> Caused<Refused<E>> for Refused<E> {
     fn cause(&self) -> Option<&(dyn Error + 'static)> {
         self.failed().map(Failed::error).map(|error| error as _)
+    }
+}
+
+#[cfg(feature = "anyhow")]
+impl Caused<anyhow::Error> for anyhow::Error {
+    fn cause(&self) -> Option<&(dyn Error + 'static)> {
+        Some(self.as_ref())
     }
 }
 
