@@ -20,7 +20,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use idem_core::{Executor, Store, store::PurgeTask};
+use idem_core::{
+    Executor,
+    store::{Purge, PurgeTask},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -117,9 +120,10 @@ type StartPurge = Arc<dyn Fn() -> PurgeTask + Send + Sync>;
 const LAST_REPORTS: Duration = Duration::from_secs(1);
 
 impl Worker {
-    /// Starts a worker on this store.
-    pub fn builder<S: Store>(store: S) -> WorkerBuilder<S> {
-        WorkerBuilder::new(Executor::new(store))
+    /// Starts a worker on this store. It purges the store [every hour](WorkerBuilder::purge_every), unless told
+    /// otherwise.
+    pub fn builder<S: Purge + Clone>(store: S) -> WorkerBuilder<S> {
+        WorkerBuilder::new(Executor::new(store)).purge_every(WorkerBuilder::<S>::DEFAULT_PURGE)
     }
 
     /// A handle that tells whether the worker can do its job, for probes.

@@ -139,7 +139,11 @@ pub trait Store: Debug + Send + Sync + 'static {
     }
 }
 
-/// A store that must be told to drop what its retention has ended for.
+/// A store that can be told to drop what its retention has ended for. One that drops it by itself answers that there was
+/// nothing.
+///
+/// Any number of processes may purge a store at once, while others work with it: what one of them removes, the others
+/// leave alone.
 ///
 /// ```
 /// use idem_core::{StoreError, store::Purge};
@@ -156,6 +160,11 @@ pub trait Store: Debug + Send + Sync + 'static {
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "nothing says how `{Self}` is purged of what its retention has ended for",
+    label = "not `Purge`",
+    note = "implement `Purge` for it, or its records are kept for ever; if they go by themselves, answer `Ok(0)`"
+)]
 pub trait Purge: Store {
     /// Removes at most `batch` records, completed or not, whose retention has ended, and says how
     /// many. Fewer than `batch` means that none are left for now but those that somebody else is removing.

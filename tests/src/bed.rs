@@ -5,7 +5,9 @@ use std::{
     time::Duration,
 };
 
-use idem_amqp::{Policy, Publisher, Queue, Store, Worker, WorkerBuilder, handler::Backoff};
+use idem_amqp::{
+    Policy, Publisher, Queue, Store, Worker, WorkerBuilder, handler::Backoff, store::Purge,
+};
 use lapin::{BasicProperties, options::BasicRejectOptions, types::FieldTable};
 use serde::Serialize;
 use tokio::task::spawn_blocking;
@@ -191,7 +193,7 @@ impl Bed {
     }
 
     /// Starts a worker in this process that handles orders as the script says.
-    pub fn charging<S: Store>(&self, store: S, script: &Script) -> Running {
+    pub fn charging<S: Purge + Clone>(&self, store: S, script: &Script) -> Running {
         let worker = Worker::builder(store).state(script.clone());
         self.start(worker.consume::<charge>(self.queue()))
     }

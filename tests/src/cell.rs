@@ -6,11 +6,12 @@
 use std::{fmt, marker::PhantomData};
 
 use idem_amqp::{
-    MemoryStore, PostgresStore, RedisStore, SqliteStore, Store, Worker, WorkerBuilder,
+    MemoryStore, PostgresStore, RedisStore, SqliteStore, Worker, WorkerBuilder,
     executor::RunsOn,
     handler::Handler,
     prelude::*,
     sqlx::{PgConnection, SqliteConnection},
+    store::Purge,
 };
 
 use crate::{
@@ -25,7 +26,7 @@ use crate::{
 /// A store of the test's own, and the mode of the handler on it.
 pub trait Cell: Sized {
     /// What the store is.
-    type Store: Store + Clone + fmt::Debug;
+    type Store: Purge + Clone + fmt::Debug;
     /// A handler of orders, which do what the script says.
     type Charge: Handler<Script, Mode: RunsOn<Interfered<Self::Store>>>;
 
@@ -134,7 +135,7 @@ where
 }
 
 /// A store that a test opens for itself alone.
-pub trait Opened: Store + Clone + fmt::Debug {
+pub trait Opened: Purge + Clone + fmt::Debug {
     /// An empty one, and where atomic handlers write on it, if they can.
     fn open() -> impl Future<Output = (Self, Option<Ledger>)>;
 }

@@ -7,8 +7,8 @@ use idem_amqp::{
     handler::Outcome,
     message::PositionKind,
     store::{
-        Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Release, TransactionalStore,
-        Write,
+        Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Purge, Release,
+        TransactionalStore, Write,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -88,6 +88,12 @@ impl<S: Store + Clone> Store for Flawed<S> {
 
     fn keeps(&self, kind: PositionKind) -> bool {
         self.store.keeps(kind)
+    }
+}
+
+impl<S: Purge + Clone> Purge for Flawed<S> {
+    async fn purge(&self, batch: u32) -> Result<u32, StoreError> {
+        self.store.purge(batch).await
     }
 }
 

@@ -14,8 +14,8 @@ use idem_amqp::{
     handler::Outcome,
     message::PositionKind,
     store::{
-        Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Release, TransactionalStore,
-        Write,
+        Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Purge, Release,
+        TransactionalStore, Write,
     },
 };
 use nix::sys::signal::{Signal, raise};
@@ -158,6 +158,12 @@ impl<S: Store> Store for Interfered<S> {
 
     fn keeps(&self, kind: PositionKind) -> bool {
         self.store.keeps(kind)
+    }
+}
+
+impl<S: Purge> Purge for Interfered<S> {
+    async fn purge(&self, batch: u32) -> Result<u32, StoreError> {
+        self.store.purge(batch).await
     }
 }
 

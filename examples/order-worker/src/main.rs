@@ -102,7 +102,6 @@ where
     let worker = Worker::builder(store)
         .state(state)
         .consume::<H>(queue)
-        .purge_every(Duration::from_hours(1))
         .on_settled(move |settled| report::line(log, settled))
         .build(&settings.amqp_url)?;
     if settings.command == Command::Doctor {

@@ -61,6 +61,9 @@ impl<S: Store> WorkerBuilder<S> {
     /// How long running handlers may take to finish after the shutdown signal, unless set.
     pub const DEFAULT_GRACE: Duration = Duration::from_secs(15);
 
+    /// How often the worker purges its store, unless said otherwise.
+    pub const DEFAULT_PURGE: Duration = Duration::from_hours(1);
+
     /// For how long a queue sends nothing before its consumer is renewed, unless said otherwise.
     pub const DEFAULT_IDLE: Duration = Duration::from_mins(1);
 
@@ -238,13 +241,24 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         self
     }
 
-    /// Removes from the store what its retention has ended for, every so often.
+    /// Removes from the store what its retention has ended for, every so often: every hour unless set.
+    ///
+    /// It begins at a random moment within the interval, and removes a thousand records at a time. So do all workers
+    /// of a store; each removes what no other one is at. `.purge_every(…)` matters where keys come so fast, and are
+    /// remembered so briefly, that those of an hour are many.
     pub fn purge_every(mut self, interval: Duration) -> Self
     where
         S: Purge + Clone,
     {
         let store = self.executor.store().clone();
         self.purge = Some(Arc::new(move || PurgeTask::spawn(store.clone(), interval)));
+        self
+    }
+
+    /// Leaves the purging of the store to others: to `idem purge`, to a [`PurgeTask`], or to other workers. If nobody
+    /// does it, keys stay for ever in a store that does not forget them by itself.
+    pub fn purge_never(mut self) -> Self {
+        self.purge = None;
         self
     }
 

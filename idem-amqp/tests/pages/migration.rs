@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use idem_amqp::{PostgresStore, prelude::*, sqlx::{self, PgConnection, PgPool}};
 use serde::Deserialize;
 
@@ -26,7 +24,6 @@ async fn observe(database_url: &str, amqp_url: &str, pool: PgPool) -> Result<(),
     let balance = Worker::builder(store)
         .state(pool)
         .consume::<charge>(Queue::existing("orders.charge").dead_letters("orders.failed"))
-        .purge_every(Duration::from_hours(1))
         .on_settled(|settled| {
             if let Some(kind) = settled.would_have_been {
                 println!("{kind}: {}", settled.key.map_or("", Key::as_str));

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use idem_amqp::{SqliteStore, prelude::*};
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +41,6 @@ async fn charge(order: OrderPlaced) -> Result<(), Failed> {
 async fn in_production(store: SqliteStore, amqp_urls: &str) -> Result<(), Error> {
     let worker = Worker::builder(store)
         .consume::<charge>("orders.charge")
-        .purge_every(Duration::from_hours(1))   // removes the keys whose retention has ended
         .build(amqp_urls)?;
     let health = worker.health();   // for a probe: what is wrong, and for how long
     worker.run_until(shutdown_signal()).await?;

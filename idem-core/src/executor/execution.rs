@@ -128,7 +128,7 @@ pub enum Execution<T, E> {
     KeyReused,
     /// The policy is to quarantine, and nobody knows whether the work was done. An earlier attempt ended without a
     /// word, and the handler did not run now; then the attempt is 0. Or it ran now, and was stopped when its
-    /// [time](crate::PolicyBuilder::timeout) was over.
+    /// [time](crate::handler::PolicyBuilder::timeout) was over.
     InDoubt {
         /// Why nobody knows.
         error: String,
@@ -187,7 +187,7 @@ pub enum Cause<E> {
     Error(E),
     /// The handler panicked, with this message.
     Panicked(String),
-    /// The handler ran for longer than its [policy](crate::PolicyBuilder::timeout) allows, which is this long, and was
+    /// The handler ran for longer than its [policy](crate::handler::PolicyBuilder::timeout) allows, which is this long, and was
     /// dropped.
     TimedOut(Duration),
     /// The database refused the handler's transaction, the handler had ended it by itself, or it was

@@ -231,7 +231,7 @@ impl PolicyBuilder {
     }
 
     /// How long one attempt may run. Then its future is dropped, and the attempt has failed
-    /// ([`Cause::TimedOut`](crate::Cause::TimedOut)).
+    /// ([`Cause::TimedOut`](crate::executor::Cause::TimedOut)).
     ///
     /// The time runs while the handler does: to wait for a claim, a connection or a turn takes nothing of it. A
     /// future is dropped only where it awaits: a handler that blocks its thread is not stopped. What it has

@@ -5,7 +5,9 @@ use std::{fmt, sync::Arc, time::Duration};
 use crate::{
     handler::Outcome,
     message::{Key, Position, PositionKind},
-    store::{Claim, ClaimRequest, ConnectError, Finding, Lease, Release, Store, StoreError, Write},
+    store::{
+        Claim, ClaimRequest, ConnectError, Finding, Lease, Purge, Release, Store, StoreError, Write,
+    },
 };
 
 mod alone;
@@ -200,5 +202,12 @@ impl Store for RedisStore {
         match kind {
             PositionKind::Session | PositionKind::Sequence => true,
         }
+    }
+}
+
+/// Redis forgets a record by itself when its retention ends.
+impl Purge for RedisStore {
+    async fn purge(&self, _: u32) -> Result<u32, StoreError> {
+        Ok(0)
     }
 }

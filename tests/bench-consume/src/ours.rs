@@ -9,7 +9,7 @@ use idem_amqp::{
     handler::{Handler, Outcome},
     prelude::*,
     sqlx::PgConnection,
-    store::{Claim, ClaimRequest, PurgeTask, Write},
+    store::{Claim, ClaimRequest, Purge, PurgeTask, Write},
 };
 use xtask::bench::consume::Contestant;
 
@@ -90,12 +90,14 @@ pub(crate) async fn consume_briefly(
     purges: bool,
 ) -> Result<Instant> {
     let store = PostgresStore::connect(options.store_url()?).await?;
-    let mut worker = Worker::builder(store)
+    let worker = Worker::builder(store)
         .state(tally.clone())
         .consume::<count_briefly>(queue(options));
-    if purges {
-        worker = worker.purge_every(PurgeTask::MIN_INTERVAL);
-    }
+    let worker = if purges {
+        worker.purge_every(PurgeTask::MIN_INTERVAL)
+    } else {
+        worker.purge_never()
+    };
     work(options, worker, tally, shift).await
 }
 
@@ -152,7 +154,7 @@ async fn consume_with<H, S>(
 where
     H: Handler<Tally>,
     H::Mode: RunsOn<S>,
-    S: Store,
+    S: Purge + Clone,
 {
     let worker = Worker::builder(store)
         .state(tally.clone())

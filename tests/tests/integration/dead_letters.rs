@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use idem_amqp::{
-    Failed, MemoryStore, Queue, Store, Worker, WorkerError, executor::ExecutionKind as Kind,
-    handler::InDoubt,
+    Failed, MemoryStore, Queue, Worker, WorkerError, executor::ExecutionKind as Kind,
+    handler::InDoubt, store::Purge,
 };
 use idem_tests::{
     bed::{Bed, DeadLetter, QUICK, dead, persistent},
@@ -229,7 +229,7 @@ async fn a_dead_letter_sent_again_twice_runs_once<C: Cell>() {
 }
 
 /// A worker that ends without a word in the middle of a message, under a policy of quarantine.
-pub(crate) async fn quarantined(bed: &Bed, store: &(impl Store + Clone)) -> DeadLetter {
+pub(crate) async fn quarantined(bed: &Bed, store: &(impl Purge + Clone)) -> DeadLetter {
     let policy = QUICK.to_builder().in_doubt(InDoubt::Quarantine);
     let policy = policy.lease(Duration::from_millis(300)).build().unwrap();
     let queue = bed.queue().policy(policy);

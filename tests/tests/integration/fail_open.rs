@@ -6,9 +6,9 @@ use std::{
 };
 
 use idem_amqp::{
-    MemoryStore, Policy, SqliteStore, Store, Worker, WorkerBuilder, WorkerError,
+    MemoryStore, Policy, SqliteStore, Worker, WorkerBuilder, WorkerError,
     executor::ExecutionKind as Kind, handler::StoreOutage, prelude::*, sqlx::SqliteConnection,
-    worker::WorkerStats,
+    store::Purge, worker::WorkerStats,
 };
 use idem_tests::{
     bed::{Bed, QUICK},
@@ -23,7 +23,7 @@ fn fail_open() -> Policy {
     policy.build().unwrap()
 }
 
-pub(super) fn failing_open<S: Store>(
+pub(super) fn failing_open<S: Purge + Clone>(
     bed: &Bed,
     store: S,
     script: &Script,

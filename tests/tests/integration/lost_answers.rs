@@ -6,11 +6,12 @@ use std::sync::{
 };
 
 use idem_amqp::{
-    Store, Worker,
+    Worker,
     executor::{ExecutionKind as Kind, RunsOn},
     handler::Handler,
     prelude::*,
     sqlx::PgConnection,
+    store::Purge,
 };
 use idem_tests::{
     bed::Bed,
@@ -41,7 +42,7 @@ async fn attempts_although_lost<H, S>(lost: Call, store: S, proxy: Proxy) -> Vec
 where
     H: Handler<Script>,
     H::Mode: RunsOn<Interfered<S>>,
-    S: Store,
+    S: Purge + Clone,
 {
     let bed = Bed::new().await;
     let (proxy, armed) = (Arc::new(proxy), Arc::new(AtomicBool::new(false)));

@@ -7,10 +7,11 @@ use std::{
 
 use futures_util::future::join_all;
 use idem_amqp::{
-    Failed, MemoryStore, Policy, Publication, Publisher, Store, Worker,
+    Failed, MemoryStore, Policy, Publication, Publisher, Worker,
     dead_letters::Selection,
     executor::ExecutionKind as Kind,
     handler::StoreOutage,
+    store::Purge,
     worker::{Incident, WorkerStats},
 };
 use idem_tests::{
@@ -30,7 +31,7 @@ use crate::replays::{replayer, until_dead};
 
 const HANDLER: (&str, &str) = ("handler", "orders.charge");
 
-fn worker_on(metered: &Metered, bed: &Bed, store: impl Store, script: &Script) -> Running {
+fn worker_on(metered: &Metered, bed: &Bed, store: impl Purge + Clone, script: &Script) -> Running {
     let _recorded = metered.record();
     bed.charging(store, script)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use idem_amqp::{Ladder, MemoryStore, Store, Worker, executor::ExecutionKind as Kind};
+use idem_amqp::{Ladder, MemoryStore, Worker, executor::ExecutionKind as Kind, store::Purge};
 use idem_tests::{
     bed::Bed,
     interfered::{Call, Fate, Interfered},
@@ -18,7 +18,7 @@ const WORK: Duration = Duration::from_millis(5);
 /// The stream has begun, and all others are there when the worker comes. Hardly any of them goes to the
 /// ladder, whose first rung takes longer than hundreds of handlers, and the store is not asked in vain all
 /// the time.
-async fn flows<S: Store + Clone>(store: S, all: u64) {
+async fn flows<S: Purge + Clone>(store: S, all: u64) {
     let bed = Bed::with_vhost().await;
     let queue = bed.queue().prefetch(64).ladder(Ladder::default());
     let script = Script::new(async |_| {

@@ -1,10 +1,11 @@
 //! Requests: messages whose publisher waits for a reply.
 
 use idem_amqp::{
-    Failed, MemoryStore, Store, Worker,
+    Failed, MemoryStore, Worker,
     dead_letters::Reason,
     executor::ExecutionKind as Kind,
     prelude::*,
+    store::Purge,
     worker::{ReplyOutcome, ReplyStats, Settlement},
 };
 use idem_tests::{
@@ -37,7 +38,7 @@ pub(crate) async fn quote(
     Ok(Quote { attempt: number })
 }
 
-pub(crate) fn quoting<S: Store>(bed: &Bed, store: S, script: &Script) -> Running {
+pub(crate) fn quoting<S: Purge + Clone>(bed: &Bed, store: S, script: &Script) -> Running {
     let worker = Worker::builder(store).state(script.clone());
     bed.start(worker.consume::<quote>(bed.queue()))
 }

@@ -5,8 +5,9 @@ use std::{ops::Range, sync::Arc};
 
 use futures_util::future::join_all;
 use idem_amqp::{
-    Failed, MemoryStore, Publication, Publisher, RedisStore, Store, Worker,
-    executor::ExecutionKind as Kind, sequence::SequencePublisher, worker::ProblemKind,
+    Failed, MemoryStore, Publication, Publisher, RedisStore, Worker,
+    executor::ExecutionKind as Kind, sequence::SequencePublisher, store::Purge,
+    worker::ProblemKind,
 };
 use idem_tests::{
     bed::Bed,
@@ -114,7 +115,7 @@ async fn a_worker_killed_after_a_claim_in_a_stream_on_redis_loses_and_doubles_no
     killed_in_a_stream(Product::Redis, Mode::Leased, 1, crash).await;
 }
 
-fn storing<S: Store>(bed: &Bed, store: S, script: &Script) -> Running {
+fn storing<S: Purge + Clone>(bed: &Bed, store: S, script: &Script) -> Running {
     let worker = Worker::builder(store).state(script.clone());
     bed.start(worker.consume::<store_narrowly>(laddered(bed.queue())))
 }
@@ -139,7 +140,7 @@ async fn assert_all_passed(bed: Bed, worker: Running, script: &Script) {
 }
 
 /// The way to the store is cut in the middle of a stream, and heals.
-async fn cut_and_healed<S: Store>(store: S, mut proxy: Proxy) {
+async fn cut_and_healed<S: Purge + Clone>(store: S, mut proxy: Proxy) {
     let bed = Bed::with_vhost().await;
     let script = Script::succeeding();
     let worker = storing(&bed, store, &script);
@@ -216,7 +217,7 @@ async fn a_redis_that_refuses_a_command_in_a_stream_delays_it_and_no_number_is_l
 }
 
 /// Of every seventh completion the answer is lost: it is repeated, perhaps when the mark has passed.
-async fn lost_answers<S: Store>(store: S) {
+async fn lost_answers<S: Purge + Clone>(store: S) {
     let bed = Bed::with_vhost().await;
     let script = Script::succeeding();
     let store = Interfered::new(store, |call, number| match call {

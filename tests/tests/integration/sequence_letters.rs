@@ -1,8 +1,8 @@
 //! Numbered messages that are dead-lettered: their numbers stop no later one, and sent again they run.
 
 use idem_amqp::{
-    Failed, MemoryStore, Store, Worker, dead_letters::Selection, executor::ExecutionKind as Kind,
-    prelude::*,
+    Failed, MemoryStore, Worker, dead_letters::Selection, executor::ExecutionKind as Kind,
+    prelude::*, store::Purge,
 };
 use idem_tests::{
     bed::Bed,
@@ -17,7 +17,7 @@ use serde::Deserialize;
 use crate::replays::{replayer, until_dead};
 
 /// A worker of one publisher's numbers, in a window of 8.
-fn storing<S: Store>(bed: &Bed, store: S, script: &Script) -> Running {
+fn storing<S: Purge + Clone>(bed: &Bed, store: S, script: &Script) -> Running {
     let worker = Worker::builder(store).state(script.clone());
     bed.start(worker.consume::<store_narrowly>(laddered(bed.queue())))
 }

@@ -3,9 +3,10 @@
 use std::{iter, time::Duration};
 
 use idem_amqp::{
-    Failed, MemoryStore, Publication, Publisher, Queue, Store, Worker,
+    Failed, MemoryStore, Publication, Publisher, Queue, Worker,
     dead_letters::Selection,
     executor::ExecutionKind as Kind,
+    store::Purge,
     worker::{ProblemKind, Settlement},
 };
 use idem_tests::{
@@ -21,7 +22,7 @@ use idem_tests::{
 use crate::replays::{replayer, tally, until_dead};
 
 /// A worker of one device's numbers, on a ladder with short rungs.
-fn storing<S: Store>(bed: &Bed, store: S, script: &Script) -> Running {
+fn storing<S: Purge + Clone>(bed: &Bed, store: S, script: &Script) -> Running {
     let worker = Worker::builder(store).state(script.clone());
     bed.start(worker.consume::<store>(laddered(bed.queue())))
 }
@@ -90,7 +91,7 @@ pub(crate) async fn delay(start: impl Fn(&Bed, &Script) -> Running) -> Vec<Strin
 }
 
 /// The same, with a leased handler on this store.
-pub(crate) async fn delayed_number<S: Store + Clone>(on: S) {
+pub(crate) async fn delayed_number<S: Purge + Clone>(on: S) {
     delay(|bed, script| {
         let worker = Worker::builder(on.clone()).state(script.clone());
         bed.start(worker.consume::<store_many>(with_a_long_rung(bed.queue())))
@@ -104,7 +105,7 @@ async fn a_number_that_is_delayed_while_thousands_pass_is_neither_lost_nor_doubl
 }
 
 /// Copies that come when the mark has passed them long ago.
-pub(crate) async fn copies_far_below<S: Store>(on: S) {
+pub(crate) async fn copies_far_below<S: Purge + Clone>(on: S) {
     let bed = Bed::with_vhost().await;
     let script = Script::succeeding();
     let worker = storing(&bed, on, &script);
@@ -131,7 +132,7 @@ async fn a_copy_far_below_the_mark_is_acknowledged_without_running() {
 }
 
 /// The missing number comes behind more messages than may be held.
-pub(crate) async fn missing_number_behind<S: Store>(on: S) {
+pub(crate) async fn missing_number_behind<S: Purge + Clone>(on: S) {
     let bed = Bed::with_vhost().await;
     let script = Script::succeeding();
     let queue = laddered(bed.queue()).prefetch(4).concurrency(2);
@@ -191,7 +192,7 @@ async fn goes_on(bed: &Bed, mut number: u64, until: impl Future<Output = ()>) ->
 }
 
 /// A number that never came is passed, comes, and is sent again.
-pub(crate) async fn skipped_number<S: Store + Clone>(on: S) {
+pub(crate) async fn skipped_number<S: Purge + Clone>(on: S) {
     let bed = Bed::with_vhost().await;
     let queue = laddered(bed.queue());
     bed.declare(&queue).await;
@@ -231,7 +232,7 @@ async fn a_number_that_was_passed_is_dead_lettered_as_late_and_a_replay_of_it_ex
 }
 
 /// A rejected number is passed; what comes of it later is late, until a person sends it again.
-pub(crate) async fn rejected_number<S: Store>(on: S) {
+pub(crate) async fn rejected_number<S: Purge + Clone>(on: S) {
     let bed = Bed::with_vhost().await;
     let rejected = Reading::new(1).id();
     let script = Script::new(move |call| {
@@ -410,10 +411,10 @@ mod plain {
     use idem_amqp::{
         MemoryStore, Store, StoreError,
         handler::Outcome,
-        store::{Claim, ClaimRequest, Lease, Release, Write},
+        store::{Claim, ClaimRequest, Lease, Purge, Release, Write},
     };
 
-    #[derive(Debug)]
+    #[derive(Debug, Clone)]
     pub(super) struct Plain(pub(super) MemoryStore);
 
     impl Store for Plain {
@@ -436,6 +437,12 @@ mod plain {
 
         async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
             self.0.release(lease, reason).await
+        }
+    }
+
+    impl Purge for Plain {
+        async fn purge(&self, batch: u32) -> Result<u32, StoreError> {
+            self.0.purge(batch).await
         }
     }
 }

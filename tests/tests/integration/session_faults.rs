@@ -9,7 +9,7 @@ use idem_amqp::{
     Failed, MemoryStore,
     executor::ExecutionKind as Kind,
     session::Sessions,
-    store::SessionStore,
+    store::{Purge, SessionStore},
     worker::{Health, ProblemKind},
 };
 use idem_tests::{
@@ -56,7 +56,7 @@ fn gated(act: fn(u32) -> Result<(), Failed>) -> (Script, Arc<Semaphore>) {
 }
 
 /// Two clients whose requests have equal numbers and equal content, from first to last.
-async fn two_clients<S: SessionStore + Clone>(store: S) {
+async fn two_clients<S: SessionStore + Purge + Clone>(store: S) {
     let bed = bed().await;
     let requesters = [Requester::on(&bed).await, Requester::on(&bed).await];
     let script = Script::succeeding();

@@ -10,7 +10,7 @@ use idem_amqp::{
     prelude::*,
     session::{SessionStats, Sessions},
     sqlx::PgConnection,
-    store::SessionStore,
+    store::{Purge, SessionStore},
 };
 use idem_tests::{
     bed::{Bed, dead},
@@ -39,7 +39,7 @@ pub(crate) async fn bed() -> Bed {
 }
 
 /// A worker that clients can register with.
-pub(crate) async fn serving<S: SessionStore + Clone>(
+pub(crate) async fn serving<S: SessionStore + Purge + Clone>(
     bed: &Bed,
     store: S,
     script: &Script,
@@ -50,7 +50,7 @@ pub(crate) async fn serving<S: SessionStore + Clone>(
     worker
 }
 
-pub(crate) fn building<S: SessionStore + Clone>(
+pub(crate) fn building<S: SessionStore + Purge + Clone>(
     store: S,
     script: &Script,
     sessions: Sessions,

@@ -3,11 +3,12 @@
 use std::{future::ready, sync::Arc, time::Duration};
 
 use idem_amqp::{
-    Failed, PostgresStore, RedisStore, Store, Worker,
+    Failed, PostgresStore, RedisStore, Worker,
     executor::{ExecutionKind as Kind, RunsOn},
     handler::Handler,
     prelude::*,
     sqlx::{self, PgConnection},
+    store::Purge,
 };
 use idem_tests::{
     bed::{Bed, QUICK},
@@ -146,7 +147,7 @@ where
     H: Handler<Script>,
     H::Mode: RunsOn<St>,
     S: Server + Send + Sync + 'static,
-    St: Store,
+    St: Purge + Clone,
 {
     let bed = Bed::new().await;
     let (script, steps) = stepping();

@@ -15,7 +15,12 @@ fn a_message_that_may_be_kept_for_longer_than_the_broker_waits_is_a_warning() {
     let table = [
         (&laddered, V4_0, leased, true),
         (&laddered, V4_0, long, true),
-        (&laddered.clone().assume_consumer_timeout(HOUR), V4_0, long, false),
+        (
+            &laddered.clone().assume_consumer_timeout(HOUR),
+            V4_0,
+            long,
+            false,
+        ),
         (&laddered, V4_0, patient, false),
         (&local, V4_0, patient, false),
         (

@@ -3,7 +3,12 @@
 use std::{error::Error, time::Duration};
 
 use idem_amqp::{
-    Worker, executor::RunsOn, handler::Handler, prelude::*, session::Sessions, store::SessionStore,
+    Worker,
+    executor::RunsOn,
+    handler::Handler,
+    prelude::*,
+    session::Sessions,
+    store::{Purge, SessionStore},
 };
 use idem_tests::{
     flawed::Flawed,
@@ -88,7 +93,7 @@ async fn consume<H, S>(settings: &Settings, store: S) -> Result<(), Box<dyn Erro
 where
     H: Handler<Desk>,
     H::Mode: RunsOn<Interfered<Flawed<S>>>,
-    S: SessionStore + Clone,
+    S: SessionStore + Purge + Clone,
 {
     let crash = settings.crash;
     let store = Flawed::new(store, settings.flaw);
