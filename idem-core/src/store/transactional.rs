@@ -11,6 +11,7 @@ use crate::futures::{BoxFuture, FutureExt as _};
     message = "`{Self}` cannot lend a `&mut {Tx}` to a handler",
     label = "this store has no such transactions",
     note = "an atomic handler (one with a `&mut` connection or transaction) needs the store of that database: `PostgresStore` lends `PgConnection` and `PgTransaction<'_>`, `SqliteStore` lends `SqliteConnection` and `SqliteTransaction<'_>`",
+    note = "if it is one of these by its name, it is of another version of `sqlx` than the store's: write `use idem_amqp::sqlx`, and `idem_amqp::sqlx::PgConnection`",
     note = "to run the handler on any store, take the connection from `State<…>` instead: it is then leased, not atomic"
 )]
 pub trait TransactionalStore<Tx>: Store {
