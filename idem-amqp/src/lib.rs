@@ -33,7 +33,7 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `macros` (default) | `#[idempotent]` and `#[derive(IdempotencyKey)]` |
+//! | `macros` (default) | `#[idempotent]`, `#[derive(IdempotencyKey)]` and `#[derive(FromRef)]` |
 //! | `sqlite` | `SqliteStore`, and handlers that take `&mut SqliteConnection` |
 //! | `postgres` | `PostgresStore`, and handlers that take `&mut PgConnection` |
 //! | `redis` | `RedisStore` |
@@ -86,15 +86,17 @@ pub use idem_core::operator;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use idem_core::sqlx;
 pub use idem_core::{
-    AnyStore, Attempt, Failed, Failure, FencingToken, FromContext, FromRef, Headers, Key,
-    MemoryStore, Policy, Refused, Request, State, Store, StoreError, Verdict,
+    AnyStore, Attempt, Failed, Failure, FencingToken, FromContext, Headers, Key, MemoryStore,
+    Policy, Refused, Request, State, Store, StoreError, Verdict,
 };
 
 #[doc(inline)]
-pub use idem_core::__private::IdempotencyKeyTrait as IdempotencyKey;
+pub use idem_core::__private::{FromRefTrait as FromRef, IdempotencyKeyTrait as IdempotencyKey};
 
 #[cfg(feature = "macros")]
-pub use idem_macros::{IdempotencyKeyAmqp as IdempotencyKey, idempotent_amqp as idempotent};
+pub use idem_macros::{
+    FromRefAmqp as FromRef, IdempotencyKeyAmqp as IdempotencyKey, idempotent_amqp as idempotent,
+};
 
 #[doc(hidden)]
 pub use idem_core::__private;

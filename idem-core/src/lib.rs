@@ -27,7 +27,7 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `macros` (default) | `#[idempotent]` and `#[derive(IdempotencyKey)]` |
+//! | `macros` (default) | `#[idempotent]`, `#[derive(IdempotencyKey)]` and `#[derive(FromRef)]` |
 //! | `sqlite` | `SqliteStore`, and handlers that take `&mut SqliteConnection` |
 //! | `postgres` | `PostgresStore`, and handlers that take `&mut PgConnection` |
 //! | `redis` | `RedisStore` |
@@ -72,12 +72,15 @@ pub use stores::SqliteStore;
 pub use stores::{AnyStore, MemoryStore};
 
 #[cfg(feature = "macros")]
-pub use idem_macros::{IdempotencyKeyCore as IdempotencyKey, idempotent_core as idempotent};
+pub use idem_macros::{
+    FromRefCore as FromRef, IdempotencyKeyCore as IdempotencyKey, idempotent_core as idempotent,
+};
 
 /// What the macros' expansion names; not part of the public API.
 #[doc(hidden)]
 pub mod __private {
-    // The trait alone: the derive of the same name is each facade's own.
+    // The traits alone: the derives of the same names are each facade's own.
+    pub use crate::handler::FromRef as FromRefTrait;
     pub use crate::handler::operation::recorded_by::{Caused, Parts};
     pub use crate::handler::operation::sequence::{
         LONGEST_WAIT, SHORTEST_WAIT, number, numbered, numbered_key,

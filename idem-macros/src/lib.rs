@@ -1,4 +1,4 @@
-//! The macros of idem: `#[idempotent]` and `#[derive(IdempotencyKey)]`.
+//! The macros of idem: `#[idempotent]`, `#[derive(IdempotencyKey)]` and `#[derive(FromRef)]`.
 //!
 //! Use them through `idem-amqp` or `idem-core`, which re-export them under these names. Each
 //! facade has entries of its own here, because an expansion must name the crate that its user
@@ -9,6 +9,7 @@ use proc_macro::TokenStream;
 use crate::facade::Facade;
 
 mod facade;
+mod from_ref;
 mod idempotency_key;
 mod idempotent;
 mod mistakes;
@@ -149,4 +150,71 @@ pub fn idempotency_key_core(item: TokenStream) -> TokenStream {
 #[proc_macro_derive(IdempotencyKeyAmqp, attributes(key))]
 pub fn idempotency_key_amqp(item: TokenStream) -> TokenStream {
     idempotency_key::expand(Facade::Amqp, item.into()).into()
+}
+
+#[doc = include_str!("../docs/from_ref.md")]
+///
+/// # Examples
+///
+/// ```
+/// use idem_core::{Failed, FromRef, State, idempotent};
+///
+/// #[derive(Clone)]
+/// struct Mailer;
+///
+/// #[derive(Clone)]
+/// struct Prices;
+///
+/// #[derive(FromRef)]
+/// struct App {
+///     mailer: Mailer,
+///     prices: Prices,
+///     #[from_ref(skip)]
+///     started: std::time::Instant,
+/// }
+///
+/// // The worker's state is an `App`: `.state(app)`.
+/// #[idempotent(key = message_id(), scope = "mails.send")]
+/// async fn send(text: String, State(mailer): State<Mailer>) -> Result<(), Failed> {
+///     let _ = (text, mailer);
+///     Ok(())
+/// }
+/// ```
+#[proc_macro_derive(FromRefCore, attributes(from_ref))]
+pub fn from_ref_core(item: TokenStream) -> TokenStream {
+    from_ref::expand(Facade::Core, item.into()).into()
+}
+
+#[doc = include_str!("../docs/from_ref.md")]
+///
+/// # Examples
+///
+/// ```
+/// # extern crate idem_core as idem_amqp; // which depends on this crate, and re-exports that one
+/// use idem_amqp::{Failed, FromRef, State, idempotent};
+///
+/// #[derive(Clone)]
+/// struct Mailer;
+///
+/// #[derive(Clone)]
+/// struct Prices;
+///
+/// #[derive(FromRef)]
+/// struct App {
+///     mailer: Mailer,
+///     prices: Prices,
+///     #[from_ref(skip)]
+///     started: std::time::Instant,
+/// }
+///
+/// // The worker's state is an `App`: `.state(app)`.
+/// #[idempotent(key = message_id(), scope = "mails.send")]
+/// async fn send(text: String, State(mailer): State<Mailer>) -> Result<(), Failed> {
+///     let _ = (text, mailer);
+///     Ok(())
+/// }
+/// ```
+#[proc_macro_derive(FromRefAmqp, attributes(from_ref))]
+pub fn from_ref_amqp(item: TokenStream) -> TokenStream {
+    from_ref::expand(Facade::Amqp, item.into()).into()
 }

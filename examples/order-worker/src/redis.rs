@@ -26,22 +26,10 @@ struct Charge {
 struct Ledger(ConnectionManager);
 
 /// What this handler needs of the application.
-#[derive(Clone)]
+#[derive(Clone, FromRef)]
 struct Till {
     shop: Shop,
     ledger: Ledger,
-}
-
-impl FromRef<Till> for Shop {
-    fn from_ref(till: &Till) -> Self {
-        till.shop.clone()
-    }
-}
-
-impl FromRef<Till> for Ledger {
-    fn from_ref(till: &Till) -> Self {
-        till.ledger.clone()
-    }
 }
 
 /// Leased: no transaction holds the charge and the record of it together. If an earlier attempt

@@ -106,7 +106,8 @@ impl Rejection {
 #[derive(Debug, Clone, Copy)]
 pub struct State<T>(pub T);
 
-/// How to get a part out of the application's state. Every state is a part of itself.
+/// How to get a part out of the application's state. Every state is a part of itself. Derived for a struct, each of its
+/// fields is one.
 ///
 /// ```
 /// use idem_core::FromRef;
@@ -127,7 +128,7 @@ pub struct State<T>(pub T);
 #[diagnostic::on_unimplemented(
     message = "the worker's state `{S}` does not hold a `{Self}`",
     label = "not part of the state",
-    note = "give the worker its state with `.state(…)` before `.consume(…)`, or write `impl FromRef<{S}> for {Self}`"
+    note = "give the worker its state with `.state(…)` before `.consume(…)`, or derive `FromRef` for `{S}`, or write `impl FromRef<{S}> for {Self}`"
 )]
 pub trait FromRef<S> {
     /// Clones the part.
