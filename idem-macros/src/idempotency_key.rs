@@ -3,11 +3,13 @@
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 use syn::{
-    Attribute, Data, DeriveInput, Field, Fields, Ident, Meta, Path, Token, ext::IdentExt,
-    parse::ParseStream,
+    Attribute, Data, DeriveInput, Field, Fields, FieldsNamed, Ident, Meta, Path, Token,
+    ext::IdentExt, parse::ParseStream,
 };
 
 use crate::{facade::Facade, mistakes::Mistakes};
+
+mod variants;
 
 /// Parse, check, expand. The impl is there with a mistake too, so that the mistake is all that
 /// rustc reports.
@@ -15,8 +17,17 @@ pub(crate) fn expand(facade: Facade, item: TokenStream) -> TokenStream {
     let mut mistakes = Mistakes::default();
     let generated = mistakes.keep(syn::parse2(item)).map(|input: DeriveInput| {
         let renamed = renamed(&input.attrs, &mut mistakes);
+        let root = facade.root(renamed.as_ref());
+        if let Data::Enum(data) = &input.data {
+            let parts = variants::parts(&root, data, &mut mistakes);
+            return implementation(&root, &input, &[], &parts);
+        }
         let keys = key_fields(&input, &mut mistakes);
-        implementation(&facade.root(renamed.as_ref()), &input, &keys)
+        let parts = keys.iter().map(|(field, _)| {
+            let text = field.unraw().to_string();
+            quote_spanned!(field.span()=> .part(#text, &self.#field))
+        });
+        implementation(&root, &input, &keys, &quote!(key #(#parts)*))
     });
     let errors = mistakes.into_compile_errors();
     quote!(#errors #generated)
@@ -45,7 +56,7 @@ fn key_fields<'a>(input: &'a DeriveInput, mistakes: &mut Mistakes) -> Vec<(&'a I
     let Data::Struct(data) = &input.data else {
         mistakes.at(
             name,
-            "only a struct can derive `IdempotencyKey`: implement it by hand, or write `#[idempotent(key = …)]`",
+            "only a struct or an enum can derive `IdempotencyKey`: implement it by hand, or write `#[idempotent(key = …)]`",
         );
         return Vec::new();
     };
@@ -56,17 +67,22 @@ fn key_fields<'a>(input: &'a DeriveInput, mistakes: &mut Mistakes) -> Vec<(&'a I
         );
         return Vec::new();
     };
-    let marked = fields
-        .named
-        .iter()
-        .filter(|field| is_marked(field, mistakes));
-    let marked: Vec<_> = marked
-        .filter_map(|field| Some((field.ident.as_ref()?, field)))
-        .collect();
+    let marked = marked_fields(fields, mistakes);
     if marked.is_empty() {
         mistakes.at(name, "no field is the key: mark at least one with `#[key]`");
     }
     marked
+}
+
+fn marked_fields<'a>(
+    fields: &'a FieldsNamed,
+    mistakes: &mut Mistakes,
+) -> Vec<(&'a Ident, &'a Field)> {
+    let fields = fields.named.iter();
+    let marked = fields.filter(|field| is_marked(field, mistakes));
+    marked
+        .filter_map(|field| Some((field.ident.as_ref()?, field)))
+        .collect()
 }
 
 fn is_marked(field: &Field, mistakes: &mut Mistakes) -> bool {
@@ -91,6 +107,7 @@ fn implementation(
     root: &TokenStream,
     input: &DeriveInput,
     keys: &[(&Ident, &Field)],
+    parts: &TokenStream,
 ) -> TokenStream {
     let name = &input.ident;
     let mut generics = input.generics.clone();
@@ -102,15 +119,11 @@ fn implementation(
         }
     }
     let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
-    let parts = keys.iter().map(|(field, _)| {
-        let text = field.unraw().to_string();
-        quote_spanned!(field.span()=> .part(#text, &self.#field))
-    });
     quote! {
         #[automatically_derived]
         impl #impl_generics #root::IdempotencyKey for #name #ty_generics #where_clause {
             fn parts(&self, key: #root::message::KeyBuilder) -> #root::message::KeyBuilder {
-                key #(#parts)*
+                #parts
             }
         }
     }

@@ -1,11 +1,10 @@
 use idem_core::IdempotencyKey;
 
 #[derive(IdempotencyKey)]
-enum Order {
-    Placed {
-        #[key]
-        order_id: String,
-    },
+union Order {
+    #[key]
+    number: u64,
+    bytes: [u8; 8],
 }
 
 #[derive(IdempotencyKey)]

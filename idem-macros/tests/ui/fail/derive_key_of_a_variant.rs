@@ -1,0 +1,15 @@
+use idem_core::IdempotencyKey;
+
+#[derive(IdempotencyKey)]
+enum Order {
+    Placed { order_id: String },
+    Cancelled,
+    Paid(String, u64),
+    #[key(rename = "shipped")]
+    Shipped {
+        #[key]
+        order_id: String,
+    },
+}
+
+fn main() {}
