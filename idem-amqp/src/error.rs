@@ -69,6 +69,14 @@ pub enum WorkerError {
         /// The name as it was given.
         queue: String,
     },
+    /// An exchange or a routing key cannot be called so.
+    #[error(
+        "the queue `{queue}` cannot be bound so: `.bind(…)` takes the name of an exchange, 1 to 255 bytes, and a routing key of at most 255; by the default exchange, which has no name, a queue gets what is sent to its own name"
+    )]
+    Binding {
+        /// The queue's name.
+        queue: String,
+    },
     /// The queue is its own dead-letter queue: what is given up would come back at once, for ever.
     #[error(
         "the queue `{queue}` cannot be its own dead-letter queue: name another one with `.dead_letters(…)`"

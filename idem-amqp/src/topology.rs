@@ -23,13 +23,15 @@ pub(crate) mod queue;
 
 pub(crate) use answer::{Value, difference};
 pub(crate) use mismatch::{Step, explain};
+pub(crate) use queue::Binding;
 pub use queue::Queue;
 
 /// RabbitMQ 4 drops a message that was returned 20 times, unless its queue says otherwise; one that
 /// is there to be looked at is returned by everybody who does.
 const UNLIMITED: i64 = 1_000_000_000;
 
-/// Declares the queue, its dead-letter queue and its retry ladder, or checks that the queues exist.
+/// Declares the queue, its dead-letter queue and its retry ladder, or checks that the queues exist. Binds the queue to
+/// its exchanges.
 pub(crate) async fn establish(channel: &Channel, queue: &Queue) -> Result<(), TopologyError> {
     if let Retries::Ladder(ladder) = queue.retries() {
         ladder::declare(channel, ladder, queue).await?;
@@ -39,7 +41,7 @@ pub(crate) async fn establish(channel: &Channel, queue: &Queue) -> Result<(), To
     if queue.has_ladder() {
         ladder::bind_origin(channel, queue).await?;
     }
-    Ok(())
+    ladder::bind_to_exchanges(channel, queue).await
 }
 
 /// Declares the queue of registrations and heartbeats, or checks that it exists, if the queue serves

@@ -1,7 +1,10 @@
 //! What to do about a queue or an exchange that cannot be used.
 
 use super::{answer::Answer, permissions};
-use crate::{error::TopologyProblem as Problem, topology::Queue};
+use crate::{
+    error::{TopologyObject as Object, TopologyProblem as Problem},
+    topology::Queue,
+};
 
 /// What the object is to the queue that is to be consumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,12 +12,14 @@ enum Role {
     Itself,
     DeadLetters,
     Ladder,
+    /// An exchange that it is bound to.
+    Source,
     Other,
 }
 
 /// One clause for a person to act on, or nothing.
 pub(super) fn of(answer: &Answer, queue: &Queue) -> String {
-    let role = role(&answer.name, queue);
+    let role = role(answer, queue);
     match &answer.problem {
         Problem::Different {
             argument, existing, ..
@@ -34,8 +39,12 @@ pub(super) fn of(answer: &Answer, queue: &Queue) -> String {
     }
 }
 
-fn role(name: &str, queue: &Queue) -> Role {
-    if name == queue.name() {
+fn role(answer: &Answer, queue: &Queue) -> Role {
+    let name = answer.name.as_str();
+    let mut bindings = queue.bindings().iter();
+    if answer.object == Object::Exchange && bindings.any(|binding| binding.exchange == name) {
+        Role::Source
+    } else if name == queue.name() {
         Role::Itself
     } else if name == queue.dead_letter_queue() {
         Role::DeadLetters
@@ -73,7 +82,7 @@ fn different(role: Role, argument: &str, existing: Option<&str>) -> &'static str
             "all workers of a vhost share it: delete it when it is empty, to have it declared anew, \
              or do without the retry ladder with `.local_retries()`"
         }
-        (Role::Other, ..) => "delete it, to have it declared anew",
+        (Role::Source | Role::Other, ..) => "delete it, to have it declared anew",
     }
 }
 
@@ -81,6 +90,7 @@ fn missing(role: Role) -> &'static str {
     match role {
         Role::Itself => "declare it first, or let the worker do so with `Queue::quorum`",
         Role::DeadLetters => "declare it first, or name another one with `.dead_letters(…)`",
+        Role::Source => "declare it first: `.bind(…)` binds the queue to an exchange that is there",
         Role::Ladder | Role::Other => "declare it first",
     }
 }

@@ -54,6 +54,19 @@ pub(super) async fn bind_origin(channel: &Channel, origin: &Queue) -> Result<(),
     objects.bind(origin.name(), RETURN, origin.name()).await
 }
 
+/// Binds `origin`, which is there, to the exchanges whose messages it is to get.
+pub(super) async fn bind_to_exchanges(
+    channel: &Channel,
+    origin: &Queue,
+) -> Result<(), TopologyError> {
+    let objects = Objects { channel, origin };
+    for binding in origin.bindings() {
+        let (exchange, key) = (&binding.exchange, &binding.routing_key);
+        objects.bind(origin.name(), exchange, key).await?;
+    }
+    Ok(())
+}
+
 /// Declares the way back alone.
 pub(super) async fn declare_way_back(
     channel: &Channel,

@@ -34,8 +34,17 @@ fn patterns(queue: &Queue) -> [String; 3] {
         }
         read.push(control);
     }
-    if queue.has_ladder() {
+    if !queue.bindings().is_empty() || queue.has_ladder() {
         write.push(name);
+    }
+    let mut sources: Vec<_> = queue
+        .bindings()
+        .iter()
+        .map(|one| escaped(&one.exchange))
+        .collect();
+    sources.dedup();
+    read.extend(sources);
+    if queue.has_ladder() {
         for patterns in [&mut configure, &mut write, &mut read] {
             patterns.push(LADDER.into());
         }
@@ -116,6 +125,15 @@ mod tests {
         assert_eq!(
             patterns(&Queue::existing("q").in_sessions()),
             ["^$", r"^amq\.default$", r"^(q|q\.dead|q\.sessions)$"]
+        );
+    }
+
+    #[test]
+    fn a_queue_that_is_bound_is_written_and_its_exchanges_are_read() {
+        let queue = Queue::existing("q").bind("shop", "one").bind("shop", "two");
+        assert_eq!(
+            patterns(&queue),
+            ["^$", r"^(amq\.default|q)$", r"^(q|q\.dead|shop)$"]
         );
     }
 

@@ -9,9 +9,11 @@ use crate::wire::{
     retries::{NativeDelay, Retries},
 };
 
+mod bindings;
 mod replies;
 mod stated;
 
+pub(crate) use bindings::Binding;
 use stated::Stated;
 
 /// A queue to consume from: whether the worker declares it, and how it consumes.
@@ -48,6 +50,8 @@ pub struct Queue {
     policy: Option<Policy>,
     stated: Stated,
     in_sessions: bool,
+    /// The exchanges whose messages it gets, beside what is sent to it by its name.
+    bindings: Vec<Binding>,
     /// What addresses begin with that may be replied to; any may if nothing is said.
     reply_to_prefixes: Option<Vec<String>>,
 }
@@ -98,6 +102,7 @@ impl Queue {
             policy: None,
             stated: Stated::default(),
             in_sessions: false,
+            bindings: Vec::new(),
             reply_to_prefixes: None,
         }
     }

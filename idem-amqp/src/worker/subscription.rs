@@ -20,7 +20,7 @@ use crate::{
     doctor::{Case, Gaps},
     error::WorkerError,
     telemetry::Meters,
-    topology::Queue,
+    topology::{Binding, Queue},
     wire::Sessions,
 };
 
@@ -144,6 +144,9 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), WorkerError> {
         let name = queue.name();
         if name.is_empty() || name.len() > 250 || queue.dead_letter_queue().len() > 255 {
             return Err(WorkerError::QueueName { queue: name.into() });
+        }
+        if queue.bindings().iter().any(Binding::is_impossible) {
+            return Err(WorkerError::Binding { queue: name.into() });
         }
         if queue.dead_letter_queue() == name {
             return Err(WorkerError::DeadLettersToItself { queue: name.into() });

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use idem_amqp::{
     Failed, Ladder, MemoryStore, Queue, Worker, WorkerError,
-    error::{Permission, TopologyError, TopologyProblem as Problem},
+    error::{Permission, TopologyError, TopologyObject, TopologyProblem as Problem},
     executor::ExecutionKind as Kind,
 };
 use idem_tests::{
     bed::{Bed, QUICK, dead},
     running::{Running, assert_balance},
-    script::{Script, charge, notify},
+    script::{Order, Script, charge, notify},
     servers::off_thread,
 };
 use lapin::{
@@ -76,6 +76,52 @@ async fn a_queue_that_is_deleted_is_declared_and_consumed_again() {
     assert_balance(&worker.stop().await, [(Kind::Executed, 2)]);
     script.assert_effects(["a", "b"]);
     bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_queue_gets_the_messages_of_the_exchanges_that_it_is_to_be_bound_to() {
+    let bed = Bed::new().await;
+    let shop = format!("{}-shop", bed.name());
+    bed.declare_foreign_exchange(&shop).await;
+    let queue = bed.queue().bind(&shop, "order.placed");
+    let queue = queue.bind(&shop, "order.*.again");
+    let script = Script::succeeding();
+    let worker = worker(&bed, queue, &script);
+    bed.until_consumed(bed.name(), 1).await;
+    for (routing_key, id) in [("order.placed", "a"), ("order.placed.again", "b")] {
+        let order = serde_json::to_vec(&Order::new(id)).unwrap();
+        bed.send_by(&shop, routing_key, &order).await;
+    }
+
+    worker.ended(Kind::Executed, 2).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 2)]);
+    script.assert_effects(["a", "b"]);
+    bed.delete_exchange(&shop).await;
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn an_exchange_that_a_queue_is_to_be_bound_to_and_that_is_missing_ends_the_worker() {
+    let bed = Bed::new().await;
+    let shop = format!("{}-shop", bed.name());
+    let error = topology_error(&bed, bed.queue().bind(&shop, "order.placed")).await;
+    assert_eq!(error.object(), TopologyObject::Exchange);
+    assert_eq!(error.name(), shop);
+    assert_eq!(error.problem(), &Problem::Missing, "{error}");
+    let cure = "declare it first: `.bind(…)` binds the queue to an exchange that is there";
+    assert!(error.to_string().ends_with(cure), "{error}");
+    bed.assert_nothing_stuck().await;
+}
+
+#[test]
+fn a_queue_cannot_be_bound_to_an_exchange_without_a_name() {
+    let worker = Worker::builder(MemoryStore::new()).state(Script::succeeding());
+    let worker = worker.consume::<charge>(Queue::quorum("orders").bind("", "orders"));
+    let error = worker.build("amqp://127.0.0.1:1").unwrap_err();
+    assert!(
+        matches!(&error, WorkerError::Binding { queue } if queue == "orders"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
