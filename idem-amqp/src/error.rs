@@ -63,8 +63,10 @@ pub enum WorkerError {
         /// The other's.
         other: String,
     },
-    /// The queue's name is empty, or too long to have a dead-letter queue.
-    #[error("`{queue}` cannot be a queue's name here: use 1 to 250 bytes")]
+    /// The queue's name is empty, or too long to have a dead-letter queue; or that of its dead-letter exchange is.
+    #[error(
+        "`{queue}` cannot be a queue's name here, or its dead letters cannot go where it says: use 1 to 250 bytes"
+    )]
     QueueName {
         /// The name as it was given.
         queue: String,

@@ -10,7 +10,7 @@ use lapin::{
 use tokio::time::sleep;
 
 use crate::{
-    error::TopologyError,
+    error::{TopologyError, TopologyProblem},
     wire::{QueueType, retries::Retries},
 };
 
@@ -23,8 +23,8 @@ pub(crate) mod queue;
 
 pub(crate) use answer::{Value, difference};
 pub(crate) use mismatch::{Step, explain};
-pub(crate) use queue::Binding;
 pub use queue::Queue;
+pub(crate) use queue::{Binding, DeadLetterTarget};
 
 /// RabbitMQ 4 drops a message that was returned 20 times, unless its queue says otherwise; one that
 /// is there to be looked at is returned by everybody who does.
@@ -61,8 +61,16 @@ async fn establish_queues(channel: &Channel, queue: &Queue) -> Result<(), Topolo
     let Some(kind) = queue.declared() else {
         // Both are only looked at: the error names the queue itself if that is missing, too.
         establish_one(channel, queue.name(), None, queue).await?;
-        return establish_one(channel, queue.dead_letter_queue(), None, queue).await;
+        return match queue.dead_letter_target() {
+            DeadLetterTarget::Queue(name) => establish_one(channel, name, None, queue).await,
+            DeadLetterTarget::Exchange { name, .. } => {
+                ladder::find_exchange(channel, name, queue).await
+            }
+        };
     };
+    if let DeadLetterTarget::Exchange { name, .. } = queue.dead_letter_target() {
+        ladder::find_exchange(channel, name, queue).await?;
+    }
     for (name, arguments) in declarations(kind, queue) {
         establish_one(channel, name, Some(arguments), queue).await?;
     }
@@ -70,11 +78,10 @@ async fn establish_queues(channel: &Channel, queue: &Queue) -> Result<(), Topolo
 }
 
 /// The dead-letter queue first: a message must have somewhere to go from the first one on.
-fn declarations(kind: QueueType, queue: &Queue) -> [(&str, FieldTable); 2] {
-    [
-        (queue.dead_letter_queue(), dead_letter_arguments(kind)),
-        (queue.name(), arguments(kind, queue)),
-    ]
+fn declarations(kind: QueueType, queue: &Queue) -> impl Iterator<Item = (&str, FieldTable)> {
+    let dead_letters = queue.dead_letter_queue().into_iter();
+    let dead_letters = dead_letters.map(move |name| (name, dead_letter_arguments(kind)));
+    dead_letters.chain([(queue.name(), arguments(kind, queue))])
 }
 
 /// What the worker would be refused when it declares those of its queues that are there. None is created.
@@ -91,6 +98,24 @@ pub(crate) async fn refusals(connection: &Connection, queue: &Queue) -> Vec<Stri
         }
     }
     refusals
+}
+
+/// Whether its dead letters are to go to an exchange that is not there.
+pub(crate) async fn lacks_dead_letter_exchange(connection: &Connection, queue: &Queue) -> bool {
+    let DeadLetterTarget::Exchange { name, .. } = queue.dead_letter_target() else {
+        return false;
+    };
+    // A channel of its own, because a refusal closes it.
+    let Ok(channel) = connection.create_channel().await else {
+        return false;
+    };
+    match ladder::find_exchange(&channel, name, queue).await {
+        Ok(()) => {
+            drop(channel.close(200, "done".into()).await);
+            false
+        }
+        Err(error) => *error.problem() == TopologyProblem::Missing,
+    }
 }
 
 /// On a channel of its own, because a refusal closes it.
@@ -151,11 +176,14 @@ pub(crate) async fn keep_way_back(connection: &Connection, queue: &Queue) {
 /// queues that an earlier version declared.
 fn arguments(kind: QueueType, queue: &Queue) -> FieldTable {
     let mut table = typed(kind);
-    table.insert("x-dead-letter-exchange".into(), text(""));
-    table.insert(
-        "x-dead-letter-routing-key".into(),
-        text(queue.dead_letter_queue()),
-    );
+    let (exchange, routing_key) = match queue.dead_letter_target() {
+        DeadLetterTarget::Queue(name) => ("", Some(name)),
+        DeadLetterTarget::Exchange { name, routing_key } => (name.as_str(), routing_key.as_ref()),
+    };
+    table.insert("x-dead-letter-exchange".into(), text(exchange));
+    if let Some(routing_key) = routing_key {
+        table.insert("x-dead-letter-routing-key".into(), text(routing_key));
+    }
     if kind == QueueType::Quorum {
         let limit = i64::try_from(Queue::DELIVERY_LIMIT).expect("a small number");
         table.insert("x-delivery-limit".into(), AMQPValue::LongLongInt(limit));

@@ -185,7 +185,14 @@ async fn told_of_dead_letters(
     if declared && asked == Asked::ButAccepted {
         return Told::Ours;
     }
-    let told = look_up(connection, queue, queue.dead_letter_queue(), product, asked).await;
+    let Some(name) = queue.dead_letter_queue() else {
+        // Where it leads nobody tells.
+        if topology::lacks_dead_letter_exchange(connection, queue).await {
+            return Told::Missing;
+        }
+        return Told::Ours;
+    };
+    let told = look_up(connection, queue, name, product, asked).await;
     match told {
         Told::Missing | Told::Hidden(_) if declared => Told::Ours,
         told => told,

@@ -3,7 +3,7 @@
 use super::{answer::Answer, permissions};
 use crate::{
     error::{TopologyObject as Object, TopologyProblem as Problem},
-    topology::Queue,
+    topology::{DeadLetterTarget, Queue},
 };
 
 /// What the object is to the queue that is to be consumed.
@@ -44,14 +44,23 @@ fn role(answer: &Answer, queue: &Queue) -> Role {
     let mut bindings = queue.bindings().iter();
     if answer.object == Object::Exchange && bindings.any(|binding| binding.exchange == name) {
         Role::Source
-    } else if name == queue.name() {
+    } else if answer.object == Object::Queue && name == queue.name() {
         Role::Itself
-    } else if name == queue.dead_letter_queue() {
+    } else if is_dead_letter_target(answer, queue) {
         Role::DeadLetters
     } else if name.starts_with("idem.") {
         Role::Ladder
     } else {
         Role::Other
+    }
+}
+
+fn is_dead_letter_target(answer: &Answer, queue: &Queue) -> bool {
+    match queue.dead_letter_target() {
+        DeadLetterTarget::Queue(name) => answer.name == *name,
+        DeadLetterTarget::Exchange { name, .. } => {
+            answer.object == Object::Exchange && answer.name == *name
+        }
     }
 }
 

@@ -67,6 +67,23 @@ pub(super) async fn bind_to_exchanges(
     Ok(())
 }
 
+/// Checks that an exchange exists which somebody else declares.
+pub(super) async fn find_exchange(
+    channel: &Channel,
+    name: &str,
+    origin: &Queue,
+) -> Result<(), TopologyError> {
+    let options = ExchangeDeclareOptions {
+        passive: true,
+        ..ExchangeDeclareOptions::default()
+    };
+    // The kind does not matter to who only looks.
+    let (kind, none) = (ExchangeKind::Direct, FieldTable::default());
+    let found = channel.exchange_declare(name.into(), kind, options, none);
+    let found = found.await;
+    found.map_err(|source| explain(Step::Exchange(name), origin, source))
+}
+
 /// Declares the way back alone.
 pub(super) async fn declare_way_back(
     channel: &Channel,

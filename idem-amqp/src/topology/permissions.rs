@@ -1,6 +1,6 @@
 //! Which permissions a worker's user needs.
 
-use crate::topology::Queue;
+use crate::topology::{DeadLetterTarget, Queue};
 
 /// The name under which permissions know the default exchange, by which dead letters are sent.
 const DEFAULT_EXCHANGE: &str = "amq.default";
@@ -17,16 +17,21 @@ pub(super) fn command(user: &str, vhost: &str, queue: &Queue) -> String {
 
 /// What to configure, write and read.
 fn patterns(queue: &Queue) -> [String; 3] {
-    let [name, dead] = [queue.name(), queue.dead_letter_queue()].map(escaped);
+    let name = escaped(queue.name());
+    let (exchange, dead) = match queue.dead_letter_target() {
+        DeadLetterTarget::Queue(name) => (None, Some(escaped(name))),
+        DeadLetterTarget::Exchange { name, .. } => (Some(escaped(name)), None),
+    };
     let control = queue.control_queue().map(|control| escaped(&control));
     let mut configure = Vec::new();
     let mut write = vec![escaped(DEFAULT_EXCHANGE)];
+    write.extend(exchange);
     let mut read = vec![name.clone()];
     if queue.declared().is_some() {
-        configure.extend([name.clone(), dead]);
+        configure.extend([name.clone()].into_iter().chain(dead));
     } else {
         // RabbitMQ 4.3 tells only those that a queue is there who have some permission for it.
-        read.push(dead);
+        read.extend(dead);
     }
     if let Some(control) = control {
         if queue.declared().is_some() {
@@ -134,6 +139,15 @@ mod tests {
         assert_eq!(
             patterns(&queue),
             ["^$", r"^(amq\.default|q)$", r"^(q|q\.dead|shop)$"]
+        );
+    }
+
+    #[test]
+    fn an_exchange_for_dead_letters_is_written() {
+        let queue = Queue::quorum("q").local_retries();
+        assert_eq!(
+            patterns(&queue.dead_letter_exchange("failed", None)),
+            ["^q$", r"^(amq\.default|failed)$", "^q$"]
         );
     }
 

@@ -10,10 +10,12 @@ use crate::wire::{
 };
 
 mod bindings;
+mod dead_letters;
 mod replies;
 mod stated;
 
 pub(crate) use bindings::Binding;
+pub(crate) use dead_letters::DeadLetterTarget;
 use stated::Stated;
 
 /// A queue to consume from: whether the worker declares it, and how it consumes.
@@ -32,7 +34,7 @@ use stated::Stated;
 /// use idem_amqp::{Policy, Queue};
 ///
 /// let ours = Queue::quorum("orders.charge").prefetch(16);
-/// assert_eq!(ours.dead_letter_queue(), "orders.charge.dead");
+/// assert_eq!(ours.dead_letter_queue(), Some("orders.charge.dead"));
 ///
 /// let theirs = Queue::existing("orders").dead_letters("orders-failed");
 /// let theirs = theirs.policy(Policy::builder().max_attempts(3).build_const());
@@ -42,7 +44,7 @@ use stated::Stated;
 pub struct Queue {
     name: Arc<str>,
     kind: Option<QueueType>,
-    dead_letters: String,
+    dead_letters: DeadLetterTarget,
     prefetch: Option<u16>,
     concurrency: Option<u16>,
     max_waiting: Option<u16>,
@@ -85,14 +87,15 @@ impl Queue {
     }
 
     /// A queue that somebody else declares; its topology is left untouched. The dead-letter queue
-    /// `<name>.dead`, or the one named by [`dead_letters`](Self::dead_letters), must exist too.
+    /// `<name>.dead`, or what [`dead_letters`](Self::dead_letters) or
+    /// [`dead_letter_exchange`](Self::dead_letter_exchange) names, must exist too.
     pub fn existing(name: impl Into<String>) -> Self {
         Self::new(&name.into(), None, Retries::Local)
     }
 
     fn new(name: &str, kind: Option<QueueType>, retries: Retries) -> Self {
         Self {
-            dead_letters: format!("{name}.dead"),
+            dead_letters: DeadLetterTarget::Queue(format!("{name}.dead")),
             name: name.into(),
             kind,
             prefetch: None,
@@ -171,12 +174,6 @@ impl Queue {
         self
     }
 
-    /// Names the dead-letter queue; `<name>.dead` unless set.
-    pub fn dead_letters(mut self, queue: impl Into<String>) -> Self {
-        self.dead_letters = queue.into();
-        self
-    }
-
     /// Uses this policy instead of the handler's own.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = Some(policy);
@@ -190,11 +187,6 @@ impl Queue {
 
     pub(crate) fn shared_name(&self) -> Arc<str> {
         Arc::clone(&self.name)
-    }
-
-    /// The dead-letter queue's name.
-    pub fn dead_letter_queue(&self) -> &str {
-        &self.dead_letters
     }
 
     /// Lets clients open sessions for it.

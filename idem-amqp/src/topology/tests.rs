@@ -28,6 +28,22 @@ fn the_arguments_of_declared_queues_stay_as_they_were_released() {
 }
 
 #[test]
+fn a_queue_whose_dead_letters_go_to_an_exchange_is_told_so() {
+    let told = |key: Option<&str>| {
+        let queue = Queue::quorum("q").dead_letter_exchange("failed", key);
+        shown(&arguments(QueueType::Classic, &queue))
+    };
+    assert_eq!(
+        told(Some("q")),
+        "x-dead-letter-exchange=failed x-dead-letter-routing-key=q x-queue-type=classic"
+    );
+    assert_eq!(
+        told(None),
+        "x-dead-letter-exchange=failed x-queue-type=classic"
+    );
+}
+
+#[test]
 fn the_arguments_of_dead_letter_queues_stay_as_they_were_released() {
     assert_eq!(
         shown(&dead_letter_arguments(QueueType::Quorum)),

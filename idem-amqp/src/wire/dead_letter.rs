@@ -35,12 +35,12 @@ impl DeathInfo<'_> {
     }
 }
 
-/// The message as it is put into the dead-letter queue.
+/// The message as it is put into the dead-letter queue, or sent to an exchange by this routing key.
 pub(crate) fn dead_letter(
     delivery: &Delivery,
     body: &[u8],
     death: &DeathInfo<'_>,
-    queue: &str,
+    address: (&str, &str),
 ) -> Publication {
     let mut letter = Republished::of(delivery);
     letter.text(REASON, death.reason.as_str());
@@ -54,7 +54,8 @@ pub(crate) fn dead_letter(
     } else {
         letter.failed(delivery, death.at);
     }
-    letter.publication("", queue, body)
+    let (exchange, routing_key) = address;
+    letter.publication(exchange, routing_key, body)
 }
 
 #[cfg(test)]

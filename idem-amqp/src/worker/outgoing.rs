@@ -74,9 +74,10 @@ impl Outgoing {
             at: SystemTime::now(),
         };
         let (delivery, body) = (&arrival.delivery, arrival.envelope.body());
+        let address = queue.dead_letter_target().address(delivery.routing_key());
         Self {
             destination: Destination::DeadLetters,
-            letter: dead_letter(delivery, body, &death, queue.dead_letter_queue()),
+            letter: dead_letter(delivery, body, &death, address),
         }
     }
 

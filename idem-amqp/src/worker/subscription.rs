@@ -142,13 +142,13 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), WorkerError> {
     } in subscriptions
     {
         let name = queue.name();
-        if name.is_empty() || name.len() > 250 || queue.dead_letter_queue().len() > 255 {
+        if name.is_empty() || name.len() > 250 || queue.dead_letter_target().is_impossible() {
             return Err(WorkerError::QueueName { queue: name.into() });
         }
         if queue.bindings().iter().any(Binding::is_impossible) {
             return Err(WorkerError::Binding { queue: name.into() });
         }
-        if queue.dead_letter_queue() == name {
+        if queue.dead_letter_queue() == Some(name) {
             return Err(WorkerError::DeadLettersToItself { queue: name.into() });
         }
         if !names.insert(name) {
@@ -201,7 +201,7 @@ fn apart(handlers: impl Iterator<Item = HandlerType>) -> Result<(), WorkerError>
 fn objection(subscription: &Subscription, names: &HashSet<&str>) -> Option<WorkerError> {
     let Subscription { queue, served, .. } = subscription;
     let (served, control) = (served.as_ref()?, queue.control_queue()?);
-    let taken = names.contains(&*control) || control == queue.dead_letter_queue();
+    let taken = names.contains(&*control) || queue.dead_letter_queue() == Some(&control);
     let reason = if taken {
         Some(
             "its queue of registrations is the queue of that name with `.sessions` at its end, which is in use",

@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use idem_amqp::{
-    Failed, MemoryStore, Queue, Worker, WorkerError, executor::ExecutionKind as Kind,
-    handler::InDoubt, store::Purge,
+    Failed, MemoryStore, Queue, Worker, WorkerError, error::TopologyProblem,
+    executor::ExecutionKind as Kind, handler::InDoubt, store::Purge,
 };
 use idem_tests::{
     bed::{Bed, DeadLetter, QUICK, dead, persistent},
@@ -354,6 +354,67 @@ async fn dead_letters_go_where_the_queue_says() {
     assert_eq!(bed.dead_letter_in(&graveyard).await.reason(), "rejected");
     worker.ended(Kind::Rejected, 1).await;
     assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn dead_letters_go_to_the_exchange_that_the_queue_says_and_are_kept_while_it_leads_nowhere() {
+    let bed = Bed::bare().await;
+    let (failed, graveyard) = (format!("{}-failed", bed.name()), bed.another("graveyard"));
+    bed.declare_foreign_exchange(&failed).await;
+    bed.declare_foreign(&graveyard, FieldTable::default()).await;
+    let queue = bed.queue().dead_letter_exchange(&failed, "orders");
+    bed.declare(&queue).await;
+    let worker = Worker::builder(MemoryStore::new()).state(rejecting());
+    let worker = bed.start(worker.consume::<charge>(queue));
+    bed.order("a").await;
+    worker
+        .until("the letter cannot be published", |health| {
+            health.to_string().contains("no queue")
+        })
+        .await;
+    assert!(worker.settled.entries().is_empty());
+
+    bed.bind(&graveyard, &failed, "orders").await;
+    assert_eq!(bed.dead_letter_in(&graveyard).await.reason(), "rejected");
+    worker.ended(Kind::Rejected, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
+    bed.delete_exchange(&failed).await;
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_dead_letter_has_its_messages_routing_key_if_the_exchange_is_to_go_by_that() {
+    let bed = Bed::bare().await;
+    let (failed, graveyard) = (format!("{}-failed", bed.name()), bed.another("graveyard"));
+    bed.declare_foreign_exchange(&failed).await;
+    bed.declare_foreign(&graveyard, FieldTable::default()).await;
+    bed.bind(&graveyard, &failed, bed.name()).await;
+    let queue = bed.queue().dead_letter_exchange(&failed, None);
+    bed.declare(&queue).await;
+    let worker = Worker::builder(MemoryStore::new()).state(rejecting());
+    let worker = bed.start(worker.consume::<charge>(queue));
+    bed.order("a").await;
+
+    assert_eq!(bed.dead_letter_in(&graveyard).await.reason(), "rejected");
+    worker.ended(Kind::Rejected, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
+    bed.delete_exchange(&failed).await;
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_dead_letter_exchange_that_is_missing_ends_the_worker_with_a_clear_error() {
+    let bed = Bed::bare().await;
+    let failed = format!("{}-failed", bed.name());
+    let queue = bed.queue().dead_letter_exchange(&failed, None);
+    let worker = Worker::builder(MemoryStore::new()).state(rejecting());
+    let worker = bed.start(worker.consume::<charge>(queue));
+    let WorkerError::Topology(error) = worker.failed().await else {
+        panic!("it is the exchange that is missing");
+    };
+    assert_eq!(error.name(), failed);
+    assert_eq!(error.problem(), &TopologyProblem::Missing, "{error}");
     bed.assert_nothing_stuck().await;
 }
 

@@ -41,9 +41,9 @@ fn missing(patient: &Patient<'_>) -> Diagnosis {
     Diagnosis::told(Finding::error(
         "missing",
         format!(
-            "the dead-letter queue `{}` does not exist, so nothing is consumed; declare it, or name \
+            "the dead-letter {} does not exist, so nothing is consumed; declare it, or name \
              another one with `.dead_letters(…)`",
-            patient.queue.dead_letter_queue()
+            patient.queue.dead_letter_target()
         ),
     ))
 }
@@ -52,9 +52,9 @@ fn hidden(patient: &Patient<'_>, why: &str) -> Diagnosis {
     Diagnosis::told(Finding::note(
         HIDDEN,
         format!(
-            "how the dead-letter queue `{}` was declared cannot be looked up ({why}), so it is not \
+            "how the dead-letter {} was declared cannot be looked up ({why}), so it is not \
              known whether it can lose dead letters; grant the user the configure permission on it",
-            patient.queue.dead_letter_queue()
+            patient.queue.dead_letter_target()
         ),
     ))
 }
@@ -97,7 +97,7 @@ fn leads_elsewhere(patient: &Patient<'_>, arguments: &Arguments) -> bool {
         None => false,
         Some("") => {
             let key = arguments.text("x-dead-letter-routing-key");
-            key.is_some_and(|key| key != own)
+            key.is_some_and(|key| Some(key) != own)
         }
         Some(_) => true,
     }
@@ -105,8 +105,8 @@ fn leads_elsewhere(patient: &Patient<'_>, arguments: &Arguments) -> bool {
 
 /// It loses dead letters, as it was declared: a policy can lengthen no age, length or limit.
 fn losing(patient: &Patient<'_>, code: &'static str, loses: &str, cure: &str) -> Diagnosis {
-    let name = patient.queue.dead_letter_queue();
-    let so = format!("the dead-letter queue `{name}` {loses}; {cure}");
+    let target = patient.queue.dead_letter_target();
+    let so = format!("the dead-letter {target} {loses}; {cure}");
     if patient.queue.declared().is_some() {
         // The broker refuses the worker's own declaration of it, whatever is accepted.
         let text = format!("{so}, or name another one with `.dead_letters(…)`");

@@ -35,7 +35,7 @@ fn letter(properties: BasicProperties, error: &str) -> BasicProperties {
         key: None,
         at: UNIX_EPOCH,
     };
-    dead_letter(&delivery(properties), b"{}", &death, "orders.dead").into_properties()
+    dead_letter(&delivery(properties), b"{}", &death, ("", "orders.dead")).into_properties()
 }
 
 fn header(properties: &BasicProperties, name: &str) -> Option<String> {
@@ -184,7 +184,7 @@ fn a_dead_letter_of_a_message_that_was_sent_again_still_says_where_it_first_came
         key: None,
         at: UNIX_EPOCH,
     };
-    let again = dead_letter(&replayed, b"{}", &death, "orders.dead").into_properties();
+    let again = dead_letter(&replayed, b"{}", &death, ("", "orders.dead")).into_properties();
     let expected = [
         (ERROR, "no again"),
         (EXCHANGE, "shop"),
@@ -206,7 +206,7 @@ fn failures(headers: FieldTable, reason: Reason, attempt: u32) -> (Option<u64>, 
         at: UNIX_EPOCH + Duration::from_millis(70_900),
     };
     let sent = delivery(BasicProperties::default().with_headers(headers));
-    let letter = dead_letter(&sent, b"{}", &death, "orders.dead").into_properties();
+    let letter = dead_letter(&sent, b"{}", &death, ("", "orders.dead")).into_properties();
     let headers = letter.headers().clone().unwrap_or_default();
     let time = |name| headers.inner().get(name).and_then(AMQPValue::as_timestamp);
     (time(FIRST_FAILURE), time(LAST_FAILURE))
