@@ -83,6 +83,8 @@ pub use idem_core::RedisStore;
 pub use idem_core::SqliteStore;
 #[doc(inline)]
 pub use idem_core::operator;
+#[cfg(feature = "redis")]
+pub use idem_core::redis;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use idem_core::sqlx;
 pub use idem_core::{

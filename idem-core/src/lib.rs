@@ -60,6 +60,8 @@ pub use handler::{
     Refused, Request, State, Verdict,
 };
 pub use message::{Envelope, IdempotencyKey, Key};
+#[cfg(feature = "redis")]
+pub use redis;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use sqlx;
 pub use store::{Store, StoreError, operator};

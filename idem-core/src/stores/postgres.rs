@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use sqlx::Row;
+use sqlx::{Row, postgres::PgConnectOptions};
 use tokio::sync::Mutex;
 
 use crate::{
@@ -154,7 +154,26 @@ impl PostgresStore {
 
     /// Starts from the defaults, with a URL.
     pub fn builder(url: &str) -> PostgresStoreBuilder {
-        PostgresStoreBuilder::new(url)
+        PostgresStoreBuilder::of_url(url)
+    }
+
+    /// Starts from the defaults, with an application's own options: a password that a URL should not hold, a certificate,
+    /// a socket. Those of its pool are `(*pool.connect_options()).clone()`.
+    ///
+    /// The store opens connections of its own with them, and takes none of the application's pool:
+    /// `docs/stores/postgres.md` says why. They are named `idem` unless the options name them, and log no statements.
+    ///
+    /// ```no_run
+    /// # async fn example(password: &str) -> Result<(), idem_core::store::ConnectError> {
+    /// use idem_core::{PostgresStore, sqlx::postgres::PgConnectOptions};
+    ///
+    /// let options = PgConnectOptions::new().host("db.internal").username("shop").password(password);
+    /// let store = PostgresStore::builder_with(options).connections(32).build().await?;
+    /// # drop(store);
+    /// # Ok(()) }
+    /// ```
+    pub fn builder_with(options: PgConnectOptions) -> PostgresStoreBuilder {
+        PostgresStoreBuilder::of_options(options)
     }
 
     /// The statements that create the tables and a function, for those who run their own

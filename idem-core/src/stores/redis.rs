@@ -111,6 +111,23 @@ impl RedisStore {
         RedisStoreBuilder::of_url(url)
     }
 
+    /// Starts from the defaults, with what the client [`redis`](crate::redis) knows of one server: for what a URL
+    /// cannot say, such as a client's certificate (`redis::Client::build_with_tls`).
+    ///
+    /// ```no_run
+    /// # async fn example(password: &str) -> Result<(), Box<dyn std::error::Error>> {
+    /// use idem_core::{RedisStore, redis::{IntoConnectionInfo as _, RedisConnectionInfo}};
+    ///
+    /// let user = RedisConnectionInfo::default().set_username("worker").set_password(password);
+    /// let info = "redis://cache.internal".into_connection_info()?.set_redis_settings(user);
+    /// let store = RedisStore::builder_with(info).build().await?;
+    /// # drop(store);
+    /// # Ok(()) }
+    /// ```
+    pub fn builder_with(info: redis::ConnectionInfo) -> RedisStoreBuilder {
+        RedisStoreBuilder::of_info(info)
+    }
+
     /// Starts from the defaults, with the URLs of some nodes of a cluster: `redis://HOST:PORT`.
     pub fn cluster(nodes: impl IntoIterator<Item = impl Into<String>>) -> RedisStoreBuilder {
         RedisStoreBuilder::of_cluster(nodes.into_iter().map(Into::into).collect())

@@ -2,14 +2,16 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use sqlx::PgConnection;
+use sqlx::{PgConnection, postgres::PgConnectOptions};
 use tokio::{sync::Mutex, time};
 
 use super::{
     Clock, Entities, Groups, Migrate, Operator, PostgresStore, Sql, TransactionPool, batch_task,
     check,
     fault::Fault,
-    group, location, migration,
+    group,
+    location::Location,
+    migration,
     names::{DEFAULT_TABLE, Names},
     pooler,
     sequences::Sequences,
@@ -49,7 +51,7 @@ use crate::store::ConnectError;
 #[derive(Clone)]
 #[must_use]
 pub struct PostgresStoreBuilder {
-    url: String,
+    location: Location,
     schema: Option<String>,
     table: String,
     migrate: Migrate,
@@ -61,9 +63,17 @@ pub struct PostgresStoreBuilder {
 }
 
 impl PostgresStoreBuilder {
-    pub(super) fn new(url: &str) -> Self {
+    pub(super) fn of_url(url: &str) -> Self {
+        Self::new(Location::Url(url.to_owned()))
+    }
+
+    pub(super) fn of_options(options: PgConnectOptions) -> Self {
+        Self::new(Location::Options(Box::new(options)))
+    }
+
+    fn new(location: Location) -> Self {
         Self {
-            url: url.to_owned(),
+            location,
             schema: None,
             table: DEFAULT_TABLE.to_owned(),
             migrate: Migrate::AtStart,
@@ -151,7 +161,7 @@ impl PostgresStoreBuilder {
     pub async fn build(self) -> Result<PostgresStore, ConnectError> {
         let names = Names::new(self.schema.as_deref(), &self.table)?;
         let address = Address {
-            options: location::parse(&self.url)?,
+            options: self.location.clone().into_options()?,
             response_timeout: self.response_timeout,
         };
         let mut connection = address.connect().await.map_err(refused)?;

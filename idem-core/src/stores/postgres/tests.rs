@@ -11,6 +11,7 @@ mod healing;
 mod housekeeping;
 mod notices;
 mod operator;
+mod options;
 mod poolers;
 mod races;
 mod rights;

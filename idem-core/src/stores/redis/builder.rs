@@ -2,6 +2,8 @@
 
 use std::{error::Error, fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 
+use redis::ConnectionInfo;
+
 use super::{
     Calls, Clock, Naming, RedisStore,
     facts::Facts,
@@ -47,15 +49,20 @@ pub struct RedisStoreBuilder {
     quorum: Option<Quorum>,
 }
 
-/// URLs, which may hold a password.
+/// URLs, which may hold a password, or what the client makes of one.
 enum Address {
     Url(String),
+    Info(Box<ConnectionInfo>),
     Cluster(Vec<String>),
 }
 
 impl RedisStoreBuilder {
     pub(super) fn of_url(url: &str) -> Self {
         Self::new(Address::Url(url.to_owned()))
+    }
+
+    pub(super) fn of_info(info: ConnectionInfo) -> Self {
+        Self::new(Address::Info(Box::new(info)))
     }
 
     pub(super) fn of_cluster(nodes: Vec<String>) -> Self {
@@ -117,6 +124,7 @@ impl RedisStoreBuilder {
         let naming = Naming::new(&self.prefix)?;
         let location = match &self.address {
             Address::Url(url) => Location::parse(url)?,
+            Address::Info(info) => Location::Server(info.clone()),
             Address::Cluster(nodes) => Location::cluster(nodes)?,
         };
         let addresses = location.addresses();
