@@ -1,6 +1,6 @@
 //! Opens connections: heartbeats on, credentials never in a text.
 
-use std::{fmt, io, time::Duration};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use lapin::{
     Connection, ConnectionProperties, Error,
@@ -12,11 +12,13 @@ mod brokers;
 mod frames;
 pub(crate) mod health;
 mod properties;
+mod tls;
 mod transport;
 mod urls;
 mod watch;
 
 pub(crate) use brokers::{Brokers, Link, Unreachable};
+use tls::TlsSettings;
 pub use urls::AmqpUrls;
 use watch::Watch;
 
@@ -24,6 +26,7 @@ use watch::Watch;
 #[derive(Clone)]
 pub(crate) struct Broker {
     uri: AMQPUri,
+    tls: Arc<TlsSettings>,
 }
 
 /// Seconds; a link that is silent for twice as long is given up.
@@ -32,7 +35,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Broker {
     /// Reads a URL; the error does not repeat it, for it holds a password.
-    pub(crate) fn parse(url: &str) -> Result<Self, String> {
+    pub(super) fn parse(url: &str, tls: &Arc<TlsSettings>) -> Result<Self, String> {
         if !has_scheme(url) {
             return Err("it must begin with `amqp://` or `amqps://`".into());
         }
@@ -47,13 +50,19 @@ impl Broker {
         if uri.scheme == AMQPScheme::AMQPS && !cfg!(feature = "rustls") {
             return Err("`amqps:` needs the cargo feature `rustls`".into());
         }
+        if uri.scheme == AMQPScheme::AMQP && !tls.is_default() {
+            return Err("certificates are for TLS: write `amqps://`, or leave them out".into());
+        }
         if uri.vhost.is_empty() {
             return Err(
                 "its vhost is empty: for the vhost `/` end it with `/%2f`, or without a `/`".into(),
             );
         }
         uri.query.heartbeat.get_or_insert(HEARTBEAT);
-        Ok(Self { uri })
+        Ok(Self {
+            uri,
+            tls: Arc::clone(tls),
+        })
     }
 
     /// The address, password included.
@@ -64,10 +73,11 @@ impl Broker {
     /// Opens a connection that shows up in the broker under this name.
     pub(crate) async fn connect(&self, name: &str) -> Result<Connection, Error> {
         let properties = ConnectionProperties::default().with_connection_name(name.into());
+        let tls = Arc::clone(&self.tls);
         let connecting = Connection::connector(
             self.uri.clone(),
             transport::runtime(),
-            async |uri, _| transport::connect(&uri).await,
+            async move |uri, _| transport::connect(&uri, &tls).await,
             properties,
         );
         // Boxed: a large future, within many.

@@ -42,8 +42,9 @@ impl Brokers {
     /// Reads URLs; the error does not repeat any. The first turn is anybody's.
     pub(crate) fn parse(urls: &AmqpUrls) -> Result<Self, String> {
         let count = urls.iter().len();
+        let tls = Arc::new(urls.tls().clone());
         let nodes = urls.iter().enumerate().map(|(at, url)| {
-            Broker::parse(url).map_err(|reason| match count {
+            Broker::parse(url, &tls).map_err(|reason| match count {
                 1 => reason,
                 _ => format!("number {} of {count}: {reason}", at + 1),
             })
@@ -172,6 +173,14 @@ mod tests {
     fn a_wrong_url_among_several_is_told_by_its_number() {
         let error = parse("amqp://me:secret@a,amqp://me:secret@b:port").unwrap_err();
         assert_eq!(error, "number 2 of 2: invalid port number");
+    }
+
+    #[test]
+    fn certificates_without_tls_are_refused() {
+        let urls = AmqpUrls::from("amqp://a").client_certificate("", "");
+        assert!(parse(urls).unwrap_err().contains("write `amqps://`"));
+        let urls = AmqpUrls::from("amqp://a").authority("");
+        assert!(parse(urls).unwrap_err().contains("write `amqps://`"));
     }
 
     #[test]

@@ -19,7 +19,10 @@ use lapin::{
     uri::AMQPUri,
 };
 
-use super::frames::{self, Frames, Passed};
+use super::{
+    frames::{self, Frames, Passed},
+    tls::TlsSettings,
+};
 
 /// What runs the client's tasks, and what its connections are.
 type Parts = RuntimeParts<Tokio, Readable>;
@@ -34,8 +37,12 @@ pub(super) fn runtime() -> Runtime<Parts> {
 }
 
 /// Connects, through TLS if the address says so.
-pub(super) async fn connect(uri: &AMQPUri) -> Result<AsyncTcpStream<Filtered<Plain>>, Error> {
-    let connected = uri.connect_async(&Runtime::tokio_current()).await;
+pub(super) async fn connect(
+    uri: &AMQPUri,
+    tls: &TlsSettings,
+) -> Result<AsyncTcpStream<Filtered<Plain>>, Error> {
+    let runtime = Runtime::tokio_current();
+    let connected = uri.connect_with_config_async(tls.config(), &runtime).await;
     let plain = connected.map_err(with_cure)?;
     let frame_max = uri.query.frame_max.unwrap_or_default();
     // "Plain" to the client: TLS has ended below.
@@ -51,7 +58,7 @@ fn with_cure(error: io::Error) -> io::Error {
         return error;
     }
     let cure = "add the authority that has signed the broker's certificate to the system's certificates, or name its \
-                file in the variable SSL_CERT_FILE";
+                file in the variable SSL_CERT_FILE, or give it to `AmqpUrls::authority`";
     io::Error::new(error.kind(), format!("{text}: {cure}"))
 }
 

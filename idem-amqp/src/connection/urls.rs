@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::tls::{ClientCertificate, TlsSettings};
+
 /// Where RabbitMQ is: the URL of a broker, or one for each node of a cluster.
 ///
 /// ```
@@ -22,11 +24,55 @@ use std::fmt;
 ///
 /// Its `Debug` form tells how many there are, and no more: URLs hold passwords.
 #[derive(Clone, PartialEq, Eq)]
-pub struct AmqpUrls(Vec<String>);
+pub struct AmqpUrls {
+    urls: Vec<String>,
+    tls: TlsSettings,
+}
 
 impl AmqpUrls {
     pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.0.iter().map(String::as_str)
+        self.urls.iter().map(String::as_str)
+    }
+
+    pub(super) fn tls(&self) -> &TlsSettings {
+        &self.tls
+    }
+
+    /// Trusts this authority, too, beside those of the system: its certificate, or several, in PEM. All URLs must be
+    /// `amqps://` for that (feature `rustls`).
+    #[must_use]
+    pub fn authority(mut self, certificates: impl Into<String>) -> Self {
+        self.tls.authority = Some(certificates.into());
+        self
+    }
+
+    /// Shows brokers that ask for it this certificate, with those that it was signed with behind it, and has this key
+    /// for it; both in PEM, the key as PKCS #8. All URLs must be `amqps://` for that (feature `rustls`).
+    ///
+    /// With `?auth_mechanism=external` in the URL, and RabbitMQ's plugin `rabbitmq_auth_mechanism_ssl`, the certificate
+    /// also says who the user is.
+    ///
+    /// ```no_run
+    /// # fn read() -> std::io::Result<idem_amqp::AmqpUrls> {
+    /// use std::fs;
+    /// use idem_amqp::AmqpUrls;
+    ///
+    /// let urls = AmqpUrls::from("amqps://broker.internal/shop?auth_mechanism=external")
+    ///     .authority(fs::read_to_string("/run/secrets/authority.pem")?)
+    ///     .client_certificate(fs::read("/run/secrets/worker.pem")?, fs::read("/run/secrets/worker.key")?);
+    /// # Ok(urls) }
+    /// ```
+    #[must_use]
+    pub fn client_certificate(
+        mut self,
+        certificate: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.tls.identity = Some(ClientCertificate {
+            certificate: certificate.into(),
+            key: key.into(),
+        });
+        self
     }
 
     fn of_all<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Self {
@@ -34,13 +80,16 @@ impl AmqpUrls {
         for text in texts {
             urls.extend(separate(text.as_ref()).into_iter().map(str::to_owned));
         }
-        Self(urls)
+        Self {
+            urls,
+            tls: TlsSettings::default(),
+        }
     }
 }
 
 impl fmt::Debug for AmqpUrls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AmqpUrls({})", self.0.len())
+        write!(f, "AmqpUrls({})", self.urls.len())
     }
 }
 
@@ -115,7 +164,7 @@ mod tests {
     use super::*;
 
     fn urls(given: impl Into<AmqpUrls>) -> Vec<String> {
-        given.into().0
+        given.into().urls
     }
 
     #[test]

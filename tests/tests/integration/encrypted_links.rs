@@ -2,11 +2,16 @@
 
 use std::{fs, path::PathBuf, sync::LazyLock};
 
+use idem_amqp::{
+    AmqpUrls, MemoryStore, Publication, Publisher, Worker, executor::ExecutionKind as Kind,
+};
 use idem_tests::{
     bed::{Bed, DeadLetter, dead},
     foreign_publisher::{Hostile, Readable, publish_hostile},
     ledger::Ledger,
     process::{Process, Settings},
+    running::{Running, assert_balance},
+    script::{Order, Script, charge},
     servers::off_thread,
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
@@ -19,10 +24,15 @@ struct Encrypting {
     broker: RabbitMq,
     port: u16,
     authority: PathBuf,
+    authorities: Authority,
 }
 
 impl Encrypting {
     fn start() -> xtask::Result<Self> {
+        Self::start_with("")
+    }
+
+    fn start_with(settings: &str) -> xtask::Result<Self> {
         let broker = RabbitMq::start()?;
         let [port] = free_ports()?;
         let file = |name: &str| broker.folder().join(name);
@@ -35,7 +45,7 @@ impl Encrypting {
         let configuration = fs::read_to_string(file("rabbitmq.conf")).unwrap();
         let encrypted = format!(
             "\nlisteners.ssl.1 = 127.0.0.1:{port}\n\
-             ssl_options.cacertfile = {}\nssl_options.certfile = {}\nssl_options.keyfile = {}\n",
+             ssl_options.cacertfile = {}\nssl_options.certfile = {}\nssl_options.keyfile = {}\n{settings}",
             authority.display(),
             server.display(),
             key.display(),
@@ -46,6 +56,7 @@ impl Encrypting {
             broker,
             port,
             authority,
+            authorities,
         })
     }
 
@@ -150,5 +161,35 @@ async fn a_certificate_of_an_unknown_authority_is_refused_with_what_to_do() {
         worker.log.until("the log says what to do", refused).await;
         assert!(worker.stop().await.is_empty());
     }
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_broker_that_asks_for_a_certificate_lets_in_who_shows_one_of_its_authority() {
+    let asks = "ssl_options.verify = verify_peer\nssl_options.fail_if_no_peer_cert = true\n";
+    let encrypting = off_thread(|| Encrypting::start_with(asks)).await;
+    let bed = encrypting.bed().await;
+    let authority = encrypting.authorities.0.pem();
+    let urls = AmqpUrls::from(encrypting.url(&bed, "")).authority(&authority);
+    assert!(
+        Publisher::connect(urls.clone()).await.is_err(),
+        "without one"
+    );
+
+    let (certificate, key) = Authority::new("somebody else").certificate_for("worker");
+    let stranger = urls.clone().client_certificate(certificate, key);
+    assert!(Publisher::connect(stranger).await.is_err(), "a stranger's");
+
+    let (certificate, key) = encrypting.authorities.certificate_for("worker");
+    let own = urls.client_certificate(certificate, key);
+    let script = Script::succeeding();
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    let worker = Running::start(worker.consume::<charge>(bed.queue()), own.clone());
+    let publisher = Publisher::connect(own).await.unwrap();
+    let order = Publication::json(bed.name(), &Order::new("a")).unwrap();
+    publisher.publish(&order).await.unwrap();
+    worker.ended(Kind::Executed, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
+    script.assert_effects(["a"]);
     bed.assert_nothing_stuck().await;
 }
