@@ -17,7 +17,7 @@ mod transport;
 mod urls;
 mod watch;
 
-pub(crate) use brokers::{Brokers, Link, Unreachable};
+pub(crate) use brokers::{Brokers, Link};
 use tls::TlsSettings;
 pub use urls::AmqpUrls;
 use watch::Watch;

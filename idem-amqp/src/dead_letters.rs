@@ -96,9 +96,8 @@ impl Replayer {
         urls: impl Into<AmqpUrls>,
         dead_letter_queue: impl Into<String>,
     ) -> Result<Self, ReplayError> {
-        let brokers = Brokers::parse(&urls.into());
         Ok(Self {
-            brokers: brokers.map_err(|reason| ReplayError::InvalidUrl { reason })?,
+            brokers: Brokers::parse(&urls.into())?,
             queue: dead_letter_queue.into(),
             moved_from: Vec::new(),
             delivery_limit: 20,

@@ -24,22 +24,51 @@ pub use topology::{Permission, TopologyError, TopologyObject, TopologyProblem};
 
 type Source = Box<dyn Error + Send + Sync>;
 
-/// Why a worker stopped, or never started.
-///
-/// ```
-/// use idem_amqp::WorkerError;
-///
-/// /// What a process manager makes of it: 78 says that another start would end likewise.
-/// fn exit_status(error: &WorkerError) -> u8 {
-///     match error {
-///         WorkerError::InvalidUrl { .. } | WorkerError::Topology(_) => 78,
-///         _ => 1,
-///     }
-/// }
-/// ```
+/// Why a broker cannot be used: its URL is not one, or no node of it lets us in.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
-pub enum WorkerError {
+pub enum BrokerError {
+    /// The URL is not one of an AMQP broker.
+    #[error("the AMQP URL is not valid: {reason}")]
+    InvalidUrl {
+        /// What is wrong, without the URL itself, which holds a password.
+        reason: String,
+    },
+    /// The broker answered, and does not let us in.
+    #[error("the broker at {broker} refused the connection: check user, password and vhost")]
+    Refused {
+        /// Host, port and vhost, of all nodes.
+        broker: String,
+        /// What the broker said.
+        #[source]
+        source: Source,
+    },
+    /// The broker cannot be reached.
+    #[error("the broker at {broker} cannot be reached")]
+    Unavailable {
+        /// Host, port and vhost, of all nodes.
+        broker: String,
+        /// What went wrong.
+        #[source]
+        source: Source,
+    },
+}
+
+idem_core::debug_as_chain!(BrokerError);
+
+impl BrokerError {
+    pub(crate) fn unavailable(broker: &impl std::fmt::Display, source: impl Into<Source>) -> Self {
+        Self::Unavailable {
+            broker: broker.to_string(),
+            source: source.into(),
+        }
+    }
+}
+
+/// Why a worker cannot be built: what it was given cannot work together.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
     /// The worker was given nothing to consume.
     #[error("the worker has no handler: add one with `.consume::<handler>(\"queue\")`")]
     NothingToConsume,
@@ -131,21 +160,35 @@ pub enum WorkerError {
         /// Why, and what to do.
         reason: String,
     },
-    /// The URL is not one of an AMQP broker.
-    #[error("the AMQP URL is not valid: {reason}")]
-    InvalidUrl {
-        /// What is wrong, without the URL itself, which holds a password.
-        reason: String,
-    },
-    /// The broker does not let us in.
-    #[error("the broker at {broker} refused the connection: check user, password and vhost")]
-    Refused {
-        /// Host, port and vhost.
-        broker: String,
-        /// What the broker said.
-        #[source]
-        source: Source,
-    },
+    /// A URL is not one of an AMQP broker.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+}
+
+idem_core::debug_as_chain!(BuildError);
+
+/// Why a worker stopped, or never started.
+///
+/// ```
+/// use idem_amqp::RunError;
+///
+/// /// What a process manager makes of it: 78 says that another start would end likewise.
+/// fn exit_status(error: &RunError) -> u8 {
+///     match error {
+///         RunError::Build(_) | RunError::Topology(_) => 78,
+///         _ => 1,
+///     }
+/// }
+/// ```
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The worker could not be built: [`WorkerBuilder::run_until`](crate::WorkerBuilder::run_until) does both.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The broker does not let the worker in.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
     /// The worker could not work, or would lose messages for certain.
     #[error("the worker is not fit to start: {}", each(findings))]
     Unfit {
@@ -157,7 +200,7 @@ pub enum WorkerError {
     Topology(#[from] TopologyError),
 }
 
-idem_core::debug_as_chain!(WorkerError);
+idem_core::debug_as_chain!(RunError);
 
 /// Why a message is not known to have arrived.
 ///
@@ -195,21 +238,9 @@ pub enum PublishError {
     /// with the same id, and an idempotent consumer handles it once.
     #[error("the message was not confirmed, it may have arrived")]
     Unconfirmed(#[source] Source),
-    /// The broker cannot be reached; nothing was sent.
-    #[error("the broker at {broker} cannot be reached")]
-    Unavailable {
-        /// Host, port and vhost.
-        broker: String,
-        /// What went wrong.
-        #[source]
-        source: Source,
-    },
-    /// The URL is not one of an AMQP broker.
-    #[error("the AMQP URL is not valid: {reason}")]
-    InvalidUrl {
-        /// What is wrong, without the URL itself, which holds a password.
-        reason: String,
-    },
+    /// The broker cannot be used now, or not at all.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
     /// What numbers the messages has no usable name.
     #[error("a producer's name of {bytes} bytes is not possible: use 1 to 255")]
     ProducerName {

@@ -68,7 +68,7 @@ pub mod worker;
 
 pub use client::Client;
 pub use connection::AmqpUrls;
-pub use error::{PublishError, WorkerError};
+pub use error::{BuildError, PublishError, RunError};
 pub use publisher::Publisher;
 pub use shutdown::shutdown_signal;
 pub use topology::Queue;

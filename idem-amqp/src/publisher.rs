@@ -5,8 +5,8 @@ use tracing::Instrument as _;
 
 use crate::wire::Publication;
 use crate::{
-    connection::{AmqpUrls, Brokers, Link, Unreachable},
-    error::PublishError,
+    connection::{AmqpUrls, Brokers, Link},
+    error::{BrokerError, PublishError},
     telemetry::{self, spans},
     topology::{self, Queue},
 };
@@ -73,8 +73,7 @@ impl Publisher {
     /// # Errors
     /// If a URL is not valid or no node can be reached now.
     pub async fn connect(urls: impl Into<AmqpUrls>) -> Result<Self, PublishError> {
-        let brokers =
-            Brokers::parse(&urls.into()).map_err(|reason| PublishError::InvalidUrl { reason })?;
+        let brokers = Brokers::parse(&urls.into())?;
         let mut line = ConnectionLoop::new(brokers.clone());
         line.open().await?;
         Ok(Self::spawn(brokers, line))
@@ -165,22 +164,10 @@ impl Publisher {
         let Link {
             connection, broker, ..
         } = brokers.connect("idem declare").await?;
-        let unavailable = |source: lapin::Error| PublishError::Unavailable {
-            broker: broker.to_string(),
-            source: source.into(),
-        };
+        let unavailable = |error: lapin::Error| BrokerError::unavailable(&broker, error);
         let channel = connection.create_channel().await.map_err(unavailable)?;
         let established = topology::establish(&channel, &queue.into()).await;
         let _ = connection.close(200, "done".into()).await;
         Ok(established?)
-    }
-}
-
-impl From<Unreachable> for PublishError {
-    fn from(none: Unreachable) -> Self {
-        Self::Unavailable {
-            broker: none.brokers,
-            source: none.source,
-        }
     }
 }

@@ -3,7 +3,7 @@
 /// Resolves on ctrl-c, and on Unix on SIGTERM, which is what process managers send.
 ///
 /// ```no_run
-/// # async fn example(worker: idem_amqp::Worker) -> Result<(), idem_amqp::WorkerError> {
+/// # async fn example(worker: idem_amqp::Worker) -> Result<(), idem_amqp::RunError> {
 /// use idem_amqp::shutdown_signal;
 ///
 /// let balance = worker.run_until(shutdown_signal()).await?;

@@ -29,7 +29,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     connection::{Brokers, health::HealthState},
     doctor::History,
-    error::WorkerError,
+    error::RunError,
     publisher::Publisher,
 };
 
@@ -138,7 +138,7 @@ impl Worker {
     /// A broker that cannot be reached, at the start or later, is waited for.
     ///
     /// # Errors
-    /// At the start only: for mistakes that waiting does not cure. See [`WorkerError`].
+    /// At the start only: for mistakes that waiting does not cure. See [`RunError`].
     ///
     /// # Cancel safety
     /// Dropping this stops the worker without draining; its messages come back to their queues,
@@ -146,7 +146,7 @@ impl Worker {
     pub async fn run_until(
         self,
         shutdown: impl Future<Output = ()>,
-    ) -> Result<WorkerStats, WorkerError> {
+    ) -> Result<WorkerStats, RunError> {
         let _run = self.health.run();
         let _purging = self.purge.as_ref().map(|start| start());
         let _expiring = self.expire.as_ref().map(|start| start());

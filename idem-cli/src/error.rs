@@ -6,7 +6,7 @@ use std::{
 };
 
 use idem_amqp::{
-    StoreError, WorkerError, dead_letters::ReplayError, error::ErrorChain, handler::PolicyError,
+    BuildError, StoreError, dead_letters::ReplayError, error::ErrorChain, handler::PolicyError,
     store::ConnectError,
 };
 
@@ -27,7 +27,7 @@ pub(crate) enum Error {
     #[error(transparent)]
     Replay(#[from] ReplayError),
     #[error(transparent)]
-    Worker(#[from] WorkerError),
+    Worker(#[from] BuildError),
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// Nothing was changed, for this reason.

@@ -1,7 +1,7 @@
 //! A worker in this process, and the balance it ends with.
 
 use idem_amqp::{
-    AmqpUrls, Store, Worker, WorkerBuilder, WorkerError,
+    AmqpUrls, RunError, Store, Worker, WorkerBuilder,
     executor::ExecutionKind,
     worker::{Health, ReplyOutcome, Settled, Settlement, WorkerStats},
 };
@@ -52,7 +52,7 @@ pub struct Running {
     pub settled: Journal<Ended>,
     health: Option<Health>,
     stop: oneshot::Sender<()>,
-    task: JoinHandle<Result<WorkerStats, WorkerError>>,
+    task: JoinHandle<Result<WorkerStats, RunError>>,
 }
 
 impl Running {
@@ -114,7 +114,7 @@ impl Running {
     ///
     /// # Panics
     /// If it does not.
-    pub async fn failed(self) -> WorkerError {
+    pub async fn failed(self) -> RunError {
         let ended = within("the worker fails", self.task).await;
         let balance = ended.expect("the worker does not panic");
         balance.expect_err("the worker fails")

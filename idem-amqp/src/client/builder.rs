@@ -84,8 +84,7 @@ impl ClientBuilder {
         if self.queue.is_empty() {
             return Err(ClientError::NoQueue);
         }
-        let brokers = Brokers::parse(&urls.into());
-        let brokers = brokers.map_err(|reason| ClientError::InvalidUrl { reason })?;
+        let brokers = Brokers::parse(&urls.into())?;
         Client::start(self, brokers).await
     }
 }

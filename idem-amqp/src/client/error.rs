@@ -5,7 +5,7 @@ use std::fmt::{self, Debug, Display};
 use idem_core::ErrorChain;
 
 use super::RequestNumber;
-use crate::connection::Unreachable;
+use crate::error::BrokerError;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
@@ -16,21 +16,9 @@ pub enum ClientError {
     /// The client was not told which queue takes its requests.
     #[error("the client has no queue: name the one that takes requests with `.queue(\"…\")`")]
     NoQueue,
-    /// The URL is not one of an AMQP broker.
-    #[error("the AMQP URL is not valid: {reason}")]
-    InvalidUrl {
-        /// What is wrong, without the URL itself, which holds a password.
-        reason: String,
-    },
     /// The broker cannot be reached, or does not let us in.
-    #[error("the broker at {broker} cannot be reached")]
-    Unavailable {
-        /// Host, port and vhost, of all nodes.
-        broker: String,
-        /// What went wrong.
-        #[source]
-        source: Source,
-    },
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
     /// The client cannot have a queue for replies.
     #[error(
         "the broker at {broker} gives the client no queue for replies: grant its user the permissions \
@@ -46,15 +34,6 @@ pub enum ClientError {
 }
 
 idem_core::debug_as_chain!(ClientError);
-
-impl From<Unreachable> for ClientError {
-    fn from(none: Unreachable) -> Self {
-        Self::Unavailable {
-            broker: none.brokers,
-            source: none.source,
-        }
-    }
-}
 
 /// Why a call brought no reply. `E` is the request's own error type; if it is `Debug`, this is an
 /// [`Error`](std::error::Error).

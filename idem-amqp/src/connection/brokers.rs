@@ -8,7 +8,9 @@ use lapin::{
 };
 
 use super::{AmqpUrls, Broker, Watch};
-use crate::{connection::health::HealthState, telemetry::Links, wire::incident::Incident};
+use crate::{
+    connection::health::HealthState, error::BrokerError, telemetry::Links, wire::incident::Incident,
+};
 
 /// The nodes of a broker, and whose turn it is. Clones take turns of their own.
 #[derive(Debug, Clone)]
@@ -27,31 +29,23 @@ pub(crate) struct Link {
     pub(crate) watch: Watch,
 }
 
-/// No node lets us in.
-#[derive(Debug)]
-pub(crate) struct Unreachable {
-    /// Host, port and vhost of all nodes.
-    pub(crate) brokers: String,
-    /// Whether each of them answered, and the answer was no.
-    pub(crate) refused: bool,
-    /// What went wrong.
-    pub(crate) source: Box<dyn StdError + Send + Sync>,
-}
-
 impl Brokers {
     /// Reads URLs; the error does not repeat any. The first turn is anybody's.
-    pub(crate) fn parse(urls: &AmqpUrls) -> Result<Self, String> {
+    pub(crate) fn parse(urls: &AmqpUrls) -> Result<Self, BrokerError> {
         let count = urls.iter().len();
         let tls = Arc::new(urls.tls().clone());
         let nodes = urls.iter().enumerate().map(|(at, url)| {
-            Broker::parse(url, &tls).map_err(|reason| match count {
-                1 => reason,
-                _ => format!("number {} of {count}: {reason}", at + 1),
+            Broker::parse(url, &tls).map_err(|reason| BrokerError::InvalidUrl {
+                reason: match count {
+                    1 => reason,
+                    _ => format!("number {} of {count}: {reason}", at + 1),
+                },
             })
         });
         let nodes: Arc<[Broker]> = nodes.collect::<Result<_, _>>()?;
         if nodes.is_empty() {
-            return Err("none is given".into());
+            let reason = "none is given".into();
+            return Err(BrokerError::InvalidUrl { reason });
         }
         let next = fastrand::usize(..nodes.len());
         Ok(Self {
@@ -76,7 +70,7 @@ impl Brokers {
     ///
     /// # Cancel safety
     /// The node that was being tried is tried again.
-    pub(crate) async fn connect(&mut self, name: &str) -> Result<Link, Unreachable> {
+    pub(crate) async fn connect(&mut self, name: &str) -> Result<Link, BrokerError> {
         let mut failures = Vec::new();
         for _ in 0..self.nodes.len() {
             let node = &self.nodes[self.next % self.nodes.len()];
@@ -108,14 +102,18 @@ impl Brokers {
         }
     }
 
-    fn unreachable(&self, mut failures: Vec<(Broker, Error)>) -> Unreachable {
-        Unreachable {
-            brokers: self.to_string(),
-            refused: failures.iter().all(|(_, error)| is_refusal(error)),
-            source: match failures.len() {
-                1 => Box::new(failures.remove(0).1),
-                _ => Box::new(Each(failures)),
-            },
+    /// What became of all nodes. It is a refusal only if each of them answered with one.
+    fn unreachable(&self, mut failures: Vec<(Broker, Error)>) -> BrokerError {
+        let broker = self.to_string();
+        let refused = failures.iter().all(|(_, error)| is_refusal(error));
+        let source: Box<dyn StdError + Send + Sync> = match failures.len() {
+            1 => Box::new(failures.remove(0).1),
+            _ => Box::new(Each(failures)),
+        };
+        if refused {
+            BrokerError::Refused { broker, source }
+        } else {
+            BrokerError::Unavailable { broker, source }
         }
     }
 }
@@ -166,13 +164,16 @@ mod tests {
     use super::*;
 
     fn parse(urls: impl Into<AmqpUrls>) -> Result<Brokers, String> {
-        Brokers::parse(&urls.into())
+        Brokers::parse(&urls.into()).map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_wrong_url_among_several_is_told_by_its_number() {
         let error = parse("amqp://me:secret@a,amqp://me:secret@b:port").unwrap_err();
-        assert_eq!(error, "number 2 of 2: invalid port number");
+        assert_eq!(
+            error,
+            "the AMQP URL is not valid: number 2 of 2: invalid port number"
+        );
     }
 
     #[test]
@@ -186,7 +187,10 @@ mod tests {
     #[test]
     fn no_url_at_all_is_refused() {
         let none: [&str; 0] = [];
-        assert_eq!(parse(none).unwrap_err(), "none is given");
+        assert_eq!(
+            parse(none).unwrap_err(),
+            "the AMQP URL is not valid: none is given"
+        );
     }
 
     #[test]
@@ -207,12 +211,14 @@ mod tests {
         let mut brokers = parse(urls).unwrap();
         let first = brokers.next;
         let error = brokers.connect("test").await.err().unwrap();
-        assert!(!error.refused);
         assert_eq!(brokers.next, first + 2);
-        let text = error.source.to_string();
+        let BrokerError::Unavailable { broker, source } = &error else {
+            panic!("{error}");
+        };
+        let text = source.to_string();
         for port in ports {
             let node = format!("127.0.0.1:{port} (vhost `shop`)");
-            assert!(error.brokers.contains(&node), "{}", error.brokers);
+            assert!(broker.contains(&node), "{broker}");
             assert!(text.contains(&format!("{node}: IO error")), "{text}");
         }
         assert!(!format!("{error:?}").contains("secret"));

@@ -1,7 +1,7 @@
 //! Why dead letters could not be dealt with.
 
 use super::DeadLetterStats;
-use crate::connection::Unreachable;
+use crate::error::BrokerError;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
@@ -9,21 +9,9 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// The URL is not one of an AMQP broker.
-    #[error("the AMQP URL is not valid: {reason}")]
-    InvalidUrl {
-        /// What is wrong, without the URL itself, which holds a password.
-        reason: String,
-    },
     /// The broker cannot be reached, or does not let us in.
-    #[error("the broker at {broker} cannot be reached")]
-    Unavailable {
-        /// Host, port and vhost, of all nodes.
-        broker: String,
-        /// What went wrong.
-        #[source]
-        source: Source,
-    },
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
     /// The dead-letter queue is not there, or may not be read.
     #[error("the dead-letter queue `{queue}` cannot be read")]
     Queue {
@@ -46,12 +34,3 @@ pub enum ReplayError {
 }
 
 idem_core::debug_as_chain!(ReplayError);
-
-impl From<Unreachable> for ReplayError {
-    fn from(none: Unreachable) -> Self {
-        Self::Unavailable {
-            broker: none.brokers,
-            source: none.source,
-        }
-    }
-}

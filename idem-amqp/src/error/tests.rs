@@ -56,17 +56,17 @@ fn assert_shows_causes(error: &(dyn Error + 'static)) {
 fn the_debug_of_every_public_error_is_the_error_and_its_causes() {
     let (broker, queue) = (|| "127.0.0.1:5672".to_owned(), || "orders".to_owned());
     assert_shows_causes(&refused());
-    assert_shows_causes(&WorkerError::Refused {
+    assert_shows_causes(&BrokerError::Refused {
         broker: broker(),
         source: source(),
     });
-    assert_shows_causes(&WorkerError::from(refused()));
+    assert_shows_causes(&RunError::from(refused()));
     assert_shows_causes(&PublishError::Unconfirmed(source()));
     assert_shows_causes(&PublishError::from(refused()));
-    assert_shows_causes(&ClientError::Unavailable {
-        broker: broker(),
-        source: source(),
-    });
+    let unavailable = || BrokerError::unavailable(&broker(), source());
+    assert_shows_causes(&RunError::from(unavailable()));
+    assert_shows_causes(&ClientError::from(unavailable()));
+    assert_shows_causes(&ReplayError::from(unavailable()));
     assert_shows_causes(&CallError::<String>::Unsent(source()));
     assert_shows_causes(&SessionError::Unanswered(source()));
     assert_shows_causes(&SessionError::Storage(SessionStorageError::failed(
@@ -78,7 +78,7 @@ fn the_debug_of_every_public_error_is_the_error_and_its_causes() {
         source: source(),
     });
     // These have no causes.
-    assert_shows(&WorkerError::NothingToConsume);
+    assert_shows(&BuildError::NothingToConsume);
     assert_shows(&CallError::Refused("no such customer".to_owned()));
     assert_shows(&LetterError::OriginGone { queue: queue() });
     let rung = Duration::from_nanos(1);

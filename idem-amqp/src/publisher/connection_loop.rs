@@ -16,7 +16,7 @@ use super::{Batching, LargestFrame, Request};
 use crate::wire::Publication;
 use crate::{
     connection::{Brokers, Link},
-    error::PublishError,
+    error::{BrokerError, PublishError},
 };
 
 /// Messages that are published before their confirms are awaited.
@@ -184,10 +184,7 @@ async fn channel(connection: &Connection) -> Result<Channel, Error> {
 }
 
 fn unavailable(link: &Link, error: Error) -> PublishError {
-    PublishError::Unavailable {
-        broker: link.broker.to_string(),
-        source: error.into(),
-    }
+    BrokerError::unavailable(&link.broker, error).into()
 }
 
 /// Ends when the broker has had its time to confirm. A connection that it has blocked (memory or
@@ -282,10 +279,9 @@ fn refuse_all(batch: &mut Vec<Request>, error: PublishError, brokers: &Brokers) 
     let text = error.to_string();
     let mut first = Some(error);
     for request in batch.drain(..) {
-        let error = first.take().unwrap_or_else(|| PublishError::Unavailable {
-            broker: brokers.to_string(),
-            source: text.clone().into(),
-        });
+        let error = first
+            .take()
+            .unwrap_or_else(|| BrokerError::unavailable(brokers, text.clone()).into());
         let _ = request.answer.send(Err(error));
     }
 }

@@ -317,8 +317,6 @@ fn passed_by(error: &PublishError) -> bool {
 fn passes(error: &PublishError) -> bool {
     matches!(
         error,
-        PublishError::Unconfirmed(_)
-            | PublishError::Unavailable { .. }
-            | PublishError::Refused { .. }
+        PublishError::Unconfirmed(_) | PublishError::Broker(_) | PublishError::Refused { .. }
     )
 }

@@ -157,7 +157,7 @@ fn kind(error: &PublishError) -> &'static str {
         PublishError::Unroutable { .. } => "unroutable",
         PublishError::Refused { .. } => "refused",
         PublishError::Unconfirmed(_) => "unconfirmed",
-        PublishError::Unavailable { .. } => "unavailable",
+        PublishError::Broker(_) => "unavailable",
         PublishError::TooLarge { .. } => "too_large",
         // The conventions' word for what has none.
         _ => "_OTHER",

@@ -20,7 +20,7 @@ use crate::wire::Settled;
 use crate::{
     connection::{AmqpUrls, Brokers, health::HealthState},
     doctor::{self, History},
-    error::WorkerError,
+    error::{BuildError, RunError},
     telemetry::Meters,
     topology::Queue,
     wire::Sessions,
@@ -42,7 +42,7 @@ use crate::{
 ///     .grace(Duration::from_secs(10))
 ///     .build("amqp://127.0.0.1:5672/%2f")?; // connects when it runs
 /// # drop(worker);
-/// # Ok::<_, idem_amqp::WorkerError>(())
+/// # Ok::<_, idem_amqp::BuildError>(())
 /// ```
 #[must_use]
 pub struct WorkerBuilder<S, St = ()> {
@@ -276,10 +276,9 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
     /// # Errors
     /// If a URL is not valid, or the worker cannot have these queues and handlers together: two different
     /// handlers with one scope, say.
-    pub fn build(self, urls: impl Into<AmqpUrls>) -> Result<Worker, WorkerError> {
+    pub fn build(self, urls: impl Into<AmqpUrls>) -> Result<Worker, BuildError> {
         subscription::check(&self.subscriptions)?;
-        let brokers =
-            Brokers::parse(&urls.into()).map_err(|reason| WorkerError::InvalidUrl { reason })?;
+        let brokers = Brokers::parse(&urls.into())?;
         let queues = self.subscriptions.iter().map(|one| &one.queue);
         let controls: Vec<_> = queues.clone().filter_map(Queue::control_queue).collect();
         let controls = controls.iter().map(String::as_str);
@@ -314,7 +313,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         self,
         urls: impl Into<AmqpUrls>,
         shutdown: impl Future<Output = ()>,
-    ) -> Result<WorkerStats, WorkerError> {
+    ) -> Result<WorkerStats, RunError> {
         self.build(urls)?.run_until(shutdown).await
     }
 }

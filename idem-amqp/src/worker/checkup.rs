@@ -5,7 +5,10 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use idem_core::store::{Finding, Severity};
+use idem_core::{
+    ErrorChain,
+    store::{Finding, Severity},
+};
 use lapin::Connection;
 
 use super::{
@@ -14,9 +17,9 @@ use super::{
     fitness,
 };
 use crate::{
-    connection::{Broker, Link, Unreachable},
+    connection::{Broker, Link},
     doctor::{Bars, Diagnosis, History, Told, Visit},
-    error::WorkerError,
+    error::{BrokerError, RunError},
 };
 
 /// The visit at the start, on the first connection that lasts for it.
@@ -43,7 +46,7 @@ impl Checkup {
         connection: &Connection,
         broker: &Broker,
         consumers: &[Arc<Consumer>],
-    ) -> Result<(), WorkerError> {
+    ) -> Result<(), RunError> {
         if self.done.load(Relaxed) {
             return Ok(());
         }
@@ -64,7 +67,7 @@ impl Checkup {
         if findings.is_empty() {
             return Ok(());
         }
-        Err(WorkerError::Unfit { findings })
+        Err(RunError::Unfit { findings })
     }
 }
 
@@ -124,15 +127,13 @@ fn findings_of(diagnoses: Vec<Diagnosis>) -> impl Iterator<Item = Finding> {
     diagnoses.into_iter().map(|one| one.finding)
 }
 
-fn out_of_reach(unreachable: &Unreachable) -> Finding {
-    let Unreachable {
-        brokers, source, ..
-    } = unreachable;
+fn out_of_reach(error: &BrokerError) -> Finding {
+    let error = ErrorChain::of(error);
     Finding::error(
         "broker-unreachable",
         format!(
-            "the broker at {brokers} cannot be connected to ({source}), so nothing is consumed, and \
-             nothing is known about its queues; see to the address, user, password and vhost"
+            "{error}: nothing is consumed, and nothing is known about its queues; see to the address, user, \
+             password and vhost"
         ),
     )
 }

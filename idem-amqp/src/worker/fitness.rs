@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::subscription::{Fit, Subscription};
-use crate::error::WorkerError;
+use crate::error::RunError;
 
 const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
@@ -40,7 +40,7 @@ where
 pub(super) async fn check(
     subscriptions: &[Subscription],
     draining: &CancellationToken,
-) -> Result<(), WorkerError> {
+) -> Result<(), RunError> {
     let mut findings = Vec::new();
     for subscription in subscriptions {
         let told = tokio::select! {
@@ -55,7 +55,7 @@ pub(super) async fn check(
     for finding in &findings {
         finding.log("worker");
     }
-    Err(WorkerError::Unfit { findings })
+    Err(RunError::Unfit { findings })
 }
 
 /// What is wrong, also if that is that the store does not tell.

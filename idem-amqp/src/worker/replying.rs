@@ -201,7 +201,7 @@ impl ReplySender {
             tries += 1;
             // A broker that is away is no reason to give up.
             match error {
-                PublishError::Unavailable { .. } => away += 1,
+                PublishError::Broker(_) => away += 1,
                 PublishError::Unconfirmed(_) => unconfirmed += 1,
                 _ => refusals += 1,
             }

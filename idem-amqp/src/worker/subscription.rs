@@ -18,7 +18,7 @@ use idem_core::{
 use super::{handler_runner::RunHandler, registrar::Register};
 use crate::{
     doctor::{Case, Gaps},
-    error::WorkerError,
+    error::BuildError,
     telemetry::Meters,
     topology::{Binding, Queue},
     wire::Sessions,
@@ -128,9 +128,9 @@ impl Subscription {
 }
 
 /// Whether one worker can have these.
-pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), WorkerError> {
+pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
     if subscriptions.is_empty() {
-        return Err(WorkerError::NothingToConsume);
+        return Err(BuildError::NothingToConsume);
     }
     let mut names = HashSet::new();
     for Subscription {
@@ -143,34 +143,34 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), WorkerError> {
     {
         let name = queue.name();
         if name.is_empty() || name.len() > 250 || queue.dead_letter_target().is_impossible() {
-            return Err(WorkerError::QueueName { queue: name.into() });
+            return Err(BuildError::QueueName { queue: name.into() });
         }
         if queue.bindings().iter().any(Binding::is_impossible) {
-            return Err(WorkerError::Binding { queue: name.into() });
+            return Err(BuildError::Binding { queue: name.into() });
         }
         if queue.dead_letter_queue() == Some(name) {
-            return Err(WorkerError::DeadLettersToItself { queue: name.into() });
+            return Err(BuildError::DeadLettersToItself { queue: name.into() });
         }
         if !names.insert(name) {
-            return Err(WorkerError::QueueTwice { queue: name.into() });
+            return Err(BuildError::QueueTwice { queue: name.into() });
         }
         if let Some(reason) = queue.impossible_retries() {
-            return Err(WorkerError::NativeRetries {
+            return Err(BuildError::NativeRetries {
                 queue: name.into(),
                 reason: reason.into(),
             });
         }
         if let Some(Err(reason)) = numbered {
-            return Err(WorkerError::SequenceOptions {
+            return Err(BuildError::SequenceOptions {
                 queue: name.into(),
                 reason: (*reason).into(),
             });
         }
         if *fails_open_in_vain {
-            return Err(WorkerError::AtomicFailsOpen { queue: name.into() });
+            return Err(BuildError::AtomicFailsOpen { queue: name.into() });
         }
         if *observes_in_vain {
-            return Err(WorkerError::AtomicObserved { queue: name.into() });
+            return Err(BuildError::AtomicObserved { queue: name.into() });
         }
     }
     let served = subscriptions.iter();
@@ -182,12 +182,12 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), WorkerError> {
 
 /// Whether no two of these handlers take the other's messages for copies of their own. The same handler on two queues
 /// is meant to; two types are two handlers, also if both are made from one generic type.
-fn apart(handlers: impl Iterator<Item = HandlerType>) -> Result<(), WorkerError> {
+fn apart(handlers: impl Iterator<Item = HandlerType>) -> Result<(), BuildError> {
     let mut scopes = HashMap::new();
     for handler in handlers {
         let first = *scopes.entry(handler.scope).or_insert(handler);
         if first.id != handler.id {
-            return Err(WorkerError::ScopeTwice {
+            return Err(BuildError::ScopeTwice {
                 scope: handler.scope.into(),
                 one: first.name.into(),
                 other: handler.name.into(),
@@ -198,7 +198,7 @@ fn apart(handlers: impl Iterator<Item = HandlerType>) -> Result<(), WorkerError>
 }
 
 /// Why a queue cannot serve sessions, if it is to and cannot.
-fn objection(subscription: &Subscription, names: &HashSet<&str>) -> Option<WorkerError> {
+fn objection(subscription: &Subscription, names: &HashSet<&str>) -> Option<BuildError> {
     let Subscription { queue, served, .. } = subscription;
     let (served, control) = (served.as_ref()?, queue.control_queue()?);
     let taken = names.contains(&*control) || queue.dead_letter_queue() == Some(&control);
@@ -215,7 +215,7 @@ fn objection(subscription: &Subscription, names: &HashSet<&str>) -> Option<Worke
     } else {
         served.sessions.objection().or(served.hindrance)
     };
-    reason.map(|reason| WorkerError::Sessions {
+    reason.map(|reason| BuildError::Sessions {
         queue: queue.name().into(),
         reason: reason.into(),
     })

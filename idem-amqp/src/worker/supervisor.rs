@@ -12,8 +12,8 @@ use super::{
     channels::Stopped, checkup::Checkup, consumer::Consumer, session_requests::SessionRequests,
 };
 use crate::{
-    connection::{Broker, Brokers, Link, Unreachable, health::HealthState},
-    error::WorkerError,
+    connection::{Broker, Brokers, Link, health::HealthState},
+    error::{BrokerError, RunError},
 };
 
 const RECONNECT: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
@@ -32,7 +32,7 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     /// Consumes until the worker has drained. A broker that is away is waited for, for ever.
-    pub(super) async fn run(&self) -> Result<(), WorkerError> {
+    pub(super) async fn run(&self) -> Result<(), RunError> {
         let mut brokers = self.brokers.clone();
         let mut tries = 0;
         let mut first = true;
@@ -50,21 +50,22 @@ impl Supervisor {
                         tries = 0;
                     }
                 }
-                Some(Err(none)) if first && none.refused => {
-                    return Err(WorkerError::Refused {
-                        broker: none.brokers,
-                        source: none.source,
-                    });
+                Some(Err(error @ BrokerError::Refused { .. })) if first => {
+                    return Err(error.into());
                 }
-                Some(Err(none)) => {
+                Some(Err(error)) => {
                     if !is_away {
-                        tracing::warn!(brokers = %none.brokers, "no broker lets the worker in: it tries again until one does");
+                        tracing::warn!(
+                            error = %ErrorChain::of(&error),
+                            "no broker lets the worker in: it tries again until one does"
+                        );
                     }
                     if first && !is_away && !tracing::dispatcher::has_been_set() {
-                        say_without_a_log(&none);
+                        say_without_a_log(&error);
                     }
                     is_away = true;
-                    self.health.disconnected(Some(&none.source.to_string()));
+                    self.health
+                        .disconnected(Some(&ErrorChain::of(&error).to_string()));
                 }
             }
             tries += 1;
@@ -95,7 +96,7 @@ impl Supervisor {
         }
     }
 
-    async fn connect(&self, brokers: &mut Brokers) -> Option<Result<Link, Unreachable>> {
+    async fn connect(&self, brokers: &mut Brokers) -> Option<Result<Link, BrokerError>> {
         tokio::select! {
             connected = brokers.connect("idem consume") => Some(connected),
             () = self.draining.cancelled() => None,
@@ -103,7 +104,7 @@ impl Supervisor {
     }
 
     /// Consumes on this connection to its end.
-    async fn consume(&self, mut link: Link, first: bool) -> Result<(), WorkerError> {
+    async fn consume(&self, mut link: Link, first: bool) -> Result<(), RunError> {
         self.health.connected(&link.broker);
         let consumed = match self.check_up(&link.connection, &link.broker).await {
             Ok(()) => self.consume_all(&mut link, first).await,
@@ -122,7 +123,7 @@ impl Supervisor {
         consumed
     }
 
-    async fn check_up(&self, connection: &Connection, broker: &Broker) -> Result<(), WorkerError> {
+    async fn check_up(&self, connection: &Connection, broker: &Broker) -> Result<(), RunError> {
         tokio::select! {
             checked = self.checkup.once(connection, broker, &self.consumers) => checked,
             () = self.draining.cancelled() => Ok(()),
@@ -130,7 +131,7 @@ impl Supervisor {
     }
 
     /// All consumers, until each has drained or the connection has ended or is used up.
-    async fn consume_all(&self, link: &mut Link, first: bool) -> Result<(), WorkerError> {
+    async fn consume_all(&self, link: &mut Link, first: bool) -> Result<(), RunError> {
         let connection = &link.connection;
         let consuming = self
             .consumers
@@ -157,7 +158,7 @@ impl Supervisor {
 enum Cut {
     /// It opens no channel any more.
     UsedUp,
-    Unusable(WorkerError),
+    Unusable(RunError),
 }
 
 fn end(stopped: Stopped) -> Result<(), Cut> {
@@ -169,13 +170,10 @@ fn end(stopped: Stopped) -> Result<(), Cut> {
 }
 
 /// For whoever has set up no subscriber yet, and would see a program that does nothing.
-fn say_without_a_log(none: &Unreachable) {
-    let Unreachable {
-        brokers, source, ..
-    } = none;
-    let error = ErrorChain::of(&**source);
+fn say_without_a_log(error: &BrokerError) {
+    let error = ErrorChain::of(error);
     eprintln!(
-        "idem: no broker lets the worker in ({brokers}: {error}): it tries again until one does. Set up a subscriber \
-         of `tracing` to see more"
+        "idem: no broker lets the worker in ({error}): it tries again until one does. Set up a subscriber of \
+         `tracing` to see more"
     );
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use idem_amqp::{
-    Failed, MemoryStore, Queue, Worker, WorkerError, error::TopologyProblem,
+    BuildError, Failed, MemoryStore, Queue, RunError, Worker, error::TopologyProblem,
     executor::ExecutionKind as Kind, handler::InDoubt, store::Purge,
 };
 use idem_tests::{
@@ -410,7 +410,7 @@ async fn a_dead_letter_exchange_that_is_missing_ends_the_worker_with_a_clear_err
     let queue = bed.queue().dead_letter_exchange(&failed, None);
     let worker = Worker::builder(MemoryStore::new()).state(rejecting());
     let worker = bed.start(worker.consume::<charge>(queue));
-    let WorkerError::Topology(error) = worker.failed().await else {
+    let RunError::Topology(error) = worker.failed().await else {
         panic!("it is the exchange that is missing");
     };
     assert_eq!(error.name(), failed);
@@ -426,7 +426,7 @@ async fn a_queue_cannot_be_its_own_dead_letter_queue() {
         .consume::<charge>(queue);
     let error = worker.build("amqp://127.0.0.1:1").unwrap_err();
     assert!(
-        matches!(&error, WorkerError::DeadLettersToItself { queue } if queue == "orders"),
+        matches!(&error, BuildError::DeadLettersToItself { queue } if queue == "orders"),
         "{error}"
     );
 }

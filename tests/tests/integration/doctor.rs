@@ -3,7 +3,7 @@
 use std::{path::Path, time::Duration};
 
 use idem_amqp::{
-    Failed, MemoryStore, Queue, SqliteStore, Worker, WorkerError,
+    Failed, MemoryStore, Queue, RunError, SqliteStore, Worker,
     executor::ExecutionKind as Kind,
     store::{Finding, Severity},
 };
@@ -47,7 +47,7 @@ fn start(bed: &Bed, queue: Queue, script: &Script) -> Running {
 
 pub(crate) async fn why_unfit(bed: &Bed, queue: Queue) -> Vec<Finding> {
     match start(bed, queue, &Script::succeeding()).failed().await {
-        WorkerError::Unfit { findings } => findings,
+        RunError::Unfit { findings } => findings,
         other => panic!("{other:?}"),
     }
 }

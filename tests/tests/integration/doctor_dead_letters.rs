@@ -1,7 +1,7 @@
 //! What the doctor finds about dead-letter queues, and what keeps a worker from starting.
 
 use idem_amqp::{
-    MemoryStore, Queue, Worker, WorkerError, executor::ExecutionKind as Kind, store::Severity,
+    MemoryStore, Queue, RunError, Worker, executor::ExecutionKind as Kind, store::Severity,
 };
 use idem_tests::{
     bed::{Bed, QUICK, dead},
@@ -181,7 +181,7 @@ async fn a_declared_queue_gets_no_dead_letter_queue_that_loses_letters_and_the_d
             .failed()
             .await
         {
-            WorkerError::Topology(error) => {
+            RunError::Topology(error) => {
                 assert!(error.to_string().contains(&graveyard), "{error}");
             }
             other => panic!("{}: {other:?}", weak.code),

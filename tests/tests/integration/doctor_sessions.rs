@@ -1,7 +1,7 @@
 //! What the doctor finds about queues of registrations, and what keeps a worker from starting.
 
 use idem_amqp::{
-    MemoryStore, Queue, Worker, WorkerError,
+    MemoryStore, Queue, RunError, Worker,
     error::TopologyProblem,
     session::Sessions,
     store::{Finding, Severity},
@@ -60,7 +60,7 @@ fn codes(findings: &[Finding]) -> Vec<(Severity, &str)> {
         .collect()
 }
 
-async fn why_not(bed: &Bed, queue: Queue) -> WorkerError {
+async fn why_not(bed: &Bed, queue: Queue) -> RunError {
     let script = Script::succeeding();
     let worker = building(MemoryStore::new(), &script, Sessions::default(), queue);
     bed.start(worker).failed().await
@@ -126,7 +126,7 @@ async fn a_stream_for_registrations_keeps_a_worker_from_starting() {
     let stream = table([("x-queue-type", text("stream"))]);
     bed.declare_foreign(&control(bed.name()), stream).await;
     match why_not(&bed, Queue::existing(bed.name())).await {
-        WorkerError::Unfit { findings } => {
+        RunError::Unfit { findings } => {
             assert!(codes(&findings).contains(&(Severity::Error, "stream")));
             assert!(findings[0].text.contains(&control(bed.name())));
         }
@@ -146,7 +146,7 @@ async fn a_queue_of_registrations_with_other_arguments_keeps_a_worker_from_start
     ]);
     bed.declare_foreign(&control, aged).await;
     match why_not(&bed, bed.queue()).await {
-        WorkerError::Topology(error) => {
+        RunError::Topology(error) => {
             assert_eq!(error.name(), control);
             let differs = matches!(error.problem(), TopologyProblem::Different { .. });
             assert!(differs, "{error:?}");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_amqp::{
-    Worker, WorkerError, executor::ExecutionKind as Kind, prelude::*, sqlx::PgConnection,
+    RunError, Worker, executor::ExecutionKind as Kind, prelude::*, sqlx::PgConnection,
 };
 use idem_tests::{
     bed::Bed,
@@ -143,7 +143,7 @@ async fn a_worker_whose_constraint_is_not_there_does_not_start_and_says_what_to_
     assert_eq!(finding.unwrap().subject.as_deref(), Some(bed.name()));
 
     let error = bed.start(consume().await).failed().await;
-    assert!(matches!(error, WorkerError::Unfit { .. }), "{error:?}");
+    assert!(matches!(error, RunError::Unfit { .. }), "{error:?}");
     let text = error.to_string();
     for words in ["charges_order_id_key", "search_path", "ADD CONSTRAINT"] {
         assert!(text.contains(words), "{words}: {text}");

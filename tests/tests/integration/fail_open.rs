@@ -6,7 +6,7 @@ use std::{
 };
 
 use idem_amqp::{
-    MemoryStore, Policy, SqliteStore, Worker, WorkerBuilder, WorkerError,
+    BuildError, MemoryStore, Policy, RunError, SqliteStore, Worker, WorkerBuilder,
     executor::ExecutionKind as Kind, handler::StoreOutage, prelude::*, sqlx::SqliteConnection,
     store::Purge, worker::WorkerStats,
 };
@@ -183,7 +183,7 @@ async fn an_atomic_handler_that_is_to_fail_open_ends_the_worker_with_a_clear_err
     let worker = Worker::builder(store.unwrap()).consume::<charge_atomically>(queue);
     let error = bed.start(worker).failed().await;
     assert!(
-        matches!(&error, WorkerError::AtomicFailsOpen { queue } if queue == bed.name()),
+        matches!(&error, RunError::Build(BuildError::AtomicFailsOpen { queue }) if queue == bed.name()),
         "{error}"
     );
 }

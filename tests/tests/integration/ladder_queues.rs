@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use idem_amqp::{
-    MemoryStore, Publication, Publisher, Queue, Worker, WorkerError,
+    BuildError, MemoryStore, Publication, Publisher, Queue, RunError, Worker,
     executor::ExecutionKind as Kind, worker::Settlement,
 };
 use idem_tests::{
@@ -192,7 +192,7 @@ async fn impossible_native_delays_end_the_worker_with_a_clear_error() {
     let worker = start(&bed, &MemoryStore::new(), &failing_until(1, min), queue);
     let error = worker.failed().await;
     assert!(
-        matches!(error, WorkerError::NativeRetries { .. }),
+        matches!(error, RunError::Build(BuildError::NativeRetries { .. })),
         "{error:?}"
     );
     assert!(error.to_string().contains("only quorum queues"), "{error}");

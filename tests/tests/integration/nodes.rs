@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use idem_amqp::{
-    MemoryStore, Publication, PublishError, Publisher, Worker, WorkerError,
+    MemoryStore, Publication, PublishError, Publisher, RunError, Worker,
     executor::ExecutionKind as Kind,
     worker::{Health, Incident},
 };
@@ -108,13 +108,13 @@ async fn a_worker_that_every_node_refuses_ends_with_a_clear_error() {
         bed.url().replace("%2f", "no-such-vhost"),
     ];
     let error = worker(&bed, &urls, &Script::succeeding()).failed().await;
-    assert!(matches!(error, WorkerError::Refused { .. }), "{error:?}");
+    assert!(matches!(error, RunError::Broker(_)), "{error:?}");
     let text = error.to_string();
     assert!(text.contains("(vhost `/`), "), "{text}");
     assert!(text.contains("(vhost `no-such-vhost`)"), "{text}");
 }
 
-async fn refused(bed: &Bed, url: String) -> WorkerError {
+async fn refused(bed: &Bed, url: String) -> RunError {
     worker(bed, &[url], &Script::succeeding()).failed().await
 }
 
@@ -122,7 +122,7 @@ async fn refused(bed: &Bed, url: String) -> WorkerError {
 async fn wrong_credentials_end_the_worker_with_a_clear_error() {
     let bed = Bed::bare().await;
     let error = refused(&bed, with_wrong_password(&bed)).await;
-    assert!(matches!(error, WorkerError::Refused { .. }), "{error:?}");
+    assert!(matches!(error, RunError::Broker(_)), "{error:?}");
     let text = error.to_string();
     assert!(text.contains("check user, password and vhost"), "{text}");
     assert!(
@@ -135,7 +135,7 @@ async fn wrong_credentials_end_the_worker_with_a_clear_error() {
 async fn a_vhost_that_does_not_exist_ends_the_worker_with_a_clear_error() {
     let bed = Bed::bare().await;
     let error = refused(&bed, bed.url().replace("%2f", "no-such-vhost")).await;
-    assert!(matches!(error, WorkerError::Refused { .. }), "{error:?}");
+    assert!(matches!(error, RunError::Broker(_)), "{error:?}");
     assert!(error.to_string().contains("no-such-vhost"), "{error}");
 }
 

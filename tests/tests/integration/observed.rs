@@ -6,7 +6,7 @@ use std::{
 };
 
 use idem_amqp::{
-    MemoryStore, Policy, SqliteStore, Worker, WorkerError,
+    BuildError, MemoryStore, Policy, RunError, SqliteStore, Worker,
     executor::ExecutionKind as Kind,
     handler::{Backoff, Enforcement},
     prelude::*,
@@ -178,7 +178,7 @@ async fn an_atomic_handler_that_is_to_be_observed_ends_the_worker_with_a_clear_e
     let worker = Worker::builder(store.unwrap()).consume::<charge_atomically>(queue);
     let error = bed.start(worker).failed().await;
     assert!(
-        matches!(&error, WorkerError::AtomicObserved { queue } if queue == bed.name()),
+        matches!(&error, RunError::Build(BuildError::AtomicObserved { queue }) if queue == bed.name()),
         "{error}"
     );
 }

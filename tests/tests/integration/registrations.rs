@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_amqp::{
-    MemoryStore, Queue, WorkerError,
+    MemoryStore, Queue, RunError,
     error::TopologyProblem,
     session::Sessions,
     worker::{Health, Incident},
@@ -203,7 +203,7 @@ async fn an_existing_queue_without_a_queue_of_registrations_ends_the_worker_with
     let existing = || Queue::existing(bed.name());
     let limits = Sessions::default();
     let worker = building(MemoryStore::new(), &script, limits, existing());
-    let WorkerError::Topology(error) = bed.start(worker).failed().await else {
+    let RunError::Topology(error) = bed.start(worker).failed().await else {
         panic!("it is about a queue")
     };
     assert_eq!(error.name(), control(bed.name()));

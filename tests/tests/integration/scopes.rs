@@ -1,7 +1,7 @@
 //! Scopes, by which the keys of handlers are told apart.
 
 use idem_amqp::{
-    MemoryStore, Queue, Worker, WorkerError, executor::ExecutionKind as Kind, prelude::*,
+    BuildError, MemoryStore, Queue, Worker, executor::ExecutionKind as Kind, prelude::*,
 };
 use idem_other_service as other_service;
 use idem_tests::{
@@ -51,7 +51,7 @@ fn two_handlers_of_one_name_are_refused_until_one_has_a_scope_of_its_own() {
     let cards = || Worker::builder(MemoryStore::new()).consume::<cards::handle>("cards");
     let built = cards().consume::<mails::handle>("mails");
     let error = built.build("amqp://localhost").expect_err("it is refused");
-    let WorkerError::ScopeTwice { scope, one, other } = &error else {
+    let BuildError::ScopeTwice { scope, one, other } = &error else {
         panic!("{error}");
     };
     assert_eq!(scope, "idem-tests.handle");

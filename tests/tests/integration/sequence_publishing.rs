@@ -119,7 +119,7 @@ async fn a_message_that_its_caller_gave_up_keeps_its_number_and_goes_before_the_
     assert!(
         matches!(
             error,
-            PublishError::Unconfirmed(_) | PublishError::Unavailable { .. }
+            PublishError::Unconfirmed(_) | PublishError::Broker(_)
         ),
         "{error:?}"
     );

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_amqp::{
-    Failed, Ladder, MemoryStore, Queue, Worker, WorkerError,
+    BuildError, Failed, Ladder, MemoryStore, Queue, RunError, Worker,
     error::{Permission, TopologyError, TopologyObject, TopologyProblem as Problem},
     executor::ExecutionKind as Kind,
 };
@@ -30,7 +30,7 @@ async fn topology_error(bed: &Bed, queue: impl Into<Queue>) -> TopologyError {
 
 async fn why_unusable(worker: Running) -> TopologyError {
     match worker.failed().await {
-        WorkerError::Topology(error) => error,
+        RunError::Topology(error) => error,
         other => panic!("{other:?}"),
     }
 }
@@ -119,7 +119,7 @@ fn a_queue_cannot_be_bound_to_an_exchange_without_a_name() {
     let worker = worker.consume::<charge>(Queue::quorum("orders").bind("", "orders"));
     let error = worker.build("amqp://127.0.0.1:1").unwrap_err();
     assert!(
-        matches!(&error, WorkerError::Binding { queue } if queue == "orders"),
+        matches!(&error, BuildError::Binding { queue } if queue == "orders"),
         "{error}"
     );
 }
