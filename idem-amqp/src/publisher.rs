@@ -36,7 +36,7 @@ pub use sequence::{SequencePublisher, Withdrawn};
 /// publisher.declare("orders.charge").await?; // if it may come before the first worker
 ///
 /// let order = json!({"order_id": "o-17", "amount_cents": 1250});
-/// publisher.publish(&Publication::json("orders.charge", &order)?).await?;
+/// publisher.publish(&Publication::json("orders.charge", &order)).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone)]
@@ -134,6 +134,7 @@ impl Publisher {
         publication: &Publication,
         batching: Batching,
     ) -> Result<(), PublishError> {
+        publication.check()?;
         let (answer, answered) = oneshot::channel();
         let request = Request {
             publication: self.in_context(publication),

@@ -10,7 +10,7 @@
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let publisher = Publisher::connect("amqp://127.0.0.1:5672/%2f").await?;
 //! let readings: SequencePublisher = publisher.sequence("till-4")?;
-//! readings.publish(&Publication::json("readings", &21.5)?).await?;
+//! readings.publish(&Publication::json("readings", &21.5)).await?;
 //! # Ok(()) }
 //! ```
 

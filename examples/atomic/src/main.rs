@@ -90,9 +90,7 @@ async fn publish(amqp_url: &str) -> Result<(), Box<dyn std::error::Error>> {
             order_id: order_id.to_owned(),
             amount_cents,
         };
-        publisher
-            .publish(&Publication::json(QUEUE, &order)?)
-            .await?;
+        publisher.publish(&Publication::json(QUEUE, &order)).await?;
     }
     Ok(())
 }

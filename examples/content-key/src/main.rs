@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     ];
     for reading in readings {
         publisher
-            .publish(&Publication::bytes(QUEUE, reading)?)
+            .publish(&Publication::bytes(QUEUE, reading))
             .await?;
     }
 

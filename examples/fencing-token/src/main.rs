@@ -80,9 +80,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         shelf: "A7".to_owned(),
         pieces: 3,
     };
-    publisher
-        .publish(&Publication::json(QUEUE, &stock)?)
-        .await?;
+    publisher.publish(&Publication::json(QUEUE, &stock)).await?;
 
     let (slow_network, mut underway) = mpsc::unbounded_channel();
     let shelf = Shelf::default();

@@ -146,7 +146,7 @@ async fn exported() -> Metrics {
         let order =
             json!({"order_id": format!("o-{amount}"), "customer": "c", "amount_cents": amount});
         publisher
-            .publish(&Publication::json("orders", &order).unwrap())
+            .publish(&Publication::json("orders", &order))
             .await
             .unwrap();
     }

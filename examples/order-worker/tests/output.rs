@@ -19,7 +19,7 @@ async fn publish(url: &str) -> Result<(), Box<dyn Error>> {
     let order = json!({"order_id": "o-1", "customer": "ada", "amount_cents": 1299});
     for _ in 0..2 {
         publisher
-            .publish(&Publication::json("orders", &order)?)
+            .publish(&Publication::json("orders", &order))
             .await?;
     }
     Ok(())

@@ -24,7 +24,7 @@ async fn bury(url: &str, id: &str) -> Result<(), Box<dyn Error>> {
     publisher.declare("orders").await?;
     let order = Order { id: id.to_owned() };
     publisher
-        .publish(&Publication::json("orders", &order)?)
+        .publish(&Publication::json("orders", &order))
         .await?;
     let (told, mut settled) = mpsc::unbounded_channel();
     Worker::builder(MemoryStore::new())

@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for queue in [CHARGES, URGENT_CHARGES, SHIPMENTS] {
         publisher.declare(queue).await?;
         for id in [1, 2] {
-            let order = Publication::json(queue, &Order { id })?;
+            let order = Publication::json(queue, &Order { id });
             publisher.publish(&order).await?;
         }
     }

@@ -27,7 +27,7 @@ use stream::{Attended, Stream};
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 /// let publisher = Publisher::connect("amqp://127.0.0.1:5672/%2f").await?;
 /// let readings = publisher.sequence("till-4")?;
-/// readings.publish(&Publication::json("readings", &21.5)?).await?;
+/// readings.publish(&Publication::json("readings", &21.5)).await?;
 /// # Ok(()) }
 /// ```
 ///
@@ -132,6 +132,7 @@ impl SequencePublisher {
     /// A dropped call may or may not have published; its message keeps its number, as after an
     /// error.
     pub async fn publish(&self, publication: &Publication) -> Result<(), PublishError> {
+        publication.check()?;
         let frame = &self.publisher.frame;
         frame.check(publication, self.stream.stamp_bytes())?;
         self.stream.ledger().bound_for(publication)?;

@@ -19,7 +19,7 @@ use crate::wire::{Publication, delivery::Origin, headers, settlement::Reason};
 ///
 /// let order = Message::json(&["o-17"]).message_id("m-1").header("x-tenant", "acme");
 /// let again = order.redelivered();
-/// let published = Message::from(Publication::json("orders.charge", &["o-17"])?);
+/// let published = Message::from(Publication::json("orders.charge", &["o-17"]));
 /// # let _ = (again, published);
 /// # Ok::<_, idem_amqp::PublishError>(())
 /// ```

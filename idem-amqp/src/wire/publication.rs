@@ -1,6 +1,6 @@
 //! A message to publish: where to, with which id, what.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use idem_core::message::Fingerprint;
 use lapin::{
@@ -14,6 +14,9 @@ use crate::{error::PublishError, wire::frame_size::cut};
 
 /// A message to publish.
 ///
+/// What cannot be sent (a name or an id longer than 255 bytes, a value that JSON cannot express) is told
+/// when it is published, as [`PublishError::Encode`]; nothing is sent then.
+///
 /// It gets a `UUIDv7` as its id when it is made, so that publishing it again after a lost confirm
 /// is recognised by consumers that use `message_id()` as their key.
 ///
@@ -21,11 +24,10 @@ use crate::{error::PublishError, wire::frame_size::cut};
 /// use idem_amqp::Publication;
 /// use serde_json::json;
 ///
-/// let order = Publication::json("orders.charge", &json!({"order_id": "o-17"}))?
-///     .message_id("outbox-42")?
-///     .header("x-tenant", "acme")?;
+/// let order = Publication::json("orders.charge", &json!({"order_id": "o-17"}))
+///     .message_id("outbox-42")
+///     .header("x-tenant", "acme");
 /// assert_eq!(order.id(), "outbox-42");
-/// # Ok::<_, idem_amqp::PublishError>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Publication {
@@ -35,39 +37,32 @@ pub struct Publication {
     pub(crate) properties: BasicProperties,
     /// Whether the broker returns it if no queue takes it.
     pub(crate) mandatory: bool,
+    /// Why it cannot be sent: the first thing that was wrong.
+    mistake: Option<Arc<str>>,
 }
 
 const PERSISTENT: u8 = 2;
 
 impl Publication {
     /// A message with a JSON body, for a queue.
-    ///
-    /// # Errors
-    /// If JSON cannot express the value, or the queue's name is longer than 255 bytes.
-    pub fn json(queue: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, PublishError> {
-        let body = serde_json::to_vec(value).map_err(|error| PublishError::Encode(error.into()))?;
-        let mut publication = Self::bytes(queue, body)?;
+    pub fn json(queue: &str, value: &(impl Serialize + ?Sized)) -> Self {
+        let json = serde_json::to_vec(value);
+        let mut publication = Self::bytes(queue, []);
         publication.properties = publication
             .properties
             .with_content_type("application/json".into());
-        Ok(publication)
+        publication.body = publication.noted(json);
+        publication
     }
 
     /// A message with any body, for a queue.
-    ///
-    /// # Errors
-    /// If the queue's name is longer than 255 bytes.
-    pub fn bytes(queue: &str, body: impl Into<Vec<u8>>) -> Result<Self, PublishError> {
+    pub fn bytes(queue: &str, body: impl Into<Vec<u8>>) -> Self {
         let properties = BasicProperties::default()
             .with_delivery_mode(PERSISTENT)
             .with_message_id(Uuid::now_v7().to_string().into());
-        Ok(Self {
-            exchange: ShortString::default(),
-            routing_key: short(queue)?,
-            body: body.into(),
-            properties,
-            mandatory: true,
-        })
+        let mut publication = Self::raw("", "", body.into(), properties);
+        publication.routing_key = publication.short(queue);
+        publication
     }
 
     pub(crate) fn raw(
@@ -82,6 +77,7 @@ impl Publication {
             body,
             properties,
             mandatory: true,
+            mistake: None,
         }
     }
 
@@ -92,33 +88,48 @@ impl Publication {
     }
 
     /// Publishes to an exchange instead of straight to a queue.
-    ///
-    /// # Errors
-    /// If a name is longer than 255 bytes.
-    pub fn exchange(mut self, exchange: &str, routing_key: &str) -> Result<Self, PublishError> {
-        self.exchange = short(exchange)?;
-        self.routing_key = short(routing_key)?;
-        Ok(self)
+    pub fn exchange(mut self, exchange: &str, routing_key: &str) -> Self {
+        self.exchange = self.short(exchange);
+        self.routing_key = self.short(routing_key);
+        self
     }
 
     /// Sets the id: for an outbox, say, whose rows have one already.
-    ///
-    /// # Errors
-    /// If the id is longer than 255 bytes.
-    pub fn message_id(mut self, id: &str) -> Result<Self, PublishError> {
-        self.properties = self.properties.with_message_id(short(id)?);
-        Ok(self)
+    pub fn message_id(mut self, id: &str) -> Self {
+        let id = self.short(id);
+        self.properties = self.properties.with_message_id(id);
+        self
     }
 
     /// Adds a header.
-    ///
-    /// # Errors
-    /// If the name is longer than 255 bytes.
-    pub fn header(mut self, name: &str, value: &str) -> Result<Self, PublishError> {
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        let name = self.short(name);
         let mut headers = self.properties.headers().clone().unwrap_or_default();
-        headers.insert(short(name)?, AMQPValue::LongString(LongString::from(value)));
+        headers.insert(name, AMQPValue::LongString(LongString::from(value)));
         self.properties = self.properties.with_headers(headers);
-        Ok(self)
+        self
+    }
+
+    /// Why it cannot be sent, whatever the broker says.
+    pub(crate) fn check(&self) -> Result<(), PublishError> {
+        match &self.mistake {
+            Some(mistake) => Err(PublishError::Encode(mistake.to_string().into())),
+            None => Ok(()),
+        }
+    }
+
+    /// As AMQP's short string, which has 255 bytes at most.
+    fn short(&mut self, text: &str) -> ShortString {
+        let short = ShortString::try_new(text);
+        self.noted(short)
+    }
+
+    /// What was made; or nothing, and why, for [`check`](Self::check).
+    fn noted<T: Default, E: fmt::Display>(&mut self, made: Result<T, E>) -> T {
+        made.unwrap_or_else(|error| {
+            self.mistake.get_or_insert_with(|| error.to_string().into());
+            T::default()
+        })
     }
 
     /// The message's id.
@@ -143,6 +154,7 @@ impl Publication {
             body: Vec::new(),
             properties,
             mandatory: self.mandatory,
+            mistake: None,
         }
     }
 
@@ -254,6 +266,33 @@ impl fmt::Display for Destination {
     }
 }
 
-fn short(text: &str) -> Result<ShortString, PublishError> {
-    ShortString::try_new(text).map_err(|error| PublishError::Encode(error.into()))
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_sent_is_told_when_it_is_published_and_the_first_mistake_stays() {
+        let long = "x".repeat(256);
+        let fine = || Publication::bytes("orders", "{}");
+        fine().message_id("a").header("b", &long).check().unwrap();
+        let no_json = BTreeMap::from([((1, 2), 3)]);
+        let mistaken = [
+            Publication::bytes(&long, "{}"),
+            Publication::json("orders", &no_json),
+            fine().message_id(&long),
+            fine().header(&long, "a"),
+            fine().exchange(&long, "a"),
+            fine().exchange("a", &long),
+            fine().message_id(&long).message_id("a"),
+        ];
+        for publication in mistaken {
+            let error = publication.check().unwrap_err();
+            assert!(matches!(error, PublishError::Encode(_)), "{publication:?}");
+        }
+        let first = Publication::json("orders", &no_json).message_id(&long);
+        let error = first.check().unwrap_err();
+        assert!(format!("{error:?}").contains("key"), "{error:?}");
+    }
 }

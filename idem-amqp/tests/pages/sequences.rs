@@ -17,6 +17,6 @@ async fn store(reading: Reading, db: &mut PgConnection) -> Result<(), Failed> {
 async fn publish(url: &str, reading: Reading) -> Result<(), Error> {
     let publisher = Publisher::connect(url).await?;
     let readings = publisher.sequence("till-4")?;
-    readings.publish(&Publication::json("readings", &reading)?).await?;
+    readings.publish(&Publication::json("readings", &reading)).await?;
     Ok(())
 }

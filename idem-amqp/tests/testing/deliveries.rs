@@ -122,7 +122,7 @@ async fn a_message_comes_with_all_that_rabbitmq_says_of_it() {
 #[tokio::test(start_paused = true)]
 async fn what_the_application_publishes_can_be_delivered() {
     let harness = Setup::new(|| ()).consume::<tell>("orders");
-    let published = Publication::json("orders", &["o-17"]).unwrap();
+    let published = Publication::json("orders", &["o-17"]);
     let delivered = harness.deliver(&published.into()).await;
     assert_eq!(
         delivered.settlement(),
@@ -132,7 +132,7 @@ async fn what_the_application_publishes_can_be_delivered() {
         order_id: "o-17".into(),
         amount_cents: 1,
     };
-    let published = Publication::json("orders", &value).unwrap();
+    let published = Publication::json("orders", &value);
     let delivered = harness.deliver(&published.into()).await;
     assert_eq!(delivered.kind(), Kind::Executed);
 }

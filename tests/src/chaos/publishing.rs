@@ -102,6 +102,5 @@ fn publication(queue: &str, id: &str, manner: Manner) -> Publication {
     } else {
         Publication::json(queue, &Order::new(id).behaving(manner))
     };
-    let publication = publication.and_then(|publication| publication.message_id(id));
-    publication.expect("short names, and what JSON can express")
+    publication.message_id(id)
 }

@@ -72,7 +72,7 @@ fn publish(publisher: Publisher, queue: &'static str, stop: &Arc<AtomicBool>) ->
         let mut count = 0;
         while !stop.load(SeqCst) {
             let order = Order::new(&format!("o-{count}"));
-            let order = Publication::json(queue, &order).unwrap();
+            let order = Publication::json(queue, &order);
             eventually("the order is confirmed", || publisher.publish(&order)).await;
             count += 1;
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -162,7 +162,7 @@ async fn a_queue_that_had_no_leader_takes_messages_again_when_it_has_one() {
     })
     .await;
 
-    let order = Publication::json("orders", &Order::new("o-0")).unwrap();
+    let order = Publication::json("orders", &Order::new("o-0"));
     let refused = publisher.publish(&order).await;
     let is_refusal = matches!(refused, Err(PublishError::Refused { .. }));
     assert!(is_refusal, "{refused:?}");

@@ -215,7 +215,7 @@ async fn copies_of_a_held_message_do_not_hold_up_the_others() {
 
 #[tokio::test]
 async fn copies_of_a_held_message_on_a_classic_queue_do_not_hold_up_the_others() {
-    on_the_ladder(|bed| bed.classic_queue()).await;
+    on_the_ladder(Bed::classic_queue).await;
 }
 
 /// Of the type under test, as RabbitMQ 4 declares it.

@@ -311,7 +311,7 @@ async fn a_publisher_whose_link_was_cut_says_so_and_publishes_by_a_new_one() {
     let publisher = Publisher::connect(&bed.url_by(proxy.port(), ""))
         .await
         .unwrap();
-    let order = Publication::json(bed.name(), &Order::new("a")).unwrap();
+    let order = Publication::json(bed.name(), &Order::new("a"));
     publisher.publish(&order).await.unwrap();
     proxy.cut();
     // Whether the loss is seen before or after the message is sent is a matter of luck.

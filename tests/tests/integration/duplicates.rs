@@ -125,7 +125,7 @@ async fn a_publication_repeated_after_a_lost_confirm_is_executed_once() {
     let worker = bed.start(worker.consume::<by_message_id>(bed.queue()));
     let publisher = Publisher::connect(bed.url_by(proxy.port(), "")).await;
     let publisher = publisher.unwrap();
-    let [one, other] = ["a", "b"].map(|id| Publication::json(bed.name(), &Order::new(id)).unwrap());
+    let [one, other] = ["a", "b"].map(|id| Publication::json(bed.name(), &Order::new(id)));
     publisher.publish(&other).await.unwrap();
     proxy.lose_next_answer();
     let lost = within("the publisher is told", publisher.publish(&one)).await;

@@ -99,8 +99,8 @@ async fn a_letter_that_is_looked_at_often_is_not_dropped_by_its_queues_delivery_
     }
     bed.declare_foreign(&dead(bed.name()), table).await;
     let replayer = replayer(&bed).assume_delivery_limit(4);
-    let letter = Publication::json(&dead(bed.name()), &Order::new("a")).unwrap();
-    let letter = letter.header("idem-error", "no such customer").unwrap();
+    let letter = Publication::json(&dead(bed.name()), &Order::new("a"));
+    let letter = letter.header("idem-error", "no such customer");
     let publisher = Publisher::connect(bed.url()).await.unwrap();
     publisher.publish(&letter).await.unwrap();
     for _ in 0..12 {

@@ -47,7 +47,7 @@ async fn a_failed_message_waits_on_the_ladder_for_its_next_attempt() {
 
 #[tokio::test]
 async fn a_failed_message_of_a_classic_queue_waits_on_the_ladder_for_its_next_attempt() {
-    failed_message(|bed| bed.classic_queue()).await;
+    failed_message(Bed::classic_queue).await;
 }
 
 #[tokio::test]
@@ -171,8 +171,8 @@ async fn a_message_that_comes_back_still_tells_its_handler_where_it_came_from() 
     let worker = Worker::builder(MemoryStore::new()).state(origins.clone());
     let worker = bed.start(worker.consume::<tell_origin>(queue));
     let publisher = Publisher::connect(bed.url()).await.unwrap();
-    let order = Publication::json(bed.name(), &Order::new("a")).unwrap();
-    let order = order.exchange("amq.direct", "order.placed").unwrap();
+    let order = Publication::json(bed.name(), &Order::new("a"));
+    let order = order.exchange("amq.direct", "order.placed");
     publisher.publish(&order).await.unwrap();
 
     worker.ended(Kind::Executed, 1).await;

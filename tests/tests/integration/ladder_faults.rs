@@ -182,8 +182,8 @@ async fn a_deleted_way_back_is_declared_again() {
 
     let publisher = Publisher::connect(bed.url()).await.unwrap();
     let back = |id: &str, queue: &str| {
-        let back = Publication::json(queue, &Order::new(id)).unwrap();
-        back.exchange("idem.return", queue).unwrap()
+        let back = Publication::json(queue, &Order::new(id));
+        back.exchange("idem.return", queue)
     };
     eventually("the queue is bound", async || {
         let sent = publisher.publish(&back("a", bed.name())).await;

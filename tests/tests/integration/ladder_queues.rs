@@ -144,8 +144,8 @@ async fn a_publisher_declares_what_a_worker_would() {
     }
     assert_eq!(bed.waiting("idem.unrouted").await, Some((0, 0)));
     let publisher = Publisher::connect(bed.url()).await.unwrap();
-    let back = Publication::json(bed.name(), &Order::new("a")).unwrap();
-    let back = back.exchange("idem.return", bed.name()).unwrap();
+    let back = Publication::json(bed.name(), &Order::new("a"));
+    let back = back.exchange("idem.return", bed.name());
     publisher.publish(&back).await.unwrap();
     bed.until_waiting(1).await;
     bed.delete(bed.name()).await;

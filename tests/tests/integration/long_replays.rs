@@ -121,14 +121,14 @@ async fn a_look_that_is_dropped_returns_the_letters() {
 /// A letter as a worker would have left it.
 fn rejected(bed: &Bed, number: usize) -> Publication {
     let order = Order::new(&format!("o-{number}"));
-    let mut letter = Publication::json(&dead(bed.name()), &order).unwrap();
+    let mut letter = Publication::json(&dead(bed.name()), &order);
     let key = format!("orders.charge:o-{number}");
     for (name, value) in [
         ("idem-reason", "rejected"),
         ("idem-key", &key),
         ("idem-queue", bed.name()),
     ] {
-        letter = letter.header(name, value).unwrap();
+        letter = letter.header(name, value);
     }
     letter
 }

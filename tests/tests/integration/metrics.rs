@@ -280,13 +280,13 @@ async fn batches_of_a_publisher_are_counted_with_their_messages() {
     publisher.declare(bed.queue()).await.unwrap();
     let orders = (0..20).map(async |number| {
         let order = Order::new(&number.to_string());
-        let publication = Publication::json(bed.name(), &order).unwrap();
+        let publication = Publication::json(bed.name(), &order);
         publisher.publish(&publication).await.unwrap();
     });
     join_all(orders).await;
     let counted = |of: &str| metered.sum(&format!("idem_publish_batch_messages_{of}"), &[]);
     assert_eq!((counted("sum"), counted("count")), (20, 1), "{metered:?}");
-    let alone = Publication::json(bed.name(), &Order::new("alone")).unwrap();
+    let alone = Publication::json(bed.name(), &Order::new("alone"));
     publisher.publish(&alone).await.unwrap();
     assert_eq!((counted("sum"), counted("count")), (21, 2), "{metered:?}");
 }

@@ -151,7 +151,7 @@ async fn a_publisher_goes_on_by_another_node_when_its_own_is_lost() {
     for at in [0, 1] {
         nodes[at].close().await;
         nodes[at].cut();
-        let order = Publication::json(bed.name(), &Order::new("a")).unwrap();
+        let order = Publication::json(bed.name(), &Order::new("a"));
         // Whether the loss is seen before or after the message is sent is a matter of luck.
         if let Err(error) = publisher.publish(&order).await {
             assert!(matches!(error, PublishError::Unconfirmed(_)), "{error:?}");

@@ -8,7 +8,7 @@ use idem_tests::{bed::Bed, script::Order};
 async fn a_published_message_has_an_id_a_content_type_and_survives_a_restart() {
     let bed = Bed::new().await;
     let publisher = Publisher::connect(bed.url()).await.unwrap();
-    let order = Publication::json(bed.name(), &Order::new("a")).unwrap();
+    let order = Publication::json(bed.name(), &Order::new("a"));
     publisher.publish(&order).await.unwrap();
 
     // Confirmed: it is there at once.
@@ -38,7 +38,7 @@ async fn a_message_that_no_queue_takes_is_an_error_for_it_alone() {
         } else {
             bed.name()
         };
-        let order = Publication::json(queue, &Order::new(&number.to_string())).unwrap();
+        let order = Publication::json(queue, &Order::new(&number.to_string()));
         let publisher = publisher.clone();
         async move { publisher.publish(&order).await }
     }))
@@ -59,6 +59,23 @@ async fn a_message_that_no_queue_takes_is_an_error_for_it_alone() {
 }
 
 #[tokio::test]
+async fn a_message_that_cannot_be_encoded_is_an_error_when_it_is_published_and_takes_no_number() {
+    let bed = Bed::new().await;
+    let publisher = Publisher::connect(bed.url()).await.unwrap();
+    let numbered = publisher.sequence("till-4").unwrap();
+    let wrong = Publication::json(bed.name(), &Order::new("a")).message_id(&"x".repeat(256));
+    for error in [
+        publisher.publish(&wrong).await.unwrap_err(),
+        numbered.publish(&wrong).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, PublishError::Encode(_)), "{error:?}");
+    }
+    assert_eq!(numbered.unconfirmed(), 0);
+    assert_eq!(bed.waiting(bed.name()).await, Some((0, 0)));
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
 async fn a_message_that_a_full_queue_refuses_is_an_error() {
     let bed = Bed::bare().await;
     let mut arguments = lapin::types::FieldTable::default();
@@ -67,7 +84,7 @@ async fn a_message_that_a_full_queue_refuses_is_an_error() {
     arguments.insert("x-overflow".into(), reject);
     bed.declare_foreign(bed.name(), arguments).await;
     let publisher = Publisher::connect(bed.url()).await.unwrap();
-    let order = Publication::json(bed.name(), &Order::new("a")).unwrap();
+    let order = Publication::json(bed.name(), &Order::new("a"));
     publisher.publish(&order).await.unwrap();
     let refused = publisher.publish(&order).await;
     assert!(
@@ -81,7 +98,7 @@ async fn a_message_that_a_full_queue_refuses_is_an_error() {
 #[tokio::test]
 async fn two_publications_never_have_the_same_id() {
     let ids = (0..1000).map(|_| {
-        let publication = Publication::bytes("orders", "x").unwrap();
+        let publication = Publication::bytes("orders", "x");
         publication.id().to_owned()
     });
     let ids: std::collections::HashSet<_> = ids.collect();

@@ -38,7 +38,7 @@ fn publish(bed: &Arc<Bed>, stop: &Arc<AtomicBool>) -> JoinHandle<usize> {
             }
             let batch = (0..20).map(|number| {
                 let order = Order::new(&format!("o-{}", count + number));
-                let order = Publication::json(bed.name(), &order).unwrap();
+                let order = Publication::json(bed.name(), &order);
                 let publisher = publisher.clone();
                 async move { publisher.publish(&order).await.unwrap() }
             });

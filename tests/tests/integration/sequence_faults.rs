@@ -36,7 +36,7 @@ const AFTER: Range<u64> = 200..260;
 async fn publish(publisher: &SequencePublisher, bed: &Bed, numbers: Range<u64>) {
     let messages =
         numbers.map(|number| Publication::json(bed.name(), &Order::new(&number.to_string())));
-    let messages: Vec<_> = messages.map(Result::unwrap).collect();
+    let messages: Vec<_> = messages.collect();
     let calls = messages.iter().map(|message| publisher.publish(message));
     for published in join_all(calls).await {
         published.unwrap();

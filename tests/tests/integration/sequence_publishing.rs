@@ -16,7 +16,7 @@ use lapin::types::{AMQPValue, FieldTable};
 type Stamped = (i64, String);
 
 fn message(bed: &Bed, id: &str) -> Publication {
-    Publication::json(bed.name(), &Order::new(id)).unwrap()
+    Publication::json(bed.name(), &Order::new(id))
 }
 
 fn stamped(message: &DeadLetter) -> Stamped {
@@ -227,7 +227,7 @@ async fn messages_that_go_to_another_queue_are_an_error_and_not_sent() {
     let publisher = Publisher::connect(bed.url()).await.unwrap();
     let publisher = publisher.sequence("till-4").unwrap();
     publisher.publish(&message(&bed, "a")).await.unwrap();
-    let elsewhere = Publication::json(&format!("{}.dead", bed.name()), &Order::new("b")).unwrap();
+    let elsewhere = Publication::json(&format!("{}.dead", bed.name()), &Order::new("b"));
     let error = publisher.publish(&elsewhere).await.unwrap_err();
     assert!(
         matches!(error, PublishError::OtherDestination { .. }),

@@ -305,7 +305,7 @@ async fn what_a_publisher_published_again_after_a_lost_confirm_is_a_duplicate() 
         if id == "b" {
             proxy.lose_next_answer();
         }
-        let message = Publication::json(bed.name(), &Order::new(id)).unwrap();
+        let message = Publication::json(bed.name(), &Order::new(id));
         let call = publisher.publish(&message);
         within("it is confirmed", call).await.unwrap();
     }
@@ -332,7 +332,7 @@ async fn a_message_keeps_its_number_over_the_ladder_and_as_a_dead_letter_sent_ag
     let worker = bed.start(worker.consume::<store_stamped>(queue));
     let publisher = Publisher::connect(bed.url()).await.unwrap();
     let publisher = publisher.sequence("till-4").unwrap();
-    let message = Publication::json(bed.name(), &Order::new("a")).unwrap();
+    let message = Publication::json(bed.name(), &Order::new("a"));
     publisher.publish(&message).await.unwrap();
     worker.ended(Kind::Rejected, 1).await;
     until_dead(&bed, 1).await;

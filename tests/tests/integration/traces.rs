@@ -20,7 +20,7 @@ use crate::{
 };
 
 fn order(bed: &Bed, id: &str) -> Publication {
-    Publication::json(bed.name(), &Order::new(id)).unwrap()
+    Publication::json(bed.name(), &Order::new(id))
 }
 
 async fn publish(bed: &Bed, publication: &Publication) {
@@ -196,7 +196,7 @@ async fn a_message_keeps_the_context_that_it_brings() {
     let _recorded = traced.record();
     let worker = bed.charging(MemoryStore::new(), &Script::succeeding());
     let brought = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    let publication = order(&bed, "a").header("traceparent", brought).unwrap();
+    let publication = order(&bed, "a").header("traceparent", brought);
     publish(&bed, &publication).await;
     worker.ended(Kind::Executed, 1).await;
     let process = &processed(&traced, &bed, worker).await[0];

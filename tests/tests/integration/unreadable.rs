@@ -287,7 +287,7 @@ async fn an_unreadable_dead_letter_can_be_looked_at_and_discarded_and_is_not_sen
     let journal = told.clone();
     let replaying = replayer(&bed).on_letter(move |dealt| match dealt.outcome {
         LetterOutcome::Failed(error @ LetterError::Unreadable { .. }) => {
-            journal.write(error.to_string())
+            journal.write(error.to_string());
         }
         other => panic!("{other:?}"),
     });

@@ -21,12 +21,12 @@ async fn publishing(bed: &Bed) -> SequencePublisher {
 }
 
 fn message(bed: &Bed, id: &str) -> Publication {
-    Publication::json(bed.name(), &Order::new(id)).unwrap()
+    Publication::json(bed.name(), &Order::new(id))
 }
 
 /// RabbitMQ closes the channel: this header has to be a list.
 fn impossible(bed: &Bed, id: &str) -> Publication {
-    message(bed, id).header("CC", "nobody").unwrap()
+    message(bed, id).header("CC", "nobody")
 }
 
 async fn error(publisher: &SequencePublisher, message: &Publication) -> PublishError {
@@ -116,7 +116,7 @@ async fn messages_that_were_on_their_way_with_one_that_is_impossible_are_confirm
 async fn an_exchange_that_does_not_exist_is_told_at_once() {
     let bed = Bed::new().await;
     let publisher = publishing(&bed).await;
-    let elsewhere = message(&bed, "a").exchange("nowhere", "readings").unwrap();
+    let elsewhere = message(&bed, "a").exchange("nowhere", "readings");
     let (number, text) = stuck(&error(&publisher, &elsewhere).await);
     assert_eq!(number, 0);
     assert!(text.contains("`Publisher::numbered`"), "{text}");
@@ -132,7 +132,7 @@ async fn a_number_whose_message_no_queue_takes_is_given_up_the_way_that_others_w
     let [good, bad] = ["good", "bad"].map(|key| format!("{}.{key}", bed.name()));
     bed.bind(bed.name(), "amq.topic", &good).await;
     let publisher = publishing(&bed).await;
-    let by = |id: &str, key: &str| message(&bed, id).exchange("amq.topic", key).unwrap();
+    let by = |id: &str, key: &str| message(&bed, id).exchange("amq.topic", key);
     publisher.publish(&by("a", &good)).await.unwrap();
     let (stuck, text) = stuck(&error(&publisher, &by("b", &bad)).await);
     assert_eq!(stuck, 1);
@@ -153,14 +153,14 @@ async fn a_message_whose_headers_fit_into_no_frame_is_refused_before_it_has_a_nu
     let bed = Bed::new().await;
     let publisher = publishing(&bed).await;
     let large = message(&bed, "a").header("x-note", &"x".repeat(131_000));
-    let refused = error(&publisher, &large.unwrap()).await;
+    let refused = error(&publisher, &large).await;
     assert!(
         matches!(refused, PublishError::TooLarge { most: 131_072, .. }),
         "{refused:?}"
     );
     assert_eq!(publisher.unconfirmed(), 0);
     let fitting = message(&bed, "b").header("x-note", &"x".repeat(130_000));
-    publisher.publish(&fitting.unwrap()).await.unwrap();
+    publisher.publish(&fitting).await.unwrap();
     let arrived = bed.drain(bed.name()).await;
     assert_eq!(arrived.iter().map(number).collect::<Vec<_>>(), [0]);
     bed.assert_nothing_stuck().await;
@@ -171,7 +171,6 @@ async fn a_message_whose_headers_fit_into_no_frame_disturbs_nobody_on_the_same_c
     let bed = Bed::new().await;
     let publisher = Publisher::connect(bed.url()).await.unwrap();
     let large = message(&bed, "a").header("x-note", &"x".repeat(140_000));
-    let large = large.unwrap();
     let other = message(&bed, "b");
     let both = async { tokio::join!(publisher.publish(&large), publisher.publish(&other)) };
     let (refused, confirmed) = within("both have ended", both).await;

@@ -3,7 +3,7 @@
 use super::*;
 
 fn message(body: &str) -> Publication {
-    Publication::bytes("readings", body).unwrap()
+    Publication::bytes("readings", body)
 }
 
 /// What a call that publishes this attends to.
@@ -69,15 +69,9 @@ fn what_another_call_saw_through_is_confirmed_for_its_own_once() {
 
 #[test]
 fn another_message_of_the_same_id_and_body_is_not_what_was_seen_through() {
-    let lost = message("lost").message_id("one").unwrap();
-    let other = lost.clone().header("tenant", "b").unwrap();
-    let nameless = |name| {
-        message("lost")
-            .message_id("")
-            .unwrap()
-            .header("tenant", name)
-            .unwrap()
-    };
+    let lost = message("lost").message_id("one");
+    let other = lost.clone().header("tenant", "b");
+    let nameless = |name| message("lost").message_id("").header("tenant", name);
     for (lost, other) in [(lost, other), (nameless("a"), nameless("a"))] {
         let mut ledger = Ledger::default();
         let open = enter(&mut ledger, &lost);
@@ -106,7 +100,7 @@ fn what_both_saw_through_is_not_taken_for_the_next_message_like_it() {
 #[test]
 fn the_same_id_with_another_body_is_another_message() {
     let mut ledger = Ledger::default();
-    let [one, other] = ["one", "other"].map(|body| message(body).message_id("outbox-1").unwrap());
+    let [one, other] = ["one", "other"].map(|body| message(body).message_id("outbox-1"));
     let open = enter(&mut ledger, &one);
     ledger.leave(open.number);
     let open = enter(&mut ledger, &other);
@@ -117,7 +111,7 @@ fn the_same_id_with_another_body_is_another_message() {
 #[test]
 fn a_message_without_an_id_is_like_no_other() {
     let mut ledger = Ledger::default();
-    let nameless = message("x").message_id("").unwrap();
+    let nameless = message("x").message_id("");
     let numbers = [(); 2].map(|()| enter(&mut ledger, &nameless).number);
     assert_eq!(numbers, [0, 1]);
 }
@@ -139,7 +133,7 @@ fn all_messages_go_to_one_queue_or_one_exchange() {
     let mut ledger = Ledger::default();
     ledger.bound_for(&message("a")).unwrap();
     ledger.bound_for(&message("b")).unwrap();
-    let elsewhere = Publication::bytes("others", "c").unwrap();
+    let elsewhere = Publication::bytes("others", "c");
     assert_eq!(
         ledger.bound_for(&elsewhere).unwrap_err().to_string(),
         "the messages numbered before go to the queue `readings`, this one to the queue `others`: \
@@ -147,7 +141,7 @@ fn all_messages_go_to_one_queue_or_one_exchange() {
     );
 
     let mut ledger = Ledger::default();
-    let by = |key| message("a").exchange("readings", key).unwrap();
+    let by = |key| message("a").exchange("readings", key);
     ledger.bound_for(&by("one")).unwrap();
     ledger.bound_for(&by("other")).unwrap();
     assert!(ledger.bound_for(&message("a")).is_err());
