@@ -5,11 +5,11 @@
 //! [`client`](crate::client), `StoreError` in [`store`](crate::store).
 //!
 //! ```
-//! use idem_amqp::{Publication, PublishError, error::ErrorChain};
+//! use idem_amqp::{BuildError, MemoryStore, Worker, error::ErrorChain};
 //!
-//! let long = "x".repeat(300);
-//! let error: PublishError = Publication::bytes(&long, "hello").unwrap_err();
-//! println!("cannot publish: {}", ErrorChain::of(&error));
+//! let error: BuildError = Worker::builder(MemoryStore::new()).build("amqp://127.0.0.1").unwrap_err();
+//! assert!(matches!(error, BuildError::NothingToConsume));
+//! println!("cannot start: {}", ErrorChain::of(&error));
 //! ```
 
 use std::error::Error;

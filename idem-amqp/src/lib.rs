@@ -108,6 +108,11 @@ pub use idem_core::__private;
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
+/// The programs of the first hour compile.
+#[cfg(all(doctest, feature = "sqlite"))]
+#[doc = include_str!("../../docs/first-consumer.md")]
+struct FirstConsumer;
+
 /// The examples of the guide to tests compile, and what they assert holds.
 #[cfg(all(doctest, feature = "sqlite", feature = "testing"))]
 #[doc = include_str!("../../docs/testing.md")]

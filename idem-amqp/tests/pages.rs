@@ -24,8 +24,11 @@ mod operations;
 #[path = "pages/rabbitmq.rs"]
 mod rabbitmq;
 #[rustfmt::skip]
-#[path = "pages/readme.rs"]
-mod readme;
+#[path = "pages/handlers.rs"]
+mod handlers;
+#[rustfmt::skip]
+#[path = "pages/production.rs"]
+mod production;
 #[rustfmt::skip]
 #[path = "pages/replies.rs"]
 mod replies;
@@ -37,8 +40,9 @@ mod sequences;
 mod stores;
 
 /// A page, and the module that its parts are in.
-const PAGES: [(&str, &str); 11] = [
-    ("README.md", "readme"),
+const PAGES: [(&str, &str); 12] = [
+    ("docs/handlers.md", "handlers"),
+    ("docs/production.md", "production"),
     ("docs/migration.md", "migration"),
     ("docs/operations.md", "operations"),
     ("docs/rabbitmq.md", "rabbitmq"),

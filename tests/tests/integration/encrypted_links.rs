@@ -186,7 +186,7 @@ async fn a_broker_that_asks_for_a_certificate_lets_in_who_shows_one_of_its_autho
     let worker = Worker::builder(MemoryStore::new()).state(script.clone());
     let worker = Running::start(worker.consume::<charge>(bed.queue()), own.clone());
     let publisher = Publisher::connect(own).await.unwrap();
-    let order = Publication::json(bed.name(), &Order::new("a")).unwrap();
+    let order = Publication::json(bed.name(), &Order::new("a"));
     publisher.publish(&order).await.unwrap();
     worker.ended(Kind::Executed, 1).await;
     assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);

@@ -1,8 +1,6 @@
 use idem_amqp::{SqliteStore, prelude::*};
 use serde::{Deserialize, Serialize};
 
-use super::Error;
-
 #[derive(Deserialize)]
 struct Notice { customer: String, order_id: String, amount_cents: i64 }
 
@@ -22,28 +20,10 @@ impl Mailer {
                                       // sequence(producer = …, number = …)
     scope = "orders.notify",          // the handler's durable name, its own alone; default: "<package>.<function>"
     lease = "30s", retention = "72h", max_attempts = 10,
+    timeout = "20s",                  // default: an attempt may take as long as it likes
     in_doubt = "retry",               // or "quarantine"
     fingerprint = ["amount_cents"],   // default: the whole body; or off
 )]
 async fn notify(order: Notice, State(mail): State<Mailer>, attempt: Attempt) -> Result<Receipt, Failed> {
     mail.send(&order, attempt.number()).await
-}
-
-#[derive(Deserialize)]
-struct OrderPlaced { order_id: String }
-
-#[idempotent(key = "order_id", scope = "orders.charge")]
-async fn charge(order: OrderPlaced) -> Result<(), Failed> {
-    drop(order.order_id);
-    Ok(())
-}
-
-async fn in_production(store: SqliteStore, amqp_urls: &str) -> Result<(), Error> {
-    let worker = Worker::builder(store)
-        .consume::<charge>("orders.charge")
-        .build(amqp_urls)?;
-    let health = worker.health();   // for a probe: what is wrong, and for how long
-    worker.run_until(shutdown_signal()).await?;
-    drop(health);
-    Ok(())
 }
