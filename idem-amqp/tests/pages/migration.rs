@@ -21,7 +21,7 @@ async fn charge(order: OrderPlaced, State(db): State<PgPool>) -> Result<(), Fail
 
 async fn observe(database_url: &str, amqp_url: &str, pool: PgPool) -> Result<(), Error> {
     let store = PostgresStore::connect(database_url).await?;
-    let balance = Worker::builder(store)
+    let stats = Worker::builder(store)
         .state(pool)
         .consume::<charge>(Queue::existing("orders.charge").dead_letters("orders.failed"))
         .on_settled(|settled| {
@@ -31,7 +31,7 @@ async fn observe(database_url: &str, amqp_url: &str, pool: PgPool) -> Result<(),
         })
         .run_until(amqp_url, shutdown_signal())
         .await?;
-    println!("{balance}");
+    println!("{stats}");
     Ok(())
 }
 
