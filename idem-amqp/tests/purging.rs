@@ -25,19 +25,22 @@ async fn charge(_: String) -> Result<(), Failed> {
 async fn left_by(change: fn(WorkerBuilder<MemoryStore>) -> WorkerBuilder<MemoryStore>) -> usize {
     let store = MemoryStore::new();
     for (id, retention) in [("over", Duration::ZERO), ("kept", 72 * HOUR)] {
-        let key = Key::new("orders.charge", id).unwrap();
+        let key = Key::new("orders.charge", id).expect("it is a key");
         let request = ClaimRequest::new(key, &Policy::DEFAULT);
         let Ok(Claim::Acquired(lease)) = store.claim(&request).await else {
             panic!("the key is free")
         };
         let completed = store.complete(&lease, &Outcome::default(), retention).await;
-        assert_eq!(completed.unwrap(), Write::Applied);
+        assert_eq!(
+            completed.expect("a store in memory answers"),
+            Write::Applied
+        );
     }
     let worker = Worker::builder(store.clone()).consume::<charge>("orders.charge");
     let two_hours = tokio::time::sleep(2 * HOUR);
     let ran = change(worker).run_until(NO_BROKER, two_hours).await;
-    ran.unwrap();
-    let left = store.list(&Listing::all()).await.unwrap();
+    ran.expect("it stops when it is told to");
+    let left = store.list(&Listing::all()).await.expect("it answers");
     left.records.len()
 }
 

@@ -9,7 +9,7 @@
 //!
 //! Everything is set by environment variables, see `settings.rs`.
 
-use std::{env, process::ExitCode, time::Duration};
+use std::{env, process::ExitCode};
 
 use idem_amqp::{
     Policy, Queue, Store, Worker,

@@ -1,4 +1,4 @@
-use idem_amqp::{SqliteStore, prelude::*};
+use idem_amqp::prelude::*;
 use serde::{Deserialize, Serialize};
 
 #[derive(Deserialize)]
