@@ -24,7 +24,7 @@ impl Location {
 
 /// Options that connect to the URL's server. What goes wrong is told without the URL, which may
 /// hold a password.
-fn parse(url: &str) -> Result<PgConnectOptions, ConnectError> {
+pub(super) fn parse(url: &str) -> Result<PgConnectOptions, ConnectError> {
     let invalid = |reason: String| ConnectError::InvalidUrl { reason };
     if !(url.starts_with("postgres:") || url.starts_with("postgresql:")) {
         return Err(invalid("write `postgres://USER@HOST/DATABASE`".into()));
