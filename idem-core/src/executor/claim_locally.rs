@@ -14,7 +14,7 @@ use super::{
 use crate::{
     error_chain::ErrorChain,
     handler::StoreOutage,
-    store::{Claim, Release, Store, StoreError},
+    store::{Claim, Release, Store, StoreError, Write},
 };
 
 impl<S: Store> Job<'_, S> {
@@ -61,17 +61,20 @@ impl<S: Store> Job<'_, S> {
             let remaining = request.lease;
             return Err(NotRun::Answered(Claim::Held { remaining }));
         }
+        let overtaken = NotRun::Answered(Claim::Held { remaining: SOON });
+        // As for a lease of the store's: the attempts may be used up, or the executor closed. This comes before the
+        // start: from there on the reporter may claim the key in the store, and nobody would give that claim back.
+        if let Some(objection) = self.objection(&lease) {
+            if local.write_release(&lease, &objection) == Write::Fenced {
+                return Err(overtaken);
+            }
+            local.tell(&executor.store);
+            return Err(ended_by(&objection, &lease));
+        }
         // Or that copy has ended by now, and the local memory has its end: this claim is not the current one
         // any more. Running would repeat what is done.
         if !local.start(&lease) {
-            let remaining = SOON;
-            return Err(NotRun::Answered(Claim::Held { remaining }));
-        }
-        // As for a lease of the store's: the attempts may be used up, or the executor closed.
-        if let Some(objection) = self.objection(&lease) {
-            let _ = local.write_release(&lease, &objection);
-            local.tell(&executor.store);
-            return Err(ended_by(&objection, &lease));
+            return Err(overtaken);
         }
         tracing::warn!(key = %request.key, attempt = lease.attempt, error = %ErrorChain::of(&outage), "the store cannot be asked, running unprotected");
         // The store is told while the handler runs: when it is back, no other process may begin the message.

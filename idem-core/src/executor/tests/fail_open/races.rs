@@ -76,3 +76,49 @@ async fn a_copy_that_steps_back_leaves_the_end_of_what_it_stepped_back_from_to_b
     assert_eq!(store.count(Call::Release), 1, "it steps back");
     assert!(matches!(late, Execution::Conflict { .. }), "{late:?}");
 }
+
+/// The reporter, on another thread, must not tell the store of an attempt that steps back: its claim would be left
+/// there to run out, and the next attempt would be in doubt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_reported_of_an_attempt_that_a_closed_executor_does_not_start() {
+    let (executor, store) = executor();
+    let policy = fail_open()
+        .to_builder()
+        .lease(Policy::MIN_LEASE)
+        .build()
+        .unwrap();
+    // Attempts that run keep the reporter at work.
+    let running: Vec<_> = (0..300)
+        .map(|number| {
+            let executor = executor.clone();
+            let key = Key::new("orders", format!("running-{number}")).unwrap();
+            store.always(Call::Claim, Fault::Unreached);
+            tokio::spawn(async move {
+                let work = async |_: Attempt| pending::<Result<(), Failed>>().await;
+                executor.execute(key, &policy, work).await
+            })
+        })
+        .collect();
+    while executor.in_flight.progress("orders").keys < 300 {
+        tokio::task::yield_now().await;
+    }
+    store.heal();
+    while store.count(Call::Extend) < 300 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    executor.close();
+    let before = store.count(Call::Claim);
+    for number in 0..10_000 {
+        let key = Key::new("orders", number).unwrap();
+        store.script(Call::Claim, [Fault::Unreached]);
+        let work = async |_: Attempt| Ok::<_, Failed>(());
+        let ended = executor.execute(key, &policy, work).await;
+        assert!(matches!(ended, Execution::Abandoned), "{ended:?}");
+    }
+    assert_eq!(
+        store.count(Call::Claim) - before,
+        10_000,
+        "none by the reporter"
+    );
+    running.iter().for_each(tokio::task::JoinHandle::abort);
+}
