@@ -43,8 +43,10 @@ impl UnprotectedStats {
         self.told
     }
 
-    /// How many found that the key had been completed, given up or quarantined by another worker
-    /// meanwhile: the effect may have happened twice. Each is logged as a warning with its key.
+    /// How many found, when the store was told, that the key had ended without them: it was completed, quarantined or
+    /// used for other content, or another worker had taken it over. The other end stands, and the effect may have
+    /// happened twice. It may be another worker's, or one from before the outage, also of this process. Each is
+    /// logged as a warning with its key.
     pub fn overtaken(&self) -> u64 {
         self.overtaken
     }

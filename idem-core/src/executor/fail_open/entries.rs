@@ -211,8 +211,9 @@ impl Entries {
     }
 
     /// Puts on the agenda again what was on its way: the reporter has ended without a note of it. The store may
-    /// have been told already. To be told again changes nothing there; if it was told of a completion under a
-    /// lease that was not noted here, that completion is taken for another worker's.
+    /// have heard the call that was lost with it. It is repeated by the same owner or under the same lease, so the
+    /// store knows it again. An end is told only under a lease that is noted here: so no attempt takes its own
+    /// completion for another worker's.
     pub(super) fn take_back(&mut self) {
         for (key, entry) in &mut self.by_key {
             if std::mem::take(&mut entry.is_on_its_way) {

@@ -64,6 +64,8 @@ pub(super) struct Report {
 pub(super) enum Sent {
     /// The store knows how the attempt ended, or another worker's end stands.
     Told,
+    /// The store has given its lease; it is told the rest under that.
+    Claimed,
     /// The attempt still runs.
     Running,
     /// The key cannot be claimed for now: another worker has it, or its next attempt is not due.
@@ -138,14 +140,17 @@ impl Report {
         self.request = copy.request;
         self.lease = copy.lease;
         self.is_overtaken = copy.is_overtaken;
-        self.tries = match self.last.replace(sent) {
-            Some(last) if last == sent => self.tries + 1,
-            _ => 1,
-        };
+        // A claim is the first half of a try. The waits of a report that is held after each claim go on growing.
+        if sent != Sent::Claimed {
+            self.tries = match self.last.replace(sent) {
+                Some(last) if last == sent => self.tries + 1,
+                _ => 1,
+            };
+        }
         match sent {
             _ if has_news => Duration::ZERO,
             // Of a store that is away the reporter itself waits, for all reports together.
-            Sent::Told | Sent::Away => Duration::ZERO,
+            Sent::Told | Sent::Claimed | Sent::Away => Duration::ZERO,
             // This is the attempt's heartbeat in the store.
             Sent::Running => self.request.lease / 3,
             Sent::Held => PATIENCE.wait(self.tries),
@@ -153,8 +158,8 @@ impl Report {
         }
     }
 
-    /// Tells the store once, and says what became of that. Dropped half way, it may have told the store: the next one
-    /// finds that out.
+    /// Makes the next call to the store, and says what became of it: the claim, or what the attempt came to. Dropped
+    /// half way, the call may have had its effect: it is repeated by the same owner, or under the same lease.
     pub(super) async fn send<S: Store>(&mut self, store: &S) -> Sent {
         let sent = match &self.lease {
             Some(lease) => self.tell(store, lease.clone()).await,
@@ -185,7 +190,7 @@ impl Report {
         }
     }
 
-    /// Claims the key in the store, and tells how the attempt stands if that succeeds.
+    /// Claims the key in the store. The rest is told when the lease is noted.
     async fn claim<S: Store>(&mut self, store: &S) -> Result<Sent, StoreError> {
         let mut answer = within_heartbeat(&self.request, store.claim(&self.request)).await?;
         if let Claim::Held { remaining } = answer {
@@ -203,9 +208,10 @@ impl Report {
         }
         match answer {
             Claim::Acquired(lease) => {
-                // Kept before the end is told: should the answer to that be lost, it is repeated under this lease.
-                self.lease = Some(lease.clone());
-                self.tell(store, lease).await
+                // Noted before the end is told. If that answer is lost, or the reporter ends before it has noted it,
+                // the end is repeated under this lease.
+                self.lease = Some(lease);
+                Ok(Sent::Claimed)
             }
             Claim::Held { .. } => Ok(Sent::Held),
             Claim::Completed { .. } => Ok(self.yields_to("completed")),

@@ -265,3 +265,24 @@ async fn a_reporter_that_has_ended_is_replaced_when_somebody_waits_for_the_repor
     let left = executor.report(Duration::from_secs(5)).await;
     assert_eq!(left.pending(), 0);
 }
+
+/// The reporter ends with its runtime, between the store's write and its answer.
+#[test]
+fn a_report_whose_reporter_ended_on_the_way_does_not_find_its_own_completion_as_anothers() {
+    let (executor, store) = away();
+    let runtime = || {
+        let builder = &mut tokio::runtime::Builder::new_current_thread();
+        builder.enable_time().start_paused(true).build().unwrap()
+    };
+    runtime().block_on(async {
+        run_open(&executor).await;
+        store.heal();
+        store.script(Call::Complete, [Fault::AnswerLate]);
+        a_while().await;
+        let there = answer_elsewhere(&store).await;
+        assert!(matches!(there, Claim::Completed { .. }), "{there:?}");
+        assert_eq!(counts(&executor), (0, 0, 1));
+    });
+    runtime().block_on(executor.report(Duration::from_mins(1)));
+    assert_eq!(counts(&executor), (1, 0, 0));
+}
