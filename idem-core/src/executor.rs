@@ -48,7 +48,7 @@ pub use concurrency::Sharing;
 pub use execution::{Cause, Execution, ExecutionKind};
 use fail_open::LocalMemory;
 pub use fail_open::UnprotectedStats;
-use heartbeat::{HeartbeatScheduler, Limit};
+use heartbeat::{HeartbeatScheduler, Limit, Ran};
 use history::History;
 use in_flight::{InFlight, Working};
 pub use prepared::Prepared;
@@ -180,14 +180,16 @@ impl<S: Store> Executor<S> {
             Err(ended) => return ended.into_execution(Requester::Nobody),
         };
         let attempt = claim.describe_attempt(policy);
-        let work = pin!(self.handlers.run(
-            handler,
-            attempt.number(),
-            attempt.is_in_doubt(),
-            work(attempt)
-        ));
-        let limit = Limit::shorter(policy.timeout(), None);
-        let ran = kept.run_within(limit, work).await;
+        let (number, in_doubt) = (attempt.number(), attempt.is_in_doubt());
+        // Guarded: a panic of the closure itself must not skip the end of the claim either.
+        let ran = match guarded::caught(|| work(attempt)) {
+            Ok(work) => {
+                let work = pin!(self.handlers.run(handler, number, in_doubt, work));
+                let limit = Limit::shorter(policy.timeout(), None);
+                kept.run_within(limit, work).await
+            }
+            Err(panic) => Ran::Panicked(panic),
+        };
         drop(kept);
         let ended = claim.complete_or_release(&mut job, ran).await;
         self.count_lost_lease(handler, &ended);

@@ -58,3 +58,24 @@ async fn a_panic_is_a_failed_attempt() {
         Execution::Executed { attempt: 2, .. }
     ));
 }
+
+#[tokio::test(start_paused = true)]
+async fn work_that_panics_before_it_returns_its_future_is_a_failed_attempt() {
+    let (executor, store) = executor();
+    #[expect(unreachable_code, reason = "the future's type is needed")]
+    let work = |_: Attempt| {
+        panic!("boom");
+        ready(Ok::<(), Failed>(()))
+    };
+    let failed = executor.execute(key(), &Policy::DEFAULT, work).await;
+    wait_for_retry(&failed).await;
+    let Execution::Failed { cause, .. } = failed else {
+        panic!("{failed:?}");
+    };
+    assert!(matches!(cause, Cause::Panicked(message) if message == "boom"));
+    assert_eq!(store.count(Call::Release), 1, "the key is free at once");
+    assert!(matches!(
+        run(&executor).await,
+        Execution::Executed { attempt: 2, .. }
+    ));
+}
