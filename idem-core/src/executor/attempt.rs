@@ -46,15 +46,18 @@ pub(super) struct Job<'a, S> {
 impl<'a, S: Store> Job<'a, S> {
     /// Work for which nobody waits, and of which nothing else is known.
     ///
-    /// Every claim starts from a job, so this is the one place that refuses a request whose session or sequence the
-    /// store does not keep. Such a store would claim the request as if it stood alone.
+    /// Every claim starts from a job, so this is the one place that refuses a request whose lease is too short, or
+    /// whose session or sequence the store does not keep. Such a store would claim the request as if it stood alone.
     pub(super) fn of(
         executor: &'a Executor<S>,
         request: &'a mut ClaimRequest,
         policy: &'a Policy,
         history: &'a mut History,
     ) -> Result<Self, NotRun> {
-        refuse_unkept(&*executor.store, request).map_err(NotRun::Unavailable)?;
+        request
+            .check_lease()
+            .and_then(|()| refuse_unkept(&*executor.store, request))
+            .map_err(NotRun::Unavailable)?;
         Ok(Self {
             executor,
             request,

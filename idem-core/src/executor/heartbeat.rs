@@ -197,9 +197,9 @@ impl KeptLease {
         F: Fn() -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Write, StoreError>> + Send + 'static,
     {
-        // A request made by hand may ask for any lease: one of zero would have a heartbeat without a pause, a
-        // very long one is more than a clock can add.
-        let lease = lease.clamp(Policy::MIN_LEASE, Policy::MAX_RETENTION);
+        // A request made by hand may ask for a lease that is more than a clock can add. One that is shorter than
+        // policies allow was refused before its claim.
+        let lease = lease.min(Policy::MAX_RETENTION);
         let first = claimed.running + lease / 3;
         let heartbeat: Arc<dyn Beat> = Arc::new(Heartbeat {
             extend,

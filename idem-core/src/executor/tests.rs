@@ -18,7 +18,7 @@ use super::*;
 use crate::{
     executor::Cause,
     handler::{Attempt, Failed, InDoubt},
-    store::{Claim, ClaimRequest, Release, Write},
+    store::{Claim, ClaimRequest, Release, StoreError, Write},
 };
 
 mod ahead;

@@ -43,7 +43,8 @@ pub struct ClaimRequest {
     pub owner: Owner,
     /// The digest of the content, if it is to be compared.
     pub fingerprint: Option<Fingerprint>,
-    /// How long the claim holds without being extended.
+    /// How long the claim holds without being extended. [`Executor`](crate::Executor) refuses a request whose lease is
+    /// shorter than [`Policy::MIN_LEASE`].
     pub lease: Duration,
     /// How long the record lives after its last write, and after its lease has ended.
     pub retention: Duration,
@@ -110,6 +111,26 @@ impl ClaimRequest {
                 "the key `{}` is not that of its place in the {kind}, `{key}`: make the request \
                  with `ClaimRequest::in_{kind}`",
                 self.key,
+            )
+            .into(),
+        ))
+    }
+
+    /// Refuses a lease into which no heartbeat fits: the key would be free for another worker while this one runs.
+    /// A policy has no such lease, but a request may be made by hand.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`], which is no outage: such work must not run without the store either.
+    pub(crate) fn check_lease(&self) -> Result<(), StoreError> {
+        if self.lease >= Policy::MIN_LEASE {
+            return Ok(());
+        }
+        Err(StoreError::Refused(
+            format!(
+                "the lease of `{}` is {:?}, and must be at least {:?}: a heartbeat has to fit into it",
+                self.key,
+                self.lease,
+                Policy::MIN_LEASE
             )
             .into(),
         ))

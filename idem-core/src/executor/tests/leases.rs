@@ -272,3 +272,30 @@ async fn a_late_zombie_can_neither_complete_nor_release() {
         .unwrap();
     assert_eq!(late, Write::Fenced);
 }
+
+/// A heartbeat does not fit into it: the key would be free for another worker while this one runs.
+#[tokio::test(start_paused = true)]
+async fn a_request_with_a_lease_below_the_shortest_is_refused_before_the_store_is_asked() {
+    let (executor, store) = executor();
+    let ask = async |lease| {
+        let mut request = ClaimRequest::new(key(), &Policy::DEFAULT);
+        request.lease = lease;
+        let work = async |attempt: Attempt| Ok::<_, Failed>(attempt.number());
+        executor
+            .execute_request(&request, &Policy::DEFAULT, work)
+            .await
+    };
+    for short in [Duration::ZERO, Duration::from_millis(99)] {
+        let ended = ask(short).await;
+        let Execution::StoreUnavailable {
+            error: StoreError::Refused(why),
+        } = ended
+        else {
+            panic!("{ended:?}");
+        };
+        assert!(why.to_string().contains("at least 100ms"), "{why}");
+        assert_eq!(store.count(Call::Claim), 0);
+    }
+    let ended = ask(Policy::MIN_LEASE).await;
+    assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
+}
