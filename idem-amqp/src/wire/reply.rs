@@ -20,7 +20,6 @@ use crate::wire::{
     Publication,
     delivery::Delivery,
     headers::{REDELIVERED, REFUSAL, REPLAYED},
-    settlement::Reason,
 };
 
 mod address;
@@ -36,8 +35,8 @@ pub(crate) struct Reply {
     body: Vec<u8>,
     /// The code, if the reply is an error.
     refusal: Option<String>,
-    /// Why the request is to be dead-lettered if nobody is told.
-    otherwise: Option<(Reason, String)>,
+    /// The error of a refusal that somebody has to hear of: if the requester does not, a person has to.
+    to_be_heard: Option<String>,
     replayed: bool,
 }
 
@@ -54,13 +53,13 @@ impl Reply {
 
     /// A handler's rejection for good.
     pub(crate) fn rejection(refusal: &Refusal) -> Self {
-        Self::or_dead_letter(refusal, Reason::Rejected)
+        Self::to_be_heard(refusal)
     }
 
-    /// An error, of a request that is dead-lettered for this reason if nobody is told.
-    pub(crate) fn or_dead_letter(refusal: &Refusal, reason: Reason) -> Self {
+    /// An error that somebody has to hear of: if it does not reach the requester, the request is dead-lettered.
+    pub(crate) fn to_be_heard(refusal: &Refusal) -> Self {
         Self {
-            otherwise: Some((reason, refusal.message().to_owned())),
+            to_be_heard: Some(refusal.message().to_owned()),
             ..Self::refusal(refusal)
         }
     }
@@ -70,7 +69,7 @@ impl Reply {
         Self {
             body: refusal.to_json(),
             refusal: Some(refusal.code().to_owned()),
-            otherwise: None,
+            to_be_heard: None,
             replayed: false,
         }
     }
@@ -99,7 +98,7 @@ impl Reply {
         Self {
             body,
             refusal: None,
-            otherwise: None,
+            to_be_heard: None,
             replayed: false,
         }
     }
@@ -110,10 +109,9 @@ impl Reply {
         (self.body, self.refusal.is_some(), self.replayed)
     }
 
-    /// If nobody is told, a person has to be: why.
-    pub(crate) fn otherwise(&self) -> Option<(Reason, &str)> {
-        let (reason, error) = self.otherwise.as_ref()?;
-        Some((*reason, error))
+    /// The error that a person has to hear of if this did not reach its requester.
+    pub(crate) fn unheard(&self) -> Option<&str> {
+        self.to_be_heard.as_deref()
     }
 
     /// The message, to the requester of this very delivery: an earlier one's may be gone.

@@ -119,6 +119,8 @@ pub(crate) enum Asker {
     Nobody,
     /// Whoever waits for a reply.
     Requester,
+    /// Whoever waited for a reply, but a refusal that somebody has to hear of did not get there.
+    Untold,
     /// The person who has sent a dead letter again: it must not vanish unrun.
     Operator,
 }
@@ -127,8 +129,17 @@ pub(crate) enum Asker {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     Published,
+    /// The AMQP client cannot read all of its properties.
+    Unreadable,
     /// Its publisher has withdrawn it, and published its number alone.
     Withdrawn,
+}
+
+/// Whether the code round the handler still runs, and can claim a message once more that is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Runner {
+    Runs,
+    Panicked,
 }
 
 /// Who counts the attempts that a message has had.
@@ -163,6 +174,8 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) counted: Counted,
     /// Whether there is something to keep.
     pub(crate) content: Content,
+    /// Whether it can be held.
+    pub(crate) runner: Runner,
     /// Conflict: how long the holder's lease still lasts.
     pub(crate) remaining: Duration,
     /// Failure: how long to wait before the next attempt.
@@ -187,6 +200,7 @@ impl<'a> Circumstances<'a> {
             near: false,
             counted: Counted::Anyway,
             content: Content::Published,
+            runner: Runner::Runs,
             remaining: Duration::ZERO,
             retry_after: Duration::ZERO,
             asker: Asker::Nobody,
@@ -224,6 +238,12 @@ const CORRUPT: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_min
 pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
     use ExecutionKind as Kind;
     match kind {
+        // What is told is a rejection, also that of an earlier copy. A person sees it as a dead letter.
+        Kind::Executed | Kind::Unprotected | Kind::Observed | Kind::Duplicate | Kind::Refused
+            if now.asker == Asker::Untold =>
+        {
+            Settlement::DeadLetter(Reason::Rejected)
+        }
         Kind::Executed | Kind::Unprotected | Kind::Observed | Kind::Duplicate | Kind::Refused => {
             Settlement::Ack
         }
@@ -256,6 +276,9 @@ pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement
         Kind::Rejected if now.content == Content::Withdrawn => Settlement::Ack,
         Kind::Rejected => Settlement::DeadLetter(Reason::Rejected),
         Kind::Exhausted => Settlement::DeadLetter(Reason::Exhausted),
+        Kind::Undecodable if now.content == Content::Unreadable => {
+            Settlement::DeadLetter(Reason::Unreadable)
+        }
         Kind::Undecodable => Settlement::DeadLetter(Reason::Undecodable),
         Kind::Keyless => Settlement::DeadLetter(Reason::Keyless),
         Kind::KeyReused => Settlement::DeadLetter(Reason::KeyReused),
@@ -307,12 +330,13 @@ fn has_room(now: &Circumstances<'_>) -> bool {
 }
 
 /// Close to its queue's delivery limit a message is not returned any more, because the broker would
-/// drop it or dead-letter it without a reason: it is kept here until it is done with.
+/// drop it or dead-letter it without a reason: it is kept here until it is done with. If nobody is left to claim it
+/// again, it is dead-lettered.
 fn requeue_or_hold(after: Duration, now: &Circumstances<'_>) -> Settlement {
-    if now.last_returns {
-        Settlement::Hold { recheck: after }
-    } else {
-        Settlement::Requeue { after }
+    match now.runner {
+        _ if !now.last_returns => Settlement::Requeue { after },
+        Runner::Runs => Settlement::Hold { recheck: after },
+        Runner::Panicked => Settlement::DeadLetter(Reason::Exhausted),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
         delivery::Delivery,
         headers::ATTEMPT,
         retry::conflicts,
-        settlement::{Asker, Circumstances},
+        settlement::{Asker, Circumstances, Content},
     },
 };
 
@@ -23,8 +23,17 @@ pub(super) fn circumstances<'a>(
         conflicts: conflicts(&arrival.delivery),
         returns: returns(&arrival.delivery),
         last_returns: arrival.delivery.is_close_to(context.delivery_limit),
+        content: content(&arrival.delivery),
         asker: asker(arrival),
         ..Circumstances::new(queue.retries())
+    }
+}
+
+fn content(delivery: &Delivery) -> Content {
+    if delivery.unreadable().is_some() {
+        Content::Unreadable
+    } else {
+        Content::Published
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
     wire::{
         delivery::Delivery,
         headers, sessions,
-        settlement::{Circumstances, Content, Reason, Settlement, settle},
+        settlement::{Circumstances, Content, Runner, Settlement, settle},
     },
 };
 
@@ -94,11 +94,10 @@ where
         if !slot.start_running(context).await {
             return End::abandoned();
         }
-        if let Some(end) = unreadable::<H>(arrival) {
-            return end;
-        }
         let mut circumstances = circumstances(arrival, queue, context);
-        if let Some(error) = out_of_place(&arrival.delivery, queue) {
+        // Before the place is looked at: it stands in the properties.
+        let flaw = unreadable(&arrival.delivery);
+        if let Some(error) = flaw.or_else(|| out_of_place(&arrival.delivery, queue)) {
             let ended = Execution::Undecodable { error };
             return end::<H>(arrival, &ended, None, settle(ended.kind(), &circumstances));
         }
@@ -246,17 +245,10 @@ fn log_attempt<H: Operation>(
     });
 }
 
-/// How a message ends whose properties could not be read.
-fn unreadable<H: Operation>(arrival: &Arrival) -> Option<End> {
-    let flaw = arrival.delivery.unreadable()?;
-    let error = format!("its properties cannot be read: {flaw}");
-    let settlement = Settlement::DeadLetter(Reason::Unreadable);
-    Some(end::<H>(
-        arrival,
-        &Execution::Undecodable { error },
-        None,
-        settlement,
-    ))
+/// What is wrong with the message's properties, if the AMQP client cannot read all of them.
+fn unreadable(delivery: &Delivery) -> Option<String> {
+    let flaw = delivery.unreadable()?;
+    Some(format!("its properties cannot be read: {flaw}"))
 }
 
 /// What is wrong with the place in a session that the message says it has.
@@ -277,12 +269,14 @@ fn out_of_place(delivery: &Delivery, queue: &Queue) -> Option<String> {
 fn after_panic(arrival: &Arrival, queue: &Queue, context: &ChannelContext) -> End {
     let circumstances = Circumstances {
         retry_after: AFTER_PANIC,
+        runner: Runner::Panicked,
         ..circumstances(arrival, queue, context)
     };
+    let kind = ExecutionKind::Failed;
     End {
         error: Some("the code round the handler panicked".into()),
-        settlement: progress::after_panic(&circumstances),
-        ..End::bare(ExecutionKind::Failed)
+        settlement: settle(kind, &circumstances),
+        ..End::bare(kind)
     }
 }
 

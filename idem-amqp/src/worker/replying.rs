@@ -22,7 +22,7 @@ use crate::{
     wire::{
         Publication,
         reply::{Address, Reply, ReplyOutcome},
-        settlement::{Reason, Settlement},
+        settlement::Settlement,
     },
 };
 
@@ -45,14 +45,13 @@ pub(super) fn reply<H: Operation>(
             Some(Reply::refusal(&refusal(reason.as_str(), ended)))
         }
         (ended @ Execution::Stale, _) => Some(Reply::refusal(&refusal(Refusal::STALE, ended))),
-        (ended @ Execution::SessionExpired, _) => Some(Reply::or_dead_letter(
-            &refusal(Refusal::SESSION_EXPIRED, ended),
-            Reason::SessionExpired,
-        )),
-        (ended @ Execution::BeyondWindow { .. }, _) => Some(Reply::or_dead_letter(
-            &refusal(Refusal::BEYOND_WINDOW, ended),
-            Reason::BeyondWindow,
-        )),
+        (ended @ Execution::SessionExpired, _) => Some(Reply::to_be_heard(&refusal(
+            Refusal::SESSION_EXPIRED,
+            ended,
+        ))),
+        (ended @ Execution::BeyondWindow { .. }, _) => {
+            Some(Reply::to_be_heard(&refusal(Refusal::BEYOND_WINDOW, ended)))
+        }
         _ => None,
     }
 }

@@ -18,6 +18,7 @@ use tracing::Instrument as _;
 use super::{
     arrival::{Arrival, End, Unsettled},
     channel_context::{ChannelContext, Slot},
+    circumstances::circumstances,
     handler_runner::RunHandler,
     outgoing::{Outbox, Outgoing},
     replying::{ReplySender, Tries},
@@ -27,7 +28,10 @@ use crate::wire::Settled;
 use crate::{
     telemetry::{Ending, Meters, spans},
     topology::Queue,
-    wire::{reply::ReplyOutcome, settlement::Settlement},
+    wire::{
+        reply::ReplyOutcome,
+        settlement::{Asker, Circumstances, Settlement, settle},
+    },
 };
 
 /// What the user is told about each delivery that has ended.
@@ -180,13 +184,19 @@ impl DeliveryProcessor {
                 slot.start_waiting(context);
                 let tries = Tries::of(end.settlement);
                 reply = self.replies.send(answer, tries, arrival, context).await?;
-                // Some refusals must reach somebody. If the requester is gone, the message goes to
-                // the dead letters, where a person sees it.
+                // Some refusals must reach somebody: settled once more, as what nobody was told of.
                 let untold = reply != Some(ReplyOutcome::Sent);
-                if let Some((reason, error)) = answer.otherwise().filter(|_| untold) {
-                    let letter = Outgoing::untold(arrival, end, reason, error, &self.queue);
-                    self.outbox.send(letter, context).await?;
-                    end.settlement = Settlement::DeadLetter(reason);
+                if let Some(error) = answer.unheard().filter(|_| untold) {
+                    let now = Circumstances {
+                        asker: Asker::Untold,
+                        ..circumstances(arrival, &self.queue, context)
+                    };
+                    let settlement = settle(end.kind, &now);
+                    if let Settlement::DeadLetter(reason) = settlement {
+                        let letter = Outgoing::untold(arrival, end, reason, error, &self.queue);
+                        self.outbox.send(letter, context).await?;
+                        end.settlement = settlement;
+                    }
                 }
             }
             context.acks.ack(tag);

@@ -70,9 +70,9 @@ fn only_a_refusal_says_that_it_is_one() {
 #[test]
 fn a_rejection_says_why_and_another_refusal_is_none() {
     let refusal = Refusal::rejected("no such customer");
-    let why = (Reason::Rejected, "no such customer");
-    assert_eq!(Reply::rejection(&refusal).otherwise(), Some(why));
-    assert_eq!(Reply::refusal(&refusal).otherwise(), None);
+    let error = Some("no such customer");
+    assert_eq!(Reply::rejection(&refusal).unheard(), error);
+    assert_eq!(Reply::refusal(&refusal).unheard(), None);
 }
 
 /// Its output used to be a number, and is an object now.

@@ -94,6 +94,33 @@ fn whoever_waits_is_told_that_a_request_is_outside_of_its_session() {
     }
 }
 
+#[test]
+fn a_refusal_that_reached_nobody_makes_a_dead_letter_of_its_request() {
+    let now = Circumstances {
+        asker: Asker::Untold,
+        ..certain(&Retries::Local)
+    };
+    for (kind, reason) in [
+        (Kind::Refused, Reason::Rejected),
+        (Kind::Duplicate, Reason::Rejected),
+        (Kind::SessionExpired, Reason::SessionExpired),
+        (Kind::BeyondWindow, Reason::BeyondWindow),
+    ] {
+        let settlement = Settlement::DeadLetter(reason);
+        assert_eq!(settle(kind, &now), settlement, "{kind}");
+    }
+}
+
+#[test]
+fn a_message_whose_properties_cannot_be_read_is_told_apart_from_one_whose_body_cannot() {
+    let now = Circumstances {
+        content: Content::Unreadable,
+        ..certain(&Retries::Local)
+    };
+    let unreadable = Settlement::DeadLetter(Reason::Unreadable);
+    assert_eq!(settle(Kind::Undecodable, &now), unreadable);
+}
+
 /// It never runs, so that it has to be there still.
 #[test]
 fn a_replay_outside_of_its_session_is_dead_lettered_again() {
@@ -124,6 +151,22 @@ fn how_a_message_comes_back_depends_on_the_queue() {
         assert_eq!(settle(kind, &certain(&ladder())), on_ladder, "{kind}");
         assert_eq!(settle(kind, &certain(&NATIVE)), native, "{kind}");
     }
+}
+
+#[test]
+fn after_a_panic_of_the_code_round_its_handler_a_failed_message_is_returned_or_dead_lettered_and_not_held()
+ {
+    let panicked = Circumstances {
+        runner: Runner::Panicked,
+        ..certain(&Retries::Local)
+    };
+    assert_eq!(settle(Kind::Failed, &panicked), requeue(7 * SECOND));
+    let close_to_the_limit = Circumstances {
+        last_returns: true,
+        ..panicked
+    };
+    let exhausted = Settlement::DeadLetter(Reason::Exhausted);
+    assert_eq!(settle(Kind::Failed, &close_to_the_limit), exhausted);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use idem_core::executor::ExecutionKind as Kind;
 use tokio::time::Instant;
 
-use crate::wire::settlement::{Circumstances, Counted, Reason, Settlement, settle};
+use crate::wire::settlement::{Circumstances, Counted, Settlement, settle};
 
 #[cfg(test)]
 mod tests;
@@ -69,15 +69,6 @@ pub(super) fn may_wait(kind: Kind) -> bool {
 /// Whether somebody else has to end before it can run.
 pub(super) fn is_conflict(kind: Kind) -> bool {
     matches!(kind, Kind::Conflict | Kind::Ahead)
-}
-
-/// What comes of a message when the code round its handler has panicked: as after a failure, but nobody is left to
-/// claim it again. Where it may not be returned any more, it is dead-lettered.
-pub(super) fn after_panic(circumstances: &Circumstances<'_>) -> Settlement {
-    match settle(Kind::Failed, circumstances) {
-        Settlement::Hold { .. } => Settlement::DeadLetter(Reason::Exhausted),
-        settlement => settlement,
-    }
 }
 
 impl<'q> Progress<'q> {

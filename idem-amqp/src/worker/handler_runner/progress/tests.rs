@@ -153,16 +153,3 @@ fn what_only_the_delivery_counts_goes_to_the_ladder_from_then_on() {
         );
     }
 }
-
-#[test]
-fn after_a_panic_nothing_is_left_without_a_settlement() {
-    let mut close_to_the_limit = Circumstances::new(&Retries::Local);
-    close_to_the_limit.last_returns = true;
-    let settlement = after_panic(&close_to_the_limit);
-    assert_eq!(settlement, Settlement::DeadLetter(Reason::Exhausted));
-    let settlement = after_panic(&Circumstances::new(&Retries::Local));
-    assert!(
-        matches!(settlement, Settlement::Requeue { .. }),
-        "{settlement:?}"
-    );
-}
