@@ -31,7 +31,7 @@ impl Arrival {
 
 /// How a delivery ended, and what is to be done about it.
 #[derive(Debug)]
-pub(super) struct End {
+pub(super) struct DeliveryEnd {
     pub(super) kind: ExecutionKind,
     pub(super) key: Option<Key>,
     pub(super) attempt: Option<u32>,
@@ -45,7 +45,7 @@ pub(super) struct End {
     pub(super) stale_number: bool,
 }
 
-impl End {
+impl DeliveryEnd {
     /// Nothing ran, and nothing is decided.
     pub(super) fn abandoned() -> Self {
         Self::bare(ExecutionKind::Abandoned)

@@ -10,10 +10,11 @@ use idem_core::{
 };
 
 use super::{
-    StartPurge, Subscription, Worker, WorkerStats, fitness,
+    StartPurge, Subscription, Worker, WorkerStats,
+    delivery_processor::Observer,
+    fitness,
     handler_runner::HandlerRunner,
     registrar::Registrar,
-    settle::Observer,
     subscription::{self, HandlerType, Served},
 };
 use crate::wire::Settled;

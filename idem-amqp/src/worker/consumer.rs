@@ -14,8 +14,8 @@ use super::{
     arrival::Arrival,
     channel_context::{ChannelContext, Slot, Slots},
     channels::{Channels, Consuming, Settling, Stopped},
+    delivery_processor::DeliveryProcessor,
     grace::Grace,
-    settle::DeliveryProcessor,
 };
 use crate::{
     connection::health::HealthState,

@@ -1,7 +1,7 @@
 //! One delivery from its arrival to the decision about it, by a handler whose types are known.
 //!
-//! `DeliveryProcessor` (in `settle`) calls it in the delivery's task, and carries out the settlement that it returns.
-//! What must stay true: a delivery runs only with a running slot; every way out is an [`End`], a panic included.
+//! `DeliveryProcessor` calls it in the delivery's task, and carries out the settlement that it returns.
+//! What must stay true: a delivery runs only with a running slot; every way out is a [`DeliveryEnd`], a panic included.
 
 use std::{future::pending, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use idem_core::{
 use tokio::time::{Instant, sleep};
 
 use super::{
-    arrival::{Arrival, End},
+    arrival::{Arrival, DeliveryEnd},
     channel_context::{ChannelContext, Slot},
     circumstances::{attempts, circumstances, counted},
     replying::reply,
@@ -43,7 +43,7 @@ pub(super) trait RunHandler: Send + Sync {
         queue: &'a Queue,
         context: &'a ChannelContext,
         slot: &'a mut Slot,
-    ) -> BoxFuture<'a, End>;
+    ) -> BoxFuture<'a, DeliveryEnd>;
 }
 
 /// A handler with its store, its state and its policy.
@@ -70,7 +70,7 @@ where
         queue: &'a Queue,
         context: &'a ChannelContext,
         slot: &'a mut Slot,
-    ) -> BoxFuture<'a, End> {
+    ) -> BoxFuture<'a, DeliveryEnd> {
         let ran = AssertUnwindSafe(self.run_typed(arrival, queue, context, slot));
         let ran = ran.catch_unwind();
         Box::pin(ran.map(|end| end.unwrap_or_else(|_| after_panic(arrival, queue, context))))
@@ -90,9 +90,9 @@ where
         queue: &Queue,
         context: &ChannelContext,
         slot: &mut Slot,
-    ) -> End {
+    ) -> DeliveryEnd {
         if !slot.start_running(context).await {
-            return End::abandoned();
+            return DeliveryEnd::abandoned();
         }
         let mut circumstances = circumstances(arrival, queue, context);
         // Before the place is looked at: it stands in the properties.
@@ -140,7 +140,7 @@ where
             let recheck = match progress.next(kind, room) {
                 Next::TryAgain => continue,
                 Next::Settle(settlement) => {
-                    return End {
+                    return DeliveryEnd {
                         would_have_been: message.would_have_been(),
                         ..end::<H>(arrival, &execution, Some(message.key()), settlement)
                     };
@@ -266,17 +266,17 @@ fn out_of_place(delivery: &Delivery, queue: &Queue) -> Option<String> {
     }
 }
 
-fn after_panic(arrival: &Arrival, queue: &Queue, context: &ChannelContext) -> End {
+fn after_panic(arrival: &Arrival, queue: &Queue, context: &ChannelContext) -> DeliveryEnd {
     let circumstances = Circumstances {
         retry_after: AFTER_PANIC,
         runner: Runner::Panicked,
         ..circumstances(arrival, queue, context)
     };
     let kind = ExecutionKind::Failed;
-    End {
+    DeliveryEnd {
         error: Some("the code round the handler panicked".into()),
         settlement: settle(kind, &circumstances),
-        ..End::bare(kind)
+        ..DeliveryEnd::bare(kind)
     }
 }
 
@@ -301,8 +301,8 @@ fn end<H: Operation>(
     execution: &Execution<H::Output, H::Error>,
     key: Option<&Key>,
     settlement: Settlement,
-) -> End {
-    End {
+) -> DeliveryEnd {
+    DeliveryEnd {
         kind: execution.kind(),
         key: key.cloned(),
         attempt: execution.attempt(),

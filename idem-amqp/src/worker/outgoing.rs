@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    arrival::{Arrival, End, Unsettled},
+    arrival::{Arrival, DeliveryEnd, Unsettled},
     channel_context::ChannelContext,
     topology_repair::TopologyRepair,
 };
@@ -48,7 +48,12 @@ enum Destination {
 
 impl Outgoing {
     /// To the queue's dead-letter queue, with the error that the delivery ended with.
-    pub(super) fn dead_letter(arrival: &Arrival, end: &End, reason: Reason, queue: &Queue) -> Self {
+    pub(super) fn dead_letter(
+        arrival: &Arrival,
+        end: &DeliveryEnd,
+        reason: Reason,
+        queue: &Queue,
+    ) -> Self {
         let error = end.error.as_deref().unwrap_or_default();
         Self::letter(arrival, end, reason, error, queue)
     }
@@ -56,7 +61,7 @@ impl Outgoing {
     /// To the queue's dead-letter queue, because its requester could not be told of the refusal.
     pub(super) fn untold(
         arrival: &Arrival,
-        end: &End,
+        end: &DeliveryEnd,
         reason: Reason,
         error: &str,
         queue: &Queue,
@@ -65,7 +70,13 @@ impl Outgoing {
     }
 
     /// The message as it came, and headers that say why, where and when it ended.
-    fn letter(arrival: &Arrival, end: &End, reason: Reason, error: &str, queue: &Queue) -> Self {
+    fn letter(
+        arrival: &Arrival,
+        end: &DeliveryEnd,
+        reason: Reason,
+        error: &str,
+        queue: &Queue,
+    ) -> Self {
         let death = DeathInfo {
             reason,
             error,
@@ -82,7 +93,7 @@ impl Outgoing {
     }
 
     /// To the queue of the retry ladder that returns it after this delay.
-    pub(super) fn retry(arrival: &Arrival, end: &End, rung: Duration) -> Self {
+    pub(super) fn retry(arrival: &Arrival, end: &DeliveryEnd, rung: Duration) -> Self {
         let failure = FailureInfo {
             attempt: end.attempt,
             error: end.error.as_deref(),

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     ack_sender::AckSender,
-    arrival::{Arrival, End},
+    arrival::{Arrival, DeliveryEnd},
     channel_context::{ChannelContext, Slot, Slots},
     handler_runner::{HandlerRunner, RunHandler as _},
     outgoing::Outgoing,
@@ -97,7 +97,7 @@ where
 }
 
 /// The message as the retry ladder would return it, if it goes there.
-fn on_the_ladder(arrival: &Arrival, end: &End) -> Option<Publication> {
+fn on_the_ladder(arrival: &Arrival, end: &DeliveryEnd) -> Option<Publication> {
     match end.settlement {
         Settlement::Retry { after } => Some(Outgoing::retry(arrival, end, after).into_letter()),
         _ => None,

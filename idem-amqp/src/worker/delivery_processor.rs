@@ -1,9 +1,8 @@
-//! Carries a settlement out: acks, dead letters, retries, local delays.
+//! A delivery from its arrival to the end of its settlement, and how it is counted and told.
 //!
-//! `consumer` hands each delivery to [`DeliveryProcessor::serve`], which runs it and then does what
-//! `wire::settlement` has decided. What must stay true: an ack comes last, after whatever has to be
-//! in another queue is confirmed there; each delivery is counted once, as it ended; what cannot be
-//! settled is left to the broker, which delivers it again.
+//! `consumer` hands each delivery to [`DeliveryProcessor::serve`], which runs it and has it settled
+//! (`settle`). What must stay true: each delivery is counted once, as it ended; its slot is free
+//! before anybody is told; a panic in the user's observer changes nothing.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -11,28 +10,27 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::{
-    arrival::{Arrival, End, Unsettled},
+    arrival::{Arrival, DeliveryEnd, Unsettled},
     channel_context::{ChannelContext, Slot},
-    circumstances::circumstances,
     handler_runner::RunHandler,
-    outgoing::{Outbox, Outgoing},
-    replying::{ReplySender, Tries},
+    outgoing::Outbox,
+    replying::ReplySender,
     stats::Counters,
 };
-use crate::wire::Settled;
 use crate::{
     telemetry::{Ending, Meters, spans},
     topology::Queue,
-    wire::{
-        reply::ReplyOutcome,
-        settlement::{Asker, Circumstances, Settlement, settle},
-    },
+    wire::{Settled, settlement::Settlement},
 };
+
+mod settle;
+
+use settle::acknowledge;
 
 /// What the user is told about each delivery that has ended.
 pub(super) type Observer = Arc<dyn Fn(&Settled<'_>) + Send + Sync>;
@@ -72,7 +70,7 @@ impl DeliveryProcessor {
             // A handler that has ended in the same moment as the grace period counts as ended.
             biased;
             end = self.runner.run(&arrival, &self.queue, context, &mut slot) => end,
-            () = self.deadline.cancelled() => End::interrupted(),
+            () = self.deadline.cancelled() => DeliveryEnd::interrupted(),
         };
         let span = spans::settle(self.queue.name(), end.settlement);
         // The most frequent end needs nothing but the ack.
@@ -129,7 +127,7 @@ impl DeliveryProcessor {
     /// Counts a delivery that came while the worker was stopping. Nothing ran; the broker has it
     /// back when the channel ends.
     pub(super) fn abandon(&self, arrival: &Arrival) {
-        let end = End::abandoned();
+        let end = DeliveryEnd::abandoned();
         self.counters.ended(end.kind, &self.meters);
         self.observe(&Settled {
             queue: self.queue.name(),
@@ -144,77 +142,6 @@ impl DeliveryProcessor {
             reply: None,
             elapsed: Duration::ZERO,
         });
-    }
-
-    /// Carries the settlement out, up to the ack. `Unsettled` if the delivery is left to the
-    /// broker.
-    ///
-    /// Dead letter and reply may change what `end` says: a reply that reached nobody can make a
-    /// dead letter of its request.
-    async fn settle(
-        &self,
-        tag: u64,
-        arrival: &Arrival,
-        end: &mut End,
-        context: &ChannelContext,
-        slot: &mut Slot,
-    ) -> Result<Option<ReplyOutcome>, Unsettled> {
-        let mut reply = None;
-        if let Settlement::Requeue { after } = end.settlement {
-            // While it waits it needs no slot to run. If there is none to wait, it keeps the one
-            // that it has, so that no more wait than may.
-            slot.start_waiting(context);
-            tokio::select! {
-                // After the delay, or the message would be here again at once: a hot loop.
-                () = sleep(after) => context.acks.give_back(tag),
-                // Not given back here: with the channel's end it is back in its queue anyway.
-                () = context.stopping() => return Err(Unsettled),
-            }
-        } else {
-            // The order keeps the message: first it is confirmed in the other queue, then it is
-            // acknowledged here. A crash in between leaves two copies with one key, which is
-            // harmless.
-            if let Some(letter) = self.letter(arrival, end)? {
-                slot.start_waiting(context);
-                self.outbox.send(letter, context).await?;
-            }
-            // Likewise: a request that was acknowledged before its reply is sent would never be
-            // answered if the worker died in between.
-            if let Some(answer) = &end.reply {
-                slot.start_waiting(context);
-                let tries = Tries::of(end.settlement);
-                reply = self.replies.send(answer, tries, arrival, context).await?;
-                // Some refusals must reach somebody: settled once more, as what nobody was told of.
-                let untold = reply != Some(ReplyOutcome::Sent);
-                if let Some(error) = answer.unheard().filter(|_| untold) {
-                    let now = Circumstances {
-                        asker: Asker::Untold,
-                        ..circumstances(arrival, &self.queue, context)
-                    };
-                    let settlement = settle(end.kind, &now);
-                    if let Settlement::DeadLetter(reason) = settlement {
-                        let letter = Outgoing::untold(arrival, end, reason, error, &self.queue);
-                        self.outbox.send(letter, context).await?;
-                        end.settlement = settlement;
-                    }
-                }
-            }
-            context.acks.ack(tag);
-        }
-        told(context)?;
-        Ok(reply)
-    }
-
-    /// What has to be in another queue before the ack; `Unsettled` if nothing is decided.
-    fn letter(&self, arrival: &Arrival, end: &End) -> Result<Option<Outgoing>, Unsettled> {
-        Ok(match end.settlement {
-            Settlement::DeadLetter(reason) => {
-                Some(Outgoing::dead_letter(arrival, end, reason, &self.queue))
-            }
-            Settlement::Retry { after } => Some(Outgoing::retry(arrival, end, after)),
-            Settlement::Hold { .. } | Settlement::Leave => return Err(Unsettled),
-            Settlement::Ack | Settlement::Requeue { .. } => None,
-        })
     }
 
     /// Tells metrics, spans, log and the user how a delivery ended.
@@ -241,19 +168,4 @@ impl DeliveryProcessor {
             tracing::error!("the observer of settled messages panicked");
         }
     }
-}
-
-/// Acknowledges a delivery that needs nothing else.
-fn acknowledge(tag: u64, context: &ChannelContext) -> Result<(), Unsettled> {
-    context.acks.ack(tag);
-    told(context)
-}
-
-/// Whether the broker can have heard of the ack. On a channel that has ended it goes nowhere: the
-/// broker has the message back, and a copy of it comes.
-fn told(context: &ChannelContext) -> Result<(), Unsettled> {
-    if context.ended.is_cancelled() {
-        return Err(Unsettled);
-    }
-    Ok(())
 }

@@ -1,0 +1,110 @@
+//! Carries a settlement out: acks, dead letters, retries, local delays.
+//!
+//! [`DeliveryProcessor::serve`] calls it when `wire::settlement` has decided. What must stay true: an
+//! ack comes last, after whatever has to be in another queue is confirmed there; what cannot be
+//! settled is left to the broker, which delivers it again.
+
+use tokio::time::sleep;
+
+use super::DeliveryProcessor;
+use crate::{
+    wire::{
+        reply::ReplyOutcome,
+        settlement::{Asker, Circumstances, Settlement, settle},
+    },
+    worker::{
+        arrival::{Arrival, DeliveryEnd, Unsettled},
+        channel_context::{ChannelContext, Slot},
+        circumstances::circumstances,
+        outgoing::Outgoing,
+        replying::Tries,
+    },
+};
+
+impl DeliveryProcessor {
+    /// Carries the settlement out, up to the ack. `Unsettled` if the delivery is left to the
+    /// broker.
+    ///
+    /// Dead letter and reply may change what `end` says: a reply that reached nobody can make a
+    /// dead letter of its request.
+    pub(super) async fn settle(
+        &self,
+        tag: u64,
+        arrival: &Arrival,
+        end: &mut DeliveryEnd,
+        context: &ChannelContext,
+        slot: &mut Slot,
+    ) -> Result<Option<ReplyOutcome>, Unsettled> {
+        let mut reply = None;
+        if let Settlement::Requeue { after } = end.settlement {
+            // While it waits it needs no slot to run. If there is none to wait, it keeps the one
+            // that it has, so that no more wait than may.
+            slot.start_waiting(context);
+            tokio::select! {
+                // After the delay, or the message would be here again at once: a hot loop.
+                () = sleep(after) => context.acks.give_back(tag),
+                // Not given back here: with the channel's end it is back in its queue anyway.
+                () = context.stopping() => return Err(Unsettled),
+            }
+        } else {
+            // The order keeps the message: first it is confirmed in the other queue, then it is
+            // acknowledged here. A crash in between leaves two copies with one key, which is
+            // harmless.
+            if let Some(letter) = self.letter(arrival, end)? {
+                slot.start_waiting(context);
+                self.outbox.send(letter, context).await?;
+            }
+            // Likewise: a request that was acknowledged before its reply is sent would never be
+            // answered if the worker died in between.
+            if let Some(answer) = &end.reply {
+                slot.start_waiting(context);
+                let tries = Tries::of(end.settlement);
+                reply = self.replies.send(answer, tries, arrival, context).await?;
+                // Some refusals must reach somebody: settled once more, as what nobody was told of.
+                let untold = reply != Some(ReplyOutcome::Sent);
+                if let Some(error) = answer.unheard().filter(|_| untold) {
+                    let now = Circumstances {
+                        asker: Asker::Untold,
+                        ..circumstances(arrival, &self.queue, context)
+                    };
+                    let settlement = settle(end.kind, &now);
+                    if let Settlement::DeadLetter(reason) = settlement {
+                        let letter = Outgoing::untold(arrival, end, reason, error, &self.queue);
+                        self.outbox.send(letter, context).await?;
+                        end.settlement = settlement;
+                    }
+                }
+            }
+            context.acks.ack(tag);
+        }
+        told(context)?;
+        Ok(reply)
+    }
+
+    /// What has to be in another queue before the ack; `Unsettled` if nothing is decided.
+    fn letter(&self, arrival: &Arrival, end: &DeliveryEnd) -> Result<Option<Outgoing>, Unsettled> {
+        Ok(match end.settlement {
+            Settlement::DeadLetter(reason) => {
+                Some(Outgoing::dead_letter(arrival, end, reason, &self.queue))
+            }
+            Settlement::Retry { after } => Some(Outgoing::retry(arrival, end, after)),
+            Settlement::Hold { .. } | Settlement::Leave => return Err(Unsettled),
+            Settlement::Ack | Settlement::Requeue { .. } => None,
+        })
+    }
+}
+
+/// Acknowledges a delivery that needs nothing else.
+pub(super) fn acknowledge(tag: u64, context: &ChannelContext) -> Result<(), Unsettled> {
+    context.acks.ack(tag);
+    told(context)
+}
+
+/// Whether the broker can have heard of the ack. On a channel that has ended it goes nowhere: the
+/// broker has the message back, and a copy of it comes.
+fn told(context: &ChannelContext) -> Result<(), Unsettled> {
+    if context.ended.is_cancelled() {
+        return Err(Unsettled);
+    }
+    Ok(())
+}
