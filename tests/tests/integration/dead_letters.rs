@@ -10,6 +10,7 @@ use idem_tests::{
     bed::{Bed, DeadLetter, QUICK, dead, persistent},
     cell::Cell,
     leased_on_each_store, on_each_store,
+    proxy::Proxy,
     running::{Running, assert_balance},
     script::{Order, Script, charge},
 };
@@ -325,6 +326,66 @@ async fn a_message_is_kept_while_its_dead_letter_queue_is_missing() {
     worker.ended(Kind::Rejected, 1).await;
     assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
     bed.assert_nothing_stuck().await;
+}
+
+/// The link is lost while a dead letter cannot be published. Its key is given up already, so the message starts over when
+/// it comes again, and ends in the dead-letter queue once.
+async fn is_dead_lettered_once_although_the_link_is_lost<const N: usize>(
+    script: Script,
+    attempts: &[u32],
+    reason: &str,
+    counts: [(Kind, u64); N],
+) {
+    let bed = Bed::bare().await;
+    let dead = dead(bed.name());
+    for queue in [bed.name(), &dead] {
+        bed.declare_foreign(queue, FieldTable::default()).await;
+    }
+    let proxy = Proxy::open(bed.broker().port()).await;
+    let worker = Worker::builder(MemoryStore::new()).state(script.clone());
+    let worker = worker.consume::<charge>(Queue::existing(bed.name()).policy(QUICK));
+    let worker = Running::start(worker, bed.url_by(proxy.port(), ""));
+    bed.until_consumed(bed.name(), 1).await;
+    bed.delete(&dead).await;
+    bed.order("a").await;
+    let (kind, _) = counts[N - 1];
+    let runs = attempts.len();
+    script.calls.count("it is given up", runs).await;
+    worker
+        .until("the dead letter is not published", |health| {
+            !health.is_ready()
+        })
+        .await;
+    proxy.cut();
+    script
+        .calls
+        .count("it comes again, and is given up again", 2 * runs)
+        .await;
+    assert_eq!(script.attempts(), attempts.repeat(2), "it starts over");
+
+    bed.declare_foreign(&dead, FieldTable::default()).await;
+    assert_eq!(bed.dead_letter().await.reason(), reason);
+    worker.ended(kind, 2).await;
+    let twice = counts.map(|(kind, count)| (kind, 2 * count));
+    assert_balance(&worker.stop().await, twice);
+    assert_eq!(bed.drain(&dead).await.len(), 0, "once");
+    bed.assert_nothing_stuck().await;
+}
+
+#[tokio::test]
+async fn a_rejected_message_whose_link_is_lost_before_its_dead_letter_is_there_is_dead_lettered_once()
+ {
+    let counts = [(Kind::Rejected, 1)];
+    is_dead_lettered_once_although_the_link_is_lost(rejecting(), &[1], "rejected", counts).await;
+}
+
+#[tokio::test]
+async fn an_exhausted_message_whose_link_is_lost_before_its_dead_letter_is_there_is_dead_lettered_once()
+ {
+    let script = Script::new(async |_| Err(Failed::retry("the gateway timed out")));
+    let counts = [(Kind::Failed, 2), (Kind::Exhausted, 1)];
+    let all = [1, 2, 3];
+    is_dead_lettered_once_although_the_link_is_lost(script, &all, "exhausted", counts).await;
 }
 
 #[tokio::test]
