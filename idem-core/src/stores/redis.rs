@@ -23,6 +23,7 @@ mod location;
 mod naming;
 mod operator;
 mod permissions;
+mod primaries;
 mod replicas;
 mod script;
 mod sender;

@@ -1,12 +1,19 @@
 //! Whether the server lets this user run all that the store needs. It is asked before the first message: a script that
 //! is refused a command in its middle has done what came before.
+//!
+//! The builder asks when it has connected. What must stay true: every server that takes writes is asked, because each
+//! server of a cluster has its own users; what cannot be found out is no reason to refuse.
 
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
 use redis::{cmd, from_redis_value};
 
 use super::{
     RedisStore,
     alone::Alone,
     fault::{self, Fault},
+    primaries::Primary,
     script::Source,
 };
 
@@ -31,34 +38,62 @@ const COMMANDS: [&str; 12] = [
 /// What this user lacks, as far as it is known.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "redis does not let this user run `{}` on the keys of the store: `ACL SETUSER USER +{} ~{prefix}:*`",
+    "redis{} does not let this user run `{}` on the keys of the store: `ACL SETUSER USER +{} ~{prefix}:*`",
+    at(servers),
     commands.join("`, `"),
     commands.join(" +").to_lowercase()
 )]
 pub(super) struct Lacking {
     commands: Vec<String>,
     prefix: String,
+    /// In a cluster, the addresses of those that refuse something.
+    servers: Vec<String>,
+}
+
+fn at(servers: &[String]) -> String {
+    match servers {
+        [] => String::new(),
+        servers => format!(" at {}", servers.join(", ")),
+    }
 }
 
 /// What the user lacks; nothing as far as it cannot be found out.
 pub(super) async fn lacking(store: &RedisStore) -> Option<Lacking> {
-    let mut commands = refused_in_scripts(store).await;
+    let naming = &store.calls.naming;
+    let primaries = Primary::all(&store.server, naming, "permissions").await;
+    let asked = primaries.iter().map(|primary| refused_by(store, primary));
+    let mut refused = BTreeSet::new();
+    let mut servers = Vec::new();
+    for (primary, commands) in primaries.iter().zip(join_all(asked).await) {
+        if !commands.is_empty() {
+            servers.extend(primary.address.clone());
+        }
+        refused.extend(commands);
+    }
     if store.demands.replicas.is_some() {
         // Of no replica: that is answered at once.
         let wait = store.server.ask(cmd("WAIT").arg(0).arg(0)).await;
         if wait.is_err_and(|error| fault::is_not_permitted(&error)) {
-            commands.push("WAIT".to_owned());
+            refused.insert("WAIT".to_owned());
         }
     }
-    let prefix = store.calls.naming.prefix().to_owned();
-    (!commands.is_empty()).then_some(Lacking { commands, prefix })
+    // In the order in which they are listed, whichever server said so first.
+    let mut commands: Vec<_> = refused.into_iter().collect();
+    let place = |command: &String| COMMANDS.iter().position(|listed| listed == command);
+    commands.sort_by_key(|command| place(command).unwrap_or(COMMANDS.len()));
+    (!commands.is_empty()).then(|| Lacking {
+        commands,
+        prefix: naming.prefix().to_owned(),
+        servers,
+    })
 }
 
-async fn refused_in_scripts(store: &RedisStore) -> Vec<String> {
-    let beside = |what: &[u8]| [&*store.calls.naming.beside("permissions"), what].concat();
+/// What this server does not let a script run on keys that it keeps.
+async fn refused_by(store: &RedisStore, primary: &Primary) -> Vec<String> {
+    let name = |what: &[u8]| [&*primary.beside, what].concat();
     let call = Alone {
         script: &SCRIPT,
-        names: vec![beside(b"string"), beside(b"set")],
+        names: vec![name(b"string"), name(b"set")],
         arguments: Vec::new(),
     };
     let ask = |command| async move { Ok(store.server.ask(&command).await?) };

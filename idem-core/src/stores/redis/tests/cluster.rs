@@ -195,6 +195,24 @@ async fn a_user_with_only_what_is_needed_can_work_also_while_a_slot_moves() {
     }
 }
 
+/// Each node has its own users, and keeps its own keys.
+#[tokio::test]
+async fn a_user_whom_any_node_of_the_cluster_lets_run_less_is_refused() {
+    let rules = user_of_the_page(&rules_of_the_page());
+    let cluster = RedisCluster::start_with(&[("user", &*rules)]).unwrap();
+    let url = cluster.url().replace("//", "//worker:hush@");
+    for node in cluster.nodes() {
+        let rule = |rule| node.cli(["ACL", "SETUSER", "worker", rule]).unwrap();
+        rule("-sadd");
+        let said = in_full(&RedisStore::connect(&url).await.unwrap_err());
+        let address = format!("127.0.0.1:{}", node.port());
+        let expected = format!("redis at {address} does not let this user run `SADD`");
+        assert!(said.contains(&expected), "{said}");
+        rule("+sadd");
+    }
+    RedisStore::connect(&url).await.unwrap();
+}
+
 #[tokio::test]
 async fn waiting_for_replicas_is_refused_for_a_cluster() {
     let nodes = ["redis://127.0.0.1:1"];
