@@ -25,6 +25,7 @@ mod fault;
 mod group;
 mod instant;
 mod length;
+mod link;
 mod location;
 mod migration;
 mod names;
@@ -33,7 +34,6 @@ mod pooler;
 mod recorded_by;
 mod row;
 mod sequences;
-mod session;
 mod sessions;
 mod settings;
 mod sql;
@@ -48,12 +48,12 @@ pub use builder::PostgresStoreBuilder;
 use claims::{AnswerWhen, ClaimCall};
 use clock::Clock;
 use group::Groups;
+use link::{Address, Link};
 pub use migration::Migrate;
 use names::Names;
 use operator::Operator;
 use recorded_by::Entities;
 use sequences::Sequences;
-use session::{Address, Session};
 use sessions::Sessions;
 use sql::Sql;
 use transaction_pool::TransactionPool;
@@ -126,13 +126,13 @@ pub struct PostgresStore {
     claims: Batcher<Waiting<ClaimCall>>,
     writes: Batcher<Waiting<WriteCall>>,
     /// Apart, so that a purge that takes its time keeps nobody waiting.
-    purging: Arc<Mutex<Session>>,
+    purging: Arc<Mutex<Link>>,
     address: Address,
     pool: TransactionPool,
     transaction_timeout: Duration,
     groups: Groups,
     /// Extends the leases of open transactions, which hold their own connections.
-    heartbeats: Arc<Mutex<Session>>,
+    heartbeats: Arc<Mutex<Link>>,
     sessions: Sessions,
     sequences: Sequences,
     entities: Entities,

@@ -13,8 +13,8 @@ use super::{
     call::KeyCall,
     clock::Clock,
     fault::{Fault, Remedy},
+    link::Link,
     row::{self, Told},
-    session::Session,
     sql::Sql,
 };
 use crate::{
@@ -31,14 +31,10 @@ pub(super) const LIMITS: Limits = Limits {
 
 /// Starts a task; calls reach it through the batcher. It ends when the last clone of the batcher is
 /// dropped.
-pub(super) fn spawn<C: KeyCall>(
-    session: Session,
-    sql: Arc<Sql>,
-    clock: Clock,
-) -> Batcher<Waiting<C>> {
+pub(super) fn spawn<C: KeyCall>(link: Link, sql: Arc<Sql>, clock: Clock) -> Batcher<Waiting<C>> {
     let (batcher, queue) = Batcher::new(LIMITS);
     let task = Task {
-        session,
+        link,
         sql,
         clock,
         batches: Batches::of("postgres", C::LANE),
@@ -49,7 +45,7 @@ pub(super) fn spawn<C: KeyCall>(
 
 /// One lane's task: its connection, and what it makes statements of.
 struct Task {
-    session: Session,
+    link: Link,
     sql: Arc<Sql>,
     clock: Clock,
     /// Counts the calls that share a statement.
@@ -64,7 +60,7 @@ impl Task {
             // Before the others, so that calls about one key keep their order.
             queue.put_back(again);
         }
-        self.session.close().await;
+        self.link.close().await;
     }
 
     /// Sends calls until each is answered, but for those that it returns: they are to be asked
@@ -100,10 +96,10 @@ impl Task {
         let calls = batch.calls();
         self.batches.sent(calls.len());
         let skew = self.clock.skew();
-        // Taken once: the session may send the statement several times.
+        // Taken once: the link may send the statement several times.
         let ask = batch.ask();
         let statement = || C::statement(&calls, ask, &self.sql, skew);
-        self.session.fetch(statement).await
+        self.link.fetch(statement).await
     }
 }
 

@@ -10,12 +10,12 @@ use super::{
     check,
     fault::Fault,
     group,
+    link::{Address, Link},
     location::Location,
     migration,
     names::{DEFAULT_TABLE, Names},
     pooler,
     sequences::Sequences,
-    session::{Address, Session},
     sessions::Sessions,
     settings,
 };
@@ -174,15 +174,15 @@ impl PostgresStoreBuilder {
         let mut second = address.connect().await.map_err(refused)?;
         let pooled = pooler::check(&mut connection, &mut second);
         address.within_timeout(pooled).await.map_err(refused)?;
-        let whose = pooler::sessions(&mut connection, &mut second);
-        let whose = address.within_timeout(whose).await.map_err(refused)?;
-        if whose == pooler::Sessions::Shared {
+        let process = pooler::server_process(&mut connection, &mut second);
+        let process = address.within_timeout(process).await.map_err(refused)?;
+        if process == pooler::ServerProcess::Shared {
             tracing::warn!(
                 "a pooler lends each transaction another session, so nothing keeps an atomic handler from writing \
                  after its transaction has ended: see `Poolers` in docs/stores/postgres.md"
             );
         }
-        let sql = Arc::new(Sql::new(&names, self.response_timeout, whose));
+        let sql = Arc::new(Sql::new(&names, self.response_timeout, process));
         self.within_timeout(check::statements(&mut connection, &names, &sql))
             .await?;
         let sessions = Sessions::new(&address, &names);
@@ -198,29 +198,29 @@ impl PostgresStoreBuilder {
         let idle = address.within_timeout(self.idle_limit(&mut connection));
         let idle = idle.await.map_err(refused)?;
         let kept_alive = address.with_keepalives().await;
-        let begin = settings::begin(idle, kept_alive.is_some(), whose);
+        let begin = settings::begin(idle, kept_alive.is_some(), process);
         self.within_timeout(check::endings(&mut connection, &names, &sql, &begin))
             .await?;
 
         Ok(PostgresStore {
             claims: batch_task::spawn(
-                Session::on(connection, address.clone()),
+                Link::on(connection, address.clone()),
                 Arc::clone(&sql),
                 clock.clone(),
             ),
             writes: batch_task::spawn(
-                Session::on(second, address.clone()),
+                Link::on(second, address.clone()),
                 Arc::clone(&sql),
                 clock.clone(),
             ),
-            purging: Arc::new(Mutex::new(Session::new(address.clone()))),
-            heartbeats: Arc::new(Mutex::new(Session::new(address.clone()))),
+            purging: Arc::new(Mutex::new(Link::new(address.clone()))),
+            heartbeats: Arc::new(Mutex::new(Link::new(address.clone()))),
             entities: Entities::new(address.clone()),
             pool: TransactionPool::new(
                 kept_alive.unwrap_or_else(|| address.clone()),
                 self.connections,
                 begin,
-                whose,
+                process,
             ),
             groups: Groups::new(if share {
                 self.groups.min(self.connections)

@@ -1,6 +1,6 @@
 //! What is asked about one key, in a statement that asks about many.
 
-use super::{row::Told, session::Statement, sql::Sql};
+use super::{link::Statement, row::Told, sql::Sql};
 use crate::{message::Key, store::StoreError, stores::batcher};
 
 /// Whether calls are asked for the first time.

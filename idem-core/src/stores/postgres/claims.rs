@@ -5,8 +5,8 @@ use sqlx::{PgConnection, postgres::PgRow};
 use super::{
     call::{Ask, KeyCall},
     length::micros,
+    link::Statement,
     row::{self, Told},
-    session::Statement,
     sql::Sql,
 };
 use crate::{

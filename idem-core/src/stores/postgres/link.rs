@@ -1,6 +1,6 @@
-//! One connection, replaced when it breaks, and what is sent over it repeated where that helps.
+//! A [`Link`]: one connection, replaced when it breaks, and what is sent over it repeated where that helps.
 //!
-//! The tasks of claims and writes, the sessions, heartbeats, purges and operators each have one.
+//! The tasks of claims and writes, the sessions of clients, heartbeats, purges and operators each have one.
 //! What must stay true: whatever is sent may be carried out more than once, so it does no harm when
 //! repeated; a connection is used again only after its answer was read to the end; a server that
 //! does not answer is not asked more and more.
@@ -69,8 +69,8 @@ pub(super) trait Work {
     ) -> impl Future<Output = Result<Self::Done, sqlx::Error>> + Send;
 }
 
-/// A connection that is opened when it is needed. The statements of one session follow each other.
-pub(super) struct Session {
+/// A connection that is opened when it is needed. The statements of one link follow each other.
+pub(super) struct Link {
     address: Address,
     /// Taken out while something is sent. So if the sender is dropped half way, the connection goes
     /// with it, and nobody reads the rest of a stranger's answer.
@@ -79,8 +79,8 @@ pub(super) struct Session {
     planned: Instant,
     /// How often connecting has failed since it last worked.
     failures: u32,
-    /// How many statements were left unanswered since one was carried out. Each may still be
-    /// running at the server.
+    /// How many statements were left unanswered since one was carried out, also those that forget
+    /// prepared ones. Each may still be running at the server.
     unanswered: u32,
     /// Before then no connection is opened.
     rests_until: Instant,
@@ -157,7 +157,7 @@ impl Address {
     }
 }
 
-impl Session {
+impl Link {
     /// Connects when something is first sent.
     pub(super) fn new(address: Address) -> Self {
         Self {
@@ -285,11 +285,13 @@ impl Session {
 
     /// The connection, or a new one; `Resting` while none is to be opened.
     async fn take(&mut self) -> Result<PgConnection, Fault> {
-        if let Some(mut connection) = self.connection.take()
-            // A connection on which not even this works is dropped, and the next one tried.
-            && self.plan_anew(&mut connection).await.is_ok()
-        {
-            return Ok(connection);
+        if let Some(mut connection) = self.connection.take() {
+            match self.plan_anew(&mut connection).await {
+                Ok(()) => return Ok(connection),
+                // A connection on which not even this works is dropped, and the next one tried. If it was not
+                // answered, that counts: a server that is frozen leaves what follows unanswered as well.
+                Err(fault) => self.note(&fault),
+            }
         }
         let rest = self.rests_until.saturating_duration_since(Instant::now());
         if !rest.is_zero() {
@@ -315,5 +317,36 @@ impl Session {
         self.planned = Instant::now();
         let forgotten = connection.clear_cached_statements();
         self.address.within_timeout(forgotten).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xtask::services::postgres;
+
+    use super::*;
+    use crate::stores::postgres::atomic::tests::proxy::{Proxy, Weather};
+
+    /// The connection falls silent while nobody uses it, so the first that notices is what forgets the plans.
+    #[tokio::test]
+    async fn silence_to_what_forgets_the_plans_counts_as_a_statement_that_was_not_answered() {
+        let server = postgres::shared().expect("PostgreSQL can be started");
+        let proxy = Proxy::to(server.port()).await;
+        let direct = format!(":{}/", server.port());
+        let url = server.url().replace(&direct, &format!(":{}/", proxy.port));
+        let mut link = Link::new(Address {
+            options: url.parse().expect("it is a URL"),
+            response_timeout: Duration::from_millis(300),
+        });
+        let one = || sqlx::query("SELECT 1");
+        link.fetch(one).await.expect("the proxy forwards");
+        link.planned = Instant::now() - PLANS_LAST;
+        proxy.set(Weather::Frozen);
+        link.fetch(one).await.expect_err("nothing arrives");
+        assert_eq!(link.unanswered, 1);
+
+        proxy.set(Weather::Fine);
+        link.fetch(one).await.expect("one is worth another try");
+        assert_eq!(link.unanswered, 0);
     }
 }

@@ -9,8 +9,8 @@ use super::{
     Names, PostgresStore,
     fault::Fault,
     length::micros,
+    link::{Address, Link, Work},
     migration,
-    session::{Address, Session, Work},
     sessions::lock_wait,
 };
 use crate::{
@@ -34,20 +34,20 @@ use statements::Statements;
 /// What only operators need.
 #[derive(Clone)]
 pub(super) struct Operator {
-    session: Arc<Mutex<Session>>,
+    link: Arc<Mutex<Link>>,
     sql: Arc<Statements>,
 }
 
 impl Operator {
     pub(super) fn new(address: &Address, names: &Names) -> Self {
         Self {
-            session: Arc::new(Mutex::new(Session::new(address.clone()))),
+            link: Arc::new(Mutex::new(Link::new(address.clone()))),
             sql: Arc::new(Statements::new(names, &lock_wait(address.response_timeout))),
         }
     }
 
     async fn carry_out<W: Work>(&self, work: &W) -> Result<W::Done, StoreError> {
-        let done = self.session.lock().await.carry_out(work).await;
+        let done = self.link.lock().await.carry_out(work).await;
         done.map_err(|fault| fault.unavailable())
     }
 }
@@ -68,7 +68,7 @@ impl OperatorStore for PostgresStore {
                 .bind(listing.last())
                 .bind(i64::from(limit))
         };
-        let rows = self.operator.session.lock().await.fetch(statement).await;
+        let rows = self.operator.link.lock().await.fetch(statement).await;
         let rows = rows.map_err(|fault| fault.unavailable())?;
         rows::page(&rows, rows.len() < limit as usize).map_err(unavailable)
     }
@@ -80,7 +80,7 @@ impl OperatorStore for PostgresStore {
                 .bind(skew)
                 .bind(key.to_string())
         };
-        let rows = self.operator.session.lock().await.fetch(statement).await;
+        let rows = self.operator.link.lock().await.fetch(statement).await;
         let rows = rows.map_err(|fault| fault.unavailable())?;
         let sql = &self.operator.sql;
         let entries = self.operator.carry_out(&Reading { sql, key }).await?;
@@ -90,7 +90,7 @@ impl OperatorStore for PostgresStore {
     async fn counts(&self) -> Result<Vec<ScopeCounts>, StoreError> {
         let skew = self.clock.skew();
         let statement = || sqlx::query(self.operator.sql.counts.clone()).bind(skew);
-        let rows = self.operator.session.lock().await.fetch(statement).await;
+        let rows = self.operator.link.lock().await.fetch(statement).await;
         let rows = rows.map_err(|fault| fault.unavailable())?;
         let counts = rows.iter().map(rows::counts).collect::<Result<_, _>>();
         counts.map_err(unavailable)
@@ -103,7 +103,7 @@ impl OperatorStore for PostgresStore {
             intervention,
             skew: self.clock.skew(),
         };
-        let done = self.operator.session.lock().await.carry_out(&work).await;
+        let done = self.operator.link.lock().await.carry_out(&work).await;
         done.map_err(|fault| fault.about(&intervention.key))?
     }
 

@@ -7,20 +7,20 @@ const WHO: &str = "SELECT pg_backend_pid()";
 /// How often two connections are asked whose process serves them: as many processes may take turns at a pooler.
 const ROUNDS: usize = 8;
 
-/// Whose the server's sessions are.
+/// Whose the server process is that serves a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sessions {
+pub(super) enum ServerProcess {
     /// Each connection has one to itself.
     Own,
-    /// A connection has one for a transaction. What it sets for the session, others find.
+    /// A connection has one for a transaction. What it sets for its session, others find.
     Shared,
 }
 
-/// Whose the sessions of these two connections are.
-pub(super) async fn sessions(
+/// Whose the processes of these two connections are.
+pub(super) async fn server_process(
     one: &mut PgConnection,
     other: &mut PgConnection,
-) -> Result<Sessions, sqlx::Error> {
+) -> Result<ServerProcess, sqlx::Error> {
     let mine = process(one).await?;
     // A pooler lends the process that was used last, and for as long as the transaction lasts.
     sqlx::raw_sql("BEGIN").execute(&mut *other).await?;
@@ -32,9 +32,9 @@ pub(super) async fn sessions(
         is_own &= process(other).await? == theirs;
     }
     Ok(if is_own {
-        Sessions::Own
+        ServerProcess::Own
     } else {
-        Sessions::Shared
+        ServerProcess::Shared
     })
 }
 

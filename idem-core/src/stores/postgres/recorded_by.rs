@@ -14,7 +14,7 @@ use super::{
     atomic::PooledTransaction,
     exchange::Nonce,
     fault::Fault,
-    session::{Address, Session, Statement},
+    link::{Address, Link, Statement},
     template::Hex,
 };
 use crate::{
@@ -31,7 +31,7 @@ use table::Table;
 /// What is known of the constraints, and the connection to ask about them and by them.
 #[derive(Clone)]
 pub(super) struct Entities {
-    session: Arc<tokio::sync::Mutex<Session>>,
+    link: Arc<tokio::sync::Mutex<Link>>,
     tables: Arc<Mutex<HashMap<&'static str, Arc<Table>>>>,
 }
 
@@ -39,7 +39,7 @@ impl Entities {
     /// Connects when first asked.
     pub(super) fn new(address: Address) -> Self {
         Self {
-            session: Arc::new(tokio::sync::Mutex::new(Session::new(address))),
+            link: Arc::new(tokio::sync::Mutex::new(Link::new(address))),
             tables: Arc::default(),
         }
     }
@@ -64,7 +64,7 @@ impl Entities {
         &self,
         statement: impl Fn() -> Statement,
     ) -> Result<Vec<sqlx::postgres::PgRow>, Fault> {
-        self.session.lock().await.fetch(statement).await
+        self.link.lock().await.fetch(statement).await
     }
 }
 

@@ -11,9 +11,9 @@ use super::{
     PostgresStore,
     fault::{Fault, Remedy},
     length::micros,
+    link::{Address, Link, Work},
     migration::MigrateError,
     names::Names,
-    session::{Address, Session as Link, Work},
 };
 use crate::{
     message::{SessionKey, SessionPlace},

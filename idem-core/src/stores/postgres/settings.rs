@@ -7,20 +7,24 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use super::{pooler::Sessions, session::KEEPALIVES, template::bare};
+use super::{link::KEEPALIVES, pooler::ServerProcess, template::bare};
 
 /// What begins a transaction. `idle` is for how long the handler may send nothing before the server
 /// ends it; `None` leaves that to the server's own setting.
 ///
 /// Unless the connection has keepalives, they are set for the transaction. So the locks of a host
 /// that has vanished are free after 25 s.
-pub(super) fn begin(idle: Option<Duration>, has_keepalives: bool, sessions: Sessions) -> String {
-    let access = match sessions {
+pub(super) fn begin(
+    idle: Option<Duration>,
+    has_keepalives: bool,
+    process: ServerProcess,
+) -> String {
+    let access = match process {
         // The session only reads by default (see `ONLY_READS`), and this transaction is the
         // exception.
-        Sessions::Own => " READ WRITE",
+        ServerProcess::Own => " READ WRITE",
         // Behind a pooler the session is not set, so the server's own default holds.
-        Sessions::Shared => "",
+        ServerProcess::Shared => "",
     };
     let mut text = bare(include_str!("atomic/begin.sql")).replace("{access}", access);
     if !has_keepalives {
@@ -47,10 +51,10 @@ pub(super) const ONLY_READS: &str = "SET default_transaction_read_only = on";
 
 /// What a handler's session is set back to: a file's statements, and reading only behind the
 /// `RESET ALL` that would take it away.
-pub(super) fn reset(file: &str, sessions: Sessions) -> String {
-    let access = match sessions {
-        Sessions::Own => format!(" {ONLY_READS};"),
-        Sessions::Shared => String::new(),
+pub(super) fn reset(file: &str, process: ServerProcess) -> String {
+    let access = match process {
+        ServerProcess::Own => format!(" {ONLY_READS};"),
+        ServerProcess::Shared => String::new(),
     };
     file.replace("{access}", &access)
 }
@@ -74,8 +78,8 @@ mod tests {
 
     #[test]
     fn keepalives_are_set_for_a_transaction_only_if_its_connection_has_none() {
-        assert!(!begin(None, true, Sessions::Own).contains("tcp_"));
-        let text = begin(None, false, Sessions::Own);
+        assert!(!begin(None, true, ServerProcess::Own).contains("tcp_"));
+        let text = begin(None, false, ServerProcess::Own);
         for (name, value) in KEEPALIVES {
             assert!(
                 text.contains(&format!("; SET LOCAL {name} = {value}")),
@@ -86,17 +90,17 @@ mod tests {
 
     #[test]
     fn a_session_that_others_use_is_not_set() {
-        let text = begin(None, true, Sessions::Shared);
+        let text = begin(None, true, ServerProcess::Shared);
         assert!(text.starts_with("BEGIN;"), "{text}");
         let file = include_str!("atomic/reset.sql");
-        assert!(!reset(file, Sessions::Shared).contains("read_only"));
-        assert!(reset(file, Sessions::Own).contains(ONLY_READS));
+        assert!(!reset(file, ServerProcess::Shared).contains("read_only"));
+        assert!(reset(file, ServerProcess::Own).contains(ONLY_READS));
     }
 
     #[test]
     fn an_idle_transaction_ends_only_if_that_is_asked_for() {
-        assert!(!begin(None, true, Sessions::Own).contains("idle_in_transaction"));
-        let text = begin(Some(Duration::from_secs(90)), true, Sessions::Own);
+        assert!(!begin(None, true, ServerProcess::Own).contains("idle_in_transaction"));
+        let text = begin(Some(Duration::from_secs(90)), true, ServerProcess::Own);
         assert!(text.ends_with("; SET LOCAL idle_in_transaction_session_timeout = 90000"));
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
-use super::{names::Names, pooler::Sessions, settings, template::Template};
+use super::{names::Names, pooler::ServerProcess, settings, template::Template};
 
 pub(super) struct Sql {
     pub(super) claim: SqlStr,
@@ -37,14 +37,14 @@ pub(super) struct Sql {
 impl Sql {
     /// Those that share a statement wait for a locked row for a tenth of the time in which it has
     /// to be answered: it is divided until only the row's own call is left.
-    pub(super) fn new(names: &Names, response_timeout: Duration, sessions: Sessions) -> Self {
+    pub(super) fn new(names: &Names, response_timeout: Duration, process: ServerProcess) -> Self {
         let millis = (response_timeout / 10).as_millis();
         let lock_wait = millis.clamp(1, i32::MAX.unsigned_abs().into()).to_string();
         let patient = |file: &str| {
             let text = names.put_into(file);
             AssertSqlSafe(text.as_str().replace("{lock_timeout}", &lock_wait)).into_sql_str()
         };
-        let ending = |file: &str| names.template(&settings::reset(file, sessions));
+        let ending = |file: &str| names.template(&settings::reset(file, process));
         Self {
             claim: patient(include_str!("claim.sql")),
             claim_new: patient(include_str!("claim_new.sql")),
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn no_placeholder_is_left_but_those_of_a_completion() {
         let names = Names::new(Some("shop"), "dedup").unwrap();
-        let sql = Sql::new(&names, Duration::from_secs(10), Sessions::Own);
+        let sql = Sql::new(&names, Duration::from_secs(10), ServerProcess::Own);
         for text in [
             &sql.claim,
             &sql.claim_new,

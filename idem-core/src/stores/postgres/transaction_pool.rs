@@ -24,8 +24,8 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     fault::{Fault, Remedy},
-    pooler::Sessions,
-    session::Address,
+    link::Address,
+    pooler::ServerProcess,
     settings::{ONLY_READS, lock_timeout},
 };
 use crate::futures::FutureExt as _;
@@ -58,7 +58,7 @@ pub(super) struct TransactionPool {
     begin: SqlStr,
     /// Whether each connection has a session of its own, or a pooler lends it one for each
     /// transaction.
-    sessions: Sessions,
+    process: ServerProcess,
 }
 
 /// Who has a connection, and who waits. Changed under one lock, so that no connection is given
@@ -104,7 +104,7 @@ impl TransactionPool {
         address: Address,
         connections: u32,
         begin: String,
-        sessions: Sessions,
+        process: ServerProcess,
     ) -> Self {
         let connections = connections as usize;
         Self {
@@ -113,7 +113,7 @@ impl TransactionPool {
             connections,
             address,
             begin: AssertSqlSafe(begin).into_sql_str(),
-            sessions,
+            process,
         }
     }
 
@@ -154,7 +154,7 @@ impl TransactionPool {
 
     /// Room for a new connection.
     fn slot(&self) -> Slot {
-        Slot::new(&self.address, self.sessions)
+        Slot::new(&self.address, self.process)
     }
 
     /// Whether all connections are checked out. Then a message claims early, and waits for a
@@ -364,12 +364,12 @@ impl Drop for Unclean<'_> {
 
 impl Slot {
     /// A slot whose connection lasts for `LIFETIME`.
-    fn new(address: &Address, sessions: Sessions) -> Self {
-        Self::lasting(address, LIFETIME, sessions)
+    fn new(address: &Address, process: ServerProcess) -> Self {
+        Self::lasting(address, LIFETIME, process)
     }
 
     /// Opens no connection yet. Tests choose the lifetime.
-    fn lasting(address: &Address, lifetime: Duration, sessions: Sessions) -> Self {
+    fn lasting(address: &Address, lifetime: Duration, process: ServerProcess) -> Self {
         let clean = Arc::new(AtomicBool::new(false));
         let known = Arc::clone(&clean);
         let writes_nothing = Arc::new(AtomicBool::new(false));
@@ -393,7 +393,7 @@ impl Slot {
                 async move {
                     // Behind a pooler the setting would reach whoever gets the server's session
                     // next.
-                    if sessions == Sessions::Own {
+                    if process == ServerProcess::Own {
                         learnt.store(only_reads(connection).await?, Ordering::Release);
                     }
                     Ok(())

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::{
     call::{Ask, KeyCall},
     length::micros,
+    link::Statement,
     row::Told,
-    session::Statement,
     sql::Sql,
 };
 use crate::{

@@ -8,7 +8,7 @@ use crate::{
     stores::postgres::{
         exchange::Nonce,
         length::micros,
-        session::Statement,
+        link::Statement,
         sql::Sql,
         template::{Hex, Template},
     },

@@ -17,9 +17,9 @@ mod endings;
 mod flushing;
 mod function;
 mod isolation;
-pub(in crate::stores::postgres) mod link;
 mod lost;
 mod pooler;
+pub(in crate::stores::postgres) mod proxy;
 #[allow(
     clippy::duplicate_mod,
     reason = "the same of every store that lends a transaction"

@@ -14,7 +14,7 @@ use crate::stores::postgres::{
     atomic::{self, Connection, PooledTransaction},
     exchange::{Nonce, carry_out},
     fault::Fault,
-    session::Address,
+    link::Address,
     template::Template,
 };
 

@@ -9,7 +9,7 @@ use crate::{
         operator::{Intervened, Intervention},
         rules::record::{self, Record, Ruling, State},
     },
-    stores::postgres::{row, session::Work, writes},
+    stores::postgres::{link::Work, row, writes},
 };
 
 pub(super) struct Intervening<'a> {

@@ -26,8 +26,8 @@ use crate::{
     stores::postgres::{
         call::KeyCall as _,
         claims::ClaimCall,
+        link::Work,
         row::{self, Told},
-        session::Work,
     },
 };
 

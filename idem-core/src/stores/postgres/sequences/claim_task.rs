@@ -16,7 +16,7 @@ use crate::{
         postgres::{
             batch_task::LIMITS,
             fault::{Fault, Remedy},
-            session::Session as Link,
+            link::Link,
             sessions::Links,
         },
     },

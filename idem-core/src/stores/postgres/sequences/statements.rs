@@ -12,7 +12,7 @@ use super::rows::number;
 use crate::{
     random,
     store::rules::sequence::Sequence,
-    stores::postgres::{names::Names, session::Statement, sessions::lock_wait},
+    stores::postgres::{link::Statement, names::Names, sessions::lock_wait},
 };
 
 /// One text for each file, the same for as long as the store lives.

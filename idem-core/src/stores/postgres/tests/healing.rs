@@ -290,7 +290,7 @@ async fn a_server_that_leaves_statements_unanswered_is_asked_less_and_less() {
 #[tokio::test]
 async fn the_server_is_to_notice_within_seconds_that_the_host_of_a_worker_has_vanished() {
     let database = Database::new();
-    let address = session::Address {
+    let address = link::Address {
         options: database.url.parse().unwrap(),
         response_timeout: MINUTE,
     };

@@ -90,10 +90,10 @@ async fn a_purge_leaves_what_another_one_is_removing() {
 async fn a_plan_is_not_kept_for_long() {
     let database = Database::new();
     let store = database.store().await;
-    let mut session = Session::new(store.address.clone());
+    let mut link = Link::new(store.address.clone());
     let mut planned = async || {
         let planned = "SELECT prepare_time::text FROM pg_prepared_statements";
-        let rows = session.fetch(|| sqlx::query(planned)).await.unwrap();
+        let rows = link.fetch(|| sqlx::query(planned)).await.unwrap();
         rows[0].get::<String, _>(0)
     };
     let first = planned().await;

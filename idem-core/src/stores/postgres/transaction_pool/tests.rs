@@ -16,8 +16,8 @@ fn one_connection(name: &str) -> TransactionPool {
     TransactionPool::new(
         address,
         1,
-        settings::begin(None, false, Sessions::Own),
-        Sessions::Own,
+        settings::begin(None, false, ServerProcess::Own),
+        ServerProcess::Own,
     )
 }
 
@@ -195,7 +195,7 @@ async fn a_connection_comes_back_to_its_pool_before_long() {
 #[tokio::test]
 async fn a_new_connection_is_not_clean_because_the_last_one_was() {
     let pool = one_connection("idem");
-    let short_lived = Slot::lasting(&pool.address, Duration::ZERO, Sessions::Own);
+    let short_lived = Slot::lasting(&pool.address, Duration::ZERO, ServerProcess::Own);
     pool.state().idle.push(short_lived);
 
     let mut checked_out = pool.check_out().await;
@@ -212,7 +212,7 @@ async fn a_new_connection_is_not_clean_because_the_last_one_was() {
 #[tokio::test]
 async fn a_new_connection_whose_begin_was_dropped_is_not_clean_because_the_last_one_was() {
     let pool = one_connection("idem");
-    let short_lived = Slot::lasting(&pool.address, Duration::ZERO, Sessions::Own);
+    let short_lived = Slot::lasting(&pool.address, Duration::ZERO, ServerProcess::Own);
     pool.state().idle.push(short_lived);
 
     let mut checked_out = pool.check_out().await;
@@ -240,8 +240,8 @@ async fn a_connection_that_is_not_to_be_had_is_reported_with_the_cause() {
     let pool = TransactionPool::new(
         address,
         1,
-        settings::begin(None, false, Sessions::Own),
-        Sessions::Own,
+        settings::begin(None, false, ServerProcess::Own),
+        ServerProcess::Own,
     );
     let Err(fault) = pool.check_out().await.begin().await else {
         panic!("the role may not connect")

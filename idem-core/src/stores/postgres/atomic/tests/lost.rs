@@ -1,22 +1,23 @@
 //! Connections that end, at every stage of a transaction.
 
 use super::{
-    link::{Link, Weather},
+    proxy::{Proxy, Weather},
     *,
 };
 
-/// A shop whose store is reached by a link, with one connection for handlers.
-async fn linked() -> (Shop, Link) {
+/// A shop whose store is reached by a proxy, with one connection for handlers.
+async fn linked() -> (Shop, Proxy) {
     let server = postgres::shared().expect("PostgreSQL can be started");
-    let link = Link::to(server.port()).await;
-    let url = server
-        .url()
-        .replace(&format!(":{}/", server.port()), &format!(":{}/", link.port));
+    let proxy = Proxy::to(server.port()).await;
+    let url = server.url().replace(
+        &format!(":{}/", server.port()),
+        &format!(":{}/", proxy.port),
+    );
     let shop = Shop::at(&url, |builder| {
         let patience = Duration::from_secs(3);
         builder.connections(1).response_timeout(patience)
     });
-    (shop.await, link)
+    (shop.await, proxy)
 }
 
 async fn terminate(shop: &Shop, pid: i32) {
@@ -94,27 +95,27 @@ async fn a_connection_that_died_while_it_was_idle_is_replaced() {
 
 #[tokio::test]
 async fn a_commit_that_did_not_arrive_leaves_the_key_to_its_owner() {
-    let (shop, link) = linked().await;
+    let (shop, proxy) = linked().await;
     let request = request("o-1");
     let (lease, mut open) = shop.begin_request(&request).await;
     charge(lend(&mut open)).await;
-    link.set(Weather::Cut);
+    proxy.set(Weather::Cut);
     let unknown = shop.commit(open, &lease).await;
     assert!(unknown.is_err(), "{unknown:?}");
-    link.set(Weather::Fine);
+    proxy.set(Weather::Fine);
     is_still_its_owners(&shop, &request, &lease).await;
 }
 
 #[tokio::test]
 async fn a_commit_whose_answer_was_lost_is_told_by_asking_again() {
-    let (shop, link) = linked().await;
+    let (shop, proxy) = linked().await;
     let request = request("o-1");
     let (lease, mut open) = shop.begin_request(&request).await;
     charge(lend(&mut open)).await;
-    link.set(Weather::AnswersLost);
-    let (unknown, ()) = tokio::join!(shop.commit(open, &lease), link.answer_lost());
+    proxy.set(Weather::AnswersLost);
+    let (unknown, ()) = tokio::join!(shop.commit(open, &lease), proxy.answer_lost());
     assert!(unknown.is_err(), "{unknown:?}");
-    link.set(Weather::Fine);
+    proxy.set(Weather::Fine);
     let again = shop.store.claim(&request).await.unwrap();
     assert!(matches!(again, Claim::Completed { .. }), "{again:?}");
     let outcome = Outcome::new("done");
@@ -125,15 +126,15 @@ async fn a_commit_whose_answer_was_lost_is_told_by_asking_again() {
 
 #[tokio::test]
 async fn a_commit_on_a_silent_link_is_unknown_and_its_connection_is_given_up() {
-    let (shop, link) = linked().await;
+    let (shop, proxy) = linked().await;
     let request = request("o-1");
     let (lease, mut open) = shop.begin_request(&request).await;
     charge(lend(&mut open)).await;
     let silent = pid(lend(&mut open)).await;
-    link.set(Weather::Frozen);
+    proxy.set(Weather::Frozen);
     let unknown = shop.commit(open, &lease).await;
     assert!(unknown.is_err(), "{unknown:?}");
-    link.set(Weather::Fine);
+    proxy.set(Weather::Fine);
     is_still_its_owners(&shop, &request, &lease).await;
     // As the server's keepalives do.
     terminate(&shop, silent).await;
@@ -145,12 +146,12 @@ async fn a_commit_on_a_silent_link_is_unknown_and_its_connection_is_given_up() {
 
 #[tokio::test]
 async fn a_key_whose_transaction_could_not_begin_is_had_back_by_its_owner() {
-    let (shop, link) = linked().await;
+    let (shop, proxy) = linked().await;
     let request = request("o-1");
-    link.set(Weather::Cut);
+    proxy.set(Weather::Cut);
     let unknown = begin(&shop.store, &request).await;
     assert!(unknown.is_err(), "{unknown:?}");
-    link.set(Weather::Fine);
+    proxy.set(Weather::Fine);
     let (lease, mut open) = shop.begin_request(&request).await;
     assert_eq!(lease.attempt, 1);
     charge(lend(&mut open)).await;
@@ -163,15 +164,16 @@ async fn a_store_whose_link_falls_silent_while_it_is_opened_is_not_waited_for() 
     let server = postgres::shared().expect("PostgreSQL can be started");
     let schema = unique();
     for after in (0..40).map(Duration::from_millis) {
-        let link = Link::to(server.port()).await;
-        let url = server
-            .url()
-            .replace(&format!(":{}/", server.port()), &format!(":{}/", link.port));
+        let proxy = Proxy::to(server.port()).await;
+        let url = server.url().replace(
+            &format!(":{}/", server.port()),
+            &format!(":{}/", proxy.port),
+        );
         let store = PostgresStore::builder(&url).schema(&schema);
         let opened = store.response_timeout(Duration::from_millis(200)).build();
         let silence = async {
             tokio::time::sleep(after).await;
-            link.set(Weather::Frozen);
+            proxy.set(Weather::Frozen);
         };
         let both = async { tokio::join!(opened, silence).0 };
         let opened = tokio::time::timeout(Duration::from_secs(20), both).await;

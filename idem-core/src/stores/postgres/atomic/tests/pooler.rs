@@ -6,7 +6,7 @@ use xtask::services::PgBouncer;
 use super::*;
 use crate::stores::postgres::{
     names::Names,
-    pooler::{self, Sessions},
+    pooler::{self, ServerProcess},
     settings,
     sql::Sql,
 };
@@ -47,10 +47,10 @@ async fn what_begins_and_ends_a_transaction_does_not_depend_on_the_session() {
     let options = crate::stores::postgres::location::parse(&url).unwrap();
     let mut connection = options.connect().await.unwrap();
     let names = Names::new(None, "keys").unwrap();
-    let sql = Sql::new(&names, MINUTE, Sessions::Shared);
+    let sql = Sql::new(&names, MINUTE, ServerProcess::Shared);
     for _ in 0..3 {
         let idle = Some(Duration::from_secs(30));
-        let begin = settings::begin(idle, false, Sessions::Shared);
+        let begin = settings::begin(idle, false, ServerProcess::Shared);
         let begin = sqlx::AssertSqlSafe(begin);
         let mut transaction = connection.begin_with(begin).await.unwrap();
         let rolled_back = ending::roll_back(&mut transaction, &sql.roll_back);
@@ -62,14 +62,14 @@ async fn what_begins_and_ends_a_transaction_does_not_depend_on_the_session() {
 #[tokio::test]
 async fn a_pooler_that_shares_sessions_is_told_from_one_that_does_not() {
     for (mode, expected) in [
-        ("session", Sessions::Own),
-        ("transaction", Sessions::Shared),
+        ("session", ServerProcess::Own),
+        ("transaction", ServerProcess::Shared),
     ] {
         let (_pooler, url) = behind(mode);
         let options = crate::stores::postgres::location::parse(&url).unwrap();
         let mut one = options.connect().await.unwrap();
         let mut other = options.connect().await.unwrap();
-        let told = pooler::sessions(&mut one, &mut other).await.unwrap();
+        let told = pooler::server_process(&mut one, &mut other).await.unwrap();
         assert_eq!(told, expected, "{mode}");
     }
 }

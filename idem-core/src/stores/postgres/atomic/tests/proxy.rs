@@ -1,4 +1,4 @@
-//! A link to the server that loses what is sent over it.
+//! A way to the server that loses what is sent over it.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(in crate::stores::postgres) enum Weather {
 }
 
 /// Forwards connections to a port of this machine.
-pub(in crate::stores::postgres) struct Link {
+pub(in crate::stores::postgres) struct Proxy {
     pub(in crate::stores::postgres) port: u16,
     target: watch::Sender<u16>,
     weather: watch::Sender<Weather>,
@@ -32,7 +32,7 @@ pub(in crate::stores::postgres) struct Link {
     request_cut: Arc<Notify>,
 }
 
-impl Link {
+impl Proxy {
     pub(in crate::stores::postgres) async fn to(target: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -3,7 +3,7 @@
 use xtask::services::Postgres;
 
 use super::*;
-use crate::stores::postgres::atomic::tests::link::Link;
+use crate::stores::postgres::atomic::tests::proxy::Proxy;
 
 /// A server and its standby.
 struct Pair {
@@ -31,21 +31,21 @@ impl Pair {
         .await;
     }
 
-    /// A shop on this pair, behind a link that leads to the primary.
-    async fn shop(&self) -> (Shop, Arc<Link>) {
+    /// A shop on this pair, behind a proxy that leads to the primary.
+    async fn shop(&self) -> (Shop, Arc<Proxy>) {
         let port = self.primary.port();
-        let link = Arc::new(Link::to(port).await);
+        let proxy = Arc::new(Proxy::to(port).await);
         let url = self.primary.url();
-        let url = url.replace(&format!(":{port}/"), &format!(":{}/", link.port));
+        let url = url.replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
         let shop = Shop::at(&url, |builder| builder.groups(1)).await;
-        (shop, link)
+        (shop, proxy)
     }
 
     /// The standby is in charge, and lacks what it has not received.
-    async fn take_over(self: Arc<Self>, link: &Link) {
+    async fn take_over(self: Arc<Self>, proxy: &Proxy) {
         let standby = self.standby.port();
         off_thread(move || self.standby.promote()).await;
-        link.lead_to(standby);
+        proxy.lead_to(standby);
     }
 
     /// The standby is in charge, and has committed a transaction under this number.
@@ -78,9 +78,9 @@ async fn off_thread<T: Send + 'static>(
 #[tokio::test]
 async fn a_number_that_a_new_server_gives_out_again_completes_nobody() {
     let pair = Pair::start().await;
-    let (shop, link) = pair.shop().await;
+    let (shop, proxy) = pair.shop().await;
     let (of_a, of_b) = (Once::new(), Once::new());
-    let (servers, path) = (Arc::clone(&pair), Arc::clone(&link));
+    let (servers, path) = (Arc::clone(&pair), Arc::clone(&proxy));
     let charging = act(move |db, order, attempt| {
         let falls_behind = order == "a" && of_a.is_now();
         let fails_over = order == "b" && of_b.is_now();
@@ -109,7 +109,7 @@ async fn a_number_that_a_new_server_gives_out_again_completes_nobody() {
 #[tokio::test]
 async fn a_token_that_a_new_server_gives_out_again_completes_nobody_else() {
     let pair = Pair::start().await;
-    let (shop, link) = pair.shop().await;
+    let (shop, proxy) = pair.shop().await;
     let (a, b) = (request("a"), request("b"));
     let of_b = acquired(&shop, &b).await;
     Arc::clone(&pair).fall_behind().await;
@@ -132,7 +132,7 @@ async fn a_token_that_a_new_server_gives_out_again_completes_nobody_else() {
         ends.push(leave(slot, lease));
     }
     let last = slot(&shop).await;
-    Arc::clone(&pair).take_over(&link).await;
+    Arc::clone(&pair).take_over(&proxy).await;
     let mut bystander = shop.bystander().await;
     let next = "SELECT nextval('idem_records_token')";
     while sqlx::query_scalar::<_, i64>(next)

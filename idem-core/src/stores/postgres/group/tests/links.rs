@@ -1,7 +1,7 @@
 //! Connections that end while they are shared.
 
 use super::*;
-use crate::stores::postgres::atomic::tests::link::{Link, Weather};
+use crate::stores::postgres::atomic::tests::proxy::{Proxy, Weather};
 
 /// `b` does this when it has charged, once.
 fn b_once<A>(once: A) -> Act
@@ -61,34 +61,35 @@ async fn a_connection_that_ends_in_a_members_hands_is_nobodys_attempt() {
     }
 }
 
-/// A shop whose store is reached by a link.
-async fn linked() -> (Shop, Arc<Link>) {
+/// A shop whose store is reached by a proxy.
+async fn linked() -> (Shop, Arc<Proxy>) {
     let server = postgres::shared().expect("PostgreSQL can be started");
-    let link = Link::to(server.port()).await;
-    let url = server
-        .url()
-        .replace(&format!(":{}/", server.port()), &format!(":{}/", link.port));
+    let proxy = Proxy::to(server.port()).await;
+    let url = server.url().replace(
+        &format!(":{}/", server.port()),
+        &format!(":{}/", proxy.port),
+    );
     let shop = Shop::at(&url, |builder| {
         builder.groups(1).response_timeout(Duration::from_secs(3))
     });
-    (shop.await, Arc::new(link))
+    (shop.await, Arc::new(proxy))
 }
 
-fn b_turns(link: &Arc<Link>, weather: Weather) -> Act {
-    let link = Arc::clone(link);
+fn b_turns(proxy: &Arc<Proxy>, weather: Weather) -> Act {
+    let proxy = Arc::clone(proxy);
     b_once(move |_| {
-        link.set(weather);
+        proxy.set(weather);
         Box::pin(async {})
     })
 }
 
 #[tokio::test]
 async fn a_commit_whose_answer_was_lost_is_proved_by_each_member() {
-    let (shop, link) = linked().await;
-    let act = b_turns(&link, Weather::AnswersLost);
+    let (shop, proxy) = linked().await;
+    let act = b_turns(&proxy, Weather::AnswersLost);
     let lost = async {
-        link.answer_lost().await;
-        link.set(Weather::Fine);
+        proxy.answer_lost().await;
+        proxy.set(Weather::Fine);
     };
     let (all, ()) = tokio::join!(shop.handle_together(&["a", "b"], &act), lost);
     all_executed(&all);
@@ -98,11 +99,11 @@ async fn a_commit_whose_answer_was_lost_is_proved_by_each_member() {
 
 #[tokio::test]
 async fn a_commit_that_did_not_arrive_is_nobodys_attempt() {
-    let (shop, link) = linked().await;
-    let act = b_turns(&link, Weather::Cut);
+    let (shop, proxy) = linked().await;
+    let act = b_turns(&proxy, Weather::Cut);
     let fine = async {
-        link.request_cut().await;
-        link.set(Weather::Fine);
+        proxy.request_cut().await;
+        proxy.set(Weather::Fine);
     };
     let (all, ()) = tokio::join!(shop.handle_together(&["a", "b"], &act), fine);
     // The server knows that nothing is committed of those before: they run by themselves at once.

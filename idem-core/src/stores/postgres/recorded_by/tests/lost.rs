@@ -1,28 +1,29 @@
 //! Connections that end.
 
 use super::*;
-use crate::stores::postgres::atomic::tests::link::{Link, Weather};
+use crate::stores::postgres::atomic::tests::proxy::{Proxy, Weather};
 
-async fn linked() -> (Till, Arc<Link>) {
+async fn linked() -> (Till, Arc<Proxy>) {
     let server = postgres::shared().unwrap();
-    let link = Link::to(server.port()).await;
-    let url = server
-        .url()
-        .replace(&format!(":{}/", server.port()), &format!(":{}/", link.port));
+    let proxy = Proxy::to(server.port()).await;
+    let url = server.url().replace(
+        &format!(":{}/", server.port()),
+        &format!(":{}/", proxy.port),
+    );
     let till = Till::at(&url, TABLES, |it| {
         it.connections(1).response_timeout(3 * SECOND)
     });
-    (till.await, Arc::new(link))
+    (till.await, Arc::new(proxy))
 }
 
 /// Pays, and then the weather changes.
-fn pay_in(link: &Arc<Link>, weather: Weather) -> Act<Failed> {
-    let link = Arc::clone(link);
+fn pay_in(proxy: &Arc<Proxy>, weather: Weather) -> Act<Failed> {
+    let proxy = Arc::clone(proxy);
     act(move |db, message, attempt| {
-        let link = Arc::clone(&link);
+        let proxy = Arc::clone(&proxy);
         Box::pin(async move {
             insert(db, &message[0]).await?;
-            link.set(weather);
+            proxy.set(weather);
             Ok(attempt.number())
         })
     })
@@ -30,16 +31,16 @@ fn pay_in(link: &Arc<Link>, weather: Weather) -> Act<Failed> {
 
 #[tokio::test]
 async fn a_commit_that_did_not_arrive_is_no_attempt() {
-    let (till, link) = linked().await;
+    let (till, proxy) = linked().await;
     let mut held = message::<Pay>("o-1");
     let execution = till
-        .handle_again(&mut held, &pay_in(&link, Weather::Cut))
+        .handle_again(&mut held, &pay_in(&proxy, Weather::Cut))
         .await;
     assert!(
         matches!(execution, Execution::StoreUnavailable { .. }),
         "{execution:?}"
     );
-    link.set(Weather::Fine);
+    proxy.set(Weather::Fine);
     assert_eq!(executed(till.handle_again(&mut held, &pay()).await), 1);
     assert_eq!(till.count("payments").await, 1);
     assert_eq!(till.count("idem_records").await, 0);
@@ -47,12 +48,12 @@ async fn a_commit_that_did_not_arrive_is_no_attempt() {
 
 #[tokio::test]
 async fn a_commit_whose_answer_was_lost_is_not_done_again() {
-    let (till, link) = linked().await;
+    let (till, proxy) = linked().await;
     let mut held = message::<Pay>("o-1");
-    let act = pay_in(&link, Weather::AnswersLost);
+    let act = pay_in(&proxy, Weather::AnswersLost);
     let lost = async {
-        link.answer_lost().await;
-        link.set(Weather::Fine);
+        proxy.answer_lost().await;
+        proxy.set(Weather::Fine);
     };
     let (execution, ()) = tokio::join!(till.handle_again(&mut held, &act), lost);
     match execution {
@@ -89,9 +90,9 @@ async fn a_connection_that_ends_during_the_handler_is_no_attempt() {
 
 #[tokio::test]
 async fn a_store_that_is_away_is_told_of_and_nothing_runs() {
-    let (till, link) = linked().await;
+    let (till, proxy) = linked().await;
     till.pays("o-0").await;
-    link.set(Weather::Cut);
+    proxy.set(Weather::Cut);
     let panics = act(|_, _, _| Box::pin(async { panic!("it ran") }));
     let execution = till.handle::<Pay, _>("o-1", &panics).await;
     assert!(
