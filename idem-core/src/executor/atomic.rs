@@ -40,6 +40,7 @@ where
     Tx: Send + 'static,
 {
     fn limit(executor: &Executor<S>) -> Option<usize> {
+        // Each handler has a connection to itself for as long as it runs.
         Some(executor.store.transactions())
     }
 
@@ -56,7 +57,7 @@ where
     }
 }
 
-/// Runs one message in a transaction of its own.
+/// Runs one message in a transaction of its own. `held` is the claim of a message that its group has left to itself.
 pub(super) async fn alone<S, Tx, H, St>(
     executor: &Executor<S>,
     message: &mut Prepared<H>,
@@ -76,11 +77,15 @@ where
 /// A claim whose transaction is open, or is about to be.
 pub(super) struct Open<Tx> {
     pub(super) lease: Lease,
+    /// Until it is dropped, the key is worked on in this process. It goes with the claim, so a copy that waits here
+    /// is woken when the end is written, not before.
     pub(super) working: Working,
+    /// What the handler borrows. It is lent by the transaction; the claim only remembers its type.
     lends: PhantomData<fn() -> Tx>,
 }
 
 impl<Tx> Open<Tx> {
+    /// A claim that the store has just given.
     pub(super) fn new(lease: Lease, working: Working) -> Self {
         Self {
             lease,
@@ -89,11 +94,14 @@ impl<Tx> Open<Tx> {
         }
     }
 
+    /// What the handler is told.
     pub(super) fn attempt(&self, policy: &Policy) -> Attempt {
         let attempt = self.lease.to_attempt(policy.max_attempts());
+        // Whatever the record says: an earlier attempt that vanished was rolled back with its transaction.
         attempt.without_doubt()
     }
 
+    /// How this claim is ended. The claim itself stays: its mark in this process must outlast the end.
     pub(super) fn ending<'a, S>(&'a self, job: &'a Job<'a, S>) -> Ending<'a, S> {
         Ending {
             job,
@@ -104,6 +112,8 @@ impl<Tx> Open<Tx> {
     /// Notes how it ended, and tells copies that wait here.
     pub(super) fn note<S, T, E>(self, job: &mut Job<'_, S>, ended: &Execution<T, E>) {
         self.working.tell_copies(ended, job.request.retention);
+        // Losses of the transaction are no attempts. They are counted, because a handler that loses it each time would
+        // run for ever.
         job.history.losses.count(ended);
     }
 }
@@ -147,7 +157,9 @@ where
         kept: KeptLease,
         error: String,
     ) -> Self::Attempted {
+        // No heartbeat goes on beside the release: the store would refuse it as fenced.
         drop(kept);
+        // First: the transaction holds a lock on the key's record in some stores, and the release would wait for it.
         job.executor.roll_back(transaction).await;
         let unrun = Release::gave_up(&error);
         // Nothing ran: a lost lease changes nothing.
@@ -162,20 +174,26 @@ where
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> Self::Attempted {
+        // Before the commit, which ends the lease: a heartbeat beside it would find the key completed.
         drop(kept);
         let ended = self.ending(job).settle(transaction, ran).await;
+        // Last: copies that are woken by this find in the store what they are told here.
         self.note(job, &ended);
         ended
     }
 }
 
-/// How a claim ends.
+/// How a claim ends. Each method writes an end and says what the message came to, or says that nobody knows.
 pub(super) struct Ending<'a, S> {
     pub(super) job: &'a Job<'a, S>,
     pub(super) lease: &'a Lease,
 }
 
 impl<S: Store> Ending<'_, S> {
+    /// Makes of what the handler's future came to an end of the claim.
+    ///
+    /// Dropped half way, it may have sent the commit. The next delivery's claim tells: the key is completed, or free
+    /// when its lease has run out.
     async fn settle<Tx, T, E>(
         &self,
         transaction: S::Transaction,
@@ -190,6 +208,8 @@ impl<S: Store> Ending<'_, S> {
         match ran {
             Ran::Returned(Ok(output)) => match remembered::output(&output, self.job.policy) {
                 Ok(outcome) => self.commit(transaction, output, outcome).await,
+                // Here the effect can still be undone, which leased work cannot: nothing is done whose output
+                // nobody could be told.
                 Err(refusal) => {
                     let ended =
                         unrememberable(refusal, self.lease, self.job.policy, self.job.requester);
@@ -202,14 +222,18 @@ impl<S: Store> Ending<'_, S> {
             Ran::Panicked(message) => {
                 Box::pin(self.fail(transaction, Cause::Panicked(message))).await
             }
+            // Not by way of `fail`, which may find the connection broken and count no attempt: a handler that hangs on it
+            // would hang again and again.
             Ran::Overdue(limit) => {
                 let ended = self.unsuccessful(limit.into());
                 Box::pin(self.undo(transaction, ended)).await
             }
+            // The transaction is dropped, which rolls it back. Nothing is written: the key is another worker's.
             Ran::LeaseLost => self.lost(),
         }
     }
 
+    /// Commits the handler's writes with the completion.
     async fn commit<Tx, T, E>(
         &self,
         transaction: S::Transaction,
@@ -223,6 +247,7 @@ impl<S: Store> Ending<'_, S> {
         let store = &self.job.executor.store;
         let retention = self.job.request.retention;
         let attempt = self.lease.attempt;
+        // One call: the completion is written in the transaction, fenced by the lease, and committed with it.
         let complete = Finish::Complete {
             lease: self.lease,
             outcome: &outcome,
@@ -234,8 +259,12 @@ impl<S: Store> Ending<'_, S> {
                 outcome,
                 attempt,
             },
+            // Rolled back with the completion: the lease was not the current one any more.
             Ok(Finished::Fenced) => self.lost(),
+            // Rolled back by the database: a deferred constraint, or a statement whose error the handler has
+            // swallowed. Another attempt may do better.
             Ok(Finished::Refused { error }) => Box::pin(self.refused(error)).await,
+            // An answer that fits no commit is a bug of the store's. It says nothing, like an error.
             Ok(other) => {
                 let error = other.is_no_answer("a commit");
                 Box::pin(self.ask_again(output, outcome, error)).await
@@ -244,6 +273,7 @@ impl<S: Store> Ending<'_, S> {
         }
     }
 
+    /// Ends an attempt that failed of this, unless it failed because its connection broke.
     async fn fail<Tx, T, E>(
         &self,
         mut transaction: S::Transaction,
@@ -253,7 +283,9 @@ impl<S: Store> Ending<'_, S> {
         S: TransactionalStore<Tx>,
         E: Failure,
     {
-        // The claim stays: the same owner has it back, as the same attempt, when the store is back.
+        // The handler's error may only be that of its connection, and would be the store's fault, not the handler's.
+        // A rejection is not: the handler has decided. The claim stays: the same owner has it back, as the same
+        // attempt, when the store is back.
         if !cause.is_for_good()
             && !self.job.history.losses.are_its_own()
             && !self.job.executor.store.is_alive(&mut transaction).await
@@ -273,11 +305,15 @@ impl<S: Store> Ending<'_, S> {
     where
         S: TransactionalStore<Tx>,
     {
+        // In this order: a write that came first would wait for the lock that this transaction holds.
         self.job.executor.roll_back(transaction).await;
         self.record(ended).await
     }
 
     /// The commit's answer was lost: the same owner's claim tells what became of it.
+    ///
+    /// It waits for as long as the store is away. The handler must not run again before that is known: if the commit
+    /// was carried out, its effect has happened.
     pub(super) async fn ask_again<T, E: Failure>(
         &self,
         output: T,
@@ -287,20 +323,25 @@ impl<S: Store> Ending<'_, S> {
         let store = &self.job.executor.store;
         let claim = until_known("claim", &self.lease.key, || store.claim(self.job.request)).await;
         match claim {
+            // By this commit, or by another worker's that has the same output.
             Claim::Completed { outcome: kept, .. } if kept == outcome => {
                 self.whose(output, outcome).await
             }
+            // Rolled back, and not for the first time: then the handler may be what breaks its connection.
             Claim::Acquired(_) if self.job.history.losses.are_its_own() => {
                 self.refused(error.to_string()).await
             }
             // It was rolled back by nobody's fault. The claim stays, for the same attempt.
             Claim::Acquired(_) => Execution::StoreUnavailable { error },
+            // Held by another worker, or completed by one with another output: this commit was fenced.
             _ => self.lost(),
         }
     }
 
-    /// The key is completed: by this commit, or by a worker that took over after it had failed.
-    /// Repeating the completion changes nothing, and is answered by the token.
+    /// The key is completed: by this commit, or by a worker that took over after it had failed. Repeating the
+    /// completion changes nothing, and is answered by the token: `Applied` if it was this one's.
+    ///
+    /// Also for writes that are durable without their completion: then this is the completion.
     pub(super) async fn whose<T, E>(&self, output: T, outcome: Outcome) -> Execution<T, E> {
         let (store, lease) = (&self.job.executor.store, self.lease);
         let retention = self.job.request.retention;
@@ -315,10 +356,12 @@ impl<S: Store> Ending<'_, S> {
         }
     }
 
+    /// The database did not take the handler's writes: a failed attempt.
     async fn refused<T, E: Failure>(&self, error: String) -> Execution<T, E> {
         self.record(self.unsuccessful(Cause::Refused(error))).await
     }
 
+    /// What is written of an attempt that failed of this, and how its message ended.
     fn unsuccessful<T, E: Failure>(&self, cause: Cause<E>) -> (KeyEnd, Execution<T, E>) {
         unsuccessful(cause, self.lease, self.job.policy, self.job.requester)
     }
@@ -328,11 +371,14 @@ impl<S: Store> Ending<'_, S> {
     async fn record<T, E>(&self, (end, ended): (KeyEnd, Execution<T, E>)) -> Execution<T, E> {
         let (store, lease) = (&self.job.executor.store, self.lease);
         let is_recorded = match end {
+            // A failed attempt, which no transaction has counted: this does.
             KeyEnd::Released(reason) => {
                 self.job.executor.release(lease, &reason).await == Write::Applied
             }
             KeyEnd::Completed(outcome) => {
                 let complete = || store.complete(lease, &outcome, self.job.request.retention);
+                // A rejection that is remembered. `Applied` may also be the answer to a repeated completion, so what
+                // is remembered is looked at.
                 until_known("complete", &lease.key, complete).await == Write::Applied
                     && self.remembers(&outcome).await
             }
@@ -348,6 +394,7 @@ impl<S: Store> Ending<'_, S> {
         matches!(claim, Claim::Completed { outcome: kept, .. } if kept == *outcome)
     }
 
+    /// Another worker has the key, or has had it.
     pub(super) fn lost<T, E>(&self) -> Execution<T, E> {
         lease_lost(self.lease)
     }

@@ -40,6 +40,7 @@ where
     }
 
     fn sharing<H: Operation<Mode = Self>>(executor: &Executor<S>) -> Option<Sharing> {
+        // A worker's doctor asks for it, too: it compares it with how many handlers run at once.
         let sharing = Sharing {
             handler: H::SCOPE,
             size: SIZE,
@@ -69,6 +70,7 @@ where
         H: Handler<St, Mode = Self>,
         St: Send + Sync + 'static,
     {
+        // Until the end: it counts among the others of whoever comes after it.
         let (_present, others) = executor.concurrency.enter(H::SCOPE);
         let sharing = <Self as RunsOn<S>>::sharing::<H>(executor);
         // A few are sooner done side by side, and with a round trip less.
@@ -80,6 +82,7 @@ where
             && message.policy.max_attempts() > 1
             && !history.attempted
             && history.losses.are_none();
+        // The claim that it takes along from its group, if it comes to that.
         let mut held = None;
         if shares {
             match attempt::<Member<Tx, SIZE>, S, H, St>(executor, message, state, None).await {
@@ -87,17 +90,19 @@ where
                 InGroup::Apart(claim) => held = Some(claim),
             }
         }
+        // A body that was used up in the group is decoded anew.
         alone::<S, Tx, H, St>(executor, message, state, held).await
     }
 }
 
-/// A claim that ends with those of others.
+/// A claim that ends with those of others. Its transaction is a slot in the group's: a savepoint of its own.
 struct Member<Tx, const SIZE: usize>(Open<Tx>);
 
 /// What becomes of a message in a group.
 enum InGroup<T, E> {
     Ended(Execution<T, E>),
-    /// It did not succeed, or was not tried: it is run by itself.
+    /// It did not succeed, or was not tried: it is run by itself. Its claim goes along with its heartbeat, so that the
+    /// key is never free in between, and this is no further attempt.
     Apart(KeptLease),
 }
 
@@ -129,6 +134,7 @@ where
         self.0.attempt(policy)
     }
 
+    // The same as alone: whoever takes longer keeps the whole group waiting, and is dropped.
     fn limit(store: &Measured<S>) -> Option<Duration> {
         store.time_limit()
     }
@@ -144,6 +150,7 @@ where
         kept: KeptLease,
         _: String,
     ) -> Self::Attempted {
+        // Nothing of it is in the group. By itself it is called again, and its end is written there.
         drop(slot);
         InGroup::Apart(kept)
     }
@@ -156,16 +163,21 @@ where
         mut kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> Self::Attempted {
+        // Kept to the end: its mark in this process is dropped when the message is done with here, or runs by itself.
         let Self(open) = self;
         let output = match ran {
             Ran::Returned(Ok(output)) => output,
+            // Dropping the slot takes its writes out of the group. The key is another worker's.
             Ran::LeaseLost => return lease_lost(&open.lease).into(),
+            // Whether it is the message's own fault, or that of another in the same transaction, nobody can tell here:
+            // an aborted transaction fails everybody's statements. Alone, it fails for itself.
             Ran::Returned(Err(_)) | Ran::Panicked(_) | Ran::Overdue(_) => {
                 // Rolled back first, then run by itself.
                 drop(slot);
                 return InGroup::Apart(kept);
             }
         };
+        // An output that cannot be remembered is found again when it runs by itself, and refused there.
         let Ok(outcome) = remembered::output(&output, job.policy) else {
             drop(slot);
             return InGroup::Apart(kept);
@@ -178,12 +190,15 @@ where
             retention,
         };
         let end = {
-            // Its slot is left when this is first polled.
+            // Its slot is left when this is first polled. Others may still run in the group, so the wait may be long,
+            // and the heartbeat goes on during it. Boxed, because it is polled again below.
             let mut left = Box::pin(store.finish(slot, complete));
             match kept.run(&mut left).await {
                 Ran::Returned(end) => end,
-                // A heartbeat that finds the key completed: the group knows better.
+                // The heartbeat found that the lease is not the current one: it may have found the key completed, by
+                // the very commit that is waited for. The group knows better.
                 Ran::LeaseLost | Ran::Overdue(_) => left.await,
+                // The store's code has panicked. What became of the commit, a claim tells.
                 Ran::Panicked(message) => Err(StoreError::unavailable(message)),
             }
         };
@@ -196,7 +211,10 @@ where
                     attempt,
                 }
             }
+            // Certainly: another member's failure, or a lost lease among them. Nothing of this one is done.
             Ok(Finished::RolledBack) => return InGroup::Apart(kept),
+            // Another member's handler has committed the transaction by itself: the writes are durable, and the
+            // completion is not written. It is, now, unless somebody else has the key.
             Ok(Finished::WithoutCompletion) => {
                 Box::pin(open.ending(job).whose(output, outcome)).await
             }
@@ -204,6 +222,7 @@ where
                 let error = other.is_no_answer("who left a group");
                 Box::pin(open.ending(job).ask_again(output, outcome, error)).await
             }
+            // Lost on the way: a claim tells what became of this message, whatever became of the others.
             Err(error) => Box::pin(open.ending(job).ask_again(output, outcome, error)).await,
         };
         open.note(job, &ended);
@@ -213,6 +232,9 @@ where
 
 impl<S: Store> Job<'_, S> {
     /// Claims, and waits for a slot.
+    ///
+    /// The claim comes first: then many claims share a statement, and the slot is not kept waiting. Dropped half way,
+    /// it leaves the claim to its lease.
     async fn join_group<Tx, T, E, const SIZE: usize>(
         &self,
         handler: &'static str,
@@ -221,32 +243,40 @@ impl<S: Store> Job<'_, S> {
         S: GroupStore<Tx>,
     {
         let (executor, requester) = (self.executor, self.requester);
+        // Before the call: the lease is never thought to end later than it does.
         let claimed = Moment::now();
         let lease = match self.claim_for_group().await {
             Ok(lease) => lease,
             Err(ended) => return Err(ended.into_execution(requester).into()),
         };
+        // From here on: the wait for a slot may be longer than the lease.
         let mut kept = executor.keep::<Tx>(&lease, self.request, claimed);
         if lease.attempt > 1 {
             // It may fail again, and would cost the others their transaction. The claim is its own.
             return Err(InGroup::Apart(kept));
         }
+        // Dropped on each way out below, so that copies here ask again.
         let working = executor.working(self.request);
         let open = Open::new(lease, working);
         let group = store::Open::Group {
             handler,
             size: SIZE,
         };
+        // Under the heartbeat: groups end when their slowest member does, so a slot may be long in coming.
         let slot = match kept.run(executor.store.open(group)).await {
             Ran::Returned(Ok(slot)) => slot,
             // The claim stays: the same owner has it back.
             Ran::Returned(Err(error)) => {
                 return Err(Execution::StoreUnavailable { error }.into());
             }
+            // Nothing ran. The delivery comes again, and its claim tells whose the key is.
             Ran::LeaseLost => return Err(lease_lost(&open.lease).into()),
+            // The store's code has panicked: perhaps it does not when the message is alone.
             Ran::Overdue(_) | Ran::Panicked(_) => return Err(InGroup::Apart(kept)),
         };
+        // Looked at again, because the wait may have been long.
         if executor.is_closed() {
+            // The slot first: the rest of its group need not wait for the release.
             drop((slot, kept));
             // Nothing ran: a lost lease changes nothing.
             let _ = executor.release(&open.lease, &Release::Abandoned).await;
@@ -267,8 +297,10 @@ impl<S: Store> Job<'_, S> {
         let lease = match self.executor.store.claim_for_group(self.request).await {
             Ok(Claim::Acquired(lease)) => lease,
             Ok(answer) => return Err(NotRun::Answered(answer)),
+            // It may have been recorded. The same owner has it back when the message is tried again.
             Err(error) => return Err(NotRun::Unavailable(error)),
         };
+        // Never in doubt, as any atomic work.
         match objection(&lease, self.policy, self.executor.is_closed(), false) {
             Some(objection) => Err(self.executor.object(&lease, &objection).await),
             None => Ok(lease),

@@ -32,6 +32,7 @@ pub(super) fn call<'a, H: Handler<St>, St>(
     lent: <H::Mode as Mode>::Lent<'a>,
     handlers: &Handlers,
 ) -> Result<impl Future<Output = Result<H::Output, H::Error>> + Send + use<'a, H, St>, String> {
+    // A call makes the parameters and the future. It runs nothing of the handler's, so a panic here is a parameter's.
     caught(|| H::call(message, context, lent))
         .unwrap_or_else(|panic| Err(Rejection::new(format!("a parameter panicked: {panic}"))))
         .map(|work| {
@@ -47,6 +48,7 @@ pub(super) fn call<'a, H: Handler<St>, St>(
 
 /// The output as JSON, which is how it is remembered; or why it cannot be that.
 pub(super) fn outcome(output: &impl Serialize) -> Result<Outcome, String> {
+    // `Serialize` is the user's, and may panic as well as fail.
     let json = caught(|| Outcome::json(output).map_err(|error| error.to_string()));
     json.unwrap_or_else(|panic| Err(format!("serialising it panicked: {panic}")))
 }
@@ -86,6 +88,7 @@ pub(super) fn refusal<E: Failure>(cause: &Cause<E>) -> Refusal {
 
 /// The text of a panic, as `panic!` makes one.
 pub(super) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    // `panic!` with a literal carries a `&str`, with a format a `String`, `panic_any` anything.
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message")

@@ -25,6 +25,8 @@ use crate::{
     telemetry::Progress,
 };
 
+/// The keys that this process works on or watches. Clones share them. The lock is held for one look or one change,
+/// never over an await, and what is written under it is never half done.
 #[derive(Debug, Clone, Default)]
 pub(super) struct InFlight(Arc<Mutex<HashMap<Key, Present>>>);
 
@@ -35,22 +37,27 @@ struct Present {
     workers: usize,
     /// When the first of them began.
     since: Instant,
-    /// What the last of them to begin works on.
+    /// What the last of them to begin works on; `None` if that has no fingerprint.
     content: Option<Fingerprint>,
+    /// Each message that is handled watches its own key, so a worker is often its own watcher.
     watchers: usize,
-    /// How many workers have ended while it was watched.
+    /// How many workers have ended since this entry is here. A watcher remembers the number that it knows, so an end
+    /// between its look and its wait is not missed.
     ends: u64,
-    /// If somebody waits for that.
+    /// Wakes those who wait for the next end. Made when somebody first waits: most keys have nobody.
     ended: Option<Arc<Notify>>,
-    /// By the last worker, while it was watched.
+    /// How the last worker ended, if it completed the key while others watched it. The next worker to begin takes it
+    /// away: what it does is not known yet.
     completed: Option<Completed>,
 }
 
 /// A completion that the store has taken.
 #[derive(Debug, Clone)]
 struct Completed {
+    /// Of the content that was worked on: a copy with another one gets no answer from here.
     fingerprint: Option<Fingerprint>,
     outcome: Outcome,
+    /// When its retention ends, counted from the store's answer.
     forgotten: Instant,
 }
 
@@ -68,6 +75,7 @@ impl InFlight {
     pub(super) fn enter_alone(&self, key: &Key) -> Option<Working> {
         let mut keys = self.lock();
         let present = Present::of(&mut keys, key);
+        // Looked and begun under one lock: of two copies, one gets the guard.
         if present.workers > 0 {
             return None;
         }
@@ -76,6 +84,7 @@ impl InFlight {
         Some(self.working(key, None))
     }
 
+    /// The guard of a worker that was counted under the lock.
     fn working(&self, key: &Key, content: Option<Fingerprint>) -> Working {
         Working {
             in_flight: self.clone(),
@@ -91,6 +100,7 @@ impl InFlight {
         let mut keys = self.lock();
         let present = Present::of(&mut keys, key);
         present.watchers += 1;
+        // Ends before this are not waited for: the claim that follows sees what they have left in the store.
         let seen = present.ends;
         drop(keys);
         Watcher {
@@ -125,24 +135,27 @@ impl InFlight {
         })
     }
 
-    /// Somebody who was present is not any more.
+    /// Somebody who was present is not any more. The last one takes the entry along.
     fn leave(&self, key: &Key, leave: impl FnOnce(&mut Present)) {
         let mut keys = self.lock();
         let Some(present) = keys.get_mut(key) else {
             return;
         };
         leave(present);
+        // Nobody is left who could ask. A watcher that comes later starts with what the store says.
         if present.workers == 0 && present.watchers == 0 {
             keys.remove(key);
         }
     }
 
+    /// Also after a panic: nothing is left half written.
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Present>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Present {
+    /// The entry of the key, a new one if there is none.
     fn of<'a>(keys: &'a mut HashMap<Key, Self>, key: &Key) -> &'a mut Self {
         keys.entry(key.clone()).or_insert_with(|| Self {
             workers: 0,
@@ -155,12 +168,15 @@ impl Present {
         })
     }
 
+    /// Another worker begins.
     fn begin(&mut self, content: Option<Fingerprint>) {
+        // Only the first: the age of a key is that of its oldest work.
         if self.workers == 0 {
             self.since = Instant::now();
         }
         self.workers += 1;
         self.content = content;
+        // A worker that begins after a completion has found the key free. What was completed is no answer any more.
         self.completed = None;
     }
 }
@@ -169,6 +185,8 @@ impl Completed {
     /// What a store would answer that still has the record. `None` if there may be more to it.
     fn answer(self, request: &ClaimRequest) -> Option<Claim> {
         let remaining = self.forgotten.saturating_duration_since(Instant::now());
+        // In a session or a sequence the store may answer otherwise by now, and a replay of a completed key is the
+        // store's to decide.
         let is_plain = request.position.is_none() && !request.replay;
         let is_copy = is_plain && self.fingerprint == request.fingerprint;
         (is_copy && !remaining.is_zero()).then_some(Claim::Completed {
@@ -178,6 +196,8 @@ impl Completed {
     }
 }
 
+/// Marks a key as worked on until it is dropped. It is kept until the store has the end: whoever is woken by the drop
+/// finds that end there.
 #[derive(Debug)]
 pub(super) struct Working {
     in_flight: InFlight,
@@ -185,6 +205,7 @@ pub(super) struct Working {
     content: Option<Fingerprint>,
     /// Ends with it: a number that is worked on.
     in_sequence: Option<Running>,
+    /// Whether nothing was begun, so that nobody is to be woken.
     steps_back: bool,
 }
 
@@ -195,7 +216,8 @@ impl Working {
         self
     }
 
-    /// Nothing was begun: to those who wait it is as if nobody had been here.
+    /// Nothing was begun: to those who wait it is as if nobody had been here. Otherwise a message that finds its key
+    /// held elsewhere would wake itself, and ask again without a pause.
     pub(super) fn step_back(mut self) {
         self.steps_back = true;
     }
@@ -210,11 +232,13 @@ impl Working {
     /// The store has taken this completion: it is what copies that wait here are told.
     pub(super) fn completed(&self, outcome: &Outcome, retention: Duration) {
         let mut keys = self.in_flight.lock();
-        // One watcher is the worker itself, if it has one.
+        // One watcher is the worker itself, if it has one. Nobody else would read it: a copy that comes later asks
+        // the store.
         if let Some(present) = keys.get_mut(&self.key)
             && present.watchers > 1
         {
             let forgotten = Instant::now().checked_add(retention);
+            // A retention beyond the clock's end is no answer: the store has to be asked.
             present.completed = forgotten.map(|forgotten| Completed {
                 fingerprint: self.content,
                 outcome: outcome.clone(),
@@ -225,6 +249,7 @@ impl Working {
 }
 
 impl Drop for Working {
+    /// Wakes those who wait for the key, and those who wait for the number.
     fn drop(&mut self) {
         let mut waiting = None;
         self.in_flight.leave(&self.key, |present| {
@@ -234,9 +259,11 @@ impl Drop for Working {
                 waiting.clone_from(&present.ended);
             }
         });
+        // Without the lock: a woken task takes it for its next look.
         if let Some(ended) = waiting {
             ended.notify_waiters();
         }
+        // Last: whoever waits for this number finds the key free of this worker.
         drop(self.in_sequence.take());
     }
 }
@@ -256,10 +283,13 @@ impl Watcher {
     pub(super) async fn holder_ended(&mut self, request: &ClaimRequest) -> Option<Claim> {
         self.ended().await;
         let mut keys = self.in_flight.lock();
+        // There, because this watcher keeps it.
         let present = keys.get_mut(&self.key)?;
+        // All of them at once: several ends are one reason to ask again.
         self.seen = present.ends;
         let completed = present.completed.clone();
         drop(keys);
+        // No completion: it failed, or lost its lease. Then the store tells.
         completed?.answer(request)
     }
 
@@ -274,6 +304,7 @@ impl Watcher {
     fn next_end(&self) -> Option<OwnedNotified> {
         let mut keys = self.in_flight.lock();
         let present = keys.get_mut(&self.key)?;
+        // Made and compared under one lock: an end that comes after it wakes this wait.
         let ended = present.ended.get_or_insert_default();
         (present.ends == self.seen).then(|| Arc::clone(ended).notified_owned())
     }

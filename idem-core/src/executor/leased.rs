@@ -68,6 +68,7 @@ impl<S: Store> Job<'_, S> {
         if let Some(answer) = self.executor.local.look(self.request) {
             return self.claim_remembered(answer);
         }
+        // A key that is remembered from here on is found by `acquired`.
         // Before the store is asked: the lease begins somewhere between here and the answer, and must not be
         // thought to end later than it does.
         let claimed = Moment::now();
@@ -75,6 +76,7 @@ impl<S: Store> Job<'_, S> {
             self.executor,
             self.policy.store_outage() == StoreOutage::FailOpen,
         );
+        // With failing open, a store that is frozen counts as away. Otherwise the call takes as long as the store lets it.
         let answer = if fails_open {
             executor.claim_while_it_answers(self.request).await
         } else {
@@ -82,6 +84,7 @@ impl<S: Store> Job<'_, S> {
         };
         match answer {
             Ok(Claim::Acquired(lease)) => self.acquired(lease, claimed).await,
+            // Held, completed, or not to be run: nothing was claimed, and nothing is to be given back.
             Ok(answer) => Err(NotRun::Answered(answer)),
             // Only while the store is away. One that refuses, is full or has a record that cannot be read is
             // there, and nothing runs past it.
@@ -99,6 +102,7 @@ impl<S: Store> Job<'_, S> {
         let working = executor.working(self.request);
         let (objection, ended) = if executor.local.remembers(&lease.key) {
             // While the store was asked, another copy began without it. This one steps back, and is no attempt.
+            // A guess. The other copy runs in this process, and wakes this message when it has ended.
             let remaining = self.request.lease;
             let held = NotRun::Answered(Claim::Held { remaining });
             (Release::Abandoned, held)
@@ -141,6 +145,7 @@ impl<S: Store> Grant<S> {
         let attempt = lease.attempt;
         let cause = match ran {
             Ran::Returned(Ok(output)) => {
+                // Not an error path: also an output that cannot be remembered is a success.
                 let outcome = remember(&output, lease, policy);
                 let end = KeyEnd::Completed(outcome.clone());
                 let executed = Execution::Executed {
@@ -177,6 +182,7 @@ impl<S: Store> Grant<S> {
             protection,
         } = self;
         let (executor, retention) = (job.executor, job.request.retention);
+        // Whoever gave the lease, and nobody else: a local token means nothing to the store, and the store's nothing here.
         let written = match &protection {
             Protection::Store => tell(&executor.store, &lease, end, retention, working).await,
             Protection::OrLocal(store) => {

@@ -54,6 +54,7 @@ impl<S: Store> Job<'_, S> {
     /// extends its lease, which runs out, and the same owner has it back if it asks before that.
     async fn claim_observed(&self) -> Begun<Grant<S>, ()> {
         let executor = self.executor;
+        // Before the call: the lease is never thought to end later than it does.
         let claimed = Moment::now();
         let answer = timeout(PATIENCE, executor.store.claim(self.request)).await;
         let ended = match answer {
@@ -73,6 +74,7 @@ impl<S: Store> Job<'_, S> {
                 NotRun::Answered(Claim::KeyReused)
             }
             Ok(Ok(answer)) => NotRun::Answered(answer),
+            // Any error: enforced, the message would not have run.
             Ok(Err(error)) => unavailable(self.request, error),
             Err(_) => unavailable(self.request, StoreError::unavailable("it did not answer")),
         };
@@ -119,6 +121,7 @@ impl Observed {
         } else if tell_shortly(executor, lease, end, request.retention, working).await
             == Some(Write::Fenced)
         {
+            // What was known before the run comes first: enforced, there would have been no lease to lose.
             would_have_been = would_have_been.or(Some(ExecutionKind::LeaseLost));
         }
         // Held by a worker elsewhere, it was not known whether the content is another. By now it may be.
@@ -136,6 +139,7 @@ impl Observed {
                 output,
                 outcome,
                 attempt,
+                // Also if the store took the completion: a copy of the message would run all the same.
             } => Execution::Observed {
                 output,
                 outcome,

@@ -48,6 +48,7 @@ where
     async fn check<H: Operation<Mode = Self>>(
         executor: &Executor<S>,
     ) -> Result<(), RecordedByError> {
+        // Before the first message: without the constraint, nothing would keep a copy from running again.
         let by = recorded_by::<H>();
         executor.store.check(by.constraint(), by.columns()).await
     }
@@ -67,6 +68,7 @@ where
 
 /// The constraint of a handler in this mode. One without does not compile.
 fn recorded_by<H: Operation>() -> RecordingConstraint<H> {
+    // A constant: the mistake is found when the handler is compiled, not when it runs.
     const {
         match H::RECORDED_BY {
             Some(by) => by,
@@ -85,11 +87,15 @@ const IN_SEQUENCE: &str = "a handler that its own table records cannot be one of
 
 /// An attempt. It is under a lease only if an earlier one may have begun, or somebody awaits the answer.
 struct RecordedByClaim<Tx, H: Operation> {
+    /// How to find the database's error in the handler's.
     by: RecordingConstraint<H>,
+    /// The row that the handler is to insert: its constraint, and the values that the message names.
     entity: RecordedRow,
+    /// `None` for a first delivery: a claim would be two writes more, to protect what the constraint protects anyway.
     lease: Option<Lease>,
     /// Until this is dropped, the key is worked on.
     working: Working,
+    /// What the handler borrows.
     lends: PhantomData<fn() -> Tx>,
 }
 
@@ -97,12 +103,15 @@ impl<Tx, H: Operation> RecordedByClaim<Tx, H> {
     fn attempt(&self, policy: &Policy) -> Attempt {
         let max = policy.max_attempts();
         match &self.lease {
+            // An earlier attempt that vanished was rolled back with its transaction.
             Some(lease) => lease.to_attempt(max).without_doubt(),
+            // The first, as far as is known. No fencing token goes with it.
             None => Attempt::unrecorded(max),
         }
     }
 }
 
+/// How a message ends in this mode.
 type Ending<H> = Execution<<H as Operation>::Output, <H as Operation>::Error>;
 
 impl<S, Tx, H> Claiming<S, H> for RecordedByClaim<Tx, H>
@@ -120,6 +129,7 @@ where
         body: &H::Message,
         envelope: &Envelope,
     ) -> impl Future<Output = Result<Begun<Self, S::Transaction>, Ending<H>>> {
+        // Not in the future: that would hold a reference to the message over an await, and messages need not be `Sync`.
         let named = entity::<H>(job.request, body, envelope);
         async { job.begin_recorded(named?).await }
     }
@@ -144,7 +154,9 @@ where
         error: String,
     ) -> Ending<H> {
         drop(kept);
+        // First: the release takes as long as the store is away, and others wait for the connection.
         job.executor.roll_back(transaction).await;
+        // Without a claim there is no record, and none is made: the message is dead-lettered, and nothing ran.
         if let Some(lease) = &self.lease {
             // Nothing ran: a lost lease changes nothing.
             let unrun = Release::gave_up(&error);
@@ -160,10 +172,13 @@ where
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> Ending<H> {
+        // Before the end is written: a heartbeat beside it would be refused as fenced.
         drop(kept);
         let ending = RecordedByEnding { job, claim: &self };
         let ended = ending.settle(transaction, ran).await;
         job.history.losses.count(&ended);
+        // Last: a copy that is woken here finds the row, or the record of the failure. It is told nothing: the table
+        // knows that the work is done, not with which output.
         drop(self.working);
         ended
     }
@@ -175,6 +190,7 @@ fn entity<H: Operation>(
     body: &H::Message,
     envelope: &Envelope,
 ) -> Result<(RecordingConstraint<H>, RecordedRow), Ending<H>> {
+    // Told as a mistake in the message: no other attempt and no other worker would do better.
     let unfit = match request.position {
         Position::None => None,
         Position::Session(_) => Some(IN_SESSION),
@@ -185,15 +201,20 @@ fn entity<H: Operation>(
         return Err(Execution::Undecodable { error });
     }
     let by = recorded_by::<H>();
+    // The user's own code: a panic of it must not end the worker's task.
     let entity = guarded::caught(|| by.entity(body, envelope));
     let entity = entity.map_err(|panic| Execution::Undecodable {
         error: format!("naming its key panicked: {panic}"),
     })?;
+    // A message whose key has no value for a column could be inserted again and again.
     let entity = entity.map_err(|error| Execution::Keyless { error })?;
     Ok((by, entity))
 }
 
 impl<S: Store> Job<'_, S> {
+    /// Opens the transaction, and claims if the message may have been attempted before.
+    ///
+    /// Dropped half way, it leaves a claim that was made to its lease. The mark in this process goes with it.
     async fn begin_recorded<Tx, H>(
         &mut self,
         (by, entity): (RecordingConstraint<H>, RecordedRow),
@@ -206,6 +227,7 @@ impl<S: Store> Job<'_, S> {
         self.request.fingerprint = None;
         // A copy elsewhere waits at the index; here there is a cheaper place to wait.
         let Some(working) = self.executor.in_flight.enter_alone(&self.request.key) else {
+            // How long it takes nobody knows; whoever waits is woken when it ends.
             let remaining = self.request.lease;
             return Err(Execution::Conflict { remaining });
         };
@@ -217,8 +239,9 @@ impl<S: Store> Job<'_, S> {
                 return Err(ended.into_execution(self.requester));
             }
         };
-        // From here on it counts as attempted.
+        // From here on it counts as attempted: if it comes again, it is claimed first, and so counted.
         self.history.attempted = true;
+        // `working` goes with the claim: copies here wait until this one has ended.
         let claim = RecordedByClaim {
             by,
             entity,
@@ -243,9 +266,11 @@ impl<S: Store> Job<'_, S> {
         S: RecordedByStore<Tx>,
     {
         let executor = self.executor;
+        // For how long the handler's insert waits at the index, while a copy elsewhere has its row uncommitted.
         let wait = self.request.lease;
         let recorded = Open::Recorded { entity, wait };
         let transaction = executor.store.open(recorded).await;
+        // Nothing was claimed, so nothing is left behind.
         let transaction = transaction.map_err(NotRun::Unavailable)?;
         let refused = match self.claim_if_attempted().await {
             Ok((lease, kept)) => return Ok((transaction, lease, kept)),
@@ -259,6 +284,8 @@ impl<S: Store> Job<'_, S> {
         })
     }
 
+    /// The claim of a message that may have been attempted before, or whose answer somebody awaits; nothing for any
+    /// other.
     async fn claim_if_attempted<Tx>(&self) -> Result<(Option<Lease>, KeptLease), NotBegun>
     where
         S: RecordedByStore<Tx>,
@@ -266,14 +293,17 @@ impl<S: Store> Job<'_, S> {
         let executor = self.executor;
         // A requester that asks again may have been refused: only a claim knows.
         if !self.history.attempted && self.requester == Requester::Nobody {
+            // With a claim, `objection` looks for that.
             if executor.is_closed() {
                 return Err(NotBegun::Ended(NotRun::Abandoned));
             }
             return Ok((None, KeptLease::none()));
         }
+        // Before the call: the lease is never thought to end later than it does.
         let asked = Moment::now();
         let lease = acquired(executor.store.claim(self.request).await);
         let lease = lease.map_err(NotBegun::Ended)?;
+        // Never in doubt. It is given back by the caller, who has a transaction to roll back first.
         if let Some(objection) = objection(&lease, self.policy, executor.is_closed(), false) {
             return Err(NotBegun::Objected(lease, objection));
         }
@@ -289,6 +319,7 @@ enum NotBegun {
     Objected(Lease, Release),
 }
 
+/// The lease, or why there is none.
 fn acquired(answer: Result<Claim, StoreError>) -> Result<Lease, NotRun> {
     match answer {
         Ok(Claim::Acquired(lease)) => Ok(lease),

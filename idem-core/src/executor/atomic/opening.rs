@@ -83,7 +83,8 @@ impl<S: Store> Job<'_, S> {
         S: TransactionalStore<Tx>,
     {
         let executor = self.executor;
-        // Before the call: the lease is never thought to end later than it does.
+        // Before the call: the lease is never thought to end later than it does. The wait for the transaction is in it,
+        // so the first heartbeat may be due at once.
         let claimed = Moment::now();
         let (lease, transaction) = match executor.store.begin(self.request).await {
             Ok(store::Begun::Acquired(lease, transaction)) => (lease, transaction),

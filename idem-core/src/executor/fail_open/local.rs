@@ -77,6 +77,7 @@ impl LocalMemory {
             return None;
         }
         let entries = self.entries();
+        // What is not remembered here, the store knows.
         let record = entries.record(&request.key)?;
         Some(record::claim(Some(record), request, self.clock.now(), 0).answer)
     }
@@ -98,6 +99,7 @@ impl LocalMemory {
         // Only the store knows whether a session still lives, and where the mark of a sequence is.
         refuse_unkept(self, request)?;
         let mut entries = self.entries();
+        // Also if nothing is claimed below: whoever comes here has found the store away.
         entries.is_away = true;
         let step = record::claim(entries.record(&request.key), request, self.clock.now(), 0);
         if let Some(record) = step.write {
@@ -140,6 +142,7 @@ impl LocalMemory {
         let ended = end.written(record.clone(), now);
         entries.open(report, record, self.capacity.load(Relaxed))?;
         self.is_used.store(true, Relaxed);
+        // Opened and closed under one lock: a copy never sees the attempt as one that runs.
         entries.close(&here, ended, Some(end));
         entries.is_away = true;
         self.ended.notify_one();
@@ -168,6 +171,7 @@ impl LocalMemory {
         let mut entries = self.entries();
         let (token, now) = (lease.token.get(), self.clock.now());
         let step = step(entries.record(&lease.key), token, now);
+        // The rules decide: a stale token, and an end that is repeated, write nothing.
         if let Some(record) = step.write {
             entries.close(lease, record, end);
             self.ended.notify_one();

@@ -72,12 +72,15 @@ impl<S: Store> OrLocal<S> {
             Err(error @ StoreError::Unavailable(_)) => error,
             answer => return answer,
         };
+        // With the store's lease: the report makes the same write under it, and does not claim.
         let report = Report::new(self.request.clone(), Some(lease.clone()));
         if let Err(full) = self.local.take_over(report, lease, end()) {
             tracing::warn!(key = %lease.key, error = %full, "no room to remember what was done, it waits for the store");
+            // The caller asks again, and the store may be back before there is room.
             return Err(outage);
         }
         tracing::warn!(key = %lease.key, "the store cannot be told how the attempt ended, it is remembered and told later");
+        // Read by the same task, after this call: nothing has to be ordered.
         self.has_handed_over.store(true, Relaxed);
         self.local.tell(&self.store);
         Ok(Write::Applied)

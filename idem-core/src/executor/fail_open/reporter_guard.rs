@@ -60,10 +60,12 @@ impl ReporterGuard {
     /// Notes what became of reports, and wakes those who wait until all is told.
     pub(super) fn note(&self, sent: Vec<(Report, Sent)>) {
         let mut entries = self.local.entries();
+        // One that found the store away is enough: the others may have been answered before it went.
         entries.is_away = sent.iter().any(|(_, sent)| *sent == Sent::Away);
         for (report, sent) in sent {
             entries.note(report, sent);
         }
+        // Without the lock, which the woken take for their look.
         drop(entries);
         self.local.told.notify_waiters();
     }

@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// How a claim ends.
+/// How a claim ends. Each method says what the message came to when that is recorded, or that nobody knows.
 pub(super) struct RecordedByEnding<'a, S, Tx, H: Operation> {
     pub(super) job: &'a Job<'a, S>,
     pub(super) claim: &'a RecordedByClaim<Tx, H>,
@@ -32,6 +32,9 @@ where
     S: RecordedByStore<Tx>,
     H: Operation,
 {
+    /// Makes of what the handler's future came to an end of the message.
+    ///
+    /// Dropped half way, it may have committed. The next delivery finds the row, and is a duplicate.
     pub(super) async fn settle(
         &self,
         transaction: S::Transaction,
@@ -40,28 +43,34 @@ where
         match ran {
             Ran::Returned(Ok(output)) => self.commit(transaction, output).await,
             Ran::Returned(Err(error)) => {
+                // First: of an error that panics when it is described, only the panic is left afterwards.
                 let violated = self.is_violation(&error);
                 let cause = guarded::cause(error);
                 if violated {
+                    // First: whether the row is there is asked outside of it.
                     self.job.executor.roll_back(transaction).await;
                     self.violated(cause).await
                 } else {
                     self.fail(transaction, cause).await
                 }
             }
+            // Not by way of `fail`: its connection is not asked, because it has had its time whatever that says.
             Ran::Overdue(limit) => {
                 self.job.executor.roll_back(transaction).await;
                 self.failed(limit.into()).await
             }
             Ran::Panicked(message) => self.fail(transaction, Cause::Panicked(message)).await,
+            // The transaction is dropped, which rolls it back. Nothing is written: the key is another worker's.
             Ran::LeaseLost => self.lost(),
         }
     }
 
+    /// Commits the handler's writes, if the row that its key names is among them.
     async fn commit(&self, transaction: S::Transaction, output: H::Output) -> Ending<H> {
         let store = &self.job.executor.store;
         let outcome = match remembered::output(&output, self.job.policy) {
             Ok(outcome) => outcome,
+            // While the effect can still be undone.
             Err(refusal) => {
                 self.job.executor.roll_back(transaction).await;
                 return self.unusable(refusal).await;
@@ -77,9 +86,12 @@ where
                 outcome,
                 attempt: self.number(),
             },
+            // Only with a claim: without one there is nothing to compare.
             Ok(Finished::Fenced) => self.lost(),
+            // A deferred constraint, which is looked at by the commit.
             Ok(Finished::Violated { error }) => self.violated(Cause::Refused(error)).await,
             Ok(Finished::Refused { error }) => self.failed(Cause::Refused(error)).await,
+            // An answer that fits no commit is a bug of the store's, and says nothing.
             Ok(other) => {
                 self.ask(other.is_no_answer("a commit with an entity"))
                     .await
@@ -100,6 +112,7 @@ where
             .await
         {
             Ok(true) => self.duplicate(),
+            // Lost each time: then the handler may be what breaks its connection.
             Ok(false) if self.job.history.losses.are_its_own() => {
                 self.failed(Cause::Refused(error.to_string())).await
             }
@@ -115,14 +128,18 @@ where
             .await
         {
             Ok(true) => self.duplicate(),
+            // Another row of the handler's: its own failure, like any.
             Ok(false) => self.failed(cause).await,
             // Nothing is counted: another run is told the same.
             Err(error) => NotRun::Unavailable(error).into_execution(self.job.requester),
         }
     }
 
+    /// Ends an attempt that failed of this, unless it failed because its connection broke.
     async fn fail(&self, mut transaction: S::Transaction, cause: Cause<H::Error>) -> Ending<H> {
         let store = &self.job.executor.store;
+        // The handler's error may only be that of its connection. Then it is no attempt, and the message runs again
+        // when the store is back.
         if !cause.is_for_good()
             && !self.job.history.losses.are_its_own()
             && !store.is_alive(&mut transaction).await
@@ -146,10 +163,13 @@ where
             .await
     }
 
-    /// A rejection for good is repeated to those copies that look for a record.
+    /// Records how an attempt ended, after it was rolled back. A rejection for good is repeated to those copies that
+    /// look for a record.
     async fn record(&self, ended: impl FnOnce(&Lease) -> (KeyEnd, Ending<H>) + Send) -> Ending<H> {
         let lease = match self.counted().await {
             Ok(lease) => lease,
+            // Another worker has claimed the key meanwhile, or the store is away. This attempt is counted by nobody,
+            // and its message comes again.
             Err(ended) => return ended.into_execution(self.job.requester),
         };
         let (end, ended) = ended(&lease);
@@ -163,6 +183,7 @@ where
         };
         match written {
             Write::Applied => ended,
+            // Somebody else has the key: what failed here may succeed there, and must not be dead-lettered.
             Write::Fenced => lease_lost(&lease),
         }
     }
@@ -171,6 +192,7 @@ where
     async fn counted(&self) -> Result<Lease, NotRun> {
         match self.claim.lease.as_ref() {
             Some(lease) => Ok(lease.clone()),
+            // The record's first attempt is this one, though it has ended already.
             None => acquired(self.job.executor.store.claim(self.job.request).await),
         }
     }
@@ -182,6 +204,7 @@ where
             let cause = self.claim.by.cause(error);
             cause.is_some_and(|cause| store.violates(cause, &self.claim.entity))
         };
+        // If it panics, the error is described next, and found out to be one that cannot.
         guarded::caught(violates).unwrap_or(false)
     }
 
@@ -190,6 +213,7 @@ where
         self.claim.attempt(self.job.policy).number()
     }
 
+    /// Another worker has the key.
     fn lost(&self) -> Ending<H> {
         Execution::LeaseLost {
             attempt: self.number(),
@@ -198,6 +222,7 @@ where
 
     /// It was done before. What was returned then nobody knows: a requester is told so.
     fn duplicate(&self) -> Ending<H> {
+        // To whoever does not wait, an empty outcome is as good as any: it is acknowledged.
         let outcome = if self.job.requester == Requester::Waits {
             Outcome::forgotten(&Refusal::new(
                 Refusal::OUTCOME_OUTDATED,
