@@ -24,6 +24,7 @@ use crate::{
 mod ahead;
 mod busy;
 mod copies;
+mod doubles;
 mod doubt;
 mod fail_open;
 mod faulty;

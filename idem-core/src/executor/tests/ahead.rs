@@ -1,7 +1,8 @@
 //! Atomic handlers that claim while they wait for a transaction.
 
 use super::{
-    busy::{Blank, Busy, claim, complete_by_hand_later},
+    busy::{Busy, claim, complete_by_hand_later},
+    doubles::Blank,
     *,
 };
 use crate::{
@@ -17,10 +18,7 @@ const WAIT: Duration = LEASE.saturating_mul(3);
 type Charge = super::busy::Charge<Atomic<Blank>>;
 
 fn busy(store: &MemoryStore) -> Executor<Busy> {
-    Executor::new(Busy {
-        claims_ahead: true,
-        ..Busy::new(store, WAIT)
-    })
+    Executor::new(Busy::new(store, WAIT).claiming_ahead())
 }
 
 fn message() -> Prepared<Charge> {
@@ -143,10 +141,7 @@ async fn a_key_that_was_completed_by_hand_meanwhile_is_a_duplicate() {
 #[tokio::test(start_paused = true)]
 async fn a_transaction_that_cannot_be_opened_is_no_attempt() {
     let store = MemoryStore::new();
-    let down = Executor::new(Busy {
-        is_down: true,
-        ..busy(&store).store().clone()
-    });
+    let down = Executor::new(busy(&store).store().clone().down());
     let mut message = message();
     let (ended, _) = handle(&down, &mut message, async {}).await;
     assert!(

@@ -2,148 +2,83 @@
 
 use std::marker::PhantomData;
 
-use futures_util::FutureExt as _;
-
-use super::*;
+use super::{
+    doubles::{Blank, Transaction, TransactionalDouble, Transactions},
+    *,
+};
 use crate::{
     handler::{Context, DecodeError, Mode, Operation, Outcome, Rejection},
     message::{Envelope, KeyError},
     store::{
-        Begun, Finish, Finished, GroupStore, Lease, Open, Opening, StoreError, TransactionalStore,
+        Finish, Finished, StoreError,
         operator::{Intervened, Intervention, OperatorStore as _},
     },
     stores::MemoryStore,
 };
 
-/// A store whose transactions hold nothing and have to be waited for, and whose groups are all rolled
-/// back unless it is said that they commit.
-#[derive(Debug, Clone)]
-pub(super) struct Busy {
-    pub(super) store: MemoryStore,
-    pub(super) wait: Duration,
-    pub(super) claims_ahead: bool,
-    /// Groups do, after as long as a transaction is waited for.
-    pub(super) groups_commit: bool,
-    /// No transaction can be opened.
-    pub(super) is_down: bool,
+/// Transactions that have to be waited for. Groups are all rolled back, unless it is said that they commit.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waits {
+    wait: Duration,
+    are_claimed_ahead: bool,
+    groups_commit: bool,
+    are_down: bool,
 }
 
-/// What it lends.
-#[derive(Debug, Default)]
-pub(super) struct Blank;
-
-/// A transaction of its own, or a slot in a group.
-#[derive(Debug, Default)]
-pub(super) struct Held {
-    blank: Blank,
-    is_slot: bool,
-}
-
-impl Held {
-    fn slot() -> Self {
-        Self {
-            is_slot: true,
-            ..Self::default()
-        }
-    }
-}
+pub(super) type Busy = TransactionalDouble<MemoryStore, Waits>;
 
 impl Busy {
     pub(super) fn new(store: &MemoryStore, wait: Duration) -> Self {
+        let transactions = Waits {
+            wait,
+            are_claimed_ahead: false,
+            groups_commit: false,
+            are_down: false,
+        };
         Self {
             store: store.clone(),
-            wait,
-            claims_ahead: false,
-            groups_commit: false,
-            is_down: false,
+            transactions,
         }
     }
 
-    async fn begun(&self) -> Result<Held, StoreError> {
+    /// Messages claim while they wait.
+    pub(super) fn claiming_ahead(mut self) -> Self {
+        self.transactions.are_claimed_ahead = true;
+        self
+    }
+
+    /// Groups commit, after as long as a transaction is waited for.
+    pub(super) fn committing_groups(mut self) -> Self {
+        self.transactions.groups_commit = true;
+        self
+    }
+
+    /// No transaction can be opened.
+    pub(super) fn down(mut self) -> Self {
+        self.transactions.are_down = true;
+        self
+    }
+}
+
+impl Transactions for Waits {
+    fn are_claimed_ahead(&self) -> bool {
+        self.are_claimed_ahead
+    }
+
+    async fn opened(&self) -> Result<(), StoreError> {
         sleep(self.wait).await;
-        if self.is_down {
+        if self.are_down {
             return Err(StoreError::unavailable("no connection"));
         }
-        Ok(Held::default())
-    }
-}
-
-impl Store for Busy {
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        self.store.claim(request).await
+        Ok(())
     }
 
-    async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
-        self.store.extend(lease, by).await
-    }
-
-    async fn complete(
+    async fn finish<S: Store>(
         &self,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
-    ) -> Result<Write, StoreError> {
-        self.store.complete(lease, outcome, retention).await
-    }
-
-    async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
-        self.store.release(lease, reason).await
-    }
-}
-
-impl TransactionalStore<Blank> for Busy {
-    type Transaction = Held;
-
-    fn transactions(&self) -> usize {
-        1
-    }
-
-    fn time_limit(&self) -> Option<Duration> {
-        None
-    }
-
-    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Held>, StoreError> {
-        let held = self.begun().await?;
-        Ok(match self.claim(request).await? {
-            Claim::Acquired(lease) => Begun::Acquired(lease, held),
-            answer => Begun::Not(answer),
-        })
-    }
-
-    fn is_busy(&self) -> bool {
-        self.claims_ahead
-    }
-
-    async fn claim_ahead(
-        &self,
-        request: &ClaimRequest,
-    ) -> Result<Begun<Opening<'_, Held>>, StoreError> {
-        Ok(match self.claim(request).await? {
-            Claim::Acquired(lease) => Begun::Acquired(lease, self.begun().boxed()),
-            answer => Begun::Not(answer),
-        })
-    }
-
-    fn lend(held: &mut Held) -> &mut Blank {
-        &mut held.blank
-    }
-
-    async fn is_alive(&self, _: &mut Held) -> bool {
-        true
-    }
-
-    async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
-        self.extend(lease, by).await
-    }
-
-    async fn open(&self, opening: Open<'_>) -> Result<Held, StoreError> {
-        match opening {
-            Open::Group { .. } => Ok(Held::slot()),
-            Open::Recorded { .. } => Err(opening.refused()),
-        }
-    }
-
-    async fn finish(&self, held: Held, finish: Finish<'_>) -> Result<Finished, StoreError> {
+        store: &S,
+        transaction: Transaction,
+        finish: Finish<'_>,
+    ) -> Result<Finished, StoreError> {
         let Finish::Complete {
             lease,
             outcome,
@@ -152,26 +87,17 @@ impl TransactionalStore<Blank> for Busy {
         else {
             return Ok(Finished::RolledBack);
         };
-        if held.is_slot {
+        let is_slot = transaction.lease.is_none();
+        if is_slot {
             if !self.groups_commit {
                 return Ok(Finished::RolledBack);
             }
             sleep(self.wait).await;
         }
-        Ok(match self.complete(lease, outcome, retention).await? {
+        Ok(match store.complete(lease, outcome, retention).await? {
             Write::Applied => Finished::Committed,
             Write::Fenced => Finished::Fenced,
         })
-    }
-}
-
-impl GroupStore<Blank> for Busy {
-    fn groups(&self) -> usize {
-        1
-    }
-
-    async fn claim_for_group(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        self.claim(request).await
     }
 }
 

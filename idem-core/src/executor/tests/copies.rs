@@ -1,9 +1,6 @@
 //! Copies that wait in this process for what handles their message here.
 
-use super::{
-    busy::{Blank, Busy},
-    *,
-};
+use super::{busy::Busy, doubles::Blank, *};
 use crate::{
     handler::{Atomic, Context, DecodeError, Grouped, Leased, Mode, Operation, Rejection},
     message::{Envelope, KeyError},
@@ -142,11 +139,8 @@ async fn atomic_copy<M>()
 where
     M: RunsOn<Busy> + for<'a> Mode<Lent<'a> = &'a mut Blank> + Send + Sync + 'static,
 {
-    let executor = Executor::new(Busy {
-        claims_ahead: true,
-        groups_commit: true,
-        ..Busy::new(&MemoryStore::new(), WORK)
-    });
+    let busy = Busy::new(&MemoryStore::new(), WORK);
+    let executor = Executor::new(busy.claiming_ahead().committing_groups());
     let message =
         || Prepared::<super::busy::Charge<M>>::new(Envelope::new("7"), &Policy::DEFAULT).unwrap();
     let (mut first, mut copy, runs) = (message(), message(), AtomicU32::default());

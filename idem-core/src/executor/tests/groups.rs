@@ -1,7 +1,8 @@
 //! Messages whose group came to nothing, and that wait for a transaction of their own.
 
 use super::{
-    busy::{Blank, Busy, claim, complete_by_hand_later},
+    busy::{Busy, claim, complete_by_hand_later},
+    doubles::Blank,
     *,
 };
 use crate::{handler::Grouped, message::Envelope, store::GroupStore, stores::MemoryStore};

@@ -4,11 +4,14 @@ use std::future::pending;
 
 use tokio::time::Instant;
 
-use super::*;
+use super::{
+    doubles::{Blank, Transaction, TransactionalDouble, Transactions},
+    *,
+};
 use crate::{
     handler::{Atomic, Context, DecodeError, Operation, Outcome, Rejection},
     message::{Envelope, KeyError},
-    store::{Begun, Finish, Finished, Lease, Open, StoreError, TransactionalStore},
+    store::{Finish, Finished, StoreError},
 };
 
 /// What became of a commit that was never answered.
@@ -30,113 +33,53 @@ enum Fate {
 /// How long a transaction may be open: many leases.
 const LIMIT: Duration = Duration::from_mins(10);
 
-/// A store whose transactions hold nothing.
-#[derive(Debug, Clone)]
-struct Lender {
-    store: Faulty,
-    fate: Fate,
+type Lender = TransactionalDouble<Faulty, Fate>;
+
+async fn take_over_and_complete(store: &impl Store) {
+    sleep(LEASE).await;
+    let request = ClaimRequest::new(key(), &Policy::DEFAULT);
+    let Ok(Claim::Acquired(lease)) = store.claim(&request).await else {
+        panic!("the lease has run out");
+    };
+    let outcome = Outcome::new("the successor's");
+    let write = store.complete(&lease, &outcome, LEASE).await;
+    assert_eq!(write.unwrap(), Write::Applied);
 }
 
-/// What it lends.
-#[derive(Debug)]
-struct Blank {
-    fate: Fate,
-    lease: Lease,
-}
-
-impl Lender {
-    async fn take_over_and_complete(&self) {
-        sleep(LEASE).await;
-        let request = ClaimRequest::new(key(), &Policy::DEFAULT);
-        let Ok(Claim::Acquired(lease)) = self.claim(&request).await else {
-            panic!("the lease has run out");
-        };
-        let outcome = Outcome::new("the successor's");
-        let write = self.complete(&lease, &outcome, LEASE).await;
-        assert_eq!(write.unwrap(), Write::Applied);
-    }
-}
-
-impl Store for Lender {
-    async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        self.store.claim(request).await
-    }
-
-    async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
-        self.store.extend(lease, by).await
-    }
-
-    async fn complete(
-        &self,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
-    ) -> Result<Write, StoreError> {
-        self.store.complete(lease, outcome, retention).await
-    }
-
-    async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
-        self.store.release(lease, reason).await
-    }
-}
-
-impl TransactionalStore<Blank> for Lender {
-    type Transaction = Blank;
-
-    fn transactions(&self) -> usize {
-        1
-    }
-
+impl Transactions for Fate {
     fn time_limit(&self) -> Option<Duration> {
         Some(LIMIT)
     }
 
-    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Blank>, StoreError> {
-        Ok(match self.claim(request).await? {
-            Claim::Acquired(lease) => {
-                let (fate, held) = (self.fate, lease.clone());
-                Begun::Acquired(lease, Blank { fate, lease: held })
-            }
-            other => Begun::Not(other),
-        })
+    fn are_alive(&self) -> bool {
+        !matches!(self, Self::NeverSent | Self::Silent)
     }
 
-    fn lend(blank: &mut Blank) -> &mut Blank {
-        blank
-    }
-
-    async fn is_alive(&self, blank: &mut Blank) -> bool {
-        !matches!(blank.fate, Fate::NeverSent | Fate::Silent)
-    }
-
-    async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
-        self.extend(lease, by).await
-    }
-
-    async fn open(&self, opening: Open<'_>) -> Result<Blank, StoreError> {
-        Err(opening.refused())
-    }
-
-    async fn finish(&self, blank: Blank, finish: Finish<'_>) -> Result<Finished, StoreError> {
+    async fn finish<S: Store>(
+        &self,
+        store: &S,
+        transaction: Transaction,
+        finish: Finish<'_>,
+    ) -> Result<Finished, StoreError> {
         let Finish::Complete {
             lease,
             outcome,
             retention,
         } = finish
         else {
-            if let Fate::Late = blank.fate {
-                let write = self.complete(&blank.lease, &Outcome::new("1"), LEASE).await;
+            if let (Self::Late, Some(lease)) = (self, &transaction.lease) {
+                let write = store.complete(lease, &Outcome::new("1"), LEASE).await;
                 assert_eq!(write.unwrap(), Write::Applied);
             }
             return Ok(Finished::RolledBack);
         };
-        match self.fate {
-            Fate::Applied => {
-                let write = self.complete(lease, outcome, retention).await?;
+        match self {
+            Self::Applied => {
+                let write = store.complete(lease, outcome, retention).await?;
                 assert_eq!(write, Write::Applied);
             }
-            Fate::NotApplied | Fate::NeverSent | Fate::Silent | Fate::Late => {}
-            Fate::Overtaken => self.take_over_and_complete().await,
+            Self::NotApplied | Self::NeverSent | Self::Silent | Self::Late => {}
+            Self::Overtaken => take_over_and_complete(store).await,
         }
         Err(StoreError::unavailable("the connection was lost"))
     }
@@ -161,15 +104,15 @@ impl Operation for Charge {
     }
 }
 
-impl Handler<()> for Charge {
+impl Handler<Fate> for Charge {
     fn call<'a>(
         (): (),
-        context: &'a Context<'a, ()>,
-        blank: &'a mut Blank,
+        context: &'a Context<'a, Fate>,
+        _: &'a mut Blank,
     ) -> Result<impl Future<Output = Result<u32, Failed>> + Send + 'a, Rejection> {
         let number = context.attempt.number();
         Ok(async move {
-            match blank.fate {
+            match context.state {
                 Fate::NeverSent => {
                     Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into())
                 }
@@ -183,7 +126,7 @@ impl Handler<()> for Charge {
 
 async fn commit(fate: Fate) -> (Execution<u32, Failed>, Lender) {
     let store = Faulty::default();
-    let lender = Lender { store, fate };
+    let lender = lender(store, fate);
     (handle(&lender, &mut message()).await, lender)
 }
 
@@ -194,7 +137,15 @@ fn message() -> Prepared<Charge> {
 }
 
 async fn handle(lender: &Lender, message: &mut Prepared<Charge>) -> Execution<u32, Failed> {
-    Executor::new(lender.clone()).handle(message, &()).await
+    let executor = Executor::new(lender.clone());
+    executor.handle(message, &lender.transactions).await
+}
+
+fn lender(store: Faulty, fate: Fate) -> Lender {
+    TransactionalDouble {
+        store,
+        transactions: fate,
+    }
 }
 
 async fn remembered(store: &Lender) -> Claim {
@@ -227,7 +178,7 @@ async fn a_connection_that_breaks_is_no_attempt() {
         let mut message = message();
         for fate in [fate, fate, Fate::Applied] {
             let store = store.clone();
-            let ended = handle(&Lender { store, fate }, &mut message).await;
+            let ended = handle(&lender(store, fate), &mut message).await;
             match fate {
                 Fate::Applied => {
                     assert!(
@@ -248,7 +199,7 @@ async fn a_connection_that_breaks_is_no_attempt() {
 async fn a_handler_whose_connection_breaks_each_time_has_failed() {
     for fate in [Fate::NeverSent, Fate::NotApplied] {
         let store = Faulty::default();
-        let lender = Lender { store, fate };
+        let lender = lender(store, fate);
         let mut message = message();
         for _ in 0..4 {
             let ended = handle(&lender, &mut message).await;
@@ -297,7 +248,7 @@ async fn a_completion_by_the_successor_is_not_taken_for_ones_own() {
 #[tokio::test(start_paused = true)]
 async fn a_rejection_after_an_earlier_commit_that_came_late_is_told_to_nobody() {
     let (store, fate) = (Faulty::default(), Fate::Late);
-    let lender = Lender { store, fate };
+    let lender = lender(store, fate);
     let request = Envelope::builder("").expects_reply(true).build();
     let mut message = Prepared::new(request, &Policy::DEFAULT).unwrap();
     let ended = handle(&lender, &mut message).await;

@@ -1,38 +1,52 @@
 //! Stores that answer to a finish what it cannot come to: that is never taken for success.
 
-use std::{error::Error, marker::PhantomData};
+use std::marker::PhantomData;
 
-use super::*;
+use super::{
+    doubles::{Blank, Transaction, TransactionalDouble, Transactions},
+    *,
+};
 use crate::{
     handler::{
-        Atomic, Context, DecodeError, Grouped, Mode, Operation, Outcome, RecordedBy, RecordedRow,
+        Atomic, Context, DecodeError, Grouped, Mode, Operation, Outcome, RecordedBy,
         RecordingConstraint, Rejection,
     },
     message::{Envelope, KeyError},
-    store::{
-        Begun, Finish, Finished, GroupStore, Lease, Open, RecordedByStore, StoreError,
-        TransactionalStore,
-    },
+    store::{Finish, Finished, Lease, StoreError},
     stores::MemoryStore,
 };
 
-/// A store whose transactions hold nothing and end as they are told to.
-#[derive(Debug)]
-struct Odd {
-    store: MemoryStore,
-    answer: Finished,
+/// Transactions that end as they are told to.
+#[derive(Debug, Clone)]
+struct Answers(Finished);
+
+impl Transactions for Answers {
+    async fn finish<S: Store>(
+        &self,
+        _: &S,
+        _: Transaction,
+        finish: Finish<'_>,
+    ) -> Result<Finished, StoreError> {
+        if let Finish::RollBack = finish {
+            return Ok(Finished::RolledBack);
+        }
+        Ok(self.0.clone())
+    }
 }
 
+/// A store in which no attempt ends but with its transaction.
 #[derive(Debug)]
-struct Blank;
+struct Unended(MemoryStore);
 
-impl Store for Odd {
+type Odd = TransactionalDouble<Unended, Answers>;
+
+impl Store for Unended {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        self.store.claim(request).await
+        self.0.claim(request).await
     }
 
     async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
-        self.store.extend(lease, by).await
+        self.0.extend(lease, by).await
     }
 
     async fn complete(&self, _: &Lease, _: &Outcome, _: Duration) -> Result<Write, StoreError> {
@@ -41,72 +55,6 @@ impl Store for Odd {
 
     async fn release(&self, _: &Lease, _: &Release) -> Result<Write, StoreError> {
         panic!("the attempt has not failed");
-    }
-}
-
-impl TransactionalStore<Blank> for Odd {
-    type Transaction = Blank;
-
-    fn transactions(&self) -> usize {
-        1
-    }
-
-    fn time_limit(&self) -> Option<Duration> {
-        None
-    }
-
-    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Blank>, StoreError> {
-        Ok(match self.claim(request).await? {
-            Claim::Acquired(lease) => Begun::Acquired(lease, Blank),
-            answer => Begun::Not(answer),
-        })
-    }
-
-    fn lend(blank: &mut Blank) -> &mut Blank {
-        blank
-    }
-
-    async fn is_alive(&self, _: &mut Blank) -> bool {
-        true
-    }
-
-    async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
-        self.extend(lease, by).await
-    }
-
-    async fn open(&self, _: Open<'_>) -> Result<Blank, StoreError> {
-        Ok(Blank)
-    }
-
-    async fn finish(&self, _: Blank, finish: Finish<'_>) -> Result<Finished, StoreError> {
-        if let Finish::RollBack = finish {
-            return Ok(Finished::RolledBack);
-        }
-        Ok(self.answer.clone())
-    }
-}
-
-impl GroupStore<Blank> for Odd {
-    fn groups(&self) -> usize {
-        1
-    }
-
-    async fn claim_for_group(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        self.claim(request).await
-    }
-}
-
-impl RecordedByStore<Blank> for Odd {
-    async fn check(&self, _: &'static str, _: usize) -> Result<(), RecordedByError> {
-        Ok(())
-    }
-
-    fn violates(&self, _: &(dyn Error + 'static), _: &RecordedRow) -> bool {
-        false
-    }
-
-    async fn is_recorded(&self, _: &RecordedRow, _: Option<&Lease>) -> Result<bool, StoreError> {
-        Ok(false)
     }
 }
 
@@ -164,8 +112,8 @@ where
     Charge<M>: Handler<(), Mode = M, Message = (), Output = u32, Error = Failed>,
 {
     let store = Odd {
-        store: MemoryStore::new(),
-        answer: answer.clone(),
+        store: Unended(MemoryStore::new()),
+        transactions: Answers(answer.clone()),
     };
     let executor = Executor::new(store);
     // Others are at work, so that a group is worth it.

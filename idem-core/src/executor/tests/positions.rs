@@ -1,43 +1,40 @@
 //! Stores that keep no sessions and no sequences: they are never asked about a place in one.
 
-use std::{error::Error, marker::PhantomData};
+use std::marker::PhantomData;
 
-use super::*;
+use super::{
+    doubles::{Blank, Transaction, TransactionalDouble, Transactions},
+    *,
+};
 use crate::{
     handler::{
         Atomic, Context, DecodeError, Enforcement, FencingToken, Grouped, Leased, Mode, Operation,
-        Outcome, RecordedBy, RecordedRow, RecordingConstraint, Rejection, SequenceOptions,
-        StoreOutage,
+        Outcome, RecordedBy, RecordingConstraint, Rejection, SequenceOptions, StoreOutage,
         operation::sequence::{number, numbered, numbered_key},
     },
     message::{
         Envelope, KeyError, SequenceKey, SequencePlace, SessionKey, SessionNumber, SessionPlace,
     },
-    store::{
-        Begun, Finish, Finished, GroupStore, Lease, Open, RecordedByStore, StoreError,
-        TransactionalStore,
-    },
+    store::{Finish, Finished, Lease, StoreError},
 };
 
-/// A store that has never heard of sessions and sequences: it claims whatever it is asked to.
+/// Records that have never heard of sessions and sequences: whatever is asked for is claimed.
 #[derive(Debug, Clone, Default)]
-struct Plain {
+struct Careless {
     claims: Arc<AtomicU32>,
 }
 
-#[derive(Debug)]
-struct Blank;
+/// Transactions that all commit.
+#[derive(Debug, Clone, Default)]
+struct Committing;
 
-impl Plain {
-    fn acquired(&self, request: &ClaimRequest) -> Lease {
-        self.claims.fetch_add(1, SeqCst);
-        Lease::new(request.key.clone(), FencingToken::new(1), 1, false)
-    }
-}
+type Plain = TransactionalDouble<Careless, Committing>;
 
-impl Store for Plain {
+impl Store for Careless {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        Ok(Claim::Acquired(self.acquired(request)))
+        self.claims.fetch_add(1, SeqCst);
+        let lease = Lease::new(request.key.clone(), FencingToken::new(1), 1, false);
+        Ok(Claim::Acquired(lease))
     }
 
     async fn extend(&self, _: &Lease, _: Duration) -> Result<Write, StoreError> {
@@ -53,63 +50,21 @@ impl Store for Plain {
     }
 }
 
-impl TransactionalStore<Blank> for Plain {
-    type Transaction = Blank;
-
-    fn transactions(&self) -> usize {
-        1
-    }
-
-    fn time_limit(&self) -> Option<Duration> {
-        None
-    }
-
-    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Blank>, StoreError> {
-        Ok(Begun::Acquired(self.acquired(request), Blank))
-    }
-
-    fn lend(blank: &mut Blank) -> &mut Blank {
-        blank
-    }
-
-    async fn is_alive(&self, _: &mut Blank) -> bool {
-        true
-    }
-
-    async fn extend_open(&self, _: &Lease, _: Duration) -> Result<Write, StoreError> {
-        Ok(Write::Applied)
-    }
-
-    async fn open(&self, _: Open<'_>) -> Result<Blank, StoreError> {
-        Ok(Blank)
-    }
-
-    async fn finish(&self, _: Blank, _: Finish<'_>) -> Result<Finished, StoreError> {
+impl Transactions for Committing {
+    async fn finish<S: Store>(
+        &self,
+        _: &S,
+        _: Transaction,
+        _: Finish<'_>,
+    ) -> Result<Finished, StoreError> {
         Ok(Finished::Committed)
     }
 }
 
-impl GroupStore<Blank> for Plain {
-    fn groups(&self) -> usize {
-        1
-    }
-
-    async fn claim_for_group(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        self.claim(request).await
-    }
-}
-
-impl RecordedByStore<Blank> for Plain {
-    async fn check(&self, _: &'static str, _: usize) -> Result<(), RecordedByError> {
-        Ok(())
-    }
-
-    fn violates(&self, _: &(dyn Error + 'static), _: &RecordedRow) -> bool {
-        false
-    }
-
-    async fn is_recorded(&self, _: &RecordedRow, _: Option<&Lease>) -> Result<bool, StoreError> {
-        Ok(false)
+fn plain() -> Plain {
+    TransactionalDouble {
+        store: Careless::default(),
+        transactions: Committing,
     }
 }
 
@@ -208,7 +163,7 @@ fn assert_refused<T: std::fmt::Debug>(
         why.contains(words) && why.contains("use a store that does"),
         "{why}"
     );
-    assert_eq!(store.claims.load(SeqCst), 0, "the store was asked");
+    assert_eq!(store.store.claims.load(SeqCst), 0, "the store was asked");
     assert_eq!(runs.load(SeqCst), 0, "the handler ran");
 }
 
@@ -217,7 +172,7 @@ where
     M: RunsOn<Plain>,
     Read<M>: Handler<AtomicU32, Mode = M, Message = u64, Output = u64, Error = Failed>,
 {
-    let (store, runs) = (Plain::default(), AtomicU32::new(0));
+    let (store, runs) = (plain(), AtomicU32::new(0));
     let executor = Executor::new(store.clone());
     // Others are at work, so that a group is worth it.
     let (_others, _) = executor.concurrency.enter("meters");
@@ -290,7 +245,7 @@ async fn work_of_what_the_store_does_not_keep_is_refused() {
         (ClaimRequest::in_sequence(sequence, &OBSERVE), NO_SEQUENCES),
     ];
     for (request, words) in requests {
-        let (store, runs) = (Plain::default(), AtomicU32::new(0));
+        let (store, runs) = (plain(), AtomicU32::new(0));
         let work = async |_: Attempt| {
             runs.fetch_add(1, SeqCst);
             Ok(())
