@@ -191,9 +191,9 @@ async fn a_connection_comes_back_to_its_pool_before_long() {
     assert_eq!(checked_out.chained(), None);
 }
 
-/// The driver closes a connection past its lifetime without asking whether it is clean.
-#[tokio::test]
-async fn a_new_connection_is_not_clean_because_the_last_one_was() {
+/// A pool whose one connection was used, is clean, and is past its lifetime: the driver opens another one for whoever is
+/// next.
+async fn one_past_its_lifetime() -> TransactionPool {
     let pool = one_connection("idem");
     let short_lived = Slot::lasting(&pool.address, Duration::ZERO, ServerProcess::Own);
     pool.state().idle.push(short_lived);
@@ -202,7 +202,13 @@ async fn a_new_connection_is_not_clean_because_the_last_one_was() {
     let transaction = checked_out.begin().await.unwrap();
     checked_out.mark_clean();
     drop((transaction, checked_out));
+    pool
+}
 
+/// The driver closes a connection past its lifetime without asking whether it is clean.
+#[tokio::test]
+async fn a_new_connection_is_not_clean_because_the_last_one_was() {
+    let pool = one_past_its_lifetime().await;
     let mut checked_out = pool.check_out().await;
     let _transaction = checked_out.begin().await.unwrap();
     assert!(!checked_out.slot.clean.load(Ordering::Acquire));
@@ -211,15 +217,7 @@ async fn a_new_connection_is_not_clean_because_the_last_one_was() {
 /// Nobody knows what has begun on it.
 #[tokio::test]
 async fn a_new_connection_whose_begin_was_dropped_is_not_clean_because_the_last_one_was() {
-    let pool = one_connection("idem");
-    let short_lived = Slot::lasting(&pool.address, Duration::ZERO, ServerProcess::Own);
-    pool.state().idle.push(short_lived);
-
-    let mut checked_out = pool.check_out().await;
-    let transaction = checked_out.begin().await.unwrap();
-    checked_out.mark_clean();
-    drop((transaction, checked_out));
-
+    let pool = one_past_its_lifetime().await;
     let mut checked_out = pool.check_out().await;
     let begun = tokio::time::timeout(Duration::from_micros(1), checked_out.begin()).await;
     assert!(begun.is_err(), "no connection is there so soon");
