@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use futures_util::future::BoxFuture;
 use idem_amqp::prelude::*;
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{journal::Journal, manner::Manner};
 
@@ -97,6 +97,30 @@ impl Script {
     /// A handler that never returns.
     pub fn hanging() -> Self {
         Self::new(async |_| std::future::pending().await)
+    }
+
+    /// A handler whose calls wait for a permit each, if they are of this kind, and succeed then. All others succeed at
+    /// once.
+    pub fn waiting(
+        waits: impl Fn(&Call) -> bool + Send + Sync + 'static,
+    ) -> (Self, Arc<Semaphore>) {
+        let gate = Arc::new(Semaphore::new(0));
+        let opened = Arc::clone(&gate);
+        let script = Self::new(move |call| {
+            let gate = waits(&call).then(|| Arc::clone(&opened));
+            async move {
+                if let Some(gate) = gate {
+                    gate.acquire().await?.forget();
+                }
+                Ok(())
+            }
+        });
+        (script, gate)
+    }
+
+    /// A handler whose calls for the order `slow` wait for a permit each.
+    pub fn slow() -> (Self, Arc<Semaphore>) {
+        Self::waiting(|call| call.id == "slow")
     }
 
     /// Does what the test says.

@@ -20,16 +20,7 @@ use tokio::{sync::Semaphore, task::spawn_blocking};
 
 /// A handler that waits until the test lets it go on.
 pub(crate) fn waiting() -> (Script, Arc<Semaphore>) {
-    let go_on = Arc::new(Semaphore::new(0));
-    let gate = Arc::clone(&go_on);
-    let script = Script::new(move |_| {
-        let gate = Arc::clone(&gate);
-        async move {
-            gate.acquire().await?.forget();
-            Ok(())
-        }
-    });
-    (script, go_on)
+    Script::waiting(|_| true)
 }
 
 fn worker_by(bed: &Bed, url: &str, script: &Script) -> Running {

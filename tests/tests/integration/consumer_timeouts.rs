@@ -12,7 +12,7 @@ use idem_tests::{
     script::{Script, charge},
     servers::off_thread,
 };
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::time::timeout;
 use xtask::services::{RabbitMq, rabbitmq::Version};
 
 /// The broker waits for a second, and looks five times a second; by default half an hour and each minute.
@@ -26,17 +26,7 @@ async fn a_handler_that_takes_longer_than_the_broker_waits_is_run_once() {
     let told = Arc::clone(&broker);
     off_thread(move || told.rabbitmqctl(["eval", IMPATIENT])).await;
     let bed = Bed::on(&broker);
-    let gate = Arc::new(Semaphore::new(0));
-    let opened = Arc::clone(&gate);
-    let script = Script::new(move |call| {
-        let opened = Arc::clone(&opened);
-        async move {
-            if call.id == "slow" {
-                opened.acquire().await?.forget();
-            }
-            Ok(())
-        }
-    });
+    let (script, gate) = Script::slow();
     let worker = Worker::builder(MemoryStore::new()).state(script.clone());
     let worker = bed.start(worker.consume::<charge>(bed.queue()));
     bed.until_consumed(bed.name(), 1).await;

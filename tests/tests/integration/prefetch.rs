@@ -29,22 +29,6 @@ use crate::{
     sessions::{self, building},
 };
 
-/// What `slow` waits for; the others succeed at once.
-fn slow() -> (Script, Arc<Semaphore>) {
-    let gate = Arc::new(Semaphore::new(0));
-    let opened = Arc::clone(&gate);
-    let script = Script::new(move |call| {
-        let opened = Arc::clone(&opened);
-        async move {
-            if call.id == "slow" {
-                opened.acquire().await?.forget();
-            }
-            Ok(())
-        }
-    });
-    (script, gate)
-}
-
 /// How many run, and how many ran at once at most.
 type Counts = Arc<Mutex<(usize, usize)>>;
 
@@ -91,7 +75,7 @@ impl Pair {
     }
 
     async fn consuming(bed: Bed, queue: Queue) -> Self {
-        let ((script, gate), store) = (slow(), MemoryStore::new());
+        let ((script, gate), store) = (Script::slow(), MemoryStore::new());
         let workers = [0, 1].map(|_| start(&bed, &store, &script, queue.clone()));
         bed.until_consumed(bed.name(), 2).await;
         bed.order("slow").await;
@@ -292,7 +276,7 @@ async fn channels(bed: &Bed) -> usize {
 #[tokio::test]
 async fn a_consumer_that_the_broker_cancels_closes_its_channel_though_a_handler_still_runs() {
     let bed = Bed::with_vhost().await;
-    let (script, gate) = slow();
+    let (script, gate) = Script::slow();
     let worker = at_existing(&bed, &script).await;
     bed.order("slow").await;
     script.calls.count("it runs", 1).await;
@@ -322,7 +306,7 @@ async fn a_consumer_that_the_broker_cancels_closes_its_channel_though_a_handler_
 #[tokio::test]
 async fn a_message_whose_handler_takes_longer_than_a_pause_is_delivered_once() {
     let bed = Bed::new().await;
-    let (script, gate) = slow();
+    let (script, gate) = Script::slow();
     let worker = Worker::builder(MemoryStore::new()).state(script.clone());
     let worker = worker.renew_idle_after(Duration::from_millis(50));
     let worker = bed.start(worker.consume::<charge>(bed.queue()));
