@@ -18,12 +18,12 @@ use idem_tests::{
 };
 use tracing_subscriber::EnvFilter;
 
-mod desk;
+mod handlers;
 mod numbered;
 
-use desk::{
-    Desk, charge_in_entity, charge_in_group, charge_in_postgres, charge_in_sqlite, charge_leased,
-    say,
+use handlers::{
+    WorkerState, charge_in_entity, charge_in_group, charge_in_postgres, charge_in_sqlite,
+    charge_leased, say,
 };
 use numbered::{charge_next_in_postgres, charge_next_in_sqlite, charge_next_leased};
 
@@ -91,14 +91,14 @@ async fn consume_numbered(settings: &Settings) -> Result<(), Box<dyn Error>> {
 
 async fn consume<H, S>(settings: &Settings, store: S) -> Result<(), Box<dyn Error>>
 where
-    H: Handler<Desk>,
+    H: Handler<WorkerState>,
     H::Mode: RunsOn<Interfered<Flawed<S>>>,
     S: SessionStore + Purge + Clone,
 {
     let crash = settings.crash;
     let store = Flawed::new(store, settings.flaw);
     let store = Interfered::new(store, move |call, number| fate(crash, call, number));
-    let worker = Worker::builder(store).state(Desk::new(settings));
+    let worker = Worker::builder(store).state(WorkerState::new(settings));
     let worker = if settings.sessions {
         worker.consume_in_sessions::<H>(settings.queue(), Sessions::default())
     } else {

@@ -9,42 +9,42 @@ use idem_tests::{
     script::Order,
 };
 
-use crate::desk::{Desk, say_started};
+use crate::handlers::{WorkerState, say_started};
 
 #[idempotent(key = sequence(window = 50), scope = "orders.charge")]
 pub(crate) async fn charge_next_in_sqlite(
     order: Order,
-    State(desk): State<Desk>,
+    State(state): State<WorkerState>,
     attempt: Attempt,
     db: &mut SqliteConnection,
 ) -> Result<(), Failed> {
     say_started(&order, attempt);
-    desk.work().await;
-    in_sqlite::write(db, &desk.charge(&order, attempt)).await?;
+    state.work().await;
+    in_sqlite::write(db, &state.charge(&order, attempt)).await?;
     Ok(())
 }
 
 #[idempotent(key = sequence(window = 50), scope = "orders.charge")]
 pub(crate) async fn charge_next_in_postgres(
     order: Order,
-    State(desk): State<Desk>,
+    State(state): State<WorkerState>,
     attempt: Attempt,
     db: &mut PgConnection,
 ) -> Result<(), Failed> {
     say_started(&order, attempt);
-    desk.work().await;
-    in_postgres::write(db, &desk.charge(&order, attempt)).await?;
+    state.work().await;
+    in_postgres::write(db, &state.charge(&order, attempt)).await?;
     Ok(())
 }
 
 #[idempotent(key = sequence(window = 50), scope = "orders.charge")]
 pub(crate) async fn charge_next_leased(
     order: Order,
-    State(desk): State<Desk>,
+    State(state): State<WorkerState>,
     attempt: Attempt,
 ) -> Result<(), Failed> {
     say_started(&order, attempt);
-    desk.work().await;
-    desk.charge_elsewhere(&order, attempt).await?;
+    state.work().await;
+    state.charge_elsewhere(&order, attempt).await?;
     Ok(())
 }

@@ -19,7 +19,7 @@ use idem_tests::{
 
 /// The worker's state.
 #[derive(Clone)]
-pub(crate) struct Desk {
+pub(crate) struct WorkerState {
     settings: Settings,
     /// Of the leased handler's own.
     pool: SqlitePool,
@@ -28,45 +28,45 @@ pub(crate) struct Desk {
 #[idempotent(key = "id", scope = "orders.charge")]
 pub(crate) async fn charge_in_sqlite(
     order: Order,
-    State(desk): State<Desk>,
+    State(state): State<WorkerState>,
     attempt: Attempt,
     db: &mut SqliteConnection,
 ) -> Result<(), Failed> {
     say_started(&order, attempt);
     obey_manner(&order, attempt)?;
-    desk.work().await;
-    in_sqlite::write(db, &desk.charge(&order, attempt)).await?;
-    desk.crash(&order);
+    state.work().await;
+    in_sqlite::write(db, &state.charge(&order, attempt)).await?;
+    state.crash(&order);
     Ok(())
 }
 
 #[idempotent(key = "id", scope = "orders.charge")]
 pub(crate) async fn charge_in_postgres(
     order: Order,
-    State(desk): State<Desk>,
+    State(state): State<WorkerState>,
     attempt: Attempt,
     db: &mut PgConnection,
 ) -> Result<(), Failed> {
     say_started(&order, attempt);
     obey_manner(&order, attempt)?;
-    desk.work().await;
-    in_postgres::write(db, &desk.charge(&order, attempt)).await?;
-    desk.crash(&order);
+    state.work().await;
+    in_postgres::write(db, &state.charge(&order, attempt)).await?;
+    state.crash(&order);
     Ok(())
 }
 
 #[idempotent(key = "id", scope = "orders.charge", group = 8)]
 pub(crate) async fn charge_in_group(
     order: Order,
-    State(desk): State<Desk>,
+    State(state): State<WorkerState>,
     attempt: Attempt,
     db: &mut PgConnection,
 ) -> Result<(), Failed> {
     say_started(&order, attempt);
     obey_manner(&order, attempt)?;
-    desk.work().await;
-    in_postgres::write(db, &desk.charge(&order, attempt)).await?;
-    desk.crash(&order);
+    state.work().await;
+    in_postgres::write(db, &state.charge(&order, attempt)).await?;
+    state.crash(&order);
     Ok(())
 }
 
@@ -77,15 +77,15 @@ pub(crate) async fn charge_in_group(
 )]
 pub(crate) async fn charge_in_entity(
     order: Order,
-    State(desk): State<Desk>,
+    State(state): State<WorkerState>,
     attempt: Attempt,
     db: &mut PgConnection,
 ) -> Result<(), Failed> {
     say_started(&order, attempt);
     obey_manner(&order, attempt)?;
-    desk.work().await;
-    in_postgres::write_once(db, &desk.charge(&order, attempt)).await?;
-    desk.crash(&order);
+    state.work().await;
+    in_postgres::write_once(db, &state.charge(&order, attempt)).await?;
+    state.crash(&order);
     Ok(())
 }
 
@@ -94,21 +94,21 @@ pub(crate) async fn charge_in_entity(
 #[idempotent(key = "id", scope = "orders.charge")]
 pub(crate) async fn charge_leased(
     order: Order,
-    State(desk): State<Desk>,
+    State(state): State<WorkerState>,
     attempt: Attempt,
 ) -> Result<(), Failed> {
     let manner = obey_manner(&order, attempt);
     if manner.is_ok() {
-        desk.charge_elsewhere(&order, attempt).await?;
+        state.charge_elsewhere(&order, attempt).await?;
     }
     say_started(&order, attempt);
     manner?;
-    desk.work().await;
-    desk.crash(&order);
+    state.work().await;
+    state.crash(&order);
     Ok(())
 }
 
-impl Desk {
+impl WorkerState {
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             settings: settings.clone(),
