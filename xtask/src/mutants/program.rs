@@ -3,10 +3,12 @@
 use std::{
     collections::BTreeSet,
     fs::{self, OpenOptions},
+    io,
     os::unix::{fs::FileExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -289,8 +291,7 @@ impl Programs {
         path: &Path,
         filters: &[String],
     ) -> Result<(Ran, Option<String>)> {
-        let tests = self.tests(lane, path, filters).spawn();
-        let child = tests.map_err(Error::io("run a test program"))?;
+        let child = self.spawn(lane, path, filters)?;
         Ok(until_known(child, program.longest()))
     }
 
@@ -307,7 +308,7 @@ impl Programs {
         let list = [filters.clone(), vec!["--list".to_owned()]].concat();
         let list = self.tests(lane, &path, &list).output().map_err(doing())?;
         write(&path, &places.each[at], &"?".repeat(places.text.len()))?;
-        let child = self.tests(lane, &path, &filters).spawn().map_err(doing())?;
+        let child = self.spawn(lane, &path, &filters)?;
         let passed = passing(child, program.longest());
         write(&path, &places.each[at], &places.text)?;
         let list = String::from_utf8_lossy(&list.stdout);
@@ -341,6 +342,18 @@ impl Programs {
             suspects.insert(test);
         }
         Ok((Ran::Passed, None))
+    }
+
+    fn spawn(&self, lane: usize, path: &Path, filters: &[String]) -> Result<Child> {
+        loop {
+            match self.tests(lane, path, filters).spawn() {
+                // Another lane's program was started while this one was written to, and has yet to let go of it.
+                Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
+                    thread::sleep(Duration::from_millis(20));
+                }
+                spawned => return spawned.map_err(Error::io("run a test program")),
+            }
+        }
     }
 
     fn tests(&self, lane: usize, program: &Path, filters: &[String]) -> Command {
