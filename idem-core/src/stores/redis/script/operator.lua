@@ -96,7 +96,6 @@ end
 local calls = { I = intervene, S = show }
 
 local request = ARGV[2]
-now = now + 1
 key = KEYS[1]
 local fine, answer = pcall(calls[string.sub(request, 1, 1)], request, ARGV[3], ARGV[4])
 if not fine and type(answer) ~= 'table' then

@@ -10,7 +10,7 @@ local function try(command, ...)
   local answer = redis.pcall(command, ...)
   local said = type(answer) == 'table' and answer.err or ''
   -- Old servers write the code into no error of a script.
-  if string.find(said, 'NOPERM', 1, true) or string.find(said, 'user executing the script', 1, true) then
+  if string.find(said, 'NOPERM') or string.find(said, 'user executing the script') then
     refused[#refused + 1] = command
   end
 end

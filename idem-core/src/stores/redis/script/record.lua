@@ -24,7 +24,7 @@ local LAYOUT, HEAD, UNFINISHED = 1, '>Bc1BI4ddBc0', '>ddc16'
 local WHOLE = HEAD .. UNFINISHED
 
 -- How far a test has moved the clock on.
-local skew = ARGV[1] + 0
+local skew = tonumber(ARGV[1])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2] + skew
 
@@ -39,10 +39,10 @@ local function head_of(record, last)
   if type(head) == 'string' then
     return head
   end
-  if string.find(head.err, 'WRONGTYPE', 1, true) then
+  if string.find(head.err, 'WRONGTYPE') then
     return nil
   end
-  error(head, 0)
+  error(head)
 end
 
 -- Whether there is one.
@@ -56,7 +56,7 @@ local function read()
   end
   local _
   _, state, in_doubt, attempts, token, forget_at, fingerprint, text_at = struct.unpack(HEAD, stored)
-  if not string.find('pcfagq', state, 1, true) then
+  if not string.find(state, '[pcfagq]') then
     error('UNREADABLE it is in no state that this program knows', 0)
   end
   if state ~= 'c' then

@@ -72,7 +72,7 @@ local function standing(message)
   if head == '' then
     return 'missing'
   end
-  if not head or #head < 23 or string.byte(head) ~= LAYOUT then
+  if not head or #head < 24 or string.byte(head) ~= LAYOUT then
     return 'waiting'
   end
   local _, its_state, _, _, _, its_end = struct.unpack('>Bc1BI4dd', head)
@@ -80,7 +80,7 @@ local function standing(message)
     return 'missing'
   elseif its_state == 'c' then
     -- Behind the fingerprint begins the outcome; a rejection with `!`.
-    local outcome = 25 + (string.byte(head, 24) or 0)
+    local outcome = 25 + string.byte(head, 24)
     return string.sub(head, outcome, outcome) == '!' and 'refused' or 'done'
   elseif its_state == 'g' or its_state == 'q' then
     return 'given up'
@@ -116,7 +116,7 @@ local function may_skip()
     return false
   end
   local pause = now - ahead_at
-  if ahead_at == 0 or pause < 0 or pause >= math.min(LONGEST_PAUSE, math.floor(skip_after / 2)) then
+  if pause < 0 or pause >= math.min(LONGEST_PAUSE, math.floor(skip_after / 2)) then
     ahead_since = now
   end
   ahead_at = now
@@ -149,12 +149,12 @@ end
 -- has yet to pass; but for what is to be tried again.
 local function keep_records()
   expires_at = now + keep
-  -- Not by the numbers themselves: above the greatest, a double stays where it is.
-  for offset = 0, math.min(window - 1, MAX_NUMBER - mark) do
+  -- Not by the numbers themselves: above the greatest, a double stays where it is. There are no records.
+  for offset = 0, window - 1 do
     local record = name_of(mark + offset)
     local head = head_of(record, FORGET_AT + 7)
     if head and #head == FORGET_AT + 8 and string.byte(head) == LAYOUT
-      and string.find('cgq', string.sub(head, 2, 2), 1, true) then
+      and string.find(string.sub(head, 2, 2), '[cgq]') then
       local forget_at = struct.unpack('>d', head, FORGET_AT + 1)
       if now < forget_at and forget_at < expires_at then
         redis.call('SETRANGE', record, FORGET_AT, struct.pack('>d', expires_at))
@@ -259,7 +259,6 @@ end
 -- KEYS     the sequence, the record, the exceptions
 -- ARGV     clock; the claim; where it stands
 
-now = now + 1
 local fine, answer = pcall(place, ARGV[2], ARGV[3])
 if not fine and type(answer) ~= 'table' then
   answer = redis.error_reply(answer)

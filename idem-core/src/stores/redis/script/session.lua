@@ -170,8 +170,6 @@ end
 local calls = { O = open, T = touch, X = close, C = place }
 
 local request = ARGV[2]
-now = now + 1
-key = KEYS[1]
 local fine, answer = pcall(calls[string.sub(request, 1, 1)], request, ARGV[3])
 if not fine and type(answer) ~= 'table' then
   answer = redis.error_reply(answer)

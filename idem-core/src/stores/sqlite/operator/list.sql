@@ -1,7 +1,7 @@
 -- The outcome stays where it is: it may be large.
 SELECT key, token, attempts, in_doubt, owner, fingerprint, retention, forget_at, updated_at,
        state, reason, error, lease_ends, not_before,
-       CASE WHEN outcome IS NOT NULL THEN x'' END AS outcome, length(outcome) AS outcome_bytes
+       x'' AS outcome, length(outcome) AS outcome_bytes
 FROM "idem_records"
 WHERE key > ?1
     AND (?2 IS NULL OR state = ?2)

@@ -1,1 +1,1 @@
-SELECT EXISTS (SELECT 1 FROM "idem_records_exceptions" WHERE sequence = ?1 AND number = ?2)
+SELECT EXISTS (SELECT * FROM "idem_records_exceptions" WHERE sequence = ?1 AND number = ?2)

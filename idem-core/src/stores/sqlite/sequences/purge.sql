@@ -5,7 +5,7 @@ WHERE key IN (
     FROM "idem_records_sequences" AS expired
     WHERE expired.expires_at <= ?1
         AND NOT EXISTS (
-            SELECT 1 FROM "idem_records_exceptions" AS exception
+            SELECT * FROM "idem_records_exceptions" AS exception
             WHERE exception.sequence = expired.key
         )
     LIMIT ?2
