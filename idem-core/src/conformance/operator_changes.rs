@@ -106,7 +106,12 @@ where
     let answer = scene.claimant().content("a").claim().await;
     let rest = answer.is_completed(b"by hand", "completed by hand");
     scene.lasts(rest, RETENTION, "remembered");
-    scene.holds(scene.record().await.attempts == 0, "it was never tried");
+    let record = scene.record().await;
+    let tried = (record.attempts, record.in_doubt);
+    scene.holds(
+        tried == (0, false),
+        &format!("it was never tried: {tried:?}"),
+    );
 }
 
 /// On nothing, and on what is done.

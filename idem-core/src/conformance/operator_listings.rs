@@ -116,7 +116,9 @@ where
         let done = claimed(&scene, &scope, part).await;
         done.complete("done").await.is_applied("the holder");
     }
-    claimed(&scene, &scope, "failed").await.fails().await;
+    for part in ["failed", "failed too"] {
+        claimed(&scene, &scope, part).await.fails().await;
+    }
     let doubtful = claimed(&scene, &scope, "doubtful").await;
     let released = doubtful.release(&Release::Quarantined).await;
     released.is_applied("the holder");
@@ -126,7 +128,7 @@ where
         in_progress: 2,
         overdue: 1,
         completed: 3,
-        failed: 2,
+        failed: 3,
         quarantined: 1,
         ..ScopeCounts::new(scope)
     };

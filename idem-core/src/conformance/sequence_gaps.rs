@@ -84,22 +84,28 @@ where
     let producer = Producer::new(harness, Rule::Exceptions);
     let refused = Outcome::rejected(&Refusal::rejected("it will not work"));
     producer.works_on(0..2).await;
-    let holder = producer.acquires(2).await;
-    let written = holder.complete(refused.as_bytes().to_vec()).await;
-    written.is_applied("it is the holder");
-    producer.works_on(3..8).await;
+    for claimant in [producer.asks(2), producer.asks(3).content("a")] {
+        let holder = claimant.claim().await.is_acquired("nobody has it");
+        let written = holder.complete(refused.as_bytes().to_vec()).await;
+        written.is_applied("it is the holder");
+    }
+    producer.works_on(4..8).await;
     producer
         .mark_is(8, "nobody waits for what was refused")
         .await;
-    let answer = producer.claim(2).await;
-    answer.is_completed(refused.as_bytes(), "the refusal is remembered");
+    for number in 2..4 {
+        let answer = producer.claim(number).await;
+        answer.is_completed(refused.as_bytes(), "the refusal is remembered");
+    }
     for _ in 0..3 {
         producer.scene.advance(RETENTION / 2).await;
         producer.mark_is(8, "its sequence goes on").await;
     }
-    producer.are_late(2..3, "nothing was done").await;
-    let replay = producer.replays(2).await;
-    replay.is_acquired("a person sent it");
+    producer.are_late(2..4, "nothing was done").await;
+    for number in 2..4 {
+        let replay = producer.replays(number).await;
+        replay.is_acquired("a person sent it");
+    }
 }
 
 /// Its record is forgotten long before its sequence.
@@ -140,6 +146,9 @@ where
     replay.complete("3").await.is_applied("it is the holder");
     producer.hears(3, "the replay has done it").await;
     producer.are_late(2..3, "nobody has sent it again").await;
+    let place = producer.place(20).skip_after(Duration::ZERO);
+    let answer = producer.asks_at(place).claim().await;
+    answer.is_ahead(10, "this one does not wait for 9, and 10 is at work");
 }
 
 /// A stream that loses a message now and then: each of them would stop it for so long.
@@ -193,6 +202,12 @@ where
         let answer = skips(&producer, 20).claim().await;
         answer.is_ahead(1, "nobody has waited for long");
         producer.scene.advance(PATIENCE).await;
+    }
+    // Nobody who waits asks so seldom, however long the patience is.
+    for _ in 0..4 {
+        let answer = skips(&producer, 20).claim().await;
+        answer.is_ahead(1, "each pause was long");
+        producer.scene.advance(MINUTE * 5 / 2).await;
     }
     waits(&producer, 20, 1, "the last pause was long").await;
     let answer = skips(&producer, 20).claim().await;
@@ -265,15 +280,16 @@ where
     H: Harness<Store: SequenceStore>,
 {
     let producer = Producer::new(harness, Rule::Gaps);
-    producer.works_on(0..2).await;
+    producer.works(0).await;
+    producer.releases(1, &Release::gave_up("no")).await;
     waits(&producer, 20, 2, "2 has not come").await;
     let answer = skips(&producer, 20).claim().await;
     answer.is_ahead(10, "a window was skipped");
     waits(&producer, 20, 10, "10 has time").await;
     let answer = skips(&producer, 20).claim().await;
     answer.is_acquired("all the gap was skipped");
-    producer.are_late(2..18, "its turn has passed").await;
-    producer.are_done(0..2, "it was passed").await;
+    producer.are_late(1..18, "its turn has passed").await;
+    producer.are_done(0..1, "it was passed").await;
 }
 
 /// While the mark stands still, what others have done above it stays known, and so do dead letters.
@@ -285,6 +301,8 @@ where
     producer.works(0).await;
     producer.works_on(2..5).await;
     producer.releases(5, &Release::Quarantined).await;
+    let outside = producer.scene.acquired().await;
+    outside.complete("done").await.is_applied("the holder");
     for _ in 0..5 {
         producer.scene.advance(RETENTION / 2).await;
         producer.mark_is(1, "1 has not come").await;
@@ -296,6 +314,8 @@ where
     answer.is_quarantined("its sequence goes on");
     producer.works(1).await;
     producer.mark_is(6, "1 has come").await;
+    let outside = producer.scene.acquired().await;
+    outside.is_attempt(1, false, "a record outside of the sequence is forgotten");
 }
 
 /// Asks as a message that waits, for nearly as long as a gap is waited for and then for the rest.

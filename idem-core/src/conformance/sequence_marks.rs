@@ -12,7 +12,10 @@ where
     let first = producer.works(0).await;
     let again = first.complete("again").await;
     again.is_applied("its record is still there");
-    producer.works_on(1..100).await;
+    // The shortest record that there is.
+    let empty = producer.acquires(1).await.complete("").await;
+    empty.is_applied("it is the holder");
+    producer.works_on(2..100).await;
     producer.mark_is(100, "all are done").await;
     let again = first.complete("again").await;
     again.is_fenced("its record was removed");

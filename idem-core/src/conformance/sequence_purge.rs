@@ -26,6 +26,10 @@ where
     producer.mark_is(5, "nobody waits for dead letters").await;
     purges(&producer, 100, 0, "it is remembered").await;
     producer.scene.advance(2 * RETENTION).await;
+    let other = Producer::new(harness, Rule::StaysKnown);
+    other.releases(0, &Release::gave_up("no")).await;
+    other.works(1).await;
+    other.mark_is(2, "nobody waits for a dead letter").await;
     purges(
         &producer,
         100,
@@ -33,7 +37,8 @@ where
         "three records, three exceptions, one sequence",
     )
     .await;
-    purges(&producer, 100, 0, "nothing is left").await;
+    purges(&producer, 100, 0, "the other one is known").await;
+    other.are_late(0..1, "it was given up").await;
 }
 
 /// However long ago they began.

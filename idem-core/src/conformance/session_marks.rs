@@ -233,6 +233,8 @@ where
     client.opens(&opening, crate::store::Opened::New).await;
     client.works(0, 0).await;
     client.acquires(1, 0).await.fails().await;
+    let outside = client.scene.acquired().await;
+    outside.complete("done").await.is_applied("the holder");
     let mut passed = Duration::ZERO;
     while passed < 2 * RETENTION {
         let pause = OpenSession::MAX_LIFE * 3 / 4;
@@ -246,4 +248,6 @@ where
     }
     let again = client.acquires(1, 0).await;
     again.is_attempt(2, false, "its session lives");
+    let outside = client.scene.acquired().await;
+    outside.is_attempt(1, false, "a record outside of the session is forgotten");
 }

@@ -9,6 +9,7 @@ use crate::{handler::Policy, message::Key, store::Owner};
 mod batching;
 mod healing;
 mod housekeeping;
+mod locked;
 mod notices;
 mod operator;
 mod options;

@@ -6,6 +6,7 @@ use crate::{handler::Policy, message::Key, store::StoreError};
 mod atomic;
 mod batching;
 mod durability;
+mod operator;
 mod schema;
 mod sequences;
 mod sessions;

@@ -22,6 +22,29 @@ async fn updates_touch_no_index() {
     assert!(hot > 920, "{hot} of 1024");
 }
 
+/// When a purge looks at a row is written anew only where it would be more than an hour too early, or too late.
+#[tokio::test]
+async fn a_completion_keeps_the_time_of_its_purge_where_that_still_does() {
+    let database = Database::new();
+    let store = database.store().await;
+    let purge_after =
+        "SELECT (extract(epoch FROM purge_after) * 1000000)::bigint FROM idem_records";
+    let forget_at = "SELECT (extract(epoch FROM forget_at) * 1000000)::bigint FROM idem_records";
+    for (retention, is_kept) in [(30 * MINUTE, true), (120 * MINUTE, false), (MINUTE, false)] {
+        let lease = acquire(&store, "a").await;
+        let before = database.number(purge_after).await;
+        let outcome = Outcome::new("done");
+        let written = store.complete(&lease, &outcome, retention).await;
+        assert_eq!(written.unwrap(), Write::Applied);
+        let (after, end) = (
+            database.number(purge_after).await,
+            database.number(forget_at).await,
+        );
+        assert!(after == if is_kept { before } else { end }, "{retention:?}");
+        database.run("DELETE FROM idem_records").await;
+    }
+}
+
 #[tokio::test]
 async fn a_lease_of_an_open_transaction_counts() {
     let database = Database::new();

@@ -81,3 +81,62 @@ async fn a_record_that_cannot_be_read_is_named_and_hides_no_other() {
     assert_eq!(page.unreadable.len(), 1);
     assert!(page.unreadable[0].ends_with(":b"), "{page:?}");
 }
+
+/// Nothing is told of twice, wherever a page ends.
+#[tokio::test]
+async fn keys_are_listed_once_and_in_their_order() {
+    let database = Database::new();
+    let store = database.store().await;
+    for id in ["d", "b", "e", "a", "c"] {
+        acquire(&store, id).await;
+    }
+    for limit in 1..=6 {
+        let mut listing = Listing::all().limit(limit);
+        let mut listed = Vec::new();
+        // One page more than there are keys: a listing that does not end is wrong.
+        for _ in 0..6 {
+            let page = store.list(&listing).await.unwrap();
+            listed.extend(
+                page.records
+                    .into_iter()
+                    .map(|record| record.key.to_string()),
+            );
+            let Some(next) = page.next else { break };
+            listing = listing.after(next);
+        }
+        let expected = ["orders:a", "orders:b", "orders:c", "orders:d", "orders:e"];
+        assert_eq!(listed, expected, "in pages of {limit}");
+    }
+}
+
+/// As after a fail-over to a server that has not heard of the last numbers of the sequence.
+#[tokio::test]
+async fn tokens_grow_though_their_sequence_was_set_back() {
+    let database = Database::new();
+    let store = database.store().await;
+    for id in ["taken over", "released", "completed"] {
+        acquire(&store, id).await;
+    }
+    database
+        .run("UPDATE idem_records SET token = token + 1000")
+        .await;
+    store.advance(2 * MINUTE);
+    let next = acquire(&store, "taken over").await;
+    assert!(next.token.get() > 1000, "{next:?}");
+    for (id, action) in [
+        ("released", Action::Release),
+        ("completed", Action::Complete),
+    ] {
+        let key = request(id).key;
+        let before = store.show(&key).await.unwrap().record.unwrap();
+        let (key, seen) = (before.key.clone(), Some(before.seen()));
+        let intervention = match action {
+            Action::Release => Intervention::release(key, seen, "ops"),
+            _ => Intervention::complete(key, seen, "ops", Outcome::default(), MINUTE),
+        };
+        let done = store.intervene(&intervention).await.unwrap();
+        assert_eq!(done, Intervened::Applied);
+        let after = store.show(&before.key).await.unwrap().record.unwrap();
+        assert!(after.token > before.token, "{before:?}, {after:?}");
+    }
+}

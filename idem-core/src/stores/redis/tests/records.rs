@@ -25,6 +25,20 @@ async fn a_record_expires_when_its_retention_ends() {
 }
 
 #[tokio::test]
+async fn a_record_is_not_removed_a_millisecond_too_early() {
+    let (store, server) = store().await;
+    let hour = 60 * MINUTE;
+    store.advance(hour);
+    for id in 0..5_u32 {
+        let name = record(&store, id);
+        let lease = acquire(&store, id).await;
+        is_kept_until(server, &name, FORGET_AT, hour);
+        complete(&store, &lease).await;
+        is_kept_until(server, &name, FORGET_AT, hour);
+    }
+}
+
+#[tokio::test]
 async fn a_record_that_waits_for_its_retry_expires_after_that() {
     let (store, server) = store().await;
     let lease = acquire(&store, 1).await;
@@ -94,6 +108,22 @@ async fn a_text_that_is_no_record_is_corrupt_and_left_alone() {
         corrupt(store.release(&lease, &Release::Abandoned).await);
         let left = server.cli(["GET", &name]).unwrap();
         assert_eq!(left.trim_end_matches('\n'), text);
+    }
+}
+
+#[tokio::test]
+async fn a_record_in_a_state_of_the_future_is_corrupt_and_left_alone() {
+    let (store, server) = store().await;
+    let name = record(&store, 1);
+    acquire(&store, 1).await;
+    for state in ["z", "."] {
+        server.cli(["SETRANGE", &name, "1", state]).unwrap();
+        store.advance(20 * MINUTE);
+        let said = corrupt(store.claim(&request(1)).await);
+        let expected = "in no state that this program knows";
+        assert!(said.contains(expected), "{said}");
+        let left = server.cli(["GETRANGE", &name, "1", "1"]).unwrap();
+        assert_eq!(left.trim(), state);
     }
 }
 

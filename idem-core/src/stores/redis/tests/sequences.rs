@@ -31,6 +31,68 @@ async fn the_mark_waits_for_what_cannot_be_read() {
     );
 }
 
+/// The sequence keeps its records for longer meanwhile.
+#[tokio::test]
+async fn the_mark_waits_for_what_is_no_record_and_leaves_it_alone() {
+    for spoilt in [[1, 2, 3], [2, 3, 1], [3, 1, 2]] {
+        let (store, server) = store().await;
+        let beside = store.calls.naming.beside("readings:d-1");
+        let name = |number: i32| {
+            let number = number.to_string();
+            String::from_utf8([&beside, number.as_bytes()].concat()).unwrap()
+        };
+        works(&store, 0).await;
+        let names = spoilt.map(name);
+        let names = names.each_ref().map(String::as_str);
+        spoil(server, names);
+        for _ in 0..3 {
+            let place = SequencePlace::new(Key::new("readings", "d-1").unwrap(), 20);
+            let place = place.window(8).skip_after(Duration::ZERO);
+            let request = ClaimRequest::in_sequence(place, &Policy::DEFAULT);
+            let ahead = store.claim(&request).await.unwrap();
+            assert_eq!(
+                ahead,
+                Claim::OutOfPlace(OutOfPlace::Ahead { mark: 1, window: 8 })
+            );
+            are_spoilt(server, names);
+            store.advance(Policy::DEFAULT.retention() / 2);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_sequence_is_told_and_left_alone() {
+    let (store, server) = store().await;
+    let mark = [&*store.calls.naming.beside("readings:d-1"), b"mark"].concat();
+    let mark = String::from_utf8(mark).unwrap();
+    server.cli(["SET", &mark, "something else"]).unwrap();
+    let said = corrupt(store.claim(&asks(0)).await);
+    assert!(
+        said.contains("of no layout that this program knows"),
+        "{said}"
+    );
+    assert_eq!(server.cli(["GET", &mark]).unwrap().trim(), "something else");
+}
+
+/// Each look takes as long as the window is wide.
+#[tokio::test]
+async fn a_window_gets_no_wider_as_the_mark_moves() {
+    let (store, server) = store().await;
+    for number in 0..20 {
+        works(&store, number).await;
+    }
+    let mark = [&*store.calls.naming.beside("readings:d-1"), b"mark"].concat();
+    let mark = String::from_utf8(mark).unwrap();
+    let script = "return (struct.unpack('>I4', redis.call('GET', KEYS[1]), 18))";
+    let window = server.cli(["EVAL", script, "1", &mark]).unwrap();
+    assert_eq!(window.trim(), "8");
+    // Nobody looks again at once, either.
+    let script = "local look_by = struct.unpack('>d', redis.call('GET', KEYS[1]), 38)
+                  return look_by / 1000000 > redis.call('TIME')[1] + 60 and 1 or 0";
+    let is_later = server.cli(["EVAL", script, "1", &mark]).unwrap();
+    assert_eq!(is_later.trim(), "1");
+}
+
 /// With another `maxmemory-policy` than `noeviction` it may go alone.
 #[tokio::test]
 async fn if_the_exceptions_are_evicted_nothing_counts_as_done() {
@@ -49,6 +111,44 @@ async fn if_the_exceptions_are_evicted_nothing_counts_as_done() {
     }
     let replay = store.claim(&asks(1).replay(true)).await.unwrap();
     assert!(matches!(replay, Claim::Acquired(_)), "{replay:?}");
+}
+
+/// Number 2 is at work, so the mark waits for it, and what is done above is kept for longer.
+#[tokio::test]
+async fn nothing_of_a_sequence_is_removed_a_millisecond_too_early() {
+    let (store, server) = store().await;
+    let asks = |number| {
+        let mut request = asks(number);
+        request.retention = 10 * MINUTE;
+        request
+    };
+    let begun = async |number| acquire_as(&store, &asks(number)).await;
+    let beside = store.calls.naming.beside("readings:d-1");
+    let name = |what: &str| String::from_utf8([&beside, what.as_bytes()].concat()).unwrap();
+    let (mark, until) = (name("mark"), "struct.unpack('>d', value, 46)");
+    complete(&store, &begun(0).await).await;
+    is_kept_until(server, &mark, until, Duration::ZERO);
+    let (lease, reason) = (begun(1).await, Release::gave_up("no"));
+    let given_up = store.release(&lease, &reason).await;
+    assert_eq!(given_up.unwrap(), Write::Applied);
+    begun(2).await;
+    complete(&store, &begun(3).await).await;
+    let (lease, outcome) = (begun(5).await, Outcome::new("done"));
+    let written = store.complete(&lease, &outcome, 60 * MINUTE).await;
+    assert_eq!(written.unwrap(), Write::Applied);
+    let later = 2 * MINUTE;
+    store.advance(later);
+    begun(4).await;
+    is_kept_until(server, &mark, until, later);
+    is_kept_until(server, &name("3"), FORGET_AT, later);
+    let removed = |name: &str| server.cli(["PEXPIRETIME", name]).unwrap();
+    assert_eq!(removed(&name("exceptions")), removed(&mark));
+    assert_eq!(removed(&name("3")), removed(&mark));
+    // It has asked for more by itself.
+    is_kept_until(server, &name("5"), FORGET_AT, Duration::ZERO);
+    let left = server.cli(["TTL", &name("5")]).unwrap();
+    let left: u64 = left.trim().parse().unwrap();
+    assert!(left > 55 * 60, "{left}");
 }
 
 /// Above it, doubles leave numbers out: whoever counts on by one stays there for ever.

@@ -65,6 +65,38 @@ async fn redis_forgets_a_session_a_life_after_its_end() {
     assert_eq!(claim, Claim::OutOfPlace(OutOfPlace::SessionExpired));
 }
 
+/// Its end comes into another hour, so its answers are kept for longer.
+#[tokio::test]
+async fn nothing_of_a_session_is_removed_a_millisecond_too_early() {
+    let (store, server) = store().await;
+    let hour = 60 * MINUTE;
+    let opening = OpenSession::new(Key::new("leases", "c-1").unwrap()).life(2 * hour);
+    assert_eq!(store.open(&opening).await.unwrap(), Opened::New);
+    let session = session("c-1");
+    let name = name_of(&store, &session);
+    let removed =
+        "struct.unpack('>d', value, 22) + math.max(struct.unpack('>d', value, 14), 60000000)";
+    is_kept_until(server, &name, removed, Duration::ZERO);
+    let mut answers = Vec::new();
+    for number in 0..5 {
+        let request = asks(&session, number, 0);
+        let (lease, outcome) = (acquire_as(&store, &request).await, Outcome::new("done"));
+        let written = store.complete(&lease, &outcome, 90 * MINUTE).await;
+        assert_eq!(written.unwrap(), Write::Applied);
+        answers.push(String::from_utf8(store.calls.naming.record(&request.key)).unwrap());
+    }
+    store.advance(hour);
+    assert_eq!(store.touch(&session).await.unwrap(), Touched::Living);
+    is_kept_until(server, &name, removed, hour);
+    for answer in answers {
+        is_kept_until(server, &answer, FORGET_AT, hour);
+        // An hour longer than the session.
+        let left = server.cli(["TTL", &answer]).unwrap();
+        let left: u64 = left.trim().parse().unwrap();
+        assert!(left > 175 * 60, "{left}");
+    }
+}
+
 /// The server's clock steps back: here, by another store whose clock was moved.
 #[tokio::test]
 async fn a_closed_session_stays_closed_when_the_clock_steps_back() {
@@ -114,6 +146,26 @@ async fn what_is_no_answer_is_left_alone_by_the_mark() {
     acquire_as(&store, &asks(&session, 1, 1)).await;
     let kind = server.cli(["TYPE", &record]).unwrap();
     assert_eq!(kind.trim(), "hash");
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_left_alone_when_answers_are_kept_for_longer() {
+    let (store, server) = store().await;
+    let hour = 60 * MINUTE;
+    let opening = OpenSession::new(Key::new("leases", "c-1").unwrap()).life(2 * hour);
+    assert_eq!(store.open(&opening).await.unwrap(), Opened::New);
+    let session = session("c-1");
+    let names = [0, 1, 2].map(|number| {
+        let name = store.calls.naming.record(&session.request(number));
+        String::from_utf8(name).unwrap()
+    });
+    let names = names.each_ref().map(String::as_str);
+    spoil(server, names);
+    store.advance(hour);
+    assert_eq!(store.touch(&session).await.unwrap(), Touched::Living);
+    are_spoilt(server, names);
+    acquire_as(&store, &asks(&session, 3, 3)).await;
+    are_spoilt(server, names);
 }
 
 #[tokio::test]

@@ -119,6 +119,36 @@ async fn writes_and_completion_commit_together() {
     assert!(is_completed(&shop.store, "o-1").await);
 }
 
+/// So whoever reads the table, as an operator does, need not know how a key was completed.
+#[tokio::test]
+async fn a_commit_leaves_the_row_that_a_completion_leaves() {
+    let shop = Shop::open().await;
+    let leased = acquire(&shop.store, "leased").await;
+    let (lease, open) = shop.begin("atomic").await;
+    shop.store.advance(MINUTE / 2);
+    let (outcome, retention) = (Outcome::new("done"), 60 * MINUTE);
+    let written = shop.store.complete(&leased, &outcome, retention).await;
+    assert_eq!(written.unwrap(), Write::Applied);
+    let complete = Finish::Complete {
+        lease: &lease,
+        outcome: &outcome,
+        retention,
+    };
+    let ended = TransactionalStore::<Lent>::finish(&shop.store, open, complete).await;
+    assert_eq!(ended.unwrap(), Finished::Committed);
+    // A token is the time of its claim.
+    let rows: Vec<String> = sqlx::query_scalar(
+        "SELECT json_array(state, reason, error, attempts, in_doubt, hex(outcome), lease_ends, not_before,
+                retention, (updated_at - token) / 30000000, forget_at - updated_at)
+         FROM idem_records",
+    )
+    .fetch_all(&mut shop.file.bystander().await)
+    .await
+    .unwrap();
+    let expected = r#"["completed",null,null,1,0,"646F6E65",null,null,3600000000,1,3600000000]"#;
+    assert_eq!(rows, [expected, expected]);
+}
+
 #[tokio::test]
 async fn a_transaction_is_lent_with_its_savepoints() {
     let shop = Shop::open().await;

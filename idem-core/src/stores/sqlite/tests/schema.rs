@@ -43,6 +43,8 @@ async fn the_printed_schema_is_the_one_that_connect_creates() {
         )
         .await
         .unwrap();
+    // As a script that sets a machine up does it each time.
+    run(&printed, &SqliteStore::schema("dedup").unwrap()).await;
     for file in [&printed, &created] {
         let store = SqliteStore::builder(file.path())
             .table("dedup")

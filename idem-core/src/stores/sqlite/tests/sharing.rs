@@ -1,6 +1,7 @@
 use futures_util::future::join_all;
 
 use super::*;
+use crate::store::Purge;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stores_that_start_on_a_new_file_at_once_all_open_it() {
@@ -49,6 +50,24 @@ async fn each_key_has_one_winner_over_several_stores_on_one_file() {
         .map(|worker| worker.unwrap())
         .sum();
     assert_eq!(won, 100);
+}
+
+/// The clock of the process that has worked and purged is ahead of the next one's.
+#[tokio::test]
+async fn tokens_grow_over_a_purge_though_the_clock_steps_back() {
+    let file = File::new();
+    let (store, later) = (file.store().await, file.store().await);
+    later.advance(60 * MINUTE);
+    let purged = acquire(&later, "a").await;
+    complete(&later, &purged).await;
+    later.advance(10 * MINUTE);
+    assert_eq!(later.purge(1).await.unwrap(), 1);
+    let anew = acquire(&store, "a").await;
+    assert_eq!(anew.attempt, 1);
+    assert!(anew.token > purged.token, "{anew:?}, {purged:?}");
+    // Another process finds the same version, and the same floor.
+    let next = acquire(&file.store().await, "b").await;
+    assert!(next.token > purged.token, "{next:?}, {purged:?}");
 }
 
 #[tokio::test]

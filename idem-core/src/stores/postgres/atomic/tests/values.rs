@@ -50,3 +50,33 @@ async fn an_outcome_is_remembered_byte_for_byte() {
         }
     }
 }
+
+/// As a completion by itself does it: an index hangs on the time.
+#[tokio::test]
+async fn a_commit_keeps_the_time_of_its_purge_where_that_still_does() {
+    let shop = Shop::open().await;
+    let mut bystander = shop.bystander().await;
+    let mut times = async || -> (f64, f64) {
+        let times =
+            "SELECT extract(epoch FROM purge_after)::float8, extract(epoch FROM forget_at)::float8
+                     FROM idem_records";
+        sqlx::query_as(times)
+            .fetch_one(&mut bystander)
+            .await
+            .unwrap()
+    };
+    for (retention, is_kept) in [(30 * MINUTE, true), (120 * MINUTE, false), (MINUTE, false)] {
+        let (lease, open) = shop.begin("o-1").await;
+        let (before, _) = times().await;
+        let outcome = Outcome::new("done");
+        let commit = complete(&lease, &outcome, retention);
+        let commit = TransactionalStore::<Lent>::finish(&shop.store, open, commit);
+        assert!(matches!(commit.await, Ok(Finished::Committed)));
+        let (after, end) = times().await;
+        let expected = if is_kept { before } else { end };
+        assert!((after - expected).abs() < 0.001, "{retention:?}");
+        execute(&mut shop.bystander().await, "DELETE FROM idem_records")
+            .await
+            .unwrap();
+    }
+}

@@ -72,6 +72,30 @@ async fn what_a_handler_leaves_on_its_connection_is_not_lent_on() {
     ));
 }
 
+/// What a handler can only switch outside of a transaction, too. Closing the connection would be the other way.
+#[tokio::test]
+async fn a_connection_is_lent_again_and_switched_back() {
+    let shop = Shop::with(|builder| builder.connections(1)).await;
+    let (lease, mut open) = shop.begin("o-1").await;
+    charge(lend(&mut open)).await;
+    let switch = "ROLLBACK; PRAGMA foreign_keys = OFF; PRAGMA synchronous = OFF; PRAGMA query_only = ON; BEGIN";
+    execute(lend(&mut open), switch).await.unwrap();
+    refusal(shop.commit(open, &lease).await);
+    let (_, mut open) = shop.begin("o-2").await;
+    for (question, expected) in [
+        ("SELECT total_changes() > 0", 1),
+        ("PRAGMA foreign_keys", 1),
+        ("PRAGMA synchronous", 2),
+        ("PRAGMA query_only", 0),
+    ] {
+        let found: i64 = sqlx::query_scalar(question)
+            .fetch_one(lend(&mut open))
+            .await
+            .unwrap();
+        assert_eq!(found, expected, "{question}");
+    }
+}
+
 #[tokio::test]
 async fn handlers_beyond_the_connections_wait_before_they_claim() {
     let shop = Shop::with(|builder| builder.connections(1)).await;
