@@ -1,7 +1,7 @@
-//! Sends requests and waits for their replies, as often as it takes, so that each is handled once.
+//! Sends requests and waits for their replies, again until the deadline, so that each is handled once.
 //!
 //! You need it to ask another service something over RabbitMQ and wait for the answer. [`Client`]
-//! sends, [`Call`] is one request under way, [`CallError`] says what is known if no reply came.
+//! sends, [`Call`] is one request under way, [`CallError`] says what is known if it failed, or no reply came.
 //! Requests that must survive a crash of the client itself go through a
 //! [`session`](crate::session).
 //!

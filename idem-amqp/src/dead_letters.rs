@@ -1,6 +1,6 @@
 //! Looks at dead letters, and puts those that are chosen back so that they execute again.
 //!
-//! You need it after a defect is mended, to have handled what was given up meanwhile. The command
+//! You need it after a bug is fixed, to have the messages handled that failed before. The command
 //! `idem dead` does the same from a shell.
 //!
 //! ```no_run

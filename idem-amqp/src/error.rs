@@ -1,7 +1,7 @@
 //! Why a worker or a publisher could not do its job.
 //!
 //! You need it to tell one failure from another, or to show an error with its causes
-//! ([`ErrorChain`]). Errors of a subject stand in its own module: `CallError` in
+//! ([`ErrorChain`]). Other modules have errors of their own: `CallError` in
 //! [`client`](crate::client), `StoreError` in [`store`](crate::store).
 //!
 //! ```
@@ -251,7 +251,7 @@ pub enum PublishError {
     /// them would wait for the others. Nothing was sent.
     #[error(
         "the messages numbered before go to {first}, this one to {other}: make a numbered publisher \
-         for each with `Publisher::numbered`"
+         for each with `Publisher::sequence`"
     )]
     OtherDestination {
         /// Where the first message went.

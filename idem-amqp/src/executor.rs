@@ -1,7 +1,7 @@
 //! Handling a message once without RabbitMQ: what a worker does for each delivery, as one call.
 //!
 //! You need it where messages come from elsewhere (an HTTP request, a timer, a file), and for the
-//! words in which a worker tells how a message ended ([`ExecutionKind`], [`Cause`]).
+//! types in which a worker reports how a message ended ([`ExecutionKind`], [`Cause`]).
 //!
 //! ```
 //! use idem_amqp::{Failed, Key, MemoryStore, Policy, executor::{Execution, Executor}};

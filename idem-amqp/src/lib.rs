@@ -26,10 +26,23 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A message that arrives again is acknowledged without running the handler. A message that
-//! another worker is at is held and looked at again. A handler that fails runs again, up to the
-//! policy's maximum attempts; then the message goes to the dead-letter queue, with the reason in
-//! its headers. What is promised, and what is not, is in `docs/guarantees.md`.
+//! A message that arrives again is acknowledged without running the handler. If another worker is
+//! processing the same key, the copy waits and is checked again. A handler that fails runs again, up
+//! to the policy's maximum attempts; then the message goes to the dead-letter queue, with the reason
+//! in its headers. What is promised, and what is not, is in `docs/guarantees.md`.
+//!
+//! The root has what a first program names. The rest stands in modules:
+//!
+//! | module | for |
+//! |---|---|
+//! | [`handler`], [`message`] | extractors, key parts and policies of your own |
+//! | [`stores`], [`store`] | building a store; writing one |
+//! | [`worker`], [`error`] | watching a worker; telling one failure from another |
+//! | [`dead_letters`], [`operator`] | what an operator does, in code |
+//! | [`client`], [`session`] | requests and replies |
+//! | [`sequence`] | messages that their producer numbers |
+//! | [`executor`] | handling something once without RabbitMQ |
+//! | `testing` | testing handlers without a broker (feature `testing`) |
 //!
 //! | feature | adds |
 //! |---|---|

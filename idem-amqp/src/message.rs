@@ -1,4 +1,4 @@
-//! What identifies a message: the parts of its key, its content's fingerprint, where its id comes from.
+//! What identifies a message: its key and the parts of it, and the fingerprint of its content.
 //!
 //! You need it to let a type of your own be a part of a key ([`KeyPart`]), to build keys in code
 //! ([`KeyBuilder`]), or to look at a message before its handler does ([`Envelope`]).

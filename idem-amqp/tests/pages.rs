@@ -24,6 +24,9 @@ mod operations;
 #[path = "pages/rabbitmq.rs"]
 mod rabbitmq;
 #[rustfmt::skip]
+#[path = "pages/existing_service.rs"]
+mod existing_service;
+#[rustfmt::skip]
 #[path = "pages/handlers.rs"]
 mod handlers;
 #[rustfmt::skip]
@@ -40,7 +43,8 @@ mod sequences;
 mod stores;
 
 /// A page, and the module that its parts are in.
-const PAGES: [(&str, &str); 12] = [
+const PAGES: [(&str, &str); 13] = [
+    ("docs/existing-service.md", "existing_service"),
     ("docs/handlers.md", "handlers"),
     ("docs/production.md", "production"),
     ("docs/migration.md", "migration"),
