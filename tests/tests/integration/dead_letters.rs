@@ -357,13 +357,14 @@ async fn is_dead_lettered_once_although_the_link_is_lost<const N: usize>(
         })
         .await;
     proxy.cut();
+    worker.ended(kind, 1).await;
+    // Without it the worker does not consume again.
+    bed.declare_foreign(&dead, FieldTable::default()).await;
     script
         .calls
         .count("it comes again, and is given up again", 2 * runs)
         .await;
     assert_eq!(script.attempts(), attempts.repeat(2), "it starts over");
-
-    bed.declare_foreign(&dead, FieldTable::default()).await;
     assert_eq!(bed.dead_letter().await.reason(), reason);
     worker.ended(kind, 2).await;
     let twice = counts.map(|(kind, count)| (kind, 2 * count));
