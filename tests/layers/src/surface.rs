@@ -26,9 +26,11 @@ fn public_items(root: &Path, package: &str) -> String {
 
 /// The documentation as JSON, which rustdoc of a stable toolchain writes only if it is told to.
 fn rustdoc(root: &Path, package: &str) -> PathBuf {
-    // This program stands in `<target>/<profile>/deps`.
+    // This program stands in `<target>/<profile>/deps`. The documentation gets a folder of its own: in the usual one it
+    // would wait for whatever else is being built there.
     let program = env::current_exe().expect("it runs");
     let target = program.ancestors().nth(3).expect("cargo has put it there");
+    let target = target.join("public-api");
     let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .current_dir(root)
         .args([
@@ -39,7 +41,7 @@ fn rustdoc(root: &Path, package: &str) -> PathBuf {
             package,
         ])
         .arg("--target-dir")
-        .arg(target)
+        .arg(&target)
         .args(["--", "-Z", "unstable-options", "--output-format", "json"])
         .env(
             "RUSTDOC",

@@ -296,12 +296,13 @@ async fn a_group_that_is_under_way_when_a_standby_that_lags_takes_over_is_charge
     let culprit = Culprit::of(&ledger);
     let store = PostgresStore::builder(&ledger.store().url).groups(1);
     let worker = Worker::builder(store.build().await.unwrap()).state(culprit.clone());
-    let worker = bed.start(worker.consume::<charge_and_wait>(bed.queue().prefetch(200)));
     let orders = names(150);
     let (early, late) = orders.split_at(100);
     for order in early {
         bed.order(order).await;
     }
+    // They are all there when it begins, so that some share a group, however slowly they were published.
+    let worker = bed.start(worker.consume::<charge_and_wait>(bed.queue().prefetch(200)));
     within("a group is under way", culprit.sits.notified()).await;
     // What was committed is acknowledged, or about to be: the standby has it.
     let writing = "SELECT count(*) FROM pg_stat_activity
@@ -367,12 +368,13 @@ async fn nobody_runs_again_because_a_member_commits_and_then_idles_until_its_ses
     let (bed, ledger) = (Bed::new().await, ledger().await);
     let culprit = Culprit::of(&ledger);
     let store = ledger.store().open_postgres().await;
-    let worker = Worker::builder(store).state(culprit.clone());
-    let worker = bed.start(worker.consume::<charge_commit_and_idle>(bed.queue().prefetch(100)));
     let orders = names(100);
     for order in &orders {
         bed.order(order).await;
     }
+    // They are all there when it begins, so that some share a group, however slowly they were published.
+    let worker = Worker::builder(store).state(culprit.clone());
+    let worker = bed.start(worker.consume::<charge_commit_and_idle>(bed.queue().prefetch(100)));
     bed.until_settled().await;
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 100)]);
