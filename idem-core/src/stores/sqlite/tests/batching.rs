@@ -120,7 +120,8 @@ async fn a_batch_that_cannot_commit_fails_for_all_and_the_next_one_works() {
             "{answer:?}"
         );
     }
-    drop(lock);
+    // Closed, and not dropped: that ends the transaction some time later.
+    sqlx::Connection::close(lock).await.unwrap();
     for id in 0..3_u32 {
         acquire(&store, id).await;
     }
