@@ -119,7 +119,7 @@ async fn an_exchange_that_does_not_exist_is_told_at_once() {
     let elsewhere = message(&bed, "a").exchange("nowhere", "readings");
     let (number, text) = stuck(&error(&publisher, &elsewhere).await);
     assert_eq!(number, 0);
-    assert!(text.contains("`Publisher::numbered`"), "{text}");
+    assert!(text.contains("`Publisher::sequence`"), "{text}");
     // Nothing can go there, so a number cannot be given up there.
     let refused = within("it is an error", publisher.withdraw(0)).await;
     assert_eq!(stuck(&refused.unwrap_err()).0, 0);

@@ -67,7 +67,7 @@ impl Objection {
             }
             Self::Destination => {
                 "declare the exchange, or grant its use, and publish again; or begin another stream with \
-                 `Publisher::numbered`, elsewhere"
+                 `Publisher::sequence`, elsewhere"
             }
         }
     }

@@ -137,7 +137,7 @@ fn all_messages_go_to_one_queue_or_one_exchange() {
     assert_eq!(
         ledger.bound_for(&elsewhere).unwrap_err().to_string(),
         "the messages numbered before go to the queue `readings`, this one to the queue `others`: \
-         make a numbered publisher for each with `Publisher::numbered`"
+         make a numbered publisher for each with `Publisher::sequence`"
     );
 
     let mut ledger = Ledger::default();
