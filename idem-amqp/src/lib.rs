@@ -42,7 +42,6 @@
 //! | [`client`], [`session`] | requests and replies |
 //! | [`sequence`] | messages that their producer numbers |
 //! | [`executor`] | handling something once without RabbitMQ |
-//! | `testing` | testing handlers without a broker (feature `testing`) |
 //!
 //! | feature | adds |
 //! |---|---|
@@ -54,7 +53,7 @@
 //! | `anyhow` | handlers that return `anyhow::Result` |
 //! | `metrics` | counters, gauges and histograms for the facade `metrics`; `docs/operations.md` lists them |
 //! | `opentelemetry` | trace context in the headers of messages; `docs/operations.md` says how |
-//! | `testing` | tests of handlers without a broker and without a server, on paused time |
+//! | `testing` | what `idem-testing` stands on: a consumer without a connection |
 //! | `rustls` | TLS, with the system's certificates: `amqps://`, `rediss://`, and `sslmode` of `postgres://` |
 
 pub mod client;
@@ -73,8 +72,6 @@ mod shutdown;
 pub mod store;
 pub mod stores;
 mod telemetry;
-#[cfg(feature = "testing")]
-pub mod testing;
 mod topology;
 mod wire;
 pub mod worker;
@@ -125,8 +122,3 @@ struct Readme;
 #[cfg(all(doctest, feature = "sqlite"))]
 #[doc = include_str!("../../docs/first-consumer.md")]
 struct FirstConsumer;
-
-/// The examples of the guide to tests compile, and what they assert holds.
-#[cfg(all(doctest, feature = "sqlite", feature = "testing"))]
-#[doc = include_str!("../../docs/testing.md")]
-struct Testing;

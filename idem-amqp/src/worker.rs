@@ -58,7 +58,7 @@ mod subscription;
 mod supervisor;
 mod topology_repair;
 #[cfg(feature = "testing")]
-pub(crate) mod unconnected;
+pub mod unconnected;
 mod window;
 
 pub use crate::{

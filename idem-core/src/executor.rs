@@ -56,7 +56,7 @@ pub(crate) use remembered::Requester;
 pub use sequence_waits::SequenceWait;
 use sequence_waits::SequenceWaits;
 use unread::Unread;
-#[cfg(feature = "conformance")]
+#[cfg(feature = "testing")]
 pub(crate) use verdict::{NotRun, ended_by, judge, objection};
 
 /// Runs work once per key.

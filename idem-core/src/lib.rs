@@ -35,23 +35,21 @@
 //! | `uuid` | `uuid::Uuid` as a part of a key |
 //! | `anyhow` | handlers that return `anyhow::Result` |
 //! | `metrics` | counters, gauges and histograms for the facade `metrics`; `docs/operations.md` lists them |
-//! | `conformance` | the conformance suite for stores, your own included |
-//! | `testing` | tests of handlers without a server, on paused time |
+//! | `testing` | what `idem-testing` stands on: clocks of stores that a test moves; not for production |
 
-#[cfg(feature = "conformance")]
-pub mod conformance;
 mod error_chain;
 pub mod executor;
 mod futures;
 pub mod handler;
 pub mod message;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod model;
 mod random;
 pub mod session_storage;
 pub mod store;
 pub mod stores;
 mod telemetry;
-#[cfg(feature = "testing")]
-pub mod testing;
 
 pub use error_chain::ErrorChain;
 pub use executor::{Execution, Executor, Prepared};

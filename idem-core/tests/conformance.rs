@@ -45,52 +45,52 @@ use {
 #[cfg(feature = "sqlite")]
 use {sqlite_harness::SqliteHarness, sqlite_transaction_harness::SqliteTransactionHarness};
 
-idem_core::conformance!(memory; MemoryHarness; Purge, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
-idem_core::conformance!(cached_memory; CachedHarness<MemoryHarness>; Purge, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
+idem_testing::conformance!(memory; MemoryHarness; Purge, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
+idem_testing::conformance!(cached_memory; CachedHarness<MemoryHarness>; Purge, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
 #[cfg(feature = "sqlite")]
-idem_core::conformance!(cached_sqlite; CachedHarness<SqliteHarness>; Purge, OperatorStore, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
+idem_testing::conformance!(cached_sqlite; CachedHarness<SqliteHarness>; Purge, OperatorStore, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
 #[cfg(feature = "sqlite")]
-idem_core::conformance!(sqlite; SqliteHarness; Purge, OperatorStore, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
+idem_testing::conformance!(sqlite; SqliteHarness; Purge, OperatorStore, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
 // Two that are purged, and below one that forgets by itself.
 #[cfg(feature = "sqlite")]
-idem_core::conformance!(any_sqlite; AnyHarness<SqliteHarness>; Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+idem_testing::conformance!(any_sqlite; AnyHarness<SqliteHarness>; Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "sqlite")]
-idem_core::conformance!(sqlite_transaction; SqliteTransactionHarness; TransactionalStore);
+idem_testing::conformance!(sqlite_transaction; SqliteTransactionHarness; TransactionalStore);
 #[cfg(feature = "postgres")]
-idem_core::conformance!(postgres; PostgresHarness<ReadCommitted>; ServerClock, Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+idem_testing::conformance!(postgres; PostgresHarness<ReadCommitted>; ServerClock, Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "postgres")]
-idem_core::conformance!(postgres_repeatable_read; PostgresHarness<RepeatableRead>; Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+idem_testing::conformance!(postgres_repeatable_read; PostgresHarness<RepeatableRead>; Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "postgres")]
-idem_core::conformance!(postgres_serializable; PostgresHarness<Serializable>; Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+idem_testing::conformance!(postgres_serializable; PostgresHarness<Serializable>; Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "postgres")]
-idem_core::conformance!(any_postgres; AnyHarness<PostgresHarness<ReadCommitted>>; ServerClock, Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+idem_testing::conformance!(any_postgres; AnyHarness<PostgresHarness<ReadCommitted>>; ServerClock, Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "postgres")]
-idem_core::conformance!(cached_postgres; CachedHarness<PostgresHarness<ReadCommitted>>; ServerClock, Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+idem_testing::conformance!(cached_postgres; CachedHarness<PostgresHarness<ReadCommitted>>; ServerClock, Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "postgres")]
-idem_core::conformance!(cached_postgres_atomic; CachedHarness<ConnectionHarness<ReadCommitted>>; only TransactionalStore, GroupStore, RecordedByStore, TransactionalSessions, TransactionalSequences);
+idem_testing::conformance!(cached_postgres_atomic; CachedHarness<ConnectionHarness<ReadCommitted>>; only TransactionalStore, GroupStore, RecordedByStore, TransactionalSessions, TransactionalSequences);
 /// What the default of the database is must not matter.
 #[cfg(feature = "postgres")]
 mod postgres_atomic {
     use super::*;
 
-    idem_core::conformance!(read_committed_connection; ConnectionHarness<ReadCommitted>; only TransactionalStore, GroupStore, RecordedByStore, TransactionalSessions, TransactionalSequences);
-    idem_core::conformance!(read_committed_transaction; TransactionHarness<ReadCommitted>; only TransactionalStore, GroupStore, RecordedByStore, TransactionalSessions, TransactionalSequences);
-    idem_core::conformance!(repeatable_read_connection; ConnectionHarness<RepeatableRead>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
-    idem_core::conformance!(repeatable_read_transaction; TransactionHarness<RepeatableRead>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
-    idem_core::conformance!(serializable_connection; ConnectionHarness<Serializable>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
-    idem_core::conformance!(serializable_transaction; TransactionHarness<Serializable>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
+    idem_testing::conformance!(read_committed_connection; ConnectionHarness<ReadCommitted>; only TransactionalStore, GroupStore, RecordedByStore, TransactionalSessions, TransactionalSequences);
+    idem_testing::conformance!(read_committed_transaction; TransactionHarness<ReadCommitted>; only TransactionalStore, GroupStore, RecordedByStore, TransactionalSessions, TransactionalSequences);
+    idem_testing::conformance!(repeatable_read_connection; ConnectionHarness<RepeatableRead>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
+    idem_testing::conformance!(repeatable_read_transaction; TransactionHarness<RepeatableRead>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
+    idem_testing::conformance!(serializable_connection; ConnectionHarness<Serializable>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
+    idem_testing::conformance!(serializable_transaction; TransactionHarness<Serializable>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
 }
 // As in a transaction of one's own, but that others commit with it.
 #[cfg(feature = "postgres")]
-idem_core::conformance!(postgres_grouped; GroupedHarness; only TransactionalStore);
+idem_testing::conformance!(postgres_grouped; GroupedHarness; only TransactionalStore);
 #[cfg(feature = "redis")]
-idem_core::conformance!(redis; RedisHarness; ServerClock, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
+idem_testing::conformance!(redis; RedisHarness; ServerClock, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
 #[cfg(feature = "redis")]
-idem_core::conformance!(redis_cluster; RedisClusterHarness; ServerClock, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
+idem_testing::conformance!(redis_cluster; RedisClusterHarness; ServerClock, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
 #[cfg(feature = "redis")]
-idem_core::conformance!(any_redis; AnyHarness<RedisHarness>; ServerClock, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
+idem_testing::conformance!(any_redis; AnyHarness<RedisHarness>; ServerClock, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
 #[cfg(feature = "redis")]
-idem_core::conformance!(cached_redis; CachedHarness<RedisHarness>; ServerClock, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
+idem_testing::conformance!(cached_redis; CachedHarness<RedisHarness>; ServerClock, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
 
 /// No case can move the system's clock: the stores of servers do not look at it.
 #[test]

@@ -30,10 +30,8 @@ mod sqlite_harness;
 
 use cached_harness::CachedHarness;
 use forgets::{Forgets, WhenPurged};
-use idem_core::{
-    conformance::{Clock, Harness},
-    store::Purge,
-};
+use idem_core::store::Purge;
+use idem_testing::conformance::{Clock, Harness};
 use memory_harness::MemoryHarness;
 use proptest::test_runner::TestRunner;
 use tokio::runtime::{Builder, Runtime};

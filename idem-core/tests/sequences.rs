@@ -29,10 +29,8 @@ mod sqlite_harness;
 
 use cached_harness::CachedHarness;
 use drive::Purges;
-use idem_core::{
-    conformance::{Clock, Harness},
-    store::{Purge, SequenceStore},
-};
+use idem_core::store::{Purge, SequenceStore};
+use idem_testing::conformance::{Clock, Harness};
 use memory_harness::MemoryHarness;
 use proptest::test_runner::TestRunner;
 use tokio::runtime::{Builder, Runtime};

@@ -26,10 +26,8 @@ mod sqlite_harness;
 
 use cached_harness::CachedHarness;
 use drive::Forgets;
-use idem_core::{
-    conformance::{Clock, Harness},
-    store::SessionStore,
-};
+use idem_core::store::SessionStore;
+use idem_testing::conformance::{Clock, Harness};
 use memory_harness::MemoryHarness;
 use proptest::test_runner::TestRunner;
 use tokio::runtime::Builder;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use custom_store::MapStore;
-use idem_core::conformance::{Clock, Harness};
+use idem_testing::conformance::{Clock, Harness};
 
 struct MapHarness(MapStore);
 
@@ -24,4 +24,4 @@ impl Harness for MapHarness {
     }
 }
 
-idem_core::conformance!(map; MapHarness; Purge);
+idem_testing::conformance!(map; MapHarness; Purge);

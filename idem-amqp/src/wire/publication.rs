@@ -217,12 +217,6 @@ impl Publication {
             && self.properties.message_id() == returned.properties.message_id()
     }
 
-    /// Exchange, routing key, body and properties, as they are delivered.
-    #[cfg(feature = "testing")]
-    pub(crate) fn into_parts(self) -> (ShortString, ShortString, Vec<u8>, BasicProperties) {
-        (self.exchange, self.routing_key, self.body, self.properties)
-    }
-
     #[cfg(test)]
     pub(crate) fn is_mandatory(&self) -> bool {
         self.mandatory

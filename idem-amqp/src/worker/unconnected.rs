@@ -1,12 +1,19 @@
-//! A consumer without a channel, for tests: deliveries come by hand, and what the broker would be told is
-//! handed back.
+//! A queue's consumer without a connection: what `idem-testing` delivers messages to.
+//!
+//! Deliveries come by hand, and what RabbitMQ would be told is handed back. Everything between is the
+//! worker's own: decoding, the executor, held messages, the settlement. Compiled with the feature
+//! `testing`; it may change with any version.
 
-use std::{marker::PhantomData, sync::Arc};
+use std::{fmt, marker::PhantomData, sync::Arc};
 
 use idem_core::{
     Executor, Key, Store,
     executor::{ExecutionKind, RunsOn},
-    handler::Handler,
+    handler::{Handler, Operation},
+};
+use lapin::{
+    BasicProperties,
+    types::{AMQPValue, LongString, ShortString},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -23,23 +30,88 @@ use crate::{
     wire::{
         Publication, Settlement,
         delivery::{Delivery, Origin},
+        headers,
+        ladder::RETURN,
         reply::Reply,
+        settlement::Reason,
     },
 };
 
-/// How a delivery ended, and what the broker would be told.
-pub(crate) struct Attended {
-    pub(crate) kind: ExecutionKind,
-    pub(crate) key: Option<Key>,
-    pub(crate) attempt: Option<u32>,
-    pub(crate) error: Option<String>,
-    pub(crate) settlement: Settlement,
-    pub(crate) reply: Option<Reply>,
-    pub(crate) on_the_ladder: Option<Publication>,
+/// A message on its way to a consumer, as the broker delivers it.
+#[derive(Debug, Clone, Default)]
+pub struct Arriving {
+    /// Where it was published to; empty is the default exchange.
+    pub exchange: ShortString,
+    /// With the default exchange, the queue's name.
+    pub routing_key: ShortString,
+    /// Whether the broker has delivered it before.
+    pub redelivered: bool,
+    /// Message id, headers and the others.
+    pub properties: BasicProperties,
+    /// Its content.
+    pub body: Vec<u8>,
 }
 
-/// One queue's consumer in one worker.
-pub(crate) struct Unconnected<H, S, St> {
+impl Arriving {
+    /// The same, as a replayed dead letter of this queue.
+    pub fn replayed(mut self, queue: &str) -> Self {
+        let mut own = self.properties.headers().clone().unwrap_or_default();
+        for (name, value) in [
+            (headers::REASON, Reason::Rejected.as_str()),
+            (headers::QUEUE, queue),
+        ] {
+            own.insert(name.into(), AMQPValue::LongString(LongString::from(value)));
+        }
+        self.properties = self.properties.with_headers(own);
+        self
+    }
+}
+
+/// As it arrives where it is published to.
+impl From<Publication> for Arriving {
+    fn from(publication: Publication) -> Self {
+        Self {
+            exchange: publication.exchange,
+            routing_key: publication.routing_key,
+            redelivered: false,
+            properties: publication.properties,
+            body: publication.body,
+        }
+    }
+}
+
+/// How a delivery ended, and what the broker would be told.
+#[derive(Debug)]
+pub struct Processed {
+    /// How it ended in the engine.
+    pub kind: ExecutionKind,
+    /// The message's key, if it has one.
+    pub key: Option<Key>,
+    /// Which attempt ran, if one did.
+    pub attempt: Option<u32>,
+    /// What went wrong, in one line.
+    pub error: Option<String>,
+    /// What the broker would be told.
+    pub settlement: Settlement,
+    /// What the requester would be sent.
+    pub reply: Option<UnsentReply>,
+    /// The message as the retry ladder would return it, if it goes there.
+    pub retried: Option<Arriving>,
+}
+
+/// A reply that nobody sends.
+#[derive(Debug)]
+pub struct UnsentReply {
+    /// JSON: what the handler returned, or a refusal.
+    pub body: Vec<u8>,
+    /// Whether it is a refusal.
+    pub is_refusal: bool,
+    /// Whether it is repeated from memory: nothing ran for it.
+    pub is_replayed: bool,
+}
+
+/// One queue's consumer in one worker, without a channel.
+pub struct Unconnected<H, S, St> {
     runner: HandlerRunner<H, S, St>,
     context: ChannelContext,
     queue: Queue,
@@ -52,7 +124,8 @@ where
     S: Store,
     St: Send + Sync + 'static,
 {
-    pub(crate) fn new(executor: Executor<S>, state: Arc<St>, queue: Queue) -> Self {
+    /// Consumes this queue with the handler.
+    pub fn new(executor: Executor<S>, state: Arc<St>, queue: Queue) -> Self {
         let health = HealthState::of(std::iter::once(queue.name()));
         Self {
             runner: HandlerRunner {
@@ -75,31 +148,62 @@ where
     }
 
     /// Takes a delivery as far as its settlement; holds it as long as that takes.
-    pub(crate) async fn run(&self, origin: Origin, body: Vec<u8>) -> Attended {
-        let delivery = Delivery::new(origin);
-        let arrival = Arrival::new(delivery, body, &self.queue);
+    pub async fn run(&self, message: Arriving) -> Processed {
+        let origin = Origin {
+            unreadable: None,
+            queue: self.queue.name().into(),
+            exchange: message.exchange,
+            routing_key: message.routing_key,
+            redelivered: message.redelivered,
+            properties: message.properties,
+        };
+        let arrival = Arrival::new(Delivery::new(origin), message.body, &self.queue);
         let mut slot = Slot::on_arrival(&self.context);
         let ran = self
             .runner
             .run(&arrival, &self.queue, &self.context, &mut slot);
         let end = ran.await;
-        let on_the_ladder = on_the_ladder(&arrival, &end);
-        Attended {
+        let retried = retried(&arrival, &end);
+        Processed {
             kind: end.kind,
             key: end.key,
             attempt: end.attempt,
             error: end.error,
             settlement: end.settlement,
-            reply: end.reply,
-            on_the_ladder,
+            reply: end.reply.map(Into::into),
+            retried,
         }
     }
 }
 
 /// The message as the retry ladder would return it, if it goes there.
-fn on_the_ladder(arrival: &Arrival, end: &DeliveryEnd) -> Option<Publication> {
-    match end.settlement {
-        Settlement::Retry { after } => Some(Outgoing::retry(arrival, end, after).into_letter()),
-        _ => None,
+fn retried(arrival: &Arrival, end: &DeliveryEnd) -> Option<Arriving> {
+    let Settlement::Retry { after } = end.settlement else {
+        return None;
+    };
+    let letter = Outgoing::retry(arrival, end, after).into_letter();
+    Some(Arriving {
+        exchange: RETURN.into(),
+        ..letter.into()
+    })
+}
+
+impl From<Reply> for UnsentReply {
+    fn from(reply: Reply) -> Self {
+        let (body, is_refusal, is_replayed) = reply.into_parts();
+        Self {
+            body,
+            is_refusal,
+            is_replayed,
+        }
+    }
+}
+
+impl<H: Operation, S, St> fmt::Debug for Unconnected<H, S, St> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unconnected")
+            .field("scope", &H::SCOPE)
+            .field("queue", &self.queue.name())
+            .finish_non_exhaustive()
     }
 }

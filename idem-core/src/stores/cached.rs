@@ -121,7 +121,7 @@ impl<S> Cached<S> {
     }
 
     /// Moves this cache's clock forward, and that of its clones; not the store's.
-    #[cfg(any(test, feature = "conformance"))]
+    #[cfg(any(test, feature = "testing"))]
     #[doc(hidden)]
     pub fn advance(&self, by: Duration) {
         self.0.known.advance(by);

@@ -147,7 +147,7 @@ impl RedisStore {
     }
 
     /// Moves this store's clock forward, and that of its clones.
-    #[cfg(any(test, feature = "conformance"))]
+    #[cfg(any(test, feature = "testing"))]
     #[doc(hidden)]
     pub fn advance(&self, by: Duration) {
         self.clock.advance(by);

@@ -101,7 +101,7 @@ impl SqliteStore {
     }
 
     /// Moves this store's clock forward, and that of its clones.
-    #[cfg(any(test, feature = "conformance", feature = "testing"))]
+    #[cfg(any(test, feature = "testing"))]
     #[doc(hidden)]
     pub fn advance(&self, by: Duration) {
         self.clock.advance(by);

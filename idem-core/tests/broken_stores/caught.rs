@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use idem_core::conformance::Case;
+use idem_testing::conformance::Case;
 
 use crate::{
     flaw::Flaw,
@@ -40,7 +40,7 @@ fn every_case_catches_a_broken_store() {
 fn a_case_is_named_once() {
     let mut names: Vec<_> = cases()
         .iter()
-        .map(idem_core::conformance::Case::name)
+        .map(idem_testing::conformance::Case::name)
         .collect();
     names.sort_unstable();
     assert!(names.is_sorted_by(|a, b| a < b));

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use idem_core::conformance::{
+use idem_testing::conformance::{
     Case, Clock, DurableHarness, EntityHarness, Harness, TransactionalHarness, WorkerClockHarness,
 };
 use tokio::runtime::{Builder, Runtime};

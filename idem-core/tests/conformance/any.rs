@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::{
-    AnyStore,
-    conformance::{Clock, DurableHarness, Harness, WorkerClockHarness},
-};
+use idem_core::AnyStore;
+use idem_testing::conformance::{Clock, DurableHarness, Harness, WorkerClockHarness};
 
 /// The store of another harness, without its type.
 pub(crate) struct AnyHarness<H>(H);

@@ -3,11 +3,9 @@
 
 use std::{error::Error, sync::Mutex, time::Duration};
 
-use idem_core::{
-    conformance::{
-        Clock, DurableHarness, EntityHarness, Harness, TransactionalHarness, WorkerClockHarness,
-    },
-    stores::Cached,
+use idem_core::stores::Cached;
+use idem_testing::conformance::{
+    Clock, DurableHarness, EntityHarness, Harness, TransactionalHarness, WorkerClockHarness,
 };
 
 const NO_PANIC: &str = "nothing panics under the lock";

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use idem_core::{
-    MemoryStore,
-    conformance::{Clock, Harness},
-};
+use idem_core::MemoryStore;
+use idem_testing::conformance::{Clock, Harness};
 
 pub(crate) struct MemoryHarness(MemoryStore);
 

@@ -9,10 +9,8 @@ use std::{
     time::Duration,
 };
 
-use idem_core::{
-    PostgresStore,
-    conformance::{DurableHarness, Harness, WorkerClockHarness},
-};
+use idem_core::PostgresStore;
+use idem_testing::conformance::{DurableHarness, Harness, WorkerClockHarness};
 
 use crate::postgres_level::{Level, unique};
 

@@ -9,9 +9,9 @@ use std::{
 
 use idem_core::{
     PostgresStore,
-    conformance::{EntityHarness, Harness, TransactionalHarness},
     sqlx::{Connection as _, Executor as _, PgConnection, PgTransaction, query, query_scalar},
 };
+use idem_testing::conformance::{EntityHarness, Harness, TransactionalHarness};
 
 use crate::postgres_level::{Level, unique};
 

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use idem_core::{
     Key, Outcome, Policy, PostgresStore, Store, StoreError,
-    conformance::{Harness, TransactionalHarness},
     sqlx::{PgConnection, query},
     store::{
         Begun, Claim, ClaimRequest, Finish, Finished, GroupStore, Lease, Open, Release,
         TransactionalStore, Write,
     },
 };
+use idem_testing::conformance::{Harness, TransactionalHarness};
 use tokio::task::JoinHandle;
 
 use crate::{

@@ -9,11 +9,8 @@ use std::{
     time::Duration,
 };
 
-use idem_core::{
-    RedisStore,
-    conformance::{DurableHarness, Harness, WorkerClockHarness},
-    store::Owner,
-};
+use idem_core::{RedisStore, store::Owner};
+use idem_testing::conformance::{DurableHarness, Harness, WorkerClockHarness};
 use xtask::services::redis;
 
 const NO_PANIC: &str = "nothing panics under the lock";

@@ -11,9 +11,9 @@ use std::{
 
 use idem_core::{
     SqliteStore,
-    conformance::{DurableHarness, Harness, TransactionalHarness},
     sqlx::{Connection as _, Executor as _, SqliteConnection, query, query_scalar},
 };
+use idem_testing::conformance::{DurableHarness, Harness, TransactionalHarness};
 use tempfile::TempDir;
 
 const NO_PANIC: &str = "nothing panics under the lock";

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use idem_core::{
     SqliteStore,
-    conformance::{Harness, TransactionalHarness},
     sqlx::{Sqlite, Transaction},
 };
+use idem_testing::conformance::{Harness, TransactionalHarness};
 
 use crate::sqlite_harness::SqliteHarness;
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use idem_core::{
     Key, Outcome, Policy, Store, StoreError,
-    conformance::{Clock, Harness},
     message::Fingerprint,
     store::{Claim, ClaimRequest, Lease, Owner},
 };
+use idem_testing::conformance::{Clock, Harness};
 use proptest::{
     prelude::prop_assert,
     test_runner::{Config, TestCaseError},

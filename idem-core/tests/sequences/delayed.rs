@@ -9,10 +9,10 @@ use std::sync::{
 use futures_util::future::join_all;
 use idem_core::{
     Key, Outcome, Policy,
-    conformance::Harness,
     message::{SequenceKey, SequencePlace},
     store::{Claim, ClaimRequest, OutOfPlace, Owner, Release, SequenceStore, Write},
 };
+use idem_testing::conformance::Harness;
 use tokio::sync::Mutex;
 
 /// The number that is delayed.

@@ -10,11 +10,11 @@ use std::{
 use futures_util::future::BoxFuture;
 use idem_core::{
     Key, Outcome, Policy, Store, StoreError,
-    conformance::Harness,
     handler::Answer,
     message::{SequenceKey, SequencePlace},
     store::{Claim, ClaimRequest, Lease, OutOfPlace, Owner, Release, SequenceStore, Write},
 };
+use idem_testing::conformance::Harness;
 use proptest::{
     prelude::prop_assert,
     test_runner::{Config, TestCaseError},

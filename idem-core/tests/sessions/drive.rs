@@ -4,10 +4,10 @@ use std::{fmt::Debug, time::Duration};
 
 use idem_core::{
     Key, Outcome, Policy, Store, StoreError,
-    conformance::Harness,
     message::{SessionKey, SessionPlace},
     store::{Claim, ClaimRequest, Lease, OpenSession, OutOfPlace, Owner, Release, SessionStore},
 };
+use idem_testing::conformance::Harness;
 use proptest::{
     prelude::prop_assert,
     test_runner::{Config, TestCaseError},

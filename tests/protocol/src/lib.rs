@@ -10,7 +10,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | store | the real rules: `idem_core::conformance::rules::Kept` is the record behind `MemoryStore`, and the SQL and Lua of the other stores are held to the same rules by the conformance suite |
+//! | store | the real rules: `idem_core::model::Kept` is the record behind `MemoryStore`, and the SQL and Lua of the other stores are held to the same rules by the conformance suite |
 //! | decisions | the engine's real ones: why a lease is given back unrun, what a failure comes to |
 //! | leased | claim, extend, complete and release as calls of their own; the handler's effect is a step before the completion |
 //! | atomic | the effect is committed with the fenced completion or not at all, as in `SqliteStore`; an unanswered commit is found out by claiming again, then by completing again |

@@ -4,7 +4,7 @@ use std::{sync::LazyLock, time::Duration};
 
 use idem_core::{
     FencingToken, Key, Outcome, Policy,
-    conformance::rules::Kept,
+    model::Kept,
     store::{Claim, ClaimRequest, Lease, Owner, Write},
 };
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use idem_core::{FencingToken, conformance::rules::Kept};
+use idem_core::{FencingToken, model::Kept};
 
 use crate::{Call, Delivery};
 

@@ -5,7 +5,13 @@ use std::collections::BTreeSet;
 
 use crate::{Result, cargo::Workspace};
 
-pub(super) const CRATES: [&str; 4] = ["idem-core", "idem-macros", "idem-amqp", "idem-cli"];
+pub(super) const CRATES: [&str; 5] = [
+    "idem-core",
+    "idem-macros",
+    "idem-amqp",
+    "idem-testing",
+    "idem-cli",
+];
 
 /// Pairs of a package and cargo's option for a set of its features; the option may be empty.
 pub(crate) fn to_check(workspace: &Workspace) -> Result<Vec<(&'static str, String)>> {

@@ -65,22 +65,6 @@ async fn a_message_whose_key_was_completed_by_hand_meanwhile_is_a_duplicate() {
     assert_eq!(runs, 1, "in the group");
 }
 
-/// Where a test lets calls fail, each message meets its faults alone.
-#[cfg(feature = "testing")]
-#[tokio::test(start_paused = true)]
-async fn on_a_store_whose_link_fails_a_message_in_a_group_is_run_by_itself() {
-    use crate::testing::{Call, FaultyStore};
-
-    let faulty = FaultyStore::new(Busy::new(&MemoryStore::new(), Duration::ZERO));
-    faulty.lose_next_answer(Call::Complete);
-    let (ended, runs) = handle_on(faulty, &Policy::DEFAULT, async {}).await;
-    assert!(
-        matches!(ended, Execution::Executed { output: 1, .. }),
-        "{ended:?}"
-    );
-    assert_eq!(runs, 1, "in no group");
-}
-
 /// While it waited for a slot, its claim would be its only attempt: given up without a run if the process ended then.
 #[tokio::test(start_paused = true)]
 async fn a_message_with_one_attempt_is_run_by_itself() {

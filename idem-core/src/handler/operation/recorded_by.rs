@@ -31,6 +31,13 @@ pub struct RecordedRow {
     pub parts: Vec<String>,
 }
 
+impl RecordedRow {
+    /// Names the row by what stands in the columns of its constraint.
+    pub fn new(constraint: &'static str, parts: Vec<String>) -> Self {
+        Self { constraint, parts }
+    }
+}
+
 /// How an [`RecordedBy`] handler's success is recorded: see [`Operation::RECORDED_BY`].
 pub struct RecordingConstraint<H: Operation + ?Sized> {
     constraint: &'static str,
@@ -78,10 +85,23 @@ impl<H: Operation + ?Sized> RecordingConstraint<H> {
         message: &H::Message,
         envelope: &Envelope,
     ) -> Result<RecordedRow, KeyError> {
-        Ok(RecordedRow {
+        Ok(RecordedRow::new(
+            self.constraint,
+            (self.parts)(message, envelope)?,
+        ))
+    }
+
+    /// The same for another operation on the same messages, one that wraps this one.
+    pub const fn likewise<G>(self) -> RecordingConstraint<G>
+    where
+        G: Operation<Message = H::Message, Error = H::Error>,
+    {
+        RecordingConstraint {
             constraint: self.constraint,
-            parts: (self.parts)(message, envelope)?,
-        })
+            columns: self.columns,
+            parts: self.parts,
+            cause: self.cause,
+        }
     }
 
     pub(crate) fn cause<'a>(&self, error: &'a H::Error) -> Option<&'a (dyn Error + 'static)> {

@@ -106,9 +106,8 @@ impl<H: Operation + ?Sized> SequenceOptions<H> {
         named.ok().map(|named| self.kept(named))
     }
 
-    /// The same for an operation of the same messages.
-    #[cfg(feature = "testing")]
-    pub(crate) const fn likewise<G: Operation<Message = H::Message>>(self) -> SequenceOptions<G> {
+    /// The same for another operation on the same messages, one that wraps this one.
+    pub const fn likewise<G: Operation<Message = H::Message>>(self) -> SequenceOptions<G> {
         SequenceOptions {
             place: self.place,
             in_envelope: self.in_envelope,

@@ -46,8 +46,9 @@ impl Outcome {
         }
     }
 
-    /// Remembers a rejection for good.
-    pub(crate) fn rejected(refusal: &Refusal) -> Self {
+    /// A rejection, remembered for good: what a store is told when a handler rejects a request for which somebody
+    /// waits.
+    pub fn rejected(refusal: &Refusal) -> Self {
         Self::marked(REJECTED, refusal)
     }
 

@@ -1,6 +1,6 @@
 //! What a cache knows about keys, and for how long.
 
-#[cfg(any(test, feature = "conformance"))]
+#[cfg(any(test, feature = "testing"))]
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -24,7 +24,7 @@ pub(super) struct Known {
     entries: Mutex<Recent>,
     longest: Duration,
     largest_outcome: u64,
-    #[cfg(any(test, feature = "conformance"))]
+    #[cfg(any(test, feature = "testing"))]
     skew_micros: AtomicU64,
 }
 
@@ -78,7 +78,7 @@ impl Known {
             entries: Mutex::new(Recent::new(capacity, longest)),
             longest,
             largest_outcome: capacity / 64,
-            #[cfg(any(test, feature = "conformance"))]
+            #[cfg(any(test, feature = "testing"))]
             skew_micros: AtomicU64::default(),
         }
     }
@@ -226,17 +226,17 @@ impl Known {
 
     /// tokio's time, which a paused clock drives.
     #[cfg_attr(
-        not(any(test, feature = "conformance")),
+        not(any(test, feature = "testing")),
         expect(clippy::unused_self, reason = "only tests move the clock")
     )]
     pub(super) fn now(&self) -> Instant {
         let now = Instant::now();
-        #[cfg(any(test, feature = "conformance"))]
+        #[cfg(any(test, feature = "testing"))]
         let now = now + Duration::from_micros(self.skew_micros.load(Relaxed));
         now
     }
 
-    #[cfg(any(test, feature = "conformance"))]
+    #[cfg(any(test, feature = "testing"))]
     pub(super) fn advance(&self, by: Duration) {
         let micros = u64::try_from(by.as_micros()).unwrap_or(u64::MAX);
         self.skew_micros.fetch_add(micros, Relaxed);

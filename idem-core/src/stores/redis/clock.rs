@@ -17,7 +17,7 @@ impl Clock {
         self.skew.load(Ordering::Relaxed)
     }
 
-    #[cfg(any(test, feature = "conformance"))]
+    #[cfg(any(test, feature = "testing"))]
     pub(super) fn advance(&self, by: std::time::Duration) {
         let by = crate::store::rules::record::micros(by);
         self.skew.fetch_add(by, Ordering::Relaxed);

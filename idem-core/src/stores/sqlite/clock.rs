@@ -25,7 +25,7 @@ impl Clock {
         micros(since_epoch).saturating_add(self.skew.load(Ordering::Relaxed))
     }
 
-    #[cfg(any(test, feature = "conformance", feature = "testing"))]
+    #[cfg(any(test, feature = "testing"))]
     pub(super) fn advance(&self, by: std::time::Duration) {
         self.skew.fetch_add(micros(by), Ordering::Relaxed);
     }

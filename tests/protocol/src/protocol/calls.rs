@@ -2,8 +2,8 @@
 
 use idem_core::{
     Failed, FencingToken,
-    conformance::rules::{answered, failed, unrun},
     executor::ExecutionKind,
+    model::{answered, failed, unrun},
     store::{Claim, Lease, Write},
 };
 

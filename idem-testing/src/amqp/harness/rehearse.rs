@@ -1,0 +1,71 @@
+//! The harness, as it is asked by `assert_idempotent`.
+
+use std::sync::Arc;
+
+use idem_core::{executor::RunsOn, handler::Handler};
+
+use crate::{Call, CrashPoint, Ending, FaultyStore, Ground, Rehearsal};
+
+use super::{
+    super::{Delivered, Message},
+    Harness,
+};
+
+impl<H, St, G> Rehearsal for Harness<H, St, G>
+where
+    H: Handler<St>,
+    H::Mode: RunsOn<FaultyStore<G::Store>>,
+    St: Send + Sync + 'static,
+    G: Ground,
+{
+    type Message = Message;
+
+    fn scope(&self) -> &'static str {
+        H::SCOPE
+    }
+
+    async fn fresh(&self) -> Self {
+        let (ground, make) = (self.ground.fresh().await, Arc::clone(&self.make));
+        let state = Arc::new(make());
+        Self::on(ground, state, make, self.queue.clone())
+    }
+
+    async fn forgetful(&self) -> Self {
+        let ground = self.ground.forgetful().await;
+        let (state, make) = (Arc::clone(&self.state), Arc::clone(&self.make));
+        Self::on(ground, state, make, self.queue.clone())
+    }
+
+    fn again(message: &Message) -> Message {
+        message.redelivered()
+    }
+
+    async fn ending(&self, message: &Message) -> Ending {
+        ending(self.see_through(message).await)
+    }
+
+    async fn endings_at_once(&self, message: &Message) -> [Ending; 2] {
+        let [one, other] = [self.start_process(), self.start_process()];
+        let both = tokio::join!(
+            self.see_through_by(&one, message),
+            self.see_through_by(&other, message)
+        );
+        [both.0, both.1].map(ending)
+    }
+
+    async fn crash_or_end(&self, point: CrashPoint, message: &Message) -> Option<Ending> {
+        self.try_crash(point, message).await.map(ending)
+    }
+
+    fn lose_answer(&self, call: Call) {
+        self.store().lose_next_answer(call);
+    }
+}
+
+fn ending(delivered: Delivered) -> Ending {
+    Ending {
+        kind: delivered.kind,
+        key: delivered.key.map(|key| key.to_string()),
+        error: delivered.error,
+    }
+}

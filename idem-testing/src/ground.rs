@@ -1,0 +1,57 @@
+//! What a handler under test stands on: a store, and what its handlers write beside it.
+
+use super::FaultyStore;
+use idem_core::{store::Store, stores::MemoryStore};
+
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+#[cfg(feature = "postgres")]
+pub use postgres::OnPostgres;
+#[cfg(feature = "sqlite")]
+pub use sqlite::OnSqlite;
+
+/// A store that a test can have any number of, each as new.
+pub trait Ground: Clone + 'static {
+    /// The store.
+    type Store: Store + Clone;
+
+    /// The store, by a link that can fail.
+    fn store(&self) -> &FaultyStore<Self::Store>;
+
+    /// Another one, as new.
+    fn fresh(&self) -> impl Future<Output = Self>;
+
+    /// What was written stays, and the store knows nothing of it.
+    #[doc(hidden)]
+    fn forgetful(&self) -> impl Future<Output = Self>;
+}
+
+/// A [`MemoryStore`].
+#[derive(Debug, Clone)]
+pub struct InMemory(FaultyStore<MemoryStore>);
+
+impl InMemory {
+    pub(super) fn new() -> Self {
+        Self(FaultyStore::new(MemoryStore::new()))
+    }
+}
+
+impl Ground for InMemory {
+    type Store = MemoryStore;
+
+    fn store(&self) -> &FaultyStore<MemoryStore> {
+        &self.0
+    }
+
+    async fn fresh(&self) -> Self {
+        Self::new()
+    }
+
+    /// It keeps keys alone.
+    async fn forgetful(&self) -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,170 @@
+//! What one delivery is to meet, and what was seen of it: known to its task alone.
+
+use std::{
+    future::pending,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::Notify;
+
+use super::{CrashPoint, clock::StandingStill, link::Link};
+use idem_core::{handler::Outcome, store::Claim};
+
+tokio::task_local! {
+    static PROBE: Probe;
+}
+
+/// What one delivery is to meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scenario {
+    /// Nothing particular.
+    Undisturbed,
+    /// Its worker vanishes.
+    Vanishes(CrashPoint),
+    /// Its worker stands still where the handler waits first, or before the completion.
+    StandsStill,
+}
+
+/// What was seen of one delivery.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Seen {
+    /// Whether the handler was polled.
+    pub(crate) began: bool,
+    /// How often it had to wait.
+    pub(crate) waits: u32,
+    /// What the store has of the message, if it is done; or what it was told last.
+    pub(crate) outcome: Option<Outcome>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Probe {
+    scenario: Scenario,
+    link: Link,
+    /// How long a wait of the handler may be one for threads of which tokio does not know.
+    patience: Option<Duration>,
+    reached: Arc<Notify>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl Probe {
+    pub(super) fn new(scenario: Scenario, link: Link, patience: Option<Duration>) -> Self {
+        Self {
+            scenario,
+            link,
+            patience,
+            reached: Arc::default(),
+            seen: Arc::default(),
+        }
+    }
+
+    /// Runs a delivery's work, watched.
+    pub(super) async fn watch<T>(&self, work: impl Future<Output = T>) -> T {
+        PROBE.scope(self.clone(), work).await
+    }
+
+    /// Waits until the delivery has met what it was to meet.
+    pub(super) async fn reached(&self) {
+        self.reached.notified().await;
+    }
+
+    pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
+        // What is written under the lock is never half done.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the worker vanishes here: then its link is cut.
+    fn vanishes(&self, point: CrashPoint) -> bool {
+        let vanishes = self.scenario == Scenario::Vanishes(point);
+        if vanishes {
+            self.link.cut();
+            self.reached.notify_one();
+        }
+        vanishes
+    }
+
+    fn stand_still(&self) {
+        if self.scenario == Scenario::StandsStill && self.link.freeze_once() {
+            self.reached.notify_one();
+        }
+    }
+}
+
+/// The probe of the delivery that this task is at; none in the tasks that it has spawned.
+fn current() -> Option<Probe> {
+    PROBE.try_with(Clone::clone).ok()
+}
+
+/// Does not return if the worker vanishes here.
+async fn pass(point: CrashPoint) {
+    if current().is_some_and(|probe| probe.vanishes(point)) {
+        pending::<()>().await;
+    }
+}
+
+pub(super) async fn before_claim() {
+    pass(CrashPoint::BeforeClaim).await;
+}
+
+pub(super) async fn claimed(claim: &Claim) {
+    match (claim, current()) {
+        (Claim::Acquired(_), _) => opened().await,
+        (Claim::Completed { outcome, .. }, Some(probe)) => {
+            probe.seen().outcome = Some(outcome.clone());
+        }
+        _ => {}
+    }
+}
+
+/// What is not claimed has its transaction.
+pub(super) async fn opened() {
+    pass(CrashPoint::AfterClaim).await;
+}
+
+/// What the store is told of: if the answer is lost, another task repeats it.
+pub(super) async fn before_completion(outcome: &Outcome) {
+    if let Some(probe) = current() {
+        probe.seen().outcome = Some(outcome.clone());
+    }
+    before_ending().await;
+}
+
+pub(super) async fn before_release() {
+    before_ending().await;
+}
+
+/// The store is told no outcome.
+pub(super) async fn before_recording() {
+    before_ending().await;
+}
+
+async fn before_ending() {
+    let Some(probe) = current() else { return };
+    if probe.seen().began {
+        probe.stand_still();
+        pass(CrashPoint::BeforeCompletion).await;
+    }
+}
+
+pub(super) async fn completed() {
+    pass(CrashPoint::AfterCompletion).await;
+}
+
+pub(super) fn handler_began() {
+    if let Some(probe) = current() {
+        probe.seen().began = true;
+    }
+}
+
+/// While what this returns lives, the clock waits with the handler.
+pub(super) fn handler_waits() -> Option<StandingStill> {
+    let probe = current()?;
+    let waits = {
+        let mut seen = probe.seen();
+        seen.waits += 1;
+        seen.waits
+    };
+    probe.stand_still();
+    probe.vanishes(CrashPoint::InHandler(waits));
+    probe.patience.map(StandingStill::for_at_most)
+}

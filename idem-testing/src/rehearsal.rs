@@ -1,0 +1,75 @@
+//! What `assert_idempotent` asks of a harness, whatever its transport.
+
+use std::fmt;
+
+use super::{Call, CrashPoint};
+use idem_core::executor::ExecutionKind;
+
+/// What [`assert_idempotent`](super::assert_idempotent) and
+/// [`assert_told_apart`](super::assert_told_apart) ask of a harness: this crate's, or that of `idem-amqp`.
+pub trait Rehearsal: Sized {
+    /// What is delivered.
+    type Message: Clone;
+
+    /// The handler's scope.
+    fn scope(&self) -> &'static str;
+
+    /// Another harness, with fresh state and a fresh store.
+    fn fresh(&self) -> impl Future<Output = Self>;
+
+    /// A harness on the same state, whose store knows nothing.
+    #[doc(hidden)]
+    fn forgetful(&self) -> impl Future<Output = Self>;
+
+    /// The message as it is delivered again.
+    fn again(message: &Self::Message) -> Self::Message;
+
+    /// Delivers the message until it is done with.
+    fn ending(&self, message: &Self::Message) -> impl Future<Output = Ending>;
+
+    /// Delivers it to two workers at once, and to each until it is done with.
+    fn endings_at_once(&self, message: &Self::Message) -> impl Future<Output = [Ending; 2]>;
+
+    /// Delivers the message to a worker that vanishes; if the delivery does not come as far as that, how
+    /// it ended.
+    fn crash_or_end(
+        &self,
+        point: CrashPoint,
+        message: &Self::Message,
+    ) -> impl Future<Output = Option<Ending>>;
+
+    /// The next call of this kind has its effect, and its answer is lost.
+    fn lose_answer(&self, call: Call);
+}
+
+/// How a message ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ending {
+    /// Which kind of execution was its last.
+    pub kind: ExecutionKind,
+    /// Its key, if it has one.
+    pub key: Option<String>,
+    /// What went wrong.
+    pub error: Option<String>,
+}
+
+impl Ending {
+    /// Whether the work is done.
+    pub(super) fn is_done(&self) -> bool {
+        use ExecutionKind as Kind;
+        matches!(
+            self.kind,
+            Kind::Executed | Kind::Unprotected | Kind::Observed | Kind::Duplicate | Kind::Refused
+        )
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.kind)?;
+        match &self.error {
+            Some(error) => write!(f, ": {error}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! How a harness is made.
+
+use std::{fmt, sync::Arc};
+
+use super::{FaultyStore, Ground, Harness, InMemory, clock::insist_on_paused, harness::Make};
+use idem_core::{
+    executor::RunsOn,
+    handler::{Handler, Policy},
+};
+
+/// A harness in the making: how the application's state is made, and what it stands on.
+///
+/// ```test_harness
+/// # use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+/// # use idem_core::{Failed, FromRef, Policy, State, idempotent};
+/// # use idem_testing::{Message, Setup};
+/// # #[derive(Clone, Default)] struct Counter(std::sync::Arc<AtomicU32>);
+/// # #[idempotent(key = message_id(), scope = "orders.count")]
+/// # async fn count(_: serde_json::Value, State(counter): State<Counter>) -> Result<(), Failed> {
+/// #     counter.0.fetch_add(1, Relaxed);
+/// #     Ok(())
+/// # }
+/// #[tokio::test(start_paused = true)]
+/// async fn a_message_counts_once() {
+///     let twice = Policy::builder().max_attempts(2).build_const();
+///     let harness = Setup::new(Counter::default).policy(twice).handler::<count>();
+///     for _ in 0..3 {
+///         harness.deliver(&Message::json("one").id("m-1")).await;
+///     }
+///     assert_eq!(harness.state().0.load(Relaxed), 1);
+/// }
+/// ```
+#[must_use]
+pub struct Setup<St, G = InMemory> {
+    make: Make<St>,
+    ground: G,
+    policy: Option<Policy>,
+}
+
+impl<St: Send + Sync + 'static> Setup<St> {
+    /// Starts with what makes the application's state: the harness makes one, and
+    /// [`assert_idempotent`](super::assert_idempotent) makes one for each run. `Setup::new(|| ())` is for
+    /// handlers that take none.
+    ///
+    /// # Panics
+    /// If tokio's clock is not paused.
+    pub fn new(make_state: impl Fn() -> St + 'static) -> Self {
+        insist_on_paused();
+        // Waits are jittered; a test that failed is to fail again.
+        fastrand::seed(7);
+        Self {
+            make: Arc::new(make_state),
+            ground: InMemory::new(),
+            policy: None,
+        }
+    }
+
+    /// For atomic handlers that take `&mut SqliteConnection`: on a temporary file with these tables, by
+    /// `CREATE TABLE` statements.
+    ///
+    /// # Panics
+    /// If the file cannot be written, or SQLite does not understand the statements.
+    #[cfg(feature = "sqlite")]
+    pub async fn sqlite(self, schema: &str) -> Setup<St, super::OnSqlite> {
+        Setup {
+            make: self.make,
+            ground: super::OnSqlite::new(schema.into()).await,
+            policy: self.policy,
+        }
+    }
+
+    /// For handlers that take `&mut PgConnection`, grouped and recorded ones, too: on a PostgreSQL server that runs
+    /// already, in a schema of its own with these tables, by `CREATE TABLE` statements. The schema is dropped with
+    /// the last harness on it.
+    ///
+    /// # Panics
+    /// If the URL is none, the server cannot be reached, or does not understand the statements.
+    #[cfg(feature = "postgres")]
+    pub async fn postgres(self, url: &str, schema: &str) -> Setup<St, crate::OnPostgres> {
+        let server = match url.parse() {
+            Ok(server) => server,
+            Err(error) => panic!("`{url}` is no URL of a PostgreSQL server: {error}"),
+        };
+        Setup {
+            make: self.make,
+            ground: crate::OnPostgres::new(server, schema.into()).await,
+            policy: self.policy,
+        }
+    }
+}
+
+impl<St: Send + Sync + 'static, G: Ground> Setup<St, G> {
+    /// Uses this policy instead of the handler's own.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = Some(policy);
+        self
+    }
+
+    /// Puts a handler into the harness: `.handler::<charge>()`.
+    pub fn handler<H>(self) -> Harness<H, St, G>
+    where
+        H: Handler<St>,
+        H::Mode: RunsOn<FaultyStore<G::Store>>,
+    {
+        Harness::new(self.policy.unwrap_or(H::POLICY), self.make, self.ground)
+    }
+
+    /// Consumes a queue with a handler, as a worker does: `.consume::<charge>("orders.charge")`. What the
+    /// queue says about retries and policy is heeded; a policy of this setup is used instead of the handler's.
+    #[cfg(feature = "amqp")]
+    pub fn consume<H>(self, queue: impl Into<idem_amqp::Queue>) -> crate::amqp::Harness<H, St, G>
+    where
+        H: Handler<St>,
+        H::Mode: RunsOn<FaultyStore<G::Store>>,
+    {
+        let state = Arc::new((self.make)());
+        let mut queue = queue.into();
+        if let Some(policy) = self.policy {
+            queue = queue.policy(policy);
+        }
+        crate::amqp::Harness::on(self.ground, state, self.make, queue)
+    }
+}
+
+impl<St, G: fmt::Debug> fmt::Debug for Setup<St, G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setup")
+            .field("ground", &self.ground)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,79 @@
+//! Atomic handlers: the transaction is the store's, the way to it is the link.
+
+use std::time::Duration;
+
+use super::{Call, FaultyStore, probe};
+use idem_core::store::{
+    Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, StoreError, TransactionalStore,
+    Write,
+};
+
+// Not what somebody is looking for whose store cannot lend what the handler wants.
+#[diagnostic::do_not_recommend]
+impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for FaultyStore<S> {
+    type Transaction = S::Transaction;
+
+    fn transactions(&self) -> usize {
+        self.store.transactions()
+    }
+
+    fn time_limit(&self) -> Option<Duration> {
+        self.store.time_limit()
+    }
+
+    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<S::Transaction>, StoreError> {
+        probe::before_claim().await;
+        let begun = self.call(Call::Claim, self.store.begin(request)).await?;
+        match &begun {
+            Begun::Not(claim) => probe::claimed(claim).await,
+            Begun::Acquired(lease, _) => {
+                probe::claimed(&Claim::Acquired(lease.clone())).await;
+            }
+        }
+        Ok(begun)
+    }
+
+    fn lend(transaction: &mut S::Transaction) -> &mut Tx {
+        S::lend(transaction)
+    }
+
+    async fn is_alive(&self, transaction: &mut S::Transaction) -> bool {
+        self.undisturbed(self.store.is_alive(transaction)).await
+    }
+
+    async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        self.call(Call::Extend, self.store.extend_open(lease, by))
+            .await
+    }
+
+    async fn open(&self, opening: Open<'_>) -> Result<S::Transaction, StoreError> {
+        let Open::Recorded { .. } = opening else {
+            return self.undisturbed(self.store.open(opening)).await;
+        };
+        // It is what a claim is to the others.
+        probe::before_claim().await;
+        let opened = self.call(Call::Claim, self.store.open(opening)).await?;
+        probe::opened().await;
+        Ok(opened)
+    }
+
+    async fn finish(
+        &self,
+        transaction: S::Transaction,
+        finish: Finish<'_>,
+    ) -> Result<Finished, StoreError> {
+        let finished = self.store.finish(transaction, finish);
+        if let Finish::RollBack = finish {
+            return self.undisturbed(finished).await;
+        }
+        match finish {
+            Finish::Complete { outcome, .. } => probe::before_completion(outcome).await,
+            _ => probe::before_recording().await,
+        }
+        let finished = self.call(Call::Complete, finished).await?;
+        if finished == Finished::Committed {
+            probe::completed().await;
+        }
+        Ok(finished)
+    }
+}

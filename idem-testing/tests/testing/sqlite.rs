@@ -1,0 +1,124 @@
+//! Atomic handlers, on SQLite.
+
+use std::time::Duration;
+
+use idem_core::{
+    Attempt,
+    executor::ExecutionKind as Kind,
+    sqlx::{self, SqliteConnection},
+};
+use idem_testing::{Call, CrashPoint, OnSqlite, assert_idempotent};
+use tokio::time::{Instant, sleep};
+
+use super::*;
+
+const SCHEMA: &str = "CREATE TABLE charges (order_id TEXT, line INTEGER)";
+
+#[idempotent(key = "order_id", lease = "10s")]
+async fn charge_atomically(
+    order: OrderPlaced,
+    db: &mut SqliteConnection,
+    attempt: Attempt,
+) -> Result<u32, Failed> {
+    sqlx::query("INSERT INTO charges VALUES (?, ?)")
+        .bind(order.order_id)
+        .bind(order.line)
+        .execute(db)
+        .await?;
+    Ok(attempt.number())
+}
+
+type Shop = Harness<charge_atomically, (), OnSqlite>;
+
+async fn shop() -> Shop {
+    let setup = Setup::new(|| ()).sqlite(SCHEMA).await;
+    setup.handler::<charge_atomically>()
+}
+
+async fn charges<H>(run: &Harness<H, (), OnSqlite>) -> Vec<(String, i64)> {
+    sqlx::query_as("SELECT order_id, line FROM charges")
+        .fetch_all(&mut run.database().await)
+        .await
+        .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_writes_of_a_worker_that_vanishes_are_rolled_back() {
+    let (shop, began) = (shop().await, Instant::now());
+    shop.crash(CrashPoint::BeforeCompletion, &order()).await;
+    assert!(charges(&shop).await.is_empty());
+    let again = shop.see_through(&order().redelivered()).await;
+    assert_eq!((again.kind(), again.attempt()), (Kind::Executed, Some(2)));
+    assert_eq!(charges(&shop).await, [("o-17".to_owned(), 1)]);
+    let waited = began.elapsed();
+    // While this test looks at the table, the clock may go on to the next heartbeat.
+    assert!(
+        waited >= Duration::from_secs(9) && waited <= Duration::from_secs(20),
+        "{waited:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_whose_answer_is_lost_is_not_run_again() {
+    let shop = shop().await;
+    shop.store().lose_next_answer(Call::Complete);
+    let ended = shop.deliver(&order()).await;
+    assert_eq!((ended.kind(), ended.attempt()), (Kind::Executed, Some(1)));
+    assert_eq!(charges(&shop).await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_atomic_handler_passes_at_every_point() {
+    assert_idempotent(&shop().await, &order(), charges).await;
+}
+
+/// Commits its charge by itself.
+#[idempotent(key = "order_id")]
+async fn commit_early(order: OrderPlaced, db: &mut SqliteConnection) -> Result<(), Failed> {
+    sqlx::query("INSERT INTO charges VALUES (?, ?)")
+        .bind(order.order_id)
+        .bind(order.line)
+        .execute(&mut *db)
+        .await?;
+    sqlx::raw_sql("COMMIT").execute(db).await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_atomic_handler_that_commits_by_itself_is_refused() {
+    let setup = Setup::new(|| ()).sqlite(SCHEMA).await;
+    let harness = setup.handler::<commit_early>();
+    let ended = harness.deliver(&order()).await;
+    assert_eq!((ended.kind(), ended.attempt()), (Kind::Failed, Some(1)));
+    assert!(charges(&harness).await.is_empty());
+}
+
+#[idempotent(key = "order_id")]
+async fn wait_first(order: OrderPlaced, db: &mut SqliteConnection) -> Result<(), Failed> {
+    sleep(Duration::from_mins(10)).await;
+    sqlx::query("INSERT INTO charges VALUES (?, ?)")
+        .bind(order.order_id)
+        .bind(order.line)
+        .execute(db)
+        .await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_waits_on_the_paused_clock_keeps_its_lease() {
+    let setup = Setup::new(|| ()).sqlite(SCHEMA).await;
+    let (harness, began) = (setup.handler::<wait_first>(), Instant::now());
+    let ended = harness.deliver(&order()).await;
+    assert_eq!((ended.kind(), ended.attempt()), (Kind::Executed, Some(1)));
+    // On a busy machine SQLite may take long, and the clock goes on.
+    assert!(began.elapsed() >= Duration::from_mins(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_schema_that_is_none_is_told() {
+    let panic = panic_of(Setup::new(|| ()).sqlite("CREATE TABEL")).await;
+    assert!(
+        panic.starts_with("SQLite does not take the schema"),
+        "{panic}"
+    );
+}
