@@ -210,11 +210,13 @@ impl Publication {
         })
     }
 
-    /// Whether a returned message is this one, as far as its envelope tells.
+    /// Whether a returned message is this one, or one that nobody can tell from it. Of messages without an id, the
+    /// content tells: else one that came back would have all of a batch published again.
     pub(crate) fn is_like(&self, returned: &lapin::message::Delivery) -> bool {
         self.exchange == returned.exchange
             && self.routing_key == returned.routing_key
             && self.properties.message_id() == returned.properties.message_id()
+            && self.body == returned.data
     }
 
     #[cfg(test)]
@@ -264,6 +266,8 @@ impl fmt::Display for Destination {
 mod tests {
     use std::collections::BTreeMap;
 
+    use lapin::message::Delivery;
+
     use super::*;
 
     #[test]
@@ -288,5 +292,26 @@ mod tests {
         let first = Publication::json("orders", &no_json).message_id(&long);
         let error = first.check().unwrap_err();
         assert!(format!("{error:?}").contains("key"), "{error:?}");
+    }
+
+    #[test]
+    fn of_messages_without_an_id_the_one_of_this_content_has_come_back() {
+        let without_id = |body: &str| {
+            Publication::raw(
+                "idem.retry.5s",
+                "orders",
+                body.into(),
+                BasicProperties::default(),
+            )
+        };
+        let returned = Delivery::mock(
+            0,
+            "idem.retry.5s".into(),
+            "orders".into(),
+            false,
+            b"one".into(),
+        );
+        assert!(without_id("one").is_like(&returned));
+        assert!(!without_id("other").is_like(&returned));
     }
 }
