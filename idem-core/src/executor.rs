@@ -40,7 +40,7 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
-use attempt::{Begun, Job};
+use attempt::{Granted, Job};
 use closed::Closed;
 use concurrency::Concurrency;
 #[doc(hidden)]
@@ -173,7 +173,7 @@ impl<S: Store> Executor<S> {
             Ok(job) => job,
             Err(refused) => return refused.into_execution(Requester::Nobody),
         };
-        let Begun {
+        let Granted {
             claim, mut kept, ..
         } = match job.claim_by_policy().await {
             Ok(begun) => begun,

@@ -309,15 +309,15 @@ fn step_back(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
 }
 
 /// For another attempt, after a while.
-fn come_back(after: Duration, now: &Circumstances<'_>) -> Settlement {
+fn come_back(wanted: Duration, now: &Circumstances<'_>) -> Settlement {
     match now.retries {
-        Retries::Ladder(ladder) if after < ladder.first().min(LONGEST_DELAY) && has_room(now) => {
-            Settlement::Requeue { after }
+        Retries::Ladder(ladder) if wanted < ladder.first().min(LONGEST_DELAY) && has_room(now) => {
+            Settlement::Requeue { after: wanted }
         }
         Retries::Ladder(ladder) => Settlement::Retry {
-            after: ladder.rung_for(after),
+            after: ladder.rung_for(wanted),
         },
-        Retries::Local => requeue_or_hold(after.min(LONGEST_DELAY), now),
+        Retries::Local => requeue_or_hold(wanted.min(LONGEST_DELAY), now),
         Retries::Native(_) => Settlement::Requeue {
             after: Duration::ZERO,
         },

@@ -119,7 +119,7 @@ impl AckTask {
                     if taken == 0 {
                         return Ok(());
                     }
-                    self.settle(&mut batch).await?;
+                    self.send_all(&mut batch).await?;
                 }
                 () = sleep_until(patience), if straggle_at.is_some() => self.straggle().await?,
             }
@@ -131,8 +131,8 @@ impl AckTask {
         }
     }
 
-    /// Carries commands out: returns first and singly, then the prefix as one frame.
-    async fn settle(&mut self, batch: &mut Vec<AckCommand>) -> Result<(), Error> {
+    /// Sends what commands ask for: returns first and singly, then the prefix as one frame.
+    async fn send_all(&mut self, batch: &mut Vec<AckCommand>) -> Result<(), Error> {
         let mut flushes = Vec::new();
         for command in batch.drain(..) {
             match command {

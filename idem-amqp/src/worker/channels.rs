@@ -122,7 +122,7 @@ impl<C: Consuming> Channels<'_, C> {
         let mut not_opened = None;
         loop {
             let opened = Instant::now();
-            match self.consume_once(connection).await {
+            match self.consume_renewing(connection).await {
                 ChannelEnd::Drained => return Stopped::Drained,
                 ChannelEnd::Unusable(error) if first && tries == 0 && error.is_lasting() => {
                     return Stopped::Unusable(error);
@@ -159,7 +159,7 @@ impl<C: Consuming> Channels<'_, C> {
 
     /// Consumes with one channel, and with a new one whenever nothing has come for long: the broker may have
     /// forgotten the consumer, and says nothing of it.
-    async fn consume_once(&self, connection: &Connection) -> ChannelEnd {
+    async fn consume_renewing(&self, connection: &Connection) -> ChannelEnd {
         let queue = self.consumer.queue();
         let mut renewed = false;
         loop {

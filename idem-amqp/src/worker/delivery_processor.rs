@@ -28,9 +28,9 @@ use crate::{
     wire::{Settled, settlement::Settlement},
 };
 
-mod settle;
+mod carry_out;
 
-use settle::acknowledge;
+use carry_out::acknowledge;
 
 /// What the user is told about each delivery that has ended.
 pub(super) type Observer = Arc<dyn Fn(&Settled<'_>) + Send + Sync>;
@@ -79,11 +79,10 @@ impl DeliveryProcessor {
         } else {
             // Boxed: this future is large and seldom needed, and the future of a delivery is moved
             // about as a whole.
-            let settled = self.settle(tag, &arrival, &mut end, context, &mut slot);
+            let settled = self.carry_out(tag, &arrival, &mut end, context, &mut slot);
             Box::pin(settled.instrument(span)).await
         };
-        // The decision stands, but nobody knows that the broker has heard of it. It is told as what
-        // it is: left to the broker.
+        // The channel has ended, so the broker has the delivery back: it is told as left to the broker.
         let reply = settled.unwrap_or_else(|Unsettled| {
             end.settlement = Settlement::Leave;
             None

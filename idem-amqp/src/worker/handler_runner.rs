@@ -112,8 +112,10 @@ where
         };
         let mut progress = Progress::new(circumstances, arrival.delivery.starts_over());
         let mut sequence_wait = None;
+        // Held while the message waits: until it is dropped, the worker's health says that a store is away.
         let mut _waits_for_store;
         loop {
+            // `numbered.rs`: only numbered messages are ever ahead.
             let execution = if let Some(ahead) = self.ahead_with_others(&message) {
                 ahead
             } else {
@@ -156,22 +158,15 @@ where
                 slot.start_waiting(context);
             }
             tracing::debug!(key = %message.key(), %kind, ?recheck, "held");
-            if sequence_wait.is_some() {
-                // Those that it waits for need the slots among the running.
-                slot.stop_running();
-            }
-            let over = async {
-                match &sequence_wait {
-                    Some(sequence_wait) => sequence_wait.comes().await,
-                    None if is_conflict(kind) => message.holder_ended().await,
-                    None => pending().await,
-                }
-            };
-            let stops = tokio::select! {
-                () = sleep(recheck) => false,
-                () = over => false,
-                () = context.stopping() => true,
-            };
+            let stops = wait(
+                &mut message,
+                kind,
+                recheck,
+                sequence_wait.as_ref(),
+                context,
+                slot,
+            )
+            .await;
             // What is answered runs nothing.
             if stops || !message.is_answered() && !slot.start_running(context).await {
                 return end::<H>(arrival, &execution, Some(message.key()), Settlement::Leave);
@@ -197,6 +192,34 @@ impl<H: Operation, S, St> HandlerRunner<H, S, St> {
             return Ok(message);
         }
         Prepared::new(envelope(), &self.policy)
+    }
+}
+
+/// Waits until there is a point in asking again: `recheck` has passed, or what the message waits for has ended. Says
+/// whether the consumer stops meanwhile.
+async fn wait<H: Operation>(
+    message: &mut Prepared<H>,
+    kind: ExecutionKind,
+    recheck: Duration,
+    earlier: Option<&SequenceWait>,
+    context: &ChannelContext,
+    slot: &mut Slot,
+) -> bool {
+    if earlier.is_some() {
+        // Those that it waits for need the slots among the running.
+        slot.stop_running();
+    }
+    let over = async {
+        match earlier {
+            Some(earlier) => earlier.comes().await,
+            None if is_conflict(kind) => message.holder_ended().await,
+            None => pending().await,
+        }
+    };
+    tokio::select! {
+        () = sleep(recheck) => false,
+        () = over => false,
+        () = context.stopping() => true,
     }
 }
 

@@ -38,8 +38,8 @@ pub(super) struct Outgoing {
 /// Where it goes, which decides how long it is worth waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Destination {
-    /// The dead-letter queue. The message's key is given up already: if it came back to its queue
-    /// instead, it would run again.
+    /// The dead-letter queue. If the message has a key, that is given up or completed already: back in its queue, it
+    /// would run again, or be taken for a copy.
     DeadLetters,
     /// A delay of the retry ladder. If the message came back to its queue instead, it would only be
     /// held until it is due, because the store knows when that is.

@@ -13,7 +13,7 @@ use std::{marker::PhantomData, time::Duration};
 
 use super::{
     Executor, Prepared, RunsOn,
-    attempt::{Begun, Claiming, Job, attempt},
+    attempt::{Claiming, Granted, Job, attempt},
     guarded,
     heartbeat::{KeptLease, Ran},
     in_flight::Working,
@@ -71,11 +71,11 @@ where
     H::Mode: for<'a> Mode<Lent<'a> = &'a mut Tx>,
     St: Send + Sync + 'static,
 {
-    attempt::<Open<Tx>, S, H, St>(executor, message, state, held).await
+    attempt::<AtomicClaim<Tx>, S, H, St>(executor, message, state, held).await
 }
 
 /// A claim whose transaction is open, or is about to be.
-pub(super) struct Open<Tx> {
+pub(super) struct AtomicClaim<Tx> {
     pub(super) lease: Lease,
     /// Until it is dropped, the key is worked on in this process. It goes with the claim, so a copy that waits here
     /// is woken when the end is written, not before.
@@ -84,7 +84,7 @@ pub(super) struct Open<Tx> {
     lends: PhantomData<fn() -> Tx>,
 }
 
-impl<Tx> Open<Tx> {
+impl<Tx> AtomicClaim<Tx> {
     /// A claim that the store has just given.
     pub(super) fn new(lease: Lease, working: Working) -> Self {
         Self {
@@ -118,7 +118,7 @@ impl<Tx> Open<Tx> {
     }
 }
 
-impl<S, Tx, H> Claiming<S, H> for Open<Tx>
+impl<S, Tx, H> Claiming<S, H> for AtomicClaim<Tx>
 where
     S: TransactionalStore<Tx>,
     Tx: Send + 'static,
@@ -132,7 +132,7 @@ where
         job: &mut Job<'_, S>,
         _: &H::Message,
         _: &Envelope,
-    ) -> impl Future<Output = Result<Begun<Self, S::Transaction>, Self::Attempted>> {
+    ) -> impl Future<Output = Result<Granted<Self, S::Transaction>, Self::Attempted>> {
         let requester = job.requester;
         job.begin_alone()
             .map(move |begun| begun.map_err(|ended| ended.into_execution(requester)))

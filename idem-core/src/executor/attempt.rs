@@ -71,7 +71,7 @@ impl<'a, S: Store> Job<'a, S> {
 }
 
 /// The permission to run the handler: its claim, and what goes with that.
-pub(super) struct Begun<C, T> {
+pub(super) struct Granted<C, T> {
     pub(super) claim: C,
     /// What the handler writes through; `()` in a mode without a transaction.
     pub(super) transaction: T,
@@ -96,7 +96,7 @@ pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
         job: &mut Job<'_, S>,
         body: &H::Message,
         envelope: &Envelope,
-    ) -> impl Future<Output = Result<Begun<Self, Self::Transaction>, Self::Attempted>> + Send;
+    ) -> impl Future<Output = Result<Granted<Self, Self::Transaction>, Self::Attempted>> + Send;
 
     /// What the handler is told of the attempt.
     fn attempt(&self, policy: &Policy) -> Attempt;
@@ -165,7 +165,7 @@ where
             return refused.into_execution(requester).into();
         }
     };
-    let Begun {
+    let Granted {
         claim,
         mut transaction,
         mut kept,

@@ -5,7 +5,7 @@
 //! remembered; the store is told of every attempt that starts here.
 
 use super::{
-    attempt::{Begun, Job},
+    attempt::{Granted, Job},
     fail_open::SOON,
     grant::{Grant, Protection},
     heartbeat::Moment,
@@ -20,7 +20,7 @@ use crate::{
 impl<S: Store> Job<'_, S> {
     /// Decides about a key that this process has worked on without the store, and of which the store has yet to be
     /// told. `answer` is what the local memory says; the store is not asked.
-    pub(super) fn claim_remembered(&self, answer: Claim) -> Result<Begun<Grant<S>, ()>, NotRun> {
+    pub(super) fn claim_remembered(&self, answer: Claim) -> Result<Granted<Grant<S>, ()>, NotRun> {
         match answer {
             Claim::Acquired(_)
                 if self.policy.store_outage() == StoreOutage::FailOpen
@@ -38,7 +38,10 @@ impl<S: Store> Job<'_, S> {
 
     /// Claims from this process's own memory, because of this outage, and grants the claim unless something speaks
     /// against running. It awaits nothing, so it is never dropped half way.
-    pub(super) fn claim_locally(&self, outage: StoreError) -> Result<Begun<Grant<S>, ()>, NotRun> {
+    pub(super) fn claim_locally(
+        &self,
+        outage: StoreError,
+    ) -> Result<Granted<Grant<S>, ()>, NotRun> {
         let (executor, request) = (self.executor, &*self.request);
         let local = &executor.local;
         let claimed = Moment::now();

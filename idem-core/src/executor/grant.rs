@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     Executor,
-    attempt::{Begun, Job},
+    attempt::{Granted, Job},
     completion::complete,
     fail_open::{OrLocal, Watch},
     heartbeat::{KeptLease, Moment, WhileUnknown},
@@ -95,7 +95,7 @@ impl<S: Store> Job<'_, S> {
         claimed: Moment,
         working: Option<Working>,
         protection: Protection<S>,
-    ) -> Begun<Grant<S>, ()> {
+    ) -> Granted<Grant<S>, ()> {
         let (heartbeats, by) = (&self.executor.heartbeats, self.request.lease);
         let store = &self.executor.store;
         // The heartbeat extends the lease where it was given: in the store, or in this process's memory.
@@ -122,7 +122,7 @@ impl<S: Store> Job<'_, S> {
             working,
             protection,
         };
-        Begun {
+        Granted {
             claim,
             transaction: (),
             kept,

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use super::{
     Executor, Prepared, RunsOn, Sharing,
-    atomic::{Open, alone},
-    attempt::{Begun, Claiming, Job, attempt},
+    atomic::{AtomicClaim, alone},
+    attempt::{Claiming, Granted, Job, attempt},
     heartbeat::{KeptLease, Moment, Ran},
     remembered,
     verdict::{NotRun, lease_lost, objection},
@@ -96,7 +96,7 @@ where
 }
 
 /// A claim that ends with those of others. Its transaction is a slot in the group's: a savepoint of its own.
-struct Member<Tx, const SIZE: usize>(Open<Tx>);
+struct Member<Tx, const SIZE: usize>(AtomicClaim<Tx>);
 
 /// What becomes of a message in a group.
 enum InGroup<T, E> {
@@ -126,7 +126,7 @@ where
         job: &mut Job<'_, S>,
         _: &H::Message,
         _: &Envelope,
-    ) -> impl Future<Output = Result<Begun<Self, S::Transaction>, Self::Attempted>> {
+    ) -> impl Future<Output = Result<Granted<Self, S::Transaction>, Self::Attempted>> {
         job.join_group(H::SCOPE)
     }
 
@@ -238,7 +238,7 @@ impl<S: Store> Job<'_, S> {
     async fn join_group<Tx, T, E, const SIZE: usize>(
         &self,
         handler: &'static str,
-    ) -> Result<Begun<Member<Tx, SIZE>, S::Transaction>, InGroup<T, E>>
+    ) -> Result<Granted<Member<Tx, SIZE>, S::Transaction>, InGroup<T, E>>
     where
         S: GroupStore<Tx>,
     {
@@ -257,7 +257,7 @@ impl<S: Store> Job<'_, S> {
         }
         // Dropped on each way out below, so that copies here ask again.
         let working = executor.working(self.request);
-        let open = Open::new(lease, working);
+        let open = AtomicClaim::new(lease, working);
         let group = store::Open::Group {
             handler,
             size: SIZE,
@@ -282,7 +282,7 @@ impl<S: Store> Job<'_, S> {
             let _ = executor.release(&open.lease, &Release::Abandoned).await;
             return Err(Execution::Abandoned.into());
         }
-        Ok(Begun {
+        Ok(Granted {
             claim: Member(open),
             transaction: slot,
             kept,

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::{
     Executor, Prepared, RunsOn,
-    attempt::{Begun, Claiming, Job, attempt},
+    attempt::{Claiming, Granted, Job, attempt},
     grant::{Grant, Protection, release, tell},
     guarded,
     heartbeat::{KeptLease, Moment, Ran},
@@ -51,7 +51,7 @@ impl<S: Store> RunsOn<S> for Leased {
 
 impl<S: Store> Job<'_, S> {
     /// Claims as the policy says; what is observed is always granted, unless nothing is to start any more.
-    pub(super) async fn claim_by_policy(&self) -> Result<Begun<Grant<S>, ()>, NotRun> {
+    pub(super) async fn claim_by_policy(&self) -> Result<Granted<Grant<S>, ()>, NotRun> {
         if self.policy.observes() {
             return self.observe().await;
         }
@@ -62,14 +62,15 @@ impl<S: Store> Job<'_, S> {
     /// else from the store.
     ///
     /// Dropped half way, it may leave a claim in the store; the same owner has it back when it asks again.
-    pub(super) async fn claim_enforced(&self) -> Result<Begun<Grant<S>, ()>, NotRun> {
+    pub(super) async fn claim_enforced(&self) -> Result<Granted<Grant<S>, ()>, NotRun> {
         // Before the store is asked: it has not been told yet what this process did with the key, and would let
         // a copy run again.
         if let Some(answer) = self.executor.local.look(self.request) {
             return self.claim_remembered(answer);
         }
-        // A key that is remembered from here on is found by `acquired`.
-        // Before the store is asked: the lease begins somewhere between here and the answer, and must not be
+        // (`acquired` looks once more, for what is remembered from here on.)
+        //
+        // Taken before the store is asked: the lease begins somewhere between here and the answer, and must not be
         // thought to end later than it does.
         let claimed = Moment::now();
         let (executor, fails_open) = (
@@ -95,7 +96,11 @@ impl<S: Store> Job<'_, S> {
 
     /// Grants a lease that the store has given, or gives it back if something speaks against running. Waits for that
     /// as long as the store is away.
-    async fn acquired(&self, lease: Lease, claimed: Moment) -> Result<Begun<Grant<S>, ()>, NotRun> {
+    async fn acquired(
+        &self,
+        lease: Lease,
+        claimed: Moment,
+    ) -> Result<Granted<Grant<S>, ()>, NotRun> {
         let executor = self.executor;
         // First marked here, then looked for in the local memory. `claim_locally` does the two in the other order, so
         // at least one of two copies sees the other, and they never both run.
@@ -219,7 +224,7 @@ impl<S: Store, H: Operation<Mode = Leased>> Claiming<S, H> for Grant<S> {
         job: &mut Job<'_, S>,
         _: &H::Message,
         _: &Envelope,
-    ) -> impl Future<Output = Result<Begun<Self, ()>, Self::Attempted>> {
+    ) -> impl Future<Output = Result<Granted<Self, ()>, Self::Attempted>> {
         let requester = job.requester;
         job.claim_by_policy()
             .map(move |begun| begun.map_err(|ended| ended.into_execution(requester)))

@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 
 use super::{
     Executor, Requester,
-    attempt::{Begun, Job},
+    attempt::{Granted, Job},
     grant::{Grant, Observed, Protection, tell},
     heartbeat::Moment,
     in_flight::Working,
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 impl<S: Store> Job<'_, S> {
     /// Claims, and finds out how the message would have ended if its policy were enforced. The work runs all
     /// the same, unless the executor is closed.
-    pub(super) async fn observe(&self) -> Result<Begun<Grant<S>, ()>, NotRun> {
+    pub(super) async fn observe(&self) -> Result<Granted<Grant<S>, ()>, NotRun> {
         let executor = self.executor;
         let begun = match self.keyless {
             Some(error) => {
@@ -52,7 +52,7 @@ impl<S: Store> Job<'_, S> {
 
     /// Claims, and grants whatever the answer is. A claim that is not answered in time may have been recorded: nobody
     /// extends its lease, which runs out, and the same owner has it back if it asks before that.
-    async fn claim_observed(&self) -> Begun<Grant<S>, ()> {
+    async fn claim_observed(&self) -> Granted<Grant<S>, ()> {
         let executor = self.executor;
         // Before the call: the lease is never thought to end later than it does.
         let claimed = Moment::now();
@@ -84,7 +84,7 @@ impl<S: Store> Job<'_, S> {
 
     /// Grants what the store has given no lease for. The lease in this grant is made up (its token is 0); no store is
     /// ever told of it, and no heartbeat extends it.
-    fn unclaimed(&self, would_have_been: ExecutionKind) -> Begun<Grant<S>, ()> {
+    fn unclaimed(&self, would_have_been: ExecutionKind) -> Granted<Grant<S>, ()> {
         // No record counts it, so the transport's count has to do.
         let attempt = self.history.earlier.saturating_add(1);
         let key = self.request.key.clone();

@@ -13,7 +13,7 @@ use std::{marker::PhantomData, time::Duration};
 
 use super::{
     Executor, Prepared, Requester, RunsOn,
-    attempt::{Begun, Claiming, Job, attempt},
+    attempt::{Claiming, Granted, Job, attempt},
     guarded,
     heartbeat::{KeptLease, Moment, Ran},
     in_flight::Working,
@@ -128,7 +128,7 @@ where
         job: &mut Job<'_, S>,
         body: &H::Message,
         envelope: &Envelope,
-    ) -> impl Future<Output = Result<Begun<Self, S::Transaction>, Ending<H>>> {
+    ) -> impl Future<Output = Result<Granted<Self, S::Transaction>, Ending<H>>> {
         // Not in the future: that would hold a reference to the message over an await, and messages need not be `Sync`.
         let named = entity::<H>(job.request, body, envelope);
         async { job.begin_recorded(named?).await }
@@ -218,7 +218,7 @@ impl<S: Store> Job<'_, S> {
     async fn begin_recorded<Tx, H>(
         &mut self,
         (by, entity): (RecordingConstraint<H>, RecordedRow),
-    ) -> Result<Begun<RecordedByClaim<Tx, H>, S::Transaction>, Ending<H>>
+    ) -> Result<Granted<RecordedByClaim<Tx, H>, S::Transaction>, Ending<H>>
     where
         S: RecordedByStore<Tx>,
         H: Operation,
@@ -249,7 +249,7 @@ impl<S: Store> Job<'_, S> {
             working,
             lends: PhantomData,
         };
-        Ok(Begun {
+        Ok(Granted {
             claim,
             transaction,
             kept,

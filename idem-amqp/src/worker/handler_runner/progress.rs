@@ -109,7 +109,8 @@ impl<'q> Progress<'q> {
 
     /// What comes after an execution of this kind.
     pub(super) fn next(&mut self, kind: Kind, room: Room) -> Next {
-        // What it waits for may have ended before it was known to wait.
+        // It begins to wait for earlier numbers, none of which is handled here, and no slot to wait is free. They
+        // may have ended between the store's answer and now: the store is asked again before it goes elsewhere.
         if room.begins_to_wait && room.is_full && !room.is_near {
             return Next::TryAgain;
         }

@@ -8,17 +8,17 @@
 use super::{
     super::{
         Executor,
-        attempt::{Begun, Job},
+        attempt::{Granted, Job},
         heartbeat::{KeptLease, Moment, Ran},
         in_flight::Working,
         verdict::{NotRun, ended_by, objection},
     },
-    Open,
+    AtomicClaim,
 };
 use crate::store::{self, Finish, Finished, Lease, Owner, Release, Store, TransactionalStore};
 
 /// The permission to run in a transaction.
-type InTransaction<S, Tx> = Begun<Open<Tx>, <S as TransactionalStore<Tx>>::Transaction>;
+type InTransaction<S, Tx> = Granted<AtomicClaim<Tx>, <S as TransactionalStore<Tx>>::Transaction>;
 
 /// A claim with its transaction, which no heartbeat keeps yet.
 struct Opened<T> {
@@ -115,8 +115,8 @@ impl<S: Store> Job<'_, S> {
         let kept = self
             .executor
             .keep::<Tx>(&opened.lease, self.request, opened.claimed);
-        Begun {
-            claim: Open::new(opened.lease, opened.working),
+        Granted {
+            claim: AtomicClaim::new(opened.lease, opened.working),
             transaction: opened.transaction,
             kept,
         }
@@ -163,8 +163,8 @@ impl<S: Store> Job<'_, S> {
                 executor.roll_back(transaction).await;
             }
             Some(Ran::Returned(Ok(transaction))) => {
-                return Ok(Begun {
-                    claim: Open::new(lease, working),
+                return Ok(Granted {
+                    claim: AtomicClaim::new(lease, working),
                     transaction,
                     kept,
                 });

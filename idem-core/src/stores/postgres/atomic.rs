@@ -22,7 +22,7 @@ use crate::{
 mod ending;
 mod statement;
 
-pub(super) use ending::{Connection, OVERDUE, commit, is_fenced, judge};
+pub(super) use ending::{Connection, OVERDUE, commit, is_fenced, read_commit_error};
 pub(super) use statement::{completion, extension};
 
 /// An open transaction on a connection of the pool. Dropping it closes the connection, which rolls back.
@@ -159,7 +159,7 @@ impl PostgresStore {
         let statement = statement::completion(template, lease, outcome, retention, skew, nonce);
         match self.end_open(open, statement, nonce).await? {
             Ok(()) => Ok(Finished::Committed),
-            Err(error) => judge(error),
+            Err(error) => read_commit_error(error),
         }
     }
 

@@ -37,7 +37,7 @@ pub(super) fn spawn<C: KeyCall>(link: Link, sql: Arc<Sql>, clock: Clock) -> Batc
         link,
         sql,
         clock,
-        batches: Batches::of("postgres", C::LANE),
+        batch_sizes: Batches::of("postgres", C::LANE),
     };
     tokio::spawn(task.run(queue));
     batcher
@@ -49,7 +49,7 @@ struct Task {
     sql: Arc<Sql>,
     clock: Clock,
     /// Counts the calls that share a statement.
-    batches: Batches,
+    batch_sizes: Batches,
 }
 
 impl Task {
@@ -94,7 +94,7 @@ impl Task {
     /// Sends one statement, with one row in the answer for each key that it can see.
     async fn ask<C: KeyCall>(&mut self, batch: &Batch<C>) -> Result<Vec<PgRow>, Fault> {
         let calls = batch.calls();
-        self.batches.sent(calls.len());
+        self.batch_sizes.sent(calls.len());
         let skew = self.clock.skew();
         // Taken once: the link may send the statement several times.
         let ask = batch.ask();

@@ -58,7 +58,8 @@ impl KeyCall for ClaimCall {
 
     fn statement(batch: &[&Self], ask: Ask, sql: &Sql, skew: i64) -> Statement {
         let requests = || batch.iter().map(|call| &call.request);
-        // Most messages are new. Only of repeated calls and of replays is it known that they may be recorded.
+        // Most messages are new, so the first try is the shorter statement, `claim_new.sql`. One call that is asked
+        // again, or one replay, turns the whole batch to `claim.sql`.
         let may_be_new = ask == Ask::First && !requests().any(|claim| claim.replay);
         let durable = batch
             .iter()

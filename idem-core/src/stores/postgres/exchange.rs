@@ -1,6 +1,6 @@
 //! Statements that go out as one text, and the proof that what comes back is their answer.
 //!
-//! The ends of handlers' transactions are sent this way (`atomic`, `group`, `entity`). The driver
+//! The ends of handlers' transactions are sent this way (`atomic`, `group`, `recorded_by`). The driver
 //! reads one exchange's answer up to the server's word that it is ready for the next. Where it has
 //! left such a word unread (after a `COPY` that failed, or whose end was cancelled), each further
 //! answer comes one exchange late, and looks like any other.

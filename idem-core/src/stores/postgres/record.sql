@@ -1,4 +1,5 @@
 -- The record of input.key as the snapshot sees it, held for as long as its open transaction is.
+-- A leased claim has no row in `idem_records_open`: see schema.sql.
 SELECT
     record.key, token, attempts, in_doubt, owner, fingerprint, record.retention,
     greatest(

@@ -216,7 +216,7 @@ impl PostgresStore {
             Err(error) => {
                 // It may be about a table that is no longer as it was.
                 self.entities.forget(entity.constraint);
-                ending::judge(error, entity.constraint, &table)
+                ending::read_commit_error(error, entity.constraint, &table)
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What handlers write through, opened and finished in one way whatever it is for.
 //!
 //! The executor calls it through `TransactionalStore`. It hands each opening and each finish to whom it concerns:
-//! `atomic` (transactions on connections of the pool), `group` (slots) or `entity`. What must stay true: a finish that
+//! `atomic` (transactions on connections of the pool), `group` (slots) or `recorded_by`. What must stay true: a finish that
 //! does not fit the transaction commits nothing.
 
 use std::{fmt, time::Duration};

@@ -2,7 +2,7 @@
 //!
 //! What must stay true: at most one owner acquires at a time; nothing that is completed is acquired
 //! before its retention ends; an owner that repeats its claim gets the same token, and never
-//! acquires again once its lease has ended.
+//! acquires again once it has given its lease back.
 
 use std::time::Duration;
 

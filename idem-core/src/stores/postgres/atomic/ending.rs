@@ -106,7 +106,9 @@ fn has_ended(error: &sqlx::Error) -> bool {
 }
 
 /// What an error means that came before the commit was answered.
-pub(in crate::stores::postgres) fn judge(error: sqlx::Error) -> Result<Finished, StoreError> {
+pub(in crate::stores::postgres) fn read_commit_error(
+    error: sqlx::Error,
+) -> Result<Finished, StoreError> {
     let said = error
         .as_database_error()
         .and_then(|error| error.try_downcast_ref::<PgDatabaseError>());

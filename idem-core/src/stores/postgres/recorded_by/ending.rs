@@ -15,7 +15,7 @@ const NONE_LEFT: &str = "IDEM3";
 const THERE_BEFORE: &str = "IDEM4";
 
 /// What an error means that came before the commit was answered.
-pub(super) fn judge(
+pub(super) fn read_commit_error(
     error: sqlx::Error,
     constraint: &str,
     table: &Table,
@@ -40,7 +40,7 @@ pub(super) fn judge(
             });
         }
     }
-    atomic::judge(error)
+    atomic::read_commit_error(error)
 }
 
 fn none_left(constraint: &str, table: &Table) -> String {

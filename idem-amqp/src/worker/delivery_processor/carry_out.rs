@@ -27,7 +27,7 @@ impl DeliveryProcessor {
     ///
     /// Dead letter and reply may change what `end` says: a reply that reached nobody can make a
     /// dead letter of its request.
-    pub(super) async fn settle(
+    pub(super) async fn carry_out(
         &self,
         tag: u64,
         arrival: &Arrival,
@@ -77,7 +77,7 @@ impl DeliveryProcessor {
             }
             context.acks.ack(tag);
         }
-        told(context)?;
+        still_open(context)?;
         Ok(reply)
     }
 
@@ -97,12 +97,12 @@ impl DeliveryProcessor {
 /// Acknowledges a delivery that needs nothing else.
 pub(super) fn acknowledge(tag: u64, context: &ChannelContext) -> Result<(), Unsettled> {
     context.acks.ack(tag);
-    told(context)
+    still_open(context)
 }
 
-/// Whether the broker can have heard of the ack. On a channel that has ended it goes nowhere: the
-/// broker has the message back, and a copy of it comes.
-fn told(context: &ChannelContext) -> Result<(), Unsettled> {
+/// An error if the channel has ended: the ack goes nowhere, the broker has the message back, and a copy of it
+/// comes. Otherwise the ack is queued for the channel's `AckSender`; whether it arrives, nobody can know.
+fn still_open(context: &ChannelContext) -> Result<(), Unsettled> {
     if context.ended.is_cancelled() {
         return Err(Unsettled);
     }
