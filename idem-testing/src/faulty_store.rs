@@ -7,17 +7,18 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{
-    clock::StandingStill,
-    faults::{Call, Fault, Faults},
-    link::Link,
-    probe,
-};
 use idem_core::{
     handler::Outcome,
     message::PositionKind,
     store::{Claim, ClaimRequest, Lease, Release, Store, StoreError, Write},
     stores::MemoryStore,
+};
+
+use super::{
+    clock::StandingStill,
+    faults::{Call, Fault, Faults},
+    link::Link,
+    probe,
 };
 
 /// Any store, behind a link that fails on command. Clones share the store and what is wrong with it.

@@ -1,7 +1,8 @@
 //! What a handler under test stands on: a store, and what its handlers write beside it.
 
-use super::FaultyStore;
 use idem_core::{store::Store, stores::MemoryStore};
+
+use super::FaultyStore;
 
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -13,8 +14,13 @@ pub use postgres::OnPostgres;
 #[cfg(feature = "sqlite")]
 pub use sqlite::OnSqlite;
 
-/// A store that a test can have any number of, each as new.
-pub trait Ground: Clone + 'static {
+/// The grounds are this crate's: a further method of [`Ground`] breaks nobody.
+mod sealed {
+    pub trait Ground {}
+}
+
+/// A store that a test can have any number of, each as new. Sealed.
+pub trait Ground: sealed::Ground + Clone + 'static {
     /// The store.
     type Store: Store + Clone;
 
@@ -38,6 +44,8 @@ impl InMemory {
         Self(FaultyStore::new(MemoryStore::new()))
     }
 }
+
+impl sealed::Ground for InMemory {}
 
 impl Ground for InMemory {
     type Store = MemoryStore;

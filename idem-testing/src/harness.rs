@@ -11,14 +11,15 @@ use std::{
 use futures_util::future::join_all;
 use tokio::time::sleep;
 
+use idem_core::{
+    executor::{Execution, Prepared, RunsOn},
+    handler::{Handler, Leased, Operation, Policy},
+};
+
 use super::{
     CrashPoint, FaultyStore, Ground, InMemory, Message,
     process::{Process, Ran, not_reached},
     watched::Watched,
-};
-use idem_core::{
-    executor::{Execution, Prepared, RunsOn},
-    handler::{Handler, Leased, Operation, Policy},
 };
 
 mod rehearse;

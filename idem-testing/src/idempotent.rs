@@ -2,12 +2,13 @@
 
 use std::fmt::Debug;
 
+use idem_core::executor::ExecutionKind;
+
 use super::{
     CrashPoint, Rehearsal,
     catalogue::{ALWAYS, Situation},
     report::{Finding, Reference, report},
 };
-use idem_core::executor::ExecutionKind;
 
 /// How many waits of a handler are crashed at.
 const MOST_WAITS: u32 = 64;

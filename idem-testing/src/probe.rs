@@ -8,8 +8,9 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{CrashPoint, clock::StandingStill, link::Link};
 use idem_core::{handler::Outcome, store::Claim};
+
+use super::{CrashPoint, clock::StandingStill, link::Link};
 
 tokio::task_local! {
     static PROBE: Probe;

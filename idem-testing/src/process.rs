@@ -4,14 +4,15 @@ use std::{pin::pin, time::Duration};
 
 use tokio::time::timeout;
 
+use idem_core::{
+    executor::{ExecutionKind, Executor},
+    store::Store,
+};
+
 use super::{
     CrashPoint, FaultyStore,
     link::Link,
     probe::{Probe, Scenario, Seen},
-};
-use idem_core::{
-    executor::{ExecutionKind, Executor},
-    store::Store,
 };
 
 /// How long a delivery may take, on the paused clock: then it never ends.

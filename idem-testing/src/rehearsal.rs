@@ -2,12 +2,18 @@
 
 use std::fmt;
 
-use super::{Call, CrashPoint};
 use idem_core::executor::ExecutionKind;
 
+use crate::{Call, CrashPoint};
+
+/// The harnesses are this crate's: a further method of [`Rehearsal`] breaks nobody.
+pub(crate) mod sealed {
+    pub trait Rehearsal {}
+}
+
 /// What [`assert_idempotent`](super::assert_idempotent) and
-/// [`assert_told_apart`](super::assert_told_apart) ask of a harness: this crate's, or that of `idem-amqp`.
-pub trait Rehearsal: Sized {
+/// [`assert_told_apart`](super::assert_told_apart) ask of a harness: [`Harness`](crate::Harness), or that of `amqp`. Sealed.
+pub trait Rehearsal: sealed::Rehearsal + Sized {
     /// What is delivered.
     type Message: Clone;
 

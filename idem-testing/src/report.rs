@@ -2,8 +2,9 @@
 
 use std::fmt::{Debug, Write as _};
 
-use super::{Ending, catalogue::Situation};
 use idem_core::executor::ExecutionKind;
+
+use super::{Ending, catalogue::Situation};
 
 /// The effects that others are compared with.
 #[derive(Debug)]

@@ -2,11 +2,12 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{FaultyStore, Ground, Harness, InMemory, clock::insist_on_paused, harness::Make};
 use idem_core::{
     executor::RunsOn,
     handler::{Handler, Policy},
 };
+
+use super::{FaultyStore, Ground, Harness, InMemory, clock::insist_on_paused, harness::Make};
 
 /// A harness in the making: how the application's state is made, and what it stands on.
 ///

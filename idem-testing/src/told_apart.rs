@@ -1,7 +1,8 @@
 //! `assert_told_apart`: two messages that ask for different work have different keys.
 
-use super::Rehearsal;
 use idem_core::executor::ExecutionKind;
+
+use super::Rehearsal;
 
 /// Asserts that messages which ask for different work are all executed: that no two have the same key.
 ///

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::{Call, FaultyStore, probe};
 use idem_core::store::{
     Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, StoreError, TransactionalStore,
     Write,
 };
+
+use super::{Call, FaultyStore, probe};
 
 // Not what somebody is looking for whose store cannot lend what the handler wants.
 #[diagnostic::do_not_recommend]

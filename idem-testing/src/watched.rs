@@ -15,7 +15,6 @@ use std::{
     task::{self, Poll, Wake, Waker},
 };
 
-use super::{clock::StandingStill, probe};
 use idem_core::{
     handler::{
         Context, DecodeError, Handler, Mode, Operation, Policy, RecordingConstraint, Refusal,
@@ -23,6 +22,8 @@ use idem_core::{
     },
     message::{Envelope, Fingerprint, Key, KeyError},
 };
+
+use super::{clock::StandingStill, probe};
 
 /// The handler itself, watched while it runs.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use crate::handler::Mode;
+use crate::handler::{Mode, operation::sealed};
 
 /// As [`Atomic`](crate::handler::Atomic), with up to `SIZE` messages in one transaction when many come at once:
 /// a savepoint each, and one commit for all that succeeded.
@@ -15,6 +15,8 @@ use crate::handler::Mode;
 /// `#[idempotent(group = 32)]` chooses it. It needs a [`GroupStore`](crate::store::GroupStore).
 #[derive(Debug)]
 pub struct Grouped<Tx, const SIZE: usize>(PhantomData<fn() -> Tx>);
+
+impl<Tx, const SIZE: usize> sealed::Mode for Grouped<Tx, SIZE> {}
 
 impl<Tx: Send + 'static, const SIZE: usize> Mode for Grouped<Tx, SIZE> {
     type Lent<'a> = &'a mut Tx;

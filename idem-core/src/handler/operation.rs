@@ -145,8 +145,16 @@ pub trait Handler<S>: Operation {
     ) -> Result<impl Future<Output = Result<Self::Output, Self::Error>> + Send + 'a, Rejection>;
 }
 
+/// The modes are this crate's: a further method of [`Mode`] breaks nobody.
+pub(crate) mod sealed {
+    pub trait Mode {}
+}
+
 /// Whether a handler runs under a lease or inside the store's own transaction.
-pub trait Mode: Send + Sync + 'static {
+///
+/// Sealed: there are [`Leased`], [`Atomic`], [`Grouped`](crate::handler::Grouped) and
+/// [`RecordedBy`](crate::handler::RecordedBy).
+pub trait Mode: sealed::Mode + Send + Sync + 'static {
     /// What the store lends the handler.
     type Lent<'a>: Send;
 
@@ -159,6 +167,8 @@ pub trait Mode: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy)]
 pub struct Leased;
 
+impl sealed::Mode for Leased {}
+
 impl Mode for Leased {
     type Lent<'a> = ();
     const RUNS_UNCLAIMED: bool = true;
@@ -167,6 +177,8 @@ impl Mode for Leased {
 /// The handler's writes and the record of them commit together, through a `&mut Tx`.
 #[derive(Debug)]
 pub struct Atomic<Tx>(PhantomData<fn() -> Tx>);
+
+impl<Tx> sealed::Mode for Atomic<Tx> {}
 
 impl<Tx: Send + 'static> Mode for Atomic<Tx> {
     type Lent<'a> = &'a mut Tx;

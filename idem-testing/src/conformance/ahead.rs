@@ -2,11 +2,12 @@
 
 use std::{future::pending, time::Duration};
 
-use super::{
-    LEASE, Rule, Scene, TransactionalHarness, claimant::Claimant, open::Open, scene::unique,
-};
 use idem_core::store::{
     Begun, Claim, Finished, Lease, Opening, Release, TransactionalStore, Write,
+};
+
+use super::{
+    LEASE, Rule, Scene, TransactionalHarness, claimant::Claimant, open::Open, scene::unique,
 };
 
 /// A transaction in the making.

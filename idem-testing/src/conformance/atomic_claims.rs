@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use idem_core::store::{Claim, Finished, Release};
+
 use super::{
     Rule, Scene, TransactionalHarness,
     open::{Open, begin},
     race::race,
     scene::{key, unique},
 };
-use futures_util::FutureExt as _;
-use idem_core::store::{Claim, Finished, Release};
 
 /// A duplicate that opens a transaction gets none.
 pub async fn a_duplicate_of_a_commit_opens_nothing<H: TransactionalHarness>(harness: &H) {

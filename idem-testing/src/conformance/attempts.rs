@@ -1,7 +1,8 @@
 //! How often a key was tried, and whether the last try ended without a word.
 
-use super::{Harness, LEASE, Rule, Scene};
 use idem_core::store::Release;
+
+use super::{Harness, LEASE, Rule, Scene};
 
 /// A failure is an attempt, and a word: nothing is in doubt.
 pub async fn a_failed_attempt_is_counted_and_not_in_doubt<H: Harness>(harness: &H) {

@@ -1,10 +1,11 @@
 //! Keys, outcomes and errors that a careless encoding would change.
 
+use idem_core::{message::Key, store::Release};
+
 use super::{
     Harness, LEASE, Rule, Scene,
     scene::{key, unique},
 };
-use idem_core::{message::Key, store::Release};
 
 /// Nothing is something: a handler may return nothing.
 pub async fn an_empty_outcome_is_remembered<H: Harness>(harness: &H) {

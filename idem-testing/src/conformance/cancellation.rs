@@ -1,12 +1,13 @@
 //! Nobody knows whether a write was recorded whose future was dropped: it is there wholly or not at
 //! all, and may be repeated.
 
+use idem_core::{handler::Outcome, store::Store};
+
 use super::{
     Harness, LEASE, RETENTION, Rule, Scene,
     dropped::{POLLS, dropped_after},
     scene::reasons,
 };
-use idem_core::{handler::Outcome, store::Store};
 
 /// The lease is as it was or extended; the key is not lost.
 pub async fn an_extension_that_was_dropped_midway_can_be_repeated<H: Harness>(harness: &H) {

@@ -2,11 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Rule, holder::Holder};
 use idem_core::{
     message::Fingerprint,
     store::{Claim, ClaimRequest, Owner, Store},
 };
+
+use super::{Rule, holder::Holder};
 
 /// One owner, and what it asks for.
 pub(super) struct Claimant<S> {

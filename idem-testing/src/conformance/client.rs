@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
+use idem_core::{
+    handler::Policy,
+    message::{SessionKey, SessionPlace},
+    store::{Claim, ClaimRequest, OpenSession, Opened, OutOfPlace, SessionStore, Touched},
+};
+
 use super::{
     Harness, LEASE, RETENTION, Rule, Scene,
     claimant::{Answer, Claimant},
     holder::Holder,
     scene::{key, unique},
-};
-use idem_core::{
-    handler::Policy,
-    message::{SessionKey, SessionPlace},
-    store::{Claim, ClaimRequest, OpenSession, Opened, OutOfPlace, SessionStore, Touched},
 };
 
 /// How long sessions live unless a case says otherwise.

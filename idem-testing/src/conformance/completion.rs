@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Harness, LEASE, RETENTION, Rule, Scene, scene::reasons};
 use idem_core::store::Release;
+
+use super::{Harness, LEASE, RETENTION, Rule, Scene, scene::reasons};
 
 /// Everybody gets the outcome, and is told how long it will be remembered.
 pub async fn a_completed_key_answers_its_outcome<H: Harness>(harness: &H) {

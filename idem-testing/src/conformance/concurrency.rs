@@ -5,14 +5,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures_util::{FutureExt as _, future::BoxFuture};
+use idem_core::store::{Claim, Lease, Owner, Release, Store};
+
 use super::{
     Harness, LEASE, Rule, Scene,
     claimant::Claimant,
     race::race,
     scene::{key, unique},
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
-use idem_core::store::{Claim, Lease, Owner, Release, Store};
 
 const CONTENDERS: usize = 12;
 /// How long a crowd may take; it takes milliseconds.

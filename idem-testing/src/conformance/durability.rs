@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{DurableHarness, LEASE, RETENTION, Rule, Scene};
 use idem_core::store::Release;
+
+use super::{DurableHarness, LEASE, RETENTION, Rule, Scene};
 
 /// A duplicate is a duplicate for a new process as well.
 pub async fn a_completion_survives_a_restart<H: DurableHarness>(harness: &H) {

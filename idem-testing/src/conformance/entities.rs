@@ -2,13 +2,14 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{
-    EntityHarness, Harness, LEASE, Rule, Scene, TransactionalHarness, open::roll_back,
-    scene::unique,
-};
 use idem_core::{
     handler::RecordedRow,
     store::{Finish, Finished, Lease, Open, RecordedByError, RecordedByStore, TransactionalStore},
+};
+
+use super::{
+    EntityHarness, Harness, LEASE, Rule, Scene, TransactionalHarness, open::roll_back,
+    scene::unique,
 };
 
 /// How long a statement waits for a lock.

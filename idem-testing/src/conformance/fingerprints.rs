@@ -1,7 +1,8 @@
 //! The same key with other content.
 
-use super::{Harness, LEASE, RETENTION, Rule, Scene, holder::Holder};
 use idem_core::store::Release;
+
+use super::{Harness, LEASE, RETENTION, Rule, Scene, holder::Holder};
 
 /// A duplicate has the same content.
 pub async fn the_same_content_is_a_duplicate<H: Harness>(harness: &H) {

@@ -9,12 +9,6 @@ use std::{
 
 use tokio::time::timeout;
 
-use super::{
-    GroupHarness, Harness, LEASE, RETENTION, Rule, Scene, TransactionalHarness,
-    claimant::Claimant,
-    dropped::poll_once,
-    scene::{key, unique},
-};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use idem_core::{
     handler::Outcome,
@@ -22,6 +16,13 @@ use idem_core::{
         Claim, Finish, Finished, GroupStore, Lease, Open, Release, Store as _, StoreError,
         TransactionalStore, Write,
     },
+};
+
+use super::{
+    GroupHarness, Harness, LEASE, RETENTION, Rule, Scene, TransactionalHarness,
+    claimant::Claimant,
+    dropped::poll_once,
+    scene::{key, unique},
 };
 
 /// The handler whose messages share a transaction, and how many of them.

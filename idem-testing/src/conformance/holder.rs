@@ -2,11 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::Rule;
 use idem_core::{
     handler::Outcome,
     store::{Lease, Release, Store, StoreError, Write},
 };
+
+use super::Rule;
 
 /// The retention that claims and completions ask for unless a case says otherwise.
 pub(super) const RETENTION: Duration = Duration::from_hours(72);

@@ -1,10 +1,11 @@
 //! The lists of cases, and the macro that makes a test of each.
 
+use idem_core::store::{Purge, SequenceStore, SessionStore, operator::OperatorStore};
+
 use super::{
     Case, DurableHarness, EntityHarness, GroupHarness, Harness, TransactionalHarness,
     WorkerClockHarness,
 };
-use idem_core::store::{Purge, SequenceStore, SessionStore, operator::OperatorStore};
 
 /// Writes one test per case of the conformance suite, in a module of the given name.
 ///

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{RETENTION, Rule, Scene, TransactionalHarness, claimant::Claimant};
 use idem_core::{
     handler::Outcome,
     store::{
@@ -10,6 +9,8 @@ use idem_core::{
         Write,
     },
 };
+
+use super::{RETENTION, Rule, Scene, TransactionalHarness, claimant::Claimant};
 
 /// The transaction that a harness' store opens.
 type Transaction<H> = <<H as super::Harness>::Store as TransactionalStore<

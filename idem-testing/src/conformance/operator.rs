@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::{Harness, RETENTION, Scene};
 use idem_core::{
     handler::Outcome,
     message::Key,
@@ -10,6 +9,8 @@ use idem_core::{
         Action, Intervened, Intervention, KeyRecord, Listing, OperatorStore, Seen, Shown,
     },
 };
+
+use super::{Harness, RETENTION, Scene};
 
 /// Who changes things in these cases.
 pub(super) const BY: &str = "operator@ops-1";

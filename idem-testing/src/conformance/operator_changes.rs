@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::{Harness, LEASE, RETENTION, Rule, Scene, operator::BY};
 use idem_core::store::{
     Release,
     operator::{Action, Intervened, KeyState, OperatorStore},
 };
+
+use super::{Harness, LEASE, RETENTION, Rule, Scene, operator::BY};
 
 /// Nobody has to wait for it, and its attempts are counted on.
 pub async fn a_released_retry_is_due_at_once<H>(harness: &H)

@@ -1,11 +1,12 @@
 //! Whoever held a key is fenced out, and two operators are kept apart.
 
-use super::{Harness, LEASE, Rule, Scene, holder::Holder, race::race, scene::reasons};
 use futures_util::FutureExt as _;
 use idem_core::store::{
     Store,
     operator::{Action, Intervened, OperatorStore},
 };
+
+use super::{Harness, LEASE, Rule, Scene, holder::Holder, race::race, scene::reasons};
 
 /// The next attempt is in doubt, as after a takeover.
 pub async fn the_holder_of_a_released_key_is_fenced_out<H>(harness: &H)

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use super::{Harness, LEASE, Rule, Scene, holder::Holder, scene::unique};
 use idem_core::{
     message::Key,
     store::{
@@ -10,6 +9,8 @@ use idem_core::{
         operator::{KeyState, Listing, OperatorStore, ScopeCounts},
     },
 };
+
+use super::{Harness, LEASE, Rule, Scene, holder::Holder, scene::unique};
 
 /// Pages that are smaller than the whole add up to it.
 pub async fn every_key_is_listed_page_by_page<H>(harness: &H)

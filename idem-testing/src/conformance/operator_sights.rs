@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::{Harness, LEASE, RETENTION, Rule, Scene, scene::unique};
 use idem_core::{
     handler::{Outcome, Policy},
     message::{Fingerprint, Key, SessionKey},
@@ -11,6 +10,8 @@ use idem_core::{
         operator::{Condition, FailedReason, Listing, OperatorStore},
     },
 };
+
+use super::{Harness, LEASE, RETENTION, Rule, Scene, scene::unique};
 
 /// Who holds it, since when, and for how long.
 pub async fn a_key_in_progress_is_shown_with_its_lease<H>(harness: &H)

@@ -1,11 +1,12 @@
 //! What an owner that asks again is told: the answer to its first call may have been lost.
 
+use idem_core::store::{Release, Store};
+
 use super::{
     Harness, LEASE, Rule, Scene,
     dropped::{POLLS, dropped_after},
     scene::{key, reasons, unique},
 };
-use idem_core::store::{Release, Store};
 
 /// The same owner gets the same lease again, as often as it asks.
 pub async fn a_repeated_claim_gets_the_same_lease<H: Harness>(harness: &H) {

@@ -1,12 +1,13 @@
 //! What a store says it keeps: every store is held to it, whichever further lists it is run on.
 
-use super::{
-    Harness, Rule, Scene,
-    scene::{key, unique},
-};
 use idem_core::{
     message::{Position, PositionKind, SequenceKey, SequencePlace, SessionKey, SessionPlace},
     store::{Claim, OutOfPlace, Store},
+};
+
+use super::{
+    Harness, Rule, Scene,
+    scene::{key, unique},
 };
 
 /// The executor asks a store about sessions if it says that it keeps them. Then it knows which ones there are.

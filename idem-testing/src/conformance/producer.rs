@@ -2,16 +2,17 @@
 
 use std::{ops::Range, time::Duration};
 
+use idem_core::{
+    handler::{Answer as Meaning, Policy, Refusal},
+    message::{SequenceKey, SequencePlace},
+    store::{Claim, ClaimRequest, OutOfPlace, Release, SequenceStore, Store},
+};
+
 use super::{
     Harness, LEASE, RETENTION, Rule, Scene,
     claimant::{Answer, Claimant},
     holder::Holder,
     scene::{key, unique},
-};
-use idem_core::{
-    handler::{Answer as Meaning, Policy, Refusal},
-    message::{SequenceKey, SequencePlace},
-    store::{Claim, ClaimRequest, OutOfPlace, Release, SequenceStore, Store},
 };
 
 /// How many numbers of a sequence may be in use unless a case says otherwise.

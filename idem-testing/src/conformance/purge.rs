@@ -3,14 +3,15 @@
 
 use std::time::Duration;
 
+use futures_util::{FutureExt as _, future::BoxFuture};
+use idem_core::store::{Claim, Lease, Purge, Release};
+
 use super::{
     Harness, LEASE, RETENTION, Rule, Scene,
     holder::Holder,
     race::race,
     scene::{key, reasons, unique},
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
-use idem_core::store::{Claim, Lease, Purge, Release};
 
 /// Every state a record can be in ends here, once its retention is over.
 pub async fn a_purge_removes_what_the_retention_has_ended_for<H>(harness: &H)

@@ -1,7 +1,8 @@
 //! Quarantine, and the dead letters that a person sends again.
 
-use super::{Harness, LEASE, RETENTION, Rule, Scene};
 use idem_core::store::Release;
+
+use super::{Harness, LEASE, RETENTION, Rule, Scene};
 
 /// After an attempt in doubt was quarantined, no copy of the message runs.
 pub async fn a_quarantined_key_stops_all_copies<H: Harness>(harness: &H) {

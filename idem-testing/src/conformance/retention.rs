@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Harness, LEASE, RETENTION, Rule, Scene};
 use idem_core::store::Release;
+
+use super::{Harness, LEASE, RETENTION, Rule, Scene};
 
 const HOUR: Duration = Duration::from_hours(1);
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Harness, LEASE, Rule, Scene};
 use idem_core::store::Release;
+
+use super::{Harness, LEASE, Rule, Scene};
 
 /// The delay that failures ask for.
 const DELAY: Duration = Duration::from_mins(10);

@@ -2,15 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{
-    Harness, Rule,
-    claimant::Claimant,
-    holder::{Holder, RETENTION},
-};
 use idem_core::{
     handler::{FencingToken, Policy},
     message::Key,
     store::{ClaimRequest, Lease, Release},
+};
+
+use super::{
+    Harness, Rule,
+    claimant::Claimant,
+    holder::{Holder, RETENTION},
 };
 
 /// The lease that claims ask for unless a case says otherwise.

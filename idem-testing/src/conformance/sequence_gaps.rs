@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::{Harness, LEASE, Producer, RETENTION, Rule, claimant::Claimant};
 use idem_core::{
     handler::{Outcome, Refusal},
     store::{Release, SequenceStore},
 };
+
+use super::{Harness, LEASE, Producer, RETENTION, Rule, claimant::Claimant};
 
 /// For how long a gap is waited for in these cases.
 const PATIENCE: Duration = MINUTE.saturating_mul(MINUTES);

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use idem_core::store::{Claim, OutOfPlace, Release, SequenceStore};
+
 use super::{
     Harness, Producer, RETENTION, Rule,
     producer::{FAR, PRODUCED},
 };
-use idem_core::store::{Claim, OutOfPlace, Release, SequenceStore};
 
 /// As long as messages come, however few.
 pub async fn a_sequence_is_known_while_messages_come<H>(harness: &H)

@@ -1,7 +1,8 @@
 //! How the mark moves, and what is known of what it has passed.
 
-use super::{Harness, LEASE, Producer, RETENTION, Rule, producer::PRODUCED};
 use idem_core::store::{Release, SequenceStore};
+
+use super::{Harness, LEASE, Producer, RETENTION, Rule, producer::PRODUCED};
 
 /// What is below is one number, not a record for each message.
 pub async fn the_mark_passes_what_is_done<H>(harness: &H)

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeSet;
 
+use futures_util::FutureExt as _;
+use idem_core::store::{Purge, Release, SequenceStore};
+
 use super::{
     Harness, Producer, RETENTION, Rule,
     race::race,
     sequence_races::{ROUNDS, claims, leases},
 };
-use futures_util::FutureExt as _;
-use idem_core::store::{Purge, Release, SequenceStore};
 
 /// The sequence and its exceptions count one each.
 pub async fn an_expired_sequence_is_purged_with_its_exceptions<H>(harness: &H)

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use futures_util::{FutureExt as _, future::BoxFuture};
+use idem_core::store::{Claim, Lease, OutOfPlace, SequenceStore, Store};
+
 use super::{
     Harness, Producer, Rule, claimant::Claimant, holder::Holder, producer::FAR, race::race,
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
-use idem_core::store::{Claim, Lease, OutOfPlace, SequenceStore, Store};
 
 const CONTENDERS: usize = 12;
 pub(super) const ROUNDS: usize = 10;

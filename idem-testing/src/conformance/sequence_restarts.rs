@@ -1,7 +1,8 @@
 //! What was answered about a sequence is still true after the store was opened again.
 
-use super::{DurableHarness, Harness, Producer, Rule};
 use idem_core::store::{Release, SequenceStore};
+
+use super::{DurableHarness, Harness, Producer, Rule};
 
 /// Its mark, its records, and what is below.
 pub async fn a_sequence_survives_a_restart<H>(harness: &H)

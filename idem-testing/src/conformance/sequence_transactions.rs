@@ -1,11 +1,12 @@
 //! Atomic handlers of numbered messages: who is lent a transaction, and what a commit leaves.
 
+use idem_core::store::{Claim, Finished, OutOfPlace, Release, SequenceStore};
+
 use super::{
     LEASE, Producer, Rule, TransactionalHarness,
     open::{Open, begin},
     scene::unique,
 };
-use idem_core::store::{Claim, Finished, OutOfPlace, Release, SequenceStore};
 
 /// The completion and the handler's writes commit together, and the mark passes them.
 pub async fn a_numbered_transaction_commits_once<H>(harness: &H)

@@ -1,13 +1,14 @@
 //! What comes of a numbered message while its number is inside the window.
 
+use idem_core::{
+    message::{PositionKind, SequencePlace},
+    store::{Claim, OutOfPlace, Release, SequenceStore, Store, StoreError},
+};
+
 use super::{
     Harness, LEASE, Producer, Rule,
     producer::FAR,
     scene::{key, unique},
-};
-use idem_core::{
-    message::{PositionKind, SequencePlace},
-    store::{Claim, OutOfPlace, Release, SequenceStore, Store, StoreError},
 };
 
 /// The first message that is ever seen begins the sequence, whichever it is.

@@ -1,9 +1,10 @@
 //! What is removed of sessions that have ended. The cases count sessions, and want data that no
 //! other case touches.
 
-use super::{Client, Harness, LIFE, Rule, race::race};
 use futures_util::FutureExt as _;
 use idem_core::store::SessionStore;
+
+use super::{Client, Harness, LIFE, Rule, race::race};
 
 /// The session and its answers, a life after its end and not before.
 pub async fn a_session_is_removed_a_life_after_its_end<H>(harness: &H)

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Client, Harness, LIFE, Rule};
 use idem_core::store::{Opened, SessionStore, Touched};
+
+use super::{Client, Harness, LIFE, Rule};
 
 /// Nothing was heard for a whole life.
 pub async fn a_session_ends_with_its_life<H>(harness: &H)

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::{Client, Harness, LEASE, RETENTION, Rule, WINDOW};
 use idem_core::{
     message::SessionPlace,
     store::{OpenSession, Release, SessionStore},
 };
+
+use super::{Client, Harness, LEASE, RETENTION, Rule, WINDOW};
 
 /// A client with several requests in flight: the broker may mix them.
 pub async fn numbers_inside_the_window_run_in_any_order<H>(harness: &H)

@@ -1,8 +1,9 @@
 //! Requests of one session that really come at the same time, on a thread each.
 
-use super::{Client, Harness, LIFE, Rule, claimant::Claimant, race::race};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use idem_core::store::{Claim, Lease, OpenSession, OutOfPlace, SessionStore, Store, Touched};
+
+use super::{Client, Harness, LIFE, Rule, claimant::Claimant, race::race};
 
 const CONTENDERS: usize = 12;
 const ROUNDS: usize = 10;

@@ -1,7 +1,8 @@
 //! What was answered about a session is still true after the store was opened again.
 
-use super::{Client, DurableHarness, Harness, LIFE, Rule};
 use idem_core::store::{Opened, SessionStore, Touched};
+
+use super::{Client, DurableHarness, Harness, LIFE, Rule};
 
 /// Mark, window, answers and the time of its end.
 pub async fn a_session_survives_a_restart<H>(harness: &H)

@@ -1,11 +1,12 @@
 //! Atomic handlers in sessions: who is lent a transaction, and what a commit leaves.
 
+use idem_core::store::{Claim, Finished, OutOfPlace, Release, SessionStore};
+
 use super::{
     Client, LEASE, LIFE, Rule, TransactionalHarness,
     open::{Open, begin},
     scene::unique,
 };
-use idem_core::store::{Claim, Finished, OutOfPlace, Release, SessionStore};
 
 /// The answer and the handler's writes commit together, and the answer is repeated.
 pub async fn a_transaction_in_a_session_commits_its_answer<H>(harness: &H)

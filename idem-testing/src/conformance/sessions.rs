@@ -1,12 +1,13 @@
 //! Requests of a session: what runs, what is repeated, and what a session is opened with.
 
-use super::{
-    Client, Harness, LEASE, LIFE, Rule, WINDOW,
-    scene::{key, unique},
-};
 use idem_core::{
     message::PositionKind,
     store::{Claim, Opened, OutOfPlace, SessionStore, Store, StoreError},
+};
+
+use super::{
+    Client, Harness, LEASE, LIFE, Rule, WINDOW,
+    scene::{key, unique},
 };
 
 /// The first request: attempt 1, under the key of its place.

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use idem_core::store::{Claim, Finished, Release, Write};
+
 use super::{
     LEASE, RETENTION, Rule, Scene, TransactionalHarness,
     dropped::{POLLS, dropped_after},
     open::{Open, begin},
     scene::unique,
 };
-use idem_core::store::{Claim, Finished, Release, Write};
 
 /// Before the commit neither is to be seen, after it both are.
 pub async fn a_commit_shows_effect_and_completion_together<H: TransactionalHarness>(harness: &H) {

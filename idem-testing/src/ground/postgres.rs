@@ -10,7 +10,7 @@ use idem_core::{
     stores::PostgresStore,
 };
 
-use super::{super::clock::StandingStill, Ground};
+use super::{super::clock::StandingStill, Ground, sealed};
 use crate::{FaultyStore, unique_name};
 
 /// A [`PostgresStore`] in a schema of its own, which is dropped with the last harness on it.
@@ -61,6 +61,8 @@ impl OnPostgres {
         self.schema.connect().await
     }
 }
+
+impl sealed::Ground for OnPostgres {}
 
 impl Ground for OnPostgres {
     type Store = PostgresStore;

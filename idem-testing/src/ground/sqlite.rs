@@ -13,8 +13,9 @@ use idem_core::sqlx::{
     sqlite::{SqliteConnectOptions, SqliteJournalMode},
 };
 
-use super::{super::clock::StandingStill, FaultyStore, Ground};
 use idem_core::stores::SqliteStore;
+
+use super::{super::clock::StandingStill, FaultyStore, Ground, sealed};
 
 /// A [`SqliteStore`] on a temporary file, which is gone with the last harness on it.
 #[derive(Debug, Clone)]
@@ -60,6 +61,8 @@ impl OnSqlite {
         self.file.connect().await
     }
 }
+
+impl sealed::Ground for OnSqlite {}
 
 impl Ground for OnSqlite {
     type Store = SqliteStore;

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use super::{
-    super::{Call, CrashPoint, Ending, FaultyStore, Ground, Message, Rehearsal},
-    Harness,
-};
 use idem_core::{
     executor::{Execution, Prepared, RunsOn},
     handler::Handler,
 };
+
+use super::Harness;
+use crate::{Call, CrashPoint, Ending, FaultyStore, Ground, Message, Rehearsal, rehearsal::sealed};
+
+impl<H, St, G: Ground> sealed::Rehearsal for Harness<H, St, G> {}
 
 impl<H, St, G> Rehearsal for Harness<H, St, G>
 where

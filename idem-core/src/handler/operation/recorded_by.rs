@@ -2,6 +2,7 @@
 
 use std::{error::Error, fmt, marker::PhantomData};
 
+use super::sealed;
 use crate::{
     handler::{Failed, Mode, Operation, Refused},
     message::{Envelope, KeyError, KeyPart},
@@ -15,6 +16,8 @@ use crate::{
 /// [`RecordedByStore`](crate::store::RecordedByStore).
 #[derive(Debug)]
 pub struct RecordedBy<Tx>(PhantomData<fn() -> Tx>);
+
+impl<Tx> sealed::Mode for RecordedBy<Tx> {}
 
 impl<Tx: Send + 'static> Mode for RecordedBy<Tx> {
     type Lent<'a> = &'a mut Tx;

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use idem_core::{executor::RunsOn, handler::Handler};
 
-use crate::{Call, CrashPoint, Ending, FaultyStore, Ground, Rehearsal};
-
 use super::{
     super::{Delivered, Message},
     Harness,
 };
+use crate::{Call, CrashPoint, Ending, FaultyStore, Ground, Rehearsal, rehearsal::sealed};
+
+impl<H, St, G: Ground> sealed::Rehearsal for Harness<H, St, G> {}
 
 impl<H, St, G> Rehearsal for Harness<H, St, G>
 where
