@@ -59,6 +59,8 @@ mod delivered;
 mod harness;
 mod message;
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use crate::Database;
 #[cfg(feature = "postgres")]
 pub use crate::OnPostgres;
 #[cfg(feature = "sqlite")]

@@ -4,11 +4,15 @@ use idem_core::{store::Store, stores::MemoryStore};
 
 use super::FaultyStore;
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod database;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use database::Database;
 #[cfg(feature = "postgres")]
 pub use postgres::OnPostgres;
 #[cfg(feature = "sqlite")]

@@ -96,6 +96,8 @@ mod watched;
 pub use crash::CrashPoint;
 pub use faults::Call;
 pub use faulty_store::FaultyStore;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use ground::Database;
 #[cfg(feature = "postgres")]
 pub use ground::OnPostgres;
 #[cfg(feature = "sqlite")]

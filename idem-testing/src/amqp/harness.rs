@@ -213,7 +213,7 @@ impl<H, St> Harness<H, St, crate::OnPostgres> {
     ///
     /// # Panics
     /// If the server cannot be reached.
-    pub async fn database(&self) -> idem_core::sqlx::PgConnection {
+    pub async fn database(&self) -> crate::Database<idem_core::sqlx::PgConnection> {
         self.ground.database().await
     }
 }
@@ -224,7 +224,7 @@ impl<H, St> Harness<H, St, crate::OnSqlite> {
     ///
     /// # Panics
     /// If the file cannot be opened.
-    pub async fn database(&self) -> idem_core::sqlx::SqliteConnection {
+    pub async fn database(&self) -> crate::Database<idem_core::sqlx::SqliteConnection> {
         self.ground.database().await
     }
 }

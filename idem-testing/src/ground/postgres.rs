@@ -10,7 +10,7 @@ use idem_core::{
     stores::PostgresStore,
 };
 
-use super::{super::clock::StandingStill, Ground, sealed};
+use super::{super::clock::StandingStill, Ground, database::Database, sealed};
 use crate::{FaultyStore, unique_name};
 
 /// A [`PostgresStore`] in a schema of its own, which is dropped with the last harness on it.
@@ -32,7 +32,7 @@ const TABLE: &str = "idem_records";
 const LONGEST_OPENING: Duration = Duration::from_secs(30);
 /// On the host's clock: how long a handler may wait for the server before the paused clock goes on, for it may wait for
 /// that.
-const LONGEST_STATEMENT: Duration = Duration::from_millis(500);
+const LONGEST_STATEMENT: Duration = Duration::from_secs(2);
 
 impl OnPostgres {
     /// In a new schema of this database, with these tables of the application's.
@@ -57,8 +57,8 @@ impl OnPostgres {
     ///
     /// # Panics
     /// If the server cannot be reached.
-    pub async fn database(&self) -> PgConnection {
-        self.schema.connect().await
+    pub async fn database(&self) -> Database<PgConnection> {
+        Database::opened(self.schema.connect()).await
     }
 }
 

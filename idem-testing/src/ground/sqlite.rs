@@ -15,7 +15,7 @@ use idem_core::sqlx::{
 
 use idem_core::stores::SqliteStore;
 
-use super::{super::clock::StandingStill, FaultyStore, Ground, sealed};
+use super::{super::clock::StandingStill, FaultyStore, Ground, database::Database, sealed};
 
 /// A [`SqliteStore`] on a temporary file, which is gone with the last harness on it.
 #[derive(Debug, Clone)]
@@ -57,8 +57,8 @@ impl OnSqlite {
     ///
     /// # Panics
     /// If the file cannot be opened.
-    pub async fn database(&self) -> SqliteConnection {
-        self.file.connect().await
+    pub async fn database(&self) -> Database<SqliteConnection> {
+        Database::opened(self.file.connect()).await
     }
 }
 

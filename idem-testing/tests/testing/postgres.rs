@@ -54,14 +54,14 @@ async fn setup() -> Setup<(), OnPostgres> {
 
 async fn charges<H>(run: &Harness<H, (), OnPostgres>) -> Vec<(String, i32)> {
     sqlx::query_as("SELECT order_id, line FROM charges ORDER BY order_id")
-        .fetch_all(&mut run.database().await)
+        .fetch_all(&mut *run.database().await)
         .await
         .unwrap()
 }
 
 async fn transactions<H>(run: &Harness<H, (), OnPostgres>) -> i64 {
     sqlx::query_scalar("SELECT count(DISTINCT transaction) FROM charges")
-        .fetch_one(&mut run.database().await)
+        .fetch_one(&mut *run.database().await)
         .await
         .unwrap()
 }
@@ -166,13 +166,13 @@ async fn what_a_harness_has_made_is_gone_with_it() {
     let shop = setup().await.handler::<charge_atomically>();
     let mut database = shop.database().await;
     let schema: String = sqlx::query_scalar("SELECT current_schema()")
-        .fetch_one(&mut database)
+        .fetch_one(&mut *database)
         .await
         .unwrap();
     drop(shop);
     let left: i64 = sqlx::query_scalar("SELECT count(*) FROM pg_namespace WHERE nspname = $1")
         .bind(schema)
-        .fetch_one(&mut database)
+        .fetch_one(&mut *database)
         .await
         .unwrap();
     assert_eq!(left, 0);
