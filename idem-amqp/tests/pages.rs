@@ -15,6 +15,9 @@ use std::{fs, path::Path};
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 #[rustfmt::skip]
+#[path = "pages/cookbook.rs"]
+mod cookbook;
+#[rustfmt::skip]
 #[path = "pages/migration.rs"]
 mod migration;
 #[rustfmt::skip]
@@ -43,7 +46,8 @@ mod sequences;
 mod stores;
 
 /// A page, and the module that its parts are in.
-const PAGES: [(&str, &str); 13] = [
+const PAGES: [(&str, &str); 14] = [
+    ("docs/cookbook.md", "cookbook"),
     ("docs/existing-service.md", "existing_service"),
     ("docs/handlers.md", "handlers"),
     ("docs/production.md", "production"),
