@@ -174,6 +174,7 @@ pub(crate) async fn keep_way_back(connection: &Connection, queue: &Queue) {
 
 /// Frozen from the first release: other arguments would make a worker's restart fail on the
 /// queues that an earlier version declared.
+// docs/decisions/0003
 fn arguments(kind: QueueType, queue: &Queue) -> FieldTable {
     let mut table = typed(kind);
     let (exchange, routing_key) = match queue.dead_letter_target() {

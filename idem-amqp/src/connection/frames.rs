@@ -1,4 +1,5 @@
 //! Looks at what the broker sends before the AMQP client does, frame by frame (pure).
+// docs/decisions/0029
 
 use super::properties;
 use crate::wire::unreadable::Flaw;

@@ -21,6 +21,7 @@ use super::{Arguments, Told};
 use crate::topology::{Value, difference};
 
 /// No queue can be created with this argument and a list as its value.
+// docs/decisions/0013
 const NEVER_CREATED: &str = "x-max-age";
 
 /// A queue has about ten arguments at most.

@@ -6,6 +6,7 @@
 //!            (fanout)         (queue)                     (direct) └── idem.unrouted ── idem.unrouted
 //!                                                         without one  (fanout)         (queue)
 //! ```
+// docs/decisions/0015
 
 use std::time::Duration;
 

@@ -236,6 +236,7 @@ impl Queue {
     /// How many messages may wait beside them.
     pub(crate) fn waiting(&self) -> usize {
         let window = usize::from(self.told_prefetch());
+        // docs/decisions/0028
         let unless_set = (window / 2).max(window - self.handlers());
         self.max_waiting
             .map_or(unless_set, |most| window.min(most.into()))

@@ -79,6 +79,7 @@ impl Delivery {
     /// Whether it is a dead letter that was sent again to the queue that it came from, by a
     /// [`Replayer`](crate::dead_letters::Replayer) or by hand. Whoever may publish to the queue can make it look
     /// so.
+    // docs/decisions/0014
     pub fn is_replay(&self) -> bool {
         self.get(headers::REASON).is_some() && self.own_text(headers::QUEUE) == Some(self.queue())
     }

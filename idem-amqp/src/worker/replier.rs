@@ -3,6 +3,7 @@
 //! RabbitMQ 3.10 and 4.0 close the connection by which something is published to an address of a direct
 //! reply that they cannot decode; 3.10 does so also where the address is of a node that is not in its
 //! cluster. Publishers of requests choose the addresses, and all replies share a connection.
+// docs/decisions/0027
 
 use std::{
     collections::HashSet,

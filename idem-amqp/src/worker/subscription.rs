@@ -187,6 +187,7 @@ fn apart(handlers: impl Iterator<Item = HandlerType>) -> Result<(), BuildError> 
     for handler in handlers {
         let first = *scopes.entry(handler.scope).or_insert(handler);
         if first.id != handler.id {
+            // docs/decisions/0026
             return Err(BuildError::ScopeTwice {
                 scope: handler.scope.into(),
                 one: first.name.into(),

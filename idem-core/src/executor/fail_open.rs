@@ -6,6 +6,7 @@
 //! (`reporter.rs`). What must stay true: nothing is forgotten before the store has been told of it; what
 //! another worker has completed in the store stands; a message of a session or a sequence, or of an atomic
 //! handler, never runs without its store.
+// docs/decisions/0010
 
 use std::time::Duration;
 

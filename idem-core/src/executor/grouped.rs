@@ -7,6 +7,7 @@
 //! not known, a claim tells, as for other [`atomic`](super::atomic) work; what fails, or may be what ends its
 //! process, runs by itself; what waits for its slot or its group keeps its lease, and takes its claim along
 //! when it is run by itself.
+// docs/decisions/0021
 
 use std::time::Duration;
 

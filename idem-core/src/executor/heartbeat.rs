@@ -4,6 +4,7 @@
 //! What must stay true: work is polled only while its lease is known to hold, unless its [`WhileUnknown`] says
 //! otherwise; work whose key another worker has taken over is dropped; a handler that blocks its thread keeps
 //! its lease; a lease as long as policies allow is never thought to end later than the store ends it.
+// docs/decisions/0007
 
 use std::{
     future::poll_fn,

@@ -4,6 +4,7 @@
 //! true: no answer of the store's, no error and no lost lease keeps a message from running or drops its
 //! handler; no message waits for the store for longer than [`PATIENCE`] at a time; a closed executor starts
 //! nothing all the same.
+// docs/decisions/0024
 
 use std::{sync::Arc, time::Duration};
 

@@ -8,6 +8,7 @@
 //! remembered; the transaction is open before anything is claimed, so that no lease runs out in the wait; a message
 //! that may have been attempted before is claimed, and so counted, before it runs: one that ends its process is given
 //! up in the end; two copies in one process never run at the same time.
+// docs/decisions/0017
 
 use std::{marker::PhantomData, time::Duration};
 

@@ -4,6 +4,7 @@
 //! must stay true: no such request reaches a store that does not keep its position. That store would claim the key as
 //! one that stands alone: a number would run far ahead of its sequence, a request after its session has ended. So the
 //! author of a store that keeps neither need not think of them.
+// docs/decisions/0034
 
 use crate::{
     message::{Position, PositionKind},

@@ -4,6 +4,7 @@
 //! transactions are in use, it is made ahead, and kept by a heartbeat during the wait. What must stay true: no
 //! handler runs without both; a lease that has to wait is kept; a last attempt does not wait under a claim that was
 //! made ahead; a transaction is rolled back before its key is given back.
+// docs/decisions/0009
 
 use super::{
     super::{

@@ -89,6 +89,7 @@ impl KeyBuilder {
     ///
     /// The source's name is part of the key, so that the same value from two sources (an id in
     /// one message, a header in another) never makes two messages one.
+    // docs/decisions/0004
     pub fn first(mut self, sources: &[(&str, &dyn KeyPart)]) -> Self {
         let found = sources.iter().find_map(|(name, value)| {
             let text = value.to_part().filter(|text| !text.is_empty())?;

@@ -75,6 +75,7 @@ pub(crate) enum State {
 }
 
 /// Why a key was given back. It decides who may claim it next.
+// docs/decisions/0001
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Reason {
     /// The handler failed, and another attempt may succeed.

@@ -7,6 +7,7 @@
 //! What must stay true: no request below the mark and none of an ended session is ever acquired; a
 //! request that is refused moves no mark; no answer from the mark on is forgotten while the session
 //! lives.
+// docs/decisions/0018
 
 use std::ops::Range;
 

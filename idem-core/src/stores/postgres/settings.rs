@@ -47,6 +47,7 @@ pub(super) fn begin(
 /// Outside of a transaction that is begun to write, the session only reads. Otherwise a handler
 /// whose transaction has ended, or was ended by the driver, would go on with commits of its own:
 /// they would stay when the attempt fails, and be made again by the next one.
+// docs/decisions/0031
 pub(super) const ONLY_READS: &str = "SET default_transaction_read_only = on";
 
 /// What a handler's session is set back to: a file's statements, and reading only behind the

@@ -56,6 +56,7 @@ pub(crate) fn claim(
         State::InProgress { lease_ends } if *lease_ends > now => stay(Claim::Held {
             remaining: until(*lease_ends, now),
         }),
+        // docs/decisions/0005
         // The lease ran out without a word, so the new attempt is in doubt. For a replay, too: the
         // person who sent it has not seen what this attempt left behind.
         State::InProgress { .. } => acquire(request, token, attempt, true, fingerprint, now),
@@ -74,6 +75,7 @@ pub(crate) fn claim(
             }
         }
         State::Failed { .. } if old.is_other_content(request) => stay(Claim::KeyReused),
+        // docs/decisions/0008
         // The delay that the failure asked for. Not for a replay: a person wants it to run now.
         State::Failed {
             not_before: Some(due),

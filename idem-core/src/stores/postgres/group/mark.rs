@@ -2,6 +2,7 @@
 //!
 //! The server could be asked for the transaction by its number. But a server that takes over from another, or comes
 //! back from a crash, gives out again the numbers that it has not heard of. It does not have the row either.
+// docs/decisions/0032
 
 use std::fmt::{self, Display};
 
