@@ -29,7 +29,8 @@
 //! A message that arrives again is acknowledged without running the handler. If another worker is
 //! processing the same key, the copy waits and is checked again. A handler that fails runs again, up
 //! to the policy's maximum attempts; then the message goes to the dead-letter queue, with the reason
-//! in its headers. What is promised, and what is not, is in `docs/guarantees.md`.
+//! in its headers. What is promised, and what is not, is in `docs/guarantees.md`; `docs/proofs.md` names
+//! the tests.
 //!
 //! The root has what a first program names. The rest stands in modules:
 //!

@@ -1,7 +1,7 @@
 //! What is promised on any store and in either mode, on each: a body of a test is generic in its [`Cell`], and
 //! [`on_each_store!`](crate::on_each_store) makes a test of it for each store and mode that there is.
 //!
-//! `docs/guarantees.md` names such a test without its cell; its check knows the cells by the macro's name.
+//! `docs/proofs.md` names such a test without its cell; its column `runs on` is written from the macro's name.
 
 use std::{fmt, marker::PhantomData};
 

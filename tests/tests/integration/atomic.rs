@@ -59,14 +59,26 @@ async fn rolled_back<C: Cell>(act: impl Fn() -> Result<(), Failed> + Send + Sync
     bed.assert_nothing_stuck().await;
 }
 
+/// The handler fails after it has written.
+///
+/// - does: rolls back, then records the failure
+/// - atomic: no write stays
 async fn what_a_failed_atomic_handler_wrote_is_rolled_back<C: Cell>() {
     rolled_back::<C>(|| Err(Failed::retry("the gateway timed out"))).await;
 }
 
+/// The handler panics after it has written.
+///
+/// - does: rolls back, then records the failure
+/// - atomic: no write stays
 async fn what_a_panicking_atomic_handler_wrote_is_rolled_back<C: Cell>() {
     rolled_back::<C>(|| panic!("a bug in the handler")).await;
 }
 
+/// The handler rejects the message after it has written.
+///
+/// - does: rolls back, then dead-letters
+/// - atomic: no write stays
 async fn what_a_rejecting_atomic_handler_wrote_is_rolled_back<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::new(async |_| Err(Failed::rejected("no such customer")));
@@ -101,14 +113,28 @@ async fn commit_after<C: Cell>(trouble: Fate) {
     bed.assert_nothing_stuck().await;
 }
 
+/// The answer to a completion is lost.
+///
+/// - does: atomic: finds out whether it has committed; leased: repeats the completion
+/// - atomic: once
+/// - leased: once
 async fn a_commit_whose_answer_was_lost_is_found_out_and_not_repeated<C: Cell>() {
     commit_after::<C>(Fate::LoseAnswer).await;
 }
 
+/// A completion does not reach the store.
+///
+/// - does: atomic: rolls back, and runs the same attempt again; leased: repeats the completion
+/// - atomic: once
+/// - leased: once
 async fn a_commit_that_did_not_reach_the_store_is_no_attempt<C: Cell>() {
     commit_after::<C>(Fate::Refuse).await;
 }
 
+/// An atomic handler holds SQLite's write lock for longer than its lease, so that no heartbeat can be written.
+///
+/// - does: lets it end: nobody else can take over
+/// - atomic: once
 #[tokio::test]
 async fn a_handler_that_holds_the_write_lock_for_longer_than_its_lease_completes() {
     let bed = Bed::new().await;
@@ -135,6 +161,12 @@ async fn a_handler_that_holds_the_write_lock_for_longer_than_its_lease_completes
     bed.assert_nothing_stuck().await;
 }
 
+/// An atomic handler's queue has a greater prefetch than the store has connections.
+///
+/// - does: says so at the start: messages beyond that wait for a connection
+/// - atomic: once each
+/// - settled by: `duplicates::many_copies_in_any_order_are_executed_once_each`
+///
 /// Stops before it has looked for its broker.
 #[tokio::test]
 async fn more_messages_at_once_than_connections_are_told_of_at_the_start() {
@@ -193,6 +225,11 @@ async fn nest_in_vain(
     script.play(order, attempt, delivery).await
 }
 
+/// An atomic handler on SQLite loses its transaction and goes on (a nested `db.begin()` that a time-out drops makes
+/// sqlx roll everything back).
+///
+/// - does: refuses what it writes then (`SQLITE_CONSTRAINT_COMMITHOOK`); the attempt has failed
+/// - atomic: once, after another attempt
 #[tokio::test]
 async fn an_atomic_handler_that_goes_on_without_its_transaction_writes_nothing_on_sqlite() {
     let (bed, ledger) = (Bed::new().await, Ledger::create().await);

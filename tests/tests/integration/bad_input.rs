@@ -35,6 +35,11 @@ async fn dead_letter_of(body: &[u8], kind: Kind) -> (String, String) {
     (letter.reason(), letter.error())
 }
 
+/// The body is not JSON.
+///
+/// - does: dead-letters it, `undecodable`
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 #[tokio::test]
 async fn a_body_that_is_not_json_is_dead_lettered_as_undecodable() {
     let (reason, error) = dead_letter_of(b"\xff\x00 not json", Kind::Undecodable).await;
@@ -42,12 +47,22 @@ async fn a_body_that_is_not_json_is_dead_lettered_as_undecodable() {
     assert!(error.contains("expected value at line 1"), "{error}");
 }
 
+/// The body is empty.
+///
+/// - does: dead-letters it, `undecodable`
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 #[tokio::test]
 async fn an_empty_body_is_dead_lettered_as_undecodable() {
     let (reason, _) = dead_letter_of(b"", Kind::Undecodable).await;
     assert_eq!(reason, "undecodable");
 }
 
+/// A field of the message is missing.
+///
+/// - does: dead-letters it, `undecodable`
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 #[tokio::test]
 async fn a_body_without_a_field_of_the_message_is_dead_lettered_as_undecodable() {
     let (reason, error) = dead_letter_of(br#"{"amount_cents": 1}"#, Kind::Undecodable).await;
@@ -55,6 +70,11 @@ async fn a_body_without_a_field_of_the_message_is_dead_lettered_as_undecodable()
     assert!(error.contains("missing field `id`"), "{error}");
 }
 
+/// The key is empty.
+///
+/// - does: dead-letters it, `keyless`
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 #[tokio::test]
 async fn an_empty_key_is_dead_lettered_as_keyless() {
     let body = br#"{"id": "", "amount_cents": 1}"#;
@@ -107,22 +127,42 @@ where
     bed.assert_nothing_stuck().await;
 }
 
+/// The key's field is missing or null.
+///
+/// - does: dead-letters it, `keyless`
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 #[tokio::test]
 async fn a_missing_or_null_key_is_dead_lettered_as_keyless() {
     keyless::<with_an_optional_key>(&[b"{}", br#"{"id": null}"#]).await;
 }
 
+/// The key's header is missing.
+///
+/// - does: dead-letters it, `keyless`
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 #[tokio::test]
 async fn a_missing_key_header_is_dead_lettered_as_keyless() {
     keyless::<with_a_key_in_a_header>(&[br#"{"id": "a", "amount_cents": 1}"#]).await;
 }
 
+/// The key is the message id, and there is none.
+///
+/// - does: dead-letters it, `keyless`: such messages do not share a key
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 #[tokio::test]
 async fn messages_without_an_id_do_not_share_one_key() {
     let body = br#"{"id": "a", "amount_cents": 1}"#;
     keyless::<with_the_message_id>(&[body, body]).await;
 }
 
+/// The key was used for other content.
+///
+/// - does: dead-letters it, `key-reused`
+/// - atomic: the first stays done
+/// - leased: the first stays done
 async fn a_key_used_again_for_other_content_is_dead_lettered<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::succeeding();
@@ -162,6 +202,11 @@ async fn for_a_tenant(
     script.play(order, attempt, delivery).await
 }
 
+/// A parameter of the handler cannot be extracted.
+///
+/// - does: dead-letters it, `undecodable`, with the extractor's words
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 #[tokio::test]
 async fn a_parameter_that_cannot_be_extracted_dead_letters_the_message() {
     let bed = Bed::new().await;
@@ -225,6 +270,11 @@ async fn rejecting_after_a_look_at_the_headers(
     Err(Failed::rejected(serde_json::to_string(&texts)?))
 }
 
+/// Headers have types other than text.
+///
+/// - does: hands the handler those that are exact as text, keeps all on the dead letter
+/// - atomic: unchanged
+/// - leased: unchanged
 #[tokio::test]
 async fn headers_of_every_type_reach_the_handler_and_the_dead_letter() {
     let bed = Bed::new().await;

@@ -59,6 +59,11 @@ async fn publish(bed: &Bed, classic: &str, numbers: std::ops::Range<u32>) -> Vec
     ids
 }
 
+/// The broker restarts under load.
+///
+/// - does: connects again, consumes all queues again
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test]
 async fn a_broker_that_restarts_is_consumed_again_and_nothing_is_lost_or_doubled() {
     let broker = broker().await;
@@ -78,6 +83,11 @@ async fn a_broker_that_restarts_is_consumed_again_and_nothing_is_lost_or_doubled
     assert_eq!(lost_connections(&balance), 1, "{balance}");
 }
 
+/// The broker is killed under load.
+///
+/// - does: connects again, consumes all queues again; acks that the broker forgot come again as duplicates
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test]
 async fn a_broker_that_is_killed_is_consumed_again_and_nothing_is_lost_or_doubled() {
     let broker = broker().await;
@@ -137,6 +147,11 @@ async fn all_are_executed_once_and_nothing_is_stuck(
     balance
 }
 
+/// The broker restarts, and there are dead letters.
+///
+/// - does: finds them in their queue again
+/// - atomic: survives
+/// - leased: survives
 #[tokio::test]
 async fn dead_letters_survive_a_restart_of_the_broker() {
     let broker = broker().await;
@@ -152,6 +167,11 @@ async fn dead_letters_survive_a_restart_of_the_broker() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The broker hangs for a while.
+///
+/// - does: connects again when it answers
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test]
 async fn a_broker_that_hangs_for_a_while_is_waited_for() {
     let broker = broker().await;
@@ -193,6 +213,11 @@ fn gated() -> (Script, Arc<Semaphore>) {
     (script, gate)
 }
 
+/// The broker takes no messages: its memory or disk is short.
+///
+/// - does: consumes and acknowledges; what has to be dead-lettered waits
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_broker_that_takes_no_messages_is_waited_for_and_consumed_meanwhile() {
     let broker = broker().await;

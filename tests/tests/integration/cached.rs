@@ -17,6 +17,11 @@ use idem_tests::{
 
 use super::fail_open::failing_open;
 
+/// A copy comes soon after the first, and the store is cached.
+///
+/// - does: answers the copy without the store
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_copy_that_comes_soon_is_answered_by_the_cache() {
     let bed = Bed::new().await;
@@ -49,6 +54,11 @@ async fn in_a_file() -> (tempfile::TempDir, SqliteStore, SqliteConnection) {
     (folder, store, connection)
 }
 
+/// An operator forgets a key that is cached.
+///
+/// - does: runs the message again when the cache has forgotten the key, too
+/// - atomic: runs again
+/// - leased: runs again
 #[tokio::test]
 async fn a_key_that_an_operator_forgets_runs_again_when_the_cache_has_forgotten_it_too() {
     let bed = Bed::new().await;
@@ -73,6 +83,12 @@ async fn a_key_that_an_operator_forgets_runs_again_when_the_cache_has_forgotten_
     bed.assert_nothing_stuck().await;
 }
 
+/// The store's record of a key cannot be read.
+///
+/// - does: lets the message wait, logs the key as an error, looks again once a minute at most, whatever the policy;
+///   mend or delete the record
+/// - atomic: not run
+/// - leased: not run
 #[tokio::test]
 async fn a_message_whose_record_cannot_be_read_is_held_and_the_others_go_on() {
     let bed = Bed::new().await;

@@ -16,6 +16,11 @@ use idem_tests::{
 
 use crate::replays::{bury, replayer, tally, until_dead};
 
+/// Some letters are chosen.
+///
+/// - does: sends these again, returns the others as they were
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test]
 async fn only_the_chosen_letters_are_replayed_and_the_others_stay_as_they_are() {
     let bed = Bed::new().await;
@@ -66,6 +71,11 @@ fn everything(letter: &DeadLetter) -> (Vec<(String, String)>, Vec<u8>) {
     (headers.collect(), letter.body().to_vec())
 }
 
+/// Some letters are to go for good.
+///
+/// - does: drops only these
+/// - atomic: not run
+/// - leased: not run
 #[tokio::test]
 async fn discarded_letters_are_gone_for_good() {
     let bed = Bed::new().await;
@@ -90,6 +100,11 @@ async fn discarded_letters_are_gone_for_good() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The queue that the letter came from is gone, or not known.
+///
+/// - does: leaves it where it is, and says so
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 #[tokio::test]
 async fn a_letter_whose_queue_is_gone_stays_where_it_is() {
     let bed = Bed::new().await;
@@ -125,6 +140,9 @@ async fn a_letter_whose_queue_is_gone_stays_where_it_is() {
     bed.assert_nothing_stuck().await;
 }
 
+/// There is no such dead-letter queue, or no broker.
+///
+/// - does: returns an error that says so
 #[tokio::test]
 async fn a_dead_letter_queue_that_is_missing_is_a_clear_error() {
     let bed = Bed::bare().await;

@@ -29,6 +29,9 @@ fn patient(bed: &Bed) -> idem_amqp::client::ClientBuilder {
     client.timeout(LIMIT).deadline(LIMIT)
 }
 
+/// A call is made.
+///
+/// - does: sends a persistent request under a key of its own, brings the reply in the request's types
 #[tokio::test]
 async fn a_call_brings_the_typed_reply() {
     let bed = Bed::new().await;
@@ -64,6 +67,9 @@ async fn a_call_brings_the_typed_reply() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The reply is repeated from memory.
+///
+/// - does: says so
 #[tokio::test]
 async fn a_reply_that_is_repeated_from_memory_says_so() {
     let bed = Bed::new().await;
@@ -81,6 +87,9 @@ async fn a_reply_that_is_repeated_from_memory_says_so() {
     assert_eq!(client.counts().replayed, 1);
 }
 
+/// The handler refuses the request with its own error.
+///
+/// - does: brings that error
 #[tokio::test]
 async fn a_refusal_is_the_requests_own_error() {
     let bed = Bed::new().await;
@@ -99,6 +108,9 @@ async fn a_refusal_is_the_requests_own_error() {
     assert_eq!(client.counts().refused, 1);
 }
 
+/// The request is refused without an error of its own.
+///
+/// - does: tells code and message
 #[tokio::test]
 async fn a_refusal_without_an_error_of_the_requests_own_is_told_by_its_code() {
     let bed = Bed::new().await;
@@ -118,6 +130,9 @@ async fn a_refusal_without_an_error_of_the_requests_own_is_told_by_its_code() {
     );
 }
 
+/// The reply does not decode.
+///
+/// - does: names the type, keeps the bytes
 #[tokio::test]
 async fn a_reply_that_does_not_decode_is_told_and_kept() {
     let bed = Bed::new().await;
@@ -134,6 +149,9 @@ async fn a_reply_that_does_not_decode_is_told_and_kept() {
     }
 }
 
+/// The queue of a call does not exist.
+///
+/// - does: returns an error at once, for this call alone: the request was not handled
 #[tokio::test]
 async fn a_request_to_a_queue_that_does_not_exist_is_unroutable_at_once() {
     let bed = Bed::new().await;
@@ -166,6 +184,9 @@ impl Request for Inexpressible {
     type Error = ();
 }
 
+/// The request cannot be sent: JSON cannot express it, its key is empty or too long.
+///
+/// - does: returns an error that says why; sends nothing
 #[tokio::test]
 async fn a_request_that_cannot_be_sent_says_why_and_nothing_is_sent() {
     let bed = Bed::new().await;
@@ -197,6 +218,9 @@ async fn a_request_that_cannot_be_sent_says_why_and_nothing_is_sent() {
     assert_eq!(bed.waiting(bed.name()).await, Some((0, 0)));
 }
 
+/// Two hundred calls are in flight, of clones and to several queues.
+///
+/// - does: uses one connection; each gets its own reply
 #[tokio::test]
 async fn two_hundred_calls_at_once_share_one_connection_with_all_clones() {
     let bed = Bed::new().await;
@@ -238,6 +262,9 @@ async fn two_hundred_calls_at_once_share_one_connection_with_all_clones() {
     assert_eq!((counts.replies, counts.late), (200, 0), "{counts}");
 }
 
+/// Replies come by direct reply-to.
+///
+/// - does: declares no queue
 #[tokio::test]
 async fn replies_come_by_direct_reply_to_without_a_queue() {
     let bed = Bed::new().await;
@@ -258,6 +285,9 @@ async fn replies_come_by_direct_reply_to_without_a_queue() {
     }
 }
 
+/// A message in the reply queue answers none of its calls.
+///
+/// - does: counts and ignores it
 #[tokio::test]
 async fn a_foreign_reply_is_ignored_and_counted() {
     let bed = Bed::new().await;
@@ -284,6 +314,9 @@ async fn a_foreign_reply_is_ignored_and_counted() {
     assert_eq!((counts.foreign, counts.late), (4, 0), "{counts}");
 }
 
+/// The client cannot connect at first.
+///
+/// - does: returns an error that says why
 #[tokio::test]
 async fn a_client_that_cannot_connect_says_why() {
     let url = "amqp://127.0.0.1:1/%2f";
@@ -299,6 +332,9 @@ async fn a_client_that_cannot_connect_says_why() {
     );
 }
 
+/// The client's user may not have a queue for replies.
+///
+/// - does: returns an error that says what to grant, and that direct reply-to needs none
 #[tokio::test]
 async fn a_client_that_may_have_no_reply_queue_says_what_to_grant() {
     let bed = Bed::new().await;
@@ -337,6 +373,9 @@ async fn a_client_that_may_have_no_reply_queue_says_what_to_grant() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The last clone and the last call are gone.
+///
+/// - does: closes the connection
 #[tokio::test]
 async fn a_client_whose_last_clone_and_last_call_are_gone_leaves_no_connection() {
     let bed = Bed::new().await;

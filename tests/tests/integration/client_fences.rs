@@ -96,18 +96,23 @@ fn assert_occupied(opened: Result<Session, SessionError>) {
     }
 }
 
+/// A second session of the process is to be stored in the same place.
+///
+/// - does: returns an error until the first was closed or dropped, and what it had begun to save is saved
 #[tokio::test]
 async fn a_file_keeps_one_session_of_a_process_at_a_time() {
     let (_folder, path) = folder();
     keeps_one(FileSessionStorage::open(&path).await.unwrap()).await;
 }
 
+/// Shares the promise of `client_fences::a_file_keeps_one_session_of_a_process_at_a_time`.
 #[tokio::test]
 async fn a_row_keeps_one_session_of_a_process_at_a_time() {
     let (_folder, path) = folder();
     keeps_one(SqliteSessionStorage::open(&path, "leases").await.unwrap()).await;
 }
 
+/// Shares the promise of `client_fences::a_file_keeps_one_session_of_a_process_at_a_time`.
 #[tokio::test]
 async fn a_users_keeper_keeps_one_session_of_a_process_at_a_time() {
     keeps_one(Board::empty()).await;
@@ -141,6 +146,9 @@ async fn keeps_one<K: SessionStorage + Clone>(storage: K) {
     assert_eq!(responder.asked.entries().len(), 2);
 }
 
+/// Another process has taken the session over.
+///
+/// - does: asks for no number again and does not close, whatever the storage would write
 #[tokio::test]
 async fn a_row_that_another_process_has_taken_stops_the_first_one_before_it_asks_or_closes() {
     let (_folder, path) = folder();
@@ -148,6 +156,7 @@ async fn a_row_that_another_process_has_taken_stops_the_first_one_before_it_asks
     stops_the_first(open).await;
 }
 
+/// Shares the promise of `client_fences::a_row_that_another_process_has_taken_stops_the_first_one_before_it_asks_or_closes`.
 #[tokio::test]
 async fn a_place_that_another_process_has_taken_stops_the_first_one_whatever_its_keeper_writes() {
     let board = Board::empty();
@@ -236,6 +245,8 @@ impl SessionStorage for Slow {
     }
 }
 
+/// Shares the promise of `client_fences::a_file_keeps_one_session_of_a_process_at_a_time`.
+///
 /// Its save may still be written: whoever came now would read what is about to be replaced.
 #[tokio::test]
 async fn a_session_that_was_given_up_while_it_was_saved_leaves_its_place_when_that_has_ended() {
@@ -269,6 +280,9 @@ async fn kept_as(board: &Board, next: u64, unanswered: &[u64]) {
     .await;
 }
 
+/// A request was saved, and not sent or taken by no queue.
+///
+/// - does: does not list it as unanswered after a restart
 #[tokio::test]
 async fn a_request_that_was_not_saved_in_time_is_not_kept_as_one_that_was_sent() {
     let bed = Bed::new().await;
@@ -288,6 +302,7 @@ async fn a_request_that_was_not_saved_in_time_is_not_kept_as_one_that_was_sent()
     assert_eq!(responder.asked.entries().len(), 0);
 }
 
+/// Shares the promise of `client_fences::a_request_that_was_not_saved_in_time_is_not_kept_as_one_that_was_sent`.
 #[tokio::test]
 async fn a_request_that_no_queue_took_is_not_kept_when_that_is_told() {
     let bed = Bed::bare().await;

@@ -81,6 +81,9 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
+/// The process ends while requests are in flight, and the session is stored.
+///
+/// - does: has them in the next process, and asks them again, unchanged, when it is told to
 #[tokio::test]
 async fn a_session_in_a_file_goes_on_after_its_process_has_ended() {
     let bed = Bed::new().await;
@@ -89,6 +92,7 @@ async fn a_session_in_a_file_goes_on_after_its_process_has_ended() {
     goes_on(&bed, open).await;
 }
 
+/// Shares the promise of `client_keepers::a_session_in_a_file_goes_on_after_its_process_has_ended`.
 #[tokio::test]
 async fn a_session_in_a_sqlite_database_goes_on_after_its_process_has_ended() {
     let bed = Bed::new().await;
@@ -147,6 +151,9 @@ async fn goes_on<K: SessionStorage>(bed: &Bed, open: impl AsyncFn() -> K) {
     assert_eq!((number, awaited), (2, 2));
 }
 
+/// The process ends with an answer that was handed over.
+///
+/// - does: asks its request again, unless another request was sent since, or the session was saved
 #[tokio::test]
 async fn an_answer_that_was_handed_over_is_brought_again_until_the_next_request_or_save() {
     let bed = Bed::new().await;
@@ -179,6 +186,9 @@ async fn an_answer_that_was_handed_over_is_brought_again_until_the_next_request_
     assert_eq!(places, [(0, 0), (0, 0), (1, 1), (1, 1), (2, 2)]);
 }
 
+/// The stored session has ended.
+///
+/// - does: returns an error that names its unanswered requests; sends none of them
 #[tokio::test]
 async fn a_session_that_has_ended_meanwhile_is_told_with_its_unanswered_requests() {
     let bed = Bed::new().await;
@@ -212,6 +222,9 @@ async fn a_session_that_has_ended_meanwhile_is_told_with_its_unanswered_requests
     assert_eq!(numbers(&session), NONE);
 }
 
+/// The stored session was closed.
+///
+/// - does: opens another one
 #[tokio::test]
 async fn a_session_that_was_closed_is_not_resumed_but_another_one_opened() {
     let bed = Bed::new().await;
@@ -229,6 +242,9 @@ async fn a_session_that_was_closed_is_not_resumed_but_another_one_opened() {
     assert_eq!(registrar.of_kind("idem.open").len(), 2);
 }
 
+/// The stored session is that of another queue.
+///
+/// - does: returns an error that says so
 #[tokio::test]
 async fn a_session_of_another_queue_is_not_resumed() {
     let bed = Bed::new().await;
@@ -247,6 +263,9 @@ async fn a_session_of_another_queue_is_not_resumed() {
     assert_eq!(registrar.asked.entries().len(), asked);
 }
 
+/// Two processes store their session in one place.
+///
+/// - does: a file: the second process cannot open it; a row: the first process can send nothing more
 #[tokio::test]
 async fn a_file_that_another_process_has_is_not_shared() {
     let bed = Bed::new().await;
@@ -260,6 +279,7 @@ async fn a_file_that_another_process_has_is_not_shared() {
     );
 }
 
+/// Shares the promise of `client_keepers::a_file_that_another_process_has_is_not_shared`.
 #[tokio::test]
 async fn a_row_that_another_process_has_taken_stops_the_first_one_before_it_sends() {
     let bed = Bed::new().await;
@@ -322,6 +342,9 @@ impl SessionStorage for Slow {
     }
 }
 
+/// Many calls are to be saved.
+///
+/// - does: sends none before it is saved; those that wait share a save
 #[tokio::test]
 async fn a_request_is_saved_before_it_is_sent_and_those_that_wait_share_a_save() {
     let bed = Bed::new().await;
@@ -352,6 +375,9 @@ async fn a_request_is_saved_before_it_is_sent_and_those_that_wait_share_a_save()
     }
 }
 
+/// A session's request cannot be saved.
+///
+/// - does: does not send it
 #[tokio::test]
 async fn a_request_that_cannot_be_saved_is_not_sent() {
     let bed = Bed::new().await;

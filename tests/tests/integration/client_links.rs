@@ -52,11 +52,15 @@ fn assert_asked_again(asked: &[Asked], calls: usize) {
     }
 }
 
+/// The link is cut while calls wait.
+///
+/// - does: connects again, sends their requests again with the new reply queue, each under its key
 #[tokio::test]
 async fn calls_whose_link_is_cut_are_sent_again_with_another_reply_queue() {
     links_are_cut(ReplyTo::Queue).await;
 }
 
+/// Shares the promise of `client_links::calls_whose_link_is_cut_are_sent_again_with_another_reply_queue`.
 #[tokio::test]
 async fn calls_by_direct_reply_to_whose_link_is_cut_are_sent_again() {
     links_are_cut(ReplyTo::Direct).await;
@@ -91,6 +95,10 @@ async fn links_are_cut(reply_to: ReplyTo) {
     assert_eq!((counts.replies, counts.in_flight), (20, 0), "{counts}");
 }
 
+/// A client's link goes silent.
+///
+/// - does: notices it by the heartbeat; connects again, sends the requests again with the new reply queue, each under
+///   its key
 #[tokio::test]
 async fn a_call_whose_link_goes_silent_is_sent_again_by_another_one() {
     let bed = Bed::new().await;
@@ -112,6 +120,9 @@ async fn a_call_whose_link_goes_silent_is_sent_again_by_another_one() {
     assert!(incidents.of(Incident::HeartbeatMissed) > 0, "{incidents}");
 }
 
+/// The broker is away until the deadline.
+///
+/// - does: says that nothing was sent; goes on when it is back
 #[tokio::test]
 async fn a_client_whose_broker_is_away_says_that_nothing_was_sent_and_goes_on_when_it_is_back() {
     let bed = Bed::new().await;
@@ -143,6 +154,9 @@ async fn a_client_whose_broker_is_away_says_that_nothing_was_sent_and_goes_on_wh
     assert_eq!(responder.asked.entries().len(), 1, "the other was not sent");
 }
 
+/// An operator deletes the reply queue.
+///
+/// - does: connects again, sends the requests again with the new reply queue, each under its key
 #[tokio::test]
 async fn a_reply_queue_that_an_operator_deletes_is_replaced() {
     let bed = Bed::new().await;
@@ -159,6 +173,9 @@ async fn a_reply_queue_that_an_operator_deletes_is_replaced() {
     assert_asked_again(&responder.asked.entries(), 1);
 }
 
+/// The broker restarts while a call waits.
+///
+/// - does: connects again, sends the request again with the new reply queue, under its key
 #[tokio::test]
 async fn a_call_is_answered_although_its_broker_restarts() {
     let broker = Arc::new(off_thread(RabbitMq::start).await);
@@ -176,6 +193,9 @@ async fn a_call_is_answered_although_its_broker_restarts() {
     assert_eq!(client.counts().in_flight, 0);
 }
 
+/// The broker takes no messages: its memory or disk is short.
+///
+/// - does: waits, and sends no copies meanwhile
 #[tokio::test]
 async fn requests_wait_while_the_broker_takes_no_messages_and_are_not_piled_up() {
     let broker = Arc::new(off_thread(RabbitMq::start).await);

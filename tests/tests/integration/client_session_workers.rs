@@ -45,6 +45,9 @@ async fn open(client: &Client) -> Session {
     client.session().open().await.unwrap()
 }
 
+/// A session's requests are asked several times while their handlers run.
+///
+/// - does: has each handled once, and answered
 #[tokio::test]
 async fn requests_of_a_session_are_handled_once_however_often_they_are_asked() {
     let bed = bed().await;
@@ -87,6 +90,9 @@ async fn requests_of_a_session_are_handled_once_however_often_they_are_asked() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Two clients use the same numbers, in sessions of their own, and one calls without a session.
+///
+/// - does: brings to none another's reply
 #[tokio::test]
 async fn two_sessions_with_the_same_numbers_are_strangers() {
     let bed = bed().await;
@@ -117,6 +123,9 @@ async fn two_sessions_with_the_same_numbers_are_strangers() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The worker ends, and another one begins.
+///
+/// - does: goes on with the session
 #[tokio::test]
 async fn a_session_outlives_its_worker() {
     let bed = bed().await;
@@ -139,6 +148,9 @@ async fn a_session_outlives_its_worker() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The backlog in front of a request lasts longer than the session lives.
+///
+/// - does: keeps the session by signs of life, which overtake the backlog; the request is handled
 #[tokio::test]
 async fn a_backlog_that_is_longer_than_the_sessions_life_ends_no_session() {
     let bed = bed().await;
@@ -166,6 +178,9 @@ async fn a_backlog_that_is_longer_than_the_sessions_life_ends_no_session() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The session expires while a request is being tried again.
+///
+/// - does: says that it may have been handled; it is not handled twice
 #[tokio::test]
 async fn a_request_whose_session_expires_during_a_retry_is_unknown_and_not_handled_twice() {
     let bed = bed().await;
@@ -207,6 +222,9 @@ async fn a_request_whose_session_expires_during_a_retry_is_unknown_and_not_handl
     bed.assert_nothing_stuck().await;
 }
 
+/// No worker is there to take signs of life.
+///
+/// - does: lets the broker drop each when its time is over
 #[tokio::test]
 async fn signs_of_life_do_not_pile_up_while_no_worker_is_there() {
     let bed = bed().await;
@@ -230,6 +248,9 @@ async fn signs_of_life_do_not_pile_up_while_no_worker_is_there() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The client is killed with a request in flight, and starts again with its file.
+///
+/// - does: gets its reply; the request is handled once
 #[tokio::test]
 async fn a_client_that_is_killed_goes_on_with_its_session_and_nothing_is_handled_twice() {
     let bed = bed().await;
@@ -280,6 +301,9 @@ async fn a_client_that_is_killed_goes_on_with_its_session_and_nothing_is_handled
     bed.assert_nothing_stuck().await;
 }
 
+/// A client comes back when its session has ended.
+///
+/// - does: says which requests may have been handled; sends none
 #[tokio::test]
 async fn a_client_that_comes_back_too_late_is_told_what_may_have_been_handled() {
     let bed = bed().await;
@@ -310,6 +334,9 @@ async fn a_client_that_comes_back_too_late_is_told_what_may_have_been_handled() 
     bed.assert_nothing_stuck().await;
 }
 
+/// The worker consumes a session's queue without sessions.
+///
+/// - does: returns an error at once that says what to do
 #[tokio::test]
 async fn a_session_at_a_queue_without_sessions_says_what_to_do() {
     let bed = Bed::new().await;

@@ -86,6 +86,9 @@ fn places(responder: &Responder) -> Vec<(i64, i64)> {
     places.collect()
 }
 
+/// Calls are made in a session.
+///
+/// - does: numbers them, says with each which is the lowest answer that it awaits
 #[tokio::test]
 async fn a_sessions_requests_are_numbered_and_say_which_answer_is_awaited() {
     let bed = Bed::new().await;
@@ -111,6 +114,9 @@ async fn a_sessions_requests_are_numbered_and_say_which_answer_is_awaited() {
     assert_eq!(session.unanswered(), []);
 }
 
+/// There are more calls than the window allows.
+///
+/// - does: lets them wait for the lowest number's answer, within their deadlines
 #[tokio::test]
 async fn a_request_beyond_the_window_waits_until_the_lowest_is_answered() {
     let bed = Bed::new().await;
@@ -166,6 +172,9 @@ async fn a_request_beyond_the_window_waits_until_the_lowest_is_answered() {
     );
 }
 
+/// The answer to an opening is lost.
+///
+/// - does: asks again
 #[tokio::test]
 async fn an_opening_whose_answer_is_lost_is_asked_for_again() {
     let bed = Bed::new().await;
@@ -181,6 +190,9 @@ async fn an_opening_whose_answer_is_lost_is_asked_for_again() {
     }
 }
 
+/// The server serves no sessions, or answers something else.
+///
+/// - does: returns an error at once that says what to do
 #[tokio::test]
 async fn a_server_without_sessions_is_told_at_once() {
     let bed = Bed::new().await;
@@ -218,6 +230,9 @@ async fn a_server_without_sessions_is_told_at_once() {
     );
 }
 
+/// A key is reserved.
+///
+/// - does: uses it for a later call
 #[tokio::test]
 async fn a_key_is_reserved_and_used_for_a_call() {
     let bed = Bed::new().await;
@@ -231,6 +246,9 @@ async fn a_key_is_reserved_and_used_for_a_call() {
     assert_eq!(responder.asked.entries()[0].message_id(), key);
 }
 
+/// Nothing is called for a while.
+///
+/// - does: gives signs of life, until the last clone is gone
 #[tokio::test]
 async fn a_session_gives_signs_of_life_until_its_last_clone_is_gone() {
     let bed = Bed::new().await;
@@ -268,6 +286,9 @@ async fn a_session_gives_signs_of_life_until_its_last_clone_is_gone() {
     .await;
 }
 
+/// The session is closed.
+///
+/// - does: says so to the server; takes no more calls
 #[tokio::test]
 async fn a_session_that_is_closed_takes_no_more_calls() {
     let bed = Bed::new().await;
@@ -295,6 +316,9 @@ async fn a_session_that_is_closed_takes_no_more_calls() {
     assert_eq!(responder.asked.entries().len(), 1);
 }
 
+/// A sign of life is refused: the session has ended.
+///
+/// - does: takes no more calls; tells those that wait that they did not run
 #[tokio::test]
 async fn a_session_whose_sign_of_life_is_refused_takes_no_more_calls() {
     let bed = Bed::new().await;
@@ -323,6 +347,9 @@ async fn a_session_whose_sign_of_life_is_refused_takes_no_more_calls() {
     assert_eq!(responder.asked.entries().len(), 1, "no other was sent");
 }
 
+/// A request is refused at its first sending because the session has ended.
+///
+/// - does: says that it did not run; sends nothing more
 #[tokio::test]
 async fn a_request_whose_session_has_ended_before_it_was_sent_is_told_not_to_have_run() {
     let bed = Bed::new().await;
@@ -340,6 +367,9 @@ async fn a_request_whose_session_has_ended_before_it_was_sent_is_told_not_to_hav
     assert_eq!(session.unanswered(), []);
 }
 
+/// A request that was sent before is refused because the session has ended.
+///
+/// - does: says that it may have run; it is never sent again by itself
 #[tokio::test]
 async fn a_request_that_was_sent_before_its_session_ended_is_unknown_and_sent_no_more() {
     let bed = Bed::new().await;
@@ -369,6 +399,7 @@ async fn a_request_that_was_sent_before_its_session_ended_is_unknown_and_sent_no
     assert_eq!(responder.asked.entries().len(), asked);
 }
 
+/// Shares the promise of `client_sessions::a_request_that_was_sent_before_its_session_ended_is_unknown_and_sent_no_more`.
 #[tokio::test]
 async fn a_request_that_is_not_answered_before_its_session_has_ended_is_unknown_for_good() {
     let bed = Bed::new().await;
@@ -393,6 +424,9 @@ async fn a_request_that_is_not_answered_before_its_session_has_ended_is_unknown_
     );
 }
 
+/// A request is answered as stale.
+///
+/// - does: says that it may have run
 #[tokio::test]
 async fn a_stale_request_is_unknown() {
     let bed = Bed::new().await;
@@ -413,6 +447,9 @@ async fn a_stale_request_is_unknown() {
     assert!(!session.has_ended());
 }
 
+/// A request is refused as beyond the window.
+///
+/// - does: says so; the session goes on
 #[tokio::test]
 async fn a_request_beyond_the_servers_window_has_failed_and_the_session_goes_on() {
     let bed = Bed::new().await;
@@ -433,6 +470,9 @@ async fn a_request_beyond_the_servers_window_has_failed_and_the_session_goes_on(
     assert_eq!(places(&responder), [(0, 0), (1, 1)]);
 }
 
+/// The deadline of a session's call passes.
+///
+/// - does: says that it may have run; its number can be asked again, unchanged
 #[tokio::test]
 async fn a_request_beyond_its_deadline_is_unknown_and_is_asked_again_by_its_number() {
     let bed = Bed::new().await;
@@ -474,6 +514,9 @@ async fn a_request_beyond_its_deadline_is_unknown_and_is_asked_again_by_its_numb
     assert_eq!(places(&responder)[3], (2, 2));
 }
 
+/// A number is to be asked again in another session.
+///
+/// - does: does not send it
 #[tokio::test]
 async fn a_request_is_not_asked_again_in_another_session_that_has_one_of_the_same_number() {
     let bed = Bed::new().await;
@@ -506,6 +549,9 @@ async fn a_request_is_not_asked_again_in_another_session_that_has_one_of_the_sam
     assert!(own.give_up(number));
 }
 
+/// A session's call is dropped.
+///
+/// - does: keeps its number to be asked again, until a later call needs its slot
 #[tokio::test]
 async fn a_call_that_is_dropped_is_unanswered_and_given_up_when_its_place_is_needed() {
     let bed = Bed::new().await;
@@ -536,6 +582,9 @@ async fn a_call_that_is_dropped_is_unanswered_and_given_up_when_its_place_is_nee
     assert!(!session.give_up(&number(&session, 0)));
 }
 
+/// A session's request cannot be sent.
+///
+/// - does: uses no number for it
 #[tokio::test]
 async fn a_request_that_cannot_be_sent_uses_no_number() {
     let bed = Bed::new().await;
@@ -549,6 +598,9 @@ async fn a_request_that_cannot_be_sent_uses_no_number() {
     assert_eq!(places(&responder), [(0, 0)]);
 }
 
+/// The link of a session's client is cut.
+///
+/// - does: goes on with the session by another link; each request keeps its number
 #[tokio::test]
 async fn a_session_goes_on_by_another_link_and_each_request_keeps_its_number() {
     let bed = Bed::new().await;

@@ -28,6 +28,9 @@ fn context(asked: &Asked) -> String {
     }
 }
 
+/// A client calls.
+///
+/// - told: its caller, the call, the handler and the reply are one trace
 #[tokio::test]
 async fn a_call_is_one_trace_from_its_caller_to_the_handler_and_the_reply() {
     let (bed, traced) = (Bed::new().await, Traced::default());
@@ -63,6 +66,9 @@ async fn a_call_is_one_trace_from_its_caller_to_the_handler_and_the_reply() {
     assert!(!call.is_error());
 }
 
+/// A call is tried again.
+///
+/// - told: the context of the call, carried by each try
 #[tokio::test]
 async fn every_try_of_a_call_carries_the_context_of_the_call() {
     let (bed, traced) = (Bed::new().await, Traced::default());
@@ -84,6 +90,9 @@ async fn every_try_of_a_call_carries_the_context_of_the_call() {
     }
 }
 
+/// A call brings a context.
+///
+/// - told: the call's own context, which it keeps
 #[tokio::test]
 async fn a_call_keeps_the_context_that_its_caller_gives_it() {
     let (bed, traced) = (Bed::new().await, Traced::default());
@@ -96,6 +105,9 @@ async fn a_call_keeps_the_context_that_its_caller_gives_it() {
     assert_eq!(context(&responder.asked.entries()[0]), given);
 }
 
+/// A session's client calls.
+///
+/// - told: the call is traced; what the session itself asks is not
 #[tokio::test]
 async fn a_call_of_a_session_is_traced_and_what_the_session_itself_asks_is_not() {
     let (bed, traced) = (bed().await, Traced::default());
@@ -121,6 +133,9 @@ async fn a_call_of_a_session_is_traced_and_what_the_session_itself_asks_is_not()
     assert!(asked.is_empty(), "{asked:?}");
 }
 
+/// A call ends without a reply.
+///
+/// - told: an error in the call's trace
 #[tokio::test]
 async fn a_call_without_a_reply_is_an_error_in_its_trace() {
     let (bed, traced) = (Bed::new().await, Traced::default());

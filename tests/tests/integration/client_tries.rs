@@ -30,6 +30,9 @@ fn what_stays(asked: &Asked) -> (String, String, Vec<u8>) {
     (key, correlation, asked.body.clone())
 }
 
+/// The reply is lost.
+///
+/// - does: sends the request again, unchanged, until there is a reply
 #[tokio::test]
 async fn a_request_whose_reply_is_lost_is_sent_again_as_it_was_until_there_is_one() {
     let bed = Bed::new().await;
@@ -51,6 +54,9 @@ async fn a_request_whose_reply_is_lost_is_sent_again_as_it_was_until_there_is_on
     assert!(client.counts().tries >= 3, "{}", client.counts());
 }
 
+/// The reply to an earlier try comes after a later one was sent.
+///
+/// - does: ends the call; the later reply is counted and ignored
 #[tokio::test]
 async fn a_reply_to_an_earlier_try_ends_the_call_and_the_later_one_is_ignored() {
     let bed = Bed::new().await;
@@ -81,6 +87,9 @@ async fn a_reply_to_an_earlier_try_ends_the_call_and_the_later_one_is_ignored() 
     assert_eq!((counts.replies, counts.foreign), (1, 0), "{counts}");
 }
 
+/// A reply comes twice.
+///
+/// - does: ignores the second one
 #[tokio::test]
 async fn a_reply_that_comes_twice_ends_one_call_once() {
     let bed = Bed::new().await;
@@ -106,6 +115,9 @@ async fn a_reply_that_comes_twice_ends_one_call_once() {
     assert_eq!(client.counts().replies, 10);
 }
 
+/// The deadline passes without a reply.
+///
+/// - does: says that the request may have been handled, and its key; a call with that key finds out
 #[tokio::test]
 async fn a_call_beyond_its_deadline_is_unknown_and_is_repeated_under_its_key() {
     let bed = Bed::new().await;
@@ -140,6 +152,9 @@ async fn a_call_beyond_its_deadline_is_unknown_and_is_repeated_under_its_key() {
     assert_eq!((counts.given_up, counts.unanswered), (1, 0), "{counts}");
 }
 
+/// A call is dropped.
+///
+/// - does: keeps nothing of it, sends nothing again, ignores its reply
 #[tokio::test]
 async fn a_call_that_is_dropped_leaves_nothing_behind_and_its_reply_is_ignored() {
     let bed = Bed::new().await;
@@ -174,6 +189,9 @@ async fn a_call_that_is_dropped_leaves_nothing_behind_and_its_reply_is_ignored()
     assert_eq!(client.counts().tries, 1, "nothing is sent again");
 }
 
+/// A full queue refuses the request.
+///
+/// - does: sends it again later
 #[tokio::test]
 async fn a_request_that_a_full_queue_refuses_is_sent_again_when_there_is_room() {
     let bed = Bed::bare().await;

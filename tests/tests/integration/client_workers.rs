@@ -68,6 +68,9 @@ pub(crate) fn patient(bed: &Bed) -> ClientBuilder {
     client.timeout(5 * LIMIT).deadline(5 * LIMIT)
 }
 
+/// A worker answers, and is asked again under the same key.
+///
+/// - does: brings what the worker answered before, refusals too; other content under that key is refused
 #[tokio::test]
 async fn a_client_gets_what_the_handler_returned_and_gets_it_again_under_its_key() {
     let bed = Bed::new().await;
@@ -99,6 +102,9 @@ async fn a_client_gets_what_the_handler_returned_and_gets_it_again_under_its_key
     bed.assert_nothing_stuck().await;
 }
 
+/// A request is asked several times while its handler runs.
+///
+/// - does: has it handled once; ignores the other replies
 #[tokio::test]
 async fn a_request_that_is_asked_again_while_its_handler_runs_is_handled_once() {
     let bed = Bed::new().await;
@@ -132,6 +138,9 @@ async fn a_request_that_is_asked_again_while_its_handler_runs_is_handled_once() 
     bed.assert_nothing_stuck().await;
 }
 
+/// The client's link is cut while the handler runs.
+///
+/// - does: has it handled once; gets the reply from memory in the new reply queue
 #[tokio::test]
 async fn a_client_whose_link_is_cut_while_the_handler_runs_gets_the_remembered_reply() {
     let bed = Bed::new().await;
@@ -158,6 +167,9 @@ async fn a_client_whose_link_is_cut_while_the_handler_runs_gets_the_remembered_r
     bed.assert_nothing_stuck().await;
 }
 
+/// The client is gone when its request has been handled, and another client calls under the same key.
+///
+/// - does: gets the reply from memory
 #[tokio::test]
 async fn a_client_that_comes_back_with_the_key_of_a_lost_call_gets_its_reply() {
     let bed = Bed::new().await;

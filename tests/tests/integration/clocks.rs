@@ -77,16 +77,23 @@ async fn assert_nobody_takes_over(store: Product, mode: Mode) {
     assert_eq!(both.await, (once.clone(), once));
 }
 
+/// Two workers of a PostgreSQL or a Redis have clocks that are five minutes apart, leases are a second long.
+///
+/// - does: goes by the store's clock alone: nobody takes a living worker's key over
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_clock_that_is_ahead_takes_nothing_over_from_atomic_workers_on_postgres() {
     assert_nobody_takes_over(Postgres, Mode::Atomic).await;
 }
 
+/// Shares the promise of `clocks::a_clock_that_is_ahead_takes_nothing_over_from_atomic_workers_on_postgres`.
 #[tokio::test]
 async fn a_clock_that_is_ahead_takes_nothing_over_from_leased_workers_on_postgres() {
     assert_nobody_takes_over(Postgres, Mode::Leased).await;
 }
 
+/// Shares the promise of `clocks::a_clock_that_is_ahead_takes_nothing_over_from_atomic_workers_on_postgres`.
 #[tokio::test]
 async fn a_clock_that_is_ahead_takes_nothing_over_from_workers_on_redis() {
     assert_nobody_takes_over(Redis, Mode::Leased).await;

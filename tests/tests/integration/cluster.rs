@@ -111,6 +111,11 @@ impl Consumer {
     }
 }
 
+/// A node of a cluster is killed: it led the queue, or the worker was connected to it.
+///
+/// - does: goes on with the others
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn workers_go_on_when_the_leader_of_one_and_the_own_node_of_another_is_killed() {
     let cluster = Arc::new(off_thread(RabbitMqCluster::start).await);
@@ -142,6 +147,13 @@ async fn workers_go_on_when_the_leader_of_one_and_the_own_node_of_another_is_kil
     }
 }
 
+/// Most nodes of a cluster are gone and the queue has no leader, until one is back.
+///
+/// - does: reports what is published as refused, and publishes it when there is a leader. RabbitMQ 3.10 refuses for
+///   ever on a channel that met the queue without a leader: another channel is taken
+/// - atomic: once
+/// - leased: once
+///
 /// What a channel first publishes to a quorum queue while that has no leader is refused, and on
 /// RabbitMQ 3.10 so is all that it publishes after that, even when the queue has a leader again.
 #[tokio::test]

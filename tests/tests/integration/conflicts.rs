@@ -208,11 +208,18 @@ async fn on_the_ladder(queue: impl FnOnce(&Bed) -> Queue) {
     assert!(tally.returns <= 1, "{tally:?}");
 }
 
+/// Many copies of one message come among very many others, more than may wait in the worker.
+///
+/// - does: lets them wait on the ladder, on a longer rung each time; handles the others meanwhile
+/// - atomic: once
+/// - leased: once
+/// - settled by: `duplicates::a_copy_at_another_worker_is_held_until_the_first_has_ended`
 #[tokio::test]
 async fn copies_of_a_held_message_do_not_hold_up_the_others() {
     on_the_ladder(Bed::queue).await;
 }
 
+/// Shares the promise of `conflicts::copies_of_a_held_message_do_not_hold_up_the_others`.
 #[tokio::test]
 async fn copies_of_a_held_message_on_a_classic_queue_do_not_hold_up_the_others() {
     on_the_ladder(Bed::classic_queue).await;
@@ -231,6 +238,12 @@ async fn declare_existing(bed: &Bed) {
         .await;
 }
 
+/// Many copies of one message come in an existing queue, no more than may wait in the worker.
+///
+/// - does: lets them wait in the worker: none is delivered twice; handles the others meanwhile
+/// - atomic: once
+/// - leased: once
+/// - settled by: `duplicates::a_copy_at_another_worker_is_held_until_the_first_has_ended`
 #[tokio::test]
 async fn copies_in_an_existing_queue_are_held_and_delivered_once() {
     let bed = Bed::bare().await;
@@ -248,6 +261,12 @@ async fn copies_in_an_existing_queue_are_held_and_delivered_once() {
     assert_eq!(tally.deliveries, [1; COPIES]);
 }
 
+/// More copies come than may wait in the worker, there is no ladder, and the key is busy for long.
+///
+/// - does: returns copies ever more rarely, up to 8 s; they stay far from a delivery limit of 20
+/// - atomic: once
+/// - leased: once
+/// - settled by: `duplicates::a_copy_at_another_worker_is_held_until_the_first_has_ended`
 #[tokio::test]
 async fn more_copies_than_may_be_held_in_an_existing_queue_are_returned_ever_more_rarely() {
     const MANY: usize = 20;

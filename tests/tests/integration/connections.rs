@@ -58,17 +58,32 @@ async fn executed_once_although(lose: impl AsyncFnOnce(&Proxy), query: &str, tol
     bed.assert_nothing_stuck().await;
 }
 
+/// The link is cut while a handler runs.
+///
+/// - does: connects again; the handler goes on, the redelivery is a duplicate
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_link_that_is_cut_is_replaced_and_the_running_handler_is_not_repeated() {
     executed_once_although(async |proxy| proxy.cut(), "", Incident::ConnectionBroken).await;
 }
 
+/// The worker's link goes silent.
+///
+/// - does: notices it by the heartbeat and connects again; the handler goes on, the redelivery is a duplicate
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_link_that_goes_silent_is_noticed_by_its_heartbeat() {
     let freeze = async |proxy: &Proxy| proxy.freeze();
     executed_once_although(freeze, "?heartbeat=1", Incident::HeartbeatMissed).await;
 }
 
+/// An operator closes the connection.
+///
+/// - does: connects again; the handler goes on, the redelivery is a duplicate
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_connection_that_an_operator_closes_is_replaced() {
     let bed = Bed::with_vhost().await;
@@ -99,6 +114,12 @@ async fn a_connection_that_an_operator_closes_is_replaced() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A queue is consumed by two workers of one process, and the link of one is cut.
+///
+/// - does: handles at each worker what it is given; the other one goes on
+/// - atomic: once each
+/// - leased: once each
+///
 /// Two workers of one process are two connections to one queue, with one store: a link that is cut
 /// hands its messages to the other.
 #[tokio::test]
@@ -147,6 +168,11 @@ const ACK_OF_NOTHING: &[u8] = &[
     1, 0, 1, 0, 0, 0, 13, 0, 60, 0, 80, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0xCE,
 ];
 
+/// The broker closes the channel.
+///
+/// - does: opens another channel; the handler goes on, the redelivery is a duplicate
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_channel_that_the_broker_closes_is_replaced() {
     let bed = Bed::new().await;
@@ -175,6 +201,12 @@ async fn a_channel_that_the_broker_closes_is_replaced() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A handler ends after its channel was replaced by another one.
+///
+/// - does: settles nothing on the new channel; the redelivery is a duplicate
+/// - atomic: once
+/// - leased: once
+///
 /// Tags begin at 1 on each channel: an old one means another delivery on a new channel.
 #[tokio::test]
 async fn a_verdict_that_comes_after_its_channel_has_ended_settles_no_delivery_of_the_next_one() {
@@ -222,6 +254,11 @@ async fn a_verdict_that_comes_after_its_channel_has_ended_settles_no_delivery_of
     }
 }
 
+/// A handler ends while there is no link.
+///
+/// - does: records the completion; the redelivery is a duplicate
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_handler_that_ends_while_there_is_no_link_is_not_repeated() {
     let bed = Bed::new().await;
@@ -245,6 +282,9 @@ async fn a_handler_that_ends_while_there_is_no_link_is_not_repeated() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The broker is away at the start.
+///
+/// - does: waits for it
 #[tokio::test]
 async fn a_broker_that_is_away_at_the_start_is_waited_for() {
     let bed = Bed::new().await;
@@ -263,6 +303,9 @@ async fn a_broker_that_is_away_at_the_start_is_waited_for() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The worker is told to stop while the broker is away.
+///
+/// - does: stops without it
 #[tokio::test]
 async fn a_worker_that_waits_for_its_broker_can_be_stopped() {
     let bed = Bed::new().await;
@@ -275,6 +318,11 @@ async fn a_worker_that_waits_for_its_broker_can_be_stopped() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The worker is told to stop, and its link has gone silent.
+///
+/// - does: stops without an answer; what it could not settle comes again
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_worker_whose_link_has_gone_silent_can_be_stopped() {
     let bed = Bed::new().await;
@@ -295,6 +343,9 @@ async fn a_worker_whose_link_has_gone_silent_can_be_stopped() {
     script.assert_effects(["a"]);
 }
 
+/// The publisher's link is cut.
+///
+/// - does: says that the message may have arrived; connects again at the next call
 #[tokio::test]
 async fn a_publisher_whose_link_was_cut_says_so_and_publishes_by_a_new_one() {
     let bed = Bed::new().await;
@@ -321,6 +372,12 @@ async fn a_publisher_whose_link_was_cut_says_so_and_publishes_by_a_new_one() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Queues are refused for so long that the connection opens no more channels.
+///
+/// - does: takes another connection, and consumes them when they are back
+/// - atomic: once
+/// - leased: once
+///
 /// The AMQP client never opens a channel again under a number whose channel the broker has closed.
 #[tokio::test]
 async fn queues_that_were_refused_until_no_channel_was_left_are_consumed_when_they_are_back() {

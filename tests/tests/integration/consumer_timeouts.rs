@@ -20,6 +20,11 @@ const IMPATIENT: &str = "application:set_env(rabbit, consumer_timeout, 1000), \
     application:set_env(rabbit, channel_tick_interval, 200), \
     application:set_env(rabbit, quorum_tick_interval, 200).";
 
+/// A handler takes longer than the broker's consumer timeout.
+///
+/// - does: consumes on a new channel; the message comes back, and waits for the running attempt
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_handler_that_takes_longer_than_the_broker_waits_is_run_once() {
     let broker = Arc::new(off_thread(RabbitMq::start).await);

@@ -46,6 +46,11 @@ fn charge(attempt: u32, worker: &str) -> Charge {
     Charge::new("a", attempt, worker)
 }
 
+/// A worker is killed after the claim, before the work.
+///
+/// - does: lets another worker take over when the lease has run out
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn an_atomic_worker_killed_after_its_claim_is_replaced() {
     let (crash, ends) = (Crash::AfterClaim(1), [("executed", 1)]);
@@ -53,6 +58,7 @@ async fn an_atomic_worker_killed_after_its_claim_is_replaced() {
     assert_eq!(charges, [charge(2, "second")]);
 }
 
+/// Shares the promise of `crashes::an_atomic_worker_killed_after_its_claim_is_replaced`.
 #[tokio::test]
 async fn an_atomic_worker_on_postgres_killed_after_its_claim_is_replaced() {
     let (crash, ends) = (Crash::AfterClaim(1), [("executed", 1)]);
@@ -60,6 +66,11 @@ async fn an_atomic_worker_on_postgres_killed_after_its_claim_is_replaced() {
     assert_eq!(charges, [charge(2, "second")]);
 }
 
+/// A worker is killed after the work, before the completion.
+///
+/// - does: lets another worker take over when the lease has run out
+/// - atomic: once
+/// - leased: effect twice, in doubt
 #[tokio::test]
 async fn an_atomic_worker_killed_after_its_work_has_done_nothing() {
     let (crash, ends) = (Crash::BeforeCompletion(1), [("executed", 1)]);
@@ -67,6 +78,7 @@ async fn an_atomic_worker_killed_after_its_work_has_done_nothing() {
     assert_eq!(charges, [charge(2, "second")]);
 }
 
+/// Shares the promise of `crashes::an_atomic_worker_killed_after_its_work_has_done_nothing`.
 #[tokio::test]
 async fn an_atomic_worker_on_postgres_killed_after_its_work_has_done_nothing() {
     let (crash, ends) = (Crash::BeforeCompletion(1), [("executed", 1)]);
@@ -74,6 +86,11 @@ async fn an_atomic_worker_on_postgres_killed_after_its_work_has_done_nothing() {
     assert_eq!(charges, [charge(2, "second")]);
 }
 
+/// A worker is killed after the completion, before the ack.
+///
+/// - does: acknowledges the redelivery
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn an_atomic_worker_killed_between_commit_and_ack_is_not_repeated() {
     let (crash, ends) = (Crash::AfterCompletion(1), [("duplicate", 1)]);
@@ -81,6 +98,7 @@ async fn an_atomic_worker_killed_between_commit_and_ack_is_not_repeated() {
     assert_eq!(charges, [charge(1, "first")]);
 }
 
+/// Shares the promise of `crashes::an_atomic_worker_killed_between_commit_and_ack_is_not_repeated`.
 #[tokio::test]
 async fn an_atomic_worker_on_postgres_killed_between_commit_and_ack_is_not_repeated() {
     let (crash, ends) = (Crash::AfterCompletion(1), [("duplicate", 1)]);
@@ -88,6 +106,7 @@ async fn an_atomic_worker_on_postgres_killed_between_commit_and_ack_is_not_repea
     assert_eq!(charges, [charge(1, "first")]);
 }
 
+/// Shares the promise of `crashes::an_atomic_worker_killed_after_its_claim_is_replaced`.
 #[tokio::test]
 async fn a_leased_worker_killed_after_its_claim_is_replaced() {
     let (crash, ends) = (Crash::AfterClaim(1), [("executed", 1)]);
@@ -95,6 +114,7 @@ async fn a_leased_worker_killed_after_its_claim_is_replaced() {
     assert_eq!(charges, [charge(2, "second")]);
 }
 
+/// Shares the promise of `crashes::an_atomic_worker_killed_after_its_claim_is_replaced`.
 #[tokio::test]
 async fn a_leased_worker_on_postgres_killed_after_its_claim_is_replaced() {
     let (crash, ends) = (Crash::AfterClaim(1), [("executed", 1)]);
@@ -102,6 +122,7 @@ async fn a_leased_worker_on_postgres_killed_after_its_claim_is_replaced() {
     assert_eq!(charges, [charge(2, "second")]);
 }
 
+/// Shares the promise of `crashes::an_atomic_worker_killed_after_its_claim_is_replaced`.
 #[tokio::test]
 async fn a_leased_worker_on_redis_killed_after_its_claim_is_replaced() {
     let (crash, ends) = (Crash::AfterClaim(1), [("executed", 1)]);
@@ -109,6 +130,7 @@ async fn a_leased_worker_on_redis_killed_after_its_claim_is_replaced() {
     assert_eq!(charges, [charge(2, "second")]);
 }
 
+/// Shares the promise of `crashes::an_atomic_worker_killed_after_its_work_has_done_nothing`.
 #[tokio::test]
 async fn a_leased_worker_killed_after_its_work_has_its_work_done_again() {
     let (crash, ends) = (Crash::BeforeCompletion(1), [("executed", 1)]);
@@ -116,6 +138,7 @@ async fn a_leased_worker_killed_after_its_work_has_its_work_done_again() {
     assert_eq!(charges, [charge(1, "first"), charge(2, "second")]);
 }
 
+/// Shares the promise of `crashes::an_atomic_worker_killed_after_its_work_has_done_nothing`.
 #[tokio::test]
 async fn a_leased_worker_on_postgres_killed_after_its_work_has_its_work_done_again() {
     let (crash, ends) = (Crash::BeforeCompletion(1), [("executed", 1)]);
@@ -123,6 +146,7 @@ async fn a_leased_worker_on_postgres_killed_after_its_work_has_its_work_done_aga
     assert_eq!(charges, [charge(1, "first"), charge(2, "second")]);
 }
 
+/// Shares the promise of `crashes::an_atomic_worker_killed_after_its_work_has_done_nothing`.
 #[tokio::test]
 async fn a_leased_worker_on_redis_killed_after_its_work_has_its_work_done_again() {
     let (crash, ends) = (Crash::BeforeCompletion(1), [("executed", 1)]);
@@ -130,6 +154,7 @@ async fn a_leased_worker_on_redis_killed_after_its_work_has_its_work_done_again(
     assert_eq!(charges, [charge(1, "first"), charge(2, "second")]);
 }
 
+/// Shares the promise of `crashes::an_atomic_worker_killed_between_commit_and_ack_is_not_repeated`.
 #[tokio::test]
 async fn a_leased_worker_killed_between_completion_and_ack_is_not_repeated() {
     let (crash, ends) = (Crash::AfterCompletion(1), [("duplicate", 1)]);
@@ -137,6 +162,7 @@ async fn a_leased_worker_killed_between_completion_and_ack_is_not_repeated() {
     assert_eq!(charges, [charge(1, "first")]);
 }
 
+/// Shares the promise of `crashes::an_atomic_worker_killed_between_commit_and_ack_is_not_repeated`.
 #[tokio::test]
 async fn a_leased_worker_on_postgres_killed_between_completion_and_ack_is_not_repeated() {
     let (crash, ends) = (Crash::AfterCompletion(1), [("duplicate", 1)]);
@@ -144,6 +170,7 @@ async fn a_leased_worker_on_postgres_killed_between_completion_and_ack_is_not_re
     assert_eq!(charges, [charge(1, "first")]);
 }
 
+/// Shares the promise of `crashes::an_atomic_worker_killed_between_commit_and_ack_is_not_repeated`.
 #[tokio::test]
 async fn a_leased_worker_on_redis_killed_between_completion_and_ack_is_not_repeated() {
     let (crash, ends) = (Crash::AfterCompletion(1), [("duplicate", 1)]);
@@ -180,26 +207,35 @@ async fn poison(store: Product, mode: Mode) -> usize {
     ledger.count().await
 }
 
+/// A message kills its worker in the handler, at every attempt.
+///
+/// - does: dead-letters it, `exhausted`, without running it again
+/// - atomic: no write stays
+/// - leased: effect once per attempt
 #[tokio::test]
 async fn a_message_that_kills_atomic_workers_is_dead_lettered_after_its_attempts() {
     assert_eq!(poison(Sqlite, Mode::Atomic).await, 0);
 }
 
+/// Shares the promise of `crashes::a_message_that_kills_atomic_workers_is_dead_lettered_after_its_attempts`.
 #[tokio::test]
 async fn a_message_that_kills_atomic_workers_on_postgres_is_dead_lettered_after_its_attempts() {
     assert_eq!(poison(Postgres, Mode::Atomic).await, 0);
 }
 
+/// Shares the promise of `crashes::a_message_that_kills_atomic_workers_is_dead_lettered_after_its_attempts`.
 #[tokio::test]
 async fn a_message_that_kills_leased_workers_is_dead_lettered_after_its_attempts() {
     assert_eq!(poison(Sqlite, Mode::Leased).await, 3);
 }
 
+/// Shares the promise of `crashes::a_message_that_kills_atomic_workers_is_dead_lettered_after_its_attempts`.
 #[tokio::test]
 async fn a_message_that_kills_leased_workers_on_postgres_is_dead_lettered_after_its_attempts() {
     assert_eq!(poison(Postgres, Mode::Leased).await, 3);
 }
 
+/// Shares the promise of `crashes::a_message_that_kills_atomic_workers_is_dead_lettered_after_its_attempts`.
 #[tokio::test]
 async fn a_message_that_kills_leased_workers_on_redis_is_dead_lettered_after_its_attempts() {
     assert_eq!(poison(Redis, Mode::Leased).await, 3);

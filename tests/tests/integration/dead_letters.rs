@@ -29,6 +29,12 @@ async fn send_again(bed: &Bed, letter: DeadLetter) {
     bed.send(bed.name(), &letter.body, letter.properties).await;
 }
 
+/// A message is dead-lettered.
+///
+/// - does: keeps body, properties and headers; adds reason, error, attempt, key, origin and failure times; takes
+///   `expiration` off
+/// - atomic: nothing lost
+/// - leased: nothing lost
 #[tokio::test]
 async fn a_dead_letter_keeps_what_the_publisher_said_and_tells_where_it_came_from() {
     let bed = Bed::new().await;
@@ -80,6 +86,11 @@ async fn a_dead_letter_keeps_what_the_publisher_said_and_tells_where_it_came_fro
     bed.assert_nothing_stuck().await;
 }
 
+/// The message was transient.
+///
+/// - does: makes the dead letter persistent
+/// - atomic: survives
+/// - leased: survives
 #[tokio::test]
 async fn a_dead_letter_is_persistent_whatever_the_message_was() {
     let bed = Bed::new().await;
@@ -104,6 +115,11 @@ fn now() -> u64 {
     since.unwrap().as_secs()
 }
 
+/// A message fails for good at its first attempt, and again when it is replayed.
+///
+/// - does: tells when it failed first and last; the first stays the first
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 #[tokio::test]
 async fn a_dead_letter_tells_when_its_message_failed_first_and_last() {
     let bed = Bed::new().await;
@@ -127,6 +143,11 @@ async fn a_dead_letter_tells_when_its_message_failed_first_and_last() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The error is longer than a frame.
+///
+/// - does: cuts it at 1 KiB
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 #[tokio::test]
 async fn an_error_longer_than_a_header_may_be_is_cut() {
     let bed = Bed::new().await;
@@ -150,6 +171,11 @@ pub(crate) async fn send_filling_a_frame(bed: &Bed, id: &str) {
     bed.send(bed.name(), &body(id), properties).await;
 }
 
+/// The publisher's headers leave no room in a frame for those that a dead letter adds.
+///
+/// - does: leaves the largest headers out, and says so in the dead letter's headers
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 #[tokio::test]
 async fn headers_that_leave_no_room_in_a_frame_are_left_behind_by_the_dead_letter() {
     let bed = Bed::new().await;
@@ -170,6 +196,11 @@ async fn headers_that_leave_no_room_in_a_frame_are_left_behind_by_the_dead_lette
     bed.assert_nothing_stuck().await;
 }
 
+/// The dead letter of a rejected message is sent again.
+///
+/// - does: runs it, attempts counted from 1
+/// - atomic: once
+/// - leased: once
 async fn a_rejected_message_runs_when_its_dead_letter_is_sent_again<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let before = cell.charging(&bed, &rejecting());
@@ -188,6 +219,11 @@ async fn a_rejected_message_runs_when_its_dead_letter_is_sent_again<C: Cell>() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The dead letter of an exhausted message is sent again, and fails again.
+///
+/// - does: gives it all its attempts once more, then dead-letters it
+/// - atomic: ends
+/// - leased: ends
 async fn an_exhausted_message_has_all_its_attempts_when_its_dead_letter_is_sent_again<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::new(async |_| Err(Failed::retry("still down")));
@@ -207,6 +243,11 @@ async fn an_exhausted_message_has_all_its_attempts_when_its_dead_letter_is_sent_
     bed.assert_nothing_stuck().await;
 }
 
+/// A dead letter is sent again twice.
+///
+/// - does: runs one copy
+/// - atomic: once
+/// - leased: once
 async fn a_dead_letter_sent_again_twice_runs_once<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let before = cell.charging(&bed, &rejecting());
@@ -253,6 +294,11 @@ pub(crate) async fn quarantined(bed: &Bed, store: &(impl Purge + Clone)) -> Dead
     letter
 }
 
+/// A worker vanished in the middle of an attempt, policy `quarantine`.
+///
+/// - does: dead-letters it, `in-doubt`, without running
+/// - atomic: never in doubt
+/// - leased: effect at most once
 #[tokio::test]
 async fn a_message_in_doubt_is_quarantined_if_its_policy_says_so() {
     let bed = Bed::new().await;
@@ -261,6 +307,11 @@ async fn a_message_in_doubt_is_quarantined_if_its_policy_says_so() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A copy of a quarantined message comes.
+///
+/// - does: quarantines it, too; only the dead letter, sent again, is run
+/// - atomic: never in doubt
+/// - leased: runs when a person says so
 async fn a_quarantined_message_runs_only_when_its_dead_letter_is_sent_again<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let letter = quarantined(&bed, &cell.store()).await;
@@ -279,6 +330,11 @@ async fn a_quarantined_message_runs_only_when_its_dead_letter_is_sent_again<C: C
     bed.assert_nothing_stuck().await;
 }
 
+/// A handler was stopped by its `timeout`, policy `quarantine`.
+///
+/// - does: dead-letters it, `in-doubt`
+/// - atomic: never in doubt: a failed attempt
+/// - leased: effect at most once
 async fn a_message_that_was_stopped_in_the_middle_is_quarantined_if_its_policy_says_so<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let policy = QUICK.to_builder().in_doubt(InDoubt::Quarantine);
@@ -303,6 +359,11 @@ async fn a_message_that_was_stopped_in_the_middle_is_quarantined_if_its_policy_s
     bed.assert_nothing_stuck().await;
 }
 
+/// The dead-letter queue is gone.
+///
+/// - does: keeps the message and tries again
+/// - atomic: nothing lost
+/// - leased: nothing lost
 #[tokio::test]
 async fn a_message_is_kept_while_its_dead_letter_queue_is_missing() {
     let bed = Bed::bare().await;
@@ -373,6 +434,11 @@ async fn is_dead_lettered_once_although_the_link_is_lost<const N: usize>(
     bed.assert_nothing_stuck().await;
 }
 
+/// The link is lost while the dead letter cannot be published.
+///
+/// - does: runs it again when it is redelivered, because its key was given up; dead-letters it once
+/// - atomic: each attempt once more
+/// - leased: each attempt once more
 #[tokio::test]
 async fn a_rejected_message_whose_link_is_lost_before_its_dead_letter_is_there_is_dead_lettered_once()
  {
@@ -380,6 +446,7 @@ async fn a_rejected_message_whose_link_is_lost_before_its_dead_letter_is_there_i
     is_dead_lettered_once_although_the_link_is_lost(rejecting(), &[1], "rejected", counts).await;
 }
 
+/// Shares the promise of `dead_letters::a_rejected_message_whose_link_is_lost_before_its_dead_letter_is_there_is_dead_lettered_once`.
 #[tokio::test]
 async fn an_exhausted_message_whose_link_is_lost_before_its_dead_letter_is_there_is_dead_lettered_once()
  {
@@ -389,6 +456,11 @@ async fn an_exhausted_message_whose_link_is_lost_before_its_dead_letter_is_there
     is_dead_lettered_once_although_the_link_is_lost(script, &all, "exhausted", counts).await;
 }
 
+/// The dead-letter queue of a declared queue is gone.
+///
+/// - does: declares it again
+/// - atomic: nothing lost
+/// - leased: nothing lost
 #[tokio::test]
 async fn a_deleted_dead_letter_queue_of_a_declared_queue_is_declared_again() {
     let bed = Bed::new().await;
@@ -403,6 +475,11 @@ async fn a_deleted_dead_letter_queue_of_a_declared_queue_is_declared_again() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The queue names its dead-letter queue.
+///
+/// - does: publishes there
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 #[tokio::test]
 async fn dead_letters_go_where_the_queue_says() {
     let bed = Bed::bare().await;
@@ -419,6 +496,12 @@ async fn dead_letters_go_where_the_queue_says() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Dead letters are to go to an exchange (`Queue::dead_letter_exchange`).
+///
+/// - does: publishes them there, with the routing key that was said or their own; keeps a letter that the exchange
+///   leads nowhere, and tries again
+/// - atomic: kept
+/// - leased: kept
 #[tokio::test]
 async fn dead_letters_go_to_the_exchange_that_the_queue_says_and_are_kept_while_it_leads_nowhere() {
     let bed = Bed::bare().await;
@@ -445,6 +528,7 @@ async fn dead_letters_go_to_the_exchange_that_the_queue_says_and_are_kept_while_
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `dead_letters::dead_letters_go_to_the_exchange_that_the_queue_says_and_are_kept_while_it_leads_nowhere`.
 #[tokio::test]
 async fn a_dead_letter_has_its_messages_routing_key_if_the_exchange_is_to_go_by_that() {
     let bed = Bed::bare().await;
@@ -465,6 +549,9 @@ async fn a_dead_letter_has_its_messages_routing_key_if_the_exchange_is_to_go_by_
     bed.assert_nothing_stuck().await;
 }
 
+/// The exchange for dead letters is missing at the start.
+///
+/// - does: ends with an error that says so
 #[tokio::test]
 async fn a_dead_letter_exchange_that_is_missing_ends_the_worker_with_a_clear_error() {
     let bed = Bed::bare().await;
@@ -480,6 +567,9 @@ async fn a_dead_letter_exchange_that_is_missing_ends_the_worker_with_a_clear_err
     bed.assert_nothing_stuck().await;
 }
 
+/// A queue is to be its own dead-letter queue.
+///
+/// - does: ends with an error that says so, before it connects: a rejected message would come back at once, for ever
 #[tokio::test]
 async fn a_queue_cannot_be_its_own_dead_letter_queue() {
     let queue = Queue::existing("orders").dead_letters("orders");

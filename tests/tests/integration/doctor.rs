@@ -81,6 +81,9 @@ async fn foreign(arguments: FieldTable) -> Bed {
     bed
 }
 
+/// A queue has no fault.
+///
+/// - does: finds nothing
 #[tokio::test]
 async fn a_queue_that_the_worker_declares_is_well() {
     let bed = Bed::bare().await;
@@ -88,6 +91,7 @@ async fn a_queue_that_the_worker_declares_is_well() {
     assert_eq!(bed.waiting(bed.name()).await, None, "it was declared");
 }
 
+/// Shares the promise of `doctor::a_queue_that_the_worker_declares_is_well`.
 #[tokio::test]
 async fn an_existing_queue_that_is_as_it_should_be_is_well() {
     let bed = Bed::new().await;
@@ -95,6 +99,9 @@ async fn an_existing_queue_that_is_as_it_should_be_is_well() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The limit, the age or the length of an existing queue drop messages, and it has no dead-letter exchange.
+///
+/// - does: reports an error, unless accepted; starts, because a policy may give it one
 #[tokio::test]
 async fn a_limit_that_loses_messages_is_found_out() {
     let bed = foreign(quorum([("x-delivery-limit", number(5))])).await;
@@ -107,6 +114,7 @@ async fn a_limit_that_loses_messages_is_found_out() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `doctor::a_limit_that_loses_messages_is_found_out`.
 #[tokio::test]
 async fn all_arguments_of_an_existing_queue_are_found_out() {
     let arguments = [
@@ -125,6 +133,9 @@ async fn all_arguments_of_an_existing_queue_are_found_out() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The queue does not exist.
+///
+/// - does: says so, creates nothing
 #[tokio::test]
 async fn a_queue_that_does_not_exist_is_not_created_by_looking() {
     let bed = Bed::bare().await;
@@ -136,6 +147,9 @@ async fn a_queue_that_does_not_exist_is_not_created_by_looking() {
     }
 }
 
+/// The user may not look at a queue.
+///
+/// - does: says so
 #[tokio::test]
 async fn a_queue_that_may_not_be_looked_at_is_said_to_be_hidden() {
     let bed = foreign(quorum([])).await;
@@ -153,6 +167,9 @@ async fn a_queue_that_may_not_be_looked_at_is_said_to_be_hidden() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The broker cannot be reached.
+///
+/// - does: reports it as a finding
 #[tokio::test]
 async fn a_broker_that_cannot_be_reached_is_a_finding() {
     let nowhere = "amqp://guest:guest@127.0.0.1:1/%2f";
@@ -163,6 +180,9 @@ async fn a_broker_that_cannot_be_reached_is_a_finding() {
     assert_eq!(codes(&found), [unreachable, (Severity::Note, "hidden")]);
 }
 
+/// The store's settings forget keys.
+///
+/// - does: reports it as a finding
 #[tokio::test]
 async fn what_the_store_finds_out_is_among_the_findings() {
     let bed = Bed::bare().await;
@@ -177,6 +197,9 @@ async fn what_the_store_finds_out_is_among_the_findings() {
     assert_eq!(codes(&found), [(Severity::Warning, "memory-store")]);
 }
 
+/// An existing queue is a stream.
+///
+/// - does: does not start
 #[tokio::test]
 async fn a_stream_keeps_a_worker_from_starting() {
     let bed = Bed::bare().await;
@@ -188,6 +211,9 @@ async fn a_stream_keeps_a_worker_from_starting() {
     bed.delete(bed.name()).await;
 }
 
+/// An existing queue is deleted with its last consumer.
+///
+/// - does: does not start, unless that is accepted
 #[tokio::test]
 async fn a_queue_that_ends_with_its_worker_keeps_it_from_starting_unless_that_is_accepted() {
     let bed = Bed::bare().await;
@@ -216,6 +242,9 @@ async fn a_queue_that_ends_with_its_worker_keeps_it_from_starting_unless_that_is
     bed.assert_nothing_stuck().await;
 }
 
+/// The queue is to delay retries, and the broker cannot.
+///
+/// - does: does not start
 #[tokio::test]
 async fn delays_that_the_broker_does_not_know_keep_a_worker_from_starting() {
     let bed = Bed::bare().await;
@@ -231,7 +260,11 @@ async fn delays_that_the_broker_does_not_know_keep_a_worker_from_starting() {
     }
 }
 
-/// Its handler fails more often than the broker would return it.
+/// An existing queue returns a message less often than its handler fails.
+///
+/// - does: keeps it in the worker when the limit is close
+/// - atomic: runs on
+/// - leased: runs on
 #[tokio::test]
 async fn a_message_is_not_returned_so_often_that_an_existing_queue_drops_it() {
     let bed = foreign(quorum([("x-delivery-limit", number(4))])).await;

@@ -96,6 +96,10 @@ fn start(bed: &Bed, queue: Queue) -> Running {
     bed.start(worker.consume::<charge>(queue))
 }
 
+/// A dead-letter queue drops letters by age, length, a declared delivery limit, or restart, is deleted unused, or is a
+/// stream.
+///
+/// - does: does not start, unless that is accepted
 #[tokio::test]
 async fn a_dead_letter_queue_that_loses_letters_keeps_a_worker_from_starting() {
     let bed = Bed::bare().await;
@@ -115,6 +119,7 @@ async fn a_dead_letter_queue_that_loses_letters_keeps_a_worker_from_starting() {
     bed.delete(bed.name()).await;
 }
 
+/// Shares the promise of `doctor_dead_letters::a_dead_letter_queue_that_loses_letters_keeps_a_worker_from_starting`.
 #[tokio::test]
 async fn a_dead_letter_queue_whose_losses_are_accepted_is_used() {
     let bed = Bed::bare().await;
@@ -132,6 +137,10 @@ async fn a_dead_letter_queue_whose_losses_are_accepted_is_used() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A dead-letter queue is a quorum queue without a declared delivery limit, on RabbitMQ 4, which sets one of 20.
+///
+/// - does: reports an error; starts, because a policy may lift that limit
+///
 /// `RabbitMQ` 4 sets a limit where none was declared, and a policy may lift it.
 #[tokio::test]
 async fn a_delivery_limit_that_the_broker_sets_on_dead_letters_is_told_and_the_worker_starts() {
@@ -157,6 +166,10 @@ async fn a_delivery_limit_that_the_broker_sets_on_dead_letters_is_told_and_the_w
     bed.assert_nothing_stuck().await;
 }
 
+/// A declared queue names a dead-letter queue that drops letters.
+///
+/// - does: does not start: the broker refuses its declaration; the doctor says why
+///
 /// It is the broker that refuses it: the worker declares what it names.
 #[tokio::test]
 async fn a_declared_queue_gets_no_dead_letter_queue_that_loses_letters_and_the_doctor_says_so() {

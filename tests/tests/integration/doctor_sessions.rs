@@ -66,6 +66,9 @@ async fn why_not(bed: &Bed, queue: Queue) -> RunError {
     bed.start(worker).failed().await
 }
 
+/// The existing queue of registrations is missing, hidden, deleted when unused, or drops what is too much.
+///
+/// - does: says so; starts where it can be consumed
 #[tokio::test]
 async fn an_existing_queue_of_registrations_is_looked_at_too() {
     let bed = foreign().await;
@@ -100,6 +103,7 @@ async fn an_existing_queue_of_registrations_is_looked_at_too() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `doctor_sessions::an_existing_queue_of_registrations_is_looked_at_too`.
 #[tokio::test]
 async fn a_queue_of_registrations_that_may_not_be_looked_at_is_said_to_be_hidden() {
     let bed = foreign().await;
@@ -120,6 +124,9 @@ async fn a_queue_of_registrations_that_may_not_be_looked_at_is_said_to_be_hidden
     bed.assert_nothing_stuck().await;
 }
 
+/// The queue of registrations is a stream, or differs from what the worker declares.
+///
+/// - does: does not start
 #[tokio::test]
 async fn a_stream_for_registrations_keeps_a_worker_from_starting() {
     let bed = foreign().await;
@@ -135,6 +142,7 @@ async fn a_stream_for_registrations_keeps_a_worker_from_starting() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `doctor_sessions::a_stream_for_registrations_keeps_a_worker_from_starting`.
 #[tokio::test]
 async fn a_queue_of_registrations_with_other_arguments_keeps_a_worker_from_starting() {
     let bed = Bed::bare().await;

@@ -39,16 +39,23 @@ async fn doubt(store: Product) {
     bed.assert_nothing_stuck().await;
 }
 
+/// A worker was killed in the middle of an attempt, policy `retry`.
+///
+/// - does: runs it again and tells the handler
+/// - atomic: never in doubt
+/// - leased: effect may be twice; the handler is told
 #[tokio::test]
 async fn the_attempt_after_a_killed_one_is_told_of_the_doubt() {
     doubt(Sqlite).await;
 }
 
+/// Shares the promise of `doubts::the_attempt_after_a_killed_one_is_told_of_the_doubt`.
 #[tokio::test]
 async fn the_attempt_on_postgres_after_a_killed_one_is_told_of_the_doubt() {
     doubt(Postgres).await;
 }
 
+/// Shares the promise of `doubts::the_attempt_after_a_killed_one_is_told_of_the_doubt`.
 #[tokio::test]
 async fn the_attempt_on_redis_after_a_killed_one_is_told_of_the_doubt() {
     doubt(Redis).await;
@@ -75,16 +82,23 @@ async fn quarantine(store: Product) {
     bed.assert_nothing_stuck().await;
 }
 
+/// A worker process was killed in the middle of an attempt, policy `quarantine`.
+///
+/// - does: dead-letters it, `in-doubt`, without running
+/// - atomic: never in doubt
+/// - leased: effect at most once
 #[tokio::test]
 async fn a_message_in_doubt_after_a_kill_is_quarantined_if_its_policy_says_so() {
     quarantine(Sqlite).await;
 }
 
+/// Shares the promise of `doubts::a_message_in_doubt_after_a_kill_is_quarantined_if_its_policy_says_so`.
 #[tokio::test]
 async fn a_message_on_postgres_in_doubt_after_a_kill_is_quarantined_if_its_policy_says_so() {
     quarantine(Postgres).await;
 }
 
+/// Shares the promise of `doubts::a_message_in_doubt_after_a_kill_is_quarantined_if_its_policy_says_so`.
 #[tokio::test]
 async fn a_message_on_redis_in_doubt_after_a_kill_is_quarantined_if_its_policy_says_so() {
     quarantine(Redis).await;

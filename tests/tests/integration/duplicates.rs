@@ -35,6 +35,11 @@ fn waiting() -> (Script, Arc<Semaphore>) {
     (script, go_on)
 }
 
+/// A copy comes after the first was executed.
+///
+/// - does: acknowledges it, does not run it
+/// - atomic: once
+/// - leased: once
 async fn a_copy_that_comes_later_is_acknowledged_without_running<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::succeeding();
@@ -52,6 +57,11 @@ async fn a_copy_that_comes_later_is_acknowledged_without_running<C: Cell>() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Many copies of many messages, in any order.
+///
+/// - does: runs one of each
+/// - atomic: once
+/// - leased: once
 async fn many_copies_in_any_order_are_executed_once_each<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::succeeding();
@@ -69,6 +79,11 @@ async fn many_copies_in_any_order_are_executed_once_each<C: Cell>() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A foreign client publishes twice, without any properties.
+///
+/// - does: finds the key in the body
+/// - atomic: once
+/// - leased: once
 async fn a_bare_message_of_a_foreign_client_sent_twice_is_executed_once<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::succeeding();
@@ -87,6 +102,11 @@ async fn a_bare_message_of_a_foreign_client_sent_twice_is_executed_once<C: Cell>
     bed.assert_nothing_stuck().await;
 }
 
+/// A copy comes after the retention.
+///
+/// - does: no longer knows the key
+/// - atomic: runs again
+/// - leased: runs again
 async fn a_copy_that_comes_after_the_retention_runs_again<C: Cell>() {
     const RETENTION: Duration = Duration::from_millis(300);
     let (bed, cell) = (Bed::new().await, C::open().await);
@@ -116,6 +136,12 @@ async fn by_message_id(
     script.play(order, attempt, delivery).await
 }
 
+/// A publisher repeats a publication whose confirm was lost.
+///
+/// - does: finds the same message id
+/// - atomic: once
+/// - leased: once
+/// - settled by: `duplicates::a_copy_that_comes_later_is_acknowledged_without_running`
 #[tokio::test]
 async fn a_publication_repeated_after_a_lost_confirm_is_executed_once() {
     let bed = Bed::new().await;
@@ -143,6 +169,12 @@ async fn a_publication_repeated_after_a_lost_confirm_is_executed_once() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The same key under two scopes.
+///
+/// - does: treats them as two units of work
+/// - atomic: once each
+/// - leased: once each
+/// - settled by: `duplicates::many_copies_in_any_order_are_executed_once_each`
 #[tokio::test]
 async fn the_same_key_under_two_scopes_is_two_units_of_work() {
     let bed = Bed::bare().await;
@@ -173,6 +205,11 @@ async fn the_same_key_under_two_scopes_is_two_units_of_work() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The same key under one scope, on two queues.
+///
+/// - does: treats them as one unit of work
+/// - atomic: once
+/// - leased: once
 async fn the_same_key_under_one_scope_is_one_unit_of_work_on_two_queues<C: Cell>() {
     let (bed, cell) = (Bed::bare().await, C::open().await);
     let other = bed.another("other");
@@ -197,6 +234,11 @@ async fn the_same_key_under_one_scope_is_one_unit_of_work_on_two_queues<C: Cell>
     bed.assert_nothing_stuck().await;
 }
 
+/// A copy comes while another worker is processing the first.
+///
+/// - does: lets it wait, checks the key ever more rarely, then acknowledges it
+/// - atomic: once
+/// - leased: once
 async fn a_copy_at_another_worker_is_held_until_the_first_has_ended<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let (script, go_on) = waiting();
@@ -228,6 +270,12 @@ async fn a_copy_at_another_worker_is_held_until_the_first_has_ended<C: Cell>() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A copy comes while the same worker is processing the first.
+///
+/// - does: lets it wait; acknowledges it as soon as the first is completed; checks the key again if the first has ended
+///   otherwise
+/// - atomic: once
+/// - leased: once
 async fn a_copy_at_the_same_worker_is_a_duplicate_as_soon_as_the_first_is_completed<C: Cell>() {
     /// By then the re-check backs off as far as it does: 2.5 s at least.
     const RARELY: usize = 11;
@@ -263,6 +311,11 @@ async fn a_copy_at_the_same_worker_is_a_duplicate_as_soon_as_the_first_is_comple
     bed.assert_nothing_stuck().await;
 }
 
+/// Copies wait, and other messages are behind them.
+///
+/// - does: handles the others meanwhile
+/// - atomic: once each
+/// - leased: once each
 async fn held_copies_do_not_stop_the_messages_behind_them<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let (script, go_on) = waiting();
@@ -282,6 +335,11 @@ async fn held_copies_do_not_stop_the_messages_behind_them<C: Cell>() {
     bed.assert_nothing_stuck().await;
 }
 
+/// More copies come than may wait in the worker, and there is no ladder.
+///
+/// - does: returns one to its queue after a second; never in a hot loop
+/// - atomic: once
+/// - leased: once
 async fn a_copy_over_the_cap_goes_back_to_its_queue_and_is_no_hot_loop<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let (script, go_on) = waiting();
@@ -318,6 +376,11 @@ async fn a_copy_over_the_cap_goes_back_to_its_queue_and_is_no_hot_loop<C: Cell>(
     bed.assert_nothing_stuck().await;
 }
 
+/// Many copies at two workers on one store.
+///
+/// - does: runs one of each
+/// - atomic: once
+/// - leased: once
 async fn many_copies_at_two_workers_are_charged_once_each<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::succeeding();

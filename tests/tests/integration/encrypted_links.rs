@@ -131,6 +131,11 @@ async fn dead_lettered_among_orders(query: &str, hostile: &[Hostile]) {
     bed.assert_nothing_stuck().await;
 }
 
+/// The URL begins with `amqps://`.
+///
+/// - does: encrypts all its connections; messages that cannot be read are dead-lettered there, too
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn orders_through_tls_are_handled_once_and_unreadable_messages_are_dead_lettered() {
     // Headers in one record of TLS, and headers in several.
@@ -138,11 +143,15 @@ async fn orders_through_tls_are_handled_once_and_unreadable_messages_are_dead_le
     dead_lettered_among_orders("", &hostile).await;
 }
 
+/// Shares the promise of `encrypted_links::orders_through_tls_are_handled_once_and_unreadable_messages_are_dead_lettered`.
 #[tokio::test]
 async fn headers_larger_than_a_frame_through_tls_dead_letter_their_message_alone() {
     dead_lettered_among_orders("?frame_max=8192", &[Hostile::Large(10_000)]).await;
 }
 
+/// The URL begins with `amqps://`, and no authority that the worker trusts has signed the broker's certificate.
+///
+/// - does: tries again, and says in the log what to do
 #[tokio::test]
 async fn a_certificate_of_an_unknown_authority_is_refused_with_what_to_do() {
     let encrypting = Encrypting::shared().await;
@@ -166,6 +175,11 @@ async fn a_certificate_of_an_unknown_authority_is_refused_with_what_to_do() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A broker asks for a certificate.
+///
+/// - does: shows the one that `AmqpUrls::client_certificate` was given; the broker refuses others
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_broker_that_asks_for_a_certificate_lets_in_who_shows_one_of_its_authority() {
     let asks = "ssl_options.verify = verify_peer\nssl_options.fail_if_no_peer_cert = true\n";

@@ -43,6 +43,9 @@ const CONNECTIONS: &str = "SELECT ssl, count(*) > 2 \
     FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
     WHERE datname = 'idem' AND application_name <> 'psql' GROUP BY ssl";
 
+/// The URL of PostgreSQL asks for TLS, and for a certificate that is checked.
+///
+/// - does: encrypts all its connections; returns a clear error for an authority that it does not know
 #[tokio::test]
 async fn a_store_on_postgres_is_reached_through_tls() {
     let (server, authority) = off_thread(encrypting).await;
@@ -82,6 +85,9 @@ async fn handle<T: Send + 'static>(
     (seen, committed.unwrap())
 }
 
+/// The URL of the store asks for TLS, and the server offers none.
+///
+/// - does: returns an error that says so; sends nothing unencrypted
 #[tokio::test]
 async fn a_server_without_tls_is_refused_where_tls_is_required() {
     let server = off_thread(Postgres::start).await;

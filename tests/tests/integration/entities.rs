@@ -47,6 +47,10 @@ async fn records(ledger: &Ledger) -> i64 {
     in_postgres::records(&ledger.store().url).await
 }
 
+/// A copy of what the handler's table records comes later.
+///
+/// - does: rolls the copy's run back, acknowledges it; a success leaves no record
+/// - effect: once
 #[tokio::test]
 async fn copies_of_what_the_handlers_table_records_are_acknowledged_and_leave_no_record() {
     let (bed, ledger) = (Bed::new().await, ledger().await);
@@ -71,6 +75,10 @@ async fn copies_of_what_the_handlers_table_records_are_acknowledged_and_leave_no
     bed.assert_nothing_stuck().await;
 }
 
+/// Copies of what the handler's table records come to several workers at once.
+///
+/// - does: lets copies wait, in the worker or at the index
+/// - effect: once each
 #[tokio::test]
 async fn copies_at_two_workers_are_charged_once_each_by_the_handlers_table() {
     let (bed, ledger) = (Bed::new().await, ledger().await);
@@ -100,6 +108,10 @@ async fn copies_at_two_workers_are_charged_once_each_by_the_handlers_table() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A handler with its own table fails again and again.
+///
+/// - does: counts and delays its attempts, then dead-letters the message, `exhausted`
+/// - effect: no write stays
 #[tokio::test]
 async fn attempts_of_a_handler_with_its_own_table_are_counted_and_used_up() {
     let (bed, ledger) = (Bed::new().await, ledger().await);
@@ -130,6 +142,10 @@ async fn charge_without_constraint(order: Order, db: &mut PgConnection) -> Resul
     Ok(())
 }
 
+/// The handler's table lacks the constraint.
+///
+/// - does: does not start, and says what to write
+/// - effect: none
 #[tokio::test]
 async fn a_worker_whose_constraint_is_not_there_does_not_start_and_says_what_to_write() {
     let (bed, ledger) = (Bed::bare().await, ledger().await);
@@ -173,18 +189,31 @@ async fn charges_after(crash: Crash, end: &str) -> Vec<Charge> {
     ledger.charges().await
 }
 
+/// A worker whose handler has its own table dies after the commit, before the ack.
+///
+/// - does: acknowledges the redelivery
+/// - effect: once
 #[tokio::test]
 async fn a_worker_killed_between_the_commit_of_its_row_and_the_ack_is_not_repeated() {
     let charges = charges_after(Crash::AfterCompletion(1), "duplicate").await;
     assert_eq!(charges, [Charge::new("a", 1, "first")]);
 }
 
+/// A worker whose handler has its own table dies before the commit.
+///
+/// - does: lets another worker run the message
+/// - effect: once
 #[tokio::test]
 async fn a_worker_killed_before_the_commit_of_its_row_has_done_nothing() {
     let charges = charges_after(Crash::BeforeCompletion(1), "executed").await;
     assert_eq!(charges, [Charge::new("a", 1, "second")]);
 }
 
+/// A worker whose handler has its own table dies in the handler, at every attempt.
+///
+/// - does: dead-letters it after one more than its attempts
+/// - effect: no write stays
+///
 /// The first attempt is not counted: nothing is known of it when it begins.
 #[tokio::test]
 async fn a_message_that_kills_workers_with_tables_of_their_own_is_dead_lettered() {

@@ -44,6 +44,10 @@ pub(super) async fn acknowledged(bed: &Bed, worker: &Running, kind: Kind) {
     bed.until_settled().await;
 }
 
+/// The store is away, and the handler fails open.
+///
+/// - does: runs the message, acknowledges it, tells the store later
+/// - leased: once, if nobody else runs it
 #[tokio::test]
 async fn a_handler_that_fails_open_runs_while_the_store_is_away_and_the_store_is_told() {
     let bed = Bed::new().await;
@@ -68,6 +72,10 @@ async fn a_handler_that_fails_open_runs_while_the_store_is_away_and_the_store_is
     bed.assert_nothing_stuck().await;
 }
 
+/// Copies come while the store is away, and the handler fails open.
+///
+/// - does: lets copies of what runs wait, acknowledges copies of what is done
+/// - leased: once in this process
 #[tokio::test]
 async fn a_copy_that_comes_while_the_store_is_away_is_not_run_again() {
     let bed = Bed::new().await;
@@ -91,6 +99,10 @@ async fn a_copy_that_comes_while_the_store_is_away_is_not_run_again() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The store goes away while handlers that fail open run.
+///
+/// - does: lets them go on and end, acknowledges them, takes further messages in their place, tells the store later
+/// - leased: once, if nobody else runs it
 #[tokio::test]
 async fn a_handler_that_ends_while_the_store_is_away_gives_its_place_to_the_next() {
     let bed = Bed::new().await;
@@ -117,6 +129,10 @@ async fn a_handler_that_ends_while_the_store_is_away_gives_its_place_to_the_next
     bed.assert_nothing_stuck().await;
 }
 
+/// The local memory is full.
+///
+/// - does: forgets nothing; further messages wait for the store
+/// - leased: once
 #[tokio::test]
 async fn when_the_local_memory_is_full_further_messages_wait_for_the_store() {
     let bed = Bed::new().await;
@@ -147,6 +163,10 @@ async fn when_the_local_memory_is_full_further_messages_wait_for_the_store() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Attempts of a handler that fails open fail while the store is away.
+///
+/// - does: counts them in the worker, waits between them, dead-letters after the last, tells the store of each
+/// - leased: as a failure
 #[tokio::test]
 async fn attempts_that_fail_while_the_store_is_away_are_counted_and_end() {
     let bed = Bed::new().await;
@@ -174,6 +194,9 @@ async fn charge_atomically(order: Order, _db: &mut SqliteConnection) -> Result<(
     Ok(())
 }
 
+/// An atomic handler is to fail open.
+///
+/// - does: ends with an error that says so (written as an argument, it does not compile)
 #[tokio::test]
 async fn an_atomic_handler_that_is_to_fail_open_ends_the_worker_with_a_clear_error() {
     let bed = Bed::new().await;

@@ -116,6 +116,10 @@ async fn wait(order: Order, State(desk): State<Desk>, token: FencingToken) -> Re
     Ok(())
 }
 
+/// The replica had the completion.
+///
+/// - does: acknowledges a copy
+/// - leased: once
 #[tokio::test]
 async fn what_a_replica_had_before_a_fail_over_is_remembered() {
     let (bed, pair, desk) = (Bed::new().await, Pair::start().await, Desk::new());
@@ -134,6 +138,10 @@ async fn what_a_replica_had_before_a_fail_over_is_remembered() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The replica lacks the completion, and a copy comes.
+///
+/// - does: no longer knows the key: runs the copy, under a greater fencing token
+/// - leased: runs again
 #[tokio::test]
 async fn a_message_whose_completion_a_fail_over_lost_runs_again_under_a_greater_token() {
     let (bed, pair, desk) = (Bed::new().await, Pair::start().await, Desk::new());
@@ -152,6 +160,10 @@ async fn a_message_whose_completion_a_fail_over_lost_runs_again_under_a_greater_
     bed.assert_nothing_stuck().await;
 }
 
+/// The replica lacks the claim of a handler that works.
+///
+/// - does: refuses its completion, acknowledges nothing, runs the message again under a greater fencing token
+/// - leased: effect may be twice, and the next attempt is not told
 #[tokio::test]
 async fn a_message_whose_claim_a_fail_over_lost_is_not_acknowledged_and_runs_again() {
     let (bed, pair, desk) = (Bed::new().await, Pair::start().await, Desk::new());
@@ -172,6 +184,10 @@ async fn a_message_whose_claim_a_fail_over_lost_is_not_acknowledged_and_runs_aga
     bed.assert_nothing_stuck().await;
 }
 
+/// The store asks for a minimum of replicas, and one that had confirmed takes over.
+///
+/// - does: acknowledges a copy
+/// - leased: once
 #[tokio::test]
 async fn with_a_minimum_of_replicas_a_fail_over_forgets_no_completion_that_was_answered() {
     let (bed, pair, desk) = (Bed::new().await, Pair::start().await, Desk::new());
@@ -198,6 +214,10 @@ async fn with_a_minimum_of_replicas_a_fail_over_forgets_no_completion_that_was_a
     bed.assert_nothing_stuck().await;
 }
 
+/// The store asks for a minimum of replicas, and there are fewer before the claim.
+///
+/// - does: runs nothing, settles nothing, goes on by itself
+/// - leased: once
 #[tokio::test]
 async fn with_a_minimum_of_replicas_nothing_runs_while_there_are_too_few() {
     let (bed, pair, desk) = (Bed::new().await, Pair::start().await, Desk::new());
@@ -222,6 +242,10 @@ async fn with_a_minimum_of_replicas_nothing_runs_while_there_are_too_few() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The store asks for a minimum of replicas, and there are fewer before the completion.
+///
+/// - does: keeps the message and repeats the completion
+/// - leased: once
 #[tokio::test]
 async fn with_a_minimum_of_replicas_work_is_not_acknowledged_while_there_are_too_few() {
     let (bed, pair, desk) = (Bed::new().await, Pair::start().await, Desk::new());

@@ -24,6 +24,11 @@ fn failing_until(attempt: u32) -> Script {
     })
 }
 
+/// The handler fails.
+///
+/// - does: releases the key; returns the message after the backoff, or lets it wait on the ladder; it runs again
+/// - atomic: writes rolled back
+/// - leased: runs again; earlier effects stay
 async fn a_failed_message_is_delivered_again_and_its_handler_runs_again<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let script = failing_until(2);
@@ -40,6 +45,11 @@ async fn a_failed_message_is_delivered_again_and_its_handler_runs_again<C: Cell>
     bed.assert_nothing_stuck().await;
 }
 
+/// The handler fails again and again.
+///
+/// - does: counts attempts in the store, over redeliveries and workers
+/// - atomic: counted
+/// - leased: counted
 async fn attempts_are_counted_over_redeliveries<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let script = failing_until(3);
@@ -54,6 +64,11 @@ async fn attempts_are_counted_over_redeliveries<C: Cell>() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A message's attempts are used up.
+///
+/// - does: dead-letters it, reason `exhausted`, with the last error
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 async fn a_message_whose_attempts_are_used_up_is_dead_lettered<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let script = failing_until(u32::MAX);
@@ -71,6 +86,11 @@ async fn a_message_whose_attempts_are_used_up_is_dead_lettered<C: Cell>() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The handler rejects the message.
+///
+/// - does: dead-letters it at once, reason `rejected`
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 async fn a_rejected_message_is_dead_lettered_at_once<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::new(async |_| Err(Failed::rejected("amount must be positive")));
@@ -87,6 +107,11 @@ async fn a_rejected_message_is_dead_lettered_at_once<C: Cell>() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The handler panics.
+///
+/// - does: counts it as a failed attempt
+/// - atomic: as a failure
+/// - leased: as a failure
 async fn a_panic_is_a_failed_attempt<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::new(async |call| {
@@ -106,6 +131,11 @@ async fn a_panic_is_a_failed_attempt<C: Cell>() {
     bed.assert_nothing_stuck().await;
 }
 
+/// An attempt takes longer than its `timeout`.
+///
+/// - does: drops the handler; the attempt has failed, "timed out after 30s"
+/// - atomic: writes rolled back
+/// - leased: runs again; earlier effects stay
 async fn an_attempt_that_takes_too_long_has_failed<C: Cell>() {
     const TIMEOUT: Duration = Duration::from_secs(1);
     let (bed, cell) = (Bed::new().await, C::open().await);
@@ -130,6 +160,11 @@ async fn an_attempt_that_takes_too_long_has_failed<C: Cell>() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The failure asks for a delay.
+///
+/// - does: waits that long, not the backoff
+/// - atomic: not before
+/// - leased: not before
 async fn a_failure_that_asks_for_a_delay_waits_that_long<C: Cell>() {
     const DELAY: Duration = Duration::from_millis(700);
     let (bed, cell) = (Bed::new().await, C::open().await);
@@ -151,6 +186,11 @@ async fn a_failure_that_asks_for_a_delay_waits_that_long<C: Cell>() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Copies come before the next attempt is due.
+///
+/// - does: lets them wait; none of them is an attempt
+/// - atomic: once
+/// - leased: once
 async fn copies_of_a_failed_message_wait_for_its_next_attempt_and_use_none_up<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::new(async |call| {
@@ -179,6 +219,11 @@ async fn copies_of_a_failed_message_wait_for_its_next_attempt_and_use_none_up<C:
     bed.assert_nothing_stuck().await;
 }
 
+/// A message keeps failing, and others are behind it.
+///
+/// - does: handles the others meanwhile
+/// - atomic: once each
+/// - leased: once each
 async fn a_failing_message_does_not_stop_the_ones_behind_it<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let script = Script::new(async |call| match call.id.as_str() {
@@ -211,6 +256,12 @@ async fn a_failing_message_does_not_stop_the_ones_behind_it<C: Cell>() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A message fails so often that its queue's delivery limit is near.
+///
+/// - does: keeps it and runs it again in the worker, instead of returning it to a broker that would drop it
+/// - atomic: as a failure
+/// - leased: as a failure
+/// - settled by: `failures::a_failed_message_is_delivered_again_and_its_handler_runs_again`
 #[tokio::test]
 async fn a_message_close_to_its_delivery_limit_is_kept_and_not_returned() {
     let bed = Bed::bare().await;
@@ -241,6 +292,13 @@ async fn a_message_close_to_its_delivery_limit_is_kept_and_not_returned() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The queue's delivery limit is 2 or less.
+///
+/// - does: keeps the message in the worker from its first failure on
+/// - atomic: once
+/// - leased: once
+/// - settled by: `failures::a_failed_message_is_delivered_again_and_its_handler_runs_again`
+///
 /// RabbitMQ drops such a message when it is returned for the first time, up to 4.2.
 #[tokio::test]
 async fn a_message_that_may_not_be_returned_at_all_is_kept_from_its_first_failure_on() {

@@ -56,6 +56,11 @@ async fn replay_the_brokers(bed: Bed, reason: &str) {
     replay_to(worker, bed, &script, "a").await;
 }
 
+/// RabbitMQ dead-lettered the message because it expired.
+///
+/// - does: runs it as any replay
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_message_that_expired_can_be_replayed() {
     let bed = Bed::bare().await;
@@ -66,6 +71,11 @@ async fn a_message_that_expired_can_be_replayed() {
     replay_the_brokers(bed, "broker-expired").await;
 }
 
+/// RabbitMQ dead-lettered the message because a foreign consumer rejected it.
+///
+/// - does: runs it as any replay
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_message_that_a_foreign_consumer_rejected_can_be_replayed() {
     let bed = Bed::bare().await;
@@ -75,6 +85,11 @@ async fn a_message_that_a_foreign_consumer_rejected_can_be_replayed() {
     replay_the_brokers(bed, "broker-rejected").await;
 }
 
+/// RabbitMQ dead-lettered the message because it reached its delivery limit.
+///
+/// - does: runs it as any replay
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_message_that_reached_its_delivery_limit_can_be_replayed() {
     let bed = Bed::bare().await;
@@ -85,6 +100,11 @@ async fn a_message_that_reached_its_delivery_limit_can_be_replayed() {
     replay_the_brokers(bed, "broker-delivery-limit").await;
 }
 
+/// The dead-letter queue has a low delivery limit.
+///
+/// - does: replaces a letter that comes close to it by a copy
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 #[tokio::test]
 async fn a_letter_that_is_looked_at_often_is_not_dropped_by_its_queues_delivery_limit() {
     let bed = Bed::bare().await;
@@ -114,6 +134,12 @@ async fn a_letter_that_is_looked_at_often_is_not_dropped_by_its_queues_delivery_
     bed.assert_nothing_stuck().await;
 }
 
+/// RabbitMQ dead-lettered the message, and its headers claim that idem did so, in another queue.
+///
+/// - does: believes the broker: sends it back to where it died, as any letter of the broker's
+/// - atomic: once, where it died
+/// - leased: once, where it died
+///
 /// Whoever publishes to one queue could have an operator publish to another one.
 #[tokio::test]
 async fn a_message_that_claims_to_be_a_dead_letter_of_another_queue_goes_back_to_where_it_died() {

@@ -55,6 +55,10 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("o-{number}")).collect()
 }
 
+/// Copies of many messages come to several workers that group them.
+///
+/// - does: commits many messages at once
+/// - effect: once each
 #[tokio::test]
 async fn copies_at_two_grouped_workers_are_charged_once_each_in_fewer_commits() {
     let (bed, ledger) = (Bed::new().await, ledger().await);
@@ -81,6 +85,10 @@ async fn copies_at_two_grouped_workers_are_charged_once_each_in_fewer_commits() 
     bed.assert_nothing_stuck().await;
 }
 
+/// One of a group fails, panics or rejects its message.
+///
+/// - does: undoes what it has written, runs it by itself; the others commit
+/// - effect: once each, none of what failed
 #[tokio::test]
 async fn orders_that_fail_or_are_rejected_in_a_group_cost_the_others_nothing() {
     let (bed, ledger) = (Bed::new().await, ledger().await);
@@ -136,11 +144,19 @@ async fn charges_after(crash: Crash) {
     bed.assert_nothing_stuck().await;
 }
 
+/// The worker dies in the middle of a group.
+///
+/// - does: keeps nothing of the group; lets another worker run each message
+/// - effect: once each
 #[tokio::test]
 async fn a_worker_killed_in_the_middle_of_a_group_has_done_nothing_of_it() {
     charges_after(Crash::BeforeCompletion(20)).await;
 }
 
+/// The worker dies after a group's commit, before its acks.
+///
+/// - does: acknowledges the redeliveries
+/// - effect: once each
 #[tokio::test]
 async fn a_worker_killed_between_the_commit_of_a_group_and_its_acks_is_not_repeated() {
     charges_after(Crash::AfterCompletion(20)).await;
@@ -166,6 +182,10 @@ struct Numbered {
     number: u64,
 }
 
+/// Numbered messages share a transaction, and one of them fails.
+///
+/// - does: handles them as it does others
+/// - effect: once each
 #[tokio::test]
 async fn numbered_messages_share_transactions_and_are_charged_once_each() {
     let (bed, ledger) = (Bed::new().await, ledger().await);
@@ -203,6 +223,10 @@ async fn charge_briefly(
     script.play(order, attempt, delivery).await
 }
 
+/// A standby that confirms commits takes over from the server in the middle of a group.
+///
+/// - does: runs again what has not committed
+/// - effect: once each
 #[tokio::test]
 async fn a_group_that_is_under_way_at_a_fail_over_is_charged_once_on_the_new_primary() {
     let (bed, pair) = (Bed::new().await, Arc::new(PostgresPair::start().await));
@@ -288,6 +312,11 @@ async fn charge_and_wait(
     Ok(())
 }
 
+/// A standby that lags takes over from the server in the middle of a group.
+///
+/// - does: runs again what the standby lacks of the group, its claims included
+/// - effect: once each; what was acknowledged before and the standby lacks is lost
+///
 /// What the standby lacks: the claims of further messages, and all that the group does from then on.
 #[tokio::test]
 async fn a_group_that_is_under_way_when_a_standby_that_lags_takes_over_is_charged_once() {
@@ -363,6 +392,10 @@ async fn charge_commit_and_idle(
     Ok(())
 }
 
+/// A message commits by itself, begins again, and idles until the server ends its session.
+///
+/// - does: finds out that the group is committed, and completes the others; that message's attempt has failed
+/// - effect: once each; that message's own writes as often as it has committed
 #[tokio::test]
 async fn nobody_runs_again_because_a_member_commits_and_then_idles_until_its_session_ends() {
     let (bed, ledger) = (Bed::new().await, ledger().await);

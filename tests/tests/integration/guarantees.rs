@@ -1,31 +1,61 @@
-//! The failure table and the tests match: no row without its test, no test without its row, and no promise for a store
+//! `docs/proofs.md` and the tests match: no row without its test, no test without its row, and no promise for a store
 //! and a mode without a test that runs on that store in that mode, or a note which one settles it.
+//!
+//! A row stands in the documentation of its first test, and the page is written from there:
+//!
+//! ```text
+//! /// The worker is stopped while the store is away.
+//! ///
+//! /// - does: returns its messages
+//! /// - atomic: nothing lost
+//! /// - leased: nothing lost
+//! ```
+//!
+//! A label is a column of the table; a mode that is left out is promised nothing. `settled by` names tests of other rows. A
+//! further test of the row says `Shares the promise of` and the first one's path.
+//!
+//! `IDEM_WRITE_PROOFS=1 cargo test -p idem-tests --test integration the_page` writes the page. It places a new row behind
+//! the others of its module; move its line to where it is read best. Each section has its link in `docs/guarantees.md`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
-    path::Path,
+    env, fs,
+    path::{Path, PathBuf},
 };
 
 use self::{
     document::{Row, rows},
-    source::{Cell, cells, tests},
+    page::{anchor, written},
+    source::{Cell, Promise, Says, Test, cells, tests},
 };
 
 mod document;
+mod page;
 mod source;
 
+const PROOFS: &str = "../docs/proofs.md";
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
 fn read(path: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let path = here(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 fn table() -> Vec<Row> {
-    rows(&read("../docs/guarantees.md"))
+    rows(&read(PROOFS))
 }
 
-/// All tests of this binary but those of this module, by their module's path, and where they run.
+/// Where each test runs, by its path.
 fn all_tests() -> BTreeMap<String, BTreeSet<Cell>> {
+    let tests = documented_tests().into_iter();
+    tests.map(|test| (test.path, test.cells)).collect()
+}
+
+/// All tests of this binary but those of this module.
+fn documented_tests() -> Vec<Test> {
     let modules = read("tests/integration/main.rs");
     let modules = modules.lines().filter_map(|line| line.strip_prefix("mod "));
     let modules = modules.map(|name| name.trim_end_matches(';'));
@@ -41,6 +71,69 @@ fn named_in_the_table() -> BTreeMap<String, usize> {
         *named.entry(test).or_default() += 1;
     }
     named
+}
+
+#[test]
+fn the_page_is_what_the_tests_say() {
+    let page = read(PROOFS);
+    let expected = written(&page, &documented_tests());
+    if env::var_os("IDEM_WRITE_PROOFS").is_some() {
+        fs::write(here(PROOFS), expected).expect("the page can be written");
+        return;
+    }
+    let differs = page
+        .lines()
+        .zip(expected.lines())
+        .find(|(is, to_be)| is != to_be);
+    assert!(
+        page == expected,
+        "docs/proofs.md is not what the tests say. Write it with `IDEM_WRITE_PROOFS=1 cargo test -p idem-tests --test \
+         integration the_page`, and look at what has changed. The first line that differs, and what it is to be: \
+         {differs:#?}"
+    );
+}
+
+#[test]
+fn each_section_of_the_proofs_is_linked_from_the_promises() {
+    let proofs = read(PROOFS);
+    let headed = |mark: &str| -> BTreeSet<String> {
+        let headings = proofs.lines().filter_map(|line| line.strip_prefix(mark));
+        headings.map(anchor).collect()
+    };
+    let (sections, parts) = (headed("## "), headed("### "));
+    let promises = read("../docs/guarantees.md");
+    let links = promises.split("(proofs.md#").skip(1);
+    let links: BTreeSet<_> = links.filter_map(|link| link.split(')').next()).collect();
+    let unlinked = sections
+        .iter()
+        .filter(|section| !links.contains(section.as_str()));
+    assert_eq!(
+        unlinked.collect::<Vec<_>>(),
+        Vec::<&String>::new(),
+        "have no link"
+    );
+    let astray = links
+        .iter()
+        .filter(|link| !sections.contains(**link) && !parts.contains(**link));
+    assert_eq!(
+        astray.collect::<Vec<_>>(),
+        Vec::<&&str>::new(),
+        "lead nowhere"
+    );
+}
+
+#[test]
+fn a_test_that_shares_a_promise_shares_that_of_a_row() {
+    let tests = documented_tests();
+    let of_a_row = |path: &String| {
+        let mut tests = tests.iter();
+        tests.any(|test| test.path == *path && matches!(test.says, Says::Promise(_)))
+    };
+    let stray: Vec<_> = tests
+        .iter()
+        .filter(|test| matches!(&test.says, Says::Shares(other) if !of_a_row(other)))
+        .collect();
+    assert!(stray.is_empty(), "{stray:#?}");
 }
 
 #[test]
@@ -109,9 +202,9 @@ fn a_row_is_settled_by_its_tests_or_by_those_it_names() {
 
 Settled by `b::two`: the store is not asked.
 
-| situation | what idem does | atomic | leased | test |
-|---|---|---|---|---|
-| one | acks | once | \u{2014} | `a::one` settled by `c::three` |
+| situation | what idem does | atomic | leased | test | runs on |
+|---|---|---|---|---|---|
+| one | acks | once | \u{2014} | `a::one` settled by `c::three` | \u{2014} |
 
 | situation | effect | test |
 |---|---|---|
@@ -171,7 +264,109 @@ leased_on_each_store! {
 ";
     let tests: Vec<_> = tests("a", source)
         .into_iter()
-        .map(|(name, cells)| (name, cells.len()))
+        .map(|test| (test.path, test.cells.len()))
         .collect();
     assert_eq!(tests, [("a::one".to_owned(), 1), ("a::two".to_owned(), 3)]);
+}
+
+/// Two tests of one row, and one of another; the second table has the columns of a mode.
+const DOCUMENTED: &str = "\
+/// A call is made.
+///
+/// - does: sends a request, and brings
+///   its reply
+#[tokio::test]
+async fn one() {}
+
+/// Shares the promise of `a::one`.
+///
+/// With another client.
+#[tokio::test]
+async fn two() {}
+
+/// A copy comes later.
+///
+/// - does: acks
+/// - leased: once
+/// - settled by: `c::three`
+///
+/// This is said to whom reads the test.
+async fn later<C: Cell>() {}
+
+leased_on_each_store! {
+    later,
+}
+";
+
+#[test]
+fn a_row_stands_above_its_first_test() {
+    let tests = tests("a", DOCUMENTED);
+    let column = |label: &str, text: &str| (label.to_owned(), text.to_owned());
+    let call = Promise {
+        situation: "A call is made".to_owned(),
+        columns: vec![column("does", "sends a request, and brings its reply")],
+        settled_by: None,
+    };
+    let copy = Promise {
+        situation: "A copy comes later".to_owned(),
+        columns: vec![column("does", "acks"), column("leased", "once")],
+        settled_by: Some("`c::three`".to_owned()),
+    };
+    let says: Vec<_> = tests.into_iter().map(|test| test.says).collect();
+    let shares = Says::Shares("a::one".to_owned());
+    assert_eq!(says, [Says::Promise(call), shares, Says::Promise(copy)]);
+}
+
+#[test]
+fn rows_are_written_in_the_order_of_the_page_and_new_ones_behind_their_module() {
+    let page = "\
+<!-- contents -->
+<!-- end of contents -->
+
+## Calls
+
+| situation | what the client does | test |
+|---|---|---|
+| old | old | `a::gone` |
+| | | `a::one` |
+
+## Copies
+
+| situation | what idem does | atomic | leased | test | runs on |
+|---|---|---|---|---|---|
+| | | | | `a::later` | |
+";
+    let expected = "\
+<!-- contents -->
+| section | rows | tests |
+|---|--:|--:|
+| [Calls](#calls) | 1 | 2 |
+| [Copies](#copies) | 2 | 2 |
+| all | 3 | 4 |
+<!-- end of contents -->
+
+## Calls
+
+| situation | what the client does | test |
+|---|---|---|
+| A call is made | sends a request, and brings its reply | `a::one` `a::two` |
+
+## Copies
+
+| situation | what idem does | atomic | leased | test | runs on |
+|---|---|---|---|---|---|
+| A copy comes later | acks | \u{2014} | once | `a::later` settled by `c::three` | leased: each store |
+| It is new | acks | once | \u{2014} | `a::atomic_and_new` | atomic: SQLite; rest settled |
+";
+    let new = "\
+/// It is new.
+///
+/// - does: acks
+/// - atomic: once
+#[tokio::test]
+async fn atomic_and_new() {}
+";
+    let tests = tests("a", &format!("{DOCUMENTED}{new}"));
+    assert_eq!(written(page, &tests), expected);
+    assert_eq!(written(expected, &tests), expected);
 }

@@ -28,6 +28,9 @@ fn not_consuming(queue: &str) -> ProblemKind {
     ProblemKind::NotConsuming { queue }
 }
 
+/// The broker is away, at the start or later.
+///
+/// - does: is failing for as long; ready again when it consumes
 #[tokio::test]
 async fn a_worker_is_ready_once_it_consumes_and_failing_while_its_broker_is_away() {
     let bed = Bed::new().await;
@@ -115,6 +118,11 @@ async fn declare_plainly(bed: &Bed, queue: &str) {
     bed.declare_foreign(queue, FieldTable::default()).await;
 }
 
+/// An existing queue is gone after a reconnect.
+///
+/// - does: names it; consumes the others, and this one when it is back
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn an_existing_queue_that_is_gone_is_told_and_consumed_as_soon_as_it_is_back() {
     let bed = Bed::bare().await;
@@ -132,6 +140,11 @@ async fn an_existing_queue_that_is_gone_is_told_and_consumed_as_soon_as_it_is_ba
     bed.assert_nothing_stuck().await;
 }
 
+/// A queue has other arguments after a reconnect.
+///
+/// - does: names it; consumes the others, and this one when its arguments are right again
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_queue_that_came_to_differ_is_told_and_consumed_as_soon_as_it_is_right() {
     let bed = Bed::new().await;
@@ -150,6 +163,11 @@ async fn a_queue_that_came_to_differ_is_told_and_consumed_as_soon_as_it_is_right
     bed.assert_nothing_stuck().await;
 }
 
+/// The permission to read a queue is taken away.
+///
+/// - does: names it; consumes the others, and this one when the permission is back
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_permission_that_was_taken_away_is_told_and_heals_when_it_is_given_back() {
     let bed = Bed::with_vhost().await;
@@ -169,6 +187,9 @@ async fn a_permission_that_was_taken_away_is_told_and_heals_when_it_is_given_bac
     bed.assert_nothing_stuck().await;
 }
 
+/// The broker cancels the consumer.
+///
+/// - does: counts it, consumes again
 #[tokio::test]
 async fn a_consumer_that_the_broker_cancelled_is_counted_and_replaced() {
     let bed = Bed::new().await;
@@ -186,6 +207,11 @@ async fn a_consumer_that_the_broker_cancelled_is_counted_and_replaced() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The store is away, and health is asked.
+///
+/// - does: is failing until the store answers an execution, or no message waits for it
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_store_that_is_away_is_told_until_it_answers() {
     let bed = Bed::new().await;
@@ -206,6 +232,11 @@ async fn a_store_that_is_away_is_told_until_it_answers() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Dead letters or retries cannot be published.
+///
+/// - does: is not ready, and says why; is ready again when they can be published
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_dead_letter_that_cannot_be_published_is_told_until_its_queue_is_back() {
     let bed = Bed::bare().await;
@@ -236,6 +267,9 @@ async fn a_dead_letter_that_cannot_be_published_is_told_until_its_queue_is_back(
     bed.assert_nothing_stuck().await;
 }
 
+/// A handler takes long, or the worker drains.
+///
+/// - does: is not failing
 #[tokio::test]
 async fn a_worker_whose_handler_takes_long_is_not_failing_nor_is_one_that_drains() {
     let bed = Bed::new().await;
@@ -263,6 +297,9 @@ async fn a_worker_whose_handler_takes_long_is_not_failing_nor_is_one_that_drains
     bed.assert_nothing_stuck().await;
 }
 
+/// The worker ended inside its process although nobody told it to.
+///
+/// - does: is failing from then on
 #[tokio::test]
 async fn a_worker_that_vanished_inside_its_process_is_failing() {
     let bed = Bed::new().await;

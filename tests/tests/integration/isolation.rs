@@ -75,6 +75,10 @@ async fn publish_twice(bed: &Bed) {
     }
 }
 
+/// The database is `SERIALIZABLE` by default, and handlers conflict with each other.
+///
+/// - does: tries those again that the database refused
+/// - atomic: once each, as if one after the other
 #[tokio::test]
 async fn atomic_handlers_on_a_serializable_postgres_take_effect_once_as_if_one_after_the_other() {
     let (bed, at) = (Bed::new().await, serializable().await);

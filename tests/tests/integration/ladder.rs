@@ -40,16 +40,27 @@ async fn failed_message(queue: impl FnOnce(&Bed) -> Queue) {
     bed.assert_nothing_stuck().await;
 }
 
+/// The handler fails, and its queue has a ladder.
+///
+/// - does: publishes the message to a rung, waits for the confirm, acknowledges; the broker returns it to its queue
+/// - atomic: runs again
+/// - leased: runs again
 #[tokio::test]
 async fn a_failed_message_waits_on_the_ladder_for_its_next_attempt() {
     failed_message(Bed::queue).await;
 }
 
+/// Shares the promise of `ladder::a_failed_message_waits_on_the_ladder_for_its_next_attempt`.
 #[tokio::test]
 async fn a_failed_message_of_a_classic_queue_waits_on_the_ladder_for_its_next_attempt() {
     failed_message(Bed::classic_queue).await;
 }
 
+/// The delay lies between two rungs.
+///
+/// - does: takes the longer one: never too early
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_message_on_the_ladder_comes_back_when_it_is_due() {
     let bed = Bed::with_vhost().await;
@@ -67,6 +78,11 @@ async fn a_message_on_the_ladder_comes_back_when_it_is_due() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Very many messages fail, and others are behind them.
+///
+/// - does: handles the others meanwhile
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test]
 async fn messages_behind_very_many_failing_ones_do_not_wait_for_them() {
     const BACK: Duration = Duration::from_secs(15);
@@ -95,6 +111,9 @@ async fn messages_behind_very_many_failing_ones_do_not_wait_for_them() {
     bed.assert_nothing_stuck().await;
 }
 
+/// An operator looks at a message on the ladder.
+///
+/// - does: shows the origin, queue, key, attempt, last error and times of failure
 #[tokio::test]
 async fn a_message_on_the_ladder_tells_where_it_came_from_and_what_went_wrong() {
     let bed = Bed::with_vhost().await;
@@ -161,6 +180,9 @@ async fn tell_origin(
     Ok(())
 }
 
+/// The handler asks where a message came from that was on the ladder.
+///
+/// - does: tells the exchange and the routing key that it was published with
 #[tokio::test]
 async fn a_message_that_comes_back_still_tells_its_handler_where_it_came_from() {
     let bed = Bed::with_vhost().await;
@@ -183,6 +205,11 @@ async fn a_message_that_comes_back_still_tells_its_handler_where_it_came_from() 
     bed.assert_nothing_stuck().await;
 }
 
+/// A message on the ladder fails again and again.
+///
+/// - does: counts attempts in the store, dead-letters after the last
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 #[tokio::test]
 async fn attempts_are_counted_over_the_ladder_and_end_as_a_dead_letter() {
     let bed = Bed::with_vhost().await;
@@ -207,6 +234,12 @@ async fn attempts_are_counted_over_the_ladder_and_end_as_a_dead_letter() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The worker dies between the rung's confirm and its own ack.
+///
+/// - does: handles both copies: one runs, the other is a duplicate
+/// - atomic: once
+/// - leased: once
+///
 /// As if the worker had died between the rung's confirm and its own ack.
 #[tokio::test]
 async fn a_second_copy_on_the_ladder_is_a_duplicate() {
@@ -231,6 +264,11 @@ async fn a_second_copy_on_the_ladder_is_a_duplicate() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The delay is shorter than the first rung.
+///
+/// - does: keeps the message, returns it when it is due
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_delay_below_the_first_rung_is_waited_out_in_the_worker() {
     let bed = Bed::with_vhost().await;
@@ -249,6 +287,11 @@ async fn a_delay_below_the_first_rung_is_waited_out_in_the_worker() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The publisher's headers leave no room in a frame for those that a retry adds.
+///
+/// - does: leaves the largest headers out, and says so in the message's headers
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn headers_that_leave_no_room_in_a_frame_are_left_behind_by_the_retry() {
     let bed = Bed::with_vhost().await;

@@ -25,6 +25,11 @@ async fn open_ladder(bed: &Bed) {
     bed.delete_exchange("idem.retry.500ms").await;
 }
 
+/// The broker does not take the message for the ladder.
+///
+/// - does: keeps it and tries again; handles the others meanwhile
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_message_that_the_ladder_refuses_is_kept_and_tried_again() {
     let bed = Bed::with_vhost().await;
@@ -53,6 +58,11 @@ async fn a_message_that_the_ladder_refuses_is_kept_and_tried_again() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The broker does not take the message for the ladder, and the worker is stopped.
+///
+/// - does: returns it to its queue
+/// - atomic: attempts kept
+/// - leased: attempts kept
 #[tokio::test]
 async fn a_worker_that_is_stopped_while_the_ladder_refuses_returns_the_message() {
     let bed = Bed::with_vhost().await;
@@ -124,21 +134,33 @@ async fn deleted_rung(deleted: Deleted) {
     bed.assert_nothing_stuck().await;
 }
 
+/// Somebody deletes a rung's queue, exchange or binding.
+///
+/// - does: declares it again
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_deleted_queue_of_a_rung_is_declared_again() {
     deleted_rung(Deleted::Queue).await;
 }
 
+/// Shares the promise of `ladder_faults::a_deleted_queue_of_a_rung_is_declared_again`.
 #[tokio::test]
 async fn a_deleted_exchange_of_a_rung_is_declared_again() {
     deleted_rung(Deleted::Exchange).await;
 }
 
+/// Shares the promise of `ladder_faults::a_deleted_queue_of_a_rung_is_declared_again`.
 #[tokio::test]
 async fn a_deleted_binding_of_a_rung_is_declared_again() {
     deleted_rung(Deleted::Binding).await;
 }
 
+/// Somebody deletes the queue of messages that are on the ladder.
+///
+/// - does: keeps them in `idem.unrouted`; others' retries go on
+/// - atomic: kept
+/// - leased: kept
 #[tokio::test]
 async fn retries_of_a_deleted_queue_block_nobody_and_are_kept_apart() {
     let bed = Bed::with_vhost().await;
@@ -166,6 +188,12 @@ async fn retries_of_a_deleted_queue_block_nobody_and_are_kept_apart() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Somebody deletes the exchange `idem.return` or the queue `idem.unrouted`, by which messages come back.
+///
+/// - does: declares them again within 15 s; what comes back meanwhile waits, or goes to `idem.unrouted`
+/// - atomic: once
+/// - leased: once
+///
 /// Nothing that is published to a rung would tell.
 #[tokio::test]
 async fn a_deleted_way_back_is_declared_again() {

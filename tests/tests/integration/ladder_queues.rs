@@ -19,6 +19,11 @@ use xtask::services::rabbitmq::Version;
 
 const A_DAY: Duration = Duration::from_hours(24);
 
+/// An existing queue asks for the ladder.
+///
+/// - does: binds it to `idem.return`, declares nothing else of it
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn an_existing_queue_has_a_ladder_if_it_is_asked_for() {
     let bed = Bed::with_vhost().await;
@@ -39,6 +44,11 @@ async fn an_existing_queue_has_a_ladder_if_it_is_asked_for() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A queue has no ladder.
+///
+/// - does: declares none, keeps the message and returns it when it is due
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_queue_without_ladder_declares_none() {
     let bed = Bed::with_vhost().await;
@@ -58,6 +68,11 @@ async fn a_queue_without_ladder_declares_none() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Workers of one vhost have different ladders.
+///
+/// - does: lets them share the rungs that are the same
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test]
 async fn workers_with_different_ladders_share_a_vhost() {
     let bed = Bed::with_vhost().await;
@@ -83,6 +98,11 @@ async fn workers_with_different_ladders_share_a_vhost() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Many workers start at once in an empty vhost.
+///
+/// - does: declares one ladder
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test]
 async fn many_workers_that_start_at_once_declare_one_ladder() {
     let bed = Bed::with_vhost().await;
@@ -115,6 +135,11 @@ async fn many_workers_that_start_at_once_declare_one_ladder() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The queue's name is 250 bytes long.
+///
+/// - does: works with it as with any queue
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_queue_may_have_the_longest_name_there_is() {
     let bed = Bed::with_vhost().await;
@@ -133,6 +158,9 @@ async fn a_queue_may_have_the_longest_name_there_is() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A publisher declares a queue before the first worker.
+///
+/// - does: declares the queue's ladder, too
 #[tokio::test]
 async fn a_publisher_declares_what_a_worker_would() {
     let bed = Bed::with_vhost().await;
@@ -152,6 +180,13 @@ async fn a_publisher_declares_what_a_worker_would() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A queue is to delay messages by itself.
+///
+/// - does: returns them at once, the queue delays them; on RabbitMQ before 4.3 the worker ends with an error that says
+///   so
+/// - atomic: once
+/// - leased: once
+///
 /// On a broker that cannot, the worker says so at its start.
 #[tokio::test]
 async fn a_queue_delays_by_itself_where_the_broker_can() {
@@ -184,6 +219,9 @@ async fn a_queue_delays_by_itself_where_the_broker_can() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A queue is to delay messages by itself, and cannot.
+///
+/// - does: ends with an error that says why
 #[tokio::test]
 async fn impossible_native_delays_end_the_worker_with_a_clear_error() {
     let bed = Bed::bare().await;

@@ -25,6 +25,11 @@ async fn send_again(bed: &Bed, queue: &str, letter: &DeadLetter) {
         .await;
 }
 
+/// A dead letter is sent again and fails.
+///
+/// - does: counts its attempts on, over the ladder
+/// - atomic: ends
+/// - leased: ends
 #[tokio::test]
 async fn a_replay_that_fails_goes_over_the_ladder_and_its_attempts_are_counted_on() {
     let bed = Bed::with_vhost().await;
@@ -44,6 +49,11 @@ async fn a_replay_that_fails_goes_over_the_ladder_and_its_attempts_are_counted_o
     bed.assert_nothing_stuck().await;
 }
 
+/// A dead letter is sent again and meets a conflict.
+///
+/// - does: keeps it marked as a replay on the ladder: under a quarantined key only a replay may run
+/// - leased: runs
+///
 /// The key is quarantined again while a replay waits on the ladder: only as one may it run then.
 #[tokio::test]
 async fn a_replay_that_meets_a_conflict_goes_over_the_ladder_and_is_one_still() {
@@ -90,6 +100,12 @@ async fn a_replay_that_meets_a_conflict_goes_over_the_ladder_and_is_one_still() 
     bed.assert_nothing_stuck().await;
 }
 
+/// A retry in `idem.unrouted` is looked at again and again, and sent back when its queue is there again.
+///
+/// - does: handles it as the retry that it was
+/// - atomic: once
+/// - leased: once
+///
 /// Each look is a return, and close to the delivery limit a letter is replaced by a copy.
 #[tokio::test]
 async fn a_retry_of_a_deleted_queue_is_sent_back_however_often_it_was_looked_at() {

@@ -50,6 +50,11 @@ async fn long_work<C: Cell>(script: Script) {
     bed.assert_nothing_stuck().await;
 }
 
+/// A handler takes longer than its lease.
+///
+/// - does: extends the lease by a heartbeat
+/// - atomic: once
+/// - leased: once
 async fn a_handler_that_takes_longer_than_its_lease_keeps_it<C: Cell>() {
     long_work::<C>(Script::new(async |_| {
         tokio::time::sleep(Duration::from_secs(5)).await;
@@ -58,6 +63,12 @@ async fn a_handler_that_takes_longer_than_its_lease_keeps_it<C: Cell>() {
     .await;
 }
 
+/// A handler blocks its thread for longer than its lease.
+///
+/// - does: extends the lease: the heartbeat is a task of its own, from the first time that it is due
+/// - atomic: once
+/// - leased: once
+/// - settled by: `leases::a_handler_that_takes_longer_than_its_lease_keeps_it`
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_handler_that_blocks_its_thread_keeps_its_lease() {
     long_work::<LeasedOnMemory>(Script::new(async |_| {
@@ -67,6 +78,13 @@ async fn a_handler_that_blocks_its_thread_keeps_its_lease() {
     .await;
 }
 
+/// A worker vanishes.
+///
+/// - does: gives the key to the first who asks after the end of the lease. An atomic handler's claim is committed
+///   before its transaction: the transaction ends with the worker, and the lease has to run out all the same
+/// - atomic: once, not in doubt
+/// - leased: in doubt
+///
 /// Looks at a held key come ever more rarely: what counts is that the first one after the end of the lease is
 /// answered with the key, and none before.
 async fn the_next_worker_takes_over_as_soon_as_the_lease_of_a_vanished_one_has_run_out<C: Cell>() {
@@ -117,6 +135,8 @@ async fn the_next_worker_takes_over_as_soon_as_the_lease_of_a_vanished_one_has_r
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `leases::the_next_worker_takes_over_as_soon_as_the_lease_of_a_vanished_one_has_run_out`.
+///
 /// Its transaction went with it, and what it wrote. Its claim was committed before, and its lease has to run out.
 async fn an_atomic_worker_that_vanished_is_followed_by_one_that_doubts_nothing<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);

@@ -124,30 +124,39 @@ pub(crate) fn assert_none_lost(charges: &Charges) {
     assert!(doubled(charges) <= 16, "doubled: {charges:?}");
 }
 
+/// One of two workers is killed again and again, under load.
+///
+/// - does: goes on with the other worker; the messages of the killed one come to either
+/// - atomic: once each
+/// - leased: none lost
 #[tokio::test]
 async fn two_atomic_workers_of_which_one_is_killed_charge_every_order_once() {
     let load = Load::in_sqlite(Mode::Atomic).await;
     assert_once_each(&charges_with_kills(load).await);
 }
 
+/// Shares the promise of `load::two_atomic_workers_of_which_one_is_killed_charge_every_order_once`.
 #[tokio::test]
 async fn two_atomic_workers_on_postgres_of_which_one_is_killed_charge_every_order_once() {
     let load = Load::of(&StoreAt::postgres().await, Mode::Atomic).await;
     assert_once_each(&charges_with_kills(load).await);
 }
 
+/// Shares the promise of `load::two_atomic_workers_of_which_one_is_killed_charge_every_order_once`.
 #[tokio::test]
 async fn two_leased_workers_of_which_one_is_killed_lose_no_order() {
     let load = Load::in_sqlite(Mode::Leased).await;
     assert_none_lost(&charges_with_kills(load).await);
 }
 
+/// Shares the promise of `load::two_atomic_workers_of_which_one_is_killed_charge_every_order_once`.
 #[tokio::test]
 async fn two_leased_workers_on_postgres_of_which_one_is_killed_lose_no_order() {
     let load = Load::of(&StoreAt::postgres().await, Mode::Leased).await;
     assert_none_lost(&charges_with_kills(load).await);
 }
 
+/// Shares the promise of `load::two_atomic_workers_of_which_one_is_killed_charge_every_order_once`.
 #[tokio::test]
 async fn two_leased_workers_on_redis_of_which_one_is_killed_lose_no_order() {
     let load = Load::of(&StoreAt::redis().await, Mode::Leased).await;

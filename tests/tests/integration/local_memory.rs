@@ -20,6 +20,10 @@ use tokio::sync::Semaphore;
 
 use super::fail_open::{acknowledged, failing_open, reports};
 
+/// Copies come when the store is back, and the handler has failed open.
+///
+/// - does: decides from local memory before the report to the store, from the store after it
+/// - leased: once
 #[tokio::test]
 async fn a_copy_that_comes_when_the_store_is_back_is_not_run_again_before_or_after_the_report() {
     let bed = Bed::new().await;
@@ -60,6 +64,10 @@ async fn a_copy_that_comes_when_the_store_is_back_is_not_run_again_before_or_aft
     bed.assert_nothing_stuck().await;
 }
 
+/// The store is back while a handler still runs without it.
+///
+/// - does: claims its key and extends the lease; copies at other workers wait
+/// - leased: once
 #[tokio::test]
 async fn a_handler_that_outlasts_the_outage_is_not_run_elsewhere() {
     let bed = Bed::new().await;
@@ -115,6 +123,10 @@ async fn a_handler_that_outlasts_the_outage_is_not_run_elsewhere() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Another worker has done the same work before the report to the store.
+///
+/// - does: leaves its completion as it is, warns and counts
+/// - leased: twice
 #[tokio::test]
 async fn a_report_that_finds_another_workers_completion_is_counted() {
     let bed = Bed::new().await;
@@ -143,6 +155,10 @@ async fn a_report_that_finds_another_workers_completion_is_counted() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The worker is stopped before the store was told what was done without it.
+///
+/// - does: goes on telling the store within the grace period
+/// - leased: once
 #[tokio::test]
 async fn a_worker_that_is_stopped_tells_the_store_within_its_grace_period() {
     let bed = Bed::new().await;
@@ -168,6 +184,10 @@ async fn a_worker_that_is_stopped_tells_the_store_within_its_grace_period() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The store does not come back within the grace period.
+///
+/// - does: logs the keys
+/// - leased: runs again
 #[tokio::test]
 async fn what_the_store_was_not_told_before_the_process_ended_may_run_again() {
     let bed = Bed::new().await;

@@ -29,6 +29,10 @@ fn assert_says(line: &str, words: &[&str]) {
     }
 }
 
+/// An attempt fails.
+///
+/// - told: a line in the log for each (WARN), with key, attempt, error and what happens next; ten a second for a queue,
+///   then how many were left out. It goes back to its queue, waits in the worker, or goes to the retry ladder
 #[tokio::test]
 async fn each_failed_attempt_is_a_line_with_its_key_its_error_and_what_happens_next() {
     let log = Log::default();
@@ -61,6 +65,9 @@ async fn each_failed_attempt_is_a_line_with_its_key_its_error_and_what_happens_n
     bed.assert_nothing_stuck().await;
 }
 
+/// A message is rejected, or a key comes again with other content.
+///
+/// - told: a line in the log for each (WARN), under the same limit as failed attempts
 #[tokio::test]
 async fn a_rejection_and_a_reused_key_are_a_line_each() {
     let log = Log::default();
@@ -111,6 +118,7 @@ async fn the_line_of_a_failed_attempt(bed: Bed, queue: Queue, says: &[&str]) {
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `log_lines::each_failed_attempt_is_a_line_with_its_key_its_error_and_what_happens_next`.
 #[tokio::test]
 async fn a_failed_attempt_that_waits_in_the_worker_is_a_line() {
     let bed = Bed::new().await;
@@ -119,6 +127,7 @@ async fn a_failed_attempt_that_waits_in_the_worker_is_a_line() {
     the_line_of_a_failed_attempt(bed, queue, &["it is tried again here"]).await;
 }
 
+/// Shares the promise of `log_lines::each_failed_attempt_is_a_line_with_its_key_its_error_and_what_happens_next`.
 #[tokio::test]
 async fn a_failed_attempt_that_goes_to_the_retry_ladder_is_a_line() {
     let bed = Bed::with_vhost().await;
@@ -127,6 +136,10 @@ async fn a_failed_attempt_that_goes_to_the_retry_ladder_is_a_line() {
     the_line_of_a_failed_attempt(bed, queue, &["it comes again from the retry ladder"]).await;
 }
 
+/// Messages are executed, come again, are replayed, or run because their handler is observed.
+///
+/// - told: nothing at INFO, where a worker says only that it starts and stops. A replay that finds its work done, and a
+///   message that runs only because its handler is observed, are lines (WARN) under the same limit
 #[tokio::test]
 async fn at_info_a_log_says_of_no_message_how_it_ended_only_that_the_worker_starts_and_stops() {
     let bed = Bed::new().await;
@@ -174,6 +187,10 @@ async fn at_info_a_log_says_of_no_message_how_it_ended_only_that_the_worker_star
     bed.assert_nothing_stuck().await;
 }
 
+/// No broker lets the worker in when it starts, and no subscriber of `tracing` is set up.
+///
+/// - told: one line on stderr says so
+///
 /// In a process of its own: in this one, other tests have subscribers.
 #[tokio::test]
 async fn without_a_subscriber_a_worker_says_on_stderr_that_no_broker_lets_it_in() {

@@ -24,6 +24,11 @@ use crate::{
     replays::{bury, replayer, tally, until_dead},
 };
 
+/// Replayed letters die again meanwhile.
+///
+/// - does: leaves them for the next time: no loop
+/// - atomic: ends
+/// - leased: ends
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn letters_that_die_again_while_others_are_replayed_are_replayed_once() {
     let bed = Bed::new().await;
@@ -52,6 +57,11 @@ async fn letters_that_die_again_while_others_are_replayed_are_replayed_once() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The link is lost during a replay.
+///
+/// - does: says how far it came; a second replay sends the rest, and perhaps a few twice
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test]
 async fn a_replay_that_loses_its_link_loses_no_letter_and_can_be_made_again() {
     let bed = Bed::new().await;
@@ -98,6 +108,11 @@ async fn a_replay_that_loses_its_link_loses_no_letter_and_can_be_made_again() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A look at the letters is given up in the middle.
+///
+/// - does: returns the letters
+/// - atomic: kept as dead letters
+/// - leased: kept as dead letters
 #[tokio::test]
 async fn a_look_that_is_dropped_returns_the_letters() {
     let bed = Bed::new().await;
@@ -133,6 +148,11 @@ fn rejected(bed: &Bed, number: usize) -> Publication {
     letter
 }
 
+/// Ten of ten thousand letters are chosen.
+///
+/// - does: reads all, holding 250 in memory at once
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test]
 async fn ten_of_ten_thousand_letters_are_found_and_replayed() {
     const LETTERS: usize = 10_000;

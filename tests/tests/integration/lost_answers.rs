@@ -111,49 +111,70 @@ fn charges(attempt: u32) -> [Charge; 2] {
     ]
 }
 
+/// Shares the promise of `lost_answers::a_beginning_that_postgres_answers_to_a_broken_link_is_one_attempt`.
 #[tokio::test]
 async fn a_claim_that_postgres_answers_to_a_broken_link_is_the_same_claim_when_asked_again() {
     assert_eq!(leased_on_postgres(Call::Claim).await, [1]);
 }
 
+/// Shares the promise of `lost_answers::a_commit_that_postgres_answers_to_a_broken_link_is_found_out_and_not_repeated`.
 #[tokio::test]
 async fn a_completion_that_postgres_answers_to_a_broken_link_is_repeated_and_the_work_is_not() {
     assert_eq!(leased_on_postgres(Call::Complete).await, [1]);
 }
 
+/// Shares the promise of `lost_answers::a_rollback_that_postgres_answers_to_a_broken_link_is_followed_by_the_next_attempt`.
 #[tokio::test]
 async fn a_release_that_postgres_answers_to_a_broken_link_is_followed_by_the_next_attempt() {
     assert_eq!(leased_on_postgres(Call::Release).await, [1, 2]);
 }
 
+/// The link breaks after a claim was done and before it was answered.
+///
+/// - does: asks again, as the same owner: the same claim
+/// - atomic: one attempt
+/// - leased: one attempt
 #[tokio::test]
 async fn a_beginning_that_postgres_answers_to_a_broken_link_is_one_attempt() {
     let (attempts, charged) = atomic_on_postgres(Call::Claim).await;
     assert_eq!((attempts, charged), (vec![1], charges(1).to_vec()));
 }
 
+/// The link breaks after a completion was done and before it was answered.
+///
+/// - does: atomic: finds out whether it has committed; leased: repeats the completion
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_commit_that_postgres_answers_to_a_broken_link_is_found_out_and_not_repeated() {
     let (attempts, charged) = atomic_on_postgres(Call::Complete).await;
     assert_eq!((attempts, charged), (vec![1], charges(1).to_vec()));
 }
 
+/// The link breaks after a failure was recorded and before that was answered.
+///
+/// - does: repeats the release
+/// - atomic: the next attempt runs
+/// - leased: the next attempt runs
 #[tokio::test]
 async fn a_rollback_that_postgres_answers_to_a_broken_link_is_followed_by_the_next_attempt() {
     let (attempts, charged) = atomic_on_postgres(Call::Release).await;
     assert_eq!((attempts, charged), (vec![1, 2], charges(2).to_vec()));
 }
 
+/// Shares the promise of `lost_answers::a_beginning_that_postgres_answers_to_a_broken_link_is_one_attempt`.
 #[tokio::test]
 async fn a_claim_that_redis_answers_to_a_broken_link_is_the_same_claim_when_asked_again() {
     assert_eq!(leased_on_redis(Call::Claim).await, [1]);
 }
 
+/// Shares the promise of `lost_answers::a_commit_that_postgres_answers_to_a_broken_link_is_found_out_and_not_repeated`.
 #[tokio::test]
 async fn a_completion_that_redis_answers_to_a_broken_link_is_repeated_and_the_work_is_not() {
     assert_eq!(leased_on_redis(Call::Complete).await, [1]);
 }
 
+/// Shares the promise of `lost_answers::a_rollback_that_postgres_answers_to_a_broken_link_is_followed_by_the_next_attempt`.
 #[tokio::test]
 async fn a_release_that_redis_answers_to_a_broken_link_is_followed_by_the_next_attempt() {
     assert_eq!(leased_on_redis(Call::Release).await, [1, 2]);

@@ -71,6 +71,9 @@ fn eventful(go_on: &Arc<Semaphore>) -> Script {
     })
 }
 
+/// Deliveries end in every way.
+///
+/// - told: each in exactly one outcome; their sum is the number of deliveries
 #[tokio::test]
 async fn every_delivery_is_counted_in_exactly_one_outcome() {
     let (bed, metered) = (Bed::with_vhost().await, Metered::default());
@@ -130,6 +133,9 @@ async fn every_delivery_is_counted_in_exactly_one_outcome() {
     assert_eq!(metered.sum("idem_handler_seconds_count", &[HANDLER]), runs);
 }
 
+/// Handlers run, and copies wait.
+///
+/// - told: how many, and how old the oldest claim is
 #[tokio::test]
 async fn what_runs_and_what_is_held_shows_how_many_and_how_old() {
     let (bed, metered) = (Bed::new().await, Metered::default());
@@ -162,6 +168,9 @@ async fn what_runs_and_what_is_held_shows_how_many_and_how_old() {
     assert_eq!(metered.sum("idem_ready", &[]), 0);
 }
 
+/// A lease is lost.
+///
+/// - told: the loss, and the write that was refused
 #[tokio::test]
 async fn a_lost_lease_is_counted_and_the_write_that_was_refused() {
     let (bed, metered) = (Bed::new().await, Metered::default());
@@ -204,6 +213,9 @@ async fn a_lost_lease_is_counted_and_the_write_that_was_refused() {
     other.stop().await;
 }
 
+/// A connection is replaced.
+///
+/// - told: the connection, and the incident
 #[tokio::test]
 async fn a_connection_that_replaced_another_is_counted_and_why() {
     let (bed, metered) = (Bed::new().await, Metered::default());
@@ -225,6 +237,9 @@ async fn a_connection_that_replaced_another_is_counted_and_why() {
     assert_conserved(&metered, &worker.stop().await);
 }
 
+/// A handler fails open.
+///
+/// - told: what was done without the store, until the store has been told
 #[tokio::test]
 async fn what_is_done_without_the_store_is_counted_until_the_store_is_told() {
     let (bed, metered) = (Bed::new().await, Metered::default());
@@ -251,6 +266,9 @@ async fn what_is_done_without_the_store_is_counted_until_the_store_is_told() {
     assert_eq!(metered.sum("idem_reports_pending", &[]), 0);
 }
 
+/// The store is away, and metrics are read.
+///
+/// - told: that the worker is not ready, and for how long
 #[tokio::test]
 async fn a_store_that_is_away_makes_the_worker_unready_for_ever_longer() {
     let (bed, metered) = (Bed::new().await, Metered::default());
@@ -270,6 +288,9 @@ async fn a_store_that_is_away_makes_the_worker_unready_for_ever_longer() {
     assert_conserved(&metered, &worker.stop().await);
 }
 
+/// Messages are published together.
+///
+/// - told: how many
 #[tokio::test]
 async fn batches_of_a_publisher_are_counted_with_their_messages() {
     let (bed, metered) = (Bed::new().await, Metered::default());
@@ -291,6 +312,9 @@ async fn batches_of_a_publisher_are_counted_with_their_messages() {
     assert_eq!((counted("sum"), counted("count")), (21, 2), "{metered:?}");
 }
 
+/// Calls share a statement.
+///
+/// - told: how many
 #[tokio::test]
 async fn batches_of_postgres_are_counted_with_their_calls() {
     let (bed, metered) = (Bed::new().await, Metered::default());

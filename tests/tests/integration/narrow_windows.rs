@@ -52,11 +52,18 @@ async fn flows<S: Purge + Clone>(store: S, all: u64) {
     bed.assert_nothing_stuck().await;
 }
 
+/// The window is narrower than the number of messages that a worker has at once.
+///
+/// - does: lets messages wait in the worker until the window reaches their numbers, and wakes them: the stream flows,
+///   and none goes to the ladder
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test]
 async fn a_stream_through_a_window_narrower_than_the_prefetch_flows() {
     flows(MemoryStore::new(), 2000).await;
 }
 
+/// Shares the promise of `narrow_windows::a_stream_through_a_window_narrower_than_the_prefetch_flows`.
 #[tokio::test]
 async fn a_stream_through_a_window_narrower_than_the_prefetch_flows_on_postgres() {
     let store = StoreAt::postgres().await.open_postgres().await;

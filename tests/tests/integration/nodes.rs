@@ -23,6 +23,11 @@ fn with_wrong_password(bed: &Bed) -> String {
     bed.url().replace("guest:guest", "guest:wrong")
 }
 
+/// Some nodes are away, refuse, or accept and never answer.
+///
+/// - does: tries all in turn, for ever, and takes the one that lets it in
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn nodes_that_are_away_or_refuse_or_never_answer_are_passed_over() {
     let bed = Bed::new().await;
@@ -65,6 +70,11 @@ async fn nodes_that_are_away_or_refuse_or_never_answer_are_passed_over() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The worker's own node is lost, and there are URLs of others.
+///
+/// - does: goes on by the next one
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_worker_goes_on_by_another_node_when_its_own_is_lost() {
     let bed = Bed::new().await;
@@ -100,6 +110,9 @@ async fn a_worker_goes_on_by_another_node_when_its_own_is_lost() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Every node refuses user, password or vhost.
+///
+/// - does: ends with an error that names them all
 #[tokio::test]
 async fn a_worker_that_every_node_refuses_ends_with_a_clear_error() {
     let bed = Bed::bare().await;
@@ -118,6 +131,9 @@ async fn refused(bed: &Bed, url: String) -> RunError {
     worker(bed, &[url], &Script::succeeding()).failed().await
 }
 
+/// User or password is wrong.
+///
+/// - does: ends with an error that says so, without the password
 #[tokio::test]
 async fn wrong_credentials_end_the_worker_with_a_clear_error() {
     let bed = Bed::bare().await;
@@ -131,6 +147,9 @@ async fn wrong_credentials_end_the_worker_with_a_clear_error() {
     );
 }
 
+/// The vhost does not exist.
+///
+/// - does: ends with an error that says so
 #[tokio::test]
 async fn a_vhost_that_does_not_exist_ends_the_worker_with_a_clear_error() {
     let bed = Bed::bare().await;
@@ -139,6 +158,9 @@ async fn a_vhost_that_does_not_exist_ends_the_worker_with_a_clear_error() {
     assert!(error.to_string().contains("no-such-vhost"), "{error}");
 }
 
+/// The publisher's node is lost, and there are URLs of others.
+///
+/// - does: connects to another node at the next call
 #[tokio::test]
 async fn a_publisher_goes_on_by_another_node_when_its_own_is_lost() {
     let bed = Bed::new().await;

@@ -25,6 +25,11 @@ fn observing() -> Policy {
     policy.build().unwrap()
 }
 
+/// A copy comes to an observed handler after the first has run.
+///
+/// - does: runs it, and counts what would have been a `duplicate`; once the handler is enforced, further copies are
+///   suppressed
+/// - effect: for each copy
 #[tokio::test]
 async fn an_observed_handler_runs_for_every_copy_and_then_for_none() {
     let bed = Bed::new().await;
@@ -54,6 +59,10 @@ async fn an_observed_handler_runs_for_every_copy_and_then_for_none() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A key comes to an observed handler again with other content, or a message without a key.
+///
+/// - does: runs it, and counts what would have been `key_reused` or `keyless`; dead-letters nothing
+/// - effect: for each
 #[tokio::test]
 async fn other_content_and_a_missing_key_run_and_dead_letter_nothing() {
     let bed = Bed::new().await;
@@ -77,6 +86,11 @@ async fn other_content_and_a_missing_key_run_and_dead_letter_nothing() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A copy, or other content under the same key, comes to an observed handler while the first is under way.
+///
+/// - does: runs both; counts other content as `key_reused`, a copy as `conflict`
+/// - effect: for each
+///
 /// Both orders are at work at once, with one key.
 #[tokio::test]
 async fn other_content_that_comes_while_the_first_is_under_way_is_counted_as_a_reused_key() {
@@ -111,6 +125,12 @@ async fn other_content_that_comes_while_the_first_is_under_way_is_counted_as_a_r
     bed.assert_nothing_stuck().await;
 }
 
+/// The store is away, and an observed handler fails.
+///
+/// - does: waits for the store for a second at most; tries the message again after the backoff, as often as its policy
+///   says, by the count that the message carries
+/// - effect: for each attempt
+///
 /// What has no claim has no record that counts its attempts: the message on the ladder tells.
 #[tokio::test]
 async fn what_fails_while_the_store_is_away_is_tried_as_often_as_any_message() {
@@ -142,6 +162,11 @@ async fn what_fails_while_the_store_is_away_is_tried_as_often_as_any_message() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The store is away, and an observed handler fails on a message of a classic queue, which counts no deliveries.
+///
+/// - does: sends the message to the retry ladder at once, where its attempts are counted
+/// - effect: for each attempt
+///
 /// A classic queue does not count what is returned to it: only what comes from the ladder carries a number.
 #[tokio::test]
 async fn what_fails_while_the_store_is_away_is_exhausted_in_a_classic_queue_too() {
@@ -169,6 +194,9 @@ async fn charge_atomically(order: Order, _db: &mut SqliteConnection) -> Result<(
     Ok(())
 }
 
+/// A handler that is to be observed is atomic.
+///
+/// - does: does not start: its writes commit with its claim, so it cannot run without one
 #[tokio::test]
 async fn an_atomic_handler_that_is_to_be_observed_ends_the_worker_with_a_clear_error() {
     let bed = Bed::new().await;

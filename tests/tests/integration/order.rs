@@ -7,6 +7,11 @@ use idem_tests::{
     script::{Script, charge},
 };
 
+/// Messages are handled one at a time (`prefetch(1)`) by one worker; none is delivered again or tried again.
+///
+/// - does: handles them in the order of the queue
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn one_message_at_a_time_is_handled_in_the_order_of_the_queue() {
     const ORDERS: u16 = 200;

@@ -29,6 +29,11 @@ async fn until_claims<S>(store: &Interfered<S>, claims: u64) {
     .await;
 }
 
+/// The store is away.
+///
+/// - does: runs nothing, settles nothing, asks the store ever more rarely, goes on by itself
+/// - atomic: once
+/// - leased: once
 async fn while_the_store_is_away_nothing_runs_and_nothing_is_settled<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let (store, away) = Interfered::switched(cell.store());
@@ -55,6 +60,11 @@ async fn while_the_store_is_away_nothing_runs_and_nothing_is_settled<C: Cell>() 
     bed.assert_nothing_stuck().await;
 }
 
+/// The worker is stopped while the store is away.
+///
+/// - does: returns its messages
+/// - atomic: nothing lost
+/// - leased: nothing lost
 async fn a_worker_stopped_while_the_store_is_away_returns_its_messages<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let (store, away) = Interfered::switched(cell.store());
@@ -74,6 +84,11 @@ async fn a_worker_stopped_while_the_store_is_away_returns_its_messages<C: Cell>(
     bed.assert_nothing_stuck().await;
 }
 
+/// The answer to a claim is lost.
+///
+/// - does: asks again, as the same owner: the same claim
+/// - atomic: one attempt
+/// - leased: one attempt
 async fn a_claim_whose_answer_was_lost_is_the_same_claim_when_asked_again<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let store = cell.interfered(|call, number| match (call, number) {
@@ -114,14 +129,21 @@ async fn completion_after<C: Cell>(trouble: Fate) {
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `atomic::a_commit_that_did_not_reach_the_store_is_no_attempt`.
 async fn a_completion_that_did_not_reach_the_store_is_repeated_and_the_work_is_not<C: Cell>() {
     completion_after::<C>(Fate::Refuse).await;
 }
 
+/// Shares the promise of `atomic::a_commit_whose_answer_was_lost_is_found_out_and_not_repeated`.
 async fn a_completion_whose_answer_was_lost_is_repeated_and_the_work_is_not<C: Cell>() {
     completion_after::<C>(Fate::LoseAnswer).await;
 }
 
+/// The store is away for longer than the lease after the work was done.
+///
+/// - does: repeats the completion until the store answers
+/// - atomic: rolled back or found out
+/// - leased: once, if nobody took over
 async fn work_done_is_completed_even_long_after_its_lease_ran_out<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let (store, away) = Interfered::switched(cell.store());
@@ -153,6 +175,11 @@ async fn work_done_is_completed_even_long_after_its_lease_ran_out<C: Cell>() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The answer to a release is lost.
+///
+/// - does: repeats the release
+/// - atomic: the next attempt runs
+/// - leased: the next attempt runs
 async fn a_failed_attempt_whose_release_was_lost_is_followed_by_the_next_attempt<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let store = cell.interfered(|call, number| match (call, number) {
@@ -177,6 +204,11 @@ async fn a_failed_attempt_whose_release_was_lost_is_followed_by_the_next_attempt
     bed.assert_nothing_stuck().await;
 }
 
+/// The store is away for less than the lease while a handler runs.
+///
+/// - does: tries the heartbeat again; the handler is not disturbed
+/// - atomic: once
+/// - leased: once
 async fn a_store_that_hiccups_for_less_than_the_lease_does_not_stop_a_handler<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let (store, away) = Interfered::switched(cell.store());
@@ -208,6 +240,12 @@ async fn a_store_that_hiccups_for_less_than_the_lease_does_not_stop_a_handler<C:
     bed.assert_nothing_stuck().await;
 }
 
+/// The store is away for longer than the lease while a handler runs.
+///
+/// - does: pauses the work until the store answers, and lets it go on if nobody has taken over
+/// - atomic: goes on; its commit decides
+/// - leased: once
+/// - settled by: `outages::work_done_is_completed_even_long_after_its_lease_ran_out`
 async fn work_rests_while_the_store_is_away_for_longer_than_the_lease_and_then_goes_on<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let (store, away) = Interfered::switched(cell.store());
@@ -248,6 +286,13 @@ async fn work_rests_while_the_store_is_away_for_longer_than_the_lease_and_then_g
     bed.assert_nothing_stuck().await;
 }
 
+/// A worker is cut off from the store, and another takes over.
+///
+/// - does: drops the handler's future, acknowledges nothing
+/// - atomic: once
+/// - leased: once; what the first did before stays
+/// - settled by: `zombies::an_atomic_handler_that_wakes_up_too_late_is_dropped_before_it_writes`
+///   `zombies::an_atomic_handler_on_postgres_that_wakes_up_too_late_is_dropped_before_it_writes`
 async fn a_handler_that_loses_its_lease_is_dropped_and_its_message_is_not_acknowledged<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let (cut_off, away) = Interfered::switched(cell.store());

@@ -4,6 +4,9 @@ use idem_amqp::RedisStore;
 use idem_tests::servers::off_thread;
 use xtask::services::Redis;
 
+/// The user of Redis may not run a command that the store needs.
+///
+/// - does: does not open, and names the command
 #[tokio::test]
 async fn a_redis_whose_user_lacks_a_command_is_not_opened_and_the_command_is_named() {
     let rules = [("user", "shop on >hush ~idem:* +@all -sadd -wait")];

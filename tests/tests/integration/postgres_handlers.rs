@@ -51,6 +51,11 @@ async fn copy_in_vain(
     script.play(order, attempt, delivery).await
 }
 
+/// An answer is left unread on an atomic handler's connection (a `COPY` that fails, in sqlx), and its commit fails.
+///
+/// - does: believes a commit only by its own answer; finds out whether it has committed, and uses the connection no
+///   more
+/// - atomic: once, after another attempt
 #[tokio::test]
 async fn a_commit_whose_answer_comes_late_is_found_out_and_loses_nothing() {
     let (bed, ledger) = (Bed::new().await, ledger_with_receipts().await);
@@ -90,6 +95,11 @@ async fn nest_in_vain(
     script.play(order, attempt, delivery).await
 }
 
+/// An atomic handler on PostgreSQL (without a pooler in transaction mode) loses its transaction and goes on (a nested
+/// `db.begin()` that a time-out drops makes sqlx roll everything back).
+///
+/// - does: refuses what it writes then (25006); the attempt has failed
+/// - atomic: once, after another attempt
 #[tokio::test]
 async fn an_atomic_handler_that_goes_on_without_its_transaction_writes_nothing_on_postgres() {
     let (bed, ledger) = (Bed::new().await, ledger_with_receipts().await);

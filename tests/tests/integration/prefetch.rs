@@ -115,6 +115,11 @@ impl Pair {
     }
 }
 
+/// A worker's only message runs for long (`prefetch(1)`), and another worker is idle.
+///
+/// - does: lets the idle worker handle all further messages
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test]
 async fn no_message_waits_behind_a_long_handler_while_another_worker_is_idle() {
     let pair = Pair::start(|bed| bed.queue().prefetch(1)).await;
@@ -127,6 +132,11 @@ async fn no_message_waits_behind_a_long_handler_while_another_worker_is_idle() {
     pair.end(&orders, 0).await;
 }
 
+/// A worker's only message runs for long (`prefetch(1)`), and copies of it come to an idle worker.
+///
+/// - does: sends them to the ladder, and handles the messages behind them
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test]
 async fn a_copy_in_conflict_leaves_its_place_to_the_messages_behind_it() {
     let ladder = |bed: &Bed| laddered(bed.queue());
@@ -143,6 +153,15 @@ async fn a_copy_in_conflict_leaves_its_place_to_the_messages_behind_it() {
     pair.end(&orders, 3).await;
 }
 
+/// A worker's only message runs for long (`prefetch(1)`), and copies of it come to an idle worker, on an existing queue
+/// without a ladder.
+///
+/// - does: returns the copy after half a second, later each time. Where the broker puts it at the head (each queue but
+///   a quorum queue of 3.10), the worker is sent the same copy again: the messages behind it wait until the key is
+///   free. Give the queue a ladder or a `prefetch` of 2
+/// - atomic: once each
+/// - leased: once each
+///
 /// What is returned comes first again where the broker puts it at the head of its queue: each but a quorum queue without
 /// a delivery limit, which none is from RabbitMQ 4.0 on.
 #[tokio::test]
@@ -188,6 +207,9 @@ async fn a_copy_in_conflict_is_returned_ever_more_rarely_where_there_is_no_ladde
     pair.end(&orders, 1).await;
 }
 
+/// The prefetch is greater than the concurrency (`prefetch(5).concurrency(2)`).
+///
+/// - does: runs two; the broker sends no sixth
 #[tokio::test]
 async fn the_broker_sends_as_many_messages_as_the_prefetch_and_as_many_run_as_the_concurrency() {
     const ORDERS: usize = 8;
@@ -245,6 +267,12 @@ async fn at_existing(bed: &Bed, script: &Script) -> Running {
     worker
 }
 
+/// A queue is deleted and declared again at once by somebody else, and the broker forgets the consumer without a word
+/// (a quorum queue of RabbitMQ 3.10).
+///
+/// - does: renews its channel when nothing has come for a while: after one to two minutes, unless set
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_queue_that_is_deleted_and_declared_again_at_once_is_consumed_again() {
     let bed = Bed::with_vhost().await;
@@ -272,6 +300,13 @@ async fn channels(bed: &Bed) -> usize {
     listed.lines().filter(|vhost| *vhost == bed.vhost()).count()
 }
 
+/// The broker cancels the consumer while a handler runs (4.3: one past the consumer timeout).
+///
+/// - does: sends what is decided and closes the channel, so that what is not settled comes back at once; its key is
+///   claimed, so it waits
+/// - atomic: once
+/// - leased: once
+///
 /// The broker gives back what is with a channel when that is closed.
 #[tokio::test]
 async fn a_consumer_that_the_broker_cancels_closes_its_channel_though_a_handler_still_runs() {
@@ -303,6 +338,11 @@ async fn a_consumer_that_the_broker_cancels_closes_its_channel_though_a_handler_
     bed.assert_nothing_stuck().await;
 }
 
+/// Nothing comes for a while because a handler takes long.
+///
+/// - does: leaves the channel alone until the handler has ended
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_message_whose_handler_takes_longer_than_a_pause_is_delivered_once() {
     let bed = Bed::new().await;
@@ -337,6 +377,12 @@ async fn consumers(bed: &Bed, queue: &str) -> Vec<String> {
     ours.map(|(_, tag)| tag.to_owned()).collect()
 }
 
+/// Nothing comes for long, and the broker still knows the consumer.
+///
+/// - does: renews its channel each time, also that of registrations, and handles what comes
+/// - atomic: once
+/// - leased: once
+///
 /// Also those of registrations: whatever the broker has forgotten, and whichever version it is.
 #[tokio::test]
 async fn an_idle_worker_has_other_consumers_after_a_while_and_works() {
@@ -374,6 +420,12 @@ async fn an_idle_worker_has_other_consumers_after_a_while_and_works() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A message ends just before its channel is renewed.
+///
+/// - does: settles the message on the old channel first
+/// - atomic: once
+/// - leased: once
+///
 /// Where the channel is closed as soon as nothing is with it, each message ends just before.
 #[tokio::test]
 async fn a_message_that_ends_just_before_its_channel_is_closed_is_delivered_once() {

@@ -4,6 +4,9 @@ use futures_util::future::join_all;
 use idem_amqp::{Publication, PublishError, Publisher};
 use idem_tests::{bed::Bed, script::Order};
 
+/// A message is published.
+///
+/// - does: gives it an id and a content type, makes it persistent, waits for the confirm
 #[tokio::test]
 async fn a_published_message_has_an_id_a_content_type_and_survives_a_restart() {
     let bed = Bed::new().await;
@@ -26,6 +29,9 @@ async fn a_published_message_has_an_id_a_content_type_and_survives_a_restart() {
     bed.assert_nothing_stuck().await;
 }
 
+/// No queue takes the message that is published.
+///
+/// - does: returns an error for this message alone
 #[tokio::test]
 async fn a_message_that_no_queue_takes_is_an_error_for_it_alone() {
     let bed = Bed::new().await;
@@ -58,6 +64,9 @@ async fn a_message_that_no_queue_takes_is_an_error_for_it_alone() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A publisher is asked to leave numbers missing, to send what cannot be encoded, or to number messages without a name.
+///
+/// - does: says so, and sends nothing
 #[tokio::test]
 async fn a_message_that_cannot_be_encoded_is_an_error_when_it_is_published_and_takes_no_number() {
     let bed = Bed::new().await;
@@ -75,6 +84,9 @@ async fn a_message_that_cannot_be_encoded_is_an_error_when_it_is_published_and_t
     bed.assert_nothing_stuck().await;
 }
 
+/// A full queue refuses the message that is published.
+///
+/// - does: returns an error
 #[tokio::test]
 async fn a_message_that_a_full_queue_refuses_is_an_error() {
     let bed = Bed::bare().await;
@@ -95,6 +107,9 @@ async fn a_message_that_a_full_queue_refuses_is_an_error() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Two messages are published.
+///
+/// - does: gives them different ids
 #[tokio::test]
 async fn two_publications_never_have_the_same_id() {
     let ids = (0..1000).map(|_| {

@@ -24,6 +24,10 @@ use crate::{
     sessions::{bed, building, counts, serving},
 };
 
+/// A client asks again for a session, or a copy of its opening comes late.
+///
+/// - does: opens another session; nothing is ever handled in one that nobody uses, and it ends by itself
+///
 /// A copy of an opening may come when the session that it asked for has ended and been forgotten.
 #[tokio::test]
 async fn each_opening_opens_a_session_of_its_own_also_a_copy_of_an_earlier_one() {
@@ -40,6 +44,7 @@ async fn each_opening_opens_a_session_of_its_own_also_a_copy_of_an_earlier_one()
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `sessions::a_request_of_an_unknown_session_is_refused_and_does_not_run`.
 #[tokio::test]
 async fn a_closed_session_takes_no_more_requests() {
     let bed = bed().await;
@@ -66,6 +71,9 @@ async fn a_closed_session_takes_no_more_requests() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A client asks for a key to be reserved.
+///
+/// - does: reserves one
 #[tokio::test]
 async fn a_client_has_keys_reserved() {
     let bed = bed().await;
@@ -84,6 +92,9 @@ async fn a_client_has_keys_reserved() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A message in the queue of registrations is no registration.
+///
+/// - does: refuses it if it can, counts it, and removes it
 #[tokio::test]
 async fn what_is_no_registration_is_refused_and_gone() {
     let bed = bed().await;
@@ -108,6 +119,9 @@ async fn what_is_no_registration_is_refused_and_gone() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A client that registers, or gives a sign of life, is gone.
+///
+/// - does: does what is asked, counts what could not be answered
 #[tokio::test]
 async fn a_client_that_is_gone_is_told_nothing_and_counted() {
     let bed = bed().await;
@@ -132,6 +146,9 @@ async fn a_client_that_is_gone_is_told_nothing_and_counted() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Sessions have ended.
+///
+/// - does: removes them from the store, with their answers, while a worker runs
 #[tokio::test]
 async fn a_worker_that_serves_sessions_removes_those_that_have_ended() {
     let bed = bed().await;
@@ -150,6 +167,9 @@ async fn a_worker_that_serves_sessions_removes_those_that_have_ended() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The queue of registrations is deleted.
+///
+/// - does: declares it again; health shows it
 #[tokio::test]
 async fn a_queue_of_registrations_that_is_deleted_is_a_problem_until_it_is_declared_again() {
     let bed = bed().await;
@@ -172,6 +192,10 @@ async fn a_queue_of_registrations_that_is_deleted_is_a_problem_until_it_is_decla
     bed.assert_nothing_stuck().await;
 }
 
+/// The queue of registrations is deleted, and declared again at once by somebody else.
+///
+/// - does: renews its channel when nothing has come for a while, and opens sessions again
+///
 /// RabbitMQ 3.10 says nothing to the consumer of a quorum queue that is gone for a moment.
 #[tokio::test]
 async fn a_queue_of_registrations_that_is_deleted_and_declared_again_at_once_is_consumed_again() {
@@ -196,6 +220,11 @@ async fn a_queue_of_registrations_that_is_deleted_and_declared_again_at_once_is_
     bed.assert_nothing_stuck().await;
 }
 
+/// An existing queue has no queue of registrations.
+///
+/// - does: ends the worker with a clear error
+/// - atomic: no effect
+/// - leased: no effect
 #[tokio::test]
 async fn an_existing_queue_without_a_queue_of_registrations_ends_the_worker_with_a_clear_error() {
     let bed = bed().await;

@@ -110,11 +110,17 @@ async fn rolling_replacement(classic: bool) {
     bed.assert_nothing_stuck().await;
 }
 
+/// Four workers are replaced one after the other under load.
+///
+/// - does: each drains; no message that was executed comes again
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test]
 async fn no_executed_message_of_a_quorum_queue_comes_again_when_workers_are_replaced() {
     rolling_replacement(false).await;
 }
 
+/// Shares the promise of `replacement::no_executed_message_of_a_quorum_queue_comes_again_when_workers_are_replaced`.
 #[tokio::test]
 async fn no_executed_message_of_a_classic_queue_comes_again_when_workers_are_replaced() {
     rolling_replacement(true).await;

@@ -65,6 +65,11 @@ pub(crate) async fn replay_to(worker: Running, bed: Bed, script: &Script, id: &s
     bed.assert_nothing_stuck().await;
 }
 
+/// The handler that rejected the message was mended.
+///
+/// - does: runs it, attempts counted from 1
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_rejected_letter_executes_when_it_is_replayed() {
     let bed = Bed::new().await;
@@ -75,6 +80,11 @@ async fn a_rejected_letter_executes_when_it_is_replayed() {
     replay_to(worker, bed, &script, "a").await;
 }
 
+/// What made the message exhaust its attempts is over.
+///
+/// - does: runs it, attempts counted from 1
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn an_exhausted_letter_executes_when_it_is_replayed() {
     let bed = Bed::new().await;
@@ -90,6 +100,11 @@ async fn an_exhausted_letter_executes_when_it_is_replayed() {
     replay_to(worker, bed, &script, "a").await;
 }
 
+/// The message's attempt was in doubt, and its key is in quarantine.
+///
+/// - does: runs it
+/// - atomic: never in doubt
+/// - leased: runs when a person says so
 #[tokio::test]
 async fn a_letter_in_doubt_executes_when_it_is_replayed() {
     let bed = Bed::new().await;
@@ -145,12 +160,22 @@ async fn replay_to_a_mended_handler(body: serde_json::Value, kind: Kind, reason:
     replay_to(worker, bed, &script, id).await;
 }
 
+/// The handler can decode the message now.
+///
+/// - does: runs it
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn an_undecodable_letter_executes_when_the_handler_was_mended() {
     let body = json!({"order": "a", "number": 1});
     replay_to_a_mended_handler(body, Kind::Undecodable, "undecodable", "a1").await;
 }
 
+/// The handler finds a key in the message now.
+///
+/// - does: runs it
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_keyless_letter_executes_when_the_handler_was_mended() {
     let bed = Bed::new().await;
@@ -178,12 +203,22 @@ async fn by_content(
     script.play(order, attempt, delivery).await
 }
 
+/// The key had been used for other content, and the handler's key tells the two apart now.
+///
+/// - does: runs it; as long as the key does not tell them apart, the letter comes back
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_letter_whose_key_was_used_for_other_content_executes_when_the_handler_was_mended() {
     let body = json!({"id": "taken", "amount_cents": 5, "number": 3});
     replay_to_a_mended_handler(body, Kind::KeyReused, "key-reused", "taken3").await;
 }
 
+/// A copy of the message has been executed meanwhile.
+///
+/// - does: acknowledges it as a duplicate, and says so in the log and to the observer
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_replay_of_what_is_done_is_a_duplicate_and_says_so() {
     let bed = Bed::new().await;

@@ -47,6 +47,11 @@ pub(crate) fn order(id: &str) -> Vec<u8> {
     serde_json::to_vec(&Order::new(id)).unwrap()
 }
 
+/// A message names a `reply_to` and was handled.
+///
+/// - does: publishes what its handler returned, then acknowledges
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_request_is_answered_with_what_its_handler_returned() {
     let bed = Bed::new().await;
@@ -73,6 +78,8 @@ async fn a_request_is_answered_with_what_its_handler_returned() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `replies::a_request_is_answered_with_what_its_handler_returned`.
+///
 /// The worker goes while nobody has confirmed the reply.
 #[tokio::test]
 async fn a_request_is_acknowledged_only_after_its_reply_is_confirmed() {
@@ -108,6 +115,11 @@ async fn a_request_is_acknowledged_only_after_its_reply_is_confirmed() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A message names no `reply_to`.
+///
+/// - does: publishes nothing
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_message_that_asks_for_no_reply_gets_none() {
     let bed = Bed::new().await;
@@ -118,6 +130,12 @@ async fn a_message_that_asks_for_no_reply_gets_none() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A copy of a request comes after the request was executed.
+///
+/// - does: repeats the reply from memory, to the `reply_to` and `correlation_id` of the copy
+/// - atomic: once
+/// - leased: once
+///
 /// Each copy by its own requester: the one that asked first may be gone.
 #[tokio::test]
 async fn a_copy_is_answered_from_memory_to_whoever_sent_it() {
@@ -141,6 +159,11 @@ async fn a_copy_is_answered_from_memory_to_whoever_sent_it() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A request comes by direct reply-to.
+///
+/// - does: replies in the same way, and does not ask whether anybody is there
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_request_by_direct_reply_to_is_answered() {
     let bed = Bed::new().await;
@@ -160,6 +183,8 @@ async fn a_request_by_direct_reply_to_is_answered() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `replies::a_request_by_direct_reply_to_is_answered`.
+///
 /// The broker does not tell whether anybody is still there.
 #[tokio::test]
 async fn a_request_by_direct_reply_to_whose_requester_is_gone_is_done() {
@@ -176,6 +201,11 @@ async fn a_request_by_direct_reply_to_whose_requester_is_gone_is_done() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The handler of a request fails, and succeeds later.
+///
+/// - does: replies once, when it has succeeded; also from the ladder
+/// - atomic: once, after the failed attempts
+/// - leased: once, after the failed attempts
 #[tokio::test]
 async fn a_request_that_is_tried_again_is_answered_once_when_it_is_done() {
     let bed = Bed::new().await;
@@ -193,6 +223,11 @@ async fn a_request_that_is_tried_again_is_answered_once_when_it_is_done() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The handler rejects a request for good.
+///
+/// - does: replies with the refusal and remembers it; nothing is dead-lettered
+/// - atomic: no effect
+/// - leased: no effect of its own
 #[tokio::test]
 async fn a_rejected_request_is_refused_and_its_copies_are_from_memory() {
     let bed = Bed::new().await;
@@ -214,6 +249,11 @@ async fn a_rejected_request_is_refused_and_its_copies_are_from_memory() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A copy of a rejected request names no `reply_to`.
+///
+/// - does: dead-letters it; never acknowledges it in silence
+/// - atomic: no effect
+/// - leased: no effect of its own
 #[tokio::test]
 async fn a_copy_of_a_rejected_request_that_asks_for_no_reply_is_dead_lettered() {
     let bed = Bed::new().await;
@@ -234,6 +274,11 @@ async fn a_copy_of_a_rejected_request_that_asks_for_no_reply_is_dead_lettered() 
     bed.assert_nothing_stuck().await;
 }
 
+/// A request's attempts are used up.
+///
+/// - does: dead-letters it, then replies with a refusal that is not remembered
+/// - atomic: no effect
+/// - leased: unknown
 #[tokio::test]
 async fn a_request_whose_attempts_are_used_up_is_refused_and_dead_lettered() {
     let bed = Bed::new().await;
@@ -254,6 +299,11 @@ async fn a_request_whose_attempts_are_used_up_is_refused_and_dead_lettered() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A request cannot be decoded, has no key, or a key that was used for other content.
+///
+/// - does: dead-letters it, then replies with a refusal that is not remembered
+/// - atomic: no effect
+/// - leased: no effect
 #[tokio::test]
 async fn a_request_that_cannot_be_handled_is_refused_with_the_reason() {
     let bed = Bed::new().await;
@@ -283,6 +333,11 @@ async fn a_request_that_cannot_be_handled_is_refused_with_the_reason() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The requester's queue is gone.
+///
+/// - does: counts the lost reply, acknowledges the request; the reply is remembered
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_request_whose_requester_is_gone_is_done_and_counted() {
     let bed = Bed::new().await;
@@ -304,6 +359,12 @@ async fn a_request_whose_requester_is_gone_is_done_and_counted() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A request is rejected whose requester is gone.
+///
+/// - does: dead-letters it
+/// - atomic: no effect
+/// - leased: no effect of its own
+///
 /// Otherwise nobody would ever hear of it.
 #[tokio::test]
 async fn a_rejected_request_whose_requester_is_gone_is_dead_lettered() {
@@ -333,6 +394,12 @@ async fn a_rejected_request_whose_requester_is_gone_is_dead_lettered() {
     bed.assert_nothing_stuck().await;
 }
 
+/// `reply_to` names the queue that the request came from.
+///
+/// - does: treats it as a message that asks for no reply
+/// - atomic: once
+/// - leased: once
+///
 /// The reply would come back as a request, and be answered, and so on.
 #[tokio::test]
 async fn a_request_that_wants_its_reply_in_its_own_queue_gets_none() {
@@ -359,6 +426,11 @@ async fn print(
     Ok("x".repeat(64 * 1024))
 }
 
+/// An output is larger than what is remembered (64 KiB unless set otherwise).
+///
+/// - does: refuses the request; the effect of a leased handler has happened and is not repeated
+/// - atomic: no effect
+/// - leased: once
 #[tokio::test]
 async fn an_output_that_is_too_large_is_refused_and_its_work_not_done_again() {
     let bed = Bed::new().await;
@@ -381,6 +453,8 @@ async fn an_output_that_is_too_large_is_refused_and_its_work_not_done_again() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `replies::a_request_that_is_tried_again_is_answered_once_when_it_is_done`.
+///
 /// On the ladder, whose messages are published anew.
 #[tokio::test]
 async fn a_request_that_waited_on_the_ladder_is_still_answered() {

@@ -81,6 +81,12 @@ async fn beside(each: usize, addresses: impl Fn(usize) -> String) -> Seen {
     }
 }
 
+/// `reply_to` is a malformed address of a direct reply.
+///
+/// - does: publishes nothing to it, counts it as disallowed; other requests are answered once, over the same connection
+/// - atomic: once
+/// - leased: once
+///
 /// The broker would close the connection by which something is published to them.
 #[tokio::test]
 async fn a_malformed_direct_reply_to_disturbs_no_other_request() {
@@ -95,6 +101,12 @@ async fn a_malformed_direct_reply_to_disturbs_no_other_request() {
     assert_eq!(balance.incidents().of(Incident::ConnectionClosed), 0);
 }
 
+/// `reply_to` is an address at which the broker closes the connection.
+///
+/// - does: publishes that reply alone, once, and gives it up as lost; other requests are answered once
+/// - atomic: once
+/// - leased: once
+///
 /// It has the form of an address, or one that a later version might write: only the broker can tell. Each
 /// may end the connection once, and no other reply with it.
 #[tokio::test]
@@ -125,6 +137,13 @@ async fn a_direct_reply_to_that_the_broker_cannot_bear_disturbs_no_other_request
     assert!(closed <= replies.lost, "closed {closed} times: {replies}");
 }
 
+/// Very many requests name an address at which the broker closes the connection, more than 16 at once.
+///
+/// - does: gives up unsent, as lost, the replies that cannot wait: the connection is closed at most about once a
+///   second, and other requests are answered meanwhile
+/// - atomic: once
+/// - leased: once
+///
 /// Each would hold the others up for as long as a connection takes.
 #[tokio::test]
 async fn of_very_many_direct_reply_tos_that_the_broker_cannot_bear_most_are_given_up_unsent() {
@@ -153,6 +172,12 @@ fn answering(bed: &Bed, queue: Queue, script: &Script) -> Running {
     bed.start(worker.consume::<quote>(queue))
 }
 
+/// `reply_to` is not one that the queue's options allow (`no_replies`, `reply_to_prefixes`).
+///
+/// - does: handles the message as one that asks for no reply; counts and logs it
+/// - atomic: once
+/// - leased: once
+///
 /// A publisher that may write to one queue could have the worker write to any other.
 #[tokio::test]
 async fn a_reply_goes_only_where_its_queue_allows() {
@@ -183,6 +208,8 @@ async fn a_reply_goes_only_where_its_queue_allows() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `reply_addresses::a_reply_goes_only_where_its_queue_allows`.
+///
 /// It is handled as one that asks for no reply.
 #[tokio::test]
 async fn a_request_that_is_rejected_is_dead_lettered_where_nobody_is_replied_to() {
@@ -200,6 +227,7 @@ async fn a_request_that_is_rejected_is_dead_lettered_where_nobody_is_replied_to(
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `reply_addresses::a_reply_goes_only_where_its_queue_allows`.
 #[tokio::test]
 async fn a_session_is_told_only_where_its_queue_allows() {
     let bed = Bed::bare().await;

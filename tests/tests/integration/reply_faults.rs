@@ -60,21 +60,34 @@ async fn replied_by_the_next_worker(store: Product, mode: Mode) {
     bed.assert_nothing_stuck().await;
 }
 
+/// A worker is killed between completion and reply.
+///
+/// - does: lets the next worker reply from memory
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_worker_killed_between_commit_and_reply_is_followed_by_one_that_replies_from_postgres() {
     replied_by_the_next_worker(Product::Postgres, Mode::Atomic).await;
 }
 
+/// Shares the promise of `reply_faults::a_worker_killed_between_commit_and_reply_is_followed_by_one_that_replies_from_postgres`.
 #[tokio::test]
 async fn a_worker_killed_between_commit_and_reply_is_followed_by_one_that_replies_from_sqlite() {
     replied_by_the_next_worker(Product::Sqlite, Mode::Atomic).await;
 }
 
+/// Shares the promise of `reply_faults::a_worker_killed_between_commit_and_reply_is_followed_by_one_that_replies_from_postgres`.
 #[tokio::test]
 async fn a_worker_killed_between_completion_and_reply_is_followed_by_one_that_replies_from_redis() {
     replied_by_the_next_worker(Product::Redis, Mode::Leased).await;
 }
 
+/// The worker's link to the broker breaks before the reply.
+///
+/// - does: replies when the request is redelivered
+/// - atomic: once
+/// - leased: once
+///
 /// With the connection that the request came by, its reply goes, too.
 #[tokio::test]
 async fn a_link_cut_while_the_handler_runs_delays_the_reply() {
@@ -108,6 +121,12 @@ async fn a_link_cut_while_the_handler_runs_delays_the_reply() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The store does not answer whether a completion was recorded.
+///
+/// - does: sends no reply before the store has answered
+/// - atomic: once
+/// - leased: once
+///
 /// Whoever is told must not be told otherwise later.
 #[tokio::test]
 async fn no_reply_is_sent_before_the_completion_is_known() {
@@ -132,6 +151,12 @@ async fn no_reply_is_sent_before_the_completion_is_known() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The requester's queue takes nothing (full).
+///
+/// - does: tries five times, counts the reply as lost, acknowledges the request; whoever asks again gets it
+/// - atomic: once
+/// - leased: once
+///
 /// The queue is there, and takes nothing.
 #[tokio::test]
 async fn a_reply_that_its_queue_refuses_is_given_up_and_had_by_asking_again() {
@@ -210,6 +235,13 @@ impl Mute {
     }
 }
 
+/// The requester's queue never confirms.
+///
+/// - does: tries for as long as ten confirms are waited for; retries and dead letters of other messages do not wait for
+///   it; the refusal of a dead-lettered request is given up after 5 s
+/// - atomic: once
+/// - leased: once
+///
 /// What is published for others must not wait for a confirm that does not come.
 #[tokio::test]
 async fn a_reply_that_is_not_confirmed_keeps_no_dead_letter_waiting() {
@@ -239,6 +271,8 @@ async fn a_reply_that_is_not_confirmed_keeps_no_dead_letter_waiting() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `reply_faults::a_reply_that_is_not_confirmed_keeps_no_dead_letter_waiting`.
+///
 /// It is where a person finds it, and is not remembered: nothing is gained by trying for long.
 #[tokio::test]
 async fn a_refusal_that_is_not_confirmed_keeps_no_message_for_long() {
@@ -259,6 +293,12 @@ async fn a_refusal_that_is_not_confirmed_keeps_no_message_for_long() {
     bed.assert_nothing_stuck().await;
 }
 
+/// There is no connection for a reply.
+///
+/// - does: tries until there is one; meanwhile is not ready, and says why
+/// - atomic: once
+/// - leased: once
+///
 /// Replies have a connection of their own, which is opened with the first.
 #[tokio::test]
 async fn a_reply_that_waits_for_a_connection_is_told_until_it_was_sent() {

@@ -45,7 +45,9 @@ mod letters {
     }
 }
 
-/// What one of them had done would be a duplicate to the other.
+/// Two handlers of one worker have one scope.
+///
+/// - does: does not start, and names both: to each handler, what the other has done would be a duplicate
 #[test]
 fn two_handlers_of_one_name_are_refused_until_one_has_a_scope_of_its_own() {
     let cards = || Worker::builder(MemoryStore::new()).consume::<cards::handle>("cards");
@@ -63,6 +65,13 @@ fn two_handlers_of_one_name_are_refused_until_one_has_a_scope_of_its_own() {
     drop(built.build("amqp://localhost").unwrap());
 }
 
+/// Handlers of one name, without a scope, in two packages that share a store.
+///
+/// - does: begins their keys with the packages' names: they are two units of work
+/// - atomic: once each
+/// - leased: once each
+/// - settled by: `duplicates::many_copies_in_any_order_are_executed_once_each`
+///
 /// Two services whose handlers have one name and no scope, on one store: the same order comes to both.
 async fn handlers_of_one_name_in_two_packages_have_keys_of_their_own<C: Cell>() {
     let (bed, cell) = (Bed::bare().await, C::open().await);

@@ -38,6 +38,9 @@ async fn until_logged(worker: &Process, words: &str) {
     assert_eq!(shows_password(&lines), None);
 }
 
+/// A connection fails in any way, with a password in the URL.
+///
+/// - does: shows it neither in the log nor in an error
 #[tokio::test]
 async fn no_failure_of_a_connection_shows_the_password() {
     let bed = Bed::bare().await;
@@ -73,6 +76,7 @@ async fn no_failure_of_a_connection_shows_the_password() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `secrets::no_failure_of_a_connection_shows_the_password`.
 #[tokio::test]
 async fn no_error_that_ends_a_worker_shows_the_password() {
     let bed = Bed::bare().await;

@@ -91,17 +91,24 @@ async fn killed_in_a_stream(product: Product, mode: Mode, prefetch: u16, crash: 
     bed.assert_nothing_stuck().await;
 }
 
+/// A worker is killed in the middle of a stream.
+///
+/// - does: goes on with the next worker; the mark passes all numbers
+/// - atomic: once each
+/// - leased: once each, but for effects that were not completed
 #[tokio::test]
 async fn a_worker_killed_in_the_middle_of_a_stream_on_postgres_loses_and_doubles_no_number() {
     killed_in_a_stream(Product::Postgres, Mode::Atomic, 8, None).await;
 }
 
+/// Shares the promise of `sequence_faults::a_worker_killed_in_the_middle_of_a_stream_on_postgres_loses_and_doubles_no_number`.
 #[tokio::test]
 async fn a_worker_killed_after_a_commit_in_a_stream_on_sqlite_loses_and_doubles_no_number() {
     let crash = Some(Crash::AfterCompletion(100));
     killed_in_a_stream(Product::Sqlite, Mode::Atomic, 8, crash).await;
 }
 
+/// Shares the promise of `sequence_faults::a_worker_killed_in_the_middle_of_a_stream_on_postgres_loses_and_doubles_no_number`.
 #[tokio::test]
 async fn a_worker_killed_after_a_completion_in_a_stream_on_redis_loses_and_doubles_no_number() {
     // One at a time: an effect of another one, not completed yet, would be repeated.
@@ -109,6 +116,7 @@ async fn a_worker_killed_after_a_completion_in_a_stream_on_redis_loses_and_doubl
     killed_in_a_stream(Product::Redis, Mode::Leased, 1, crash).await;
 }
 
+/// Shares the promise of `sequence_faults::a_worker_killed_in_the_middle_of_a_stream_on_postgres_loses_and_doubles_no_number`.
 #[tokio::test]
 async fn a_worker_killed_after_a_claim_in_a_stream_on_redis_loses_and_doubles_no_number() {
     let crash = Some(Crash::AfterClaim(100));
@@ -161,6 +169,10 @@ async fn cut_and_healed<S: Purge + Clone>(store: S, mut proxy: Proxy) {
     assert_all_passed(bed, worker, &script).await;
 }
 
+/// The store is out of reach in the middle of a stream, and comes back.
+///
+/// - does: waits for it; the mark passes all numbers
+/// - leased: once each
 #[tokio::test]
 async fn a_postgres_that_is_out_of_reach_in_a_stream_delays_it_and_no_number_is_lost_or_doubled() {
     let at = StoreAt::postgres().await;
@@ -169,6 +181,7 @@ async fn a_postgres_that_is_out_of_reach_in_a_stream_delays_it_and_no_number_is_
     cut_and_healed(store, proxy).await;
 }
 
+/// Shares the promise of `sequence_faults::a_postgres_that_is_out_of_reach_in_a_stream_delays_it_and_no_number_is_lost_or_doubled`.
 #[tokio::test]
 async fn a_redis_that_is_out_of_reach_in_a_stream_delays_it_and_no_number_is_lost_or_doubled() {
     let at = StoreAt::redis().await;
@@ -177,7 +190,10 @@ async fn a_redis_that_is_out_of_reach_in_a_stream_delays_it_and_no_number_is_los
     cut_and_healed(store, proxy).await;
 }
 
-/// The store's user may not run a command for a while, which the mark needs to pass a rejected number.
+/// Redis refuses a command in the middle of a stream (its user's rights were changed), and the mark needs that command.
+///
+/// - does: waits for the store; forgets no number before a mark that has passed it is saved
+/// - leased: once each
 #[tokio::test]
 async fn a_redis_that_refuses_a_command_in_a_stream_delays_it_and_no_number_is_lost_or_doubled() {
     let rules = [("user", "shop on >hush ~* +@all")];
@@ -230,16 +246,22 @@ async fn lost_answers<S: Purge + Clone>(store: S) {
     assert_all_passed(bed, worker, &script).await;
 }
 
+/// The answers to completions are lost, and the mark may pass their numbers before they are repeated.
+///
+/// - does: repeats them, runs nothing again; the mark passes all numbers
+/// - leased: once each
 #[tokio::test]
 async fn completions_whose_answers_are_lost_in_a_stream_double_no_number_in_memory() {
     lost_answers(MemoryStore::new()).await;
 }
 
+/// Shares the promise of `sequence_faults::completions_whose_answers_are_lost_in_a_stream_double_no_number_in_memory`.
 #[tokio::test]
 async fn completions_whose_answers_are_lost_in_a_stream_double_no_number_in_postgres() {
     lost_answers(StoreAt::postgres().await.open_postgres().await).await;
 }
 
+/// Shares the promise of `sequence_faults::completions_whose_answers_are_lost_in_a_stream_double_no_number_in_memory`.
 #[tokio::test]
 async fn completions_whose_answers_are_lost_in_a_stream_double_no_number_in_redis() {
     lost_answers(StoreAt::redis().await.open_redis().await).await;

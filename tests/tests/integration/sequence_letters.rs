@@ -51,6 +51,12 @@ async fn replay_all(bed: &Bed) {
     replayer(bed).replay(&Selection::all()).await.unwrap();
 }
 
+/// A numbered message's body cannot be decoded, and its headers tell its number.
+///
+/// - does: gives the number up and dead-letters it, reason `undecodable`: no later number waits; a replay executes when
+///   the handler was mended
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_number_whose_body_cannot_be_decoded_stops_no_later_one_and_runs_when_that_is_mended() {
     let bed = Bed::with_vhost().await;
@@ -74,6 +80,11 @@ async fn a_number_whose_body_cannot_be_decoded_stops_no_later_one_and_runs_when_
     bed.assert_nothing_stuck().await;
 }
 
+/// A replay of a number that the mark has passed is delivered again before a worker claimed it.
+///
+/// - does: treats it as a replay still, and runs it
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_replay_that_is_delivered_again_before_it_was_claimed_runs() {
     let bed = Bed::with_vhost().await;
@@ -103,6 +114,12 @@ async fn a_replay_that_is_delivered_again_before_it_was_claimed_runs() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A producer uses its numbers again, in the same epoch.
+///
+/// - does: takes the messages for copies: they are **lost**. Counts them (`WorkerStats::stale_numbers`), and the log
+///   says what to do; a copy that the broker delivers again is not counted
+/// - atomic: lost
+/// - leased: lost
 #[tokio::test]
 async fn numbers_that_are_used_again_are_counted_and_told() {
     let bed = Bed::with_vhost().await;
@@ -137,6 +154,7 @@ async fn numbers_that_are_used_again_are_counted_and_told() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `sequence_letters::numbers_that_are_used_again_are_counted_and_told`.
 #[tokio::test]
 async fn a_copy_below_the_mark_that_the_broker_delivers_again_tells_of_no_number_used_again() {
     let bed = Bed::with_vhost().await;

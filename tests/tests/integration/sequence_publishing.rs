@@ -48,6 +48,9 @@ async fn confirmed(publisher: &SequencePublisher, message: &Publication) {
     call.await.unwrap();
 }
 
+/// A publisher numbers its messages.
+///
+/// - does: counts from 0, in an epoch of its own; publishes them in the order of their numbers
 #[tokio::test]
 async fn messages_are_numbered_from_zero_in_the_name_and_the_epoch_of_their_publisher() {
     let bed = Bed::new().await;
@@ -75,6 +78,7 @@ async fn messages_are_numbered_from_zero_in_the_name_and_the_epoch_of_their_publ
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `sequence_publishing::messages_are_numbered_from_zero_in_the_name_and_the_epoch_of_their_publisher`.
 #[tokio::test]
 async fn messages_published_at_once_have_each_a_number_of_their_own() {
     let bed = Bed::new().await;
@@ -91,6 +95,9 @@ async fn messages_published_at_once_have_each_a_number_of_their_own() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The confirm of a numbered message is lost.
+///
+/// - does: publishes the message again with the same number
 #[tokio::test]
 async fn a_message_whose_confirm_was_lost_is_published_again_with_its_number() {
     let bed = Bed::new().await;
@@ -106,6 +113,9 @@ async fn a_message_whose_confirm_was_lost_is_published_again_with_its_number() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The caller who publishes a numbered message gives up, or drops the call.
+///
+/// - does: keeps the message's number; the message goes before the next one, or when it is published again
 #[tokio::test]
 async fn a_message_that_its_caller_gave_up_keeps_its_number_and_goes_before_the_next() {
     let bed = Bed::new().await;
@@ -132,6 +142,7 @@ async fn a_message_that_its_caller_gave_up_keeps_its_number_and_goes_before_the_
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `sequence_publishing::a_message_that_its_caller_gave_up_keeps_its_number_and_goes_before_the_next`.
 #[tokio::test]
 async fn a_message_that_is_published_again_by_its_caller_has_the_number_that_it_had() {
     let bed = Bed::new().await;
@@ -150,6 +161,7 @@ async fn a_message_that_is_published_again_by_its_caller_has_the_number_that_it_
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `sequence_publishing::a_message_that_its_caller_gave_up_keeps_its_number_and_goes_before_the_next`.
 #[tokio::test]
 async fn what_was_left_behind_is_settled_without_a_further_message() {
     let bed = Bed::new().await;
@@ -173,6 +185,10 @@ async fn what_was_left_behind_is_settled_without_a_further_message() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The queue of a numbered message is full, or not there.
+///
+/// - does: if the queue is full, publishes again until there is room; if no queue takes the message, says so at once.
+///   The number is kept
 #[tokio::test]
 async fn a_message_that_a_full_queue_refuses_is_published_again_until_there_is_room() {
     let bed = Bed::bare().await;
@@ -201,6 +217,7 @@ async fn a_message_that_a_full_queue_refuses_is_published_again_until_there_is_r
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `sequence_publishing::a_message_that_a_full_queue_refuses_is_published_again_until_there_is_room`.
 #[tokio::test]
 async fn a_message_that_no_queue_takes_is_an_error_at_once_and_keeps_its_number() {
     let bed = Bed::bare().await;
@@ -221,6 +238,7 @@ async fn a_message_that_no_queue_takes_is_an_error_at_once_and_keeps_its_number(
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `publishing::a_message_that_cannot_be_encoded_is_an_error_when_it_is_published_and_takes_no_number`.
 #[tokio::test]
 async fn messages_that_go_to_another_queue_are_an_error_and_not_sent() {
     let bed = Bed::new().await;
@@ -238,6 +256,7 @@ async fn messages_that_go_to_another_queue_are_an_error_and_not_sent() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `publishing::a_message_that_cannot_be_encoded_is_an_error_when_it_is_published_and_takes_no_number`.
 #[tokio::test]
 async fn a_producer_without_a_name_is_refused() {
     let bed = Bed::new().await;

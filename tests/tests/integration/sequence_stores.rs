@@ -33,65 +33,77 @@ async fn redis() -> RedisStore {
     StoreAt::redis().await.open_redis().await
 }
 
+/// Shares the promise of `sequences::a_number_that_is_delayed_while_thousands_pass_is_neither_lost_nor_doubled`.
 #[tokio::test]
 async fn a_number_that_is_delayed_while_thousands_pass_is_neither_lost_nor_doubled_on_sqlite() {
     let (store, _folder) = sqlite().await;
     delayed_number(store).await;
 }
 
+/// Shares the promise of `sequences::a_copy_far_below_the_mark_is_acknowledged_without_running`.
 #[tokio::test]
 async fn a_copy_far_below_the_mark_is_acknowledged_without_running_on_sqlite() {
     let (store, _folder) = sqlite().await;
     copies_far_below(store).await;
 }
 
+/// Shares the promise of `sequences::a_number_that_was_passed_is_dead_lettered_as_late_and_a_replay_of_it_executes`.
 #[tokio::test]
 async fn a_number_that_was_passed_is_late_and_a_replay_of_it_executes_on_sqlite() {
     let (store, _folder) = sqlite().await;
     skipped_number(store).await;
 }
 
+/// Shares the promise of `sequences::a_number_that_was_rejected_stops_no_later_one_and_a_copy_of_it_is_late`.
 #[tokio::test]
 async fn a_number_that_was_rejected_stops_no_later_one_and_a_copy_of_it_is_late_on_sqlite() {
     let (store, _folder) = sqlite().await;
     rejected_number(store).await;
 }
 
+/// Shares the promise of `sequences::a_number_that_is_delayed_while_thousands_pass_is_neither_lost_nor_doubled`.
 #[tokio::test]
 async fn a_number_that_is_delayed_while_thousands_pass_is_neither_lost_nor_doubled_on_postgres() {
     delayed_number(postgres().await).await;
 }
 
+/// Shares the promise of `sequences::a_copy_far_below_the_mark_is_acknowledged_without_running`.
 #[tokio::test]
 async fn a_copy_far_below_the_mark_is_acknowledged_without_running_on_postgres() {
     copies_far_below(postgres().await).await;
 }
 
+/// Shares the promise of `sequences::a_number_that_was_passed_is_dead_lettered_as_late_and_a_replay_of_it_executes`.
 #[tokio::test]
 async fn a_number_that_was_passed_is_late_and_a_replay_of_it_executes_on_postgres() {
     skipped_number(postgres().await).await;
 }
 
+/// Shares the promise of `sequences::a_number_that_was_rejected_stops_no_later_one_and_a_copy_of_it_is_late`.
 #[tokio::test]
 async fn a_number_that_was_rejected_stops_no_later_one_and_a_copy_of_it_is_late_on_postgres() {
     rejected_number(postgres().await).await;
 }
 
+/// Shares the promise of `sequences::a_number_that_is_delayed_while_thousands_pass_is_neither_lost_nor_doubled`.
 #[tokio::test]
 async fn a_number_that_is_delayed_while_thousands_pass_is_neither_lost_nor_doubled_on_redis() {
     delayed_number(redis().await).await;
 }
 
+/// Shares the promise of `sequences::a_copy_far_below_the_mark_is_acknowledged_without_running`.
 #[tokio::test]
 async fn a_copy_far_below_the_mark_is_acknowledged_without_running_on_redis() {
     copies_far_below(redis().await).await;
 }
 
+/// Shares the promise of `sequences::a_number_that_was_passed_is_dead_lettered_as_late_and_a_replay_of_it_executes`.
 #[tokio::test]
 async fn a_number_that_was_passed_is_late_and_a_replay_of_it_executes_on_redis() {
     skipped_number(redis().await).await;
 }
 
+/// Shares the promise of `sequences::a_number_that_was_rejected_stops_no_later_one_and_a_copy_of_it_is_late`.
 #[tokio::test]
 async fn a_number_that_was_rejected_stops_no_later_one_and_a_copy_of_it_is_late_on_redis() {
     rejected_number(redis().await).await;
@@ -139,6 +151,10 @@ fn once_each(ids: Vec<String>) -> BTreeMap<String, usize> {
     ids.into_iter().map(|id| (id, 1)).collect()
 }
 
+/// An atomic handler fails under a number, after it has written, while thousands pass.
+///
+/// - does: commits the writes and the completion of each number together
+/// - atomic: once each
 #[tokio::test]
 async fn what_is_written_under_a_delayed_number_commits_once_on_sqlite() {
     let ledger = Ledger::create().await;
@@ -150,6 +166,7 @@ async fn what_is_written_under_a_delayed_number_commits_once_on_sqlite() {
     assert_eq!(once_each(ids.await), ledger.charges_per_order().await);
 }
 
+/// Shares the promise of `sequence_stores::what_is_written_under_a_delayed_number_commits_once_on_sqlite`.
 #[tokio::test]
 async fn what_is_written_under_a_delayed_number_commits_once_on_postgres() {
     let at = StoreAt::postgres().await;

@@ -99,6 +99,11 @@ pub(crate) async fn delayed_number<S: Purge + Clone>(on: S) {
     .await;
 }
 
+/// A number fails, and comes back from the ladder while thousands pass, copies among them, at two workers.
+///
+/// - does: runs it again; the mark waits for it; copies are duplicates
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test]
 async fn a_number_that_is_delayed_while_thousands_pass_is_neither_lost_nor_doubled() {
     delayed_number(MemoryStore::new()).await;
@@ -126,6 +131,11 @@ pub(crate) async fn copies_far_below<S: Purge + Clone>(on: S) {
     bed.assert_nothing_stuck().await;
 }
 
+/// A copy comes when the mark has passed its number long ago.
+///
+/// - does: acknowledges it, does not run it
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_copy_far_below_the_mark_is_acknowledged_without_running() {
     copies_far_below(MemoryStore::new()).await;
@@ -170,6 +180,11 @@ pub(crate) async fn missing_number_behind<S: Purge + Clone>(on: S) {
     bed.assert_nothing_stuck().await;
 }
 
+/// A number is missing, and more messages wait for it than may wait in the worker.
+///
+/// - does: lets those wait on the ladder, handles the number when it comes; log and health tell what is missing
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test]
 async fn a_number_behind_more_that_wait_for_it_than_may_be_held_is_handled_and_its_lack_told() {
     missing_number_behind(MemoryStore::new()).await;
@@ -226,6 +241,11 @@ pub(crate) async fn skipped_number<S: Purge + Clone>(on: S) {
     bed.assert_nothing_stuck().await;
 }
 
+/// A number never came, and the gap policy passes it; then it comes.
+///
+/// - does: dead-letters it, reason `late`; a replay executes
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_number_that_was_passed_is_dead_lettered_as_late_and_a_replay_of_it_executes() {
     skipped_number(MemoryStore::new()).await;
@@ -258,11 +278,21 @@ pub(crate) async fn rejected_number<S: Purge + Clone>(on: S) {
     bed.assert_nothing_stuck().await;
 }
 
+/// A number is rejected, and a copy of it comes when the mark has passed it.
+///
+/// - does: dead-letters both; no later number waits
+/// - atomic: not again
+/// - leased: not again
 #[tokio::test]
 async fn a_number_that_was_rejected_stops_no_later_one_and_a_copy_of_it_is_late() {
     rejected_number(MemoryStore::new()).await;
 }
 
+/// A producer begins anew, in another epoch.
+///
+/// - does: keeps a mark for each epoch
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test]
 async fn a_producer_that_begins_anew_counts_anew_in_another_epoch() {
     let bed = Bed::with_vhost().await;
@@ -289,6 +319,11 @@ async fn a_producer_that_begins_anew_counts_anew_in_another_epoch() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A publisher repeats a numbered message whose confirm was lost.
+///
+/// - does: finds the same number
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn what_a_publisher_published_again_after_a_lost_confirm_is_a_duplicate() {
     let bed = Bed::with_vhost().await;
@@ -317,6 +352,11 @@ async fn what_a_publisher_published_again_after_a_lost_confirm_is_a_duplicate() 
     bed.assert_nothing_stuck().await;
 }
 
+/// A numbered message fails, is dead-lettered and sent again.
+///
+/// - does: carries its sequence headers over each time: it is the same number
+/// - atomic: keeps its number
+/// - leased: keeps its number
 #[tokio::test]
 async fn a_message_keeps_its_number_over_the_ladder_and_as_a_dead_letter_sent_again() {
     let bed = Bed::with_vhost().await;
@@ -360,6 +400,11 @@ async fn a_message_keeps_its_number_over_the_ladder_and_as_a_dead_letter_sent_ag
     bed.assert_nothing_stuck().await;
 }
 
+/// A message of a numbered stream has no number.
+///
+/// - does: dead-letters it, reason `keyless`, never runs it
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 #[tokio::test]
 async fn a_message_without_a_number_is_dead_lettered_as_keyless() {
     let bed = Bed::new().await;
@@ -380,6 +425,9 @@ async fn a_message_without_a_number_is_dead_lettered_as_keyless() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The store keeps no sequences, or the handler is to fail open.
+///
+/// - does: does not start: one error that says what to change
 #[tokio::test]
 async fn numbered_messages_are_not_consumed_without_a_store_that_keeps_sequences() {
     let bed = Bed::new().await;

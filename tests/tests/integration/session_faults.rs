@@ -99,11 +99,17 @@ async fn two_clients<S: SessionStore + Purge + Clone>(store: S) {
     bed.assert_nothing_stuck().await;
 }
 
+/// Two clients use the same numbers.
+///
+/// - does: keeps them apart
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test]
 async fn two_clients_with_equal_numbers_are_kept_apart_in_memory() {
     two_clients(MemoryStore::new()).await;
 }
 
+/// Shares the promise of `session_faults::two_clients_with_equal_numbers_are_kept_apart_in_memory`.
 #[tokio::test]
 async fn two_clients_with_equal_numbers_are_kept_apart_in_sqlite() {
     let folder = tempfile::tempdir().unwrap();
@@ -111,12 +117,14 @@ async fn two_clients_with_equal_numbers_are_kept_apart_in_sqlite() {
     two_clients(at.open_sqlite().await).await;
 }
 
+/// Shares the promise of `session_faults::two_clients_with_equal_numbers_are_kept_apart_in_memory`.
 #[tokio::test]
 async fn two_clients_with_equal_numbers_are_kept_apart_in_postgres() {
     let at = StoreAt::postgres().await;
     two_clients(at.open_postgres().await).await;
 }
 
+/// Shares the promise of `session_faults::two_clients_with_equal_numbers_are_kept_apart_in_memory`.
 #[tokio::test]
 async fn two_clients_with_equal_numbers_are_kept_apart_in_redis() {
     let at = StoreAt::redis().await;
@@ -152,22 +160,35 @@ async fn answered_by_the_next_worker(store: Product, mode: Mode) {
     bed.assert_nothing_stuck().await;
 }
 
+/// A worker is killed between the completion of a session's request and its answer.
+///
+/// - does: lets the next worker answer from memory
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_worker_killed_between_commit_and_answer_is_followed_by_one_that_answers_from_postgres() {
     answered_by_the_next_worker(Product::Postgres, Mode::Atomic).await;
 }
 
+/// Shares the promise of `session_faults::a_worker_killed_between_commit_and_answer_is_followed_by_one_that_answers_from_postgres`.
 #[tokio::test]
 async fn a_worker_killed_between_commit_and_answer_is_followed_by_one_that_answers_from_sqlite() {
     answered_by_the_next_worker(Product::Sqlite, Mode::Atomic).await;
 }
 
+/// Shares the promise of `session_faults::a_worker_killed_between_commit_and_answer_is_followed_by_one_that_answers_from_postgres`.
 #[tokio::test]
 async fn a_worker_killed_between_completion_and_answer_is_followed_by_one_that_answers_from_redis()
 {
     answered_by_the_next_worker(Product::Redis, Mode::Leased).await;
 }
 
+/// The answer is lost, and the client asks again from elsewhere.
+///
+/// - does: repeats the answer from memory, to where it is asked from
+/// - atomic: once
+/// - leased: once
+///
 /// Whoever of the client asks again: the answer goes to where it is asked from.
 #[tokio::test]
 async fn an_answer_that_was_lost_is_had_by_asking_again_with_the_same_number() {
@@ -190,6 +211,12 @@ async fn an_answer_that_was_lost_is_had_by_asking_again_with_the_same_number() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A session is closed, or runs out, before the next attempt of a failed request.
+///
+/// - does: makes no further attempt: `session-expired`
+/// - atomic: no effect
+/// - leased: unknown
+///
 /// The attempt that was under way when the session ended failed, and there is no other.
 #[tokio::test]
 async fn a_session_that_is_closed_before_a_retry_has_none() {
@@ -208,6 +235,8 @@ async fn a_session_that_is_closed_before_a_retry_has_none() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `session_faults::a_session_that_is_closed_before_a_retry_has_none`.
+///
 /// Nobody gives a sign of life: the client may have died.
 #[tokio::test]
 async fn a_session_that_runs_out_before_a_retry_has_none() {
@@ -231,6 +260,12 @@ async fn a_session_that_runs_out_before_a_retry_has_none() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A session ends while its request is handled.
+///
+/// - does: answers the request when it is done; nobody may ask again
+/// - atomic: once
+/// - leased: once
+///
 /// What was begun in time counts, though nobody may ask for it again.
 #[tokio::test]
 async fn a_request_that_outlasts_its_session_is_answered() {
@@ -250,6 +285,12 @@ async fn a_request_that_outlasts_its_session_is_answered() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The backlog of requests takes longer than a session's lifetime.
+///
+/// - does: takes signs of life beside the backlog: no session ends whose client is there
+/// - atomic: once
+/// - leased: once
+///
 /// Signs of life do not wait behind requests, and requests in time are not needed.
 #[tokio::test]
 async fn a_backlog_that_takes_longer_than_a_life_ends_no_session_whose_client_is_there() {
@@ -286,6 +327,11 @@ async fn a_backlog_that_takes_longer_than_a_life_ends_no_session_whose_client_is
     bed.assert_nothing_stuck().await;
 }
 
+/// The store is away, and a queue serves sessions.
+///
+/// - does: runs nothing, and leaves signs of life unanswered; sessions go on if the store is back within their lifetime
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_store_outage_shorter_than_a_life_delays_requests_and_ends_no_session() {
     let bed = bed().await;
@@ -319,6 +365,10 @@ async fn a_store_outage_shorter_than_a_life_delays_requests_and_ends_no_session(
     bed.assert_nothing_stuck().await;
 }
 
+/// The store is away, and nothing but signs of life needs it.
+///
+/// - does: says so in its health until the store answers
+///
 /// Whatever its requests meet, or though there are none.
 #[tokio::test]
 async fn a_store_outage_that_signs_of_life_alone_meet_is_told() {

@@ -67,6 +67,12 @@ pub(crate) fn counts(change: impl FnOnce(&mut SessionStats)) -> SessionStats {
     counts
 }
 
+/// A client opens a session, and asks one number twice.
+///
+/// - does: handles the number once, and repeats its answer from memory; another number with the same content is another
+///   request
+/// - atomic: once for each number
+/// - leased: once for each number
 #[tokio::test]
 async fn a_client_opens_a_session_and_its_requests_are_handled_once_by_their_numbers() {
     let bed = bed().await;
@@ -95,6 +101,12 @@ async fn a_client_opens_a_session_and_its_requests_are_handled_once_by_their_num
     bed.assert_nothing_stuck().await;
 }
 
+/// A number is asked for whose answer the client has said to await no longer.
+///
+/// - does: refuses it as `stale`
+/// - atomic: no effect of its own
+/// - leased: no effect of its own
+///
 /// Whoever else sends old requests late, or asks for old answers: what is not awaited is not kept.
 #[tokio::test]
 async fn a_number_that_its_client_awaits_no_longer_is_stale_and_does_not_run() {
@@ -116,6 +128,11 @@ async fn a_number_that_its_client_awaits_no_longer_is_stale_and_does_not_run() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A client has more requests under way than the window allows.
+///
+/// - does: refuses as `beyond-window` what is beyond it; runs it when it is asked again and the window has moved
+/// - atomic: no effect
+/// - leased: no effect
 #[tokio::test]
 async fn a_request_beyond_the_window_is_refused_and_runs_when_the_window_has_moved() {
     let bed = bed().await;
@@ -141,6 +158,11 @@ async fn a_request_beyond_the_window_is_refused_and_runs_when_the_window_has_mov
     bed.assert_nothing_stuck().await;
 }
 
+/// A session is unknown, or has ended.
+///
+/// - does: refuses its requests as `session-expired`
+/// - atomic: no effect of its own
+/// - leased: no effect of its own
 #[tokio::test]
 async fn a_request_of_an_unknown_session_is_refused_and_does_not_run() {
     let bed = bed().await;
@@ -158,6 +180,12 @@ async fn a_request_of_an_unknown_session_is_refused_and_does_not_run() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A request is outside of its session, and nobody waits for the refusal, or the requester is gone.
+///
+/// - does: dead-letters the request, with its place in the session
+/// - atomic: no effect of its own
+/// - leased: no effect of its own
+///
 /// Not acknowledged in silence: it may have run or not, and a person can find out.
 #[tokio::test]
 async fn a_request_outside_of_its_session_that_nobody_waits_for_is_dead_lettered() {
@@ -197,6 +225,11 @@ async fn a_request_outside_of_its_session_that_nobody_waits_for_is_dead_lettered
     bed.assert_nothing_stuck().await;
 }
 
+/// A request of a session comes to a queue that serves no sessions.
+///
+/// - does: dead-letters it, refuses it as `undecodable`, says what to do
+/// - atomic: no effect
+/// - leased: no effect
 #[tokio::test]
 async fn a_sessions_request_on_a_queue_that_serves_none_never_runs() {
     let bed = Bed::new().await;
@@ -221,6 +254,11 @@ async fn a_sessions_request_on_a_queue_that_serves_none_never_runs() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A request's place in the session cannot be read.
+///
+/// - does: dead-letters it, refuses it as `undecodable`, says what to do
+/// - atomic: no effect
+/// - leased: no effect
 #[tokio::test]
 async fn a_request_whose_place_cannot_be_read_never_runs() {
     let bed = bed().await;
@@ -238,6 +276,11 @@ async fn a_request_whose_place_cannot_be_read_never_runs() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A message without a session comes to a queue that serves sessions.
+///
+/// - does: handles it by the handler's own key
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn an_ordinary_request_on_a_queue_with_sessions_is_handled_once_by_its_own_key() {
     let bed = bed().await;
@@ -256,6 +299,13 @@ async fn an_ordinary_request_on_a_queue_with_sessions_is_handled_once_by_its_own
     bed.assert_nothing_stuck().await;
 }
 
+/// The dead letter of a session's request is sent again, and its client no longer awaits its answer, or the session has
+/// ended.
+///
+/// - does: dead-letters it again, as `stale` or `session-expired`
+/// - atomic: no effect
+/// - leased: no effect
+///
 /// It does not run, and so it must not vanish either: a person has to see to it.
 #[tokio::test]
 async fn a_letter_that_is_sent_again_when_nobody_awaits_its_answer_is_dead_lettered_again() {
@@ -290,6 +340,12 @@ async fn a_letter_that_is_sent_again_when_nobody_awaits_its_answer_is_dead_lette
     bed.assert_nothing_stuck().await;
 }
 
+/// The dead letter of a session's request is sent again.
+///
+/// - does: handles it at its place, if its session still exists
+/// - atomic: once
+/// - leased: once, if the attempts before had no effect
+///
 /// Its place goes with it to the ladder and to the dead letters, and comes back with it.
 #[tokio::test]
 async fn a_dead_letter_of_a_session_that_is_sent_again_is_handled_at_its_place() {
@@ -327,6 +383,11 @@ async fn record(order: Order, db: &mut PgConnection) -> Result<(), Failed> {
     Ok(())
 }
 
+/// A handler, its policy or the limits do not allow sessions.
+///
+/// - does: ends the worker with a clear error before anything is consumed
+/// - atomic: no effect
+/// - leased: no effect
 #[tokio::test]
 async fn what_cannot_be_in_sessions_is_told_before_anything_is_consumed() {
     let bed = bed().await;

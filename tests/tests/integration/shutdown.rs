@@ -29,6 +29,12 @@ const LATER: Duration = Duration::from_secs(15);
 /// Until a worker looks again at what it has held for a few seconds: at least.
 const NEXT_LOOK: Duration = Duration::from_millis(2400);
 
+/// The worker is told to stop.
+///
+/// - does: starts nothing more, lets handlers end, acknowledges them, returns the rest
+/// - atomic: once each
+/// - leased: once each
+///
 /// In a vhost of its own: what waits for long on a ladder keeps all tests waiting that share it.
 async fn a_worker_that_is_told_to_stop_finishes_what_runs_and_returns_the_rest<C: Cell>() {
     let (bed, cell) = (Bed::with_vhost().await, C::open().await);
@@ -105,6 +111,12 @@ async fn after_the_grace_period<C: Cell>() -> Call {
     script.calls.entries()[0].clone()
 }
 
+/// A handler runs past the grace period.
+///
+/// - does: drops it, returns its message; leaves its lease to run out
+/// - atomic: rolled back
+/// - leased: in doubt
+///
 /// The lease was not released: whoever comes next waits until it has run out.
 async fn a_handler_that_runs_past_the_grace_period_is_dropped_and_its_message_returned<C: Cell>() {
     let next = after_the_grace_period::<C>().await;
@@ -112,11 +124,17 @@ async fn a_handler_that_runs_past_the_grace_period_is_dropped_and_its_message_re
     assert!(next.in_doubt);
 }
 
+/// Shares the promise of `shutdown::a_handler_that_runs_past_the_grace_period_is_dropped_and_its_message_returned`.
 async fn an_atomic_handler_that_runs_past_the_grace_period_is_rolled_back<C: Cell>() {
     let next = after_the_grace_period::<C>().await;
     assert!(!next.in_doubt);
 }
 
+/// A handler blocks its thread past the grace period.
+///
+/// - does: leaves the thread behind, and ends up to 7 s after the period; the message comes back
+/// - atomic: in doubt
+/// - leased: in doubt
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_handler_that_blocks_its_thread_is_left_behind_after_one_grace_period() {
     const GRACE: Duration = Duration::from_secs(4);
@@ -146,6 +164,11 @@ async fn a_handler_that_blocks_its_thread_is_left_behind_after_one_grace_period(
     bed.assert_nothing_stuck().await;
 }
 
+/// The worker is told to stop while a message waits in it for its next attempt.
+///
+/// - does: returns it at once; the next worker runs it when it is due
+/// - atomic: attempts kept
+/// - leased: attempts kept
 #[tokio::test]
 async fn a_message_that_waits_for_its_next_attempt_is_returned_at_once() {
     let bed = Bed::new().await;
@@ -173,6 +196,11 @@ async fn a_message_that_waits_for_its_next_attempt_is_returned_at_once() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The worker is told to stop while it keeps a copy of another worker's message.
+///
+/// - does: returns it at once
+/// - atomic: not run
+/// - leased: not run
 async fn a_worker_that_only_holds_a_copy_stops_at_once<C: Cell>() {
     let (bed, cell) = (Bed::new().await, C::open().await);
     let store = cell.interfered(|_, _| Fate::Pass);
@@ -223,6 +251,9 @@ async fn a_worker_that_only_holds_a_copy_stops_at_once<C: Cell>() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The worker is told to stop, and there is nothing to do.
+///
+/// - does: stops at once
 #[tokio::test]
 async fn an_idle_worker_stops_at_once() {
     let bed = Bed::new().await;
@@ -286,11 +317,17 @@ async fn sigterm(classic: bool, mode: Mode) {
     bed.assert_nothing_stuck().await;
 }
 
+/// SIGTERM under load.
+///
+/// - does: exits 0 within 20 s; nothing that was done comes again
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test]
 async fn sigterm_drains_a_worker_on_a_quorum_queue() {
     sigterm(false, Mode::Atomic).await;
 }
 
+/// Shares the promise of `shutdown::sigterm_drains_a_worker_on_a_quorum_queue`.
 #[tokio::test]
 async fn sigterm_drains_a_worker_on_a_classic_queue() {
     sigterm(true, Mode::Leased).await;

@@ -45,16 +45,26 @@ async fn charges_with_crashes_of_postgres(mode: Mode) -> Charges {
     charges_with_crashes(server, &store, mode).await
 }
 
+/// PostgreSQL is killed under load, and starts again.
+///
+/// - does: connects again; what was answered is still there, what was not is asked again
+/// - atomic: once each
+/// - leased: once each, if it is back before the lease has run out
 #[tokio::test]
 async fn a_postgres_that_is_killed_under_load_loses_and_doubles_nothing_of_atomic_workers() {
     assert_once_each(&charges_with_crashes_of_postgres(Mode::Atomic).await);
 }
 
+/// Shares the promise of `store_crashes::a_postgres_that_is_killed_under_load_loses_and_doubles_nothing_of_atomic_workers`.
 #[tokio::test]
 async fn a_postgres_that_is_killed_under_load_loses_and_repeats_nothing_of_leased_workers() {
     assert_once_each(&charges_with_crashes_of_postgres(Mode::Leased).await);
 }
 
+/// Redis with `appendonly yes` and `appendfsync always` is killed under load, and starts again.
+///
+/// - does: connects again; what was answered is still there, what was not is asked again
+/// - leased: once each, if it is back before the lease has run out
 #[tokio::test]
 async fn a_redis_that_syncs_every_write_and_is_killed_under_load_loses_and_repeats_nothing() {
     let server = Arc::new(off_thread(|| Redis::start_with(&DURABLE)).await);
@@ -80,18 +90,31 @@ async fn copy_after_a_crash(settings: &'static [(&str, &str)], copy: Kind) -> Sc
     script
 }
 
+/// Redis with `appendonly yes` and `appendfsync always` is killed, then a copy of a completed message comes.
+///
+/// - does: acknowledges it, does not run it
+/// - leased: once
 #[tokio::test]
 async fn a_redis_that_syncs_every_write_remembers_what_was_completed_before_it_was_killed() {
     let script = copy_after_a_crash(&DURABLE, Kind::Duplicate).await;
     script.assert_effects(["a"]);
 }
 
+/// Redis without append-only file restarts, then a copy of a completed message comes.
+///
+/// - does: no longer knows the key
+/// - leased: runs again
 #[tokio::test]
 async fn a_redis_without_append_only_file_forgets_what_was_completed_and_a_copy_runs_again() {
     let script = copy_after_a_crash(&[], Kind::Executed).await;
     assert_eq!(script.attempts(), [1, 1]);
 }
 
+/// Redis without append-only file restarts while a handler works.
+///
+/// - does: refuses its completion, acknowledges nothing, runs the message again
+/// - leased: effect may be twice, and the next attempt is not told
+///
 /// The key is forgotten under the handler's hands.
 #[tokio::test]
 async fn a_message_whose_claim_redis_forgot_is_not_acknowledged_and_runs_again() {
@@ -136,7 +159,10 @@ async fn charge_atomically(
     script.play(order, attempt, delivery).await
 }
 
-/// The standby has neither the claim nor what the handler has written.
+/// A standby of PostgreSQL that lags takes over while a handler works.
+///
+/// - does: connects to the new server, which knows neither the claim nor the writes, and runs the message again
+/// - atomic: once; what was acknowledged before and is missing on the standby is lost
 #[tokio::test]
 async fn an_atomic_handler_at_work_when_a_postgres_standby_that_lags_takes_over_is_run_again() {
     let (bed, pair) = (Bed::new().await, PostgresPair::start().await);

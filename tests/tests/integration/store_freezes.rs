@@ -86,36 +86,57 @@ async fn charges_on_redis(times: Times) -> Charges {
     charges(&server, store, Mode::Leased, times).await
 }
 
+/// The store hangs for less than the lease under load.
+///
+/// - does: waits for it
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test]
 async fn a_postgres_that_hangs_for_less_than_the_lease_doubles_nothing_of_atomic_workers() {
     assert_once_each(&charges_on_postgres(Mode::Atomic, SHORTER_THAN_THE_LEASE).await);
 }
 
+/// Shares the promise of `store_freezes::a_postgres_that_hangs_for_less_than_the_lease_doubles_nothing_of_atomic_workers`.
 #[tokio::test]
 async fn a_postgres_that_hangs_for_less_than_the_lease_doubles_nothing_of_leased_workers() {
     assert_once_each(&charges_on_postgres(Mode::Leased, SHORTER_THAN_THE_LEASE).await);
 }
 
+/// Shares the promise of `store_freezes::a_postgres_that_hangs_for_less_than_the_lease_doubles_nothing_of_atomic_workers`.
 #[tokio::test]
 async fn a_redis_that_hangs_for_less_than_the_lease_doubles_nothing() {
     assert_once_each(&charges_on_redis(SHORTER_THAN_THE_LEASE).await);
 }
 
+/// The store hangs for longer than the lease under load.
+///
+/// - does: waits for it; a copy may take over what was being worked on
+/// - atomic: once each
+/// - leased: none lost; what was being worked on may be twice, in doubt
 #[tokio::test]
 async fn a_postgres_that_hangs_for_longer_than_the_lease_doubles_nothing_of_atomic_workers() {
     assert_once_each(&charges_on_postgres(Mode::Atomic, LONGER_THAN_THE_LEASE).await);
 }
 
+/// Shares the promise of `store_freezes::a_postgres_that_hangs_for_longer_than_the_lease_doubles_nothing_of_atomic_workers`.
 #[tokio::test]
 async fn a_postgres_that_hangs_for_longer_than_the_lease_loses_nothing_of_leased_workers() {
     assert_none_lost(&charges_on_postgres(Mode::Leased, LONGER_THAN_THE_LEASE).await);
 }
 
+/// Shares the promise of `store_freezes::a_postgres_that_hangs_for_longer_than_the_lease_doubles_nothing_of_atomic_workers`.
 #[tokio::test]
 async fn a_redis_that_hangs_for_longer_than_the_lease_loses_nothing() {
     assert_none_lost(&charges_on_redis(LONGER_THAN_THE_LEASE).await);
 }
 
+/// The store hangs for ten seconds under load, five leases long.
+///
+/// - does: gives its connections up, and connects again
+/// - atomic: once each
+/// - leased: none lost; what was being worked on may be twice, in doubt
+/// - settled by: `store_freezes::a_postgres_that_hangs_for_longer_than_the_lease_loses_nothing_of_leased_workers`
+///   `store_freezes::a_redis_that_hangs_for_longer_than_the_lease_loses_nothing`
 #[tokio::test]
 async fn a_postgres_that_hangs_for_ten_seconds_doubles_nothing_of_atomic_workers() {
     assert_once_each(&charges_on_postgres(Mode::Atomic, TEN_SECONDS).await);
@@ -173,6 +194,7 @@ where
     meanwhile
 }
 
+/// Shares the promise of `store_freezes::an_atomic_handler_goes_on_while_postgres_hangs_for_longer_than_its_lease`.
 #[tokio::test]
 async fn a_leased_handler_rests_while_postgres_hangs_for_longer_than_its_lease() {
     let server = Arc::new(off_thread(Postgres::start).await);
@@ -181,6 +203,7 @@ async fn a_leased_handler_rests_while_postgres_hangs_for_longer_than_its_lease()
     assert_eq!(meanwhile, 0, "it went on without its lease");
 }
 
+/// Shares the promise of `store_freezes::an_atomic_handler_goes_on_while_postgres_hangs_for_longer_than_its_lease`.
 #[tokio::test]
 async fn a_leased_handler_rests_while_redis_hangs_for_longer_than_its_lease() {
     let server = Arc::new(off_thread(Redis::start).await);
@@ -200,6 +223,11 @@ async fn charge_atomically(
     script.play(order, attempt, delivery).await
 }
 
+/// The store hangs for longer than the lease while a handler works.
+///
+/// - does: pauses leased work, and lets it go on if nobody has taken over; atomic work goes on
+/// - atomic: goes on; its commit decides
+/// - leased: once
 #[tokio::test]
 async fn an_atomic_handler_goes_on_while_postgres_hangs_for_longer_than_its_lease() {
     let server = Arc::new(off_thread(Postgres::start).await);
@@ -222,6 +250,10 @@ async fn ask(
     Ok(())
 }
 
+/// The link to PostgreSQL falls silent in the middle of an atomic handler's statement.
+///
+/// - does: drops the handler when its time is up (10 min unless set otherwise), and connects again
+/// - atomic: once, after a failed attempt
 #[tokio::test]
 async fn an_atomic_handler_whose_link_to_postgres_falls_silent_fails_and_is_run_again() {
     let server = off_thread(postgres::shared).await;

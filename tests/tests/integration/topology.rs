@@ -61,6 +61,9 @@ fn text(value: &str) -> AMQPValue {
     AMQPValue::LongString(value.into())
 }
 
+/// A declared queue is deleted.
+///
+/// - does: declares and consumes it again
 #[tokio::test]
 async fn a_queue_that_is_deleted_is_declared_and_consumed_again() {
     let bed = Bed::new().await;
@@ -78,6 +81,11 @@ async fn a_queue_that_is_deleted_is_declared_and_consumed_again() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A queue is to be bound to exchanges (`Queue::bind`).
+///
+/// - does: binds it before it consumes
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_queue_gets_the_messages_of_the_exchanges_that_it_is_to_be_bound_to() {
     let bed = Bed::new().await;
@@ -100,6 +108,9 @@ async fn a_queue_gets_the_messages_of_the_exchanges_that_it_is_to_be_bound_to() 
     bed.assert_nothing_stuck().await;
 }
 
+/// An exchange that a queue is to be bound to is missing at the start, or has no name.
+///
+/// - does: ends with an error that says so
 #[tokio::test]
 async fn an_exchange_that_a_queue_is_to_be_bound_to_and_that_is_missing_ends_the_worker() {
     let bed = Bed::new().await;
@@ -113,6 +124,7 @@ async fn an_exchange_that_a_queue_is_to_be_bound_to_and_that_is_missing_ends_the
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `topology::an_exchange_that_a_queue_is_to_be_bound_to_and_that_is_missing_ends_the_worker`.
 #[test]
 fn a_queue_cannot_be_bound_to_an_exchange_without_a_name() {
     let worker = Worker::builder(MemoryStore::new()).state(Script::succeeding());
@@ -124,6 +136,9 @@ fn a_queue_cannot_be_bound_to_an_exchange_without_a_name() {
     );
 }
 
+/// An existing queue is deleted.
+///
+/// - does: waits until somebody declares it
 #[tokio::test]
 async fn an_existing_queue_that_is_deleted_is_waited_for() {
     let bed = Bed::bare().await;
@@ -145,6 +160,9 @@ async fn an_existing_queue_that_is_deleted_is_waited_for() {
     bed.assert_nothing_stuck().await;
 }
 
+/// An existing queue is missing at the start.
+///
+/// - does: ends with an error that says so, declares nothing
 #[tokio::test]
 async fn an_existing_queue_that_is_missing_ends_the_worker_with_a_clear_error() {
     let bed = Bed::bare().await;
@@ -157,7 +175,11 @@ async fn an_existing_queue_that_is_missing_ends_the_worker_with_a_clear_error() 
     bed.assert_nothing_stuck().await;
 }
 
-/// The broker's refusal names the queue, and is cut within one of its characters.
+/// An existing queue is missing at the start, and its name is so long and not ASCII that the broker's refusal is cut
+/// within a character.
+///
+/// - does: on RabbitMQ 3.10 ends with an error that says so. From 4.0 on the broker fails because of its own refusal
+///   and closes the connection: the worker says `INTERNAL_ERROR`, and tries again
 #[tokio::test]
 async fn a_missing_queue_whose_name_is_too_long_for_the_brokers_refusal_ends_the_worker_too() {
     let bed = Bed::bare().await;
@@ -178,6 +200,7 @@ async fn a_missing_queue_whose_name_is_too_long_for_the_brokers_refusal_ends_the
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `topology::an_existing_queue_that_is_missing_ends_the_worker_with_a_clear_error`.
 #[tokio::test]
 async fn an_existing_queue_that_is_missing_with_its_dead_letter_queue_is_the_one_that_is_named() {
     let bed = Bed::bare().await;
@@ -187,6 +210,9 @@ async fn an_existing_queue_that_is_missing_with_its_dead_letter_queue_is_the_one
     bed.assert_nothing_stuck().await;
 }
 
+/// The dead-letter queue of an existing queue is missing at the start.
+///
+/// - does: ends with an error that says so
 #[tokio::test]
 async fn an_existing_queue_without_dead_letter_queue_ends_the_worker_with_a_clear_error() {
     let bed = Bed::bare().await;
@@ -197,6 +223,9 @@ async fn an_existing_queue_without_dead_letter_queue_ends_the_worker_with_a_clea
     bed.assert_nothing_stuck().await;
 }
 
+/// A queue is of another type, or has other arguments.
+///
+/// - does: ends with an error that names the argument, both values, and what to do
 #[tokio::test]
 async fn a_queue_of_another_type_ends_the_worker_with_an_error_that_names_both() {
     let bed = Bed::bare().await;
@@ -213,6 +242,7 @@ async fn a_queue_of_another_type_ends_the_worker_with_an_error_that_names_both()
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `topology::a_queue_of_another_type_ends_the_worker_with_an_error_that_names_both`.
 #[tokio::test]
 async fn a_queue_with_another_delivery_limit_ends_the_worker_with_an_error_that_names_both() {
     let bed = Bed::bare().await;
@@ -251,6 +281,9 @@ async fn refused(bed: &Bed, configure: &str) -> TopologyError {
     error
 }
 
+/// The user lacks a permission.
+///
+/// - does: ends with an error that names it, and the command that grants what is needed
 #[tokio::test]
 async fn a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_that_names_one() {
     let bed = Bed::bare().await;
@@ -259,6 +292,7 @@ async fn a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_th
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `topology::a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_that_names_one`.
 #[tokio::test]
 async fn a_user_that_may_not_declare_the_ladder_ends_the_worker_with_an_error_that_names_it() {
     let bed = Bed::bare().await;
@@ -267,6 +301,7 @@ async fn a_user_that_may_not_declare_the_ladder_ends_the_worker_with_an_error_th
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `topology::a_queue_of_another_type_ends_the_worker_with_an_error_that_names_both`.
 #[tokio::test]
 async fn a_rung_with_another_delay_ends_the_worker_with_an_error_that_names_both() {
     let bed = Bed::with_vhost().await;
@@ -289,6 +324,7 @@ async fn a_rung_with_another_delay_ends_the_worker_with_an_error_that_names_both
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `topology::a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_that_names_one`.
 #[tokio::test]
 async fn a_user_that_may_not_read_ends_the_worker_with_an_error_that_names_the_permission() {
     let bed = Bed::new().await;
@@ -337,6 +373,7 @@ async fn is_granted_what_it_needs(bed: Bed, queue: Queue) {
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `topology::a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_that_names_one`.
 #[tokio::test]
 async fn the_command_in_the_error_grants_what_a_worker_needs() {
     let bed = Bed::bare().await;
@@ -344,6 +381,7 @@ async fn the_command_in_the_error_grants_what_a_worker_needs() {
     is_granted_what_it_needs(bed, queue).await;
 }
 
+/// Shares the promise of `topology::a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_that_names_one`.
 #[tokio::test]
 async fn the_command_in_the_error_grants_what_a_worker_needs_for_an_existing_queue() {
     let bed = Bed::new().await;
@@ -351,6 +389,7 @@ async fn the_command_in_the_error_grants_what_a_worker_needs_for_an_existing_que
     is_granted_what_it_needs(bed, queue).await;
 }
 
+/// Shares the promise of `topology::a_user_that_may_not_declare_the_queues_ends_the_worker_with_an_error_that_names_one`.
 #[tokio::test]
 async fn the_command_in_the_error_grants_what_the_ladder_of_an_existing_queue_needs() {
     let bed = Bed::new().await;
@@ -358,6 +397,11 @@ async fn the_command_in_the_error_grants_what_the_ladder_of_an_existing_queue_ne
     is_granted_what_it_needs(bed, queue.ladder(Ladder::default())).await;
 }
 
+/// The queue is a classic one.
+///
+/// - does: works as with a quorum queue
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_classic_queue_works_as_a_quorum_queue_does() {
     let bed = Bed::bare().await;
@@ -401,6 +445,11 @@ async fn a_classic_queue_works_as_a_quorum_queue_does() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A worker has several queues and handlers.
+///
+/// - does: hands each message to its queue's handler
+/// - atomic: once each
+/// - leased: once each
 #[tokio::test]
 async fn one_worker_consumes_several_queues_with_several_handlers() {
     let bed = Bed::bare().await;
@@ -435,6 +484,11 @@ async fn one_worker_consumes_several_queues_with_several_handlers() {
     bed.assert_nothing_stuck().await;
 }
 
+/// One queue of several is deleted.
+///
+/// - does: goes on with the handlers of the others
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_queue_that_is_deleted_does_not_disturb_the_others_of_its_worker() {
     let bed = Bed::new().await;

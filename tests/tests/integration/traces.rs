@@ -39,6 +39,9 @@ async fn processed(traced: &Traced, bed: &Bed, worker: Running) -> Vec<Span> {
     traced.named(&format!("process {}", bed.name()))
 }
 
+/// A message is published in a trace.
+///
+/// - told: its delivery, claim, run, completion and settlement are in that trace
 #[tokio::test]
 async fn a_message_is_one_trace_from_its_publisher_to_its_settlement() {
     let (bed, traced) = (Bed::new().await, Traced::default());
@@ -100,6 +103,9 @@ async fn a_message_is_one_trace_from_its_publisher_to_its_settlement() {
     assert!(!process.is_error());
 }
 
+/// A copy comes, and traces are kept.
+///
+/// - told: a trace of its own that runs nothing
 #[tokio::test]
 async fn a_copy_of_what_is_done_is_a_trace_of_its_own_that_runs_nothing() {
     let (bed, traced) = (Bed::new().await, Traced::default());
@@ -118,6 +124,9 @@ async fn a_copy_of_what_is_done_is_a_trace_of_its_own_that_runs_nothing() {
     assert_eq!(traced.only("run").parent(), first.id());
 }
 
+/// A copy comes, and its execution is looked for.
+///
+/// - told: the same key and message id on both spans
 #[tokio::test]
 async fn a_duplicate_and_the_execution_that_it_repeats_have_the_same_key_and_message_id() {
     let (bed, traced) = (Bed::new().await, Traced::default());
@@ -138,6 +147,9 @@ async fn a_duplicate_and_the_execution_that_it_repeats_have_the_same_key_and_mes
     assert_eq!(found("messaging.message.id"), [publication.id(); 2]);
 }
 
+/// A message comes back from the retry ladder.
+///
+/// - told: every attempt is in its publisher's trace
 #[tokio::test]
 async fn every_attempt_is_in_the_publishers_trace_also_by_way_of_the_ladder() {
     let (bed, traced) = (Bed::with_vhost().await, Traced::default());
@@ -163,6 +175,9 @@ async fn every_attempt_is_in_the_publishers_trace_also_by_way_of_the_ladder() {
     assert_eq!(executed.attribute("idem.attempt"), "2");
 }
 
+/// A dead letter is replayed, and traces are kept.
+///
+/// - told: a trace of its own, linked to the publisher's
 #[tokio::test]
 async fn what_a_person_sends_again_is_a_trace_of_its_own_linked_to_the_publishers() {
     let (bed, traced) = (Bed::new().await, Traced::default());
@@ -190,6 +205,9 @@ async fn what_a_person_sends_again_is_a_trace_of_its_own_linked_to_the_publisher
     assert_eq!(letter.trace(), rejected.trace());
 }
 
+/// A message brings a context.
+///
+/// - told: the message's own context, which it keeps
 #[tokio::test]
 async fn a_message_keeps_the_context_that_it_brings() {
     let (bed, traced) = (Bed::new().await, Traced::default());
@@ -204,6 +222,9 @@ async fn a_message_keeps_the_context_that_it_brings() {
     assert_eq!(process.parent().to_string(), &brought[36..52]);
 }
 
+/// A request brings a context.
+///
+/// - told: the same context, carried by the reply
 #[tokio::test]
 async fn a_reply_carries_the_context_of_its_request() {
     let (bed, traced) = (Bed::new().await, Traced::default());

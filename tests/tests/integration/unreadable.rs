@@ -61,26 +61,45 @@ async fn dead_lettered_alone(hostile: Hostile, told: &str) {
     bed.assert_nothing_stuck().await;
 }
 
+/// Headers are tables or arrays nested more than 64 deep.
+///
+/// - does: dead-letters it, `unreadable`, with its body and all properties that can be read; the messages beside it are
+///   handled, and not returned
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 #[tokio::test]
 async fn headers_nested_1500_deep_dead_letter_their_message_alone() {
     dead_lettered_alone(Hostile::Nested(1_500), "nested").await;
 }
 
+/// Shares the promise of `unreadable::headers_nested_1500_deep_dead_letter_their_message_alone`.
 #[tokio::test]
 async fn headers_nested_as_deep_as_a_frame_allows_dead_letter_their_message_alone() {
     dead_lettered_alone(Hostile::Nested(26_000), "nested").await;
 }
 
+/// Shares the promise of `unreadable::a_property_that_is_not_utf_8_dead_letters_its_message_alone`.
 #[tokio::test]
 async fn a_headers_name_that_is_not_utf_8_dead_letters_its_message_alone() {
     dead_lettered_alone(Hostile::NameNotUtf8, "UTF-8").await;
 }
 
+/// A property, or the name of a header, is not UTF-8.
+///
+/// - does: dead-letters the message, `unreadable`, with its body and all properties that can be read; the messages
+///   beside it are handled, and not returned
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 #[tokio::test]
 async fn a_property_that_is_not_utf_8_dead_letters_its_message_alone() {
     dead_lettered_alone(Hostile::TypeNotUtf8, "UTF-8").await;
 }
 
+/// The routing key or the exchange of a message is not UTF-8.
+///
+/// - does: dead-letters the message, `unreadable`, and shows `?` for each byte that is not ASCII
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 #[tokio::test]
 async fn a_routing_key_that_is_not_utf_8_dead_letters_its_message_alone() {
     let bed = Bed::new().await;
@@ -107,6 +126,12 @@ async fn a_routing_key_that_is_not_utf_8_dead_letters_its_message_alone() {
     bed.assert_nothing_stuck().await;
 }
 
+/// A message's properties are larger than a frame of the worker's connection.
+///
+/// - does: dead-letters it, `unreadable`; running handlers go on
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
+///
 /// A broker splits a body into frames as small as its client asks for, but no headers.
 #[tokio::test]
 async fn headers_larger_than_a_frame_dead_letter_their_message_alone() {
@@ -136,6 +161,11 @@ async fn headers_larger_than_a_frame_dead_letter_their_message_alone() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Very many unreadable messages come among others.
+///
+/// - does: dead-letters each once
+/// - atomic: kept as dead letters
+/// - leased: kept as dead letters
 #[tokio::test]
 async fn unreadable_messages_among_others_take_nothing_from_them() {
     let bed = Bed::new().await;
@@ -160,6 +190,11 @@ async fn unreadable_messages_among_others_take_nothing_from_them() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Unreadable messages come to the queue of registrations of sessions.
+///
+/// - does: refuses each as `undecodable` if its `reply_to` can be read; opens other clients' sessions
+/// - atomic: no effect
+/// - leased: no effect
 #[tokio::test]
 async fn unreadable_messages_among_registrations_are_refused_and_take_nothing_from_them() {
     let bed = sessions::bed().await;
@@ -189,6 +224,11 @@ async fn unreadable_messages_among_registrations_are_refused_and_take_nothing_fr
     bed.assert_nothing_stuck().await;
 }
 
+/// A publisher writes the header by which idem marks unreadable messages for itself.
+///
+/// - does: runs the message: a worker believes only the mark with its own process's secret
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_header_that_looks_like_the_mark_of_unreadable_properties_is_the_publishers_own() {
     let bed = Bed::new().await;
@@ -208,6 +248,11 @@ async fn a_header_that_looks_like_the_mark_of_unreadable_properties_is_the_publi
     bed.assert_nothing_stuck().await;
 }
 
+/// A request's properties cannot be read.
+///
+/// - does: dead-letters it; refuses it as `unreadable` if its `reply_to` can be read
+/// - atomic: no effect
+/// - leased: no effect
 #[tokio::test]
 async fn the_requester_of_an_unreadable_request_is_told() {
     let bed = Bed::new().await;
@@ -234,7 +279,9 @@ async fn the_requester_of_an_unreadable_request_is_told() {
     bed.assert_nothing_stuck().await;
 }
 
-/// Its headers might have said that it is a refusal.
+/// A message in the reply queue has properties that cannot be read.
+///
+/// - does: counts it as foreign and ignores it: its headers might have said that it is a refusal
 #[tokio::test]
 async fn an_unreadable_reply_is_ignored_and_the_call_has_its_own() {
     let bed = Bed::new().await;
@@ -266,6 +313,11 @@ async fn an_unreadable_reply_is_ignored_and_the_call_has_its_own() {
     bed.assert_nothing_stuck().await;
 }
 
+/// The properties of a dead letter cannot be read.
+///
+/// - does: lists it as `unreadable`, leaves it where it is and says so, or discards it
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
 #[tokio::test]
 async fn an_unreadable_dead_letter_can_be_looked_at_and_discarded_and_is_not_sent_again() {
     let bed = Bed::new().await;
@@ -300,6 +352,11 @@ async fn an_unreadable_dead_letter_can_be_looked_at_and_discarded_and_is_not_sen
     bed.assert_nothing_stuck().await;
 }
 
+/// The message was unreadable, and can be read now.
+///
+/// - does: runs it, without the headers that could not be read
+/// - atomic: once
+/// - leased: once
 #[tokio::test]
 async fn a_dead_letter_of_an_unreadable_message_executes_when_it_is_replayed() {
     let bed = Bed::new().await;

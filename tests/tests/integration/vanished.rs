@@ -54,6 +54,13 @@ async fn charges_when_a_host_vanishes(store: StoreAt, port: u16, mode: Mode) -> 
     ledger.charges().await
 }
 
+/// A worker's host vanishes: its links fall silent, nobody closes them.
+///
+/// - does: gives the key to the first who asks after the end of the lease; the broker's heartbeat returns its messages
+/// - atomic: once
+/// - leased: in doubt
+/// - settled by: `leases::the_next_worker_takes_over_as_soon_as_the_lease_of_a_vanished_one_has_run_out`
+///   `leases::an_atomic_worker_that_vanished_is_followed_by_one_that_doubts_nothing`
 #[tokio::test]
 async fn a_vanished_host_frees_the_key_of_its_atomic_handler_on_postgres() {
     let port = off_thread(postgres::shared).await.port();
@@ -62,6 +69,7 @@ async fn a_vanished_host_frees_the_key_of_its_atomic_handler_on_postgres() {
     assert_eq!(charges, [Charge::new("a", 2, "other")]);
 }
 
+/// Shares the promise of `vanished::a_vanished_host_frees_the_key_of_its_atomic_handler_on_postgres`.
 #[tokio::test]
 async fn a_vanished_host_frees_the_key_of_its_leased_handler_on_redis() {
     let port = off_thread(redis::shared).await.port();

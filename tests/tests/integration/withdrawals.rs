@@ -53,6 +53,10 @@ fn is_withdrawn(message: &DeadLetter) -> bool {
     message.value("idem-withdrawn") == Some(&AMQPValue::Boolean(true))
 }
 
+/// The broker closes the channel because of a numbered message, or no queue takes it.
+///
+/// - does: says at once what to do: withdraw the number, or mend where the message goes. Other messages of the batch
+///   are published again
 #[tokio::test]
 async fn a_message_for_which_the_broker_closes_the_channel_is_told_until_its_number_is_given_up() {
     let bed = Bed::new().await;
@@ -92,6 +96,7 @@ async fn a_message_for_which_the_broker_closes_the_channel_is_told_until_its_num
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `withdrawals::a_message_for_which_the_broker_closes_the_channel_is_told_until_its_number_is_given_up`.
 #[tokio::test]
 async fn messages_that_were_on_their_way_with_one_that_is_impossible_are_confirmed() {
     let bed = Bed::new().await;
@@ -112,6 +117,7 @@ async fn messages_that_were_on_their_way_with_one_that_is_impossible_are_confirm
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `withdrawals::a_message_for_which_the_broker_closes_the_channel_is_told_until_its_number_is_given_up`.
 #[tokio::test]
 async fn an_exchange_that_does_not_exist_is_told_at_once() {
     let bed = Bed::new().await;
@@ -126,6 +132,7 @@ async fn an_exchange_that_does_not_exist_is_told_at_once() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `withdrawals::a_message_for_which_the_broker_closes_the_channel_is_told_until_its_number_is_given_up`.
 #[tokio::test]
 async fn a_number_whose_message_no_queue_takes_is_given_up_the_way_that_others_went() {
     let bed = Bed::new().await;
@@ -148,6 +155,10 @@ async fn a_number_whose_message_no_queue_takes_is_given_up_the_way_that_others_w
     bed.assert_nothing_stuck().await;
 }
 
+/// A message's headers do not fit into a frame of the broker's.
+///
+/// - does: says so before the message has a number, and sends nothing. A message without a number is refused, too, and
+///   disturbs nobody on the same connection
 #[tokio::test]
 async fn a_message_whose_headers_fit_into_no_frame_is_refused_before_it_has_a_number() {
     let bed = Bed::new().await;
@@ -166,6 +177,7 @@ async fn a_message_whose_headers_fit_into_no_frame_is_refused_before_it_has_a_nu
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `withdrawals::a_message_whose_headers_fit_into_no_frame_is_refused_before_it_has_a_number`.
 #[tokio::test]
 async fn a_message_whose_headers_fit_into_no_frame_disturbs_nobody_on_the_same_connection() {
     let bed = Bed::new().await;
@@ -205,6 +217,13 @@ fn names(numbers: impl IntoIterator<Item = u64>) -> Vec<String> {
         .collect()
 }
 
+/// A publisher withdraws a number.
+///
+/// - does: gives the number up without running anything, and acknowledges; no later number waits. If the message
+///   arrives after all, it runs, unless the mark has passed its number: then it is dead-lettered, reason `late`. The
+///   publisher is told that the message may have arrived
+/// - atomic: at most once
+/// - leased: at most once
 #[tokio::test]
 async fn no_later_number_waits_for_one_that_its_publisher_gave_up() {
     let bed = Bed::with_vhost().await;
@@ -234,6 +253,7 @@ async fn no_later_number_waits_for_one_that_its_publisher_gave_up() {
     bed.assert_nothing_stuck().await;
 }
 
+/// Shares the promise of `withdrawals::no_later_number_waits_for_one_that_its_publisher_gave_up`.
 #[tokio::test]
 async fn of_a_message_and_its_withdrawal_the_first_counts_and_no_letter_tells_of_the_withdrawal() {
     let bed = Bed::with_vhost().await;

@@ -67,30 +67,43 @@ fn charge(attempt: u32, worker: &str) -> Charge {
     Charge::new("a", attempt, worker)
 }
 
+/// A zombie wakes up in its handler.
+///
+/// - does: drops the handler's future before it runs on
+/// - atomic: once
+/// - leased: what it did before the pause stays
 #[tokio::test]
 async fn an_atomic_handler_that_wakes_up_too_late_is_dropped_before_it_writes() {
     let charges = charges_with_a_zombie(Sqlite, Mode::Atomic, false).await;
     assert_eq!(charges, [charge(2, "other")]);
 }
 
+/// Shares the promise of `zombies::an_atomic_handler_that_wakes_up_too_late_is_dropped_before_it_writes`.
 #[tokio::test]
 async fn an_atomic_handler_on_postgres_that_wakes_up_too_late_is_dropped_before_it_writes() {
     let charges = charges_with_a_zombie(Postgres, Mode::Atomic, false).await;
     assert_eq!(charges, [charge(2, "other")]);
 }
 
+/// A zombie's handler does not notice, and ends.
+///
+/// - does: refuses its completion
+/// - atomic: its writes are rolled back
+/// - leased: the other's completion stands
 #[tokio::test]
 async fn an_atomic_handler_that_does_not_notice_has_its_writes_rolled_back() {
     let charges = charges_with_a_zombie(Sqlite, Mode::Atomic, true).await;
     assert_eq!(charges, [charge(2, "other")]);
 }
 
+/// Shares the promise of `zombies::an_atomic_handler_that_does_not_notice_has_its_writes_rolled_back`.
 #[tokio::test]
 async fn an_atomic_handler_on_postgres_that_does_not_notice_has_its_writes_rolled_back() {
     let charges = charges_with_a_zombie(Postgres, Mode::Atomic, true).await;
     assert_eq!(charges, [charge(2, "other")]);
 }
 
+/// Shares the promise of `zombies::an_atomic_handler_that_wakes_up_too_late_is_dropped_before_it_writes`.
 #[tokio::test]
 async fn a_leased_handler_that_wakes_up_too_late_is_dropped() {
     // What it did before the pause stays done: that is the limit of a lease.
@@ -98,30 +111,35 @@ async fn a_leased_handler_that_wakes_up_too_late_is_dropped() {
     assert_eq!(charges, [charge(1, "zombie"), charge(2, "other")]);
 }
 
+/// Shares the promise of `zombies::an_atomic_handler_that_wakes_up_too_late_is_dropped_before_it_writes`.
 #[tokio::test]
 async fn a_leased_handler_on_postgres_that_wakes_up_too_late_is_dropped() {
     let charges = charges_with_a_zombie(Postgres, Mode::Leased, false).await;
     assert_eq!(charges, [charge(1, "zombie"), charge(2, "other")]);
 }
 
+/// Shares the promise of `zombies::an_atomic_handler_that_wakes_up_too_late_is_dropped_before_it_writes`.
 #[tokio::test]
 async fn a_leased_handler_on_redis_that_wakes_up_too_late_is_dropped() {
     let charges = charges_with_a_zombie(Redis, Mode::Leased, false).await;
     assert_eq!(charges, [charge(1, "zombie"), charge(2, "other")]);
 }
 
+/// Shares the promise of `zombies::an_atomic_handler_that_does_not_notice_has_its_writes_rolled_back`.
 #[tokio::test]
 async fn a_leased_handler_that_does_not_notice_cannot_complete() {
     let charges = charges_with_a_zombie(Sqlite, Mode::Leased, true).await;
     assert_eq!(charges, [charge(1, "zombie"), charge(2, "other")]);
 }
 
+/// Shares the promise of `zombies::an_atomic_handler_that_does_not_notice_has_its_writes_rolled_back`.
 #[tokio::test]
 async fn a_leased_handler_on_postgres_that_does_not_notice_cannot_complete() {
     let charges = charges_with_a_zombie(Postgres, Mode::Leased, true).await;
     assert_eq!(charges, [charge(1, "zombie"), charge(2, "other")]);
 }
 
+/// Shares the promise of `zombies::an_atomic_handler_that_does_not_notice_has_its_writes_rolled_back`.
 #[tokio::test]
 async fn a_leased_handler_on_redis_that_does_not_notice_cannot_complete() {
     let charges = charges_with_a_zombie(Redis, Mode::Leased, true).await;

@@ -1,12 +1,19 @@
-//! What `docs/guarantees.md` says: its rows, what each promises, and which tests hold it to that.
+//! What `docs/proofs.md` says: its rows, what each promises, and which tests hold it to that.
 
 use std::collections::BTreeSet;
 
 use super::source::{Cell, Mode, Place};
 
-/// A row of a table whose last column is headed `test`.
+/// The heading of the column that names the tests. A table without it has no rows.
+pub(super) const TEST: &str = "test";
+/// The heading of the column that is written from the tests' sources.
+pub(super) const RUNS_ON: &str = "runs on";
+
+/// A row of a table that has a column [`TEST`].
 #[derive(Debug)]
 pub(super) struct Row {
+    /// The line of the page, from 0.
+    pub(super) line: usize,
     pub(super) section: String,
     pub(super) situation: String,
     /// Where something is promised: in its columns `atomic` and `leased`, on the stores that it names, or that its
@@ -17,6 +24,8 @@ pub(super) struct Row {
     /// Tests of other rows that settle what its own do not run on: named behind them, or for the whole section in a line
     /// that begins with `Settled by`.
     pub(super) settled_by: Vec<String>,
+    /// Whether its table has the column [`RUNS_ON`], which then is the last one.
+    pub(super) says_where: bool,
 }
 
 /// Each heading begins anew.
@@ -32,7 +41,7 @@ pub(super) fn rows(document: &str) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut section = Section::default();
     let mut columns: Option<Vec<&str>> = None;
-    for line in document.lines() {
+    for (number, line) in document.lines().enumerate() {
         if let Some(name) = line.strip_prefix("## ") {
             section = Section {
                 name: name.to_owned(),
@@ -43,34 +52,45 @@ pub(super) fn rows(document: &str) -> Vec<Row> {
         } else if line.starts_with("The store is ") {
             section.places = Place::named_in(line);
         }
-        let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let cells = cells_of(line);
         if !line.starts_with('|') {
             columns = None;
-        } else if cells.last() == Some(&"test") {
+        } else if cells.contains(&TEST) {
             columns = Some(cells);
         } else if let Some(columns) = &columns
             && !cells[0].starts_with("--")
         {
-            rows.push(row(&section, columns, &cells));
+            rows.push(row(number, &section, columns, &cells));
         }
     }
     rows
 }
 
-fn row(section: &Section, columns: &[&str], cells: &[&str]) -> Row {
+/// The cells of a table's line.
+pub(super) fn cells_of(line: &str) -> Vec<&str> {
+    let inner = line.strip_prefix('|').unwrap_or(line);
+    let inner = inner.strip_suffix('|').unwrap_or(inner);
+    inner.split('|').map(str::trim).collect()
+}
+
+fn row(line: usize, section: &Section, columns: &[&str], cells: &[&str]) -> Row {
+    let under = |heading: &str| {
+        let mut columns = columns.iter().zip(cells);
+        columns.find_map(|(column, cell)| (*column == heading).then_some(*cell))
+    };
     let promises = |mode: Mode| {
-        let columns = columns.iter().zip(cells);
-        let mut columns = columns.filter(|(column, _)| **column == mode.column());
-        columns.any(|(_, promise)| !matches!(*promise, "" | "\u{2014}"))
+        let promise = under(mode.column()).unwrap_or_default();
+        !matches!(promise, "" | "\u{2014}")
     };
     let mut places = Place::named_in(cells[0]);
     if places.is_empty() {
         places.clone_from(&section.places);
     }
     let concerned = |cell: &Cell| places.is_empty() || places.contains(&cell.place);
-    let last = cells[cells.len() - 1];
-    let (own, others) = last.split_once("settled by").unwrap_or((last, ""));
+    let tests = under(TEST).unwrap_or_default();
+    let (own, others) = tests.split_once("settled by").unwrap_or((tests, ""));
     Row {
+        line,
         section: section.name.clone(),
         situation: cells[0].to_owned(),
         promised: Cell::all()
@@ -80,6 +100,7 @@ fn row(section: &Section, columns: &[&str], cells: &[&str]) -> Row {
         settled_by: quoted(others)
             .chain(section.settled_by.iter().cloned())
             .collect(),
+        says_where: columns.last() == Some(&RUNS_ON),
     }
 }
 

@@ -1,6 +1,9 @@
-//! What the tests' sources say: which there are, on which store each runs, and in which mode.
+//! What the tests' sources say: which there are, on which store each runs, in which mode, and which row stands above it.
 
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 /// A store and a mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,31 +100,115 @@ pub(super) fn cells(name: &str) -> BTreeSet<Cell> {
         .collect()
 }
 
-/// The tests in a module's source, by their paths, and where they run.
-pub(super) fn tests(module: &str, source: &str) -> Vec<(String, BTreeSet<Cell>)> {
+/// A test, where it runs, and what its documentation says of a row.
+#[derive(Debug)]
+pub(super) struct Test {
+    /// `module::name`.
+    pub(super) path: String,
+    pub(super) cells: BTreeSet<Cell>,
+    pub(super) says: Says,
+}
+
+/// What stands above a test.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Says {
+    /// No row.
+    Nothing,
+    Promise(Promise),
+    /// The row of another test is its row, too: the other one's path.
+    Shares(String),
+}
+
+/// A row as it stands above its first test: the situation, then a list of `- label: text`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Promise {
+    pub(super) situation: String,
+    pub(super) columns: Vec<(String, String)>,
+    /// Tests of other rows, as they are written.
+    pub(super) settled_by: Option<String>,
+}
+
+impl Promise {
+    pub(super) fn under(&self, label: &str) -> Option<&str> {
+        let mut columns = self.columns.iter();
+        columns.find_map(|(known, text)| (known == label).then_some(text.as_str()))
+    }
+}
+
+const SHARES: &str = "Shares the promise of ";
+
+impl Says {
+    /// Of documentation whose first paragraph is a situation, and whose second one a list; or whose first one names the
+    /// test that it shares the row with. What follows is not the row's.
+    fn read(docs: &[&str]) -> Self {
+        let mut paragraphs = docs.split(|line| line.is_empty());
+        let first = paragraphs.next().unwrap_or_default().join(" ");
+        if let Some(other) = first.strip_prefix(SHARES) {
+            return Self::Shares(other.trim_matches(['`', '.']).to_owned());
+        }
+        let list = paragraphs.next().unwrap_or_default();
+        if !list.first().is_some_and(|line| line.starts_with("- ")) {
+            return Self::Nothing;
+        }
+        let mut promise = Promise {
+            situation: first.trim_end_matches('.').to_owned(),
+            ..Promise::default()
+        };
+        let list = list.join(" ");
+        for item in format!(" {list}").split(" - ").skip(1) {
+            let (label, text) = item.split_once(": ").unwrap_or((item, ""));
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            if label == "settled by" {
+                promise.settled_by = Some(text);
+            } else {
+                promise.columns.push((label.to_owned(), text));
+            }
+        }
+        Self::Promise(promise)
+    }
+}
+
+/// The tests in a module's source, in their order.
+pub(super) fn tests(module: &str, source: &str) -> Vec<Test> {
     let mut tests = Vec::new();
-    let mut marked = false;
+    let mut generic = BTreeMap::new();
+    let (mut docs, mut marked) = (Vec::new(), false);
     let mut made_for: Option<BTreeSet<Cell>> = None;
     for line in source.lines() {
-        if line.starts_with("#[tokio::test") || line == "#[test]" {
+        if let Some(text) = line.strip_prefix("///") {
+            docs.push(text.strip_prefix(' ').unwrap_or(text));
+        } else if line.starts_with("#[tokio::test") || line == "#[test]" {
             marked = true;
-        } else if marked {
-            let name = line.trim_start_matches("async ").strip_prefix("fn ");
-            let name = name.and_then(|rest| rest.split('(').next());
-            let name = format!("{module}::{}", name.expect("a test is a function"));
-            let cells = cells(&name);
-            tests.push((name, cells));
-            marked = false;
+        } else if let Some(name) = function(line) {
+            let (path, says) = (format!("{module}::{name}"), Says::read(&docs));
+            if marked {
+                let cells = cells(&path);
+                tests.push(Test { path, cells, says });
+            } else {
+                generic.insert(path, says);
+            }
+            (docs, marked) = (Vec::new(), false);
         } else if line == "}" {
             made_for = None;
         } else if let Some(cells) = &made_for {
-            let name = line.trim().trim_end_matches(',');
-            tests.push((format!("{module}::{name}"), cells.clone()));
+            let path = format!("{module}::{}", line.trim().trim_end_matches(','));
+            let says = generic.remove(&path).unwrap_or(Says::Nothing);
+            let cells = cells.clone();
+            tests.push(Test { path, cells, says });
         } else {
             made_for = made_by(line);
+            docs.clear();
         }
     }
+    let mut left = generic.iter().filter(|(_, says)| **says != Says::Nothing);
+    assert_eq!(left.next(), None, "a row stands above what is no test");
     tests
+}
+
+/// The name of the function that begins here, at the left margin.
+fn function(line: &str) -> Option<&str> {
+    let name = line.strip_prefix("async ").unwrap_or(line);
+    name.strip_prefix("fn ")?.split(['(', '<']).next()
 }
 
 /// For which cells the macro makes tests that begins here.
