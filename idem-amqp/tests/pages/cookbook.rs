@@ -211,6 +211,44 @@ mod several_types {
     }
 }
 
+mod type_elsewhere {
+    use idem_amqp::{Delivery, handler::DecodeError, message::Envelope, prelude::*};
+    use serde::Deserialize;
+
+    #[derive(Deserialize, IdempotencyKey)]
+    struct OrderPlaced { #[key] order_id: String }
+
+    #[derive(Deserialize, IdempotencyKey)]
+    struct OrderCancelled { #[key] order_id: String, reason: String }
+
+    #[derive(IdempotencyKey)]
+    enum OrderEvent {
+        Placed(OrderPlaced),
+        Cancelled(OrderCancelled),
+    }
+
+    impl OrderEvent {
+        fn by_routing_key(envelope: &Envelope) -> Result<Self, DecodeError> {
+            let routing_key = envelope.extension::<Delivery>().map_or("", Delivery::routing_key);
+            match routing_key {
+                "order.placed" => envelope.json().map(Self::Placed),
+                "order.cancelled" => envelope.json().map(Self::Cancelled),
+                other => Err(DecodeError::new(format!("no type of message for the routing key `{other}`"))),
+            }
+        }
+    }
+
+    // Its keys are `orders.handle:Placed:o-17` and `orders.handle:Cancelled:o-17`.
+    #[idempotent(scope = "orders.handle", decode = OrderEvent::by_routing_key)]
+    async fn handle(event: OrderEvent) -> Result<(), Failed> {
+        match event {
+            OrderEvent::Placed(order) => println!("{} was placed", order.order_id),
+            OrderEvent::Cancelled(order) => println!("{} was cancelled: {}", order.order_id, order.reason),
+        }
+        Ok(())
+    }
+}
+
 mod tenants {
     use super::{Error, OrderPlaced};
 

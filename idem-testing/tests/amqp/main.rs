@@ -25,6 +25,7 @@ mod faults;
 mod idempotent;
 mod replies;
 mod retries;
+mod types;
 
 #[derive(Serialize, Deserialize)]
 struct OrderPlaced {
