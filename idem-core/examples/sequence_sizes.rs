@@ -18,8 +18,8 @@ use idem_core::{
     },
     store::{Claim, ClaimRequest, OutOfPlace, Write},
 };
+use idem_servers::{Postgres, Redis};
 use tokio::{sync::Semaphore, task::JoinSet};
-use xtask::services::{Postgres, Redis};
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 

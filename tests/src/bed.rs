@@ -8,10 +8,10 @@ use std::{
 use idem_amqp::{
     Policy, Publisher, Queue, Store, Worker, WorkerBuilder, handler::Backoff, store::Purge,
 };
+use idem_servers::{Broker, rabbitmq};
 use lapin::{BasicProperties, options::BasicRejectOptions, types::FieldTable};
 use serde::Serialize;
 use tokio::task::spawn_blocking;
-use xtask::services::{Broker, rabbitmq};
 
 use crate::{
     journal::{LIMIT, eventually, looking},

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use xtask::services::Postgres;
+use idem_servers::Postgres;
 
 use crate::{proxy::Proxy, servers::off_thread, store_at::StoreAt};
 

@@ -9,6 +9,7 @@ use std::{
     },
 };
 
+use idem_servers::free_ports;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{
@@ -18,7 +19,6 @@ use tokio::{
     sync::{broadcast, watch},
     task::JoinHandle,
 };
-use xtask::services::free_ports;
 
 use crate::journal::eventually;
 

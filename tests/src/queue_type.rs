@@ -3,7 +3,7 @@
 use std::env;
 
 use idem_amqp::{Queue, QueueType};
-use xtask::checks::QUEUES_VARIABLE;
+use idem_servers::rabbitmq::QUEUES_VARIABLE;
 
 /// What `cargo xtask test --queues …` says; quorum by default.
 ///

@@ -2,15 +2,15 @@
 
 use std::{sync::Arc, thread::sleep, time::Duration};
 
+use idem_servers::{Private, Server};
 use tokio::task::spawn_blocking;
-use xtask::services::{Private, Server};
 
 /// Does something with a server that blocks a thread while it takes its time.
 ///
 /// # Panics
 /// If the server does not do it: says what it said.
 pub async fn off_thread<T: Send + 'static>(
-    act: impl FnOnce() -> xtask::Result<T> + Send + 'static,
+    act: impl FnOnce() -> idem_servers::Result<T> + Send + 'static,
 ) -> T {
     let done = spawn_blocking(act).await;
     let done = done.expect("starting and stopping servers does not panic");

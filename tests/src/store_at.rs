@@ -3,11 +3,11 @@
 use std::{path::Path, time::Duration};
 
 use idem_amqp::{PostgresStore, RedisStore, SqliteStore};
-use serde::{Deserialize, Serialize};
-use xtask::services::{
+use idem_servers::{
     postgres::{self, DatabaseServer},
     redis::{self, Node},
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{journal::eventually, servers::off_thread};
 

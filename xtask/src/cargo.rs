@@ -6,9 +6,8 @@ use std::{
     process::Command,
 };
 
+use idem_servers::{Error, Result};
 use serde::{Deserialize, de::DeserializeOwned};
-
-use crate::{Error, Result};
 
 /// The workspace that the current folder belongs to.
 #[derive(Debug, Deserialize)]

@@ -17,7 +17,9 @@ pub use self::{
     program::PLAN_VARIABLE,
     schedule::{Injection, Place, Schedule},
 };
-use crate::{Result, cargo::Workspace, install};
+use idem_servers::{Result, install};
+
+use crate::cargo::Workspace;
 
 /// Builds the program, runs it, and passes its verdict on.
 ///

@@ -1,6 +1,5 @@
 //! All tests, and all that continuous integration looks at, each step with its time at the end.
 
-mod choice;
 mod counted;
 mod features;
 mod matrix;
@@ -11,11 +10,12 @@ mod steps;
 
 use std::{env, process::Command, thread};
 
-pub use self::matrix::{Options, QUEUES_VARIABLE};
+pub use self::matrix::Options;
 pub use self::release::{audit, package};
 pub(crate) use self::{servers::Servers, steps::Steps};
+use idem_servers::Result;
+
 use crate::{
-    Result,
     cargo::{Workspace, cargo},
     chaos,
 };

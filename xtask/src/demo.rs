@@ -22,12 +22,12 @@ use self::{
     show::Show,
     store::{Store, StoreKind},
 };
-use crate::{
-    Error, Result,
-    cargo::{Workspace, cargo},
+use idem_servers::{
+    Error, RabbitMq, Result,
     install::{self, RabbitMqSource},
-    services::RabbitMq,
 };
+
+use crate::cargo::{Workspace, cargo};
 
 /// What to demonstrate.
 #[derive(Clone, Debug, clap::Args)]

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{bench, chaos, checks, demo, development, mutants};
+use idem_servers::development;
+use xtask::{bench, chaos, checks, demo, mutants};
 
 /// The tasks of this workspace
 #[derive(Debug, Parser)]

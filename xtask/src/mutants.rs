@@ -12,7 +12,9 @@ use std::{
     thread,
 };
 
-use crate::{Error, Result, cargo::Workspace};
+use idem_servers::{Error, Result};
+
+use crate::cargo::Workspace;
 
 mod change;
 mod known;

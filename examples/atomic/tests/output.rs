@@ -1,6 +1,6 @@
 //! A copy and a failure after the write leave one charge each.
 
-use xtask::services::example;
+use idem_servers::example;
 
 #[test]
 fn each_order_is_charged_once() {

@@ -1,6 +1,6 @@
 //! Copies are told by their content.
 
-use xtask::services::example;
+use idem_servers::example;
 
 #[test]
 fn what_has_the_same_content_is_recorded_once() {

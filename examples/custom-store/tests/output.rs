@@ -1,6 +1,6 @@
 //! The executor runs on a store of one's own.
 
-use xtask::services::example;
+use idem_servers::example;
 
 #[test]
 fn a_copy_is_recognised_by_the_store() {

@@ -1,6 +1,6 @@
 //! The late write of an earlier attempt is refused.
 
-use xtask::services::example;
+use idem_servers::example;
 
 #[test]
 fn a_late_write_of_an_earlier_attempt_is_refused() {

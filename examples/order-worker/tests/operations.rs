@@ -10,6 +10,7 @@ use std::{
 };
 
 use idem_amqp::{Publication, Publisher};
+use idem_servers::rabbitmq;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -18,7 +19,6 @@ use tokio::{
     task::spawn_blocking,
     time::{sleep, timeout},
 };
-use xtask::services::rabbitmq;
 
 const DOCS: &str = include_str!("../../../docs/operations.md");
 const DASHBOARD: &str = include_str!("../../../docs/operations/grafana-dashboard.json");

@@ -7,8 +7,8 @@ use std::{
 };
 
 use idem_amqp::{Publication, Publisher, Queue};
+use idem_servers::example;
 use serde_json::{Value, json};
-use xtask::services::example;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_order-worker");
 

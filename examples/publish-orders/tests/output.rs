@@ -1,6 +1,6 @@
 //! Each order goes out several times, and waits in the queue.
 
-use xtask::services::example;
+use idem_servers::example;
 
 #[test]
 fn what_is_published_waits_in_the_queue() {

@@ -3,9 +3,9 @@
 use std::error::Error;
 
 use idem_amqp::{MemoryStore, Publication, Queue, prelude::*};
+use idem_servers::example;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
-use xtask::services::example;
 
 #[derive(Serialize, Deserialize)]
 struct Order {

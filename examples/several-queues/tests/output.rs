@@ -1,6 +1,6 @@
 //! Handlers have keys of their own, queues have not.
 
-use xtask::services::example;
+use idem_servers::example;
 
 #[test]
 fn queues_of_one_handler_share_their_keys_and_handlers_do_not() {

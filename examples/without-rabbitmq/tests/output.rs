@@ -1,6 +1,6 @@
 //! What two ask for is done once, after a failure, too.
 
-use xtask::services::example;
+use idem_servers::example;
 
 #[test]
 fn a_job_that_two_schedulers_start_is_done_once() {

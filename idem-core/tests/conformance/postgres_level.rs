@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use idem_core::store::Owner;
-use xtask::services::postgres;
+use idem_servers::postgres;
 
 /// What a transaction begins as in a database, unless the handler says otherwise.
 pub(crate) trait Level: Send + Sync + 'static {

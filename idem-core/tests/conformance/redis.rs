@@ -10,8 +10,8 @@ use std::{
 };
 
 use idem_core::{RedisStore, store::Owner};
+use idem_servers::redis;
 use idem_testing::conformance::{DurableHarness, Harness, WorkerClockHarness};
-use xtask::services::redis;
 
 const NO_PANIC: &str = "nothing panics under the lock";
 

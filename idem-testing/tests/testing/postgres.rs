@@ -9,7 +9,7 @@ use idem_core::{
 };
 use idem_testing::{Call, CrashPoint, OnPostgres, assert_idempotent};
 use tokio::time::{Instant, sleep};
-use xtask::services::postgres;
+use idem_servers::postgres;
 
 use super::*;
 

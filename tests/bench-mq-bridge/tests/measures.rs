@@ -3,10 +3,8 @@
 use std::process::{Command, Output};
 
 use bench_orders::{Place, fill};
-use xtask::{
-    bench::consume::{Finish, QueueKind},
-    services::{postgres, rabbitmq},
-};
+use idem_servers::{postgres, rabbitmq};
+use xtask::{bench::consume::{Finish, QueueKind}};
 
 const MESSAGES: usize = 2_000;
 /// A tenth of the messages are copies.

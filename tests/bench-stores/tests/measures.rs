@@ -2,10 +2,8 @@
 
 use std::process::{Command, Output};
 
-use xtask::{
-    bench::stores::Measurement,
-    services::{Redis, RedisCluster, postgres},
-};
+use idem_servers::{Redis, RedisCluster, postgres};
+use xtask::bench::stores::Measurement;
 
 const SPEED: &str = "speed --callers 1,16 --rounds 1 --round-ms 20 --duplicates 10";
 

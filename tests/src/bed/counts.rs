@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
+use idem_servers::{Broker, QueueState};
 use tokio::{sync::Mutex, task::spawn_blocking};
-use xtask::services::{Broker, QueueState};
 
 use crate::journal::eventually;
 

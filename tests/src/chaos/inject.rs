@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use futures_util::future::{join_all, join4};
-use xtask::{
-    chaos::{Fault, Injection, Place, Schedule},
-    services::RabbitMq,
-};
+use idem_servers::RabbitMq;
+use xtask::chaos::{Fault, Injection, Place, Schedule};
 
 use super::{chronicle::Chronicle, site::Site};
 use crate::{
@@ -67,7 +65,7 @@ async fn on_broker(site: &Site, injection: Injection) {
 }
 
 /// By a memory alarm: the broker is told that it may have next to none, and then the usual again.
-fn block_publishers(broker: &RabbitMq, lasting: Duration) -> xtask::Result<()> {
+fn block_publishers(broker: &RabbitMq, lasting: Duration) -> idem_servers::Result<()> {
     let may_have = |part| {
         broker
             .rabbitmqctl(["set_vm_memory_high_watermark", part])

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use idem_servers::QueueState;
 use tokio::time::{Instant, sleep};
-use xtask::services::QueueState;
 
 use super::{orders::Orders, site::Site};
 use crate::{bed, manner::Manner, servers::off_thread};

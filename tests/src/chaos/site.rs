@@ -3,10 +3,8 @@
 use std::{path::Path, sync::Arc};
 
 use idem_amqp::Publisher;
-use xtask::{
-    chaos::{Mode, Place, Plan, Queues, Schedule},
-    services::RabbitMq,
-};
+use idem_servers::RabbitMq;
+use xtask::chaos::{Mode, Place, Plan, Queues, Schedule};
 
 use super::{post::Post, store::Store};
 use crate::{

@@ -7,10 +7,8 @@ use std::{
 };
 
 use idem_amqp::sqlx::{self, ConnectOptions as _};
-use xtask::{
-    chaos::{Fault, Place, Schedule, StoreKind},
-    services::{Postgres, Redis, postgres, redis},
-};
+use idem_servers::{Postgres, Redis, postgres, redis};
+use xtask::chaos::{Fault, Place, Schedule, StoreKind};
 
 use crate::{
     ledger::{Ledger, in_sqlite},

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use xtask::install;
+use idem_servers::install;
 
 use crate::servers::off_thread;
 

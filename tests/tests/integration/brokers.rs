@@ -7,6 +7,7 @@ use idem_amqp::{
     executor::ExecutionKind as Kind,
     worker::{Health, Incident, ProblemKind, WorkerStats},
 };
+use idem_servers::{QueueState, RabbitMq};
 use idem_tests::{
     bed::{Bed, QUICK},
     journal::eventually,
@@ -14,12 +15,11 @@ use idem_tests::{
     script::{Order, Script, charge},
 };
 use tokio::{sync::Semaphore, task::spawn_blocking};
-use xtask::services::{QueueState, RabbitMq};
 
 /// Does something with a broker that blocks the thread.
 async fn with<T: Send + 'static>(
     broker: &Arc<RabbitMq>,
-    act: impl FnOnce(&RabbitMq) -> xtask::Result<T> + Send + 'static,
+    act: impl FnOnce(&RabbitMq) -> idem_servers::Result<T> + Send + 'static,
 ) -> T {
     let broker = Arc::clone(broker);
     let acted = spawn_blocking(move || act(&broker)).await;
@@ -260,7 +260,7 @@ async fn a_broker_that_takes_no_messages_is_waited_for_and_consumed_meanwhile() 
 }
 
 /// Of which part of the memory on the broker is short of it.
-fn memory_suffices_from(broker: &RabbitMq, part: &str) -> xtask::Result<()> {
+fn memory_suffices_from(broker: &RabbitMq, part: &str) -> idem_servers::Result<()> {
     broker.rabbitmqctl(["set_vm_memory_high_watermark", part])?;
     let told = || broker.rabbitmqctl(["eval", "rabbit_alarm:get_alarms() =/= []."]);
     while told()?.trim() != (part == "0").to_string() {

@@ -8,6 +8,7 @@ use idem_amqp::{
     client::{CallError, ClientBuilder, ReplyTo},
     worker::Incident,
 };
+use idem_servers::RabbitMq;
 use idem_tests::{
     bed::Bed,
     journal::{LIMIT, eventually, within},
@@ -17,7 +18,6 @@ use idem_tests::{
     servers::off_thread,
 };
 use tokio::sync::Semaphore;
-use xtask::services::RabbitMq;
 
 /// A client that sends a request again only because of its connection. A broker may take its time to
 /// restart.

@@ -12,6 +12,7 @@ use idem_amqp::{
     Client, MemoryStore, Publication, PublishError, Publisher, Queue, Worker,
     executor::ExecutionKind as Kind, worker::Health,
 };
+use idem_servers::{RabbitMq, RabbitMqCluster};
 use idem_tests::{
     bed::QUICK,
     journal::{LIMIT, eventually},
@@ -22,7 +23,6 @@ use idem_tests::{
 };
 use lapin::{Connection, ConnectionProperties, options::BasicGetOptions};
 use tokio::task::JoinHandle;
-use xtask::services::{RabbitMq, RabbitMqCluster};
 
 /// A worker that is connected to one node and consumes a queue that another one leads.
 struct Consumer {

@@ -6,6 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use idem_amqp::{MemoryStore, QueueType, Worker, executor::ExecutionKind as Kind, worker::Health};
+use idem_servers::{RabbitMq, rabbitmq::Version};
 use idem_tests::{
     bed::Bed,
     queue_type::under_test,
@@ -13,7 +14,6 @@ use idem_tests::{
     servers::off_thread,
 };
 use tokio::time::timeout;
-use xtask::services::{RabbitMq, rabbitmq::Version};
 
 /// The broker waits for a second, and looks five times a second; by default half an hour and each minute.
 const IMPATIENT: &str = "application:set_env(rabbit, consumer_timeout, 1000), \

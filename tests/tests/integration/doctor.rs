@@ -7,6 +7,7 @@ use idem_amqp::{
     executor::ExecutionKind as Kind,
     store::{Finding, Severity},
 };
+use idem_servers::rabbitmq::Version;
 use idem_tests::{
     bed::{Bed, QUICK, dead},
     running::{Running, assert_balance},
@@ -20,7 +21,6 @@ use lapin::{
     types::{AMQPValue, FieldTable},
 };
 use tempfile::tempdir;
-use xtask::services::rabbitmq::Version;
 
 async fn sqlite(folder: &Path) -> SqliteStore {
     StoreAt::sqlite(&folder.join("keys.db")).open_sqlite().await

@@ -3,6 +3,7 @@
 use idem_amqp::{
     MemoryStore, Queue, RunError, Worker, executor::ExecutionKind as Kind, store::Severity,
 };
+use idem_servers::rabbitmq::Version;
 use idem_tests::{
     bed::{Bed, QUICK, dead},
     running::{Running, assert_balance},
@@ -13,7 +14,6 @@ use lapin::{
     options::QueueDeclareOptions,
     types::{AMQPValue, FieldTable},
 };
-use xtask::services::rabbitmq::Version;
 
 use crate::{
     dead_letters::rejecting,

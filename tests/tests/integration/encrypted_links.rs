@@ -5,6 +5,7 @@ use std::{fs, path::PathBuf, sync::LazyLock};
 use idem_amqp::{
     AmqpUrls, MemoryStore, Publication, Publisher, Worker, executor::ExecutionKind as Kind,
 };
+use idem_servers::{RabbitMq, Server as _, free_ports};
 use idem_tests::{
     bed::{Bed, DeadLetter, dead},
     foreign_publisher::{Hostile, Readable, publish_hostile},
@@ -15,7 +16,6 @@ use idem_tests::{
     servers::off_thread,
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use xtask::services::{RabbitMq, Server as _, free_ports};
 
 const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
 
@@ -28,11 +28,11 @@ struct Encrypting {
 }
 
 impl Encrypting {
-    fn start() -> xtask::Result<Self> {
+    fn start() -> idem_servers::Result<Self> {
         Self::start_with("")
     }
 
-    fn start_with(settings: &str) -> xtask::Result<Self> {
+    fn start_with(settings: &str) -> idem_servers::Result<Self> {
         let broker = RabbitMq::start()?;
         let [port] = free_ports()?;
         let file = |name: &str| broker.folder().join(name);

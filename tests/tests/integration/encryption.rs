@@ -8,8 +8,8 @@ use idem_amqp::{
     sqlx::PgConnection,
     store::{Begun, ClaimRequest, ConnectError, Finish, Finished, TransactionalStore},
 };
+use idem_servers::{Postgres, postgres::DatabaseServer};
 use idem_tests::servers::off_thread;
-use xtask::services::{Postgres, postgres::DatabaseServer};
 
 /// What the server runs in the folder of its data, as its own user: its key has to be that user's.
 const CERTIFICATES: &str = "\
@@ -21,7 +21,7 @@ const CERTIFICATES: &str = "\
         -days 2 -extfile server.ext -out server.crt";
 
 /// A server that takes part in TLS, and who has signed its certificate.
-fn encrypting() -> xtask::Result<(Postgres, String)> {
+fn encrypting() -> idem_servers::Result<(Postgres, String)> {
     let server = Postgres::start()?;
     ask(
         &server,
@@ -33,7 +33,7 @@ fn encrypting() -> xtask::Result<(Postgres, String)> {
     Ok((server, format!("{data}/authority.crt")))
 }
 
-fn ask(server: &DatabaseServer, sql: &str) -> xtask::Result<String> {
+fn ask(server: &DatabaseServer, sql: &str) -> idem_servers::Result<String> {
     let answer = server.query("idem", sql)?;
     Ok(answer.trim().to_owned())
 }
@@ -70,7 +70,7 @@ async fn a_store_on_postgres_is_reached_through_tls() {
 async fn handle<T: Send + 'static>(
     store: &impl TransactionalStore<PgConnection>,
     request: &ClaimRequest,
-    look: impl FnOnce() -> xtask::Result<T> + Send + 'static,
+    look: impl FnOnce() -> idem_servers::Result<T> + Send + 'static,
 ) -> (T, Finished) {
     let Begun::Acquired(lease, transaction) = store.begin(request).await.unwrap() else {
         panic!("the key is new")

@@ -3,6 +3,7 @@
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use idem_amqp::{FencingToken, RedisStore, Worker, executor::ExecutionKind as Kind, prelude::*};
+use idem_servers::Redis;
 use idem_tests::{
     bed::Bed,
     journal::{Journal, eventually},
@@ -13,7 +14,6 @@ use idem_tests::{
     store_at::StoreAt,
 };
 use tokio::sync::Semaphore;
-use xtask::services::Redis;
 
 /// A primary, its replica, and an address that leads to the one that is in charge.
 struct Pair {

@@ -5,6 +5,7 @@ use std::{future::pending, time::Duration};
 use idem_amqp::{
     Failed, MemoryStore, Policy, Queue, Worker, executor::ExecutionKind as Kind, handler::Backoff,
 };
+use idem_servers::rabbitmq::Version;
 use idem_tests::{
     bed::{Bed, QUICK, dead},
     cell::Cell,
@@ -13,7 +14,6 @@ use idem_tests::{
     script::{Script, charge},
 };
 use lapin::types::{AMQPValue, FieldTable};
-use xtask::services::rabbitmq::Version;
 
 fn failing_until(attempt: u32) -> Script {
     Script::new(move |call| async move {

@@ -7,6 +7,7 @@ use idem_amqp::{
     BuildError, MemoryStore, Publication, Publisher, Queue, RunError, Worker,
     executor::ExecutionKind as Kind, worker::Settlement,
 };
+use idem_servers::rabbitmq::Version;
 use idem_tests::{
     bed::{Bed, QUICK, dead, persistent},
     laddered::{DELAY, SECOND_RUNG, body, failing_until, laddered, rungs, start},
@@ -15,7 +16,6 @@ use idem_tests::{
     servers::off_thread,
 };
 use lapin::types::FieldTable;
-use xtask::services::rabbitmq::Version;
 
 const A_DAY: Duration = Duration::from_hours(24);
 

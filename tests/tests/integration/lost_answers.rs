@@ -13,6 +13,7 @@ use idem_amqp::{
     sqlx::PgConnection,
     store::Purge,
 };
+use idem_servers::{postgres, redis};
 use idem_tests::{
     bed::Bed,
     interfered::{Call, Fate, Interfered},
@@ -22,7 +23,6 @@ use idem_tests::{
     servers::off_thread,
     store_at::StoreAt,
 };
-use xtask::services::{postgres, redis};
 
 #[idempotent(key = "id", scope = "orders.charge")]
 async fn charge_atomically(

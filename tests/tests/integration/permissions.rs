@@ -1,8 +1,8 @@
 //! What the user of a store may not do.
 
 use idem_amqp::RedisStore;
+use idem_servers::Redis;
 use idem_tests::servers::off_thread;
-use xtask::services::Redis;
 
 /// The user of Redis may not run a command that the store needs.
 ///

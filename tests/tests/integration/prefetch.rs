@@ -9,6 +9,7 @@ use std::{
 use idem_amqp::{
     MemoryStore, Queue, QueueType, Worker, executor::ExecutionKind as Kind, session::Sessions,
 };
+use idem_servers::rabbitmq::Version;
 use idem_tests::{
     bed::{Bed, dead},
     journal::eventually,
@@ -22,7 +23,6 @@ use idem_tests::{
 };
 use lapin::types::{AMQPValue, FieldTable};
 use tokio::{sync::Semaphore, time::Instant};
-use xtask::services::rabbitmq::Version;
 
 use crate::{
     replies::order,

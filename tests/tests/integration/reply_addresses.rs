@@ -11,6 +11,7 @@ use idem_amqp::{
     session::Sessions,
     worker::{Incident, ReplyOutcome, WorkerStats},
 };
+use idem_servers::rabbitmq::Version;
 use idem_tests::{
     bed::{Bed, persistent},
     log::Log,
@@ -20,7 +21,6 @@ use idem_tests::{
     session::{Session, control, control_properties},
 };
 use lapin::types::FieldTable;
-use xtask::services::rabbitmq::Version;
 
 use crate::{
     dead_letters::rejecting,

@@ -13,6 +13,7 @@ use idem_amqp::{
     executor::ExecutionKind as Kind,
     worker::{Health, Incident, ProblemKind, ReplyOutcome},
 };
+use idem_servers::Broker;
 use idem_tests::{
     bed::Bed,
     interfered::{Call, Fate, Interfered},
@@ -28,7 +29,6 @@ use idem_tests::{
 use lapin::types::{AMQPValue, FieldTable};
 use serde_json::json;
 use tokio::sync::Semaphore;
-use xtask::services::Broker;
 
 use crate::replies::{order, quote, quoting};
 

@@ -9,6 +9,7 @@ use idem_amqp::{
     executor::ExecutionKind as Kind, sequence::SequencePublisher, store::Purge,
     worker::ProblemKind,
 };
+use idem_servers::{Redis, postgres, redis};
 use idem_tests::{
     bed::Bed,
     interfered::{Call, Fate, Interfered},
@@ -24,7 +25,6 @@ use idem_tests::{
     store_at::{Product, StoreAt},
 };
 use nix::sys::signal::Signal;
-use xtask::services::{Redis, postgres, redis};
 
 const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
 

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use idem_amqp::{Worker, executor::ExecutionKind as Kind, prelude::*, sqlx::PgConnection};
+use idem_servers::{Postgres, Private, Redis, Server};
 use idem_tests::{
     bed::Bed,
     ledger::{Charge, Ledger, in_postgres},
@@ -14,7 +15,6 @@ use idem_tests::{
     store_at::StoreAt,
 };
 use tokio::sync::Semaphore;
-use xtask::services::{Postgres, Private, Redis, Server};
 
 use crate::load::{Charges, Load, assert_once_each};
 

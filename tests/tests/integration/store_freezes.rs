@@ -10,6 +10,7 @@ use idem_amqp::{
     sqlx::{self, PgConnection},
     store::Purge,
 };
+use idem_servers::{Postgres, Private, Redis, Server, postgres};
 use idem_tests::{
     bed::{Bed, QUICK},
     journal::Journal,
@@ -20,7 +21,6 @@ use idem_tests::{
     servers::{hang, off_thread},
     store_at::StoreAt,
 };
-use xtask::services::{Postgres, Private, Redis, Server, postgres};
 
 use crate::load::{Charges, Load, assert_none_lost, assert_once_each};
 

@@ -7,6 +7,7 @@ use idem_amqp::{
     error::{Permission, TopologyError, TopologyObject, TopologyProblem as Problem},
     executor::ExecutionKind as Kind,
 };
+use idem_servers::rabbitmq::Version;
 use idem_tests::{
     bed::{Bed, QUICK, dead},
     running::{Running, assert_balance},
@@ -17,7 +18,6 @@ use lapin::{
     BasicProperties,
     types::{AMQPValue, FieldTable},
 };
-use xtask::services::rabbitmq::Version;
 
 fn worker(bed: &Bed, queue: impl Into<Queue>, script: &Script) -> Running {
     let worker = Worker::builder(MemoryStore::new()).state(script.clone());

@@ -1,5 +1,6 @@
 //! Hosts that vanish: their links to broker and store fall silent, and nobody closes them.
 
+use idem_servers::{postgres, redis};
 use idem_tests::{
     bed::Bed,
     ledger::{Charge, Ledger},
@@ -8,7 +9,6 @@ use idem_tests::{
     servers::off_thread,
     store_at::StoreAt,
 };
-use xtask::services::{postgres, redis};
 
 const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
 

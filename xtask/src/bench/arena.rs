@@ -8,11 +8,9 @@ use super::{
     program::Program,
     server,
 };
-use crate::{
-    Result,
-    cargo::Workspace,
-    services::{Postgres, RabbitMq, Redis},
-};
+use idem_servers::{Postgres, RabbitMq, Redis, Result};
+
+use crate::cargo::Workspace;
 
 const QUEUE: &str = "bench";
 const DATABASE: &str = "bench";

@@ -25,7 +25,7 @@ use super::{
     arena::{Arena, Messages},
     kept,
 };
-use crate::Result;
+use idem_servers::Result;
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]

@@ -2,9 +2,8 @@
 
 use std::{fs, path::Path};
 
+use idem_servers::{Error, Result};
 use serde::Serialize;
-
-use crate::{Error, Result};
 
 /// Writes figures as JSON.
 pub(crate) fn json(file: &Path, figures: &impl Serialize) -> Result<()> {

@@ -15,7 +15,7 @@ use super::{
     consume::{Contestant, Finish, QueueKind},
     kept,
 };
-use crate::Result;
+use idem_servers::Result;
 
 /// What all others are compared with: a task per message, as idem has.
 const BASELINE: Contestant = Contestant::LapinTaskEach;

@@ -6,12 +6,10 @@ use std::{
     process::{Command, Stdio},
 };
 
+use idem_servers::{Error, Result};
 use serde::de::DeserializeOwned;
 
-use crate::{
-    Error, Result,
-    cargo::{Workspace, cargo},
-};
+use crate::cargo::{Workspace, cargo};
 
 #[derive(Debug)]
 pub(crate) struct Program {

@@ -20,7 +20,7 @@ pub use self::{
 };
 use self::{plan::Plan, report::Report};
 use super::{arena::Arena, consume::Contestant, kept};
-use crate::Result;
+use idem_servers::Result;
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]

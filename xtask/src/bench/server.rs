@@ -1,9 +1,6 @@
 //! Servers for measurements, each set up as one would be in production.
 
-use crate::{
-    Result, install,
-    services::{Postgres, RabbitMq, Redis, RedisCluster},
-};
+use idem_servers::{Postgres, RabbitMq, Redis, RedisCluster, Result, install};
 
 /// What is written is on disk when it is answered, as PostgreSQL has it by default.
 const POSTGRES: [(&str, &str); 5] = [

@@ -18,7 +18,9 @@ use self::{
     server::BenchServer,
 };
 use super::{StoreKind, kept, program::Program};
-use crate::{Result, cargo::Workspace};
+use idem_servers::Result;
+
+use crate::cargo::Workspace;
 
 /// What to measure.
 #[derive(Clone, Debug, clap::Args)]

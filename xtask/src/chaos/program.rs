@@ -6,10 +6,9 @@ use std::{
 };
 
 use super::Plan;
-use crate::{
-    Error, Result,
-    cargo::{Workspace, cargo},
-};
+use idem_servers::{Error, Result};
+
+use crate::cargo::{Workspace, cargo};
 
 /// The plan, as JSON, for the program.
 pub const PLAN_VARIABLE: &str = "IDEM_CHAOS_PLAN";

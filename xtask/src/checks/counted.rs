@@ -8,7 +8,7 @@ use std::{
     process::{Command, ExitStatus, Stdio},
 };
 
-use crate::{Error, Result};
+use idem_servers::{Error, Result};
 
 /// How many tests ran, by what became of them.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Result, cargo::Workspace};
+use idem_servers::Result;
+
+use crate::cargo::Workspace;
 
 pub(super) const CRATES: [&str; 5] = [
     "idem-core",

@@ -2,35 +2,27 @@
 
 use std::process::Command;
 
-use super::{
-    cargo_with,
-    choice::{Choice, name, one_or_all},
-    servers::Servers,
-    steps::Steps,
-    with_threads,
-};
-use crate::{
-    cargo::Workspace,
-    chaos::Queues,
+use idem_servers::{
     install,
-    services::rabbitmq::{Generation, VERSION_VARIABLE},
+    rabbitmq::{Generation, QUEUES_VARIABLE, VERSION_VARIABLE},
 };
 
-/// The variable that names the type of the queues that the integration tests use: `quorum`, also
-/// if it is not set, or `classic`.
-pub const QUEUES_VARIABLE: &str = "IDEM_TEST_QUEUES";
+use super::{cargo_with, servers::Servers, steps::Steps, with_threads};
+use crate::cargo::Workspace;
+
+const ALL: &str = "all";
 
 /// What to test with. Without any of these, all tests run.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Only the tests that need a broker, with RabbitMQ 3.10, 4.0, 4.3 or all of them, got once and
     /// kept in a cache where this machine has another
-    #[arg(long, value_name = "VERSION", value_parser = one_or_all::<Generation>)]
-    rabbitmq: Option<Choice<Generation>>,
+    #[arg(long, value_name = "VERSION", value_parser = ["3.10", "4.0", "4.3", ALL])]
+    rabbitmq: Option<String>,
     /// Only the tests that need a broker, with queues of the type quorum, classic or all [default:
     /// quorum]
-    #[arg(long, value_name = "TYPE", value_parser = one_or_all::<Queues>)]
-    queues: Option<Choice<Queues>>,
+    #[arg(long, value_name = "TYPE", value_parser = ["quorum", "classic", ALL])]
+    queues: Option<String>,
 }
 
 impl Options {
@@ -40,22 +32,26 @@ impl Options {
 
     /// `None` is the machine's own.
     fn generations(&self) -> Vec<Option<Generation>> {
-        let Some(chosen) = &self.rabbitmq else {
-            return vec![None];
-        };
-        chosen.values().into_iter().map(Some).collect()
+        match self.rabbitmq.as_deref() {
+            Some(ALL) => Generation::ALL.map(Some).to_vec(),
+            Some(name) => vec![Generation::named(name)],
+            None => vec![None],
+        }
     }
 
-    fn queues(&self) -> Vec<Queues> {
-        let chosen = self.queues.as_ref().map(Choice::values);
-        chosen.unwrap_or_else(|| vec![Queues::Quorum])
+    fn queues(&self) -> Vec<&str> {
+        match self.queues.as_deref() {
+            Some(ALL) => vec!["quorum", "classic"],
+            Some(name) => vec![name],
+            None => vec!["quorum"],
+        }
     }
 }
 
 /// For each version the integration tests with each type of queue, and the tests of private brokers.
 pub(super) fn run(workspace: &Workspace, options: &Options, steps: &mut Steps) {
     for generation in options.generations() {
-        let asked_for = generation.as_ref().map_or_else(String::new, name);
+        let asked_for = generation.map_or_else(String::new, |it| it.version().to_string());
         let found = steps.attempt(&format!("find RabbitMQ {asked_for}"), || match generation {
             Some(generation) => install::rabbitmq_of(generation),
             None => install::installed_rabbitmq(),
@@ -67,24 +63,24 @@ pub(super) fn run(workspace: &Workspace, options: &Options, steps: &mut Steps) {
             of_generation(cargo_with(workspace, &arguments), generation)
         };
         let servers = Servers::start(steps, Some(&program));
-        for queues in options.queues().iter().map(name) {
+        for queues in options.queues() {
             let what = format!("integration, RabbitMQ {version}, {queues} queues");
             steps.run_tests(&what, || {
                 let mut tests = test("idem-tests --test integration");
                 servers.hand_to(&mut tests);
-                tests.env(QUEUES_VARIABLE, &queues);
+                tests.env(QUEUES_VARIABLE, queues);
                 tests
             });
         }
         drop(servers);
         let what = format!("private brokers, RabbitMQ {version}");
-        steps.run_tests(&what, || test("xtask --test servers rabbitmq"));
+        steps.run_tests(&what, || test("idem-servers --test servers rabbitmq"));
     }
 }
 
 fn of_generation(mut tests: Command, generation: Option<Generation>) -> Command {
     if let Some(generation) = generation {
-        tests.env(VERSION_VARIABLE, name(&generation));
+        tests.env(VERSION_VARIABLE, generation.version().to_string());
     }
     with_threads(tests)
 }
@@ -112,11 +108,21 @@ mod tests {
         let versions = options(&["--rabbitmq", "all"]);
         assert!(versions.ask_for_a_part());
         assert_eq!(versions.generations(), Generation::ALL.map(Some));
-        assert_eq!(versions.queues(), [Queues::Quorum]);
+        assert_eq!(versions.queues(), ["quorum"]);
 
         let types = options(&["--queues", "classic"]);
         assert!(types.ask_for_a_part());
         assert_eq!(types.generations(), [None]);
-        assert_eq!(types.queues(), [Queues::Classic]);
+        assert_eq!(types.queues(), ["classic"]);
+    }
+
+    #[test]
+    fn each_version_is_known_by_its_name() {
+        for generation in Generation::ALL {
+            let name = generation.version().to_string();
+            let chosen = options(&["--rabbitmq", &name]);
+            assert_eq!(chosen.generations(), [Some(generation)]);
+        }
+        assert!(Line::try_parse_from(["test", "--rabbitmq", "4.1"]).is_err());
     }
 }

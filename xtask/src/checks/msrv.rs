@@ -2,10 +2,9 @@
 
 use std::process::Command;
 
-use crate::{
-    Error, Result,
-    cargo::{Package, Workspace},
-};
+use idem_servers::{Error, Result};
+
+use crate::cargo::{Package, Workspace};
 
 /// That no package in the graph demands a newer Rust than `idem-core` promises.
 pub(crate) fn dependencies(workspace: &Workspace) -> Result<()> {

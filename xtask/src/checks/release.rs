@@ -4,10 +4,9 @@
 use std::process::{Command, Stdio};
 
 use super::steps::Steps;
-use crate::{
-    Error, Result,
-    cargo::{Workspace, cargo},
-};
+use idem_servers::{Error, Result};
+
+use crate::cargo::{Workspace, cargo};
 
 /// Packages the published crates, and builds each from its package alone.
 ///

@@ -6,13 +6,10 @@ use std::{
 };
 
 use super::steps::Steps;
-use crate::{
-    Result, install,
-    services::{
-        Postgres, RabbitMq, Redis, RedisCluster, Server, postgres,
-        rabbitmq::{self, Program},
-        redis,
-    },
+use idem_servers::{
+    Postgres, RabbitMq, Redis, RedisCluster, Result, Server, install, postgres,
+    rabbitmq::{self, Program},
+    redis,
 };
 
 /// What could be started. Without a server the tests that need it start their own, fail like us and

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::counted;
-use crate::{Error, Result};
+use idem_servers::{Error, Result};
 
 /// How many tests may fail and are tried again.
 const AGAIN: usize = 3;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::{Programs, programs::LEASE_MS};
-use crate::{Error, Result, services::RabbitMq};
+use idem_servers::{Error, RabbitMq, Result};
 
 /// Messages that are not settled.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]

@@ -13,7 +13,9 @@ use super::{
     broker, build,
     store::{Store, StoreKind},
 };
-use crate::{Error, Result, cargo::Workspace, install};
+use idem_servers::{Error, Result, install};
+
+use crate::cargo::Workspace;
 
 /// What to demonstrate with leases.
 #[derive(Clone, Debug, clap::Args)]

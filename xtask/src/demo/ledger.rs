@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::Programs;
-use crate::{Error, Result};
+use idem_servers::{Error, Result};
 
 /// The charges of one run: a server that outlives it may hold those of others.
 #[derive(Debug, Default)]

@@ -2,9 +2,10 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
+use idem_servers::{Error, Result};
 use tempfile::TempDir;
 
-use crate::{Error, Result, cargo::Workspace};
+use crate::cargo::Workspace;
 
 /// Short, so that what a killed worker held is free again soon.
 pub(crate) const LEASE_MS: u64 = 3_000;

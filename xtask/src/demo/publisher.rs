@@ -10,7 +10,7 @@ use std::{
 use serde::Deserialize;
 
 use super::{Programs, show::Event};
-use crate::{Error, Result};
+use idem_servers::{Error, Result};
 
 #[derive(Deserialize)]
 struct Report {

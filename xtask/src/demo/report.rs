@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{ledger::Ledger, tally::Tally};
-use crate::{Error, Result};
+use idem_servers::{Error, Result};
 
 /// How many orders are named of those that should not be.
 const NAMED: usize = 5;

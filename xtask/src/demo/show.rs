@@ -16,7 +16,7 @@ use super::{
     tally::{Line, Tally},
     worker::Worker,
 };
-use crate::{Error, Result, services::RabbitMq};
+use idem_servers::{Error, RabbitMq, Result};
 
 /// How long nothing may come to an end before the demonstration counts as stuck.
 const PATIENCE: Duration = Duration::from_mins(1);

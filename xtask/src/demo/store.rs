@@ -3,10 +3,7 @@
 
 use std::{env, time::Instant};
 
-use crate::{
-    Error, Result, install,
-    services::{Postgres, Redis},
-};
+use idem_servers::{Error, Postgres, Redis, Result, install};
 
 /// A kind of store that the order worker can use.
 #[derive(Clone, Copy, Debug, clap::ValueEnum, PartialEq, Eq)]

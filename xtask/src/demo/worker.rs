@@ -8,10 +8,9 @@ use std::{
     time::Duration,
 };
 
+use idem_servers::{Error, ProcessGroup, Result};
 use nix::sys::signal::Signal;
 use serde::Deserialize;
-
-use crate::{Error, Result, services::process_group::ProcessGroup};
 
 /// What the example promises.
 const STOP_LIMIT: Duration = Duration::from_secs(20);

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fs, io, path::Path};
 
 use super::change::Mutant;
-use crate::{Error, Result};
+use idem_servers::{Error, Result};
 
 /// The reasons, by the mutants as they are told, without the numbers of their lines.
 ///

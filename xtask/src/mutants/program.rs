@@ -19,8 +19,9 @@ use super::{
     locked,
     watch::{Ran, passing, until_known},
 };
+use idem_servers::{Error, Result};
+
 use crate::{
-    Error, Result,
     cargo::{Workspace, cargo},
     checks::{Servers, Steps},
 };

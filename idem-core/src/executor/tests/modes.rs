@@ -2,9 +2,9 @@
 
 use std::{fmt::Write as _, future::pending, marker::PhantomData, sync::Mutex};
 
+use idem_servers::postgres;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, raw_sql};
 use tokio::sync::Semaphore;
-use xtask::services::postgres;
 
 use super::*;
 use crate::{

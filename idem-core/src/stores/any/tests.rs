@@ -52,7 +52,7 @@ async fn sqlite_is_a_store() {
 #[cfg(feature = "postgres")]
 #[tokio::test]
 async fn postgres_is_a_store() {
-    let url = xtask::services::postgres::shared().unwrap().url();
+    let url = idem_servers::postgres::shared().unwrap().url();
     for url in [url.clone(), url.replacen("postgres:", "postgresql:", 1)] {
         let store = AnyStore::connect(&url).await.unwrap();
         let key = Key::new("any", random::name()).unwrap();
@@ -71,7 +71,7 @@ async fn postgres_that_is_not_compiled_in_names_its_feature() {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn redis_is_a_store_that_purges_itself() {
-    let url = xtask::services::redis::shared().unwrap().url();
+    let url = idem_servers::redis::shared().unwrap().url();
     let store = AnyStore::connect(&url).await.unwrap();
     let key = Key::new("any", random::name()).unwrap();
     let request = ClaimRequest::new(key, &Policy::DEFAULT);

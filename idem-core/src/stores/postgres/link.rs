@@ -322,7 +322,7 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
-    use xtask::services::postgres;
+    use idem_servers::postgres;
 
     use super::*;
     use crate::stores::postgres::atomic::tests::proxy::{Proxy, Weather};

@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use idem_servers::postgres;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
-use xtask::services::postgres;
 
 use super::*;
 use crate::{handler::Policy, message::Key, store::Owner};

@@ -1,6 +1,6 @@
 use std::error::Error;
 
-use xtask::services::{Redis, redis::Node};
+use idem_servers::{Redis, redis::Node};
 
 use super::*;
 use crate::{handler::Policy, store::Owner};
@@ -21,7 +21,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 
 /// A server that all tests share, and a prefix that no other test has.
 async fn store() -> (RedisStore, &'static Node) {
-    let server = xtask::services::redis::shared().unwrap();
+    let server = idem_servers::redis::shared().unwrap();
     let unique = u128::from_be_bytes(*Owner::new().as_bytes());
     let store = RedisStore::builder(&server.url()).prefix(format!("{unique:x}"));
     (store.build().await.unwrap(), server)

@@ -4,12 +4,10 @@ mod scale;
 
 use std::process::{Command, Output};
 
-use xtask::{
-    bench::{
-        consume::{Contestant, Finish, QueueKind},
-        latency::Delays,
-    },
-    services::{Redis, postgres, rabbitmq},
+use idem_servers::{Redis, postgres, rabbitmq};
+use xtask::bench::{
+    consume::{Contestant, Finish, QueueKind},
+    latency::Delays,
 };
 
 const MESSAGES: u32 = 200;

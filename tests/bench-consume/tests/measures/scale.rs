@@ -2,12 +2,10 @@
 
 use std::process::Command;
 
-use xtask::{
-    bench::{
-        consume::QueueKind,
-        scale::{Forgetting, Together},
-    },
-    services::{Redis, postgres},
+use idem_servers::{Redis, postgres};
+use xtask::bench::{
+    consume::QueueKind,
+    scale::{Forgetting, Together},
 };
 
 use super::{MESSAGES, complaint, consume, fill, run, told};

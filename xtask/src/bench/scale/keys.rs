@@ -11,7 +11,7 @@ use super::{
     },
     plan::Plan,
 };
-use crate::Result;
+use idem_servers::Result;
 
 pub(super) const CONTESTANT: Contestant = Contestant::IdemPostgres;
 const PREFETCH: &str = "256";

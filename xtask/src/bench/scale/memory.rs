@@ -13,7 +13,9 @@ use super::{
     plan::Plan,
     workers::Together,
 };
-use crate::{Result, cargo::Workspace};
+use idem_servers::Result;
+
+use crate::cargo::Workspace;
 
 pub(super) const CONTESTANTS: [Contestant; 4] = [
     Contestant::IdemMemory,

@@ -6,7 +6,7 @@ use super::{
     super::{arena::Messages, consume::Contestant},
     Options,
 };
-use crate::{Error, Result};
+use idem_servers::{Error, Result};
 
 /// How many keys are in the table before.
 const KEYS: [u64; 3] = [10_000, 1_000_000, 10_000_000];

@@ -11,7 +11,7 @@ use super::{
     },
     plan::Plan,
 };
-use crate::Result;
+use idem_servers::Result;
 
 const WORKERS: [u32; 3] = [1, 2, 4];
 const PREFETCH: &str = "256";

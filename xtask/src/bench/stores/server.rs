@@ -1,10 +1,7 @@
 //! The server of one measurement.
 
 use super::super::{StoreKind, server};
-use crate::{
-    Result,
-    services::{Postgres, Redis, RedisCluster},
-};
+use idem_servers::{Postgres, Redis, RedisCluster, Result};
 
 /// An empty server, gone when dropped.
 #[derive(Debug)]

@@ -5,7 +5,9 @@ use std::{fs, path::PathBuf, process::Command};
 use tempfile::TempDir;
 
 use super::report::Ledger;
-use crate::{Error, Result, cargo::Workspace};
+use idem_servers::{Error, Result};
+
+use crate::cargo::Workspace;
 
 /// Short, because many replies never come.
 const TIMEOUT_MS: u64 = 300;

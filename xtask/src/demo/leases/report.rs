@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::Deserialize;
 
 use super::{answers::Answers, thief::Loot};
-use crate::{Error, Result};
+use idem_servers::{Error, Result};
 
 /// How many requests are named of those that should not be.
 const NAMED: usize = 5;

@@ -12,7 +12,7 @@ use super::{
     answers::{Answers, Line},
     programs::Programs,
 };
-use crate::{Error, Result};
+use idem_servers::{Error, Result};
 
 /// How long nothing may be answered before the demonstration counts as stuck.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::replies::{Dropping, Fate, Frame, Plan};
-use crate::{Error, Result};
+use idem_servers::{Error, Result};
 
 /// One of so many dropped replies cuts the client off.
 const CUTS: u32 = 4;

@@ -1,7 +1,7 @@
 use std::{future::Future, sync::Arc};
 
+use idem_servers::postgres;
 use sqlx::{Connection as _, Executor as _};
-use xtask::services::postgres;
 
 use super::*;
 use crate::{

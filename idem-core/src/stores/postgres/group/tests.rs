@@ -4,12 +4,12 @@ use std::{
     time::Duration,
 };
 
+use idem_servers::postgres;
 use sqlx::{Connection as _, Executor as _};
 use tokio::{
     sync::{Notify, Semaphore},
     task::JoinSet,
 };
-use xtask::services::postgres;
 
 use super::*;
 use crate::{

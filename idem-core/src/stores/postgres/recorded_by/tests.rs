@@ -4,8 +4,8 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
+use idem_servers::postgres;
 use sqlx::Connection as _;
-use xtask::services::postgres;
 
 use super::*;
 use crate::{

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
+use idem_servers::Postgres;
 use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream},
 };
-use xtask::services::Postgres;
 
 use super::*;
 use crate::{

@@ -1,4 +1,4 @@
-use xtask::services::PgBouncer;
+use idem_servers::PgBouncer;
 
 use super::*;
 

@@ -1,7 +1,7 @@
 use std::{pin::pin, time::Duration};
 
 use futures_util::poll;
-use xtask::services::postgres;
+use idem_servers::postgres;
 
 use super::*;
 use crate::stores::postgres::{group::Steps, location, settings};

@@ -1,6 +1,6 @@
 use std::num::NonZeroUsize;
 
-use xtask::services::{Redis, redis::RedisCluster};
+use idem_servers::{Redis, redis::RedisCluster};
 
 use crate::{
     store::{Finding, Severity},

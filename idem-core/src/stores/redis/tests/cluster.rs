@@ -1,7 +1,7 @@
 use std::{collections::BTreeSet, num::NonZeroUsize};
 
 use futures_util::future::join_all;
-use xtask::services::redis::RedisCluster;
+use idem_servers::redis::RedisCluster;
 
 use super::*;
 use crate::store::sequence::scene::with_an_exception;

@@ -174,7 +174,7 @@ async fn a_reason_not_to_connect_is_no_reason_for_ever() {
 async fn a_store_connects_with_what_the_client_knows_of_a_server() {
     use redis::IntoConnectionInfo as _;
 
-    let server = xtask::services::redis::shared().unwrap();
+    let server = idem_servers::redis::shared().unwrap();
     let info = server.url().into_connection_info().unwrap();
     let unique = u128::from_be_bytes(*Owner::new().as_bytes());
     let store = RedisStore::builder_with(info).prefix(format!("{unique:x}"));

@@ -1,4 +1,4 @@
-use xtask::services::redis::RedisCluster;
+use idem_servers::redis::RedisCluster;
 
 use super::*;
 use crate::{

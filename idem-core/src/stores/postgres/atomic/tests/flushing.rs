@@ -3,7 +3,7 @@
 use std::{fmt::Debug, pin::pin};
 
 use futures_util::{FutureExt as _, future};
-use xtask::services::Postgres;
+use idem_servers::Postgres;
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! Transactions behind a pooler.
 
+use idem_servers::PgBouncer;
 use sqlx::ConnectOptions as _;
-use xtask::services::PgBouncer;
 
 use super::*;
 use crate::stores::postgres::{

@@ -1,6 +1,6 @@
 //! A standby that takes over, and gives out again the numbers and the tokens that it has not heard of.
 
-use xtask::services::Postgres;
+use idem_servers::Postgres;
 
 use super::*;
 use crate::stores::postgres::atomic::tests::proxy::Proxy;
@@ -68,7 +68,7 @@ impl Pair {
 }
 
 async fn off_thread<T: Send + 'static>(
-    work: impl FnOnce() -> xtask::Result<T> + Send + 'static,
+    work: impl FnOnce() -> idem_servers::Result<T> + Send + 'static,
 ) -> T {
     let done = tokio::task::spawn_blocking(work).await;
     done.expect("it does not panic").expect("the servers obey")

@@ -1,0 +1,120 @@
+//! The folder of one private Redis: its ports and its configuration.
+
+use std::{
+    fmt::Write,
+    fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Installed, Result, client::REDIS_CLI, ports::free_ports, watchdog::Launch};
+
+const LAUNCH: &str = include_str!("launch.sh");
+
+/// What a server is part of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mode {
+    Single,
+    NodeOfACluster,
+}
+
+/// Everything one needs to know to start a server, or to talk to one that runs.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Layout {
+    pub(crate) folder: PathBuf,
+    pub(crate) port: u16,
+    /// Where the nodes of a cluster talk to each other.
+    pub(crate) bus_port: u16,
+    programs: PathBuf,
+}
+
+impl Layout {
+    /// Picks free ports and writes the configuration into `folder`.
+    pub(crate) fn create(
+        folder: &Path,
+        installed: &Installed,
+        mode: Mode,
+        settings: &[(&str, &str)],
+    ) -> Result<Self> {
+        let [port, bus_port] = free_ports()?;
+        let layout = Self {
+            folder: folder.to_owned(),
+            port,
+            bus_port,
+            programs: installed.folder().to_owned(),
+        };
+        layout
+            .write_files(mode, settings)
+            .map_err(Error::io(format!("write to {}", folder.display())))?;
+        Ok(layout)
+    }
+
+    /// Of a server that somebody else has started: nothing but its port is known.
+    pub(crate) fn of_port(port: u16) -> Self {
+        Self {
+            folder: PathBuf::new(),
+            port,
+            bus_port: 0,
+            programs: PathBuf::new(),
+        }
+    }
+
+    fn write_files(&self, mode: Mode, settings: &[(&str, &str)]) -> io::Result<()> {
+        let write = |name: &str, content: &str| fs::write(self.folder.join(name), content);
+        write("launch.sh", LAUNCH)?;
+        write("redis.conf", &self.configuration(mode, settings))
+    }
+
+    /// The last of several lines for one setting counts.
+    fn configuration(&self, mode: Mode, settings: &[(&str, &str)]) -> String {
+        let port = self.port.to_string();
+        let bus_port = self.bus_port.to_string();
+        let folder = self.folder.display().to_string();
+        let of_a_cluster = [("cluster-enabled", "yes"), ("cluster-port", &bus_port)];
+        let of_its_mode: &[(&str, &str)] = match mode {
+            Mode::Single => &[],
+            Mode::NodeOfACluster => &of_a_cluster,
+        };
+        let ours = [
+            ("bind", "127.0.0.1"),
+            ("protected-mode", "yes"),
+            ("port", &port),
+            ("dir", &folder),
+            ("save", ""),
+            ("appendonly", "no"),
+        ];
+        let mut lines = String::new();
+        for (name, value) in ours.iter().chain(of_its_mode).chain(settings) {
+            let _ = writeln!(lines, "{name} {}", words(value));
+        }
+        lines
+    }
+
+    /// The client: the server's own, or that of whoever has started the server.
+    pub(crate) fn cli(&self) -> Command {
+        let port = self.port.to_string();
+        let from_here = ["-h", "127.0.0.1", "-p", &port];
+        if self.folder.as_os_str().is_empty() {
+            return REDIS_CLI.command(Some(&from_here));
+        }
+        let mut own = self.launch().command(self.programs.join("redis-cli"));
+        own.args(from_here);
+        own
+    }
+
+    pub(crate) fn launch(&self) -> Launch {
+        Launch {
+            folder: self.folder.clone(),
+            script: self.folder.join("launch.sh"),
+            environment: vec![("IDEM_REDIS", self.programs.display().to_string())],
+            foreign_variables: &["REDISCLI_"],
+        }
+    }
+}
+
+/// A value may be several words, as in `client-output-buffer-limit`; none has to be said.
+fn words(value: &str) -> &str {
+    if value.is_empty() { "\"\"" } else { value }
+}

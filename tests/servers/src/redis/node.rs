@@ -1,0 +1,92 @@
+//! What can be asked of a Redis that runs, by its owner or by another process.
+
+use std::{path::Path, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::layout::{Layout, Mode};
+use crate::{Error, Installed, Result, Server, probe, watchdog::Launch};
+
+/// A running private Redis: its address and its commands.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(transparent)]
+pub struct Node {
+    layout: Layout,
+}
+
+impl Server for Node {
+    const PRODUCT: &'static str = "Redis";
+    const BOOT_LIMIT: Duration = Duration::from_mins(1);
+
+    fn folder(&self) -> &Path {
+        &self.layout.folder
+    }
+
+    /// A server that still loads its data refuses `GET`-like commands, and so tells no sizes.
+    fn is_ready(&self) -> bool {
+        let words = b"CONFIG GET dir\r\nDBSIZE\r\n";
+        let expected = format!("{}\r\n:", self.layout.folder.display());
+        probe::answers(self.port(), words, &expected)
+    }
+
+    fn launch(&self) -> Launch {
+        self.layout.launch()
+    }
+}
+
+impl Node {
+    pub(crate) fn lay_out(
+        folder: &Path,
+        installed: &Installed,
+        mode: Mode,
+        settings: &[(&str, &str)],
+    ) -> Result<Self> {
+        let layout = Layout::create(folder, installed, mode, settings)?;
+        Ok(Self { layout })
+    }
+
+    /// A server that somebody else has started, of which nothing but the port is known.
+    pub(crate) fn at(port: u16) -> Self {
+        let layout = Layout::of_port(port);
+        Self { layout }
+    }
+
+    /// The port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.layout.port
+    }
+
+    pub(crate) fn bus_port(&self) -> u16 {
+        self.layout.bus_port
+    }
+
+    /// The URL of the server, for its database 0.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.layout.port)
+    }
+
+    /// Runs one command with `redis-cli` and returns what it printed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Command`] with what it said, also for a command that Redis answers with an error.
+    /// A server that is down is an error; for a frozen one this waits until it is thawed.
+    pub fn cli<S: AsRef<str>>(&self, arguments: impl IntoIterator<Item = S>) -> Result<String> {
+        let arguments: Vec<_> = arguments
+            .into_iter()
+            .map(|argument| argument.as_ref().to_owned())
+            .collect();
+        let output = self
+            .layout
+            .cli()
+            .arg("-e")
+            .args(&arguments)
+            .output()
+            .map_err(Error::io("run redis-cli"))?;
+        if !output.status.success() {
+            let command = format!("redis-cli {}", arguments.join(" "));
+            return Err(Error::command(command, &output));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
