@@ -53,28 +53,24 @@ impl Workspace {
         let package = self.packages.iter().find(|package| package.name == name);
         package.ok_or_else(|| Error::Missing(format!("the workspace has no package `{name}`")))
     }
-
-    /// Where a program ends up that `cargo build --release` builds.
-    pub(crate) fn release_program(&self, name: &str) -> PathBuf {
-        self.target.join("release").join(name)
-    }
 }
 
-/// Cargo, in the given folder, without what the cargo that runs this task told us about `xtask`:
-/// some build scripts would take it for a reason to run again.
+/// Cargo, in the given folder.
 pub(crate) fn cargo(folder: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(folder);
+    without_package(command.current_dir(folder));
+    command
+}
+
+/// Leaves out what the cargo that runs this task told us about `xtask`: some build scripts would take it for a reason to
+/// run again.
+pub(crate) fn without_package(command: &mut Command) {
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
-        if ["CARGO_PKG_", "CARGO_MANIFEST_"]
-            .iter()
-            .any(|prefix| text.starts_with(prefix))
-        {
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
             command.env_remove(&name);
         }
     }
-    command
 }
 
 fn metadata<T: DeserializeOwned>(arguments: &[&str]) -> Result<T> {

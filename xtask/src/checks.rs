@@ -50,12 +50,18 @@ pub fn ci() -> Result<()> {
     let workspace = Workspace::load()?;
     let mut steps = Steps::default();
     steps.run(cargo_with(&workspace, "fmt --all --check"));
-    let apart = "fmt --check --manifest-path tests/bench-mq-bridge/Cargo.toml";
-    steps.run(cargo_with(&workspace, apart));
+    steps.run(cargo_on_bench(&workspace, "fmt --check"));
     let mut documentation = cargo_with(&workspace, "doc --workspace --no-deps --all-features");
     documentation.env("RUSTDOCFLAGS", "-D warnings");
     let lints = "clippy --workspace --all-targets --all-features -- -D warnings";
-    let beside = vec![cargo_with(&workspace, lints), documentation];
+    let mut documentation_of_bench = cargo_on_bench(&workspace, "doc --no-deps");
+    documentation_of_bench.env("RUSTDOCFLAGS", "-D warnings");
+    let beside = vec![
+        cargo_with(&workspace, lints),
+        documentation,
+        cargo_on_bench(&workspace, "clippy --all-targets -- -D warnings"),
+        documentation_of_bench,
+    ];
     run_tests(&workspace, &mut steps, beside)?;
     let plan = chaos::for_continuous_integration();
     steps.attempt(&plan.to_string(), || {
@@ -73,6 +79,8 @@ fn run_tests(workspace: &Workspace, steps: &mut Steps, mut beside: Vec<Command>)
         workspace,
         "test --package idem-core --test conformance",
     ));
+    // Compiled beside the others, and run after them.
+    beside.push(cargo_on_bench(workspace, "test --no-run"));
     let build = "test --workspace --all-features --no-run";
     steps.run(cargo_with(workspace, build));
     let servers = Servers::start(steps, None);
@@ -91,8 +99,13 @@ fn run_tests(workspace: &Workspace, steps: &mut Steps, mut beside: Vec<Command>)
         });
         compiling.join().expect("a step that fails does not panic")
     });
-    drop(servers);
     steps.append(compiled);
+    steps.run_tests("cargo test, benchmarks", || {
+        let mut tests = cargo_on_bench(workspace, "test --no-fail-fast");
+        servers.hand_to(&mut tests);
+        with_threads(tests)
+    });
+    drop(servers);
     steps.attempt("minimum Rust version of dependencies", || {
         msrv::dependencies(workspace)
     });
@@ -117,6 +130,16 @@ fn with_threads(mut tests: Command) -> Command {
         tests.env(TEST_THREADS, "8");
     }
     tests
+}
+
+/// Cargo on the workspace of the benchmarks, into the same target folder: what both depend on, with the same features,
+/// is built once.
+fn cargo_on_bench(workspace: &Workspace, arguments: &str) -> Command {
+    let mut command = cargo_with(workspace, arguments);
+    command
+        .current_dir(workspace.root.join("bench"))
+        .env("CARGO_TARGET_DIR", &workspace.target);
+    command
 }
 
 fn cargo_with(workspace: &Workspace, arguments: &str) -> Command {

@@ -4,12 +4,16 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use idem_servers::development;
-use xtask::{bench, chaos, checks, demo, mutants};
+use xtask::{
+    chaos, checks, demo,
+    handed_on::{self, Arguments},
+    mutants,
+};
 
 /// The tasks of this workspace
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo xtask")]
-struct Arguments {
+struct Line {
     #[command(subcommand)]
     task: Task,
 }
@@ -20,9 +24,9 @@ enum Task {
     Demo(demo::Options),
     /// Kills, pauses and cuts by a seeded schedule while orders are charged, and counts the charges
     Chaos(chaos::Options),
-    /// Measures
-    #[command(subcommand)]
-    Bench(Bench),
+    /// Measures: stores, consume, latency, scale
+    #[command(disable_help_flag = true)]
+    Bench(Arguments),
     /// Runs every test there is, on private servers
     Test(checks::Options),
     /// Runs what continuous integration runs: formatting, lints, documentation, tests
@@ -39,18 +43,6 @@ enum Task {
 }
 
 #[derive(Debug, Subcommand)]
-enum Bench {
-    /// Claims and completions per second in each store, beside the code that people write by hand
-    Stores(bench::stores::Options),
-    /// Messages per second of a consumer that handles each once, beside consumers written by hand
-    Consume(bench::consume::Options),
-    /// How long one message takes with such a consumer, beside a plain one
-    Latency(bench::latency::Options),
-    /// Several workers, many keys, the memory of a worker, and purging under load
-    Scale(bench::scale::Options),
-}
-
-#[derive(Debug, Subcommand)]
 enum Services {
     /// Starts them in the background and prints their URLs
     Up,
@@ -61,13 +53,10 @@ enum Services {
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().task {
+    let done = match Line::parse().task {
         Task::Demo(options) => demo::run(&options),
         Task::Chaos(options) => chaos::run(&options),
-        Task::Bench(Bench::Stores(options)) => bench::stores::run(&options),
-        Task::Bench(Bench::Consume(options)) => bench::consume::run(&options),
-        Task::Bench(Bench::Latency(options)) => bench::latency::run(&options),
-        Task::Bench(Bench::Scale(options)) => bench::scale::run(&options),
+        Task::Bench(arguments) => handed_on::bench(&arguments),
         Task::Test(options) => checks::test(&options),
         Task::Ci => checks::ci(),
         Task::Mutants(options) => mutants::run(&options),

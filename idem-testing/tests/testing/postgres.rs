@@ -7,9 +7,9 @@ use idem_core::{
     executor::ExecutionKind as Kind,
     sqlx::{self, PgConnection},
 };
+use idem_servers::postgres;
 use idem_testing::{Call, CrashPoint, OnPostgres, assert_idempotent};
 use tokio::time::{Instant, sleep};
-use idem_servers::postgres;
 
 use super::*;
 

@@ -148,3 +148,17 @@ fn a_circle_is_found_at_any_depth_and_a_tests_own_imports_are_none() {
     let in_tests = "pub struct B; #[cfg(test)] mod tests { use super::super::c::C; } #[cfg(test)] use super::c::C;";
     assert_eq!(circle(in_tests, "use super::D;"), []);
 }
+
+/// Otherwise they measure something else than what is tested.
+#[test]
+fn the_benchmarks_are_built_with_the_same_versions() {
+    let version_of = |name: &str, lock: &str| {
+        let lock = fs::read_to_string(root().join(lock)).unwrap();
+        let (_, rest) = lock.split_once(&format!("\nname = \"{name}\"\n")).unwrap();
+        rest.lines().next().unwrap_or_default().to_owned()
+    };
+    for name in ["lapin", "redis", "sqlx", "tokio"] {
+        let [own, benched] = ["Cargo.lock", "bench/Cargo.lock"].map(|lock| version_of(name, lock));
+        assert_eq!(own, benched, "{name}: see CONTRIBUTING.md");
+    }
+}

@@ -1,0 +1,51 @@
+//! Consumes a queue as one contestant.
+
+use std::time::Instant;
+
+use bench_driver::consume::Contestant;
+use bench_orders::{Options, Tally};
+
+use crate::{
+    Result,
+    by_hand::{self, Acks},
+    charges::Charges,
+    naive::{HandwrittenPostgres, NaivePostgres, NaiveRedis},
+    ours,
+    shift::Shift,
+};
+
+/// Consumes until the broker has everything acknowledged, checks, tells.
+pub(crate) async fn measure(options: &Options) -> Result<()> {
+    bench_orders::measure(options, consume).await
+}
+
+/// Returns when its connection was closed.
+pub(crate) async fn consume(options: &Options, tally: &Tally) -> Result<Instant> {
+    let charges = Charges::of(options).await?;
+    let end = match options.contestant {
+        Contestant::LapinAckEach => by_hand::one_by_one(options, Acks::Each, tally).await?,
+        Contestant::LapinNoAck => by_hand::one_by_one(options, Acks::None, tally).await?,
+        Contestant::LapinTaskEach => by_hand::task_each(options, (), tally).await?,
+        Contestant::AmqprsAckEach => by_hand::with_amqprs(options, tally).await?,
+        Contestant::NaiveRedis => {
+            let keys = NaiveRedis::connect(options.store_url()?).await?;
+            by_hand::task_each(options, keys, tally).await?
+        }
+        Contestant::NaivePostgres => {
+            let keys = NaivePostgres::connect(options.store_url()?).await?;
+            by_hand::task_each(options, keys, tally).await?
+        }
+        Contestant::HandwrittenPostgresAtomic => {
+            let keys = HandwrittenPostgres::connect(options.store_url()?).await?;
+            by_hand::task_each(options, keys, tally).await?
+        }
+        _ => {
+            let shift = Shift::of(options.place.messages);
+            ours::consume(options, tally, &shift).await?
+        }
+    };
+    if let Some(charges) = charges {
+        charges.number(tally.orders()).await?;
+    }
+    Ok(end)
+}

@@ -1,0 +1,197 @@
+//! Every contestant consumes a small queue, and is caught if it leaves something behind.
+
+mod scale;
+
+use std::process::{Command, Output};
+
+use bench_driver::{
+    consume::{Contestant, Finish, QueueKind},
+    latency::Delays,
+};
+use idem_servers::{Redis, postgres, rabbitmq};
+
+const MESSAGES: u32 = 200;
+/// A tenth of the messages are copies.
+const ORDERS: u32 = 180;
+
+fn run(what: &str, queue: &str, more: &[&str]) -> Output {
+    let broker = rabbitmq::shared().expect("it can be installed");
+    Command::new(env!("CARGO_BIN_EXE_bench-consume"))
+        .args([what, "--amqp-url", &broker.amqp_url(), "--queue", queue])
+        .args(more)
+        .output()
+        .expect("it starts")
+}
+
+fn fill(queue: &str, kind: QueueKind, messages: u32) {
+    let messages = messages.to_string();
+    let filled = run(
+        "load",
+        queue,
+        &["--kind", kind.name(), "--messages", &messages],
+    );
+    assert!(filled.status.success(), "{}", complaint(&filled));
+}
+
+fn consume(queue: &str, contestant: &str, more: &[&str]) -> Output {
+    let messages = MESSAGES.to_string();
+    let arguments = [
+        "--prefetch",
+        "32",
+        "--messages",
+        &messages,
+        "--contestant",
+        contestant,
+    ];
+    run("consume", queue, &[&arguments, more].concat())
+}
+
+fn complaint(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A queue of each type, with a store that knows nothing yet.
+fn assert_consumes(contestant: Contestant, name: &str, store_url: impl Fn() -> Option<String>) {
+    for kind in [QueueKind::Classic, QueueKind::Quorum] {
+        let queue = format!("bench-{name}-{}", kind.name());
+        fill(&queue, kind, MESSAGES);
+        let url = store_url();
+        let url = url.iter().flat_map(|url| ["--store-url", url]);
+        let output = consume(&queue, name, &url.collect::<Vec<_>>());
+        assert!(output.status.success(), "{name}: {}", complaint(&output));
+        let finish: Finish = serde_json::from_slice(&output.stdout).expect("a finish");
+        let expected = if contestant.deduplicates() {
+            ORDERS
+        } else {
+            MESSAGES
+        };
+        assert_eq!(finish.executions, expected, "{name}");
+        assert!(finish.seconds > 0.0, "{name}");
+    }
+}
+
+#[test]
+fn who_forgets_executes_every_copy() {
+    assert_consumes(Contestant::LapinAckEach, "lapin-ack-each", || None);
+    assert_consumes(Contestant::LapinTaskEach, "lapin-task-each", || None);
+    assert_consumes(Contestant::LapinNoAck, "lapin-no-ack", || None);
+    assert_consumes(Contestant::AmqprsAckEach, "amqprs-ack-each", || None);
+}
+
+#[test]
+fn who_remembers_without_a_server_executes_each_order_once() {
+    assert_consumes(Contestant::IdemMemory, "idem-memory", || None);
+    assert_consumes(Contestant::IdemSqlite, "idem-sqlite", || None);
+}
+
+#[test]
+fn who_remembers_in_redis_executes_each_order_once() {
+    let redis = Redis::start().expect("it can be installed");
+    let empty = || {
+        redis.cli(["FLUSHALL"]).expect("it is up");
+        Some(redis.url())
+    };
+    assert_consumes(Contestant::NaiveRedis, "naive-redis", empty);
+    assert_consumes(Contestant::IdemRedis, "idem-redis", empty);
+}
+
+#[test]
+fn who_remembers_in_postgres_executes_each_order_once() {
+    let server = postgres::shared().expect("it can be installed");
+    let empty = || {
+        server.drop_database("bench_consume").expect("it is up");
+        Some(server.create_database("bench_consume").expect("it is new"))
+    };
+    assert_consumes(Contestant::NaivePostgres, "naive-postgres", empty);
+    let by_hand = Contestant::HandwrittenPostgresAtomic;
+    assert_consumes(by_hand, "handwritten-postgres-atomic", empty);
+    assert_consumes(Contestant::IdemPostgres, "idem-postgres", empty);
+    assert_consumes(
+        Contestant::IdemPostgresAtomic,
+        "idem-postgres-atomic",
+        empty,
+    );
+    assert_consumes(
+        Contestant::IdemPostgresGrouped,
+        "idem-postgres-grouped",
+        empty,
+    );
+}
+
+#[test]
+fn a_message_that_is_left_behind_is_noticed() {
+    fill("bench-left", QueueKind::Classic, MESSAGES + 10);
+    let output = consume("bench-left", "lapin-ack-each", &[]);
+    assert!(!output.status.success());
+    let complaint = complaint(&output);
+    assert!(
+        complaint.contains("10 messages were not acknowledged"),
+        "{complaint}"
+    );
+}
+
+#[test]
+fn an_order_that_is_not_executed_is_noticed() {
+    let redis = Redis::start().expect("it can be installed");
+    fill("bench-done", QueueKind::Classic, MESSAGES);
+    let first = consume("bench-done", "naive-redis", &["--store-url", &redis.url()]);
+    assert!(first.status.success(), "{}", complaint(&first));
+    fill("bench-done", QueueKind::Classic, MESSAGES);
+    let again = consume("bench-done", "naive-redis", &["--store-url", &redis.url()]);
+    assert!(!again.status.success());
+    let complaint = complaint(&again);
+    assert!(
+        complaint.contains("was executed 0 times instead of 1"),
+        "{complaint}"
+    );
+}
+
+/// What it tells of messages of which each takes some time.
+fn delays(what: &str, contestant: &str, more: &[&str]) -> Delays {
+    let queue = format!("bench-{what}-{contestant}");
+    let arguments = ["--prefetch", "32", "--contestant", contestant];
+    let output = run(what, &queue, &[&arguments, more].concat());
+    assert!(
+        output.status.success(),
+        "{contestant}: {}",
+        complaint(&output)
+    );
+    serde_json::from_slice(&output.stdout).expect("delays")
+}
+
+#[test]
+fn each_message_takes_its_time_alone_and_under_load() {
+    for contestant in ["lapin-task-each", "idem-memory", "idem-sqlite"] {
+        for more in [
+            &["--messages", "20"][..],
+            &["--messages", "200", "--rate", "400"],
+        ] {
+            let Delays { p50, p99 } = delays("latency", contestant, more);
+            assert!(0.0 < p50 && p50 <= p99, "{contestant}: {p50} {p99}");
+        }
+    }
+}
+
+#[test]
+fn a_store_takes_its_time_by_itself() {
+    let Delays { p50, p99 } = delays("store", "idem-sqlite", &["--messages", "20"]);
+    assert!(0.0 < p50 && p50 <= p99, "{p50} {p99}");
+}
+
+/// What it tells, if it succeeds.
+fn told<T: serde::de::DeserializeOwned>(what: &str, queue: &str, more: &[&str]) -> T {
+    let output = run(what, queue, &[&["--prefetch", "32"], more].concat());
+    assert!(output.status.success(), "{what}: {}", complaint(&output));
+    serde_json::from_slice(&output.stdout).expect("what it measured")
+}
+
+#[test]
+fn a_queue_without_copies_is_filled_when_it_is_asked_for() {
+    let without = ["--messages", "200", "--duplicates", "0"];
+    let kind = ["--kind", "classic"];
+    let filled = run("load", "bench-new", &[&without[..], &kind].concat());
+    assert!(filled.status.success(), "{}", complaint(&filled));
+    let more = [&without[..], &["--contestant", "idem-memory"]].concat();
+    let finish: Finish = told("consume", "bench-new", &more);
+    assert_eq!(finish.executions, 200);
+}

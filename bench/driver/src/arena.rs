@@ -1,0 +1,168 @@
+//! The servers that contestants consume from and keep their keys in.
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    StoreKind,
+    consume::{Contestant, QueueKind},
+    program::Program,
+    server,
+};
+use idem_servers::{Postgres, RabbitMq, Redis, Result};
+
+const QUEUE: &str = "bench";
+const DATABASE: &str = "bench";
+
+/// A broker for all contestants, the databases that some of them need, and their programs.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    program: Program,
+    /// That of the contestants that are guests, if there are any.
+    guests: Option<Program>,
+    broker: RabbitMq,
+    postgres: Option<Postgres>,
+    redis: Option<Redis>,
+}
+
+/// What is in the queue.
+#[derive(Clone, Copy, Debug, Serialize, PartialEq, Eq)]
+pub(crate) struct Messages {
+    #[serde(rename = "messages")]
+    pub(crate) count: u32,
+    /// How many of a hundred of them are copies of earlier ones.
+    pub(crate) duplicates: u8,
+}
+
+impl Messages {
+    /// A tenth of them are copies.
+    pub(crate) fn with_copies(count: u32) -> Self {
+        Self {
+            count,
+            duplicates: 10,
+        }
+    }
+}
+
+impl Arena {
+    /// Builds the programs and starts the servers.
+    pub(crate) fn open(contestants: &[Contestant]) -> Result<Self> {
+        let program = Program::build("bench-consume")?;
+        let has_guests = contestants.iter().any(|contestant| contestant.is_guest());
+        let guests = has_guests.then(|| Program::build("bench-mq-bridge"));
+        let is_wanted = |store| {
+            let mut contestants = contestants.iter();
+            contestants.any(|contestant| contestant.server() == Some(store))
+        };
+        let postgres = is_wanted(StoreKind::Postgres).then(server::postgres);
+        let redis = is_wanted(StoreKind::Redis).then(server::redis);
+        Ok(Self {
+            program,
+            guests: guests.transpose()?,
+            broker: server::rabbitmq()?,
+            postgres: postgres.transpose()?,
+            redis: redis.transpose()?,
+        })
+    }
+
+    /// Fills the queue.
+    pub(crate) fn load(&self, messages: Messages, kind: QueueKind) -> Result<()> {
+        self.bench::<()>("load", messages, &["--kind", kind.name()])?;
+        Ok(())
+    }
+
+    /// Lets the program do something with the queue.
+    pub(crate) fn bench<T: DeserializeOwned>(
+        &self,
+        what: &str,
+        messages: Messages,
+        options: &[&str],
+    ) -> Result<Vec<T>> {
+        self.run(&self.program, what, messages, options)
+    }
+
+    fn run<T: DeserializeOwned>(
+        &self,
+        program: &Program,
+        what: &str,
+        messages: Messages,
+        options: &[&str],
+    ) -> Result<Vec<T>> {
+        let url = self.broker.amqp_url();
+        let (count, duplicates) = (messages.count.to_string(), messages.duplicates.to_string());
+        let place = [
+            what,
+            "--amqp-url",
+            &url,
+            "--queue",
+            QUEUE,
+            "--messages",
+            &count,
+            "--duplicates",
+            &duplicates,
+        ];
+        program.run(&[&place, options].concat())
+    }
+
+    /// Lets a contestant do something with the queue, with a store that knows nothing yet, and returns
+    /// what it told.
+    pub(crate) fn let_act<T: DeserializeOwned>(
+        &self,
+        contestant: Contestant,
+        what: &str,
+        messages: Messages,
+        options: &[&str],
+    ) -> Result<T> {
+        let store_url = self.empty_store(contestant)?;
+        self.let_act_on(store_url.as_deref(), contestant, what, messages, options)
+    }
+
+    /// The same with a store that knows something.
+    pub(crate) fn let_act_on<T: DeserializeOwned>(
+        &self,
+        store_url: Option<&str>,
+        contestant: Contestant,
+        what: &str,
+        messages: Messages,
+        options: &[&str],
+    ) -> Result<T> {
+        let name = contestant.name();
+        let mut all = vec!["--contestant", &name];
+        all.extend(store_url.iter().flat_map(|url| ["--store-url", url]));
+        all.extend(options);
+        let told = self.run(self.program_of(contestant), what, messages, &all)?;
+        Ok(told
+            .into_iter()
+            .next()
+            .expect("a contestant that succeeds tells"))
+    }
+
+    fn program_of(&self, contestant: Contestant) -> &Program {
+        let guests = self.guests.as_ref().filter(|_| contestant.is_guest());
+        guests.unwrap_or(&self.program)
+    }
+
+    /// The URL of a new PostgreSQL database with so many completed keys in the table of a store.
+    pub(crate) fn filled_database(&self, records: u64) -> Result<String> {
+        let server = self.postgres.as_ref().expect("a contestant needs it");
+        let url = server.create_database(&format!("{DATABASE}_{records}"))?;
+        let records = records.to_string();
+        let fill = ["fill", "--store-url", &url, "--records", &records];
+        self.program.run::<()>(&fill)?;
+        Ok(url)
+    }
+
+    /// The URL of a database or a Redis without any key.
+    fn empty_store(&self, contestant: Contestant) -> Result<Option<String>> {
+        match (contestant.server(), &self.postgres, &self.redis) {
+            (Some(StoreKind::Postgres), Some(server), _) => {
+                server.drop_database(DATABASE)?;
+                server.create_database(DATABASE).map(Some)
+            }
+            (Some(StoreKind::Redis), _, Some(server)) => {
+                server.cli(["FLUSHALL"])?;
+                Ok(Some(server.url()))
+            }
+            _ => Ok(None),
+        }
+    }
+}
