@@ -12,7 +12,7 @@ use std::{env, process::Command, thread};
 
 pub use self::matrix::Options;
 pub use self::release::{audit, package};
-pub(crate) use self::{servers::Servers, steps::Steps};
+use self::steps::Steps;
 use idem_servers::Result;
 
 use crate::{
@@ -83,7 +83,7 @@ fn run_tests(workspace: &Workspace, steps: &mut Steps, mut beside: Vec<Command>)
     beside.push(cargo_on_bench(workspace, "test --no-run"));
     let build = "test --workspace --all-features --no-run";
     steps.run(cargo_with(workspace, build));
-    let servers = Servers::start(steps, None);
+    let servers = servers::start(steps, None);
     let compiled = thread::scope(|scope| {
         let compiling = scope.spawn(|| {
             let mut steps = Steps::default();

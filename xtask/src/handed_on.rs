@@ -27,6 +27,15 @@ pub fn bench(arguments: &Arguments) -> Result<()> {
     run(build, "release/bench-driver", arguments)
 }
 
+/// Changes statements and scripts, and runs the tests of their stores.
+///
+/// # Errors
+///
+/// As [`bench`].
+pub fn mutants(arguments: &Arguments) -> Result<()> {
+    run("--package idem-mutants", "debug/idem-mutants", arguments)
+}
+
 fn run(build: &str, program: &str, arguments: &Arguments) -> Result<()> {
     let workspace = Workspace::load()?;
     let mut cargo = cargo(&workspace.root);

@@ -6,11 +6,9 @@
 //! | [`chaos`] | faults by a seeded schedule under load: nothing lost, nothing doubled, nothing stuck |
 //! | [`checks`] | all tests, and all that continuous integration looks at |
 //! | [`handed_on`] | tasks that are programs of their own |
-//! | [`mutants`] | statements and scripts, changed in one place after the other: a test notices each |
 
 mod cargo;
 pub mod chaos;
 pub mod checks;
 pub mod demo;
 pub mod handed_on;
-pub mod mutants;

@@ -7,7 +7,6 @@ use idem_servers::development;
 use xtask::{
     chaos, checks, demo,
     handed_on::{self, Arguments},
-    mutants,
 };
 
 /// The tasks of this workspace
@@ -32,7 +31,8 @@ enum Task {
     /// Runs what continuous integration runs: formatting, lints, documentation, tests
     Ci,
     /// Changes each SQL statement and Lua script in one place after the other: a test has to notice
-    Mutants(mutants::Options),
+    #[command(disable_help_flag = true)]
+    Mutants(Arguments),
     /// Packages the crates, and builds each from its package alone
     Package,
     /// Looks at licences and advisories of all dependencies, with cargo-deny
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         Task::Bench(arguments) => handed_on::bench(&arguments),
         Task::Test(options) => checks::test(&options),
         Task::Ci => checks::ci(),
-        Task::Mutants(options) => mutants::run(&options),
+        Task::Mutants(arguments) => handed_on::mutants(&arguments),
         Task::Package => checks::package(),
         Task::Audit => checks::audit(),
         Task::Services(Services::Up) => development::up(),

@@ -7,7 +7,7 @@ use idem_servers::{
     rabbitmq::{Generation, QUEUES_VARIABLE, VERSION_VARIABLE},
 };
 
-use super::{cargo_with, servers::Servers, steps::Steps, with_threads};
+use super::{cargo_with, servers, steps::Steps, with_threads};
 use crate::cargo::Workspace;
 
 const ALL: &str = "all";
@@ -62,7 +62,7 @@ pub(super) fn run(workspace: &Workspace, options: &Options, steps: &mut Steps) {
             let arguments = format!("test --package {package_and_test}");
             of_generation(cargo_with(workspace, &arguments), generation)
         };
-        let servers = Servers::start(steps, Some(&program));
+        let servers = servers::start(steps, Some(&program));
         for queues in options.queues() {
             let what = format!("integration, RabbitMQ {version}, {queues} queues");
             steps.run_tests(&what, || {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    env,
     fs::{self, OpenOptions},
     io,
     os::unix::{fs::FileExt as _, process::CommandExt as _},
@@ -12,18 +13,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use idem_servers::{Error, Postgres, Redis, RedisCluster, Result, TestServers};
 use serde::Deserialize;
 use tempfile::TempDir;
 
 use super::{
     locked,
     watch::{Ran, passing, until_known},
-};
-use idem_servers::{Error, Result};
-
-use crate::{
-    cargo::{Workspace, cargo},
-    checks::{Servers, Steps},
 };
 
 /// How many tests run at once: most of them wait for a server, or for a file.
@@ -39,7 +35,7 @@ pub(super) struct Programs {
     folder: TempDir,
     each: [Program; 2],
     /// Of each lane. A script that never ends keeps a server from all that follow, so no other lane uses it.
-    servers: Vec<Mutex<Servers>>,
+    servers: Vec<Mutex<TestServers>>,
     /// Tests that failed without any change.
     unsteady: Mutex<BTreeSet<String>>,
 }
@@ -82,8 +78,10 @@ struct Target {
 }
 
 impl Programs {
-    pub(super) fn build(workspace: &Workspace) -> Result<Self> {
-        let mut compile = cargo(&workspace.root);
+    /// Builds them, of this package.
+    pub(super) fn build(package: PathBuf) -> Result<Self> {
+        let mut compile = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        compile.current_dir(&package);
         compile.args(["test", "--package", "idem-core", "--all-features"]);
         compile.args(["--lib", "--test", "conformance", "--no-run"]);
         compile.args(["--message-format", "json-render-diagnostics"]);
@@ -113,11 +111,14 @@ impl Programs {
                 takes: Duration::ZERO,
             })
         };
-        let folder = workspace.target.join("mutants");
+        let own = env::current_exe().map_err(Error::io("find this program"))?;
+        // In the target folder, of which this program is in a folder, too.
+        let target = own.ancestors().nth(2);
+        let folder = target.unwrap_or(&package).join("mutants");
         let doing = || Error::io(format!("create {}", folder.display()));
         fs::create_dir_all(&folder).map_err(doing())?;
         Ok(Self {
-            package: workspace.root.join("idem-core"),
+            package,
             folder: TempDir::new_in(&folder).map_err(doing())?,
             each: [
                 find("conformance", in_suite)?,
@@ -140,13 +141,15 @@ impl Programs {
     }
 
     /// Starts servers for each lane.
-    pub(super) fn serve(&mut self, store: &str, lanes: usize) {
-        let start = |_| Mutex::new(Servers::of_store(&mut Steps::default(), store));
-        self.servers = (0..lanes).map(start).collect();
+    pub(super) fn serve(&mut self, store: &str, lanes: usize) -> Result<()> {
+        let start = |_| servers_of(store).map(Mutex::new);
+        self.servers = (0..lanes).map(start).collect::<Result<_>>()?;
+        Ok(())
     }
 
-    fn serve_anew(&self, store: &str, lane: usize) {
-        *locked(&self.servers[lane]) = Servers::of_store(&mut Steps::default(), store);
+    fn serve_anew(&self, store: &str, lane: usize) -> Result<()> {
+        *locked(&self.servers[lane]) = servers_of(store)?;
+        Ok(())
     }
 
     fn path(&self, program: &Program, lane: usize) -> PathBuf {
@@ -250,7 +253,7 @@ impl Programs {
                     if ran == Ran::Passed {
                         continue;
                     }
-                    self.serve_anew(store, lane);
+                    self.serve_anew(store, lane)?;
                     return Ok(ran);
                 };
                 if self.passes_unchanged(store, lane, program, &test)? {
@@ -275,7 +278,7 @@ impl Programs {
         let path = self.path(program, lane);
         for is_again in [false, true] {
             if is_again {
-                self.serve_anew(store, lane);
+                self.serve_anew(store, lane)?;
             }
             let (ran, _) = self.once(lane, program, &path, &exactly([test.to_owned()]))?;
             if ran == Ran::Passed {
@@ -380,6 +383,20 @@ impl Program {
     fn longest(&self) -> Duration {
         self.takes * 3 + Duration::from_mins(1)
     }
+}
+
+/// Those of a store alone, if it has any.
+fn servers_of(store: &str) -> Result<TestServers> {
+    let mut servers = TestServers::default();
+    match store {
+        "postgres" => servers.postgres = Some(Postgres::start()?),
+        "redis" => {
+            servers.redis = Some(Redis::start()?);
+            servers.cluster = Some(RedisCluster::start()?);
+        }
+        _ => {}
+    }
+    Ok(servers)
 }
 
 /// The parts of a program that are text, except for those that are shorter than any file.

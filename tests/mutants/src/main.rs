@@ -1,4 +1,4 @@
-//! Mutants of the statements and scripts: each is changed in one place, and a test has to notice.
+//! `cargo xtask mutants`: mutants of the statements and scripts. Each is changed in one place, and a test has to notice.
 //!
 //! SQL and Lua are compiled into the test programs as they stand in their files. So a mutant needs no build: the file is
 //! looked for in a copy of the program, and overwritten by a changed one of the same length.
@@ -8,13 +8,13 @@ use std::{
     fs,
     num::NonZero,
     path::{Path, PathBuf},
+    process::ExitCode,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
 };
 
+use clap::Parser;
 use idem_servers::{Error, Result};
-
-use crate::cargo::Workspace;
 
 mod change;
 mod known;
@@ -26,9 +26,12 @@ use known::Known;
 use program::{Noticed, Programs};
 use watch::Ran;
 
-/// Which files to change.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Options {
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// Changes each SQL statement and Lua script in one place after the other: a test has to notice
+#[derive(Clone, Debug, Parser)]
+#[command(bin_name = "cargo xtask mutants")]
+struct Options {
     /// Only files of this store
     #[arg(long, value_enum)]
     store: Option<Store>,
@@ -89,22 +92,32 @@ struct File {
     mutants: Vec<Mutant>,
 }
 
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", error.with_causes());
+            ExitCode::FAILURE
+        }
+    }
+}
+
 /// Changes each statement and script in one place after the other, and runs the tests of its store.
 ///
 /// # Errors
 ///
 /// A mutant survived of which it is not written down why nobody can notice it.
-pub fn run(options: &Options) -> Result<()> {
-    let workspace = Workspace::load()?;
-    let known = Known::read(&workspace.root.join("idem-core/mutants.txt"))?;
+fn run(options: &Options) -> Result<()> {
+    let core = Path::new(ROOT).join("idem-core");
+    let known = Known::read(&core.join("mutants.txt"))?;
     // All are read now: the files may be mended while their mutants run.
-    let files = options.files(&workspace.root.join("idem-core/src/stores"))?;
+    let files = options.files(&core.join("src/stores"))?;
     if options.list {
         let mutants = files.iter().flat_map(|file| &file.mutants);
         mutants.for_each(|mutant| println!("{mutant}"));
         return Ok(());
     }
-    let mut programs = Programs::build(&workspace)?;
+    let mut programs = Programs::build(core)?;
     let lanes = thread::available_parallelism().map_or(1, NonZero::get);
     for lane in 0..lanes {
         programs.copy(lane)?;
@@ -115,7 +128,7 @@ pub fn run(options: &Options) -> Result<()> {
         if files.is_empty() {
             continue;
         }
-        programs.serve(store.name(), lanes);
+        programs.serve(store.name(), lanes)?;
         programs.check(store.name())?;
         let mut mutants = Vec::new();
         let mut noticed: BTreeMap<_, Arc<Noticed>> = BTreeMap::new();
