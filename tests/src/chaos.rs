@@ -2,6 +2,8 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `options`, `plan` | what is asked for, and the run that is decided by it (pure) |
+//! | `fault`, `schedule` | what goes wrong when, drawn from the seed (pure) |
 //! | `orders` | what is published, drawn from the seed |
 //! | `scene` | the workers, the orders and the faults, all at once |
 //! | `site`, `store` | servers and links of one run's own |
@@ -14,27 +16,33 @@
 
 use std::{fmt, path::Path, time::Duration};
 
-use xtask::chaos::Plan;
-
 use crate::process::Settings;
 
 mod chronicle;
 mod excuse;
+mod fault;
 mod history;
 mod inject;
 mod inspection;
 mod life;
+mod options;
 mod orders;
+mod plan;
 mod post;
 mod publishing;
 mod report;
 mod scene;
+mod schedule;
 mod settling;
 mod site;
 mod store;
 mod tally;
 
+pub use fault::Fault;
+pub use options::Options;
+pub use plan::{Mode, Plan, Queues, StoreKind};
 pub use report::Report;
+pub use schedule::{Injection, Place, Schedule};
 
 use chronicle::Chronicle;
 use orders::Orders;

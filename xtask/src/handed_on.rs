@@ -27,6 +27,15 @@ pub fn bench(arguments: &Arguments) -> Result<()> {
     run(build, "release/bench-driver", arguments)
 }
 
+/// Kills, pauses and cuts. Built without optimisation, as tests are: what it finds does not depend on speed.
+///
+/// # Errors
+///
+/// As [`bench`].
+pub fn chaos(arguments: &Arguments) -> Result<()> {
+    run("--package idem-tests --bins", "debug/chaos", arguments)
+}
+
 /// Changes statements and scripts, and runs the tests of their stores.
 ///
 /// # Errors

@@ -3,12 +3,10 @@
 //! | module | holds |
 //! |---|---|
 //! | [`demo`] | orders, duplicates and a worker killed in the middle: nothing lost, nothing doubled |
-//! | [`chaos`] | faults by a seeded schedule under load: nothing lost, nothing doubled, nothing stuck |
 //! | [`checks`] | all tests, and all that continuous integration looks at |
 //! | [`handed_on`] | tasks that are programs of their own |
 
 mod cargo;
-pub mod chaos;
 pub mod checks;
 pub mod demo;
 pub mod handed_on;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use idem_servers::development;
 use xtask::{
-    chaos, checks, demo,
+    checks, demo,
     handed_on::{self, Arguments},
 };
 
@@ -22,7 +22,8 @@ enum Task {
     /// Publishes orders several times each, kills a worker in the middle, and counts the charges
     Demo(demo::Options),
     /// Kills, pauses and cuts by a seeded schedule while orders are charged, and counts the charges
-    Chaos(chaos::Options),
+    #[command(disable_help_flag = true)]
+    Chaos(Arguments),
     /// Measures: stores, consume, latency, scale
     #[command(disable_help_flag = true)]
     Bench(Arguments),
@@ -55,7 +56,7 @@ enum Services {
 fn main() -> ExitCode {
     let done = match Line::parse().task {
         Task::Demo(options) => demo::run(&options),
-        Task::Chaos(options) => chaos::run(&options),
+        Task::Chaos(arguments) => handed_on::chaos(&arguments),
         Task::Bench(arguments) => handed_on::bench(&arguments),
         Task::Test(options) => checks::test(&options),
         Task::Ci => checks::ci(),

@@ -1,11 +1,20 @@
-//! Carries out what `cargo xtask chaos` has planned, and judges what became of the orders.
+//! `cargo xtask chaos`: carries out what is planned, and judges what became of the orders.
 
 use std::{env, panic::AssertUnwindSafe, process::ExitCode};
 
+use clap::Parser;
 use futures_util::FutureExt as _;
-use idem_tests::chaos::Chaos;
+use idem_servers::install;
+use idem_tests::chaos::{Chaos, Options, Plan};
 use tracing_subscriber::EnvFilter;
-use xtask::chaos::{PLAN_VARIABLE, Plan};
+
+/// Kills, pauses and cuts by a seeded schedule while orders are charged, and counts the charges
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask chaos")]
+struct Line {
+    #[command(flatten)]
+    options: Options,
+}
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -14,8 +23,17 @@ async fn main() -> ExitCode {
         .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| "off".into()))
         .with_writer(std::io::stderr)
         .init();
-    let plan = env::var(PLAN_VARIABLE).expect("`cargo xtask chaos` starts this, with a plan");
-    let plan: Plan = serde_json::from_str(&plan).expect("a plan");
+    let options = Line::parse().options;
+    let plan = Plan::new(&options);
+    println!("{plan}");
+    if options.prints_schedule_only() {
+        print!("{}", plan.schedule());
+        return ExitCode::SUCCESS;
+    }
+    if let Err(error) = install::all_for_development() {
+        eprintln!("error: {}", error.with_causes());
+        return ExitCode::FAILURE;
+    }
     let worker = env::current_exe().expect("this program has a path");
     let worker = worker.with_file_name("ledger-worker");
     let run = AssertUnwindSafe(Chaos::new(&plan, &worker).run());

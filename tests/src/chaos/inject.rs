@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, join4};
 use idem_servers::RabbitMq;
-use xtask::chaos::{Fault, Injection, Place, Schedule};
 
-use super::{chronicle::Chronicle, site::Site};
+use super::{Fault, Injection, Place, Schedule, chronicle::Chronicle, site::Site};
 use crate::{
     proxy::Proxy,
     servers::{crash, hang, off_thread},

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use xtask::chaos::{Mode, Plan};
-
 use super::{
+    Mode, Plan,
     excuse::Completion,
     life::Life,
     scene::Scene,

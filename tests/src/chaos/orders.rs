@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use xtask::chaos::Plan;
 
+use super::Plan;
 use crate::manner::Manner;
 
 /// The orders of a run, drawn from its seed.

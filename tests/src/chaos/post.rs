@@ -11,9 +11,9 @@ use tokio::{
     sync::{mpsc, watch},
     time::{sleep, timeout},
 };
-use xtask::chaos::{Fault, Injection};
 
 use super::{
+    Fault, Injection,
     chronicle::Chronicle,
     life::{End, Life},
 };

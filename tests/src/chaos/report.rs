@@ -2,9 +2,8 @@
 
 use std::{collections::BTreeMap, fmt, fs, io, path::PathBuf};
 
-use xtask::chaos::Plan;
-
 use super::{
+    Plan,
     history::History,
     life::{End, Life},
     orders::Orders,

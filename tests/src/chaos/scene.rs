@@ -7,11 +7,10 @@ use tokio::{
     sync::{mpsc, watch},
     time::timeout,
 };
-use xtask::chaos::{Place, Schedule};
 
 use super::{
-    chronicle::Chronicle, inject, life::Life, orders::Orders, post::Post, publishing::Publishing,
-    settling, site::Site,
+    Place, Schedule, chronicle::Chronicle, inject, life::Life, orders::Orders, post::Post,
+    publishing::Publishing, settling, site::Site,
 };
 
 #[derive(Debug)]

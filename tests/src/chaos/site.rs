@@ -4,9 +4,8 @@ use std::{path::Path, sync::Arc};
 
 use idem_amqp::Publisher;
 use idem_servers::RabbitMq;
-use xtask::chaos::{Mode, Place, Plan, Queues, Schedule};
 
-use super::{post::Post, store::Store};
+use super::{Mode, Place, Plan, Queues, Schedule, post::Post, store::Store};
 use crate::{
     bed::Bed,
     ledger::Ledger,

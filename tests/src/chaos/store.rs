@@ -8,8 +8,8 @@ use std::{
 
 use idem_amqp::sqlx::{self, ConnectOptions as _};
 use idem_servers::{Postgres, Redis, postgres, redis};
-use xtask::chaos::{Fault, Place, Schedule, StoreKind};
 
+use super::{Fault, Place, Schedule, StoreKind};
 use crate::{
     ledger::{Ledger, in_sqlite},
     postgres_pair::PostgresPair,

@@ -5,13 +5,12 @@ use std::{path::Path, time::Duration};
 
 use idem_amqp::sqlx::{Connection as _, PgConnection};
 use idem_tests::{
-    chaos::{Chaos, Report},
+    chaos::{Chaos, Fault, Mode, Plan, Queues, Report, StoreKind},
     flawed::Flaw,
     ledger::{Charge, Ledger, in_postgres},
     postgres_pair::PostgresPair,
     process::{Gate, Settings},
 };
-use xtask::chaos::{Fault, Mode, Plan, Queues, StoreKind};
 
 const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
 

@@ -35,23 +35,8 @@ pub struct Options {
 }
 
 impl Options {
-    pub(super) fn prints_schedule_only(&self) -> bool {
+    /// Whether nothing is to be done.
+    pub fn prints_schedule_only(&self) -> bool {
         self.print_schedule
-    }
-
-    /// What continuous integration runs. Always the same seed: it is the change that is to make it
-    /// fail, not luck, and the next run is to fail as well. Other seeds are for looking further.
-    pub(super) fn of_continuous_integration() -> Self {
-        Self {
-            seconds: 30,
-            seed: Some(1),
-            store: StoreKind::Postgres,
-            leased: false,
-            grouped: false,
-            queues: Queues::Quorum,
-            workers: 4,
-            only: Vec::new(),
-            print_schedule: false,
-        }
     }
 }

@@ -2,12 +2,10 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 use super::{Fault, Options, Schedule};
 
 /// One run: two runs of the same plan have the same orders and the same faults.
-#[derive(Clone, Debug, Deserialize, Serialize, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// What the orders and the faults are drawn from.
     pub seed: u64,
@@ -26,8 +24,7 @@ pub struct Plan {
 }
 
 /// A store that workers can share.
-#[derive(Clone, Copy, Debug, clap::ValueEnum, Deserialize, Serialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, clap::ValueEnum, PartialEq, Eq)]
 pub enum StoreKind {
     /// A PostgreSQL server
     Postgres,
@@ -38,8 +35,7 @@ pub enum StoreKind {
 }
 
 /// How an order's charge is protected.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// It commits together with its record: never twice.
     Atomic,
@@ -50,8 +46,7 @@ pub enum Mode {
 }
 
 /// The type of the queues.
-#[derive(Clone, Copy, Debug, clap::ValueEnum, Deserialize, Serialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, clap::ValueEnum, PartialEq, Eq)]
 pub enum Queues {
     /// Replicated ones, which keep what was settled
     Quorum,
@@ -60,7 +55,8 @@ pub enum Queues {
 }
 
 impl Plan {
-    pub(super) fn new(options: &Options) -> Self {
+    /// What the options leave open is decided here.
+    pub fn new(options: &Options) -> Self {
         let mode = match options.store {
             StoreKind::Redis => Mode::Leased,
             _ if options.leased => Mode::Leased,

@@ -2,14 +2,10 @@
 
 use std::ops::RangeInclusive;
 
-use serde::{Deserialize, Serialize};
-
 use super::StoreKind;
 
 /// Something that goes wrong, or is done by an operator, while orders are charged.
-#[derive(Clone, Copy, Debug, clap::ValueEnum, Deserialize, Serialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
+#[derive(Clone, Copy, Debug, clap::ValueEnum, PartialEq, Eq)]
 pub enum Fault {
     /// A worker is killed (SIGKILL), and another one takes its place after a while
     Kill,
