@@ -26,7 +26,7 @@
 //! | [`traced`] | what is traced, as a collector would get it |
 //! | [`flawed`] | a store with a bug, for tests of the tests |
 //! | [`interfered`] | a store whose calls fail, or end the process, on cue |
-//! | [`proxy`] | a link to a server that can be cut and frozen, and loses answers |
+//! | [`proxy`] | a link to a server that can be cut and frozen, and loses answers and deliveries |
 //! | [`journal`] | what happened so far, and waiting for what is to happen |
 //! | [`log`] | what was logged |
 

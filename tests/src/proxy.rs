@@ -1,4 +1,4 @@
-//! A link to a server that can be cut, frozen, closed and turned, and that loses answers.
+//! A link to a server that can be cut, frozen, closed and turned, and that loses answers and deliveries.
 
 use std::{
     io,
@@ -22,6 +22,12 @@ use tokio::{
 
 use crate::journal::eventually;
 
+mod deliveries;
+
+pub use deliveries::Deliveries;
+
+use deliveries::Filter;
+
 /// Forwards connections to a port of this machine. Closed at first.
 #[derive(Debug)]
 pub struct Proxy {
@@ -30,6 +36,8 @@ pub struct Proxy {
     listening: Option<JoinHandle<()>>,
     link: watch::Sender<Link>,
     losses: Losses,
+    /// Of a broker, if some are to be lost.
+    deliveries: Option<Arc<Deliveries>>,
     /// What is said next.
     words: broadcast::Sender<Words>,
 }
@@ -54,6 +62,7 @@ impl Proxy {
             listening: None,
             link: watch::Sender::new(Link::Forwarding),
             losses: Losses::default(),
+            deliveries: None,
             words: broadcast::Sender::new(8),
         }
     }
@@ -65,6 +74,20 @@ impl Proxy {
         proxy
     }
 
+    /// A port that forwards to a broker, and drops this share of what it delivers: some silently, some by closing the
+    /// connection just when the message arrives.
+    pub async fn losing_deliveries(target: u16, share: f64) -> Self {
+        let mut proxy = Self::closed(target);
+        proxy.deliveries = Some(Arc::new(Deliveries::losing(share)));
+        proxy.listen().await;
+        proxy
+    }
+
+    /// What became of them.
+    pub fn deliveries(&self) -> Option<&Deliveries> {
+        self.deliveries.as_deref()
+    }
+
     /// Accepts connections from now on.
     pub async fn listen(&mut self) {
         // A process that is just being started has the sockets of this one, also closed ones, for a moment.
@@ -74,6 +97,7 @@ impl Proxy {
         let listener = listener.await;
         let (target, link) = (Arc::clone(&self.target), self.link.clone());
         let (losses, words) = (self.losses.clone(), self.words.clone());
+        let deliveries = self.deliveries.clone();
         self.listening = Some(tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 // Whatever was done to earlier connections is not done to this one.
@@ -82,6 +106,7 @@ impl Proxy {
                     target.load(SeqCst),
                     link.subscribe(),
                     losses.clone(),
+                    deliveries.clone(),
                     words.subscribe(),
                 );
                 tokio::spawn(forwarded);
@@ -167,6 +192,7 @@ async fn forward(
     target: u16,
     mut link: watch::Receiver<Link>,
     losses: Losses,
+    deliveries: Option<Arc<Deliveries>>,
     words: broadcast::Receiver<Words>,
 ) {
     let Ok(server) = TcpStream::connect(("127.0.0.1", target)).await else {
@@ -174,10 +200,21 @@ async fn forward(
     };
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
+    let mut filter = Filter::default();
+    let answers = |answer: &[u8]| match &deliveries {
+        _ if losses.take() => Err(io::ErrorKind::ConnectionReset.into()),
+        Some(deliveries) => filter.pass(answer, deliveries),
+        None => Ok(answer.to_vec()),
+    };
     let both_ways = async {
         tokio::try_join!(
-            copy(from_client, to_server, || false, Some(words)),
-            copy(from_server, to_client, || losses.take(), None),
+            copy(
+                from_client,
+                to_server,
+                |asked| Ok(asked.to_vec()),
+                Some(words)
+            ),
+            copy(from_server, to_client, answers, None),
         )
     };
     let mut both_ways = std::pin::pin!(both_ways);
@@ -191,11 +228,11 @@ async fn forward(
     }
 }
 
-/// Copies until the end, or until something is lost, which is an error.
+/// Copies what is to pass until the end, or until the connection is to be lost, which is an error.
 async fn copy(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    is_lost: impl Fn() -> bool,
+    mut pass: impl FnMut(&[u8]) -> io::Result<Vec<u8>>,
     mut words: Option<broadcast::Receiver<Words>>,
 ) -> io::Result<()> {
     let mut buffer = vec![0; 16 * 1024];
@@ -209,8 +246,7 @@ async fn copy(
         };
         match length {
             0 => return to.shutdown().await,
-            _ if is_lost() => return Err(io::ErrorKind::ConnectionReset.into()),
-            length => to.write_all(&buffer[..length]).await?,
+            length => to.write_all(&pass(&buffer[..length])?).await?,
         }
     }
 }

@@ -17,6 +17,19 @@ pub struct Arguments {
     words: Vec<OsString>,
 }
 
+/// Demonstrates, with programs of the examples, which are put beside the one that lets them play together.
+///
+/// # Errors
+///
+/// As [`bench`].
+pub fn demo(arguments: &Arguments) -> Result<()> {
+    const BUILD: &str = "--release --package idem-tests --bin demo --package order-worker --bin order-worker \
+        --package publish-orders --bin publish-orders --package lease-server --bin lease-server \
+        --package lease-client --bin lease-client \
+        --features order-worker/postgres,order-worker/redis,lease-server/postgres";
+    run(BUILD, "release/demo", arguments)
+}
+
 /// Measures: the workspace of the benchmarks, in the same target folder.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use idem_servers::development;
 use xtask::{
-    checks, demo,
+    checks,
     handed_on::{self, Arguments},
 };
 
@@ -20,7 +20,8 @@ struct Line {
 #[derive(Debug, Subcommand)]
 enum Task {
     /// Publishes orders several times each, kills a worker in the middle, and counts the charges
-    Demo(demo::Options),
+    #[command(disable_help_flag = true)]
+    Demo(Arguments),
     /// Kills, pauses and cuts by a seeded schedule while orders are charged, and counts the charges
     #[command(disable_help_flag = true)]
     Chaos(Arguments),
@@ -55,7 +56,7 @@ enum Services {
 
 fn main() -> ExitCode {
     let done = match Line::parse().task {
-        Task::Demo(options) => demo::run(&options),
+        Task::Demo(arguments) => handed_on::demo(&arguments),
         Task::Chaos(arguments) => handed_on::chaos(&arguments),
         Task::Bench(arguments) => handed_on::bench(&arguments),
         Task::Test(options) => checks::test(&options),

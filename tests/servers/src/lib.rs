@@ -43,7 +43,6 @@ pub use pgbouncer::PgBouncer;
 pub use ports::free_ports;
 pub use postgres::Postgres;
 pub use private::Private;
-pub use process_group::ProcessGroup;
 pub use rabbitmq::{Broker, QueueState, RabbitMq, RabbitMqCluster};
 pub use redis::{Redis, RedisCluster};
 pub use server::Server;

@@ -16,20 +16,14 @@ use crate::{Error, Result};
 
 /// The process group of a server, named by the process that leads it.
 #[derive(Clone, Copy, Debug)]
-pub struct ProcessGroup(Pid);
+pub(crate) struct ProcessGroup(Pid);
 
 impl ProcessGroup {
-    /// The group of that process.
-    pub fn led_by(pid: i32) -> Self {
+    pub(crate) fn led_by(pid: i32) -> Self {
         Self(Pid::from_raw(pid))
     }
 
-    /// Sends a signal to the leader alone.
-    ///
-    /// # Errors
-    ///
-    /// There is no such process, or it is somebody else's.
-    pub fn signal_leader(self, signal: Signal) -> Result<()> {
+    pub(crate) fn signal_leader(self, signal: Signal) -> Result<()> {
         kill(self.0, signal).map_err(|errno| refused(signal, errno))
     }
 
@@ -62,7 +56,7 @@ impl ProcessGroup {
     }
 
     /// Waits until the leader has ended, whatever the others do; `false` if `limit` passed before.
-    pub fn wait_until_leader_is_gone(self, limit: Duration) -> bool {
+    pub(crate) fn wait_until_leader_is_gone(self, limit: Duration) -> bool {
         holds_within(limit, || !self.leader_is_alive())
     }
 }

@@ -10,7 +10,7 @@ use super::tally::Tally;
 const BAR: u64 = 24;
 
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(super) struct Progress {
     start: Instant,
     total: u64,
     redraw: bool,
@@ -20,7 +20,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(total: u64) -> Self {
+    pub(super) fn new(total: u64) -> Self {
         Self {
             start: Instant::now(),
             total,
@@ -31,12 +31,8 @@ impl Progress {
     }
 
     /// Shows the figures, not more often than one can read.
-    pub(crate) fn show(&mut self, published: u64, tally: &Tally) {
-        let pause = if self.redraw {
-            Duration::from_millis(80)
-        } else {
-            Duration::from_secs(1)
-        };
+    pub(super) fn show(&mut self, published: u64, tally: &Tally) {
+        let pause = Duration::from_millis(if self.redraw { 80 } else { 1_000 });
         let figures = (published, tally.reported());
         let unchanged = !self.redraw && self.shown == figures;
         if unchanged || self.last.is_some_and(|last| last.elapsed() < pause) {
@@ -54,14 +50,14 @@ impl Progress {
     }
 
     /// Says something that stays.
-    pub(crate) fn say(&mut self, what: &str) {
+    pub(super) fn say(&mut self, what: &str) {
         self.clear();
         println!("{what}");
         self.last = None;
     }
 
     /// Takes the line away.
-    pub(crate) fn clear(&self) {
+    pub(super) fn clear(&self) {
         if self.redraw {
             print!("\r\x1b[K");
         }
@@ -71,11 +67,10 @@ impl Progress {
 fn line(total: u64, published: u64, tally: &Tally, elapsed: Duration) -> String {
     let ended = tally.ended().min(total);
     let filled = ended * BAR / total.max(1);
-    let bar: String = (0..BAR)
-        .map(|cell| if cell < filled { '#' } else { '.' })
-        .collect();
+    let bar = (0..BAR).map(|cell| if cell < filled { '#' } else { '.' });
     format!(
-        "[{bar}] {ended}/{total} settled, {published} sent, {} charged, {:.1} s",
+        "[{}] {ended}/{total} settled, {published} sent, {} charged, {:.1} s",
+        bar.collect::<String>(),
         tally.outcome("executed"),
         elapsed.as_secs_f64()
     )
@@ -83,28 +78,17 @@ fn line(total: u64, published: u64, tally: &Tally, elapsed: Duration) -> String 
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::demo::tally::tally;
+    use super::{super::tally::tally, *};
 
     #[test]
     fn the_line_fits_a_terminal_and_fills_with_what_is_settled() {
         let executed =
             r#"{"outcome":"executed","key":"c:a","redelivered":false,"settlement":"ack"}"#;
-        let line = line(2, 2, &tally(&[executed]), Duration::from_millis(1_250));
-        assert_eq!(
-            line,
-            "[############............] 1/2 settled, 2 sent, 1 charged, 1.2 s"
-        );
-    }
-
-    #[test]
-    fn large_runs_fit_into_eighty_columns() {
-        let line = line(
-            100_000,
-            100_000,
-            &Tally::default(),
-            Duration::from_secs(999),
-        );
-        assert!(line.len() < 80, "{} columns", line.len());
+        let half = line(2, 2, &tally(&[executed]), Duration::from_millis(1_250));
+        let expected = "[############............] 1/2 settled, 2 sent, 1 charged, 1.2 s";
+        assert_eq!(half, expected);
+        let none = Tally::default();
+        let longest = line(100_000, 100_000, &none, Duration::from_secs(999));
+        assert!(longest.len() < 80, "{} columns", longest.len());
     }
 }
