@@ -2,35 +2,52 @@
 
 use bench_driver::consume::Contestant;
 use bench_orders::{Options, Order};
-use idem_amqp::sqlx::{self, Connection as _, PgConnection};
+use idem_amqp::sqlx::{
+    self, ConnectOptions as _, Connection as _, PgConnection, SqliteConnection,
+    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
+};
 
 use crate::Result;
 
+const TABLE: &str = "CREATE TABLE charges (order_id text NOT NULL, amount_cents bigint NOT NULL)";
+const COUNT: &str = "SELECT count(*), count(DISTINCT order_id) FROM charges";
+
 /// The table of charges, looked at from outside.
 #[derive(Debug)]
-pub(crate) struct Charges(PgConnection);
+pub(crate) enum Charges {
+    Postgres(PgConnection),
+    Sqlite(SqliteConnection),
+}
 
 impl Charges {
     /// A new table, if the contestant is one that charges.
     pub(crate) async fn of(options: &Options) -> Result<Option<Self>> {
-        if !matches!(
-            options.contestant,
+        let charges = match options.contestant {
             Contestant::HandwrittenPostgresAtomic
-                | Contestant::IdemPostgresAtomic
-                | Contestant::IdemPostgresGrouped
-        ) {
-            return Ok(None);
-        }
-        let mut connection = PgConnection::connect(options.store_url()?).await?;
-        let table = "CREATE TABLE charges (order_id text NOT NULL, amount_cents bigint NOT NULL)";
-        sqlx::raw_sql(table).execute(&mut connection).await?;
-        Ok(Some(Self(connection)))
+            | Contestant::IdemPostgresAtomic
+            | Contestant::IdemPostgresGrouped => {
+                let mut connection = PgConnection::connect(options.store_url()?).await?;
+                sqlx::raw_sql(TABLE).execute(&mut connection).await?;
+                Self::Postgres(connection)
+            }
+            Contestant::HandwrittenSqliteAtomic | Contestant::IdemSqliteAtomic => {
+                let mut connection = sqlite(options.store_url()?).await?;
+                sqlx::raw_sql(TABLE).execute(&mut connection).await?;
+                Self::Sqlite(connection)
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(charges))
     }
 
     /// Makes sure that so many orders were charged, each once.
-    pub(crate) async fn number(mut self, orders: usize) -> Result<()> {
-        let count = "SELECT count(*), count(DISTINCT order_id) FROM charges";
-        let (rows, distinct): (i64, i64) = sqlx::query_as(count).fetch_one(&mut self.0).await?;
+    pub(crate) async fn number(self, orders: usize) -> Result<()> {
+        let (rows, distinct): (i64, i64) = match self {
+            Self::Postgres(mut connection) => {
+                sqlx::query_as(COUNT).fetch_one(&mut connection).await?
+            }
+            Self::Sqlite(mut connection) => sqlx::query_as(COUNT).fetch_one(&mut connection).await?,
+        };
         let orders = i64::try_from(orders)?;
         if (rows, distinct) != (orders, orders) {
             return Err(format!("{rows} charges of {distinct} orders instead of {orders}").into());
@@ -39,9 +56,32 @@ impl Charges {
     }
 }
 
+/// A connection to a file, which a power loss takes nothing from.
+pub(crate) async fn sqlite(url: &str) -> Result<SqliteConnection> {
+    let options: SqliteConnectOptions = url.parse()?;
+    let options = options
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full);
+    Ok(options.connect().await?)
+}
+
 /// Charges an order.
 pub(crate) async fn charge(db: &mut PgConnection, order: &Order) -> Result<(), sqlx::Error> {
     sqlx::query("INSERT INTO charges (order_id, amount_cents) VALUES ($1, $2)")
+        .bind(&order.id)
+        .bind(order.amount_cents)
+        .execute(db)
+        .await
+        .map(drop)
+}
+
+/// Charges an order in a SQLite file.
+pub(crate) async fn charge_in_file(
+    db: &mut SqliteConnection,
+    order: &Order,
+) -> Result<(), sqlx::Error> {
+    sqlx::query("INSERT INTO charges (order_id, amount_cents) VALUES (?, ?)")
         .bind(&order.id)
         .bind(order.amount_cents)
         .execute(db)

@@ -9,7 +9,7 @@ use crate::{
     Result,
     by_hand::{self, Acks},
     charges::Charges,
-    naive::{HandwrittenPostgres, NaivePostgres, NaiveRedis},
+    naive::{HandwrittenPostgres, HandwrittenSqlite, NaivePostgres, NaiveRedis},
     ours,
     shift::Shift,
 };
@@ -37,6 +37,10 @@ pub(crate) async fn consume(options: &Options, tally: &Tally) -> Result<Instant>
         }
         Contestant::HandwrittenPostgresAtomic => {
             let keys = HandwrittenPostgres::connect(options.store_url()?).await?;
+            by_hand::task_each(options, keys, tally).await?
+        }
+        Contestant::HandwrittenSqliteAtomic => {
+            let keys = HandwrittenSqlite::connect(options.store_url()?).await?;
             by_hand::task_each(options, keys, tally).await?
         }
         _ => {

@@ -11,7 +11,7 @@ mod redis;
 use bench_orders::{Order, Tally};
 
 pub(crate) use self::{
-    handwritten::HandwrittenPostgres, postgres::NaivePostgres, redis::NaiveRedis,
+    handwritten::{HandwrittenPostgres, HandwrittenSqlite}, postgres::NaivePostgres, redis::NaiveRedis,
 };
 use crate::Result;
 

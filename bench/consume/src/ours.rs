@@ -9,7 +9,7 @@ use idem_amqp::{
     executor::{ExecutionKind, RunsOn},
     handler::{Handler, Outcome},
     prelude::*,
-    sqlx::PgConnection,
+    sqlx::{PgConnection, SqliteConnection},
     store::{Claim, ClaimRequest, Purge, PurgeTask, Write},
 };
 
@@ -34,6 +34,17 @@ async fn charge(
     db: &mut PgConnection,
 ) -> Result<(), Failed> {
     charges::charge(db, &order).await?;
+    tally.execute(&order);
+    Ok(())
+}
+
+#[idempotent(key = "id", scope = "orders.charge")]
+async fn charge_in_file(
+    order: Order,
+    State(tally): State<Tally>,
+    db: &mut SqliteConnection,
+) -> Result<(), Failed> {
+    charges::charge_in_file(db, &order).await?;
     tally.execute(&order);
     Ok(())
 }
@@ -76,6 +87,10 @@ pub(crate) async fn consume(options: &Options, tally: &Tally, shift: &Shift) -> 
         Contestant::IdemPostgresGrouped => {
             let store = PostgresStore::connect(url()?).await?;
             consume_with::<charge_in_group, _>(options, store, tally, shift).await
+        }
+        Contestant::IdemSqliteAtomic => {
+            let store = SqliteStore::connect(url()?).await?;
+            consume_with::<charge_in_file, _>(options, store, tally, shift).await
         }
         other => Err(format!("{} is none of ours", other.name()).into()),
     }

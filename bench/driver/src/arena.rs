@@ -1,6 +1,9 @@
 //! The servers that contestants consume from and keep their keys in.
 
+use std::{fs, io::ErrorKind};
+
 use serde::{Serialize, de::DeserializeOwned};
+use tempfile::TempDir;
 
 use super::{
     StoreKind,
@@ -8,7 +11,7 @@ use super::{
     program::Program,
     server,
 };
-use idem_servers::{Postgres, RabbitMq, Redis, Result};
+use idem_servers::{Error, Postgres, RabbitMq, Redis, Result};
 
 const QUEUE: &str = "bench";
 const DATABASE: &str = "bench";
@@ -22,6 +25,8 @@ pub(crate) struct Arena {
     broker: RabbitMq,
     postgres: Option<Postgres>,
     redis: Option<Redis>,
+    /// Where SQLite files are.
+    files: TempDir,
 }
 
 /// What is in the queue.
@@ -61,6 +66,7 @@ impl Arena {
             broker: server::rabbitmq()?,
             postgres: postgres.transpose()?,
             redis: redis.transpose()?,
+            files: tempfile::tempdir().map_err(Error::io("make a folder for files"))?,
         })
     }
 
@@ -151,7 +157,7 @@ impl Arena {
         Ok(url)
     }
 
-    /// The URL of a database or a Redis without any key.
+    /// The URL of a database, a file or a Redis without any key.
     fn empty_store(&self, contestant: Contestant) -> Result<Option<String>> {
         match (contestant.server(), &self.postgres, &self.redis) {
             (Some(StoreKind::Postgres), Some(server), _) => {
@@ -161,6 +167,18 @@ impl Arena {
             (Some(StoreKind::Redis), _, Some(server)) => {
                 server.cli(["FLUSHALL"])?;
                 Ok(Some(server.url()))
+            }
+            (Some(StoreKind::Sqlite), ..) => {
+                let folder = self.files.path().join("sqlite");
+                let removed = fs::remove_dir_all(&folder);
+                removed
+                    .or_else(|error| match error.kind() {
+                        ErrorKind::NotFound => Ok(()),
+                        _ => Err(error),
+                    })
+                    .and_then(|()| fs::create_dir(&folder))
+                    .map_err(Error::io("make a folder for a file"))?;
+                Ok(Some(format!("sqlite:{}/bench.db", folder.display())))
             }
             _ => Ok(None),
         }

@@ -51,7 +51,11 @@ fn complaint(output: &Output) -> String {
 }
 
 /// A queue of each type, with a store that knows nothing yet.
-fn assert_consumes(contestant: Contestant, name: &str, store_url: impl Fn() -> Option<String>) {
+fn assert_consumes(
+    contestant: Contestant,
+    name: &str,
+    mut store_url: impl FnMut() -> Option<String>,
+) {
     for kind in [QueueKind::Classic, QueueKind::Quorum] {
         let queue = format!("bench-{name}-{}", kind.name());
         fill(&queue, kind, MESSAGES);
@@ -82,6 +86,19 @@ fn who_forgets_executes_every_copy() {
 fn who_remembers_without_a_server_executes_each_order_once() {
     assert_consumes(Contestant::IdemMemory, "idem-memory", || None);
     assert_consumes(Contestant::IdemSqlite, "idem-sqlite", || None);
+    let folder = tempfile::tempdir().expect("there is room");
+    let mut files = 0;
+    let mut file = || {
+        files += 1;
+        Some(format!("sqlite:{}/{files}.db", folder.path().display()))
+    };
+    let by_hand = Contestant::HandwrittenSqliteAtomic;
+    assert_consumes(by_hand, "handwritten-sqlite-atomic", &mut file);
+    assert_consumes(
+        Contestant::IdemSqliteAtomic,
+        "idem-sqlite-atomic",
+        &mut file,
+    );
 }
 
 #[test]

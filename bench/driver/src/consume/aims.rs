@@ -9,7 +9,7 @@ struct Aim {
     times: f64,
 }
 
-const AIMS: [Aim; 10] = [
+const AIMS: [Aim; 11] = [
     aim(Contestant::IdemMemory, Contestant::BASELINE, 2.5),
     aim(Contestant::IdemRedis, Contestant::BASELINE, 2.0),
     aim(Contestant::IdemPostgres, Contestant::BASELINE, 1.3),
@@ -25,6 +25,7 @@ const AIMS: [Aim; 10] = [
         Contestant::HandwrittenPostgresAtomic,
         3.5,
     ),
+    aim(Contestant::IdemSqliteAtomic, Contestant::BASELINE, 0.8),
     aim(Contestant::IdemMemory, Contestant::MqBridgeMemory, 1.0),
     aim(Contestant::IdemSqlite, Contestant::MqBridgeSqlite, 1.0),
     aim(Contestant::IdemPostgres, Contestant::MqBridgePostgres, 1.0),

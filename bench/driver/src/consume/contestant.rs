@@ -25,6 +25,8 @@ pub enum Contestant {
     NaivePostgres,
     /// Deduplicated by hand: a transaction per message with the row of the key and one of business.
     HandwrittenPostgresAtomic,
+    /// Deduplicated by hand: the same in a SQLite file, `BEGIN IMMEDIATE` per message on one connection.
+    HandwrittenSqliteAtomic,
     /// mq-bridge, keys in the process's memory. Takes part if it is named, as the next two.
     MqBridgeMemory,
     /// mq-bridge, keys in a SQLite file.
@@ -43,6 +45,8 @@ pub enum Contestant {
     IdemPostgresAtomic,
     /// The same, with up to 32 messages in one transaction.
     IdemPostgresGrouped,
+    /// idem, keys in a SQLite file, atomic.
+    IdemSqliteAtomic,
 }
 
 impl Contestant {
@@ -77,7 +81,7 @@ impl Contestant {
         queue == QueueKind::Classic || !self.is_guest()
     }
 
-    /// The store that it takes a server of.
+    /// The store whose server, or file, it is given.
     pub(crate) fn server(self) -> Option<StoreKind> {
         match self {
             Self::NaiveRedis | Self::IdemRedis => Some(StoreKind::Redis),
@@ -87,6 +91,7 @@ impl Contestant {
             | Self::IdemPostgres
             | Self::IdemPostgresAtomic
             | Self::IdemPostgresGrouped => Some(StoreKind::Postgres),
+            Self::HandwrittenSqliteAtomic | Self::IdemSqliteAtomic => Some(StoreKind::Sqlite),
             _ => None,
         }
     }
