@@ -9,6 +9,8 @@ pub(crate) mod any;
 )]
 mod batcher;
 pub(crate) mod cached;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod early_claims;
 pub(crate) mod measured;
 pub(crate) mod memory;
 #[cfg(feature = "postgres")]

@@ -15,6 +15,7 @@ mod call;
 mod clock;
 mod fault;
 mod location;
+mod log_sync;
 mod operator;
 mod row;
 mod schema;
@@ -24,23 +25,26 @@ mod sql;
 #[cfg(test)]
 mod tests;
 mod transaction_pool;
+mod write_queue;
 mod writer;
 
 pub use builder::SqliteStoreBuilder;
 use call::{Call, Change};
 use clock::Clock;
+use log_sync::LogSync;
 use sql::Sql;
 use transaction_pool::TransactionPool;
+use write_queue::WriteQueue;
 use writer::Writer;
 
 /// Remembers keys in a SQLite file. Clones share one connection for writing.
 ///
 /// | | |
 /// |---|---|
-/// | durability | an answered write survives `kill -9` and a power loss (WAL, `synchronous = FULL`) |
+/// | durability | an answered write survives `kill -9` and a power loss: the write-ahead log is synced first |
 /// | processes | any number on one host may share a file; on a network file system they may not |
 /// | time | the host's clock |
-/// | speed | calls that wait while a commit is under way are committed together, as one |
+/// | speed | calls that wait while a commit is under way are committed together, as one; whatever is committed while a sync is under way shares the next one |
 /// | atomic handlers | take `&mut SqliteConnection` or `&mut SqliteTransaction<'_>` |
 ///
 /// ```no_run
@@ -73,6 +77,8 @@ use writer::Writer;
 pub struct SqliteStore {
     writer: Writer,
     pool: TransactionPool,
+    write_queue: WriteQueue,
+    log: LogSync,
     sql: Arc<Sql>,
     clock: Clock,
 }
@@ -107,6 +113,27 @@ impl SqliteStore {
         self.clock.advance(by);
     }
 
+    /// A claim for a handler that writes in a transaction of this store.
+    async fn claim_atomic(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.claim_for(request, true).await
+    }
+
+    async fn claim_for(
+        &self,
+        request: &ClaimRequest,
+        is_atomic: bool,
+    ) -> Result<Claim, StoreError> {
+        request.checked_position()?;
+        let request = request.clone();
+        self.writer
+            .call(|reply| Call::Claim {
+                request,
+                is_atomic,
+                reply,
+            })
+            .await
+    }
+
     async fn write(&self, lease: &Lease, change: Change) -> Result<Write, StoreError> {
         let (key, token) = (lease.key.clone(), lease.token.get());
         self.writer
@@ -130,11 +157,7 @@ impl fmt::Debug for SqliteStore {
 
 impl Store for SqliteStore {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        request.checked_position()?;
-        let request = request.clone();
-        self.writer
-            .call(|reply| Call::Claim { request, reply })
-            .await
+        self.claim_for(request, false).await
     }
 
     async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {

@@ -28,12 +28,10 @@ use super::{
     pooler::ServerProcess,
     settings::{ONLY_READS, lock_timeout},
 };
-use crate::futures::FutureExt as _;
-
-mod early_claims;
-
-pub(super) use early_claims::ClaimPermit;
-use early_claims::EarlyClaims;
+use crate::{
+    futures::FutureExt as _,
+    stores::early_claims::{ClaimPermit, EarlyClaims},
+};
 
 /// For how long a connection is handed on from one handler to the next before it goes back to its
 /// pool once. Only when no transaction is open does the server count what was written, on which

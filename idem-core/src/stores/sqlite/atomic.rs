@@ -1,29 +1,31 @@
 //! Atomic handlers: their writes and the completion in one transaction.
+//!
+//! What must stay true: a handler's writes are committed only with the completion, under the current lease; nobody is
+//! told that they are before they are on the disk; a connection is lent again only if its last handler has left
+//! nothing on it.
 
 use std::time::Duration;
 
-use sqlx::{Sqlite, SqliteConnection, Transaction};
+use sqlx::{Row as _, Sqlite, SqliteConnection, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{SqliteStore, fault, row, transaction_pool::MayCommit};
+use super::{SqliteStore, fault, row, transaction_pool, write_queue::Place};
 use crate::{
+    futures::FutureExt as _,
     handler::Outcome,
     store::{
-        Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Store, StoreError,
+        Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Opening, Store, StoreError,
         TransactionalStore, Write, rules::record::micros,
     },
 };
-
-/// Takes no lock. The savepoint is there to be missed if the handler ends the transaction.
-const BEGIN: &str = "BEGIN DEFERRED; SAVEPOINT idem_handler";
 
 /// A handler's open transaction. Dropping it rolls back.
 #[derive(Debug)]
 pub struct OpenTransaction {
     // In this order: the connection goes back before the next handler gets it.
-    transaction: Transaction<'static, Sqlite>,
-    may_commit: MayCommit,
-    _permit: OwnedSemaphorePermit,
+    open: transaction_pool::Open,
+    place: Option<Place>,
+    permit: OwnedSemaphorePermit,
 }
 
 impl SqliteStore {
@@ -31,27 +33,43 @@ impl SqliteStore {
         &self,
         request: &ClaimRequest,
     ) -> Result<Begun<OpenTransaction>, StoreError> {
-        // First the connection, so that no lease runs out while its owner waits for another handler.
+        // First the permit, so that no lease runs out while its owner waits for another handler.
         let permit = self.pool.permit().await;
-        let (store, request) = (self.clone(), request.clone());
-        // On a task of its own, because beginning a transaction must not be cancelled half-way.
-        tokio::spawn(async move {
-            // Then the transaction, which holds no lock yet: after the claim nothing can fail.
-            let (transaction, may_commit) = store.pool.begin(BEGIN).await?;
-            Ok(match store.claim(&request).await? {
-                Claim::Acquired(lease) => Begun::Acquired(
-                    lease,
-                    OpenTransaction {
-                        transaction,
-                        may_commit,
-                        _permit: permit,
-                    },
-                ),
-                other => Begun::Not(other),
-            })
+        Ok(match self.claim_atomic(request).await? {
+            // The same owner has its key back, should this fail.
+            Claim::Acquired(lease) => Begun::Acquired(lease, self.open_with(permit).await?),
+            answer => Begun::Not(answer),
         })
-        .await
-        .map_err(StoreError::unavailable)?
+    }
+
+    /// Claims; the transaction is begun when there is a connection. Claims that wait share a commit.
+    async fn claim_open_ahead(
+        &self,
+        request: &ClaimRequest,
+    ) -> Result<Begun<Opening<'_, OpenTransaction>>, StoreError> {
+        let claim_permit = self.pool.permit_to_claim().await;
+        let lease = match self.claim_atomic(request).await? {
+            Claim::Acquired(lease) => lease,
+            answer => return Ok(Begun::Not(answer)),
+        };
+        let opening = async move {
+            let permit = self.pool.permit().await;
+            drop(claim_permit);
+            self.open_with(permit).await
+        };
+        Ok(Begun::Acquired(lease, opening.boxed()))
+    }
+
+    /// Waits until it is time for the handler to write, and begins its transaction.
+    async fn open_with(&self, permit: OwnedSemaphorePermit) -> Result<OpenTransaction, StoreError> {
+        // In this order: handlers that go one after the other all have the connection used last, which has the pages
+        // that they need.
+        let place = self.write_queue.enter().await;
+        Ok(OpenTransaction {
+            open: self.pool.begin().await?,
+            place,
+            permit,
+        })
     }
 
     async fn finish_open(
@@ -67,6 +85,7 @@ impl SqliteStore {
         {
             return self.commit_open(open, lease, outcome, retention).await;
         }
+        let OpenTransaction { open, .. } = open;
         roll_back(open.transaction).await;
         match finish {
             Finish::RollBack => Ok(Finished::RolledBack),
@@ -76,55 +95,75 @@ impl SqliteStore {
 
     async fn commit_open(
         &self,
-        mut open: OpenTransaction,
+        lent: OpenTransaction,
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
     ) -> Result<Finished, StoreError> {
-        let completed = self
-            .complete_open(&mut open.transaction, lease, outcome, retention)
+        let OpenTransaction {
+            mut open,
+            place,
+            permit,
+        } = lent;
+        open.commit.allow();
+        let committed = self
+            .complete_and_commit(&mut open.transaction, lease, outcome, retention)
             .await;
-        match completed {
-            Ok(1..) => {
-                open.may_commit.allow();
-                match open.transaction.commit().await {
-                    Ok(()) => Ok(Finished::Committed),
-                    Err(error) => refused(error),
+        let was_begun = open.commit.has_allowed();
+        let ended = match committed {
+            Ok(is_clean) => {
+                if is_clean {
+                    self.pool.give_back(open);
                 }
-            }
-            Ok(0) => {
-                roll_back(open.transaction).await;
-                Ok(Finished::Fenced)
+                Ok(Finished::Committed)
             }
             Err(error) => {
                 roll_back(open.transaction).await;
-                refused(error)
+                match error {
+                    // SQLite had no more objections: the disk had, and who knows how far it came.
+                    error if was_begun => Err(StoreError::unavailable(error)),
+                    error if is_fenced(&error) => Ok(Finished::Fenced),
+                    error => refused(error),
+                }
             }
+        };
+        // The next handler need not wait for the disk. It gets the connection that was just given back.
+        if let Some(place) = place {
+            place.leave();
         }
+        drop(permit);
+        if matches!(ended, Ok(Finished::Committed)) {
+            let synced = if self.pool.is_in_use() {
+                self.log.synced_with_others().await
+            } else {
+                self.log.synced().await
+            };
+            synced.map_err(StoreError::unavailable)?;
+        }
+        ended
     }
 
-    /// The last statements before the commit; the number of rows says whether the lease held.
-    async fn complete_open(
+    /// The completion and the commit in one exchange. `Ok` says whether the connection can be lent again, in the
+    /// transaction that has begun there.
+    async fn complete_and_commit(
         &self,
         connection: &mut SqliteConnection,
         lease: &Lease,
         outcome: &Outcome,
         retention: Duration,
-    ) -> Result<u64, sqlx::Error> {
-        sqlx::query("RELEASE idem_handler")
-            .execute(&mut *connection)
-            .await?;
+    ) -> Result<bool, sqlx::Error> {
         let now = self.clock.now();
-        let done = sqlx::query(self.sql.complete.clone())
+        let rows = sqlx::query(self.sql.finish.clone())
             .bind(row::text(&lease.key))
             .bind(lease.token.get())
             .bind(outcome.as_bytes().to_vec())
             .bind(micros(retention))
             .bind(now)
             .bind(now.saturating_add(micros(retention)))
-            .execute(connection)
+            .fetch_all(connection)
             .await?;
-        Ok(done.rows_affected())
+        let further: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
+        Ok(further == 0)
     }
 }
 
@@ -134,6 +173,12 @@ async fn roll_back(transaction: Transaction<'static, Sqlite>) {
     if let Err(error) = transaction.rollback().await {
         tracing::debug!(%error, "a handler's transaction could not be rolled back");
     }
+}
+
+/// Whether it is the error that `finish.sql` makes when the lease is not the current one.
+fn is_fenced(error: &sqlx::Error) -> bool {
+    let error = error.as_database_error();
+    error.is_some_and(|error| error.message() == "malformed JSON")
 }
 
 /// What an error means on the way to a commit: the attempt failed, or nobody knows.
@@ -167,8 +212,19 @@ macro_rules! lend {
                 self.begin_open(request).await
             }
 
+            fn is_busy(&self) -> bool {
+                self.pool.is_busy()
+            }
+
+            async fn claim_ahead(
+                &self,
+                request: &ClaimRequest,
+            ) -> Result<Begun<Opening<'_, OpenTransaction>>, StoreError> {
+                self.claim_open_ahead(request).await
+            }
+
             fn lend(open: &mut OpenTransaction) -> &mut $tx {
-                let $transaction = &mut open.transaction;
+                let $transaction = &mut open.open.transaction;
                 $lent
             }
 

@@ -101,7 +101,7 @@ impl Batch<'_> {
                 // The caller has gone. Nobody would work under the lease, and the key would wait
                 // for its end.
                 Call::Claim { reply, .. } if reply.is_unwanted() => {}
-                Call::Claim { request, reply } => {
+                Call::Claim { request, reply, .. } => {
                     let answer = self.claim(request).await;
                     reply.hold(alone(answer)?);
                 }

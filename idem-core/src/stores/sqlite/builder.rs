@@ -1,6 +1,7 @@
 //! Opens the file: options, durability, tables.
 
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -12,9 +13,10 @@ use sqlx::{
 };
 
 use super::{
-    Clock, Sql, SqliteStore, TransactionPool, Writer, fault, location,
+    Clock, LogSync, Sql, SqliteStore, TransactionPool, WriteQueue, Writer, fault, location,
     schema::{self, MigrateError},
     sql::DEFAULT_TABLE,
+    writer,
 };
 use crate::store::ConnectError;
 
@@ -71,8 +73,8 @@ impl SqliteStoreBuilder {
         self
     }
 
-    /// How many atomic handlers run at the same time, at least 1; further ones wait before they
-    /// claim their key.
+    /// How many atomic handlers run at the same time, at least 1. Of those who wait, up to six for each connection have
+    /// claimed their key already.
     pub fn connections(mut self, connections: u32) -> Self {
         self.connections = connections.max(1);
         self
@@ -84,20 +86,44 @@ impl SqliteStoreBuilder {
     /// If the file cannot be opened, the table's name cannot be one, or the tables are of another
     /// version than this program's.
     pub async fn build(self) -> Result<SqliteStore, ConnectError> {
+        self.build_with(LogSync::spawn).await
+    }
+
+    /// The same with another way to sync the log, for tests.
+    pub(super) async fn build_with(
+        self,
+        sync: impl FnOnce(&Path) -> io::Result<LogSync>,
+    ) -> Result<SqliteStore, ConnectError> {
         let sql = Arc::new(Sql::new(&self.table)?);
         // Within SQLite's own limit, which sqlx enforces by a panic.
         let busy_timeout = self.busy_timeout.min(Duration::from_hours(24));
         let options = location::parse(&self.location)?
             .busy_timeout(busy_timeout)
-            .synchronous(SqliteSynchronous::Full);
+            // The store syncs by itself, once for all who wait.
+            .synchronous(SqliteSynchronous::Normal);
         let writing = options
             .clone()
             .journal_mode(SqliteJournalMode::Wal)
             .disable_statement_logging();
         let connection = open(&writing, &sql, busy_timeout).await?;
         let clock = Clock::default();
+        let log = sync(options.get_filename()).map_err(|error| {
+            let error = MigrateError::Sqlite(error.into());
+            named(error, options.get_filename())
+        })?;
+        let write_queue = WriteQueue::new();
+        let task = writer::Task::new(
+            connection,
+            writing,
+            Arc::clone(&sql),
+            clock.clone(),
+            write_queue.clone(),
+            log.clone(),
+        );
         Ok(SqliteStore {
-            writer: Writer::spawn(connection, writing, Arc::clone(&sql), clock.clone()),
+            writer: Writer::spawn(task),
+            write_queue,
+            log,
             pool: TransactionPool::new(options.create_if_missing(false), self.connections),
             sql,
             clock,

@@ -19,6 +19,8 @@ use crate::{
 pub(super) enum Call {
     Claim {
         request: ClaimRequest,
+        /// Whether it is for a handler whose writes are committed with the completion.
+        is_atomic: bool,
         reply: Reply<Claim>,
     },
     Write {
@@ -118,6 +120,30 @@ impl Call {
             Self::Claim { request, .. } => request.position.is_none().then_some(&request.key),
             Self::Write { key, .. } => Some(key),
             Self::Purge { .. } | Self::Session(_) | Self::Operator(_) => None,
+        }
+    }
+
+    /// Whether its caller may hear the answer before it is on the disk.
+    ///
+    /// What tells that nothing is to be done any more may not: a copy of the message is acknowledged for it, and what
+    /// it tells of, perhaps of another process, may be lost with the power.
+    pub(super) fn is_soon_told(&self) -> bool {
+        match self {
+            // Lost with the power, it is an attempt that was never made: its handler's writes come later in the log,
+            // and are lost, too.
+            Self::Claim {
+                request,
+                is_atomic: true,
+                reply,
+            } if request.position.is_none() => {
+                matches!(
+                    reply.answer,
+                    Some(Ok(Claim::Acquired(_) | Claim::Held { .. }))
+                )
+            }
+            // A lease whose process has lost its power may as well end sooner.
+            Self::Write { change, .. } => matches!(change, Change::Extend { .. }),
+            _ => false,
         }
     }
 

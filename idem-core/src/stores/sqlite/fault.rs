@@ -1,12 +1,19 @@
 //! What an error of SQLite means for the one who asked.
 
-use std::{error::Error, fmt, sync::Arc};
+use std::sync::Arc;
 
+use super::log_sync::SyncError;
 use crate::store::StoreError;
 
 /// What went wrong for a whole batch, told to each of its callers.
-#[derive(Debug, Clone)]
-pub(super) struct Fault(Arc<sqlx::Error>);
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum Fault {
+    #[error(transparent)]
+    Sqlite(Arc<sqlx::Error>),
+    /// It is committed, and nobody knows whether it is on the disk.
+    #[error(transparent)]
+    NotSynced(#[from] SyncError),
+}
 
 impl Fault {
     pub(super) fn unavailable(&self) -> StoreError {
@@ -15,25 +22,13 @@ impl Fault {
 
     /// Whether the connection is as good as before.
     pub(super) fn is_busy(&self) -> bool {
-        is_busy(&self.0)
+        matches!(self, Self::Sqlite(error) if is_busy(error))
     }
 }
 
 impl From<sqlx::Error> for Fault {
     fn from(error: sqlx::Error) -> Self {
-        Self(Arc::new(error))
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl Error for Fault {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.0.source()
+        Self::Sqlite(Arc::new(error))
     }
 }
 

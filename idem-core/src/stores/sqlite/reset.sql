@@ -4,4 +4,5 @@ ROLLBACK;
 -- What a handler may have switched.
 PRAGMA foreign_keys = ON;
 PRAGMA query_only = OFF;
-PRAGMA synchronous = FULL;
+-- The store syncs by itself, once for all who wait: see `log_sync`.
+PRAGMA synchronous = NORMAL;

@@ -1,14 +1,15 @@
 //! Connections for atomic handlers, and what must be true of one before it is lent again.
 //!
-//! `atomic` takes a permit and begins a transaction here. What must stay true: whoever has a permit
+//! `atomic` takes one here, and gives it back when it has committed. What must stay true: whoever has a permit
 //! finds a connection; nothing that a handler writes is committed unless the store allows it; a
 //! connection that a handler has left in another state is set back or closed.
 
 use std::{
+    mem,
     path::PathBuf,
     sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU8, Ordering},
     },
 };
 
@@ -16,9 +17,18 @@ use sqlx::{
     ConnectOptions as _, Connection, Sqlite, SqliteConnection, SqlitePool, Transaction,
     sqlite::{SqliteConnectOptions, SqlitePoolOptions},
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
 
-use crate::store::StoreError;
+use crate::{
+    store::StoreError,
+    stores::early_claims::{ClaimPermit, EarlyClaims},
+};
+
+/// Takes no lock, and reads nothing. The savepoint is there to be missed if the handler ends the transaction.
+const BEGIN: &str = "BEGIN DEFERRED; SAVEPOINT idem_handler";
 
 /// A pool that makes callers wait as long as it takes: handlers that take their time are no reason
 /// to call the store unavailable. Clones are the same pool.
@@ -26,7 +36,17 @@ use crate::store::StoreError;
 pub(super) struct TransactionPool {
     /// As many as there are connections. The driver's own queue would give up after a time-out.
     permits: Arc<Semaphore>,
+    /// Who may claim before there is a connection.
+    early_claims: EarlyClaims,
     pool: SqlitePool,
+    begun: Arc<Begun>,
+}
+
+/// A transaction in which nothing has happened yet, or a handler's. Dropping it rolls back.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) transaction: Transaction<'static, Sqlite>,
+    pub(super) commit: CommitHook,
 }
 
 impl TransactionPool {
@@ -42,7 +62,14 @@ impl TransactionPool {
             .connect_lazy_with(options);
         Self {
             permits: Arc::new(Semaphore::new(connections as usize)),
+            // Twice as many as other stores allow: short handlers go one after the other, so connections come back
+            // one by one, and few claims would share a commit.
+            early_claims: EarlyClaims::of(2 * connections as usize),
             pool,
+            begun: Arc::new(Begun {
+                open: Mutex::default(),
+                runtime: Handle::current(),
+            }),
         }
     }
 
@@ -72,41 +99,107 @@ impl TransactionPool {
             .expect("the semaphore is never closed")
     }
 
-    /// Begins a transaction that cannot be committed before that is allowed.
-    ///
-    /// sqlx rolls the transaction back where a nested one is dropped, and what a handler writes
-    /// after that would be committed at once, statement by statement. The hook turns each such
-    /// commit into a rollback.
+    /// Whether all connections are in use. Then a message claims early, and waits for a connection afterwards.
+    pub(super) fn is_busy(&self) -> bool {
+        self.permits.available_permits() == 0
+    }
+
+    /// Whether a handler has a connection now.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.permits.available_permits() < self.connections()
+    }
+
+    /// Waits until one more message may claim before there is a connection for it.
+    pub(super) async fn permit_to_claim(&self) -> ClaimPermit {
+        self.early_claims.permit().await
+    }
+
+    /// A transaction that cannot be committed before that is allowed: one that was given back, or a new one.
     ///
     /// # Cancel safety
-    /// Not to be dropped half way: `atomic` awaits it in a task of its own.
-    pub(super) async fn begin(
-        &self,
-        statement: &'static str,
-    ) -> Result<(Transaction<'static, Sqlite>, MayCommit), StoreError> {
-        let begun = self.pool.begin_with(statement).await;
-        let mut transaction = begun.map_err(StoreError::unavailable)?;
-        let may_commit = MayCommit::default();
-        let asked = may_commit.clone();
-        let handle = transaction.lock_handle().await;
-        let mut handle = handle.map_err(StoreError::unavailable)?;
-        // Set anew for each transaction, with a flag of its own: the last one's may still say
-        // "allowed".
-        handle.set_commit_hook(move || asked.0.load(Ordering::Acquire));
-        drop(handle);
-        Ok((transaction, may_commit))
+    /// Dropped, it loses no connection.
+    pub(super) async fn begin(&self) -> Result<Open, StoreError> {
+        if let Some(open) = self.begun.lock().pop() {
+            return Ok(open);
+        }
+        let pool = self.pool.clone();
+        // On a task of its own, because beginning a transaction must not be cancelled half-way.
+        tokio::spawn(begin(pool))
+            .await
+            .map_err(StoreError::unavailable)?
+            .map_err(StoreError::unavailable)
+    }
+
+    /// Keeps a transaction for the next handler. Nothing may have happened in it.
+    pub(super) fn give_back(&self, open: Open) {
+        self.begun.lock().push(open);
+    }
+}
+
+/// sqlx rolls the transaction back where a nested one is dropped, and what a handler writes
+/// after that would be committed at once, statement by statement. The hook turns each such
+/// commit into a rollback.
+async fn begin(pool: SqlitePool) -> Result<Open, sqlx::Error> {
+    let mut transaction = pool.begin_with(BEGIN).await?;
+    let commit = CommitHook::default();
+    let asked = commit.clone();
+    // Set anew, with a state of its own: the connection's last one may still say "allowed".
+    transaction
+        .lock_handle()
+        .await?
+        .set_commit_hook(move || asked.commits());
+    Ok(Open {
+        transaction,
+        commit,
+    })
+}
+
+/// Transactions that were begun for handlers to come.
+struct Begun {
+    open: Mutex<Vec<Open>>,
+    /// Where their connections are given back to the driver: the store may be dropped elsewhere.
+    runtime: Handle,
+}
+
+impl Begun {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let open = mem::take(&mut *self.lock());
+        let _runtime = self.runtime.enter();
+        drop(open);
     }
 }
 
 /// Whether the connection of one transaction may commit: no, until the store says so.
 #[derive(Debug, Clone, Default)]
-pub(super) struct MayCommit(Arc<AtomicBool>);
+pub(super) struct CommitHook(Arc<AtomicU8>);
 
-impl MayCommit {
-    /// Allows it, until the connection is lent again. To be called right before the store's own
-    /// commit.
+impl CommitHook {
+    const REFUSES: u8 = 0;
+    const ALLOWS: u8 = 1;
+    const HAS_ALLOWED: u8 = 2;
+
+    /// Allows one commit. To be called right before the store's own.
     pub(super) fn allow(&self) {
-        self.0.store(true, Ordering::Release);
+        self.0.store(Self::ALLOWS, Ordering::Release);
+    }
+
+    /// Whether a commit was begun since it was allowed. From now on none is.
+    pub(super) fn has_allowed(&self) -> bool {
+        self.0.swap(Self::REFUSES, Ordering::AcqRel) == Self::HAS_ALLOWED
+    }
+
+    /// What SQLite asks before each commit, when nothing speaks against it any more but the disk.
+    fn commits(&self) -> bool {
+        let (allows, has_allowed) = (Self::ALLOWS, Self::HAS_ALLOWED);
+        self.0
+            .compare_exchange(allows, has_allowed, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 }
 
@@ -128,4 +221,24 @@ async fn clean(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
             .fetch_one(connection)
             .await?;
     Ok(further == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_is_allowed_once() {
+        let hook = CommitHook::default();
+        assert!(!hook.commits());
+        hook.allow();
+        assert!(hook.commits());
+        assert!(!hook.commits());
+        assert!(hook.has_allowed());
+        assert!(!hook.has_allowed());
+        hook.allow();
+        // Refused before it was asked, by a constraint say: the next commit may be the handler's.
+        assert!(!hook.has_allowed());
+        assert!(!hook.commits());
+    }
 }

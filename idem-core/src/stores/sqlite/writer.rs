@@ -2,8 +2,8 @@
 //!
 //! SQLite has one write lock for the whole file, so the calls of a process share transactions
 //! instead of waiting for each other's. What must stay true: a caller hears nothing before its
-//! batch is committed; every call is answered, also when the commit fails; no file is created where
-//! one was lost.
+//! batch is committed, and nothing that must last before it is on the disk; every call is answered, also when the
+//! commit fails; no file is created where one was lost.
 
 use std::sync::Arc;
 
@@ -15,8 +15,10 @@ use super::{
     call::{Call, Reply},
     clock::Clock,
     fault::Fault,
+    log_sync::LogSync,
     schema,
     sql::Sql,
+    write_queue::WriteQueue,
 };
 use crate::{
     store::StoreError,
@@ -50,22 +52,8 @@ impl Queued for Call {
 }
 
 impl Writer {
-    /// Starts the task on an open connection. `options` open the file again, should the connection
-    /// break.
-    pub(super) fn spawn(
-        connection: SqliteConnection,
-        options: SqliteConnectOptions,
-        sql: Arc<Sql>,
-        clock: Clock,
-    ) -> Self {
+    pub(super) fn spawn(task: Task) -> Self {
         let (batcher, queue) = Batcher::new(LIMITS);
-        let task = Task {
-            connection: Some(connection),
-            options,
-            sql,
-            clock,
-            batches: Batches::of("sqlite", "all"),
-        };
         tokio::spawn(task.run(queue));
         Self(batcher)
     }
@@ -86,17 +74,39 @@ impl Writer {
 }
 
 /// The task, and what it needs for a transaction.
-struct Task {
+pub(super) struct Task {
     /// `None` after it has failed, until the next batch opens another one.
     connection: Option<SqliteConnection>,
     options: SqliteConnectOptions,
     sql: Arc<Sql>,
     clock: Clock,
+    write_queue: WriteQueue,
+    log: LogSync,
     /// Counts the calls that share a transaction.
     batches: Batches,
 }
 
 impl Task {
+    /// A task on an open connection. `options` open the file again, should the connection break.
+    pub(super) fn new(
+        connection: SqliteConnection,
+        options: SqliteConnectOptions,
+        sql: Arc<Sql>,
+        clock: Clock,
+        write_queue: WriteQueue,
+        log: LogSync,
+    ) -> Self {
+        Self {
+            connection: Some(connection),
+            options,
+            sql,
+            clock,
+            write_queue,
+            log,
+            batches: Batches::of("sqlite", "all"),
+        }
+    }
+
     /// Carries batches out until there will be no more calls.
     async fn run(mut self, mut queue: Queue<Call>) {
         while let Some(mut calls) = queue.next().await {
@@ -105,15 +115,32 @@ impl Task {
             if let Err(fault) = &committed {
                 tracing::debug!(error = %fault, calls = calls.len(), "a batch was not committed");
             }
-            // Only now: an answer that was told and then lost with the commit would let a message
-            // be acknowledged that was never done.
-            for call in calls {
-                call.answer(&committed);
-            }
+            self.answer(calls, &committed);
         }
         if let Some(connection) = self.connection {
             // Nobody is left to hear of a failure, and every answered write is durable.
             let _ = connection.close().await;
+        }
+    }
+
+    /// Tells the callers what was found, most of them when it is on the disk. The next batch need not wait for that.
+    fn answer(&self, calls: Vec<Call>, committed: &Result<(), Fault>) {
+        // Only now: an answer that was told and then lost with the commit would let a message
+        // be acknowledged that was never done.
+        let (now, synced): (Vec<_>, Vec<_>) = calls
+            .into_iter()
+            .partition(|call| committed.is_err() || call.is_soon_told());
+        for call in now {
+            call.answer(committed);
+        }
+        if !synced.is_empty() {
+            let log = self.log.clone();
+            tokio::spawn(async move {
+                let committed = log.synced().await.map_err(Fault::from);
+                for call in synced {
+                    call.answer(&committed);
+                }
+            });
         }
     }
 
@@ -123,6 +150,7 @@ impl Task {
             Some(connection) => connection,
             None => self.reconnect().await?,
         };
+        let _place = self.write_queue.enter().await;
         let committed = batch::commit(&mut connection, &self.sql, &self.clock, calls).await;
         // A connection that has failed is closed here, by not being put back. "Busy" is no failure
         // of the connection: another process has the lock.

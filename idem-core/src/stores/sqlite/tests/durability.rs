@@ -1,9 +1,15 @@
 use std::{
     io::{BufRead, BufReader},
     process::{Command, Stdio},
+    sync::{Mutex, mpsc},
 };
 
-use super::*;
+use super::{
+    super::log_sync::{LogSync, SyncError},
+    *,
+};
+
+mod answers;
 
 const CHILD: &str = "IDEM_TEST_CHILD_FILE";
 

@@ -85,7 +85,7 @@ async fn a_connection_is_lent_again_and_switched_back() {
     for (question, expected) in [
         ("SELECT total_changes() > 0", 1),
         ("PRAGMA foreign_keys", 1),
-        ("PRAGMA synchronous", 2),
+        ("PRAGMA synchronous", 1),
         ("PRAGMA query_only", 0),
     ] {
         let found: i64 = sqlx::query_scalar(question)
@@ -112,6 +112,33 @@ async fn handlers_beyond_the_connections_wait_before_they_claim() {
         Ok(Finished::Committed)
     ));
     assert!(matches!(second.await, Ok(Begun::Not(Claim::Held { .. }))));
+}
+
+#[tokio::test]
+async fn who_waits_for_a_connection_may_claim_before_it_is_there() {
+    let shop = Shop::with(|builder| builder.connections(1)).await;
+    let store = &shop.store;
+    assert!(!TransactionalStore::<Lent>::is_busy(store));
+    let (lease, mut open) = shop.begin("o-1").await;
+    assert!(TransactionalStore::<Lent>::is_busy(store));
+
+    let waiting = request("o-2");
+    let claimed = TransactionalStore::<Lent>::claim_ahead(store, &waiting).await;
+    let Ok(Begun::Acquired(second, mut opening)) = claimed else {
+        panic!("the key is free");
+    };
+    assert!(futures_util::poll!(opening.as_mut()).is_pending());
+    charge(lend(&mut open)).await;
+    let ended = shop.commit(open, &lease).await;
+    assert_eq!(ended.unwrap(), Finished::Committed);
+    let mut open = opening.await.unwrap();
+    charge(lend(&mut open)).await;
+    let ended = shop.commit(open, &second).await;
+    assert_eq!(ended.unwrap(), Finished::Committed);
+    assert_eq!(shop.charges().await, 2);
+    let completed = request("o-1");
+    let claimed = TransactionalStore::<Lent>::claim_ahead(store, &completed).await;
+    assert!(matches!(claimed, Ok(Begun::Not(Claim::Completed { .. }))));
 }
 
 #[tokio::test]
@@ -148,7 +175,7 @@ async fn a_lent_connection_is_as_durable_and_as_patient_as_the_store() {
     let shop = Shop::open().await;
     let (_, mut open) = shop.begin("o-1").await;
     for (pragma, expected) in [
-        ("PRAGMA synchronous", 2),
+        ("PRAGMA synchronous", 1),
         ("PRAGMA foreign_keys", 1),
         ("PRAGMA busy_timeout", 500),
     ] {

@@ -30,16 +30,26 @@ async fn a_handler_that_ends_the_transaction_by_itself_is_refused() {
     }
 }
 
+/// Nobody can tell what it wanted, and it is done or not done with the rest.
 #[tokio::test]
-async fn a_handler_that_leaves_a_nested_transaction_open_is_refused() {
+async fn a_nested_transaction_that_a_handler_forgets_is_committed_with_the_rest() {
     let shop = Shop::with(|builder| builder.connections(1)).await;
-    let (lease, mut open) = shop.begin("o-1").await;
+    for id in ["o-1", "o-2"] {
+        let (lease, mut open) = shop.begin(id).await;
+        charge(lend(&mut open)).await;
+        std::mem::forget(lend(&mut open).begin().await.unwrap());
+        charge(lend(&mut open)).await;
+        let ended = shop.commit(open, &lease).await;
+        assert!(matches!(ended, Ok(Finished::Committed)), "{ended:?}");
+        assert!(is_completed(&shop.store, id).await);
+    }
+    assert_eq!(shop.charges().await, 4);
+    // What is undone on that connection is undone as ever.
+    let (_, mut open) = shop.begin("o-3").await;
     charge(lend(&mut open)).await;
-    std::mem::forget(lend(&mut open).begin().await.unwrap());
-    refusal(shop.commit(open, &lease).await);
-    assert!(!is_completed(&shop.store, "o-1").await);
-    assert_eq!(shop.charges().await, 0);
-    shop.begin("o-2").await;
+    shop.rolls_back(open).await;
+    shop.begin("o-4").await;
+    assert_eq!(shop.charges().await, 4);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Claims that are made before there is a connection for their handler: how many, and when.
 //!
-//! The pool gives out the permits; `atomic` holds one from before the claim until its connection is
-//! there. What must stay true: no permit is lost, or messages would wait for ever; those who wait
+//! Stores that lend a transaction (`postgres`, `sqlite`) have one; their `atomic` holds a permit from before the claim
+//! until its connection is there. What must stay true: no permit is lost, or messages would wait for ever; those who wait
 //! are let in many at a time.
 
 use std::sync::{
@@ -32,7 +32,7 @@ pub(super) struct EarlyClaims {
 }
 
 /// Permission to claim early, until it is dropped.
-pub(in crate::stores::postgres) struct ClaimPermit(EarlyClaims);
+pub(super) struct ClaimPermit(EarlyClaims);
 
 impl EarlyClaims {
     /// The permits for so many connections.

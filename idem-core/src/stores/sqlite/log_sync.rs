@@ -1,0 +1,224 @@
+//! Makes commits durable: syncs the write-ahead log to the disk, once for all who wait.
+//!
+//! The store's connections commit with `synchronous = NORMAL`: SQLite writes the log, and does not wait for the disk.
+//! Whoever may be told something only when it is durable waits here between the commit and the answer: `writer` for
+//! its batches, `atomic` for handlers. What must stay true: a sync begins after all who wait for it have committed, or
+//! have read what others committed; nobody is told that it is durable when it may not be.
+// docs/decisions/0040
+
+use std::{
+    fs::OpenOptions,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::stores::batcher::{Batcher, Call, Limits, Queue, TaskEnded, Waiting};
+
+/// More than ever wait at once, as a rule: one sync serves them all.
+const LIMITS: Limits = Limits {
+    calls: 4096,
+    bytes: usize::MAX,
+};
+
+/// Clones reach the same task, which ends when the last of them is dropped.
+#[derive(Clone)]
+pub(super) struct LogSync(Batcher<Waiting<Sync>>);
+
+/// Asks for a sync that begins later than this.
+struct Sync {
+    /// Whether others are about to commit, so that it pays to wait for them.
+    awaits_others: bool,
+}
+
+/// How long a sync waits for others who are about to commit. The timer may take a millisecond more.
+const GATHERING: Duration = Duration::from_millis(1);
+
+impl Call for Sync {
+    type Answer = Result<(), SyncError>;
+
+    fn bytes(&self) -> usize {
+        0
+    }
+
+    fn may_be_dropped(&self) -> bool {
+        true
+    }
+}
+
+impl LogSync {
+    /// Starts the task for the database in this file, which a connection has open.
+    pub(super) fn spawn(database: &Path) -> io::Result<Self> {
+        // SQLite follows symbolic links, too, and puts the log beside the file itself.
+        let mut log = database.canonicalize()?.into_os_string();
+        log.push("-wal");
+        let log = PathBuf::from(log);
+        Ok(Self::of(move || sync(&log)))
+    }
+
+    pub(super) fn of(
+        sync: impl Fn() -> Result<(), SyncError> + Send + std::marker::Sync + 'static,
+    ) -> Self {
+        let (batcher, queue) = Batcher::new(LIMITS);
+        tokio::spawn(run(queue, Arc::new(sync)));
+        Self(batcher)
+    }
+
+    /// Waits until all that is committed now is on the disk.
+    ///
+    /// # Errors
+    /// If nobody knows. It is committed all the same, and whoever asks the store again finds it.
+    pub(super) async fn synced(&self) -> Result<(), SyncError> {
+        let awaits_others = false;
+        self.0.call(Sync { awaits_others }).await?
+    }
+
+    /// The same for a caller beside whom others are about to commit: one sync is to serve several.
+    ///
+    /// # Errors
+    /// As of [`synced`](Self::synced).
+    pub(super) async fn synced_with_others(&self) -> Result<(), SyncError> {
+        let awaits_others = true;
+        self.0.call(Sync { awaits_others }).await?
+    }
+}
+
+/// Syncs for all who wait, as long as there is somebody.
+async fn run<F>(mut queue: Queue<Waiting<Sync>>, sync: Arc<F>)
+where
+    F: Fn() -> Result<(), SyncError> + Send + std::marker::Sync + 'static,
+{
+    // For good: the kernel tells of a failed sync once, and counts as written what it could not write. A later sync
+    // would succeed without it.
+    let mut lost: Option<SyncError> = None;
+    while let Some(mut callers) = queue.next().await {
+        if callers.is_empty() {
+            continue;
+        }
+        if callers.iter().all(|caller| caller.call.awaits_others) {
+            tokio::time::sleep(GATHERING).await;
+            callers.append(&mut queue.batch());
+        }
+        let synced = if let Some(lost) = &lost {
+            Err(lost.clone())
+        } else {
+            let sync = Arc::clone(&sync);
+            let synced = tokio::task::spawn_blocking(move || sync()).await;
+            synced.unwrap_or_else(|error| Err(SyncError::Unopened(Arc::new(error.into()))))
+        };
+        if let Err(error @ SyncError::Lost(_)) = &synced
+            && lost.is_none()
+        {
+            tracing::error!(%error, "the store answers nothing that has to be durable any more");
+            lost = Some(error.clone());
+        }
+        for caller in callers {
+            caller.answer(synced.clone());
+        }
+    }
+}
+
+fn sync(log: &Path) -> Result<(), SyncError> {
+    // Opened anew each time: SQLite makes a new file when all connections have been closed meanwhile. Closing it is
+    // harmless: SQLite holds no lock on this file, which would be lost by that.
+    let opened = OpenOptions::new().write(true).open(log);
+    let file = opened.map_err(|error| SyncError::Unopened(Arc::new(error)))?;
+    file.sync_data()
+        .map_err(|error| SyncError::Lost(Arc::new(error)))
+}
+
+/// Why nobody knows whether the log is on the disk.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum SyncError {
+    /// The next try may do better.
+    #[error("SQLite's write-ahead log cannot be opened to sync it to the disk")]
+    Unopened(#[source] Arc<io::Error>),
+    #[error(
+        "SQLite's write-ahead log could not be written to the disk: check the disk, then start the process again"
+    )]
+    Lost(#[source] Arc<io::Error>),
+    #[error(transparent)]
+    Ended(#[from] TaskEnded),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        sync::{
+            Mutex,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
+
+    use futures_util::future::join_all;
+
+    use super::*;
+
+    fn failed() -> Result<(), SyncError> {
+        Err(SyncError::Lost(Arc::new(io::Error::other("I/O error"))))
+    }
+
+    #[tokio::test]
+    async fn a_sync_begins_after_all_who_wait_for_it() {
+        let (begun, begins) = std::sync::mpsc::channel();
+        let (go_on, goes_on) = std::sync::mpsc::channel::<()>();
+        let goes_on = Mutex::new(goes_on);
+        let log = LogSync::of(move || {
+            begun.send(()).unwrap();
+            let _ = goes_on.lock().unwrap().recv();
+            Ok(())
+        });
+        let first = tokio::spawn({
+            let log = log.clone();
+            async move { log.synced().await }
+        });
+        let begins = tokio::task::spawn_blocking(move || {
+            begins.recv().unwrap();
+            begins
+        });
+        let begins = begins.await.unwrap();
+        // It may have committed after the first sync has begun, so that one is not enough.
+        let late = join_all((0..10).map(|_| log.synced()));
+        let mut late = std::pin::pin!(late);
+        assert!(futures_util::poll!(late.as_mut()).is_pending());
+        go_on.send(()).unwrap();
+        first.await.unwrap().unwrap();
+        assert!(futures_util::poll!(late.as_mut()).is_pending());
+        go_on.send(()).unwrap();
+        for synced in late.await {
+            synced.unwrap();
+        }
+        assert_eq!(begins.try_iter().count(), 1, "one sync for all who waited");
+    }
+
+    #[tokio::test]
+    async fn after_a_failed_sync_nothing_is_durable_any_more() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let log = LogSync::of({
+            let asked = Arc::clone(&asked);
+            move || match asked.fetch_add(1, Ordering::Relaxed) {
+                0 => failed(),
+                // As the kernel does: it has told of the failure.
+                _ => Ok(()),
+            }
+        });
+        for _ in 0..3 {
+            let error = log.synced().await.unwrap_err();
+            assert!(matches!(error, SyncError::Lost(_)), "{error:?}");
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn a_log_that_cannot_be_opened_may_be_there_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("idem.db");
+        fs::write(&database, "").unwrap();
+        let log = LogSync::spawn(&database).unwrap();
+        assert!(log.synced().await.is_err());
+        fs::write(folder.path().join("idem.db-wal"), "").unwrap();
+        log.synced().await.unwrap();
+    }
+}

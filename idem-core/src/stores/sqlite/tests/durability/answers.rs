@@ -1,0 +1,154 @@
+//! What may be told before it is on the disk, and what may not.
+
+use sqlx::SqliteConnection;
+
+use super::{super::super::atomic::OpenTransaction, *};
+use crate::store::{Begun, Finish, Finished, TransactionalStore};
+
+/// A disk that does nothing before it is told to.
+struct Disk {
+    store: SqliteStore,
+    go_on: mpsc::Sender<Result<(), SyncError>>,
+    _file: File,
+}
+
+impl Disk {
+    async fn new() -> Self {
+        let file = File::new();
+        let (go_on, goes_on) = mpsc::channel();
+        let goes_on = Mutex::new(goes_on);
+        let builder = SqliteStore::builder(file.path());
+        let sync = move || goes_on.lock().unwrap().recv().unwrap_or(Ok(()));
+        let store = builder.build_with(|_| Ok(LogSync::of(sync))).await.unwrap();
+        Self {
+            store,
+            go_on,
+            _file: file,
+        }
+    }
+
+    fn sync(&self) {
+        self.go_on.send(Ok(())).unwrap();
+    }
+
+    fn fail(&self) {
+        self.go_on
+            .send(Err(SyncError::Lost(Arc::new(std::io::Error::other(
+                "no disk",
+            )))))
+            .unwrap();
+    }
+
+    /// Waits for an answer that is not told before a sync.
+    async fn told_when_synced<T: fmt::Debug>(&self, answer: impl Future<Output = T>) -> T {
+        let mut answer = std::pin::pin!(answer);
+        let soon = tokio::time::timeout(Duration::from_millis(200), answer.as_mut()).await;
+        assert!(soon.is_err(), "told before it was on the disk: {soon:?}");
+        self.sync();
+        answer.await
+    }
+
+    async fn begin(&self, id: &str) -> (Lease, OpenTransaction) {
+        match TransactionalStore::<SqliteConnection>::begin(&self.store, &request(id)).await {
+            Ok(Begun::Acquired(lease, open)) => (lease, open),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn commit(&self, lease: &Lease, open: OpenTransaction) -> Result<Finished, StoreError> {
+        let outcome = Outcome::new("done");
+        let complete = Finish::Complete {
+            lease,
+            outcome: &outcome,
+            retention: 10 * MINUTE,
+        };
+        TransactionalStore::<SqliteConnection>::finish(&self.store, open, complete).await
+    }
+}
+
+#[tokio::test]
+async fn a_leased_claim_and_its_end_are_told_when_they_are_on_the_disk() {
+    let disk = Disk::new().await;
+    let store = &disk.store;
+    let lease = disk.told_when_synced(acquire(store, "o-1")).await;
+    disk.told_when_synced(complete(store, &lease)).await;
+    let failed = disk.told_when_synced(acquire(store, "o-2")).await;
+    let release = Release::failed("no");
+    let released = disk.told_when_synced(store.release(&failed, &release));
+    assert_eq!(released.await.unwrap(), Write::Applied);
+}
+
+/// Another process may have committed it, and lost its power or been killed before the disk had it.
+#[tokio::test]
+async fn a_copy_is_told_that_its_key_is_completed_when_that_is_on_the_disk() {
+    let disk = Disk::new().await;
+    let lease = disk.told_when_synced(acquire(&disk.store, "o-1")).await;
+    disk.told_when_synced(complete(&disk.store, &lease)).await;
+    assert!(
+        disk.told_when_synced(is_completed(&disk.store, "o-1"))
+            .await
+    );
+    // Also if it would have run in a transaction.
+    let request = request("o-1");
+    let begun = TransactionalStore::<SqliteConnection>::begin(&disk.store, &request);
+    let begun = disk.told_when_synced(begun).await;
+    assert!(
+        matches!(begun, Ok(Begun::Not(Claim::Completed { .. }))),
+        "{begun:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_atomic_handler_begins_at_once_and_its_commit_is_told_when_it_is_on_the_disk() {
+    let disk = Disk::new().await;
+    let (lease, open) = disk.begin("o-1").await;
+    let extended = disk.store.extend(&lease, MINUTE).await;
+    assert_eq!(extended.unwrap(), Write::Applied);
+    let committed = disk.told_when_synced(disk.commit(&lease, open)).await;
+    assert_eq!(committed.unwrap(), Finished::Committed);
+}
+
+/// Or one slow disk would let one handler run at a time.
+#[tokio::test]
+async fn a_handler_does_not_wait_for_the_disk_of_those_before_it() {
+    let disk = Disk::new().await;
+    let mut commits = Vec::new();
+    for id in ["o-1", "o-2", "o-3"] {
+        let (lease, mut open) = disk.begin(id).await;
+        let lent: &mut SqliteConnection = SqliteStore::lend(&mut open);
+        // Takes the write lock, which the one before has let go of.
+        sqlx::query("CREATE TABLE IF NOT EXISTS charges (id TEXT)")
+            .execute(lent)
+            .await
+            .unwrap();
+        let disk = &disk;
+        let mut commit = Box::pin(async move { disk.commit(&lease, open).await });
+        let soon = tokio::time::timeout(Duration::from_millis(200), commit.as_mut()).await;
+        assert!(soon.is_err(), "told before it was on the disk: {soon:?}");
+        commits.push(commit);
+    }
+    // One for the first, which has begun, and one for the rest.
+    disk.sync();
+    disk.sync();
+    for commit in commits {
+        assert_eq!(commit.await.unwrap(), Finished::Committed);
+    }
+}
+
+#[tokio::test]
+async fn what_could_not_be_written_to_the_disk_is_not_told() {
+    let disk = Disk::new().await;
+    let (lease, open) = disk.begin("o-1").await;
+    disk.fail();
+    let committed = disk.commit(&lease, open).await;
+    assert!(
+        matches!(committed, Err(StoreError::Unavailable(_))),
+        "{committed:?}"
+    );
+    // It is in the file, and nobody knows for how long: a copy is not acknowledged for it.
+    let claim = disk.store.claim(&request("o-1")).await;
+    assert!(
+        matches!(claim, Err(StoreError::Unavailable(_))),
+        "{claim:?}"
+    );
+}
