@@ -7,7 +7,7 @@
 //! |---|---|
 //! | a consumer of RabbitMQ's | [`amqp`] (feature `amqp`, on by default) |
 //! | a handler without a transport, an [`Executor`](idem_core::Executor) of your own | this module |
-//! | a store of your own | [`conformance`] |
+//! | a store of your own | [`mod@conformance`] |
 //!
 //! A [`Harness`] is the product's own [`Executor`](idem_core::Executor) round one handler, on the product's own
 //! [`MemoryStore`](idem_core::MemoryStore), behind a link that can fail. It delivers messages, as often and as
