@@ -19,7 +19,7 @@ use crate::{
 mod records;
 use records::Records;
 
-/// Carries the calls out and commits. On an error nothing of them has happened, unless it was the
+/// Carries the calls out and commits, and says whether a record was written. On an error nothing of them has happened, unless it was the
 /// commit's own: then nobody knows.
 ///
 /// # Cancel safety
@@ -30,7 +30,7 @@ pub(super) async fn commit(
     sql: &Sql,
     clock: &Clock,
     calls: &mut [Call],
-) -> Result<(), Fault> {
+) -> Result<bool, Fault> {
     // Takes the write lock at once. A deferred transaction that reads first gets "busy" at its
     // first write, whatever the time-out, if another connection has written.
     sqlx::query("BEGIN IMMEDIATE")
@@ -43,6 +43,7 @@ pub(super) async fn commit(
         // lock was there, it could be earlier than what another process has just written.
         now: clock.now(),
         records: Records::default(),
+        has_written: false,
         floor: None,
     };
     let result = batch.carry_out(calls).await;
@@ -53,10 +54,12 @@ pub(super) async fn commit(
     if let Err(error) = ended {
         // A commit that found the file busy leaves its transaction open, and the next `BEGIN` would
         // fail.
-        let _ = sqlx::query("ROLLBACK").execute(batch.connection).await;
+        let _ = sqlx::query("ROLLBACK")
+            .execute(&mut *batch.connection)
+            .await;
         return Err(error.into());
     }
-    Ok(())
+    Ok(batch.has_written)
 }
 
 /// An open transaction, and what is known in it.
@@ -67,6 +70,8 @@ pub(super) struct Batch<'a> {
     pub(super) now: i64,
     /// Records that were read ahead, or changed and not written yet.
     records: Records,
+    /// Whether a record was written.
+    has_written: bool,
     /// The highest token that was ever purged, once it has been read.
     floor: Option<i64>,
 }

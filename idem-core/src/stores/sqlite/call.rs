@@ -123,28 +123,33 @@ impl Call {
         }
     }
 
-    /// Whether its caller may hear the answer before it is on the disk.
-    ///
-    /// What tells that nothing is to be done any more may not: a copy of the message is acknowledged for it, and what
-    /// it tells of, perhaps of another process, may be lost with the power.
-    pub(super) fn is_soon_told(&self) -> bool {
+    /// Whether what it writes has to be on the disk before its caller hears of it.
+    pub(super) fn must_last(&self) -> bool {
         match self {
             // Lost with the power, it is an attempt that was never made: its handler's writes come later in the log,
             // and are lost, too.
             Self::Claim {
-                request,
-                is_atomic: true,
-                reply,
-            } if request.position.is_none() => {
-                matches!(
-                    reply.answer,
-                    Some(Ok(Claim::Acquired(_) | Claim::Held { .. }))
-                )
-            }
+                request, is_atomic, ..
+            } => !is_atomic || !request.position.is_none(),
             // A lease whose process has lost its power may as well end sooner.
-            Self::Write { change, .. } => matches!(change, Change::Extend { .. }),
-            _ => false,
+            Self::Write { change, .. } => !matches!(change, Change::Extend { .. }),
+            _ => true,
         }
+    }
+
+    /// Whether its caller may hear the answer before that is on the disk.
+    ///
+    /// What tells that nothing is to be done any more may not: a copy of the message is acknowledged for it, and what
+    /// it tells of, perhaps of another process, may be lost with the power.
+    pub(super) fn is_soon_told(&self) -> bool {
+        let tells_the_end = match self {
+            Self::Claim { reply, .. } => !matches!(
+                reply.answer,
+                Some(Ok(Claim::Acquired(_) | Claim::Held { .. }))
+            ),
+            _ => false,
+        };
+        !self.must_last() && !tells_the_end
     }
 
     /// What was found does not count.
@@ -206,5 +211,55 @@ impl<T> Reply<T> {
         };
         // A caller that was dropped meanwhile does not care.
         let _ = self.caller.send(answer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{handler::Policy, message::Key};
+
+    fn claim(is_atomic: bool, answer: Claim) -> Call {
+        let (caller, _) = oneshot::channel();
+        let mut reply = Reply::new(caller);
+        reply.hold(Ok(answer));
+        Call::Claim {
+            request: ClaimRequest::new(Key::new("orders", 1).unwrap(), &Policy::DEFAULT),
+            is_atomic,
+            reply,
+        }
+    }
+
+    fn write(change: Change) -> Call {
+        let (caller, _) = oneshot::channel();
+        Call::Write {
+            key: Key::new("orders", 1).unwrap(),
+            token: 1,
+            change,
+            reply: Reply::new(caller),
+        }
+    }
+
+    #[test]
+    fn what_must_be_on_the_disk_before_it_is_told() {
+        let held = || Claim::Held {
+            remaining: Duration::from_secs(1),
+        };
+        let retention = Duration::from_secs(1);
+        let outcome = Outcome::new("done");
+        let reason = Release::failed("no");
+        // Call, whether its batch is synced for it, whether it is told before that.
+        let table = [
+            (claim(false, held()), true, false),
+            (claim(true, held()), false, true),
+            (claim(true, Claim::Quarantined), false, false),
+            (write(Change::Extend { by: retention }), false, true),
+            (write(Change::Complete { outcome, retention }), true, false),
+            (write(Change::Release { reason }), true, false),
+        ];
+        for (call, must_last, is_soon_told) in table {
+            assert_eq!(call.must_last(), must_last, "{call:?}");
+            assert_eq!(call.is_soon_told(), is_soon_told, "{call:?}");
+        }
     }
 }

@@ -24,6 +24,11 @@ impl Fault {
     pub(super) fn is_busy(&self) -> bool {
         matches!(self, Self::Sqlite(error) if is_busy(error))
     }
+
+    /// Whether the disk has not taken what SQLite wrote (`SQLITE_IOERR_FSYNC`).
+    pub(super) fn is_failed_sync(&self) -> bool {
+        matches!(self, Self::Sqlite(error) if code(error) == Some(1034))
+    }
 }
 
 impl From<sqlx::Error> for Fault {
@@ -53,6 +58,10 @@ pub(super) fn is_refusal(error: &sqlx::Error) -> bool {
 
 /// The primary result code: extended ones carry it in their lowest byte.
 fn primary_code(error: &sqlx::Error) -> Option<i32> {
-    let code: i32 = error.as_database_error()?.code()?.parse().ok()?;
-    Some(code & 0xff)
+    code(error).map(|code| code & 0xff)
+}
+
+/// The extended result code.
+fn code(error: &sqlx::Error) -> Option<i32> {
+    error.as_database_error()?.code()?.parse().ok()
 }

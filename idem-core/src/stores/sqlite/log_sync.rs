@@ -1,16 +1,17 @@
 //! Makes commits durable: syncs the write-ahead log to the disk, once for all who wait.
 //!
-//! The store's connections commit with `synchronous = NORMAL`: SQLite writes the log, and does not wait for the disk.
-//! Whoever may be told something only when it is durable waits here between the commit and the answer: `writer` for
-//! its batches, `atomic` for handlers. What must stay true: a sync begins after all who wait for it have committed, or
+//! The connections of handlers commit with `synchronous = NORMAL`: SQLite writes the log, and does not wait for the disk.
+//! Whoever may be told something only when it is durable waits here between the commit and the answer: `atomic` for
+//! handlers, `writer` for what a batch has read of others. What must stay true: a sync begins after all who wait for it have committed, or
 //! have read what others committed; nobody is told that it is durable when it may not be.
 // docs/decisions/0040
 
 use std::{
-    fs::OpenOptions,
+    error::Error,
+    fs::{File, Metadata, OpenOptions},
     io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -24,7 +25,12 @@ const LIMITS: Limits = Limits {
 
 /// Clones reach the same task, which ends when the last of them is dropped.
 #[derive(Clone)]
-pub(super) struct LogSync(Batcher<Waiting<Sync>>);
+pub(super) struct LogSync {
+    batcher: Batcher<Waiting<Sync>>,
+    /// The first sync that failed. For good: the kernel tells of it once, and counts as written what it could not
+    /// write. A later sync would succeed without it.
+    lost: Arc<OnceLock<SyncError>>,
+}
 
 /// Asks for a sync that begins later than this.
 struct Sync {
@@ -53,16 +59,30 @@ impl LogSync {
         // SQLite follows symbolic links, too, and puts the log beside the file itself.
         let mut log = database.canonicalize()?.into_os_string();
         log.push("-wal");
-        let log = PathBuf::from(log);
-        Ok(Self::of(move || sync(&log)))
+        let log = Log::at(log.into());
+        Ok(Self::of(move || log.sync()))
     }
 
     pub(super) fn of(
         sync: impl Fn() -> Result<(), SyncError> + Send + std::marker::Sync + 'static,
     ) -> Self {
         let (batcher, queue) = Batcher::new(LIMITS);
-        tokio::spawn(run(queue, Arc::new(sync)));
-        Self(batcher)
+        let lost = Arc::default();
+        tokio::spawn(run(queue, Arc::new(sync), Arc::clone(&lost)));
+        Self { batcher, lost }
+    }
+
+    /// Fails if anything that was committed may be lost.
+    pub(super) fn check(&self) -> Result<(), SyncError> {
+        self.lost.get().map_or(Ok(()), |lost| Err(lost.clone()))
+    }
+
+    /// Takes note that a sync of SQLite's own has failed.
+    pub(super) fn lose(&self, error: impl Into<Box<dyn Error + Send + std::marker::Sync>>) {
+        lose(
+            &self.lost,
+            &SyncError::Lost(Arc::new(io::Error::other(error))),
+        );
     }
 
     /// Waits until all that is committed now is on the disk.
@@ -71,7 +91,7 @@ impl LogSync {
     /// If nobody knows. It is committed all the same, and whoever asks the store again finds it.
     pub(super) async fn synced(&self) -> Result<(), SyncError> {
         let awaits_others = false;
-        self.0.call(Sync { awaits_others }).await?
+        self.batcher.call(Sync { awaits_others }).await?
     }
 
     /// The same for a caller beside whom others are about to commit: one sync is to serve several.
@@ -80,18 +100,15 @@ impl LogSync {
     /// As of [`synced`](Self::synced).
     pub(super) async fn synced_with_others(&self) -> Result<(), SyncError> {
         let awaits_others = true;
-        self.0.call(Sync { awaits_others }).await?
+        self.batcher.call(Sync { awaits_others }).await?
     }
 }
 
 /// Syncs for all who wait, as long as there is somebody.
-async fn run<F>(mut queue: Queue<Waiting<Sync>>, sync: Arc<F>)
+async fn run<F>(mut queue: Queue<Waiting<Sync>>, sync: Arc<F>, lost: Arc<OnceLock<SyncError>>)
 where
     F: Fn() -> Result<(), SyncError> + Send + std::marker::Sync + 'static,
 {
-    // For good: the kernel tells of a failed sync once, and counts as written what it could not write. A later sync
-    // would succeed without it.
-    let mut lost: Option<SyncError> = None;
     while let Some(mut callers) = queue.next().await {
         if callers.is_empty() {
             continue;
@@ -100,32 +117,70 @@ where
             tokio::time::sleep(GATHERING).await;
             callers.append(&mut queue.batch());
         }
-        let synced = if let Some(lost) = &lost {
-            Err(lost.clone())
-        } else {
-            let sync = Arc::clone(&sync);
-            let synced = tokio::task::spawn_blocking(move || sync()).await;
-            synced.unwrap_or_else(|error| Err(SyncError::Unopened(Arc::new(error.into()))))
-        };
-        if let Err(error @ SyncError::Lost(_)) = &synced
-            && lost.is_none()
-        {
-            tracing::error!(%error, "the store answers nothing that has to be durable any more");
-            lost = Some(error.clone());
+        let sync = Arc::clone(&sync);
+        let synced = tokio::task::spawn_blocking(move || sync()).await;
+        let synced =
+            synced.unwrap_or_else(|error| Err(SyncError::Unopened(Arc::new(error.into()))));
+        if let Err(error @ SyncError::Lost(_)) = &synced {
+            lose(&lost, error);
         }
+        let synced = lost.get().map_or(synced, |lost| Err(lost.clone()));
         for caller in callers {
             caller.answer(synced.clone());
         }
     }
 }
 
-fn sync(log: &Path) -> Result<(), SyncError> {
-    // Opened anew each time: SQLite makes a new file when all connections have been closed meanwhile. Closing it is
-    // harmless: SQLite holds no lock on this file, which would be lost by that.
-    let opened = OpenOptions::new().write(true).open(log);
-    let file = opened.map_err(|error| SyncError::Unopened(Arc::new(error)))?;
-    file.sync_data()
-        .map_err(|error| SyncError::Lost(Arc::new(error)))
+fn lose(lost: &OnceLock<SyncError>, error: &SyncError) {
+    if lost.set(error.clone()).is_ok() {
+        tracing::error!(%error, "the store answers nothing that has to be durable any more");
+    }
+}
+
+/// The write-ahead log, which SQLite writes.
+struct Log {
+    path: PathBuf,
+    /// Kept open, because an error is told to those who have the file open when it happens. Closing it is harmless: SQLite
+    /// holds no lock on this file, which would be lost by that.
+    open: Mutex<Option<File>>,
+}
+
+impl Log {
+    fn at(path: PathBuf) -> Self {
+        let open = Mutex::default();
+        Self { path, open }
+    }
+
+    fn sync(&self) -> Result<(), SyncError> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = self.current(open.take());
+        let file = file.map_err(|error| SyncError::Unopened(Arc::new(error)))?;
+        let synced = file.sync_data();
+        *open = Some(file);
+        synced.map_err(|error| SyncError::Lost(Arc::new(error)))
+    }
+
+    /// The file that is there now: SQLite makes a new one when all its connections have been closed meanwhile.
+    fn current(&self, open: Option<File>) -> io::Result<File> {
+        if let Some(open) = open
+            && is_same(&open.metadata()?, &self.path.metadata()?)
+        {
+            return Ok(open);
+        }
+        OpenOptions::new().write(true).open(&self.path)
+    }
+}
+
+#[cfg(unix)]
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Nothing tells: it is opened anew each time.
+#[cfg(not(unix))]
+fn is_same(_: &Metadata, _: &Metadata) -> bool {
+    false
 }
 
 /// Why nobody knows whether the log is on the disk.
@@ -146,10 +201,7 @@ pub(super) enum SyncError {
 mod tests {
     use std::{
         fs,
-        sync::{
-            Mutex,
-            atomic::{AtomicUsize, Ordering},
-        },
+        sync::atomic::{AtomicUsize, Ordering},
     };
 
     use futures_util::future::join_all;
@@ -208,7 +260,37 @@ mod tests {
             let error = log.synced().await.unwrap_err();
             assert!(matches!(error, SyncError::Lost(_)), "{error:?}");
         }
-        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        assert!(log.check().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_failed_sync_of_sqlite_counts_too() {
+        let log = LogSync::of(|| Ok(()));
+        log.synced().await.unwrap();
+        log.check().unwrap();
+        log.lose("disk I/O error");
+        assert!(matches!(log.check(), Err(SyncError::Lost(_))));
+        assert!(matches!(log.synced().await, Err(SyncError::Lost(_))));
+    }
+
+    /// As when all connections were closed: the old one is synced and gone.
+    #[test]
+    fn the_log_that_is_there_is_synced() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = Log::at(folder.path().join("idem.db-wal"));
+        assert!(matches!(log.sync(), Err(SyncError::Unopened(_))));
+        for _ in 0..2 {
+            // Beside the old one, so that it has another number.
+            let new = folder.path().join("new");
+            fs::write(&new, "frames").unwrap();
+            fs::rename(&new, &log.path).unwrap();
+            for _ in 0..2 {
+                log.sync().unwrap();
+                let open = log.open.lock().unwrap();
+                let open = open.as_ref().unwrap().metadata().unwrap();
+                assert_eq!(is_same(&open, &log.path.metadata().unwrap()), cfg!(unix));
+            }
+        }
     }
 
     #[tokio::test]

@@ -76,7 +76,7 @@ impl Writer {
 /// The task, and what it needs for a transaction.
 pub(super) struct Task {
     /// `None` after it has failed, until the next batch opens another one.
-    connection: Option<SqliteConnection>,
+    connection: Option<Open>,
     options: SqliteConnectOptions,
     sql: Arc<Sql>,
     clock: Clock,
@@ -84,6 +84,32 @@ pub(super) struct Task {
     log: LogSync,
     /// Counts the calls that share a transaction.
     batches: Batches,
+}
+
+/// The connection of the writer.
+struct Open {
+    connection: SqliteConnection,
+    /// Whether its commits wait for the disk.
+    syncs: bool,
+}
+
+impl Open {
+    /// One that is open as the builder opens it.
+    fn new(connection: SqliteConnection) -> Self {
+        Self {
+            connection,
+            syncs: false,
+        }
+    }
+}
+
+const FULL: &str = "PRAGMA synchronous = FULL";
+const NORMAL: &str = "PRAGMA synchronous = NORMAL";
+
+/// A batch that was committed.
+struct Committed {
+    /// Whether all that the batch has read and written is on the disk.
+    is_synced: bool,
 }
 
 impl Task {
@@ -97,7 +123,7 @@ impl Task {
         log: LogSync,
     ) -> Self {
         Self {
-            connection: Some(connection),
+            connection: Some(Open::new(connection)),
             options,
             sql,
             clock,
@@ -115,25 +141,30 @@ impl Task {
             if let Err(fault) = &committed {
                 tracing::debug!(error = %fault, calls = calls.len(), "a batch was not committed");
             }
-            self.answer(calls, &committed);
+            self.answer(calls, committed);
         }
-        if let Some(connection) = self.connection {
+        if let Some(Open { connection, .. }) = self.connection {
             // Nobody is left to hear of a failure, and every answered write is durable.
             let _ = connection.close().await;
         }
     }
 
-    /// Tells the callers what was found, most of them when it is on the disk. The next batch need not wait for that.
-    fn answer(&self, calls: Vec<Call>, committed: &Result<(), Fault>) {
+    /// Tells the callers what was found, when it may be told.
+    fn answer(&self, calls: Vec<Call>, committed: Result<Committed, Fault>) {
         // Only now: an answer that was told and then lost with the commit would let a message
         // be acknowledged that was never done.
+        let (is_synced, committed) = match committed {
+            Ok(committed) => (committed.is_synced, Ok(())),
+            Err(fault) => (false, Err(fault)),
+        };
         let (now, synced): (Vec<_>, Vec<_>) = calls
             .into_iter()
-            .partition(|call| committed.is_err() || call.is_soon_told());
+            .partition(|call| is_synced || committed.is_err() || call.is_soon_told());
         for call in now {
-            call.answer(committed);
+            call.answer(&committed);
         }
         if !synced.is_empty() {
+            // The next batch need not wait for this.
             let log = self.log.clone();
             tokio::spawn(async move {
                 let committed = log.synced().await.map_err(Fault::from);
@@ -145,28 +176,51 @@ impl Task {
     }
 
     /// One batch on the connection, which is opened again first if the last one has failed.
-    async fn commit(&mut self, calls: &mut [Call]) -> Result<(), Fault> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
+    async fn commit(&mut self, calls: &mut [Call]) -> Result<Committed, Fault> {
+        let mut open = match self.connection.take() {
+            Some(open) => open,
             None => self.reconnect().await?,
         };
         let _place = self.write_queue.enter().await;
-        let committed = batch::commit(&mut connection, &self.sql, &self.clock, calls).await;
+        let committed = self.commit_on(&mut open, calls).await;
+        if let Err(fault) = &committed
+            && fault.is_failed_sync()
+        {
+            // Also what others have committed before.
+            self.log.lose(fault.clone());
+        }
         // A connection that has failed is closed here, by not being put back. "Busy" is no failure
         // of the connection: another process has the lock.
-        if committed.as_ref().map_or_else(Fault::is_busy, |()| true) {
-            self.connection = Some(connection);
+        if committed.as_ref().map_or_else(Fault::is_busy, |_| true) {
+            self.connection = Some(open);
         }
+        self.log.check()?;
         committed
+    }
+
+    async fn commit_on(&self, open: &mut Open, calls: &mut [Call]) -> Result<Committed, Fault> {
+        // SQLite's own sync is the cheapest where a batch has to wait for one anyway: more calls come meanwhile, and
+        // share the next commit.
+        let syncs = calls.iter().any(Call::must_last);
+        if open.syncs != syncs {
+            let level = if syncs { FULL } else { NORMAL };
+            sqlx::query(level).execute(&mut open.connection).await?;
+            open.syncs = syncs;
+        }
+        let writes = batch::commit(&mut open.connection, &self.sql, &self.clock, calls).await?;
+        // A batch that has written nothing has synced nothing either, and may have read what others have committed.
+        Ok(Committed {
+            is_synced: syncs && writes,
+        })
     }
 
     /// Opens the file again, but never creates one: an empty file has forgotten everything, and all
     /// that was done would run again.
-    async fn reconnect(&self) -> Result<SqliteConnection, Fault> {
+    async fn reconnect(&self) -> Result<Open, Fault> {
         let options = self.options.clone().create_if_missing(false);
         let mut connection = options.connect().await?;
         // The file may have been replaced meanwhile, by a copy from before a migration, say.
         schema::check(&mut connection, &self.sql).await?;
-        Ok(connection)
+        Ok(Open::new(connection))
     }
 }

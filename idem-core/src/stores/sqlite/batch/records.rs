@@ -158,7 +158,9 @@ impl Batch<'_> {
         for (key, record) in records {
             statement = row::bind(statement, key, record, self.now);
         }
-        statement.execute(&mut *self.connection).await
+        let written = statement.execute(&mut *self.connection).await?;
+        self.has_written |= written.rows_affected() > 0;
+        Ok(written)
     }
 
     async fn rows<'k>(
