@@ -32,12 +32,13 @@
 
 #[doc(inline)]
 pub use idem_core::handler::{
-    Answer, Atomic, Backoff, Context, DecodeError, Enforcement, Grouped, Handler, InDoubt, Leased,
-    Mode, Operation, Outcome, PolicyBuilder, PolicyError, RecordedBy, RecordedRow,
+    Answer, Atomic, AtomicBatch, Backoff, BatchOptions, BatchOutput, BatchResults, Context,
+    DecodeError, Enforcement, Failures, FromState, Grouped, Handler, InDoubt, Leased, LeasedBatch,
+    Member, Mode, Operation, Outcome, PolicyBuilder, PolicyError, RecordedBy, RecordedRow,
     RecordingConstraint, Refusal, Rejection, SequenceNumber, SequenceOptions, StoreOutage,
 };
 #[doc(no_inline)]
 pub use idem_core::handler::{
-    Attempt, Failed, Failure, FencingToken, FromContext, FromRef, Headers, Policy, Refused,
+    Attempt, Batch, Failed, Failure, FencingToken, FromContext, FromRef, Headers, Policy, Refused,
     Request, State, Verdict,
 };

@@ -99,8 +99,8 @@ pub use idem_core::redis;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use idem_core::sqlx;
 pub use idem_core::{
-    AnyStore, Attempt, Failed, Failure, FencingToken, FromContext, Headers, Key, MemoryStore,
-    Policy, Refused, Request, State, Store, StoreError, Verdict,
+    AnyStore, Attempt, Batch, Failed, Failure, FencingToken, FromContext, Headers, Key,
+    MemoryStore, Policy, Refused, Request, State, Store, StoreError, Verdict,
 };
 
 #[doc(inline)]

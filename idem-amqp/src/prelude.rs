@@ -4,8 +4,8 @@
 //! too; stores are not, for each service has its own.
 
 pub use crate::{
-    Attempt, Failed, Failure, FencingToken, FromContext, Headers, Key, Policy, Refused, Request,
-    State, Verdict, publisher::Publisher, shutdown::shutdown_signal, topology::Queue,
+    Attempt, Batch, Failed, Failure, FencingToken, FromContext, Headers, Key, Policy, Refused,
+    Request, State, Verdict, publisher::Publisher, shutdown::shutdown_signal, topology::Queue,
     wire::Delivery, worker::Worker,
 };
 

@@ -19,8 +19,8 @@
 pub use idem_core::store::Store;
 #[doc(inline)]
 pub use idem_core::store::{
-    Begun, Claim, ClaimRequest, ConnectError, Finding, Finish, Finished, GroupStore, Lease, Open,
-    OpenSession, Opened, Opening, OutOfPlace, Owner, Purge, PurgeTask, RecordedByError,
-    RecordedByStore, Release, SequenceStore, SessionStore, Severity, StoreError, Touched,
-    TransactionalStore, Write,
+    BatchStore, Begun, Claim, ClaimRequest, Completion, ConnectError, Finding, Finish, Finished,
+    GroupStore, Lease, Open, OpenSession, Opened, Opening, OutOfPlace, Owner, Purge, PurgeTask,
+    RecordedByError, RecordedByStore, Release, SequenceStore, SessionStore, Severity, StoreError,
+    Touched, TransactionalStore, Write,
 };

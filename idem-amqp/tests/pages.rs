@@ -15,6 +15,9 @@ use std::{fs, path::Path};
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 #[rustfmt::skip]
+#[path = "pages/batches.rs"]
+mod batches;
+#[rustfmt::skip]
 #[path = "pages/cookbook.rs"]
 mod cookbook;
 #[rustfmt::skip]
@@ -46,7 +49,8 @@ mod sequences;
 mod stores;
 
 /// A page, and the module that its parts are in.
-const PAGES: [(&str, &str); 14] = [
+const PAGES: [(&str, &str); 15] = [
+    ("docs/batches.md", "batches"),
     ("docs/cookbook.md", "cookbook"),
     ("docs/existing-service.md", "existing_service"),
     ("docs/handlers.md", "handlers"),

@@ -14,6 +14,7 @@ use crate::{
 
 mod atomic;
 mod attempt;
+mod batched;
 mod claim_locally;
 mod closed;
 mod completion;
@@ -41,6 +42,7 @@ mod verdict;
 mod tests;
 
 use attempt::{Granted, Job};
+use batched::BatchQueues;
 use closed::Closed;
 use concurrency::Concurrency;
 #[doc(hidden)]
@@ -92,6 +94,8 @@ pub struct Executor<S> {
     heartbeats: HeartbeatScheduler,
     /// How many messages of a handler are at it together.
     concurrency: Concurrency,
+    /// What waits to share a call with others.
+    batch_queues: BatchQueues,
     /// Where the sequences stand that this process works on.
     sequence_waits: SequenceWaits,
     closed: Arc<Closed>,
@@ -107,6 +111,7 @@ impl<S> Clone for Executor<S> {
             in_flight: self.in_flight.clone(),
             heartbeats: self.heartbeats.clone(),
             concurrency: self.concurrency.clone(),
+            batch_queues: self.batch_queues.clone(),
             sequence_waits: self.sequence_waits.clone(),
             closed: Arc::clone(&self.closed),
             local: Arc::clone(&self.local),
@@ -123,6 +128,7 @@ impl<S: Store> Executor<S> {
             in_flight: InFlight::default(),
             heartbeats: HeartbeatScheduler::default(),
             concurrency: Concurrency::default(),
+            batch_queues: BatchQueues::default(),
             sequence_waits: SequenceWaits::default(),
             closed: Arc::default(),
             local: Arc::new(LocalMemory::new(Self::DEFAULT_LOCAL_MEMORY)),

@@ -1,6 +1,8 @@
 //! What users write: operations and their modes, what a handler is given, how it fails, its policy.
 
 pub(crate) mod backoff;
+pub(crate) mod batch;
+pub(crate) mod batched;
 pub(crate) mod context;
 mod error_text;
 pub(crate) mod failure;
@@ -12,6 +14,8 @@ mod refusal;
 pub(crate) mod reply;
 
 pub use backoff::Backoff;
+pub use batch::{Batch, BatchOptions, BatchOutput, BatchResults, Failures, FromState, Member};
+pub use batched::{AtomicBatch, LeasedBatch};
 pub use context::{
     Attempt, Context, FencingToken, FromContext, FromRef, Headers, Rejection, State,
 };

@@ -54,7 +54,7 @@ mod telemetry;
 pub use error_chain::ErrorChain;
 pub use executor::{Execution, Executor, Prepared};
 pub use handler::{
-    Attempt, Failed, Failure, FencingToken, FromContext, FromRef, Headers, Outcome, Policy,
+    Attempt, Batch, Failed, Failure, FencingToken, FromContext, FromRef, Headers, Outcome, Policy,
     Refused, Request, State, Verdict,
 };
 pub use message::{Envelope, IdempotencyKey, Key};
@@ -81,6 +81,7 @@ pub use idem_macros::{
 pub mod __private {
     // The traits alone: the derives of the same names are each facade's own.
     pub use crate::handler::FromRef as FromRefTrait;
+    pub use crate::handler::batch::{BatchReturned, batch_of_one, result_of_one, results};
     pub use crate::handler::operation::recorded_by::{Caused, Parts};
     pub use crate::handler::operation::sequence::{
         LONGEST_WAIT, SHORTEST_WAIT, number, numbered, numbered_key,

@@ -4,6 +4,7 @@ use std::{fmt::Debug, time::Duration};
 
 use crate::{handler::Outcome, message::PositionKind};
 
+mod batch;
 pub(crate) mod claim;
 mod error;
 pub(crate) mod finding;
@@ -18,6 +19,7 @@ mod session;
 mod transaction;
 pub(crate) mod transactional;
 
+pub use batch::BatchStore;
 pub use claim::{Claim, Lease, OutOfPlace, Release, Write};
 pub use error::{ConnectError, StoreError};
 pub use finding::{Finding, Severity};
@@ -27,7 +29,7 @@ pub use recorded_by::{RecordedByError, RecordedByStore};
 pub use request::{ClaimRequest, Owner};
 pub use sequence::SequenceStore;
 pub use session::{OpenSession, Opened, SessionStore, Touched};
-pub use transaction::{Finish, Finished, Open};
+pub use transaction::{Completion, Finish, Finished, Open};
 pub use transactional::{Begun, Opening, TransactionalStore};
 
 /// Decides, once per key, who works, and remembers what came of it.

@@ -67,18 +67,18 @@ idem_testing::conformance!(any_postgres; AnyHarness<PostgresHarness<ReadCommitte
 #[cfg(feature = "postgres")]
 idem_testing::conformance!(cached_postgres; CachedHarness<PostgresHarness<ReadCommitted>>; ServerClock, Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "postgres")]
-idem_testing::conformance!(cached_postgres_atomic; CachedHarness<ConnectionHarness<ReadCommitted>>; only TransactionalStore, GroupStore, RecordedByStore, TransactionalSessions, TransactionalSequences);
+idem_testing::conformance!(cached_postgres_atomic; CachedHarness<ConnectionHarness<ReadCommitted>>; only TransactionalStore, GroupStore, BatchStore, RecordedByStore, TransactionalSessions, TransactionalSequences);
 /// What the default of the database is must not matter.
 #[cfg(feature = "postgres")]
 mod postgres_atomic {
     use super::*;
 
-    idem_testing::conformance!(read_committed_connection; ConnectionHarness<ReadCommitted>; only TransactionalStore, GroupStore, RecordedByStore, TransactionalSessions, TransactionalSequences);
-    idem_testing::conformance!(read_committed_transaction; TransactionHarness<ReadCommitted>; only TransactionalStore, GroupStore, RecordedByStore, TransactionalSessions, TransactionalSequences);
-    idem_testing::conformance!(repeatable_read_connection; ConnectionHarness<RepeatableRead>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
+    idem_testing::conformance!(read_committed_connection; ConnectionHarness<ReadCommitted>; only TransactionalStore, GroupStore, BatchStore, RecordedByStore, TransactionalSessions, TransactionalSequences);
+    idem_testing::conformance!(read_committed_transaction; TransactionHarness<ReadCommitted>; only TransactionalStore, GroupStore, BatchStore, RecordedByStore, TransactionalSessions, TransactionalSequences);
+    idem_testing::conformance!(repeatable_read_connection; ConnectionHarness<RepeatableRead>; only TransactionalStore, BatchStore, TransactionalSessions, TransactionalSequences);
     idem_testing::conformance!(repeatable_read_transaction; TransactionHarness<RepeatableRead>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
     idem_testing::conformance!(serializable_connection; ConnectionHarness<Serializable>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
-    idem_testing::conformance!(serializable_transaction; TransactionHarness<Serializable>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
+    idem_testing::conformance!(serializable_transaction; TransactionHarness<Serializable>; only TransactionalStore, BatchStore, TransactionalSessions, TransactionalSequences);
 }
 // As in a transaction of one's own, but that others commit with it.
 #[cfg(feature = "postgres")]

@@ -40,6 +40,7 @@
 //! | `Purge` | a store with [`Purge`](idem_core::store::Purge), and data that no other case shares | purging |
 //! | `TransactionalStore` | [`TransactionalHarness`] | [`TransactionalStore`](idem_core::store::TransactionalStore) |
 //! | `GroupStore` | [`GroupHarness`] | sharing a transaction among messages |
+//! | `BatchStore` | [`BatchHarness`] | completing several messages with one commit |
 //! | `RecordedByStore` | [`EntityHarness`] | telling by a constraint what was handled |
 //! | `ServerClock` | [`WorkerClockHarness`] | a time that is no worker's |
 //! | `SessionStore` | a store with [`SessionStore`](idem_core::store::SessionStore) | keeping sessions |
@@ -58,6 +59,7 @@
 pub mod ahead;
 pub mod atomic_claims;
 pub mod attempts;
+pub mod batches;
 pub mod bytes;
 pub mod cancellation;
 pub mod claims;
@@ -113,8 +115,8 @@ mod scene;
 
 pub use case::{Case, run};
 pub use harness::{
-    Clock, DurableHarness, EntityHarness, GroupHarness, Harness, TransactionalHarness,
-    WorkerClockHarness,
+    BatchHarness, Clock, DurableHarness, EntityHarness, GroupHarness, Harness,
+    TransactionalHarness, WorkerClockHarness,
 };
 
 use client::{Client, LIFE, WINDOW};

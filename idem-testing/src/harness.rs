@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    future::pending,
     marker::PhantomData,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -119,7 +120,8 @@ where
     }
 
     /// Delivers messages to one worker at once: those of a [grouped](idem_core::handler::Grouped) handler share
-    /// transactions, as many as the handler allows. How each ended, in their order.
+    /// transactions, those of a handler of [batches](idem_core::handler::Batch) share calls, as many as the handler
+    /// allows. How each ended, in their order.
     ///
     /// # Panics
     /// If a delivery does not end within a day of the paused clock.
@@ -140,6 +142,33 @@ where
     pub async fn crash(&self, point: CrashPoint, message: &Message) {
         if let Some(ended) = self.try_crash(point, message).await {
             not_reached(point, ended.kind());
+        }
+    }
+
+    /// Delivers messages [together](Self::deliver_together) to a worker that vanishes when the first of them comes to this
+    /// point. Nothing more is heard of any of them.
+    ///
+    /// # Panics
+    /// If there is none, or the first one's delivery ends without coming as far as that.
+    pub async fn crash_together(&self, point: CrashPoint, messages: &[Message]) {
+        let process = Process::start(&self.ground.store().sharing_transactions());
+        let [first, others @ ..] = messages else {
+            panic!("no message: there is nothing to crash at");
+        };
+        let others = join_all(others.iter().map(|it| self.deliver_to(&process, it)));
+        let others = async {
+            others.await;
+            // What has ended waits for the crash.
+            pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            ran = process.vanish(point, self.handle(&process, first)) => {
+                if let Ran::Ended(ended, _) = ran {
+                    not_reached(point, ended.kind());
+                }
+            }
+            () = others => {}
         }
     }
 

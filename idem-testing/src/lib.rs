@@ -68,9 +68,11 @@
 //! | atomic, `&mut SqliteConnection` | [`Setup::sqlite`] (feature `sqlite`), a temporary file | |
 //! | atomic, `&mut PgConnection`; `recorded_by` | [`Setup::postgres`] (feature `postgres`), a server of yours | |
 //! | with `group` | the same; [`Harness::deliver_together`] fills a group | what a crash does to a group |
+//! | with `batch` | as without; [`Harness::deliver_together`] fills a batch, [`Harness::crash_together`] crashes in one | |
 
 #[cfg(feature = "amqp")]
 pub mod amqp;
+mod batch;
 mod catalogue;
 mod clock;
 pub mod conformance;

@@ -69,6 +69,11 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for FaultyStore<S> {
         }
         match finish {
             Finish::Complete { outcome, .. } => probe::before_completion(outcome).await,
+            Finish::CompleteAll(completions) => {
+                for completion in completions {
+                    probe::before_completion(completion.outcome).await;
+                }
+            }
             _ => probe::before_recording().await,
         }
         let finished = self.call(Call::Complete, finished).await?;

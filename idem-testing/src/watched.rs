@@ -17,8 +17,8 @@ use std::{
 
 use idem_core::{
     handler::{
-        Context, DecodeError, Handler, Mode, Operation, Policy, RecordingConstraint, Refusal,
-        Rejection, SequenceOptions,
+        Batch, BatchOptions, BatchResults, Context, DecodeError, Handler, Mode, Operation, Policy,
+        RecordingConstraint, Refusal, Rejection, SequenceOptions,
     },
     message::{Envelope, Fingerprint, Key, KeyError},
 };
@@ -36,6 +36,7 @@ impl<H: Operation> Operation for Watched<H> {
     type Mode = H::Mode;
     const SCOPE: &'static str = H::SCOPE;
     const POLICY: Policy = H::POLICY;
+    const BATCH: Option<BatchOptions> = H::BATCH;
     const SEQUENCE: Option<SequenceOptions<Self>> = match H::SEQUENCE {
         Some(numbered) => Some(numbered.likewise()),
         None => None,
@@ -70,6 +71,15 @@ impl<St, H: Handler<St>> Handler<St> for Watched<H> {
         lent: <H::Mode as Mode>::Lent<'a>,
     ) -> Result<impl Future<Output = Result<H::Output, H::Error>> + Send + 'a, Rejection> {
         H::call(message, context, lent).map(watch)
+    }
+
+    fn call_batch<'a>(
+        batch: Batch<H::Message, H::Error>,
+        state: &'a St,
+        lent: <H::Mode as Mode>::Lent<'a>,
+    ) -> Result<impl Future<Output = BatchResults<H::Output, H::Error>> + Send + 'a, Rejection>
+    {
+        H::call_batch(batch, state, lent).map(watch)
     }
 }
 

@@ -20,6 +20,7 @@ use idem_amqp::{
 };
 use nix::sys::signal::{Signal, raise};
 
+mod batch;
 mod entity;
 mod group;
 mod sessions;

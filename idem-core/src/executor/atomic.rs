@@ -13,7 +13,7 @@ use std::{marker::PhantomData, time::Duration};
 
 use super::{
     Executor, Prepared, RunsOn,
-    attempt::{Claiming, Granted, Job, attempt},
+    attempt::{Claiming, Granted, Job, Uncalled, attempt},
     guarded,
     heartbeat::{KeptLease, Ran},
     in_flight::Working,
@@ -26,9 +26,7 @@ use crate::{
     futures::FutureExt as _,
     handler::{Atomic, Attempt, Failure, Handler, Mode, Operation, Outcome, Policy},
     message::Envelope,
-    store::{
-        Claim, Finish, Finished, Lease, Release, Store, StoreError, TransactionalStore, Write,
-    },
+    store::{Claim, Finish, Finished, Lease, Store, StoreError, TransactionalStore, Write},
     stores::measured::Measured,
 };
 
@@ -155,16 +153,15 @@ where
         job: &mut Job<'_, S>,
         transaction: S::Transaction,
         kept: KeptLease,
-        error: String,
+        why: Uncalled,
     ) -> Self::Attempted {
         // No heartbeat goes on beside the release: the store would refuse it as fenced.
         drop(kept);
         // First: the transaction holds a lock on the key's record in some stores, and the release would wait for it.
         job.executor.roll_back(transaction).await;
-        let unrun = Release::gave_up(&error);
         // Nothing ran: a lost lease changes nothing.
-        let _ = job.executor.release(&self.lease, &unrun).await;
-        Execution::Undecodable { error }
+        let _ = job.executor.release(&self.lease, &why.release()).await;
+        why.into_execution()
     }
 
     async fn finish(
@@ -294,6 +291,11 @@ impl<S: Store> Ending<'_, S> {
             return Execution::StoreUnavailable { error };
         }
         self.undo(transaction, self.unsuccessful(cause)).await
+    }
+
+    /// Ends an attempt that has failed of this, and has written nothing.
+    pub(super) async fn failed<T, E: Failure>(&self, error: E) -> Execution<T, E> {
+        self.record(self.unsuccessful(guarded::cause(error))).await
     }
 
     /// Rolls the handler's writes back, and then records how it ended.

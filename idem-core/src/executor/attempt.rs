@@ -21,7 +21,7 @@ use crate::{
     executor::Execution,
     handler::{Attempt, Context, Handler, Mode, Operation, Policy},
     message::{Envelope, KeyError},
-    store::{ClaimRequest, Store},
+    store::{ClaimRequest, Release, Store},
     stores::measured::Measured,
 };
 
@@ -107,13 +107,31 @@ pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
     /// What the handler gets as its connection or transaction.
     fn lend(transaction: &mut Self::Transaction) -> <H::Mode as Mode>::Lent<'_>;
 
-    /// Ends the claim of a handler that could not be called: one of its parameters could not be made.
+    /// Calls the handler and runs it under the heartbeat, which comes back.
+    ///
+    /// Here the message has the call to itself. In a batch it shares one.
+    fn run<St>(
+        &self,
+        job: &Job<'_, S>,
+        transaction: &mut Self::Transaction,
+        body: H::Message,
+        context: Context<'_, St>,
+        kept: KeptLease,
+    ) -> impl Future<Output = (KeptLease, Called<H>)> + Send
+    where
+        H: Handler<St>,
+        St: Send + Sync + 'static,
+    {
+        run_alone::<Self, S, H, St>(job, transaction, body, context, kept)
+    }
+
+    /// Ends the claim of a handler that was not called.
     fn uncalled(
         self,
         job: &mut Job<'_, S>,
         transaction: Self::Transaction,
         kept: KeptLease,
-        error: String,
+        why: Uncalled,
     ) -> impl Future<Output = Self::Attempted> + Send;
 
     /// Ends the claim of a handler that was called, and says how the message ended. `ran` is what became of the
@@ -125,6 +143,40 @@ pub(super) trait Claiming<S: Store, H: Operation>: Sized + Send {
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> impl Future<Output = Self::Attempted> + Send;
+}
+
+/// What became of a handler that was to be called.
+pub(super) type Called<H> =
+    Result<Ran<Result<<H as Operation>::Output, <H as Operation>::Error>>, Uncalled>;
+
+/// Why a handler was not called whose message had its claim.
+#[derive(Debug)]
+pub(super) enum Uncalled {
+    /// One of its parameters could not be made.
+    Unfit(String),
+    /// The executor was closed while the message waited for its batch.
+    Closed,
+    /// It is to be called by itself, and not with others.
+    Apart,
+}
+
+impl Uncalled {
+    /// What becomes of the key.
+    pub(super) fn release(&self) -> Release {
+        match self {
+            // Given up, because the message is dead-lettered: a replay starts over.
+            Self::Unfit(error) => Release::gave_up(error),
+            Self::Closed | Self::Apart => Release::Abandoned,
+        }
+    }
+
+    /// How the message ended.
+    pub(super) fn into_execution<T, E>(self) -> Execution<T, E> {
+        match self {
+            Self::Unfit(error) => Execution::Undecodable { error },
+            Self::Closed | Self::Apart => Execution::Abandoned,
+        }
+    }
 }
 
 /// Attempts a message once. `held` is a claim that the message has already, if it has one.
@@ -168,7 +220,7 @@ where
     let Granted {
         claim,
         mut transaction,
-        mut kept,
+        kept,
     } = match C::claim(&mut job, &body, envelope).await {
         Ok(begun) => begun,
         Err(ended) => {
@@ -183,21 +235,40 @@ where
         key: &job.request.key,
         attempt: claim.attempt(job.policy),
     };
-    let lent = C::lend(&mut transaction);
+    let (kept, called) = claim.run(&job, &mut transaction, body, context, kept).await;
+    // The handler's future is gone, also one that lost its lease or took too long. So nothing of it still writes when
+    // the key is completed, or is free for the next worker.
+    match called {
+        Ok(ran) => claim.finish(&mut job, transaction, kept, ran).await,
+        Err(why) => claim.uncalled(&mut job, transaction, kept, why).await,
+    }
+}
+
+/// Calls the handler with this message alone.
+pub(super) async fn run_alone<C, S, H, St>(
+    job: &Job<'_, S>,
+    transaction: &mut C::Transaction,
+    body: H::Message,
+    context: Context<'_, St>,
+    mut kept: KeptLease,
+) -> (KeptLease, Called<H>)
+where
+    C: Claiming<S, H>,
+    S: Store,
+    H: Handler<St>,
+    St: Send + Sync + 'static,
+{
+    let executor = job.executor;
+    let lent = C::lend(transaction);
     // From here on a panic of the user's code is a value: it must not skip the end of the claim, which would
     // leave the key held until its lease runs out.
-    let ran = match guarded::call::<H, St>(body, &context, lent, &executor.handlers) {
+    let called = match guarded::call::<H, St>(body, &context, lent, &executor.handlers) {
         Ok(work) => {
             let limit = Limit::shorter(job.policy.timeout(), C::limit(&executor.store));
             // Pinned here: an async function that takes the future by value has room for it twice.
             Ok(kept.run_within(limit, pin!(work)).await)
         }
-        Err(error) => Err(error),
+        Err(error) => Err(Uncalled::Unfit(error)),
     };
-    // The handler's future is gone, also one that lost its lease or took too long. So nothing of it still writes when
-    // the key is completed, or is free for the next worker.
-    match ran {
-        Ok(ran) => claim.finish(&mut job, transaction, kept, ran).await,
-        Err(error) => claim.uncalled(&mut job, transaction, kept, error).await,
-    }
+    (kept, called)
 }

@@ -14,18 +14,18 @@ use std::time::Duration;
 use super::{
     Executor, Prepared, RunsOn, Sharing,
     atomic::{AtomicClaim, alone},
-    attempt::{Claiming, Granted, Job, attempt},
+    attempt::{Claiming, Granted, Job, Uncalled, attempt},
     heartbeat::{KeptLease, Moment, Ran},
     remembered,
-    verdict::{NotRun, lease_lost, objection},
+    verdict::lease_lost,
 };
 use crate::{
     executor::Execution,
     handler::{Attempt, Grouped, Handler, Mode, Operation, Policy},
     message::Envelope,
     store::{
-        self, Claim, Finish, Finished, GroupStore, Lease, RecordedByError, Release, Store,
-        StoreError, TransactionalStore as _,
+        self, Finish, Finished, GroupStore, RecordedByError, Release, Store, StoreError,
+        TransactionalStore as _,
     },
     stores::measured::Measured,
 };
@@ -149,7 +149,7 @@ where
         _: &mut Job<'_, S>,
         slot: S::Transaction,
         kept: KeptLease,
-        _: String,
+        _: Uncalled,
     ) -> Self::Attempted {
         // Nothing of it is in the group. By itself it is called again, and its end is written there.
         drop(slot);
@@ -246,7 +246,8 @@ impl<S: Store> Job<'_, S> {
         let (executor, requester) = (self.executor, self.requester);
         // Before the call: the lease is never thought to end later than it does.
         let claimed = Moment::now();
-        let lease = match self.claim_for_group().await {
+        let answer = executor.store.claim_for_group(self.request).await;
+        let lease = match self.lease_of(answer).await {
             Ok(lease) => lease,
             Err(ended) => return Err(ended.into_execution(requester).into()),
         };
@@ -288,23 +289,5 @@ impl<S: Store> Job<'_, S> {
             transaction: slot,
             kept,
         })
-    }
-
-    /// Claims, unless something speaks against running.
-    async fn claim_for_group<Tx>(&self) -> Result<Lease, NotRun>
-    where
-        S: GroupStore<Tx>,
-    {
-        let lease = match self.executor.store.claim_for_group(self.request).await {
-            Ok(Claim::Acquired(lease)) => lease,
-            Ok(answer) => return Err(NotRun::Answered(answer)),
-            // It may have been recorded. The same owner has it back when the message is tried again.
-            Err(error) => return Err(NotRun::Unavailable(error)),
-        };
-        // Never in doubt, as any atomic work.
-        match objection(&lease, self.policy, self.executor.is_closed(), false) {
-            Some(objection) => Err(self.executor.object(&lease, &objection).await),
-            None => Ok(lease),
-        }
     }
 }

@@ -13,8 +13,10 @@ use std::{
 use serde::Serialize;
 
 use crate::{
+    error_chain::ErrorChain,
     executor::Cause,
     handler::{Failure, Handler, Mode, Operation, Outcome, Refusal, Rejection},
+    message::Envelope,
     telemetry::Handlers,
 };
 
@@ -22,6 +24,12 @@ use crate::{
 pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     // Nothing of the executor's is changed inside, so a panic leaves nothing of it half done.
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| panic_message(&*panic))
+}
+
+/// Decodes a message; the error says what is wrong with it.
+pub(super) fn decode<H: Operation>(envelope: &Envelope) -> Result<H::Message, String> {
+    caught(|| H::decode(envelope).map_err(|error| ErrorChain::of(&error).to_string()))
+        .unwrap_or_else(|panic| Err(format!("decoding panicked: {panic}")))
 }
 
 /// Calls a handler: its future, which is measured, or why one of its parameters cannot be made. Nothing of the

@@ -18,7 +18,7 @@ use std::{
 
 use tokio::{
     task::yield_now,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, error::Elapsed, sleep_until, timeout},
 };
 
 use super::guarded::panic_message;
@@ -43,6 +43,19 @@ pub(super) enum Ran<T> {
     Overdue(Limit),
     /// It was dropped, because another worker has the key.
     LeaseLost,
+}
+
+impl<T> Ran<Result<T, Elapsed>> {
+    /// How work ended that had this limit.
+    fn within(self, limit: Limit) -> Ran<T> {
+        match self {
+            Self::Returned(Ok(returned)) => Ran::Returned(returned),
+            Self::Returned(Err(_)) => Ran::Overdue(limit),
+            Self::Panicked(message) => Ran::Panicked(message),
+            Self::Overdue(limit) => Ran::Overdue(limit),
+            Self::LeaseLost => Ran::LeaseLost,
+        }
+    }
 }
 
 /// How long a handler may run, and who says so.
@@ -225,35 +238,24 @@ impl KeptLease {
     ///
     /// Dropped half way, it drops the work. The heartbeat goes on until the [`KeptLease`] is dropped, too.
     pub(super) async fn run<T>(&mut self, work: impl Future<Output = T>) -> Ran<T> {
-        if let Some((_, scheduled)) = &mut self.kept
-            && mem::take(&mut scheduled.is_next)
-        {
-            // Before the work may block this thread, the task that waits for the heartbeats has to run once.
-            // This thread has woken it or started it, and tokio may keep the task that a thread woke last for
-            // that thread: no other one would run it, and the lease would run out.
-            yield_now().await;
+        run_under(&mut [self], work).await
+    }
+
+    /// Whether another worker has taken the lease over, as far as is known.
+    pub(super) fn is_lost(&self) -> bool {
+        let kept = self.kept.as_ref();
+        kept.is_some_and(|(heartbeat, _)| heartbeat.held().lock().until.is_none())
+    }
+
+    /// How the lease stands for work that is about to be polled; from now on the task of this context is woken when that
+    /// changes.
+    fn look(&self, cx: &Context<'_>) -> LeaseState {
+        match &self.kept {
+            Some((heartbeat, _)) if self.while_unknown != WhileUnknown::NoMatter => {
+                heartbeat.held().look(cx)
+            }
+            _ => LeaseState::Held,
         }
-        let mut work = pin!(work);
-        poll_fn(|cx| {
-            // Looked at before each poll: after a pause of the process, the work must not have an effect before it is
-            // known that no other worker has the key.
-            if let Some((heartbeat, _)) = &self.kept
-                && self.while_unknown != WhileUnknown::NoMatter
-            {
-                match heartbeat.held().look(cx) {
-                    LeaseState::Lost => return Poll::Ready(Ran::LeaseLost),
-                    // The heartbeat wakes this task as soon as it knows more.
-                    LeaseState::Over => return Poll::Pending,
-                    LeaseState::Held => {}
-                }
-            }
-            // Unwind-safe: this is ready after a panic, so work that has panicked is not polled again.
-            match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
-                Ok(polled) => polled.map(Ran::Returned),
-                Err(panic) => Poll::Ready(Ran::Panicked(panic_message(&*panic))),
-            }
-        })
-        .await
     }
 
     /// [`run`](Self::run) for at most so long; then the work is dropped, and has ended as [`Ran::Overdue`]. No
@@ -266,14 +268,61 @@ impl KeptLease {
         let Some(limit) = limit else {
             return self.run(work).await;
         };
-        match self.run(timeout(limit.duration(), work)).await {
-            Ran::Returned(Ok(returned)) => Ran::Returned(returned),
-            Ran::Returned(Err(_)) => Ran::Overdue(limit),
-            Ran::Panicked(message) => Ran::Panicked(message),
-            Ran::Overdue(limit) => Ran::Overdue(limit),
-            Ran::LeaseLost => Ran::LeaseLost,
-        }
+        self.run(timeout(limit.duration(), work))
+            .await
+            .within(limit)
     }
+}
+
+/// [`KeptLease::run_within`] under several leases at once: when one of them is lost, the work is dropped.
+pub(super) async fn run_all_within<T>(
+    leases: &mut [&mut KeptLease],
+    limit: Option<Limit>,
+    work: impl Future<Output = T>,
+) -> Ran<T> {
+    let Some(limit) = limit else {
+        return run_under(leases, work).await;
+    };
+    let ran = run_under(leases, timeout(limit.duration(), work)).await;
+    ran.within(limit)
+}
+
+/// See [`KeptLease::run`]. What is said there of its lease is meant of each of these.
+async fn run_under<T>(leases: &mut [&mut KeptLease], work: impl Future<Output = T>) -> Ran<T> {
+    let kept = leases.iter_mut().filter_map(|it| it.kept.as_mut());
+    // Each of them: `any` would leave marks behind.
+    let is_next = kept.fold(false, |is_next, (_, scheduled)| {
+        mem::take(&mut scheduled.is_next) || is_next
+    });
+    if is_next {
+        // Before the work may block this thread, the task that waits for the heartbeats has to run once.
+        // This thread has woken it or started it, and tokio may keep the task that a thread woke last for
+        // that thread: no other one would run it, and the lease would run out.
+        yield_now().await;
+    }
+    let mut work = pin!(work);
+    poll_fn(|cx| {
+        let mut may_be_over = false;
+        // Looked at before each poll: after a pause of the process, the work must not have an effect before it is
+        // known that no other worker has the key.
+        for lease in &*leases {
+            match lease.look(cx) {
+                LeaseState::Lost => return Poll::Ready(Ran::LeaseLost),
+                // The heartbeat wakes this task as soon as it knows more.
+                LeaseState::Over => may_be_over = true,
+                LeaseState::Held => {}
+            }
+        }
+        if may_be_over {
+            return Poll::Pending;
+        }
+        // Unwind-safe: this is ready after a panic, so work that has panicked is not polled again.
+        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+            Ok(polled) => polled.map(Ran::Returned),
+            Err(panic) => Poll::Ready(Ran::Panicked(panic_message(&*panic))),
+        }
+    })
+    .await
 }
 
 /// The heartbeat of one lease.

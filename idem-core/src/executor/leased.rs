@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::{
     Executor, Prepared, RunsOn,
-    attempt::{Claiming, Granted, Job, attempt},
+    attempt::{Claiming, Granted, Job, Uncalled, attempt},
     grant::{Grant, Protection, release, tell},
     guarded,
     heartbeat::{KeptLease, Moment, Ran},
@@ -216,7 +216,12 @@ impl<S: Store> Grant<S> {
     }
 }
 
-impl<S: Store, H: Operation<Mode = Leased>> Claiming<S, H> for Grant<S> {
+impl<S, H> Claiming<S, H> for Grant<S>
+where
+    S: Store,
+    H: Operation,
+    H::Mode: for<'l> Mode<Lent<'l> = ()>,
+{
     type Transaction = ();
     type Attempted = Execution<H::Output, H::Error>;
 
@@ -239,21 +244,20 @@ impl<S: Store, H: Operation<Mode = Leased>> Claiming<S, H> for Grant<S> {
         None
     }
 
-    fn lend((): &mut ()) -> <H::Mode as Mode>::Lent<'_> {}
+    fn lend((): &mut ()) {}
 
     async fn uncalled(
         self,
         job: &mut Job<'_, S>,
         (): (),
         kept: KeptLease,
-        error: String,
+        why: Uncalled,
     ) -> Self::Attempted {
         // No heartbeat goes on beside the release: the store would refuse it as fenced.
         drop(kept);
-        // Given up, because the message is dead-lettered: a replay starts over. Nothing ran, so it changes
-        // nothing for this message if the key was lost meanwhile.
-        self.give_back(job.executor, Release::gave_up(&error)).await;
-        Execution::Undecodable { error }
+        // Nothing ran, so it changes nothing for this message if the key was lost meanwhile.
+        self.give_back(job.executor, why.release()).await;
+        why.into_execution()
     }
 
     async fn finish(

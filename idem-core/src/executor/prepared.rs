@@ -208,10 +208,7 @@ impl<H: Operation> Prepared<H> {
     pub(super) fn take(&mut self) -> Result<H::Message, String> {
         match self.body.take() {
             Some(body) => Ok(body),
-            None => caught(|| {
-                H::decode(&self.envelope).map_err(|error| ErrorChain::of(&error).to_string())
-            })
-            .unwrap_or_else(|panic| Err(format!("decoding panicked: {panic}"))),
+            None => guarded::decode::<H>(&self.envelope),
         }
     }
 }

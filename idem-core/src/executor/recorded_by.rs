@@ -14,7 +14,7 @@ use std::{marker::PhantomData, time::Duration};
 
 use super::{
     Executor, Prepared, Requester, RunsOn,
-    attempt::{Claiming, Granted, Job, attempt},
+    attempt::{Claiming, Granted, Job, Uncalled, attempt},
     guarded,
     heartbeat::{KeptLease, Moment, Ran},
     in_flight::Working,
@@ -152,7 +152,7 @@ where
         job: &mut Job<'_, S>,
         transaction: S::Transaction,
         kept: KeptLease,
-        error: String,
+        why: Uncalled,
     ) -> Ending<H> {
         drop(kept);
         // First: the release takes as long as the store is away, and others wait for the connection.
@@ -160,10 +160,9 @@ where
         // Without a claim there is no record, and none is made: the message is dead-lettered, and nothing ran.
         if let Some(lease) = &self.lease {
             // Nothing ran: a lost lease changes nothing.
-            let unrun = Release::gave_up(&error);
-            let _ = job.executor.release(lease, &unrun).await;
+            let _ = job.executor.release(lease, &why.release()).await;
         }
-        Execution::Undecodable { error }
+        why.into_execution()
     }
 
     async fn finish(

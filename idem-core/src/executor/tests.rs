@@ -22,6 +22,7 @@ use crate::{
 };
 
 mod ahead;
+mod batches;
 mod busy;
 mod copies;
 mod doubles;

@@ -231,6 +231,12 @@ impl Attempt {
         self
     }
 
+    /// What was begun of it in a batch was dropped in the middle.
+    pub(crate) fn in_doubt(mut self) -> Self {
+        self.in_doubt = true;
+        self
+    }
+
     /// From 1.
     pub fn number(&self) -> u32 {
         self.number

@@ -1,11 +1,14 @@
 //! What `#[idempotent]` makes of a function: an operation, and how it is called.
 
-use std::{borrow::Cow, error::Error, marker::PhantomData};
+use std::{borrow::Cow, error::Error, future::Pending, marker::PhantomData};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    handler::{Context, Failure, Policy, RecordingConstraint, Refusal, Rejection, SequenceOptions},
+    handler::{
+        Batch, BatchOptions, BatchResults, Context, Failure, Policy, RecordingConstraint, Refusal,
+        Rejection, SequenceOptions,
+    },
     message::{Envelope, Fingerprint, Key, KeyError, KeyPart},
 };
 
@@ -54,7 +57,8 @@ pub trait Operation: Send + Sync + 'static {
     type Output: Serialize + Send + 'static;
     /// What the handler fails with.
     type Error: Failure;
-    /// [`Leased`], [`Atomic`], [`Grouped`](crate::handler::Grouped) or [`RecordedBy`](crate::handler::RecordedBy).
+    /// [`Leased`], [`Atomic`], [`Grouped`](crate::handler::Grouped), [`RecordedBy`](crate::handler::RecordedBy),
+    /// [`LeasedBatch`](crate::handler::LeasedBatch) or [`AtomicBatch`](crate::handler::AtomicBatch).
     type Mode: Mode;
 
     /// The handler's durable name inside its keys. Changing it forgets all history. No other handler may have it,
@@ -73,6 +77,9 @@ pub trait Operation: Send + Sync + 'static {
     /// keeps a mark for each producer instead of a record for each message, and the
     /// [key](Self::key) is that of the [place](crate::message::SequencePlace::key).
     const SEQUENCE: Option<SequenceOptions<Self>> = None;
+
+    /// How large its batches are, if its mode has batches.
+    const BATCH: Option<BatchOptions> = None;
 
     /// Turns the body into the message.
     ///
@@ -143,6 +150,21 @@ pub trait Handler<S>: Operation {
         context: &'a Context<'a, S>,
         lent: <Self::Mode as Mode>::Lent<'a>,
     ) -> Result<impl Future<Output = Result<Self::Output, Self::Error>> + Send + 'a, Rejection>;
+
+    /// The future of the handler for several messages, if its mode has batches. It gives a result for each of them, in
+    /// their order, or fails for all.
+    ///
+    /// # Errors
+    /// If it takes one message at a time: then each is given to [`call`](Self::call).
+    fn call_batch<'a>(
+        batch: Batch<Self::Message, Self::Error>,
+        state: &'a S,
+        lent: <Self::Mode as Mode>::Lent<'a>,
+    ) -> Result<impl Future<Output = BatchResults<Self::Output, Self::Error>> + Send + 'a, Rejection>
+    {
+        let _ = (batch, state, lent);
+        Err::<Pending<_>, _>(Rejection::new("it takes one message at a time"))
+    }
 }
 
 /// The modes are this crate's: a further method of [`Mode`] breaks nobody.
@@ -152,8 +174,9 @@ pub(crate) mod sealed {
 
 /// Whether a handler runs under a lease or inside the store's own transaction.
 ///
-/// Sealed: there are [`Leased`], [`Atomic`], [`Grouped`](crate::handler::Grouped) and
-/// [`RecordedBy`](crate::handler::RecordedBy).
+/// Sealed: there are [`Leased`], [`Atomic`], [`Grouped`](crate::handler::Grouped),
+/// [`RecordedBy`](crate::handler::RecordedBy), [`LeasedBatch`](crate::handler::LeasedBatch) and
+/// [`AtomicBatch`](crate::handler::AtomicBatch).
 pub trait Mode: sealed::Mode + Send + Sync + 'static {
     /// What the store lends the handler.
     type Lent<'a>: Send;

@@ -21,6 +21,8 @@ pub enum Open<'a> {
         /// How many slots the group has at most.
         size: usize,
     },
+    /// For several messages, which are claimed already. Asked of a [`BatchStore`](super::BatchStore).
+    Batch,
     /// To be recorded by an entity, without a claim. Asked of an [`RecordedByStore`](super::RecordedByStore).
     Recorded {
         /// What the handler is to leave in its table.
@@ -44,6 +46,9 @@ pub enum Finish<'a> {
         /// For how long.
         retention: Duration,
     },
+    /// Writes the completions, each fenced, as the last statement of the transaction, and commits; all or none. Asked
+    /// of a [`BatchStore`](super::BatchStore).
+    CompleteAll(&'a [Completion<'a>]),
     /// Commits, if the transaction is the one that was opened, nothing in it has failed, and it has written the
     /// entity itself. Asked of an [`RecordedByStore`](super::RecordedByStore).
     Record {
@@ -59,9 +64,20 @@ pub enum Finish<'a> {
     RollBack,
 }
 
+/// One of several completions: see [`Finish::CompleteAll`].
+#[derive(Debug, Clone, Copy)]
+pub struct Completion<'a> {
+    /// The claim.
+    pub lease: &'a Lease,
+    /// What is remembered.
+    pub outcome: &'a Outcome,
+    /// For how long.
+    pub retention: Duration,
+}
+
 /// How a transaction ended.
 ///
-/// | | [`Complete`](Finish::Complete) alone | [`Complete`](Finish::Complete) in a group | [`Record`](Finish::Record) | [`RollBack`](Finish::RollBack) |
+/// | | [`Complete`](Finish::Complete) alone, [`CompleteAll`](Finish::CompleteAll) | [`Complete`](Finish::Complete) in a group | [`Record`](Finish::Record) | [`RollBack`](Finish::RollBack) |
 /// |---|---|---|---|---|
 /// | [`Committed`](Self::Committed) | yes | yes | yes | |
 /// | [`Fenced`](Self::Fenced) | yes | | with a lease | |
@@ -78,7 +94,7 @@ pub enum Finish<'a> {
 pub enum Finished {
     /// The handler's writes are durable, and so is what had to be written with them: the completion, or the entity.
     Committed,
-    /// The lease was no longer the current one; everything was rolled back.
+    /// The lease, or one of several, was no longer the current one; everything was rolled back.
     Fenced,
     /// The constraint, which is deferred, was violated, or the entity was there before and is not
     /// this transaction's; everything was rolled back.
@@ -104,6 +120,7 @@ impl Open<'_> {
     pub fn refused(self) -> StoreError {
         let asked = match self {
             Self::Group { .. } => "lets no messages share a transaction",
+            Self::Batch => "opens no transaction for several messages",
             Self::Recorded { .. } => "opens no transaction that an entity records",
         };
         StoreError::Refused(format!("this store {asked}").into())
@@ -115,6 +132,7 @@ impl Finish<'_> {
     pub fn refused(self) -> StoreError {
         let asked = match self {
             Self::Complete { .. } => "with a completion",
+            Self::CompleteAll(_) => "with several completions",
             Self::Record { .. } => "with an entity",
             Self::RollBack => "with a rollback",
         };

@@ -11,6 +11,7 @@ use std::{
 
 use crate::store::Store;
 
+mod batch;
 mod group;
 mod known;
 mod operator;

@@ -12,6 +12,7 @@ use crate::{
 };
 
 mod answer;
+mod batch;
 mod group;
 mod recorded_by;
 mod transactional;

@@ -14,6 +14,7 @@ use crate::{
 
 mod atomic;
 mod batch;
+mod batch_commit;
 mod batch_task;
 mod builder;
 mod call;

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, OnceLock, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -14,6 +14,14 @@ use crate::futures::FutureExt as _;
 const RUN: Metric = Metric {
     name: "idem_handler_seconds",
     help: "Runs of the handler itself, failed and dropped ones included.",
+};
+const BATCH: Metric = Metric {
+    name: "idem_handler_batch_messages",
+    help: "Messages that shared one call of a handler of batches.",
+};
+const HALVED: Metric = Metric {
+    name: "idem_batches_halved_total",
+    help: "Batches that failed, and were called again half by half.",
 };
 const LEASES_LOST: Metric = Metric {
     name: "idem_leases_lost_total",
@@ -49,8 +57,16 @@ pub(crate) struct Handlers {
 struct Meters {
     run: Histogram,
     leases_lost: Counter,
+    /// Of a handler that has had a batch: the others have no such metrics.
+    batches: OnceLock<BatchMeters>,
     in_progress: Gauge,
     oldest: Gauge,
+}
+
+#[derive(Debug)]
+struct BatchMeters {
+    messages: Histogram,
+    halved: Counter,
 }
 
 /// The keys of one handler that this process works on.
@@ -116,6 +132,22 @@ impl Handlers {
         }
     }
 
+    /// Counts a call with so many messages.
+    pub(crate) fn batch_called(&self, handler: &str, messages: usize) {
+        if cfg!(feature = "metrics") {
+            let meters = self.meters(handler);
+            meters.batches(handler).messages.count(messages);
+        }
+    }
+
+    /// Counts a batch that failed, and is called again half by half.
+    pub(crate) fn batch_halved(&self, handler: &str) {
+        if cfg!(feature = "metrics") {
+            let meters = self.meters(handler);
+            meters.batches(handler).halved.add();
+        }
+    }
+
     /// Brings the gauges up to date.
     pub(crate) fn sample(&self, progress: impl Fn(&str) -> Progress, reports: ReportCounts) {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
@@ -148,9 +180,20 @@ impl Meters {
         Self {
             run: Histogram::register(RUN, &labels),
             leases_lost: Counter::register(LEASES_LOST, &labels),
+            batches: OnceLock::new(),
             in_progress: Gauge::register(IN_PROGRESS, &labels),
             oldest: Gauge::register(OLDEST, &labels),
         }
+    }
+
+    fn batches(&self, handler: &str) -> &BatchMeters {
+        self.batches.get_or_init(|| {
+            let labels = [("handler", handler)];
+            BatchMeters {
+                messages: Histogram::register(BATCH, &labels),
+                halved: Counter::register(HALVED, &labels),
+            }
+        })
     }
 }
 

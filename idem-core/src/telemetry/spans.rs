@@ -37,6 +37,19 @@ pub(crate) fn complete(key: &str) -> Span {
     )
 }
 
+/// The final outcomes of a batch of messages are written, in the commit of their transaction.
+pub(crate) fn complete_all(messages: usize) -> Span {
+    debug_span!(
+        "complete",
+        otel.kind = "client",
+        otel.status_code = Empty,
+        otel.status_description = Empty,
+        error.type = Empty,
+        idem.messages = messages,
+        idem.answer = Empty,
+    )
+}
+
 /// A transaction is committed whose own table says what was handled.
 pub(crate) fn record() -> Span {
     debug_span!(

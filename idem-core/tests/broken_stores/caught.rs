@@ -934,6 +934,7 @@ caught! {
     extends_nothing_ahead (ExtendsNothingAhead) {
         ahead::a_claim_ahead_can_be_extended
         groups::a_claim_for_a_group_is_a_claim
+        batches::a_claim_for_a_batch_is_a_claim
     }
     opens_under_another_token (OpensUnderAnotherToken) {
         ahead::a_claim_ahead_opens_its_transaction
@@ -945,9 +946,11 @@ caught! {
     }
     forgets_attempts_on_failure_in_groups (ForgetsAttemptsOnFailure) {
         groups::a_claim_for_a_group_is_a_claim
+        batches::a_claim_for_a_batch_is_a_claim
     }
     gives_seats_to_duplicates (LendsToDuplicates) {
         groups::a_duplicate_is_told_so_instead_of_a_claim_for_a_group
+        batches::a_duplicate_is_told_so_instead_of_a_claim_for_a_batch
     }
     loses_effects_in_groups (LosesEffects) {
         groups::the_members_of_a_group_commit_together
@@ -963,6 +966,15 @@ caught! {
     }
     waits_for_the_gone (WaitsForTheGone) {
         groups::whoever_leaves_the_queue_is_passed_over
+    }
+    loses_effects_in_batches (LosesEffects) {
+        batches::the_keys_of_a_batch_are_completed_with_what_was_written
+    }
+    completes_part_of_a_batch (CompletesPartOfABatch) {
+        batches::a_batch_with_one_that_was_taken_over_commits_nothing
+    }
+    keeps_what_a_batch_rolled_back (KeepsWhatABatchRolledBack) {
+        batches::a_batch_that_is_rolled_back_leaves_its_claims
     }
     loses_entities (LosesEntities) {
         entities::an_entity_that_was_committed_is_recorded

@@ -212,6 +212,11 @@ pub(crate) enum Flaw {
     ForgetsWhoDoesNotWait,
     /// Waits for one who has left the queue.
     WaitsForTheGone,
+    // Batches
+    /// Completes those of a batch that it can.
+    CompletesPartOfABatch,
+    /// Keeps what was written in a transaction that was rolled back.
+    KeepsWhatABatchRolledBack,
     // Entities
     /// Commits everything but the entity.
     LosesEntities,

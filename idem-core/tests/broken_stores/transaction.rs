@@ -5,8 +5,8 @@ use std::time::Duration;
 use idem_core::{
     FencingToken, Outcome, Store, StoreError,
     store::{
-        Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Opening, Release,
-        TransactionalStore, Write,
+        BatchStore, Begun, Claim, ClaimRequest, Completion, Finish, Finished, GroupStore as _,
+        Lease, Open, Opening, Release, TransactionalStore, Write,
     },
 };
 use tokio::task::yield_now;
@@ -135,7 +135,7 @@ impl TransactionalStore<Ledger> for PlainStore {
     async fn open(&self, opening: Open<'_>) -> Result<Held, StoreError> {
         Ok(match opening {
             Open::Group { .. } => Held::Slot(self.slot().await),
-            Open::Recorded { .. } => Held::Own(Ledger::new(self)),
+            Open::Batch | Open::Recorded { .. } => Held::Own(Ledger::new(self)),
             _ => return Err(opening.refused()),
         })
     }
@@ -158,6 +158,9 @@ impl TransactionalStore<Ledger> for PlainStore {
                     retention,
                 },
             ) => Ok(self.leave(slot, lease, outcome, retention).await),
+            (Held::Own(ledger), Finish::CompleteAll(completions)) => {
+                self.commit_batch(ledger, completions).await
+            }
             (Held::Own(ledger), Finish::Record { entity, lease }) => {
                 Ok(self.commit_entity(ledger, entity, lease))
             }
@@ -168,6 +171,12 @@ impl TransactionalStore<Ledger> for PlainStore {
             (Held::Slot(_), Finish::RollBack) => Ok(Finished::RolledBack),
             _ => Err(finish.refused()),
         }
+    }
+}
+
+impl BatchStore<Ledger> for PlainStore {
+    async fn claim_for_batch(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.claim_for_group(request).await
     }
 }
 
@@ -197,7 +206,35 @@ impl PlainStore {
         Ok(Finished::Committed)
     }
 
+    async fn commit_batch(
+        &self,
+        transaction: Ledger,
+        completions: &[Completion<'_>],
+    ) -> Result<Finished, StoreError> {
+        let mut completed = Vec::new();
+        for it in completions {
+            // Looked at first: none is completed without the others.
+            let write = self.extend(it.lease, Duration::from_hours(1)).await?;
+            if write == Write::Applied {
+                completed.push(it);
+            } else if !self.has(Flaw::CompletesPartOfABatch) {
+                return Ok(Finished::Fenced);
+            }
+        }
+        for it in completed {
+            let _ = self.complete(it.lease, it.outcome, it.retention).await?;
+        }
+        if !self.has(Flaw::LosesEffects) {
+            self.record_effects(transaction.written);
+        }
+        Ok(Finished::Committed)
+    }
+
     async fn roll_back(&self, transaction: Ledger) {
+        if self.has(Flaw::KeepsWhatABatchRolledBack) {
+            self.record_effects(transaction.written.clone());
+        }
+
         if self.has(Flaw::RollsBackItsRecord)
             && let Some(lease) = &transaction.lease
         {

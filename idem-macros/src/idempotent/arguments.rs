@@ -18,6 +18,7 @@ use super::{
 };
 use crate::mistakes::Mistakes;
 
+mod batch;
 mod check;
 mod enforcement;
 mod group;
@@ -27,7 +28,7 @@ mod value;
 
 pub(super) use value::{Enforcement, Fingerprint, InDoubt, StoreOutage};
 
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 21] = [
     "key",
     "key_with",
     "scope",
@@ -43,6 +44,9 @@ const NAMES: [&str; 18] = [
     "fingerprint",
     "recorded_by",
     "group",
+    "batch",
+    "batch_bytes",
+    "batch_wait",
     "decode",
     "outdated",
     "crate",
@@ -68,6 +72,9 @@ pub(super) struct Arguments {
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) recorded_by: Option<LitStr>,
     pub(super) group: Option<LitInt>,
+    pub(super) batch: Option<LitInt>,
+    pub(super) batch_bytes: Option<LitInt>,
+    pub(super) batch_wait: Option<Written>,
     pub(super) decode: Option<Path>,
     pub(super) outdated: Option<Path>,
     pub(super) renamed: Option<Path>,
@@ -108,6 +115,11 @@ impl Arguments {
             "fingerprint" => self.fingerprint = Some(value::fingerprint(input)?),
             "recorded_by" => self.recorded_by = Some(recorded_by::parse(input)?),
             "group" => self.group = Some(group::parse(input)?),
+            "batch" => self.batch = Some(batch::parse(input)?),
+            "batch_bytes" => self.batch_bytes = Some(batch::bytes(input)?),
+            "batch_wait" => {
+                self.batch_wait = Some(duration::parse(input, "batch_wait", "5ms")?);
+            }
             "decode" => self.decode = Some(value::path(input, &name, "path::to::function")?),
             "outdated" => self.outdated = Some(value::path(input, &name, "path::to::function")?),
             _ => self.renamed = Some(value::path(input, &name, "path::to::idem")?),

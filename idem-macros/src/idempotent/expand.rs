@@ -10,6 +10,7 @@ use super::{
     signature::{Parameter, Signature},
 };
 
+mod batch;
 mod fingerprint;
 mod key;
 mod output;
@@ -28,8 +29,16 @@ pub(super) fn handler(
     signature: &Signature,
 ) -> TokenStream {
     let marker = marker(function);
-    let operation = operation(root, arguments, function, signature);
-    let handler = call(root, function, signature);
+    let (operation, handler) = match batch::of_each(root, arguments, signature) {
+        Some(each) => (
+            operation(root, arguments, function, &each),
+            batch::call(root, function, signature),
+        ),
+        None => (
+            operation(root, arguments, function, signature),
+            call(root, function, signature),
+        ),
+    };
     quote!(#marker #operation #handler)
 }
 
@@ -79,6 +88,7 @@ fn operation(
     let recall = recall::method(root, arguments, signature);
     let recorded_by = recorded_by::constant(root, arguments, signature);
     let numbered = sequence::constant(root, arguments, signature);
+    let batch = batch::constant(root, arguments);
     quote! {
         #(#conditions)*
         #[automatically_derived]
@@ -90,6 +100,7 @@ fn operation(
             #policy
             #recorded_by
             #numbered
+            #batch
             #decode
             #key
             #fingerprint
@@ -99,12 +110,18 @@ fn operation(
 }
 
 fn mode(root: &TokenStream, arguments: &Arguments, signature: &Signature) -> TokenStream {
+    let has_batches = arguments.batch.is_some();
     let Some(tx) = signature.connection() else {
-        return quote!(#root::handler::Leased);
+        return if has_batches {
+            quote!(#root::handler::LeasedBatch)
+        } else {
+            quote!(#root::handler::Leased)
+        };
     };
     match (&arguments.recorded_by, &arguments.group) {
         (Some(_), _) => quote!(#root::handler::RecordedBy<#tx>),
         (None, Some(size)) => quote!(#root::handler::Grouped<#tx, #size>),
+        (None, None) if has_batches => quote!(#root::handler::AtomicBatch<#tx>),
         (None, None) => quote!(#root::handler::Atomic<#tx>),
     }
 }

@@ -44,6 +44,11 @@ impl Signature {
             })
     }
 
+    /// The type of one message, if the handler takes a `Batch` of them.
+    pub(super) fn of_batch(&self) -> Option<&Type> {
+        parameter::of_batch(&self.message)
+    }
+
     pub(super) fn is_atomic(&self) -> bool {
         self.connection().is_some()
     }

@@ -2,7 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
-use idem_core::store::{GroupStore, RecordedByStore, Store, TransactionalStore};
+use idem_core::store::{BatchStore, GroupStore, RecordedByStore, Store, TransactionalStore};
 
 /// Opens a store for a case, and moves its clock.
 ///
@@ -66,6 +66,17 @@ pub trait GroupHarness:
 
 impl<H> GroupHarness for H where
     H: TransactionalHarness<Store: GroupStore<<H as TransactionalHarness>::Tx>>
+{
+}
+
+/// A store that completes several keys with one commit. Every [`TransactionalHarness`] of such a store is one.
+pub trait BatchHarness:
+    TransactionalHarness<Store: BatchStore<<Self as TransactionalHarness>::Tx>>
+{
+}
+
+impl<H> BatchHarness for H where
+    H: TransactionalHarness<Store: BatchStore<<H as TransactionalHarness>::Tx>>
 {
 }
 

@@ -3,7 +3,7 @@
 use idem_core::store::{Purge, SequenceStore, SessionStore, operator::OperatorStore};
 
 use super::{
-    Case, DurableHarness, EntityHarness, GroupHarness, Harness, TransactionalHarness,
+    BatchHarness, Case, DurableHarness, EntityHarness, GroupHarness, Harness, TransactionalHarness,
     WorkerClockHarness,
 };
 
@@ -174,6 +174,14 @@ impl<H: Harness> Case<H> {
         H: GroupHarness,
     {
         crate::__conformance_list!(GroupStore[cases]())
+    }
+
+    /// The cases of stores that complete several keys with one commit.
+    pub fn of_batches() -> Vec<Self>
+    where
+        H: BatchHarness,
+    {
+        crate::__conformance_list!(BatchStore[cases]())
     }
 
     /// The cases of stores that can tell by a constraint what was handled.
@@ -441,6 +449,17 @@ macro_rules! __conformance_list {
                 whoever_leaves_the_queue_is_passed_over
                 a_claim_for_a_group_is_a_claim
                 a_duplicate_is_told_so_instead_of_a_claim_for_a_group
+            }
+        }
+    };
+    (BatchStore [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            batches {
+                the_keys_of_a_batch_are_completed_with_what_was_written
+                a_batch_with_one_that_was_taken_over_commits_nothing
+                a_batch_that_is_rolled_back_leaves_its_claims
+                a_claim_for_a_batch_is_a_claim
+                a_duplicate_is_told_so_instead_of_a_claim_for_a_batch
             }
         }
     };

@@ -21,6 +21,7 @@ pub(super) enum Rule {
     Atomic,
     Ahead,
     Grouped,
+    Batched,
     Recorded,
     Placed,
     SessionEnds,
@@ -94,6 +95,9 @@ impl fmt::Display for Rule {
             }
             Self::Grouped => {
                 "GroupStore: those that succeeded commit together, and each of the others is rolled back by itself"
+            }
+            Self::Batched => {
+                "BatchStore: what was written and the completions of all keys commit together, or nothing does"
             }
             Self::Recorded => {
                 "RecordedByStore: a constraint says what was handled, and no record of it stays"

@@ -11,6 +11,7 @@ use idem_core::{Failed, State, idempotent};
 use idem_testing::{Harness, Message, Setup};
 use serde::{Deserialize, Serialize};
 
+mod batches;
 mod crashes;
 mod deliveries;
 mod faults;

@@ -16,7 +16,9 @@ use super::{
     },
     AtomicClaim,
 };
-use crate::store::{self, Finish, Finished, Lease, Owner, Release, Store, TransactionalStore};
+use crate::store::{
+    self, Claim, Finish, Finished, Lease, Owner, Release, Store, StoreError, TransactionalStore,
+};
 
 /// The permission to run in a transaction.
 type InTransaction<S, Tx> = Granted<AtomicClaim<Tx>, <S as TransactionalStore<Tx>>::Transaction>;
@@ -106,6 +108,24 @@ impl<S: Store> Job<'_, S> {
             working,
             claimed,
         })
+    }
+
+    /// The lease of a claim that was made before there is a transaction, unless something speaks against running.
+    pub(in crate::executor) async fn lease_of(
+        &self,
+        answer: Result<Claim, StoreError>,
+    ) -> Result<Lease, NotRun> {
+        let lease = match answer {
+            Ok(Claim::Acquired(lease)) => lease,
+            Ok(answer) => return Err(NotRun::Answered(answer)),
+            // It may have been recorded. The same owner has it back when the message is tried again.
+            Err(error) => return Err(NotRun::Unavailable(error)),
+        };
+        // Never in doubt, as any atomic work.
+        match objection(&lease, self.policy, self.executor.is_closed(), false) {
+            Some(objection) => Err(self.executor.object(&lease, &objection).await),
+            None => Ok(lease),
+        }
     }
 
     /// Starts the heartbeat of a claim whose transaction is open.

@@ -9,8 +9,8 @@ use crate::{
     handler::{Outcome, RecordedRow},
     message::PositionKind,
     store::{
-        Begun, Finish, Finished, GroupStore, Lease, Open, Opening, RecordedByStore, StoreError,
-        TransactionalStore,
+        BatchStore, Begun, Finish, Finished, GroupStore, Lease, Open, Opening, RecordedByStore,
+        StoreError, TransactionalStore,
     },
 };
 
@@ -170,6 +170,12 @@ impl<S: Store, T: Transactions> GroupStore<Blank> for TransactionalDouble<S, T> 
     }
 
     async fn claim_for_group(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+        self.claim(request).await
+    }
+}
+
+impl<S: Store, T: Transactions> BatchStore<Blank> for TransactionalDouble<S, T> {
+    async fn claim_for_batch(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         self.claim(request).await
     }
 }

@@ -9,8 +9,8 @@ use tokio::sync::Semaphore;
 use super::*;
 use crate::{
     handler::{
-        Atomic, Backoff, Context, DecodeError, Enforcement, Grouped, Leased, Operation, RecordedBy,
-        RecordingConstraint, Rejection, StoreOutage,
+        Atomic, AtomicBatch, Backoff, BatchOptions, Context, DecodeError, Enforcement, Grouped,
+        Leased, LeasedBatch, Operation, RecordedBy, RecordingConstraint, Rejection, StoreOutage,
     },
     message::{Envelope, KeyError},
     store::Owner,
@@ -27,6 +27,8 @@ it succeeds; a copy
     recorded by           executed 1, duplicate: 1
     leased, observed      observed 1, observed 1 (duplicate): 2
     leased, failing open  executed 1, duplicate: 1
+    leased batch          executed 1, duplicate: 1
+    atomic batch          executed 1, duplicate: 1
 it succeeds; other content
     leased                executed 1, key_reused: 1
     atomic                executed 1, key_reused: 1
@@ -34,6 +36,8 @@ it succeeds; other content
     recorded by           executed 1, duplicate: 1
     leased, observed      observed 1, observed 1 (key_reused): 2
     leased, failing open  executed 1, key_reused: 1
+    leased batch          executed 1, key_reused: 1
+    atomic batch          executed 1, key_reused: 1
 it fails; the next attempt
     leased                failed 1, executed 2: 2
     atomic                failed 1, executed 2: 1
@@ -41,6 +45,8 @@ it fails; the next attempt
     recorded by           failed 1, executed 1: 1
     leased, observed      failed 1, observed 2: 2
     leased, failing open  failed 1, executed 2: 2
+    leased batch          failed 1, executed 2: 2
+    atomic batch          failed 1, executed 2: 1
 it fails as often as it may; a copy
     leased                failed 1, exhausted 2, executed 1: 3
     atomic                failed 1, exhausted 2, executed 1: 1
@@ -48,6 +54,8 @@ it fails as often as it may; a copy
     recorded by           failed 1, exhausted 2, executed 1: 1
     leased, observed      failed 1, exhausted 2, observed 1: 3
     leased, failing open  failed 1, exhausted 2, executed 1: 3
+    leased batch          failed 1, exhausted 2, executed 1: 3
+    atomic batch          failed 1, exhausted 2, executed 1: 1
 it panics; the next attempt
     leased                failed 1, executed 2: 2
     atomic                failed 1, executed 2: 1
@@ -55,6 +63,8 @@ it panics; the next attempt
     recorded by           failed 1, executed 1: 1
     leased, observed      failed 1, observed 2: 2
     leased, failing open  failed 1, executed 2: 2
+    leased batch          failed 1, executed 2: 2
+    atomic batch          failed 1, executed 2: 1
 it takes too long; the next attempt
     leased                failed 1, executed 2: 2
     atomic                failed 1, executed 2: 1
@@ -62,6 +72,8 @@ it takes too long; the next attempt
     recorded by           failed 1, executed 1: 1
     leased, observed      failed 1, observed 2: 2
     leased, failing open  failed 1, executed 2: 2
+    leased batch          failed 1, executed 2: 2
+    atomic batch          failed 1, executed 2: 1
 it rejects; a copy
     leased                rejected 1, executed 1: 2
     atomic                rejected 1, executed 1: 1
@@ -69,6 +81,8 @@ it rejects; a copy
     recorded by           rejected 1, executed 1: 1
     leased, observed      rejected 1, observed 1: 2
     leased, failing open  rejected 1, executed 1: 2
+    leased batch          rejected 1, executed 1: 2
+    atomic batch          rejected 1, executed 1: 1
 it rejects; a replay
     leased                rejected 1, executed 1: 2
     atomic                rejected 1, executed 1: 1
@@ -76,6 +90,8 @@ it rejects; a replay
     recorded by           rejected 1, executed 1: 1
     leased, observed      rejected 1, observed 1: 2
     leased, failing open  rejected 1, executed 1: 2
+    leased batch          rejected 1, executed 1: 2
+    atomic batch          rejected 1, executed 1: 1
 it cannot be called; the next attempt
     leased                undecodable, executed 1: 1
     atomic                undecodable, executed 1: 1
@@ -83,6 +99,8 @@ it cannot be called; the next attempt
     recorded by           undecodable, executed 1: 1
     leased, observed      undecodable, observed 1: 1
     leased, failing open  undecodable, executed 1: 1
+    leased batch          undecodable, executed 1: 1
+    atomic batch          undecodable, executed 1: 1
 it runs; a copy elsewhere
     leased                executed 1, conflict: 1
     atomic                executed 1, conflict: 1
@@ -90,6 +108,8 @@ it runs; a copy elsewhere
     recorded by           executed 1, duplicate: 1
     leased, observed      observed 1, observed 1 (conflict): 2
     leased, failing open  executed 1, conflict: 1
+    leased batch          executed 1, conflict: 1
+    atomic batch          executed 1, conflict: 1
 it runs beyond its lease; a copy elsewhere
     leased                lease_lost 1, executed 2: 2
     atomic                lease_lost 1, executed 2: 1
@@ -97,6 +117,8 @@ it runs beyond its lease; a copy elsewhere
     recorded by           executed 1, duplicate: 1
     leased, observed      observed 1 (lease_lost), observed 2: 2
     leased, failing open  lease_lost 1, executed 2: 2
+    leased batch          lease_lost 1, executed 2: 2
+    atomic batch          lease_lost 1, executed 2: 1
 its call is dropped; the next delivery
     leased                -, executed 2: 2
     atomic                -, executed 2: 1
@@ -104,6 +126,8 @@ its call is dropped; the next delivery
     recorded by           -, executed 1: 1
     leased, observed      -, observed 2: 2
     leased, failing open  -, executed 2: 2
+    leased batch          -, executed 2: 2
+    atomic batch          -, executed 2: 1
 the executor is closed; another's delivery
     leased                abandoned, executed 1: 1
     atomic                abandoned, executed 1: 1
@@ -111,6 +135,8 @@ the executor is closed; another's delivery
     recorded by           abandoned, executed 1: 1
     leased, observed      abandoned, observed 1: 1
     leased, failing open  abandoned, executed 1: 1
+    leased batch          abandoned, executed 1: 1
+    atomic batch          abandoned, executed 1: 1
 the store is away; and is back
     leased                store_unavailable, executed 1: 1
     atomic                store_unavailable, executed 1: 1
@@ -118,6 +144,8 @@ the store is away; and is back
     recorded by           store_unavailable, executed 1: 1
     leased, observed      observed 1 (store_unavailable), observed 1: 2
     leased, failing open  unprotected 1, duplicate: 1
+    leased batch          store_unavailable, executed 1: 1
+    atomic batch          store_unavailable, executed 1: 1
 ";
 
 /// What the handler does once it has charged.
@@ -199,6 +227,8 @@ macro_rules! charges {
             type Mode = $mode;
             const SCOPE: &'static str = "orders";
             const RECORDED_BY: Option<RecordingConstraint<Self>> = $recorded;
+            // Heeded by the modes that have batches: each message is alone in its batch.
+            const BATCH: Option<BatchOptions> = Some(BatchOptions::new(8));
 
             fn decode(envelope: &Envelope) -> Result<String, DecodeError> {
                 let body = std::str::from_utf8(envelope.body()).map_err(DecodeError::new)?;
@@ -237,6 +267,14 @@ charges!(
 );
 charges!(Atomic<PgConnection>, None, db, context, db);
 charges!(Grouped<PgConnection, 8>, None, db, context, db);
+charges!(
+    LeasedBatch,
+    None,
+    (),
+    context,
+    &mut context.state.connection().await
+);
+charges!(AtomicBatch<PgConnection>, None, db, context, db);
 charges!(
     RecordedBy<PgConnection>,
     Some(RecordingConstraint::new(
@@ -552,6 +590,11 @@ async fn every_mode_ends_each_message_as_the_table_says() {
         (
             "leased, failing open",
             column::<Charge<Leased>>(failing_open).await,
+        ),
+        ("leased batch", column::<Charge<LeasedBatch>>(policy).await),
+        (
+            "atomic batch",
+            column::<Charge<AtomicBatch<PgConnection>>>(policy).await,
         ),
     ];
     let mut table = String::from("\n");

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::Cached;
 use crate::store::{
-    Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Opening, StoreError,
+    Begun, Claim, ClaimRequest, Completion, Finish, Finished, Lease, Open, Opening, StoreError,
     TransactionalStore, Write,
 };
 
@@ -83,21 +83,34 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Cached<S> {
         transaction: Self::Transaction,
         finish: Finish<'_>,
     ) -> Result<Finished, StoreError> {
-        let Finish::Complete {
-            lease,
-            outcome,
-            retention,
-        } = finish
-        else {
+        let one;
+        let completions = match finish {
+            Finish::Complete {
+                lease,
+                outcome,
+                retention,
+            } => {
+                one = [Completion {
+                    lease,
+                    outcome,
+                    retention,
+                }];
+                &one[..]
+            }
+            Finish::CompleteAll(completions) => completions,
             // What the handlers' own tables record is theirs to forget.
-            return self.0.store.finish(transaction, finish).await;
+            _ => return self.0.store.finish(transaction, finish).await,
         };
         let known = &self.0.known;
-        known.completing(lease);
+        for completion in completions {
+            known.completing(completion.lease);
+        }
         let asked = known.now();
         let finished = self.0.store.finish(transaction, finish).await?;
         if finished == Finished::Committed {
-            known.completed(lease, outcome, retention, asked);
+            for it in completions {
+                known.completed(it.lease, it.outcome, it.retention, asked);
+            }
         }
         Ok(finished)
     }

@@ -74,7 +74,7 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Measured<S> {
     /// To open one without a claim is a beginning; the wait for a slot is none.
     async fn open(&self, opening: Open<'_>) -> Result<S::Transaction, StoreError> {
         match opening {
-            Open::Recorded { .. } => self.opened(self.store.open(opening)).await,
+            Open::Batch | Open::Recorded { .. } => self.opened(self.store.open(opening)).await,
             Open::Group { .. } => self.store.open(opening).await,
         }
     }
@@ -86,6 +86,7 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Measured<S> {
     ) -> Result<Finished, StoreError> {
         let span = match finish {
             Finish::Complete { lease, .. } => spans::complete(lease.key.as_str()),
+            Finish::CompleteAll(completions) => spans::complete_all(completions.len()),
             Finish::Record { .. } => spans::record(),
             Finish::RollBack => return self.store.finish(transaction, finish).await,
         };

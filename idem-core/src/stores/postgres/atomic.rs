@@ -43,6 +43,16 @@ impl PooledTransaction {
         })
     }
 
+    /// Begins one for messages that are claimed already.
+    pub(super) async fn without_claim(pool: &TransactionPool) -> Result<Self, Fault> {
+        let mut checked_out = pool.check_out().await;
+        let transaction = checked_out.begin().await?;
+        Ok(Self {
+            transaction,
+            checked_out,
+        })
+    }
+
     /// Gives the connection back, to be lent again.
     pub(super) fn give_back(self) {
         self.checked_out.mark_clean();

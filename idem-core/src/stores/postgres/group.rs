@@ -24,7 +24,7 @@ mod statement;
 use queue::Queue;
 use runner::GroupRunner;
 pub(super) use slot::Slot;
-pub(super) use statement::Steps;
+pub(super) use statement::{Steps, complete_all};
 
 /// The queues for slots, one for each handler.
 #[derive(Clone)]

@@ -1,7 +1,7 @@
 //! What handlers write through, opened and finished in one way whatever it is for.
 //!
 //! The executor calls it through `TransactionalStore`. It hands each opening and each finish to whom it concerns:
-//! `atomic` (transactions on connections of the pool), `group` (slots) or `recorded_by`. What must stay true: a finish that
+//! `atomic` (transactions on connections of the pool), `batch_commit`, `group` (slots) or `recorded_by`. What must stay true: a finish that
 //! does not fit the transaction commits nothing.
 
 use std::{fmt, time::Duration};
@@ -54,6 +54,7 @@ impl PostgresStore {
     async fn open_transaction(&self, opening: Open<'_>) -> Result<OpenTransaction, StoreError> {
         Ok(match opening {
             Open::Group { handler, size } => self.take_slot(handler, size).await?.into(),
+            Open::Batch => self.open_batch().await?.into(),
             Open::Recorded { entity, wait } => self.open_for(entity, wait).await?.into(),
         })
     }
@@ -80,6 +81,7 @@ impl PostgresStore {
                 outcome,
                 retention,
             } => self.commit_open(open, lease, outcome, retention).await,
+            Finish::CompleteAll(completions) => self.commit_batch(open, completions).await,
             Finish::Record { entity, lease } => self.commit_for(open, entity, lease).await,
             Finish::RollBack => {
                 self.roll_back_open(open).await;
@@ -98,7 +100,7 @@ async fn finish_shared(slot: Slot, finish: Finish<'_>) -> Result<Finished, Store
             retention,
         } => slot.leave(lease, outcome, retention).await,
         Finish::RollBack => Ok(Finished::RolledBack),
-        Finish::Record { .. } => Err(finish.refused()),
+        Finish::CompleteAll(_) | Finish::Record { .. } => Err(finish.refused()),
     }
 }
 

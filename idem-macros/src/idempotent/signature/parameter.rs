@@ -2,12 +2,13 @@
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
-use syn::{Error, PathArguments, PathSegment, Type, TypeReference};
+use syn::{Error, GenericArgument, PathArguments, PathSegment, Type, TypeReference};
 
 use super::nameable;
 use crate::{idempotent::elision, mistakes::Mistakes};
 
 /// What stands after the message.
+#[derive(Clone)]
 pub(in crate::idempotent) enum Parameter {
     /// Implements `FromContext`.
     Extractor(TokenStream),
@@ -36,6 +37,21 @@ pub(super) fn message(ty: &Type, mistakes: &mut Mistakes) {
 
 fn is_state(segment: &PathSegment) -> bool {
     segment.ident == "State" && !segment.arguments.is_none()
+}
+
+/// The `T` of a `Batch<T>`.
+pub(super) fn of_batch(ty: &Type) -> Option<&Type> {
+    let Type::Path(path) = bare(ty) else {
+        return None;
+    };
+    let last = path.path.segments.last()?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+        return None;
+    };
+    match arguments.args.first() {
+        Some(GenericArgument::Type(message)) if last.ident == "Batch" => Some(message),
+        _ => None,
+    }
 }
 
 impl Parameter {

@@ -177,7 +177,8 @@ impl<'a> GroupRunner<'a> {
 
     /// What completes all members, in the order of their keys; `None` if there is none.
     fn completion(&self, last: &Last, nonce: Nonce) -> Option<String> {
-        let mut members: Vec<_> = self.members.iter().chain(last.success()).collect();
+        let members = self.members.iter().chain(last.success());
+        let mut members: Vec<_> = members.map(Member::completion).collect();
         members.sort_by_key(|member| member.lease.key.as_str());
         let (sql, skew) = (&self.store.sql, self.store.clock.skew());
         (!members.is_empty()).then(|| statement::commit(sql, &members, skew, nonce, self.mark))

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     handler::Outcome,
-    store::{Finished, Lease, StoreError},
+    store::{Completion, Finished, Lease, StoreError},
     stores::postgres::atomic::PooledTransaction,
 };
 
@@ -88,6 +88,14 @@ impl Drop for Slot {
 }
 
 impl Member {
+    pub(super) fn completion(&self) -> Completion<'_> {
+        Completion {
+            lease: &self.lease,
+            outcome: &self.outcome,
+            retention: self.retention,
+        }
+    }
+
     pub(super) fn tell(self, end: Result<Finished, StoreError>) {
         // Whoever has gone asks the store when the message comes again.
         let _ = self.told.send(end);

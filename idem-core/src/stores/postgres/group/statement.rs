@@ -4,9 +4,10 @@ use std::fmt::{Display, Write as _};
 
 use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 
-use super::{mark::Mark, slot::Member};
+use super::mark::Mark;
 use crate::{
     random,
+    store::Completion,
     stores::postgres::{
         exchange::Nonce,
         length::micros,
@@ -56,11 +57,11 @@ pub(super) fn step(template: &Template, nonce: Nonce, mark: &str) -> String {
     template.fill(&[("nonce", &nonce), ("mark", &mark)])
 }
 
-/// What completes all members and commits. Nothing of a key or an outcome is put in but its
+/// What completes all keys, which come in their order, and commits. Nothing of a key or an outcome is put in but its
 /// hexadecimal digits.
 pub(super) fn commit(
     sql: &Sql,
-    members: &[&Member],
+    members: &[Completion<'_>],
     skew: i64,
     nonce: Nonce,
     mark: Option<Mark>,
@@ -80,7 +81,22 @@ pub(super) fn commit(
     ])
 }
 
-fn array<'a, T: Display>(members: &[&'a Member], column: impl Fn(&'a Member) -> T) -> String {
+/// What completes the keys of a batch and commits: all of them, or none.
+pub(in crate::stores::postgres) fn complete_all(
+    sql: &Sql,
+    completions: &[Completion<'_>],
+    skew: i64,
+    nonce: Nonce,
+) -> String {
+    let mut completions = completions.to_vec();
+    completions.sort_by_key(|it| it.lease.key.as_str());
+    commit(sql, &completions, skew, nonce, None)
+}
+
+fn array<'a, T: Display>(
+    members: &[Completion<'a>],
+    column: impl Fn(&Completion<'a>) -> T,
+) -> String {
     let mut text = String::from("{");
     for (i, member) in members.iter().enumerate() {
         let comma = if i > 0 { "," } else { "" };

@@ -1,0 +1,299 @@
+//! Batches: several messages of a handler in one call of it.
+//!
+//! A message in a batch is [attempted](super::attempt) like any other; only its run is shared. [`share`] hands it over to
+//! the messages that wait ([`queue`]), and one of those [leads](leading): it takes what waits, calls the handler, and
+//! tells each how it ended. The modes are in [`leased`] and [`atomic`].
+//!
+//! What must stay true: only what was claimed is in a batch, so each key is in it once; a message is in one batch at a
+//! time, and its heartbeat goes along; whoever waits is told, also if the one that leads is dropped; what fails in a batch
+//! is called again with half of the others, and by itself in the end, and only that counts as an attempt.
+// docs/decisions/0041
+
+use std::{
+    any::{Any, TypeId},
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use super::{
+    Executor,
+    attempt::{Called, Claiming, Job, Uncalled, run_alone},
+    guarded,
+    heartbeat::{KeptLease, Ran},
+};
+use crate::{
+    handler::{
+        BatchOptions, BatchResults, Context, Enforcement, Handler, InDoubt, Mode, Operation,
+        Outcome, StoreOutage,
+    },
+    store::{Lease, Store, StoreError},
+    stores::measured::Measured,
+};
+
+mod atomic;
+mod leading;
+mod leased;
+mod queue;
+
+use leading::Leader;
+use queue::{Back, BatchQueue, Claimed, LeadPermit, Waiting};
+
+/// So many batches of one handler are under way at once: while one is completed, the next one runs. More of them would be
+/// smaller ones.
+const AT_ONCE: usize = 2;
+
+/// What waits for a batch in an executor, by the handler. Clones share it.
+#[derive(Clone, Default)]
+pub(super) struct BatchQueues(Arc<Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>);
+
+impl BatchQueues {
+    /// Where messages of this handler wait.
+    fn of<H: Operation>(&self) -> Arc<BatchQueue<H>> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = known
+            .entry(TypeId::of::<H>())
+            .or_insert_with(|| Arc::new(BatchQueue::<H>::default()));
+        let queue = Arc::clone(queue).downcast();
+        queue.expect("it is kept under the handler's own type")
+    }
+}
+
+impl fmt::Debug for BatchQueues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BatchQueues").finish_non_exhaustive()
+    }
+}
+
+/// A mode whose messages can share a call.
+trait Batching<S: Store, H: Operation<Mode = Self>>: Mode {
+    /// What the handler borrows from, once for all: a transaction, or nothing.
+    type Shared: Send;
+
+    /// Whether work that was dropped in the middle may have had an effect.
+    const LEAVES_DOUBT: bool;
+
+    /// Opens what is shared. A batch is what waits when this is there.
+    fn open(
+        executor: &Executor<S>,
+    ) -> impl Future<Output = Result<Self::Shared, StoreError>> + Send;
+
+    /// How long the store lets the handler run.
+    fn limit(store: &Measured<S>) -> Option<Duration>;
+
+    /// What the handler gets as its connection or transaction.
+    fn lend(shared: &mut Self::Shared) -> Self::Lent<'_>;
+
+    /// What is remembered of each member when the batch ends, `None` for those that end by themselves. No list: there is a
+    /// member that cannot end with the others, and the batch has failed.
+    fn outcomes(
+        claims: &[&Claimed],
+        results: &[Result<H::Output, H::Error>],
+    ) -> Option<Vec<Option<Outcome>>>;
+
+    /// Ends what is shared after the handler has returned, and says for each member how its claim was ended.
+    /// `None`: nothing of it is done, and the batch has failed.
+    fn end(
+        executor: &Executor<S>,
+        shared: Self::Shared,
+        claims: &[&Claimed],
+        outcomes: Vec<Option<Outcome>>,
+    ) -> impl Future<Output = Option<Vec<Option<EndedTogether>>>> + Send;
+
+    /// Undoes what the handler has written.
+    fn undo(executor: &Executor<S>, shared: Self::Shared) -> impl Future<Output = ()> + Send;
+}
+
+/// How the claim of a member was ended together with those of the others.
+pub(super) struct EndedTogether {
+    pub(super) outcome: Outcome,
+    /// An error says nothing of what became of it.
+    pub(super) committed: Result<(), StoreError>,
+}
+
+/// What came of a message in a batch.
+struct InBatch<H: Operation> {
+    kept: KeptLease,
+    called: Called<H>,
+    /// `None` if its claim is to be ended.
+    ended: Option<EndedTogether>,
+}
+
+/// What comes of a message that was to share a call.
+enum Sharing<H: Operation, T> {
+    InBatch(InBatch<H>),
+    /// It has to be called by itself.
+    Alone(Alone<H, T>),
+}
+
+/// A message that is called by itself.
+struct Alone<H: Operation, T> {
+    kept: KeptLease,
+    /// `None` if a batch has used it up: it is decoded anew.
+    message: Option<H::Message>,
+    /// Whether it may have been done in a batch that was dropped in the middle.
+    in_doubt: bool,
+    /// If nobody else was there when it led: what was opened for the batch, and the permit, which goes to the
+    /// next when this message is done.
+    led: Option<(T, LeadPermit<H>)>,
+}
+
+impl<S: Store> Job<'_, S> {
+    /// How large the batch may be that this message joins; `None` if it is to be called by itself.
+    ///
+    /// What was attempted before may be what ends its process, with all who are in a batch with it. A message with only
+    /// one attempt would lose it then without having run by itself. What runs without the store's word, or must not run
+    /// again when it is in doubt, is not to be called again because of others.
+    fn batch<H: Operation>(&self, lease: &Lease) -> Option<BatchOptions> {
+        let Self {
+            policy, history, ..
+        } = self;
+        let joins = lease.attempt == 1
+            && !lease.in_doubt
+            && !history.attempted
+            && history.losses.are_none()
+            && policy.max_attempts() > 1
+            && policy.in_doubt() == InDoubt::Retry
+            && policy.store_outage() == StoreOutage::FailClosed
+            && policy.enforcement() == Enforcement::Enforce
+            && self.request.position.is_none();
+        H::BATCH.filter(|batch| joins && batch.most() > 1)
+    }
+}
+
+/// Lets a message that has its claim wait for others, and share a call with them.
+///
+/// Dropped half way, it is in no batch any more. If it led one, that is dropped, and the others are called by themselves.
+async fn share<S, H, St>(
+    job: &Job<'_, S>,
+    lease: &Lease,
+    batch: BatchOptions,
+    message: H::Message,
+    context: &Context<'_, St>,
+    kept: KeptLease,
+) -> Sharing<H, <H::Mode as Batching<S, H>>::Shared>
+where
+    S: Store,
+    H: Handler<St>,
+    H::Mode: Batching<S, H>,
+    St: Send + Sync + 'static,
+{
+    let executor = job.executor;
+    let queue = executor.batch_queues.of::<H>();
+    let claimed = Claimed {
+        lease: lease.clone(),
+        policy: *job.policy,
+        retention: job.request.retention,
+    };
+    let mut place = queue.join(message, context, claimed, kept);
+    let mut closing = Box::pin(executor.closed.closing());
+    let mut is_closing = false;
+    let mut led = None;
+    let back = loop {
+        tokio::select! {
+            biased;
+            back = &mut place.back => break back.expect("who waits is told, also by a drop"),
+            // Whoever is taken to the batch of another is told by that one.
+            given = &mut place.permit, if !place.has_led => {
+                place.has_led = true;
+                let Ok(given) = given else {
+                    continue;
+                };
+                let leader = Leader {
+                    executor,
+                    policy: job.policy,
+                    state: context.state,
+                };
+                let mut opened = None;
+                // Again if those before it have filled a batch: it leads but once. Whoever is taken to the batch of
+                // another is told by that one.
+                while opened.is_none() && queue.waits(place.number) {
+                    // Boxed, because one of many leads: the future of every other message is smaller without it.
+                    opened = Box::pin(leader.lead(&queue, batch, place.number)).await;
+                }
+                led = opened.map(|shared| (shared, given));
+            }
+            () = &mut closing, if !is_closing => {
+                is_closing = true;
+                // What is in a batch runs to its end.
+                if let Some(kept) = queue.leave(place.number) {
+                    let called = Err(Uncalled::Closed);
+                    return Sharing::InBatch(InBatch { kept, called, ended: None });
+                }
+            }
+        }
+    };
+    match back {
+        Back::Ran { kept, ran, ended } => Sharing::InBatch(InBatch {
+            kept,
+            called: Ok(ran),
+            ended,
+        }),
+        Back::Closed { kept } => Sharing::InBatch(InBatch {
+            kept,
+            called: Err(Uncalled::Closed),
+            ended: None,
+        }),
+        Back::Alone { kept, in_doubt, .. } if executor.is_closed() => {
+            if let Some((shared, _permit)) = led {
+                H::Mode::undo(executor, shared).await;
+            }
+            // What is in doubt is left to its lease, so that its next attempt is told.
+            let called = if in_doubt {
+                Ok(Ran::LeaseLost)
+            } else {
+                Err(Uncalled::Closed)
+            };
+            Sharing::InBatch(InBatch {
+                kept,
+                called,
+                ended: None,
+            })
+        }
+        Back::Alone {
+            kept,
+            message,
+            in_doubt,
+        } => Sharing::Alone(Alone {
+            kept,
+            message,
+            in_doubt,
+            led,
+        }),
+    }
+}
+
+impl<H: Operation, T> Alone<H, T> {
+    /// Calls the handler with this message, in a batch of one.
+    async fn run<C, S, St>(
+        self,
+        job: &Job<'_, S>,
+        transaction: &mut C::Transaction,
+        mut context: Context<'_, St>,
+    ) -> (KeptLease, Called<H>)
+    where
+        C: Claiming<S, H>,
+        S: Store,
+        H: Handler<St>,
+        St: Send + Sync + 'static,
+    {
+        let message = match self.message {
+            Some(message) => Ok(message),
+            None => guarded::decode::<H>(context.envelope),
+        };
+        if self.in_doubt {
+            context.attempt = context.attempt.in_doubt();
+        }
+        match message {
+            Ok(message) => {
+                run_alone::<C, S, H, St>(job, transaction, message, context, self.kept).await
+            }
+            // It could be decoded before: so its decoder does not give the same each time.
+            Err(error) => (self.kept, Err(Uncalled::Unfit(error))),
+        }
+    }
+}
+
+/// How a call of the handler ended that several messages share.
+type RanTogether<H> = Ran<BatchResults<<H as Operation>::Output, <H as Operation>::Error>>;

@@ -1,0 +1,340 @@
+//! Atomic batches: the messages share the call of the handler, its transaction, and the commit.
+//!
+//! [`attempt`](crate::executor::attempt) claims and ends each of them; what is not ended with the batch is ended as
+//! [`atomic`](crate::executor::atomic) work.
+//!
+//! What must stay true: the handler's writes are committed only together with the completions of all members that it has
+//! not failed; a member counts as executed only when the batch has committed; if that is not known, its claim tells.
+
+use std::time::Duration;
+
+use super::{
+    super::{
+        Executor, Prepared, RunsOn,
+        atomic::{AtomicClaim, alone},
+        attempt::{Called, Claiming, Granted, Job, Uncalled, attempt},
+        heartbeat::{KeptLease, Moment, Ran},
+        remembered,
+    },
+    Batching, Claimed, EndedTogether, Sharing, share,
+};
+use crate::{
+    executor::Execution,
+    handler::{AtomicBatch, Attempt, Context, Handler, Mode, Operation, Outcome, Policy},
+    message::Envelope,
+    store::{
+        self, BatchStore, Completion, Finish, Finished, Store, StoreError, TransactionalStore as _,
+    },
+    stores::measured::Measured,
+};
+
+impl<S, Tx> RunsOn<S> for AtomicBatch<Tx>
+where
+    S: BatchStore<Tx>,
+    Tx: Send + 'static,
+{
+    fn limit(_: &Executor<S>) -> Option<usize> {
+        // Whoever waits for a batch has claimed, and keeps its lease.
+        None
+    }
+
+    async fn run<H, St>(
+        executor: &Executor<S>,
+        message: &mut Prepared<H>,
+        state: &St,
+    ) -> Execution<H::Output, H::Error>
+    where
+        H: Handler<St, Mode = Self>,
+        St: Send + Sync + 'static,
+    {
+        // Until the end: it counts among the others of whoever comes after it.
+        let (_present, others) = executor.concurrency.enter(H::SCOPE);
+        let (policy, history) = (&message.policy, &message.history);
+        // Who is alone, or would be alone in its batch, need not claim before there is a transaction. What was
+        // delivered before may be what ended its worker, and would claim for all who wait with it.
+        let joins = others > 0
+            && policy.max_attempts() > 1
+            && !history.attempted
+            && history.losses.are_none()
+            && message.request.position.is_none();
+        // The claim that it takes along from its batch, if it comes to that.
+        let mut held = None;
+        if joins {
+            match attempt::<Member<Tx>, S, H, St>(executor, message, state, None).await {
+                Attempted::Ended(ended) => return ended,
+                Attempted::Apart(claim) => held = Some(claim),
+            }
+        }
+        alone::<S, Tx, H, St>(executor, message, state, held).await
+    }
+}
+
+impl<S, Tx, H> Batching<S, H> for AtomicBatch<Tx>
+where
+    S: BatchStore<Tx>,
+    Tx: Send + 'static,
+    H: Operation<Mode = Self>,
+{
+    type Shared = S::Transaction;
+    const LEAVES_DOUBT: bool = false;
+
+    async fn open(executor: &Executor<S>) -> Result<S::Transaction, StoreError> {
+        executor.store.open(store::Open::Batch).await
+    }
+
+    fn limit(store: &Measured<S>) -> Option<Duration> {
+        store.time_limit()
+    }
+
+    fn lend(transaction: &mut S::Transaction) -> &mut Tx {
+        S::lend(transaction)
+    }
+
+    fn outcomes(
+        claims: &[&Claimed],
+        results: &[Result<H::Output, H::Error>],
+    ) -> Option<Vec<Option<Outcome>>> {
+        let members = claims.iter().zip(results);
+        let outcomes = members.map(|(claimed, result)| match result {
+            // One that cannot be remembered is refused when its message runs by itself.
+            Ok(output) => Some(Some(remembered::output(output, &claimed.policy).ok()?)),
+            Err(_) => Some(None),
+        });
+        outcomes.collect()
+    }
+
+    async fn end(
+        executor: &Executor<S>,
+        transaction: S::Transaction,
+        claims: &[&Claimed],
+        outcomes: Vec<Option<Outcome>>,
+    ) -> Option<Vec<Option<EndedTogether>>> {
+        let completions: Vec<_> = claims
+            .iter()
+            .zip(&outcomes)
+            .filter_map(|(claimed, outcome)| {
+                Some(Completion {
+                    lease: &claimed.lease,
+                    outcome: outcome.as_ref()?,
+                    retention: claimed.retention,
+                })
+            })
+            .collect();
+        let committed = if completions.is_empty() {
+            // All were failed: nothing was to be written.
+            executor.roll_back(transaction).await;
+            Ok(())
+        } else {
+            let complete = Finish::CompleteAll(&completions);
+            match executor.store.finish(transaction, complete).await {
+                Ok(Finished::Committed) => Ok(()),
+                // Because of one of them, and nobody can tell which.
+                Ok(Finished::Fenced | Finished::Refused { .. } | Finished::RolledBack) => {
+                    return None;
+                }
+                Ok(other) => Err(other.is_no_answer("a batch")),
+                // Lost on the way: the claim of each tells what became of it.
+                Err(error) => Err(error),
+            }
+        };
+        let ended = outcomes.into_iter().map(|outcome| {
+            let committed = match &committed {
+                Ok(()) => Ok(()),
+                Err(error) => Err(StoreError::unavailable(error.to_string())),
+            };
+            outcome.map(|outcome| EndedTogether { outcome, committed })
+        });
+        Some(ended.collect())
+    }
+
+    async fn undo(executor: &Executor<S>, transaction: S::Transaction) {
+        executor.roll_back(transaction).await;
+    }
+}
+
+/// A claim that ends with those of others, if all goes well.
+struct Member<Tx>(AtomicClaim<Tx>);
+
+/// What a member writes through, or how that was ended.
+enum Written<T> {
+    /// Nothing yet, or nothing that is left.
+    Nothing,
+    /// Nobody else waited when it led: a transaction of its own.
+    Own(T),
+    /// With those of others.
+    Ended(EndedTogether),
+}
+
+/// What becomes of a message in a batch.
+enum Attempted<T, E> {
+    Ended(Execution<T, E>),
+    /// It is run by itself. Its claim goes along with its heartbeat, so that the key is never free in between, and this
+    /// is no further attempt.
+    Apart(KeptLease),
+}
+
+impl<T, E> From<Execution<T, E>> for Attempted<T, E> {
+    fn from(ended: Execution<T, E>) -> Self {
+        Self::Ended(ended)
+    }
+}
+
+impl<S, Tx, H> Claiming<S, H> for Member<Tx>
+where
+    S: BatchStore<Tx>,
+    Tx: Send + 'static,
+    H: Operation<Mode = AtomicBatch<Tx>>,
+{
+    type Transaction = Written<S::Transaction>;
+    type Attempted = Attempted<H::Output, H::Error>;
+
+    fn claim(
+        job: &mut Job<'_, S>,
+        _: &H::Message,
+        _: &Envelope,
+    ) -> impl Future<Output = Result<Granted<Self, Self::Transaction>, Self::Attempted>> {
+        job.claim_for_batch::<H, Tx>()
+    }
+
+    fn attempt(&self, policy: &Policy) -> Attempt {
+        self.0.attempt(policy)
+    }
+
+    fn limit(store: &Measured<S>) -> Option<Duration> {
+        store.time_limit()
+    }
+
+    fn lend(written: &mut Self::Transaction) -> <H::Mode as Mode>::Lent<'_> {
+        match written {
+            Written::Own(transaction) => S::lend(transaction),
+            Written::Nothing | Written::Ended(_) => {
+                unreachable!("it is called by itself only in a transaction of its own")
+            }
+        }
+    }
+
+    async fn run<St>(
+        &self,
+        job: &Job<'_, S>,
+        written: &mut Self::Transaction,
+        body: H::Message,
+        context: Context<'_, St>,
+        kept: KeptLease,
+    ) -> (KeptLease, Called<H>)
+    where
+        H: Handler<St>,
+        St: Send + Sync + 'static,
+    {
+        let lease = &self.0.lease;
+        let batch = job.batch::<H>(lease).expect("others are granted nothing");
+        let shared = share::<S, H, St>(job, lease, batch, body, &context, kept).await;
+        match shared {
+            Sharing::InBatch(shared) => {
+                *written = shared.ended.map_or(Written::Nothing, Written::Ended);
+                (shared.kept, shared.called)
+            }
+            Sharing::Alone(mut alone) => match alone.led.take() {
+                Some((transaction, _permit)) => {
+                    *written = Written::Own(transaction);
+                    alone.run::<Self, S, St>(job, written, context).await
+                }
+                None => (alone.kept, Err(Uncalled::Apart)),
+            },
+        }
+    }
+
+    async fn uncalled(
+        self,
+        job: &mut Job<'_, S>,
+        written: Self::Transaction,
+        kept: KeptLease,
+        why: Uncalled,
+    ) -> Self::Attempted {
+        if let Written::Own(transaction) = written {
+            job.executor.roll_back::<Tx>(transaction).await;
+        }
+        if let Uncalled::Apart = why {
+            return Attempted::Apart(kept);
+        }
+        drop(kept);
+        // Nothing ran: a lost lease changes nothing.
+        let _ = job.executor.release(&self.0.lease, &why.release()).await;
+        Attempted::Ended(why.into_execution())
+    }
+
+    async fn finish(
+        self,
+        job: &mut Job<'_, S>,
+        written: Self::Transaction,
+        kept: KeptLease,
+        ran: Ran<Result<H::Output, H::Error>>,
+    ) -> Self::Attempted {
+        let Self(open) = self;
+        let EndedTogether { outcome, committed } = match written {
+            Written::Own(transaction) => {
+                let ended =
+                    <AtomicClaim<Tx> as Claiming<S, H>>::finish(open, job, transaction, kept, ran);
+                return ended.await.into();
+            }
+            Written::Nothing => {
+                drop(kept);
+                let ending = open.ending(job);
+                let ended = match ran {
+                    // The handler has failed this message, and written nothing for it.
+                    Ran::Returned(Err(error)) => ending.failed(error).await,
+                    _ => ending.lost(),
+                };
+                open.note(job, &ended);
+                return ended.into();
+            }
+            Written::Ended(ended) => ended,
+        };
+        // Its completion, or what became of that, ends the lease.
+        drop(kept);
+        let Ran::Returned(Ok(output)) = ran else {
+            unreachable!("only successes are ended together");
+        };
+        let attempt = open.lease.attempt;
+        let ended = match committed {
+            Ok(()) => Execution::Executed {
+                output,
+                outcome,
+                attempt,
+            },
+            Err(error) => Box::pin(open.ending(job).ask_again(output, outcome, error)).await,
+        };
+        open.note(job, &ended);
+        ended.into()
+    }
+}
+
+impl<S: Store> Job<'_, S> {
+    /// Claims before there is a transaction: many claims then share a statement.
+    async fn claim_for_batch<H, Tx>(
+        &self,
+    ) -> Result<Granted<Member<Tx>, Written<S::Transaction>>, Attempted<H::Output, H::Error>>
+    where
+        S: BatchStore<Tx>,
+        H: Operation,
+    {
+        let (executor, requester) = (self.executor, self.requester);
+        // Before the call: the lease is never thought to end later than it does.
+        let claimed = Moment::now();
+        let answer = executor.store.claim_for_batch(self.request).await;
+        let lease = match self.lease_of(answer).await {
+            Ok(lease) => lease,
+            Err(ended) => return Err(ended.into_execution(requester).into()),
+        };
+        let kept = executor.keep::<Tx>(&lease, self.request, claimed);
+        if self.batch::<H>(&lease).is_none() {
+            // It may fail again, and would cost the others their transaction.
+            return Err(Attempted::Apart(kept));
+        }
+        let working = executor.working(self.request);
+        Ok(Granted {
+            claim: Member(AtomicClaim::new(lease, working)),
+            transaction: Written::Nothing,
+            kept,
+        })
+    }
+}

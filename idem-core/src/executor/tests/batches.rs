@@ -1,0 +1,556 @@
+//! Messages that share a call of their handler.
+
+use std::{future::pending, mem, sync::Mutex};
+
+use super::*;
+use crate::{
+    executor::ExecutionKind,
+    futures::{BoxFuture, FutureExt as _, join_all},
+    handler::{
+        Batch, BatchOptions, BatchResults, Context, DecodeError, LeasedBatch, Operation, Outcome,
+        Rejection,
+        batch::{batch_of_one, result_of_one, results},
+    },
+    message::{Envelope, KeyError},
+    stores::MemoryStore,
+};
+
+mod atomic;
+#[cfg(feature = "postgres")]
+mod postgres;
+
+/// Its messages are the orders' numbers. What becomes of them, the [`Shop`] says.
+struct Charge<const SIZE: usize, const BYTES: usize = 1000, const WAIT: u64 = 0>;
+
+type Act = dyn Fn(Batch<u32>) -> BoxFuture<'static, Result<Vec<u32>, Failed>> + Send + Sync;
+
+/// The orders of each call, and what is done in it.
+struct Shop {
+    calls: Mutex<Vec<Vec<u32>>>,
+    act: Box<Act>,
+}
+
+impl<const SIZE: usize, const BYTES: usize, const WAIT: u64> Operation
+    for Charge<SIZE, BYTES, WAIT>
+{
+    type Message = u32;
+    type Output = u32;
+    type Error = Failed;
+    type Mode = LeasedBatch;
+    const SCOPE: &'static str = "orders";
+    const BATCH: Option<BatchOptions> = Some(
+        BatchOptions::new(SIZE)
+            .bytes(BYTES)
+            .wait(Duration::from_millis(WAIT)),
+    );
+
+    fn decode(envelope: &Envelope) -> Result<u32, DecodeError> {
+        envelope.json()
+    }
+
+    fn key(number: &u32, _: &Envelope) -> Result<Key, KeyError> {
+        Key::new(Self::SCOPE, *number)
+    }
+}
+
+impl<const SIZE: usize, const BYTES: usize, const WAIT: u64> Handler<Shop>
+    for Charge<SIZE, BYTES, WAIT>
+{
+    fn call<'a>(
+        number: u32,
+        context: &'a Context<'a, Shop>,
+        (): (),
+    ) -> Result<impl Future<Output = Result<u32, Failed>> + Send + 'a, Rejection> {
+        let batch = batch_of_one(number, context);
+        Ok(result_of_one(Self::call_batch(batch, context.state, ())?))
+    }
+
+    fn call_batch(
+        batch: Batch<u32>,
+        shop: &Shop,
+        (): (),
+    ) -> Result<impl Future<Output = BatchResults<u32, Failed>> + Send + '_, Rejection> {
+        Ok(async move {
+            let orders = batch.iter().map(|order| **order).collect();
+            shop.calls.lock().unwrap().push(orders);
+            let failures = batch.failures();
+            results((shop.act)(batch).await, &failures)
+        })
+    }
+}
+
+impl Shop {
+    fn new<Fut>(act: impl Fn(Batch<u32>) -> Fut + Send + Sync + 'static) -> Self
+    where
+        Fut: Future<Output = Result<Vec<u32>, Failed>> + Send + 'static,
+    {
+        Self {
+            calls: Mutex::default(),
+            act: Box::new(move |batch| act(batch).boxed()),
+        }
+    }
+
+    /// Each order's output is its number. With this order among them, `act` is done instead.
+    fn with_bad<Fut>(bad: u32, act: impl Fn() -> Fut + Clone + Send + Sync + 'static) -> Self
+    where
+        Fut: Future<Output = Result<(), Failed>> + Send + 'static,
+    {
+        Self::new(move |batch| {
+            let act = act.clone();
+            async move {
+                if batch.iter().any(|order| **order == bad) {
+                    act().await?;
+                }
+                numbers(batch).await
+            }
+        })
+    }
+
+    /// The orders of the calls since this was asked last.
+    fn calls(&self) -> Vec<Vec<u32>> {
+        mem::take(&mut *self.calls.lock().unwrap())
+    }
+}
+
+/// The accepted orders' numbers.
+async fn numbers(batch: Batch<u32>) -> Result<Vec<u32>, Failed> {
+    Ok(batch.accepted().map(|order| **order).collect())
+}
+
+fn memory() -> Executor<MemoryStore> {
+    Executor::new(MemoryStore::new())
+}
+
+fn prepared<H: Operation>(number: u32, policy: &Policy) -> Prepared<H> {
+    let message = Prepared::new(Envelope::new(number.to_string()), policy);
+    message.unwrap_or_else(|_| panic!("a number is an order"))
+}
+
+async fn handle<H>(executor: &Executor<MemoryStore>, shop: &Shop, number: u32) -> Ended
+where
+    H: Handler<Shop, Output = u32, Error = Failed, Mode = LeasedBatch>,
+{
+    let mut message = prepared::<H>(number, &Policy::DEFAULT);
+    executor.handle(&mut message, shop).await
+}
+
+type Ended = Execution<u32, Failed>;
+
+async fn handle_all<H>(
+    executor: &Executor<MemoryStore>,
+    shop: &Shop,
+    orders: impl IntoIterator<Item = u32>,
+) -> Vec<Ended>
+where
+    H: Handler<Shop, Output = u32, Error = Failed, Mode = LeasedBatch>,
+{
+    join_all(orders.into_iter().map(|it| handle::<H>(executor, shop, it))).await
+}
+
+fn assert_executed(ended: &[Ended], orders: impl IntoIterator<Item = u32>) {
+    for (ended, order) in ended.iter().zip(orders) {
+        assert!(
+            matches!(ended, Execution::Executed { output, attempt: 1, .. } if *output == order),
+            "{order}: {ended:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_wait_share_a_call_and_each_has_its_own_output() {
+    let (executor, shop) = (memory(), Shop::new(numbers));
+    let ended = handle_all::<Charge<8>>(&executor, &shop, 1..=5).await;
+    assert_executed(&ended, 1..=5);
+    assert_eq!(shop.calls(), [[1, 2, 3, 4, 5]]);
+    let copy = handle::<Charge<8>>(&executor, &shop, 3).await;
+    assert!(
+        matches!(&copy, Execution::Duplicate { outcome, .. } if *outcome == Outcome::new("3")),
+        "{copy:?}"
+    );
+    assert!(shop.calls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_has_no_more_messages_than_it_may() {
+    let (executor, shop) = (memory(), Shop::new(numbers));
+    let ended = handle_all::<Charge<4>>(&executor, &shop, 1..=10).await;
+    assert_executed(&ended, 1..=10);
+    let sizes: Vec<_> = shop.calls().iter().map(Vec::len).collect();
+    assert_eq!(sizes, [4, 4, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_has_no_more_bytes_than_it_may() {
+    let (executor, shop) = (memory(), Shop::new(numbers));
+    let orders = [11, 12, 1_000_000, 13];
+    let ended = handle_all::<Charge<8, 5>>(&executor, &shop, orders).await;
+    assert_executed(&ended, orders);
+    let calls = shop.calls();
+    assert!(calls.contains(&vec![11, 12]), "{calls:?}");
+    assert!(calls.contains(&vec![1_000_000]), "{calls:?}");
+}
+
+/// Of those that lead, one is left over each time.
+#[tokio::test(start_paused = true)]
+async fn messages_that_do_not_fit_into_a_batch_are_all_called() {
+    let (executor, shop) = (memory(), Shop::new(numbers));
+    let orders = [1_000_001, 1_000_002, 1_000_003, 1_000_004];
+    let ended = handle_all::<Charge<8, 5>>(&executor, &shop, orders).await;
+    assert_executed(&ended, orders);
+    assert_eq!(shop.calls().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_while_batches_run_waits_for_the_next_one() {
+    let executor = memory();
+    let shop = Shop::new(|batch| async {
+        sleep(Duration::from_secs(1)).await;
+        numbers(batch).await
+    });
+    let late = async |order: u32| {
+        sleep(Duration::from_millis(u64::from(order))).await;
+        handle::<Charge<8>>(&executor, &shop, order).await
+    };
+    let ended = join_all((1..=6).map(late)).await;
+    assert_executed(&ended, 1..=6);
+    assert_eq!(shop.calls(), [vec![1], vec![2], vec![3, 4, 5, 6]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_waits_for_others_if_it_is_told_to() {
+    let (executor, shop) = (memory(), Shop::new(numbers));
+    let late = async |order: u32| {
+        sleep(Duration::from_millis(u64::from(order))).await;
+        handle::<Charge<3, 1000, 10>>(&executor, &shop, order).await
+    };
+    let ended = join_all((1..=4).map(late)).await;
+    assert_executed(&ended, 1..=4);
+    assert_eq!(shop.calls(), [vec![1, 2, 3], vec![4]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_copies_one_is_in_the_batch() {
+    let executor = memory();
+    let shop = Shop::new(numbers);
+    let ended = handle_all::<Charge<8>>(&executor, &shop, [1, 2, 1]).await;
+    assert_executed(&ended[..2], 1..=2);
+    assert_eq!(ended[2].kind(), ExecutionKind::Conflict);
+    assert_eq!(shop.calls(), [[1, 2]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_failed_fares_like_a_message_that_was_alone() {
+    let executor = memory();
+    let shop = Shop::new(|batch| {
+        for (i, order) in batch.iter().enumerate() {
+            match **order {
+                2 => batch.reject(i, "no such customer"),
+                3 => batch.retry(i, "the gateway is down"),
+                _ => {}
+            }
+        }
+        numbers(batch)
+    });
+    let ended = handle_all::<Charge<8>>(&executor, &shop, 1..=4).await;
+    assert_executed(&ended[..1], [1]);
+    assert_executed(&ended[3..], [4]);
+    assert!(
+        matches!(&ended[1], Execution::Rejected { attempt: 1, .. }),
+        "{:?}",
+        ended[1]
+    );
+    assert_eq!(ended[1].error().as_deref(), Some("no such customer"));
+    assert!(
+        matches!(&ended[2], Execution::Failed { attempt: 1, .. }),
+        "{:?}",
+        ended[2]
+    );
+    assert_eq!(shop.calls(), [[1, 2, 3, 4]]);
+    // Its next attempt is by itself.
+    wait_for_retry(&ended[2]).await;
+    let again = handle_all::<Charge<8>>(&executor, &shop, [3, 5, 6]).await;
+    assert_eq!(again[0].attempt(), Some(2));
+    let calls = shop.calls();
+    assert!(
+        calls.contains(&vec![3]) && calls.contains(&vec![5, 6]),
+        "{calls:?}"
+    );
+}
+
+/// A batch of four fails as soon as `3` is in it, and what is left alone runs by itself.
+async fn is_halved_because_of_3(
+    executor: &Executor<MemoryStore>,
+    shop: &Shop,
+    orders: std::ops::RangeInclusive<u32>,
+) -> Vec<Ended> {
+    let ended = handle_all::<Charge<8>>(executor, shop, orders).await;
+    let mut calls = shop.calls();
+    // Those that run by themselves run side by side.
+    calls[3..].sort();
+    assert_eq!(
+        calls,
+        [vec![1, 2, 3, 4], vec![1, 2], vec![3, 4], vec![3], vec![4]]
+    );
+    ended
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_fails_is_halved_and_only_the_run_alone_counts() {
+    let executor = memory();
+    let shop = Shop::with_bad(3, || async { Err(Failed::retry("the gateway is down")) });
+    let mut ended = is_halved_because_of_3(&executor, &shop, 1..=4).await;
+    let failed = ended.remove(2);
+    assert_executed(&ended, [1, 2, 4]);
+    assert!(
+        matches!(failed, Execution::Failed { attempt: 1, .. }),
+        "{failed:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_panics_is_halved() {
+    let executor = memory();
+    let shop = Shop::with_bad(3, || async { panic!("told to") });
+    let mut ended = is_halved_because_of_3(&executor, &shop, 1..=4).await;
+    let failed = ended.remove(2);
+    assert_executed(&ended, [1, 2, 4]);
+    assert_eq!(
+        failed.error().as_deref(),
+        Some("the handler panicked: told to")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_takes_too_long_is_halved() {
+    let executor = memory();
+    let shop = Shop::with_bad(3, pending);
+    let policy = Policy::builder().timeout(Duration::from_secs(5));
+    let policy = policy.build().unwrap();
+    let handle = async |order| {
+        let mut message = prepared::<Charge<8>>(order, &policy);
+        executor.handle(&mut message, &shop).await
+    };
+    let mut ended = join_all((1..=4).map(handle)).await;
+    let failed = ended.remove(2);
+    assert_executed(&ended, [1, 2, 4]);
+    assert_eq!(failed.error().as_deref(), Some("timed out after 5s"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn outputs_that_are_not_as_many_as_the_messages_are_a_failure() {
+    let executor = memory();
+    let shop = Shop::new(|_| async { Ok(vec![1, 2, 3]) });
+    let ended = handle_all::<Charge<8>>(&executor, &shop, 1..=2).await;
+    for ended in ended {
+        assert_eq!(
+            ended.error().as_deref(),
+            Some(
+                "the handler panicked: it returned 3 outputs for 1 messages that it has not failed"
+            )
+        );
+        assert_eq!(ended.attempt(), Some(1));
+    }
+    assert_eq!(shop.calls()[0], [1, 2]);
+}
+
+/// Who may have ended its process, or may not be called again, does not do so to others.
+#[tokio::test(start_paused = true)]
+async fn some_messages_are_always_by_themselves() {
+    let (executor, shop) = (memory(), Shop::new(numbers));
+    let policies = [
+        Policy::builder().in_doubt(InDoubt::Quarantine),
+        Policy::builder().store_outage(crate::handler::StoreOutage::FailOpen),
+        Policy::builder().enforcement(crate::handler::Enforcement::Observe),
+        Policy::builder().max_attempts(1),
+    ];
+    let mut messages: Vec<_> = (1..)
+        .zip(policies)
+        .map(|(order, policy)| prepared::<Charge<8>>(order, &policy.build().unwrap()))
+        .collect();
+    messages.push(prepared::<Charge<8>>(5, &Policy::DEFAULT).redelivered(true));
+    messages.extend([6, 7].map(|order| prepared::<Charge<8>>(order, &Policy::DEFAULT)));
+    let handled = messages
+        .iter_mut()
+        .map(|message| executor.handle(message, &shop));
+    for ended in join_all(handled).await {
+        assert!(ended.attempt() == Some(1), "{ended:?}");
+    }
+    let mut calls = shop.calls();
+    calls.sort();
+    assert_eq!(
+        calls,
+        [vec![1], vec![2], vec![3], vec![4], vec![5], vec![6, 7]]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_keeps_the_leases_of_all_its_members() {
+    let executor = memory();
+    let shop = Shop::new(|batch| async {
+        sleep(LEASE * 3).await;
+        numbers(batch).await
+    });
+    let copy = async {
+        sleep(LEASE * 2).await;
+        let other = Executor::new(executor.store().clone());
+        handle::<Charge<8>>(&other, &shop, 2).await
+    };
+    let (ended, copy) = tokio::join!(handle_all::<Charge<8>>(&executor, &shop, 1..=3), copy);
+    assert_executed(&ended, 1..=3);
+    assert_eq!(copy.kind(), ExecutionKind::Conflict);
+}
+
+/// Takes the key of the order away from whoever has it.
+async fn take_away(store: &MemoryStore, order: u32) {
+    use crate::store::operator::{Intervened, Intervention, OperatorStore as _};
+    let key = Key::new("orders", order).unwrap();
+    let seen = store.show(&key).await.unwrap();
+    let seen = seen.record.map(|record| record.seen());
+    let complete =
+        Intervention::complete(key, seen, "operator@ops-1", Outcome::new("7"), LEASE * 100);
+    let intervened = store.intervene(&complete).await.unwrap();
+    assert_eq!(intervened, Intervened::Applied);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_loses_a_lease_is_dropped_and_the_others_run_by_themselves_in_doubt() {
+    let executor = memory();
+    let doubts = Arc::<Mutex<Vec<(u32, bool)>>>::default();
+    let noted = Arc::clone(&doubts);
+    let shop = Shop::new(move |batch| {
+        let noted = Arc::clone(&noted);
+        async move {
+            if batch.len() > 1 {
+                pending::<()>().await;
+            }
+            let order = &batch[0];
+            noted
+                .lock()
+                .unwrap()
+                .push((**order, order.attempt().is_in_doubt()));
+            numbers(batch).await
+        }
+    });
+    let away = async {
+        sleep(Duration::from_secs(1)).await;
+        take_away(executor.store(), 2).await;
+    };
+    let (mut ended, ()) = tokio::join!(handle_all::<Charge<8>>(&executor, &shop, 1..=3), away);
+    let lost = ended.remove(1);
+    assert_executed(&ended, [1, 3]);
+    assert_eq!(lost.kind(), ExecutionKind::LeaseLost);
+    let mut doubts = mem::take(&mut *doubts.lock().unwrap());
+    doubts.sort_unstable();
+    assert_eq!(doubts, [(1, true), (3, true)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_executor_lets_its_batch_end_and_gives_the_others_back() {
+    let executor = memory();
+    let shop = Shop::new(|batch| async {
+        sleep(Duration::from_secs(1)).await;
+        numbers(batch).await
+    });
+    let late = async |order: u32| {
+        sleep(Duration::from_millis(u64::from(order))).await;
+        handle::<Charge<8>>(&executor, &shop, order).await
+    };
+    let close = async {
+        sleep(Duration::from_millis(100)).await;
+        executor.close();
+    };
+    let (ended, ()) = tokio::join!(join_all((1..=4).map(late)), close);
+    assert_executed(&ended[..2], 1..=2);
+    assert_eq!(shop.calls(), [[1], [2]]);
+    let other = Executor::new(executor.store().clone());
+    for (order, ended) in (3..).zip(&ended[2..]) {
+        assert_eq!(ended.kind(), ExecutionKind::Abandoned);
+        let free = handle::<Charge<8>>(&other, &shop, order).await;
+        assert_executed(&[free], [order]);
+    }
+}
+
+/// A batch that fails when the executor is closed is not called again.
+#[tokio::test(start_paused = true)]
+async fn what_failed_in_a_batch_is_not_called_again_by_a_closed_executor() {
+    let executor = memory();
+    let closing = executor.clone();
+    let shop = Shop::new(move |_| {
+        closing.close();
+        async { Err(Failed::retry("the gateway is down")) }
+    });
+    let ended = handle_all::<Charge<8>>(&executor, &shop, 1..=3).await;
+    for ended in ended {
+        assert_eq!(ended.kind(), ExecutionKind::Abandoned);
+    }
+    assert_eq!(shop.calls(), [[1, 2, 3]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_whose_leader_is_dropped_run_by_themselves_in_doubt() {
+    type Waiting = Charge<8, 1000, 10>;
+    let executor = memory();
+    let shop = Shop::new(|batch| async move {
+        sleep(Duration::from_secs(10)).await;
+        let doubts = batch.iter().map(|it| u32::from(it.attempt().is_in_doubt()));
+        Ok(doubts.collect())
+    });
+    let dropped = async {
+        let leader = handle::<Waiting>(&executor, &shop, 1);
+        let dropped = tokio::time::timeout(Duration::from_secs(1), leader).await;
+        assert!(dropped.is_err());
+    };
+    let others = async {
+        sleep(Duration::from_millis(1)).await;
+        handle_all::<Waiting>(&executor, &shop, 2..=3).await
+    };
+    let ((), ended) = tokio::join!(dropped, others);
+    assert_executed(&ended, [1, 1]);
+    let mut calls = shop.calls();
+    calls.sort();
+    assert_eq!(calls, [vec![1, 2, 3], vec![2], vec![3]]);
+}
+
+/// Dropped before a batch has taken it, it is in none, and keeps nobody from theirs.
+#[tokio::test(start_paused = true)]
+async fn who_is_dropped_while_it_waits_is_in_no_batch() {
+    let executor = memory();
+    let shop = Shop::new(|batch| async {
+        sleep(Duration::from_secs(10)).await;
+        numbers(batch).await
+    });
+    let late = async |order: u32| {
+        sleep(Duration::from_millis(u64::from(order))).await;
+        handle::<Charge<8>>(&executor, &shop, order).await
+    };
+    let dropped = async {
+        let dropped = tokio::time::timeout(Duration::from_secs(1), late(3)).await;
+        assert!(dropped.is_err());
+    };
+    let (ended, ()) = tokio::join!(join_all([1, 2, 4, 5].map(late)), dropped);
+    assert_executed(&ended, [1, 2, 4, 5]);
+    assert_eq!(shop.calls(), [vec![1], vec![2], vec![4, 5]]);
+}
+
+/// Whoever led is not there any more; the next one leads.
+#[tokio::test(start_paused = true)]
+async fn the_turn_of_a_leader_that_is_dropped_goes_to_the_next() {
+    let executor = memory();
+    let shop = Shop::new(|batch| async {
+        sleep(Duration::from_secs(10)).await;
+        numbers(batch).await
+    });
+    let late = async |order: u32| {
+        sleep(Duration::from_millis(u64::from(order))).await;
+        handle::<Charge<8>>(&executor, &shop, order).await
+    };
+    let dropped = async |order| {
+        let dropped = tokio::time::timeout(Duration::from_secs(1), late(order)).await;
+        assert!(dropped.is_err());
+    };
+    let began = tokio::time::Instant::now();
+    let (ended, (), ()) = tokio::join!(join_all([3, 4].map(late)), dropped(1), dropped(2));
+    assert_executed(&ended, 3..=4);
+    assert!(began.elapsed() < Duration::from_secs(12));
+    assert_eq!(shop.calls(), [vec![1], vec![2], vec![3, 4]]);
+}

@@ -1,0 +1,146 @@
+//! Batches whose commit is not answered.
+
+use super::*;
+use crate::{
+    executor::tests::doubles::{Blank, Transaction, TransactionalDouble, Transactions},
+    handler::AtomicBatch,
+    store::{Finish, Finished},
+};
+
+/// What becomes of a commit of several.
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    Committed,
+    /// Carried out, and never answered.
+    Applied,
+    /// Not carried out, and never answered.
+    NotApplied,
+}
+
+impl Transactions for Fate {
+    async fn finish<S: Store>(
+        &self,
+        store: &S,
+        _: Transaction,
+        finish: Finish<'_>,
+    ) -> Result<Finished, StoreError> {
+        let (completions, fate) = match finish {
+            Finish::CompleteAll(completions) => (completions.to_vec(), *self),
+            Finish::Complete {
+                lease,
+                outcome,
+                retention,
+            } => {
+                let one = crate::store::Completion {
+                    lease,
+                    outcome,
+                    retention,
+                };
+                (vec![one], Self::Committed)
+            }
+            _ => return Ok(Finished::RolledBack),
+        };
+        if !matches!(fate, Self::NotApplied) {
+            for it in completions {
+                let write = store.complete(it.lease, it.outcome, it.retention).await?;
+                assert_eq!(write, Write::Applied);
+            }
+        }
+        match fate {
+            Self::Committed => Ok(Finished::Committed),
+            _ => Err(StoreError::unavailable("the connection was lost")),
+        }
+    }
+}
+
+/// Its messages are the orders' numbers; it counts its calls.
+struct Count;
+
+impl Operation for Count {
+    type Message = u32;
+    type Output = u32;
+    type Error = Failed;
+    type Mode = AtomicBatch<Blank>;
+    const SCOPE: &'static str = "orders";
+    const BATCH: Option<BatchOptions> = Some(BatchOptions::new(8));
+
+    fn decode(envelope: &Envelope) -> Result<u32, DecodeError> {
+        envelope.json()
+    }
+
+    fn key(number: &u32, _: &Envelope) -> Result<Key, KeyError> {
+        Key::new(Self::SCOPE, *number)
+    }
+}
+
+impl Handler<Mutex<Vec<usize>>> for Count {
+    fn call<'a>(
+        number: u32,
+        context: &'a Context<'a, Mutex<Vec<usize>>>,
+        blank: &'a mut Blank,
+    ) -> Result<impl Future<Output = Result<u32, Failed>> + Send + 'a, Rejection> {
+        let batch = batch_of_one(number, context);
+        Ok(result_of_one(Self::call_batch(
+            batch,
+            context.state,
+            blank,
+        )?))
+    }
+
+    fn call_batch<'a>(
+        batch: Batch<u32>,
+        calls: &'a Mutex<Vec<usize>>,
+        _: &'a mut Blank,
+    ) -> Result<impl Future<Output = BatchResults<u32, Failed>> + Send + 'a, Rejection> {
+        calls.lock().unwrap().push(batch.len());
+        Ok(async move { Ok(batch.iter().map(|number| Ok(**number)).collect()) })
+    }
+}
+
+/// How three messages end, and their next deliveries; how many there were in each call.
+async fn handle_twice(fate: Fate) -> (Vec<Ended>, Vec<ExecutionKind>, Vec<usize>) {
+    let executor = Executor::new(TransactionalDouble {
+        store: MemoryStore::new(),
+        transactions: fate,
+    });
+    let calls = Mutex::default();
+    // Nobody is alone.
+    let (_present, _) = executor.concurrency.enter(Count::SCOPE);
+    let mut messages = [1, 2, 3].map(|number| prepared::<Count>(number, &Policy::DEFAULT));
+    let handled = messages.iter_mut().map(|it| executor.handle(it, &calls));
+    let ended = join_all(handled).await;
+    let handled = messages.iter_mut().map(|it| executor.handle(it, &calls));
+    let again = join_all(handled)
+        .await
+        .iter()
+        .map(Execution::kind)
+        .collect();
+    (ended, again, calls.into_inner().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_is_committed_is_done() {
+    let (ended, again, calls) = handle_twice(Fate::Committed).await;
+    assert_executed(&ended, 1..=3);
+    assert_eq!(again, [ExecutionKind::Duplicate; 3]);
+    assert_eq!(calls, [3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_was_carried_out_and_not_answered_is_found_by_each_member() {
+    let (ended, again, calls) = handle_twice(Fate::Applied).await;
+    assert_executed(&ended, 1..=3);
+    assert_eq!(again, [ExecutionKind::Duplicate; 3]);
+    assert_eq!(calls, [3]);
+}
+
+/// What lost its transaction may be what ends connections: it does so alone.
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_was_not_carried_out_is_no_attempt_and_each_is_called_by_itself() {
+    let (ended, again, calls) = handle_twice(Fate::NotApplied).await;
+    for ended in ended {
+        assert_eq!(ended.kind(), ExecutionKind::StoreUnavailable, "{ended:?}");
+    }
+    assert_eq!(again, [ExecutionKind::Executed; 3]);
+    assert_eq!(calls, [3, 1, 1, 1]);
+}

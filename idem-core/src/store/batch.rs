@@ -1,0 +1,26 @@
+//! Stores in whose transaction several messages can be handled by one call.
+
+use super::{Claim, ClaimRequest, StoreError, TransactionalStore};
+
+/// A store that completes several keys with one commit: what a handler has written for all their messages, and the
+/// completions, commit together or not at all.
+///
+/// It opens [`Open::Batch`](super::Open::Batch), and ends such a transaction by
+/// [`Finish::CompleteAll`](super::Finish::CompleteAll).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot handle several messages in one `&mut {Tx}`, as `batch` asks for",
+    label = "this store has no such batches",
+    note = "`batch` with a connection needs `PostgresStore`, with `&mut PgConnection` or `&mut PgTransaction<'_>`",
+    note = "without a connection, a handler of batches runs on any store: it is then leased, not atomic"
+)]
+pub trait BatchStore<Tx>: TransactionalStore<Tx> {
+    /// Claims a key whose completion commits with those of others. Like that of
+    /// [`begin`](TransactionalStore::begin), the claim need not be durable before the completion is.
+    ///
+    /// # Errors
+    /// If the store cannot tell; the claim may have been recorded.
+    fn claim_for_batch(
+        &self,
+        request: &ClaimRequest,
+    ) -> impl Future<Output = Result<Claim, StoreError>> + Send;
+}

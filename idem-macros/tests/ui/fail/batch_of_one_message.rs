@@ -1,0 +1,15 @@
+use idem_core::{Failed, idempotent};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Order {
+    order_id: String,
+}
+
+#[idempotent(key = "order_id", batch = 256)]
+async fn charge(order: Order) -> Result<(), Failed> {
+    drop(order.order_id);
+    Ok(())
+}
+
+fn main() {}
