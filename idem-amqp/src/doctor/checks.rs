@@ -3,6 +3,7 @@
 use super::{Diagnosis, Facts, Patient};
 
 mod acceptance;
+mod batches;
 mod broker;
 mod dead_letters;
 mod declaration;
@@ -46,6 +47,7 @@ pub(super) fn of_queue<'a>(
         sessions::look(patient),
         enforcement::look(patient),
         groups::look(patient, facts),
+        batches::look(patient, facts),
     ];
     several.chain(single.into_iter().flatten())
 }

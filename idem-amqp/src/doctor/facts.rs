@@ -44,6 +44,15 @@ impl Product {
     }
 }
 
+/// Batches of a handler's messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Batches {
+    /// Whose messages: those of all its queues share calls.
+    pub(crate) handler: &'static str,
+    /// How many are in one at most.
+    pub(crate) size: usize,
+}
+
 /// What is known about one queue and its handler.
 #[derive(Debug)]
 pub(crate) struct Patient<'a> {
@@ -53,6 +62,8 @@ pub(crate) struct Patient<'a> {
     pub(crate) at_once: Option<usize>,
     /// How its handler's messages share transactions, if they do.
     pub(crate) sharing: Option<Sharing>,
+    /// The batches of its handler, if it has any.
+    pub(crate) batch: Option<Batches>,
     /// How long the sessions of its clients live without a sign of life, if it serves any.
     pub(crate) life: Option<Duration>,
     /// If its handler's key is a place in a sequence.

@@ -33,6 +33,7 @@ fn facts(broker: Product, queue: &Queue, policy: Policy, told: Told) -> Facts<'_
             policy,
             at_once: None,
             sharing: None,
+            batch: None,
             life: None,
             numbered: None,
             recorded: false,

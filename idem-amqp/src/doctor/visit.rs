@@ -5,7 +5,9 @@ use std::time::Duration;
 use idem_core::{Policy, executor::Sharing};
 use lapin::Connection;
 
-use super::{Diagnosis, Facts, Gaps, Patient, Product, Told, examine, facts, greeting, look};
+use super::{
+    Batches, Diagnosis, Facts, Gaps, Patient, Product, Told, examine, facts, greeting, look,
+};
 use crate::{
     connection::Broker,
     topology::{self, Queue},
@@ -30,6 +32,8 @@ pub(crate) struct Case {
     pub(crate) at_once: Option<usize>,
     /// How its handler's messages share transactions, if they do.
     pub(crate) sharing: Option<Sharing>,
+    /// The batches of its handler, if it has any.
+    pub(crate) batch: Option<Batches>,
     /// How long the sessions of its clients live without a sign of life, if it serves any.
     pub(crate) life: Option<Duration>,
     /// If its handler's key is a place in a sequence.
@@ -131,6 +135,7 @@ impl History {
             life: case.life,
             at_once: case.at_once,
             sharing: case.sharing,
+            batch: case.batch,
             numbered: case.numbered,
             recorded: case.recorded,
             told: answers.queue.clone(),

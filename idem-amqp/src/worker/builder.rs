@@ -20,7 +20,7 @@ use super::{
 use crate::wire::Settled;
 use crate::{
     connection::{AmqpUrls, Brokers, health::HealthState},
-    doctor::{self, History},
+    doctor::{self, Batches, History},
     error::{BuildError, RunError},
     telemetry::Meters,
     topology::Queue,
@@ -187,6 +187,10 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
             queue,
             limit: H::Mode::limit(&self.executor),
             sharing: H::Mode::sharing::<H>(&self.executor),
+            batch: H::BATCH.map(|batch| Batches {
+                handler: H::SCOPE,
+                size: batch.most(),
+            }),
             fit: fitness::of::<H, S>(&self.executor),
             fails_open_in_vain: fails_open && !H::Mode::RUNS_UNCLAIMED,
             observes_in_vain: observes && !H::Mode::RUNS_UNCLAIMED,

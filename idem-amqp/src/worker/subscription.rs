@@ -17,7 +17,7 @@ use idem_core::{
 
 use super::{handler_runner::RunHandler, registrar::Register};
 use crate::{
-    doctor::{Case, Gaps},
+    doctor::{Batches, Case, Gaps},
     error::BuildError,
     telemetry::Meters,
     topology::{Binding, Queue},
@@ -37,6 +37,8 @@ pub(crate) struct Subscription {
     pub(crate) limit: Option<usize>,
     /// How its handler's messages share transactions, if they do.
     pub(crate) sharing: Option<Sharing>,
+    /// The batches of its handler, if it has any.
+    pub(crate) batch: Option<Batches>,
     pub(super) handler: HandlerType,
     pub(super) runner: Arc<dyn RunHandler>,
     pub(super) meters: Arc<Meters>,
@@ -120,6 +122,7 @@ impl Subscription {
             policy: self.policy,
             at_once: self.limit,
             sharing: self.sharing,
+            batch: self.batch,
             life: self.served.as_ref().map(|served| served.sessions.lives()),
             numbered: self.numbered.and_then(Result::ok),
             recorded: self.recorded,

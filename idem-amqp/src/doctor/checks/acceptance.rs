@@ -5,8 +5,9 @@ use idem_core::store::Finding;
 use crate::doctor::{Diagnosis, Patient};
 
 /// All that can be accepted of a queue.
-const ACCEPTABLE: [&str; 25] = [
+const ACCEPTABLE: [&str; 26] = [
     crate::doctor::facts::HIDDEN,
+    super::batches::BATCH,
     super::declaration::TRANSIENT,
     super::declaration::AUTO_DELETE,
     super::declaration::EXPIRES,

@@ -91,3 +91,26 @@ fn what_is_said_of_a_group_says_what_to_set() {
         "{pairs}"
     );
 }
+
+#[test]
+fn a_batch_that_can_never_fill_is_a_warning() {
+    let warning = (Severity::Warning, "batch", Bars::No);
+    let batch = Batches {
+        handler: "orders.charge",
+        size: 64,
+    };
+    for (prefetches, expected) in [(&[63][..], 1), (&[64], 0), (&[32, 32], 0), (&[32, 31], 2)] {
+        let queues = prefetches.iter();
+        let queues: Vec<_> = queues
+            .map(|prefetch| Queue::quorum("orders").prefetch(*prefetch))
+            .collect();
+        let facts = |queue| facts(V4_0, queue, Policy::DEFAULT, Told::Ours);
+        let mut all = facts(&queues[0]);
+        let patients = queues.iter().flat_map(|queue| facts(queue).queues);
+        all.queues = patients.collect();
+        for queue in &mut all.queues {
+            queue.batch = Some(batch);
+        }
+        assert_eq!(found(&all), vec![warning; expected], "{prefetches:?}");
+    }
+}

@@ -1,0 +1,25 @@
+//! Handlers that are called with several messages.
+
+use idem_core::store::Finding;
+
+use crate::doctor::{Diagnosis, Facts, Patient};
+
+pub(super) const BATCH: &str = "batch";
+
+pub(super) fn look(patient: &Patient<'_>, facts: &Facts<'_>) -> Option<Diagnosis> {
+    let batch = patient.batch?;
+    // Of all queues that the handler serves: their messages share calls.
+    let its = facts.queues.iter().filter(|one| one.batch == Some(batch));
+    let most: usize = its.map(|one| one.queue.handlers()).sum();
+    let (name, size) = (patient.queue.name(), batch.size);
+    if most >= size {
+        return None;
+    }
+    Some(Diagnosis::told(Finding::warning(
+        BATCH,
+        format!(
+            "a batch of `{name}` never fills: {size} messages may share a call, and a worker handles at most \
+             {most} at once; set `.concurrency({size})` or more, or lower `batch = {size}`"
+        ),
+    )))
+}
