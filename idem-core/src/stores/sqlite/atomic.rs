@@ -35,7 +35,9 @@ impl SqliteStore {
     ) -> Result<Begun<OpenTransaction>, StoreError> {
         // First the permit, so that no lease runs out while its owner waits for another handler.
         let permit = self.pool.permit().await;
-        Ok(match self.claim_atomic(request).await? {
+        // On the disk before it is told: a message that was delivered before comes this way, and may be what takes the
+        // whole machine down. Its attempts have to count.
+        Ok(match self.claim(request).await? {
             // The same owner has its key back, should this fail.
             Claim::Acquired(lease) => Begun::Acquired(lease, self.open_with(permit).await?),
             answer => Begun::Not(answer),
@@ -64,7 +66,7 @@ impl SqliteStore {
     async fn open_with(&self, permit: OwnedSemaphorePermit) -> Result<OpenTransaction, StoreError> {
         // In this order: handlers that go one after the other all have the connection used last, which has the pages
         // that they need.
-        let place = self.write_queue.enter().await;
+        let place = self.write_queue.enter_with_handler().await;
         Ok(OpenTransaction {
             open: self.pool.begin().await?,
             place,
@@ -114,11 +116,17 @@ impl SqliteStore {
             Ok(is_clean) => {
                 if is_clean {
                     self.pool.give_back(open);
+                } else {
+                    // Before the next one has the permit.
+                    drop(open);
                 }
                 Ok(Finished::Committed)
             }
             Err(error) => {
                 roll_back(open.transaction).await;
+                if fault::is_failed_sync(&error) {
+                    self.log.lose(error.to_string());
+                }
                 match error {
                     // SQLite had no more objections: the disk had, and who knows how far it came.
                     error if was_begun => Err(StoreError::unavailable(error)),
@@ -128,10 +136,7 @@ impl SqliteStore {
             }
         };
         // The next handler need not wait for the disk. It gets the connection that was just given back.
-        if let Some(place) = place {
-            place.leave();
-        }
-        drop(permit);
+        drop((place, permit));
         if matches!(ended, Ok(Finished::Committed)) {
             let synced = if self.pool.is_in_use() {
                 self.log.synced_with_others().await

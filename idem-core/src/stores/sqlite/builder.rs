@@ -163,6 +163,11 @@ async fn try_open(
         return Err(MigrateError::NoWal);
     }
     schema::migrate(&mut connection, sql).await?;
+    // What an earlier process has committed and could not sync is in the log, and the kernel counts it as written. This
+    // writes it anew, into the database's file, and syncs that.
+    sqlx::query("PRAGMA wal_checkpoint(PASSIVE)")
+        .execute(&mut connection)
+        .await?;
     Ok(connection)
 }
 

@@ -25,9 +25,9 @@ impl Fault {
         matches!(self, Self::Sqlite(error) if is_busy(error))
     }
 
-    /// Whether the disk has not taken what SQLite wrote (`SQLITE_IOERR_FSYNC`).
+    /// Whether a sync of SQLite's own has failed.
     pub(super) fn is_failed_sync(&self) -> bool {
-        matches!(self, Self::Sqlite(error) if code(error) == Some(1034))
+        matches!(self, Self::Sqlite(error) if is_failed_sync(error))
     }
 }
 
@@ -35,6 +35,11 @@ impl From<sqlx::Error> for Fault {
     fn from(error: sqlx::Error) -> Self {
         Self::Sqlite(Arc::new(error))
     }
+}
+
+/// The disk has not taken what SQLite wrote (`SQLITE_IOERR_FSYNC`).
+pub(super) fn is_failed_sync(error: &sqlx::Error) -> bool {
+    code(error) == Some(1034)
 }
 
 /// Another connection holds a lock (`SQLITE_BUSY`, `SQLITE_LOCKED`).

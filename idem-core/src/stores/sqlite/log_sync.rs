@@ -11,9 +11,12 @@ use std::{
     fs::{File, Metadata, OpenOptions},
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError, mpsc},
+    thread,
     time::Duration,
 };
+
+use tokio::sync::oneshot;
 
 use crate::stores::batcher::{Batcher, Call, Limits, Queue, TaskEnded, Waiting};
 
@@ -60,16 +63,28 @@ impl LogSync {
         let mut log = database.canonicalize()?.into_os_string();
         log.push("-wal");
         let log = Log::at(log.into());
-        Ok(Self::of(move || log.sync()))
+        // Open from the beginning: an error is told to those who have the file open when it happens.
+        log.reopen()?;
+        Self::of(move || log.sync())
     }
 
     pub(super) fn of(
-        sync: impl Fn() -> Result<(), SyncError> + Send + std::marker::Sync + 'static,
-    ) -> Self {
+        sync: impl Fn() -> Result<(), SyncError> + Send + 'static,
+    ) -> io::Result<Self> {
         let (batcher, queue) = Batcher::new(LIMITS);
         let lost = Arc::default();
-        tokio::spawn(run(queue, Arc::new(sync), Arc::clone(&lost)));
-        Self { batcher, lost }
+        // A thread of its own: those who wait for a sync may occupy all that the runtime has for blocking work.
+        let (asks, asked) = mpsc::channel::<oneshot::Sender<_>>();
+        thread::Builder::new()
+            .name("idem-sqlite-sync".to_owned())
+            .spawn(move || {
+                while let Ok(caller) = asked.recv() {
+                    // The task that asked may have ended with its runtime.
+                    let _ = caller.send(sync());
+                }
+            })?;
+        tokio::spawn(run(queue, asks, Arc::clone(&lost)));
+        Ok(Self { batcher, lost })
     }
 
     /// Fails if anything that was committed may be lost.
@@ -105,10 +120,11 @@ impl LogSync {
 }
 
 /// Syncs for all who wait, as long as there is somebody.
-async fn run<F>(mut queue: Queue<Waiting<Sync>>, sync: Arc<F>, lost: Arc<OnceLock<SyncError>>)
-where
-    F: Fn() -> Result<(), SyncError> + Send + std::marker::Sync + 'static,
-{
+async fn run(
+    mut queue: Queue<Waiting<Sync>>,
+    thread: mpsc::Sender<oneshot::Sender<Result<(), SyncError>>>,
+    lost: Arc<OnceLock<SyncError>>,
+) {
     while let Some(mut callers) = queue.next().await {
         if callers.is_empty() {
             continue;
@@ -117,10 +133,10 @@ where
             tokio::time::sleep(GATHERING).await;
             callers.append(&mut queue.batch());
         }
-        let sync = Arc::clone(&sync);
-        let synced = tokio::task::spawn_blocking(move || sync()).await;
-        let synced =
-            synced.unwrap_or_else(|error| Err(SyncError::Unopened(Arc::new(error.into()))));
+        let (caller, synced) = oneshot::channel();
+        // Whoever waits is told below that the thread has ended, by the answer that does not come.
+        let _ = thread.send(caller);
+        let synced = synced.await.unwrap_or(Err(TaskEnded.into()));
         if let Err(error @ SyncError::Lost(_)) = &synced {
             lose(&lost, error);
         }
@@ -160,6 +176,12 @@ impl Log {
         synced.map_err(|error| SyncError::Lost(Arc::new(error)))
     }
 
+    fn reopen(&self) -> io::Result<()> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        *open = Some(self.current(None)?);
+        Ok(())
+    }
+
     /// The file that is there now: SQLite makes a new one when all its connections have been closed meanwhile.
     fn current(&self, open: Option<File>) -> io::Result<File> {
         if let Some(open) = open
@@ -190,7 +212,7 @@ pub(super) enum SyncError {
     #[error("SQLite's write-ahead log cannot be opened to sync it to the disk")]
     Unopened(#[source] Arc<io::Error>),
     #[error(
-        "SQLite's write-ahead log could not be written to the disk: check the disk, then start the process again"
+        "SQLite's write-ahead log could not be written to the disk: what other processes read of it may be lost; check the disk, and start all processes of the file again"
     )]
     Lost(#[source] Arc<io::Error>),
     #[error(transparent)]
@@ -221,7 +243,8 @@ mod tests {
             begun.send(()).unwrap();
             let _ = goes_on.lock().unwrap().recv();
             Ok(())
-        });
+        })
+        .unwrap();
         let first = tokio::spawn({
             let log = log.clone();
             async move { log.synced().await }
@@ -255,7 +278,8 @@ mod tests {
                 // As the kernel does: it has told of the failure.
                 _ => Ok(()),
             }
-        });
+        })
+        .unwrap();
         for _ in 0..3 {
             let error = log.synced().await.unwrap_err();
             assert!(matches!(error, SyncError::Lost(_)), "{error:?}");
@@ -265,7 +289,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failed_sync_of_sqlite_counts_too() {
-        let log = LogSync::of(|| Ok(()));
+        let log = LogSync::of(|| Ok(())).unwrap();
         log.synced().await.unwrap();
         log.check().unwrap();
         log.lose("disk I/O error");
@@ -297,10 +321,14 @@ mod tests {
     async fn a_log_that_cannot_be_opened_may_be_there_later() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("idem.db");
+        let wal = folder.path().join("idem.db-wal");
         fs::write(&database, "").unwrap();
+        assert!(LogSync::spawn(&database).is_err());
+        fs::write(&wal, "").unwrap();
         let log = LogSync::spawn(&database).unwrap();
-        assert!(log.synced().await.is_err());
-        fs::write(folder.path().join("idem.db-wal"), "").unwrap();
+        fs::remove_file(&wal).unwrap();
+        assert!(matches!(log.synced().await, Err(SyncError::Unopened(_))));
+        fs::write(&wal, "").unwrap();
         log.synced().await.unwrap();
     }
 }

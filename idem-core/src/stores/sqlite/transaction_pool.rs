@@ -138,16 +138,17 @@ impl TransactionPool {
 
 /// sqlx rolls the transaction back where a nested one is dropped, and what a handler writes
 /// after that would be committed at once, statement by statement. The hook turns each such
-/// commit into a rollback.
+/// commit into a rollback, also of a statement that the handler has abandoned and that is carried out when the store
+/// is about to commit.
 async fn begin(pool: SqlitePool) -> Result<Open, sqlx::Error> {
     let mut transaction = pool.begin_with(BEGIN).await?;
     let commit = CommitHook::default();
-    let asked = commit.clone();
+    let (asked, ended) = (commit.clone(), commit.clone());
     // Set anew, with a state of its own: the connection's last one may still say "allowed".
-    transaction
-        .lock_handle()
-        .await?
-        .set_commit_hook(move || asked.commits());
+    let mut handle = transaction.lock_handle().await?;
+    handle.set_commit_hook(move || asked.commits());
+    handle.set_rollback_hook(move || ended.rolls_back());
+    drop(handle);
     Ok(Open {
         transaction,
         commit,
@@ -183,23 +184,39 @@ impl CommitHook {
     const REFUSES: u8 = 0;
     const ALLOWS: u8 = 1;
     const HAS_ALLOWED: u8 = 2;
+    /// The transaction was rolled back, and the store's is there no more: nothing is committed on this connection
+    /// before it is set back.
+    const ROLLED_BACK: u8 = 3;
 
-    /// Allows one commit. To be called right before the store's own.
+    /// Allows one commit, unless there was a rollback. To be called right before the store's own.
     pub(super) fn allow(&self) {
-        self.0.store(Self::ALLOWS, Ordering::Release);
+        self.pass(Self::REFUSES, Self::ALLOWS);
     }
 
     /// Whether a commit was begun since it was allowed. From now on none is.
     pub(super) fn has_allowed(&self) -> bool {
-        self.0.swap(Self::REFUSES, Ordering::AcqRel) == Self::HAS_ALLOWED
+        self.pass(Self::ALLOWS, Self::REFUSES);
+        self.pass(Self::HAS_ALLOWED, Self::REFUSES)
     }
 
     /// What SQLite asks before each commit, when nothing speaks against it any more but the disk.
     fn commits(&self) -> bool {
-        let (allows, has_allowed) = (Self::ALLOWS, Self::HAS_ALLOWED);
-        self.0
-            .compare_exchange(allows, has_allowed, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
+        self.pass(Self::ALLOWS, Self::HAS_ALLOWED)
+    }
+
+    /// What SQLite tells after each rollback of the whole transaction.
+    fn rolls_back(&self) {
+        // A commit that has failed on its way to the disk is rolled back, too, and nobody knows of it.
+        self.pass(Self::REFUSES, Self::ROLLED_BACK);
+        self.pass(Self::ALLOWS, Self::ROLLED_BACK);
+    }
+
+    /// Passes from one state to another; `false` if it was in a third one.
+    fn pass(&self, from: u8, to: u8) -> bool {
+        let passed = self
+            .0
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
+        passed.is_ok()
     }
 }
 
@@ -240,5 +257,28 @@ mod tests {
         // Refused before it was asked, by a constraint say: the next commit may be the handler's.
         assert!(!hook.has_allowed());
         assert!(!hook.commits());
+    }
+
+    #[test]
+    fn nothing_is_committed_after_a_rollback() {
+        let hook = CommitHook::default();
+        hook.rolls_back();
+        hook.allow();
+        assert!(!hook.commits());
+        assert!(!hook.has_allowed());
+        let hook = CommitHook::default();
+        hook.allow();
+        hook.rolls_back();
+        assert!(!hook.commits());
+        assert!(!hook.has_allowed());
+    }
+
+    #[test]
+    fn a_commit_that_the_disk_has_refused_stays_unknown() {
+        let hook = CommitHook::default();
+        hook.allow();
+        assert!(hook.commits());
+        hook.rolls_back();
+        assert!(hook.has_allowed());
     }
 }

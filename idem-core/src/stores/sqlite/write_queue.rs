@@ -44,6 +44,8 @@ struct Inner {
 pub(super) struct Place {
     queue: WriteQueue,
     since: Instant,
+    /// Whether a handler has it: then its time counts.
+    is_handlers: bool,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -61,6 +63,15 @@ impl WriteQueue {
     /// # Cancel safety
     /// Dropped while it waits, it takes none.
     pub(super) async fn enter(&self) -> Option<Place> {
+        self.enter_as(false).await
+    }
+
+    /// The same for a handler, whose transaction takes as long as the handler does.
+    pub(super) async fn enter_with_handler(&self) -> Option<Place> {
+        self.enter_as(true).await
+    }
+
+    async fn enter_as(&self, is_handlers: bool) -> Option<Place> {
         let Inner {
             place,
             side_by_side,
@@ -81,6 +92,7 @@ impl WriteQueue {
         Some(Place {
             queue: self.clone(),
             since: Instant::now(),
+            is_handlers,
             _permit: permit.expect("the semaphore is never closed"),
         })
     }
@@ -91,9 +103,12 @@ impl WriteQueue {
     }
 }
 
-impl Place {
-    /// Gives it back after a handler's transaction, whose time counts.
-    pub(super) fn leave(self) {
+impl Drop for Place {
+    /// Also after a handler that has failed or was dropped: it has kept the others waiting.
+    fn drop(&mut self) {
+        if !self.is_handlers {
+            return;
+        }
         let held = u32::try_from(self.since.elapsed().as_micros()).unwrap_or(u32::MAX);
         let average = &self.queue.0.average;
         // Only the holder of the place writes it.
@@ -115,7 +130,7 @@ mod tests {
         let place = queue.enter().await.unwrap();
         let mut next = std::pin::pin!(queue.enter());
         assert!(futures_util::poll!(next.as_mut()).is_pending());
-        place.leave();
+        drop(place);
         assert!(next.await.is_some());
     }
 
@@ -134,12 +149,20 @@ mod tests {
     async fn handlers_that_take_long_on_average_go_side_by_side() {
         let queue = WriteQueue::new();
         let mut served = 0;
-        while let Some(mut place) = queue.enter().await {
+        while let Some(mut place) = queue.enter_with_handler().await {
             place.since = Instant::now().checked_sub(2 * SHORT).unwrap();
-            place.leave();
             served += 1;
         }
         // One or two slow ones are an accident.
         assert!((3..20).contains(&served), "{served}");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_handlers_does_not_count() {
+        let queue = WriteQueue::new();
+        for _ in 0..100 {
+            let mut place = queue.enter().await.unwrap();
+            place.since = Instant::now().checked_sub(2 * SHORT).unwrap();
+        }
     }
 }

@@ -58,3 +58,24 @@ async fn nobody_commits_but_the_store() {
     ));
     assert_eq!(shop.charges().await, 1);
 }
+
+/// The driver carries it out after the handler has gone, right before the store's own commit.
+#[tokio::test]
+async fn a_statement_that_was_abandoned_is_not_committed_with_the_stores_permission() {
+    let shop = Shop::open().await;
+    let (lease, mut open) = shop.begin("o-1").await;
+    charge(lend(&mut open)).await;
+    drop_a_nested_begin(&mut open).await;
+    // Keeps the connection's thread busy, so that the next one is still to come at the commit.
+    let slow = "SELECT count(*) FROM (WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 1000000)
+                SELECT i FROM n)";
+    let stray = "INSERT INTO charges VALUES ('stray')";
+    for abandoned in [slow, stray] {
+        let statement = poll!(Box::pin(execute(lend(&mut open), abandoned)).as_mut());
+        assert!(statement.is_pending());
+    }
+    let error = refusal(shop.commit(open, &lease).await);
+    assert!(error.contains("idem_handler"), "{error}");
+    assert_eq!(shop.charges().await, 0);
+    assert!(!is_completed(&shop.store, "o-1").await);
+}

@@ -19,7 +19,7 @@ impl Disk {
         let goes_on = Mutex::new(goes_on);
         let builder = SqliteStore::builder(file.path());
         let sync = move || goes_on.lock().unwrap().recv().unwrap_or(Ok(()));
-        let store = builder.build_with(|_| Ok(LogSync::of(sync))).await.unwrap();
+        let store = builder.build_with(|_| LogSync::of(sync)).await.unwrap();
         Self {
             store,
             go_on,
@@ -140,4 +140,41 @@ async fn what_could_not_be_written_to_the_disk_is_not_told() {
         matches!(claim, Err(StoreError::Unavailable(_))),
         "{claim:?}"
     );
+}
+
+/// Synchronous code that asks the store occupies all threads that the runtime has for blocking work.
+#[test]
+fn a_sync_needs_no_thread_of_the_runtime() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .max_blocking_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let file = File::new();
+        let store = file.store().await;
+        let lease = acquire(&store, "o-1").await;
+        complete(&store, &lease).await;
+        let handle = tokio::runtime::Handle::current();
+        let asked =
+            tokio::task::spawn_blocking(move || handle.block_on(is_completed(&store, "o-1")));
+        let answer = tokio::time::timeout(Duration::from_secs(20), asked).await;
+        assert!(answer.expect("the sync is carried out").unwrap());
+    });
+}
+
+/// A message may be what takes the machine down: what was delivered before is claimed with a transaction at hand, and
+/// counted. Who claims before that is told at once.
+#[tokio::test]
+async fn a_claim_made_ahead_is_told_before_it_is_on_the_disk() {
+    let disk = Disk::new().await;
+    let waiting = request("o-1");
+    let claimed = TransactionalStore::<SqliteConnection>::claim_ahead(&disk.store, &waiting);
+    let Ok(Begun::Acquired(lease, opening)) = claimed.await else {
+        panic!("the key is free");
+    };
+    let open = opening.await.unwrap();
+    let committed = disk.told_when_synced(disk.commit(&lease, open)).await;
+    assert_eq!(committed.unwrap(), Finished::Committed);
 }
