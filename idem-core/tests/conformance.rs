@@ -48,14 +48,14 @@ use {sqlite_harness::SqliteHarness, sqlite_transaction_harness::SqliteTransactio
 idem_testing::conformance!(memory; MemoryHarness; Purge, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
 idem_testing::conformance!(cached_memory; CachedHarness<MemoryHarness>; Purge, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
 #[cfg(feature = "sqlite")]
-idem_testing::conformance!(cached_sqlite; CachedHarness<SqliteHarness>; Purge, OperatorStore, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
+idem_testing::conformance!(cached_sqlite; CachedHarness<SqliteHarness>; Purge, OperatorStore, Durable, TransactionalStore, BatchStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
 #[cfg(feature = "sqlite")]
-idem_testing::conformance!(sqlite; SqliteHarness; Purge, OperatorStore, Durable, TransactionalStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
+idem_testing::conformance!(sqlite; SqliteHarness; Purge, OperatorStore, Durable, TransactionalStore, BatchStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
 // Two that are purged, and below one that forgets by itself.
 #[cfg(feature = "sqlite")]
 idem_testing::conformance!(any_sqlite; AnyHarness<SqliteHarness>; Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "sqlite")]
-idem_testing::conformance!(sqlite_transaction; SqliteTransactionHarness; TransactionalStore);
+idem_testing::conformance!(sqlite_transaction; SqliteTransactionHarness; TransactionalStore, BatchStore);
 #[cfg(feature = "postgres")]
 idem_testing::conformance!(postgres; PostgresHarness<ReadCommitted>; ServerClock, Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "postgres")]

@@ -10,7 +10,7 @@ use super::{Claim, ClaimRequest, StoreError, TransactionalStore};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot handle several messages in one `&mut {Tx}`, as `batch` asks for",
     label = "this store has no such batches",
-    note = "`batch` with a connection needs `PostgresStore`, with `&mut PgConnection` or `&mut PgTransaction<'_>`",
+    note = "`batch` with a connection needs `PostgresStore`, with `&mut PgConnection` or `&mut PgTransaction<'_>`, or `SqliteStore`, with `&mut SqliteConnection` or `&mut SqliteTransaction<'_>`",
     note = "without a connection, a handler of batches runs on any store: it is then leased, not atomic"
 )]
 pub trait BatchStore<Tx>: TransactionalStore<Tx> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::{
-    Attempt,
+    Attempt, Batch,
     executor::ExecutionKind as Kind,
     sqlx::{self, SqliteConnection},
 };
@@ -120,4 +120,82 @@ async fn a_schema_that_is_none_is_told() {
         panic.starts_with("SQLite does not take the schema"),
         "{panic}"
     );
+}
+
+/// Line 0 is no line; with line 99 nobody is charged.
+#[idempotent(key = "order_id", lease = "10s", batch = 8)]
+async fn charge_together(
+    orders: Batch<OrderPlaced>,
+    db: &mut SqliteConnection,
+) -> Result<(), Failed> {
+    for (i, order) in orders.iter().enumerate() {
+        if order.line == 0 {
+            orders.reject(i, "no line");
+        }
+    }
+    for order in orders.accepted() {
+        sqlx::query("INSERT INTO charges VALUES (?, ?)")
+            .bind(&order.order_id)
+            .bind(order.line)
+            .execute(&mut *db)
+            .await?;
+    }
+    if orders.accepted().any(|order| order.line == 99) {
+        return Err(Failed::retry("the till is jammed"));
+    }
+    Ok(())
+}
+
+fn orders<const N: usize>(lines: [u32; N]) -> Vec<Message> {
+    let order = |line| {
+        Message::json(&OrderPlaced {
+            order_id: format!("o-{line}"),
+            line,
+        })
+    };
+    lines.into_iter().map(order).collect()
+}
+
+async fn lines<H>(run: &Harness<H, (), OnSqlite>) -> Vec<i64> {
+    let mut lines: Vec<_> = charges(run).await.into_iter().map(|it| it.1).collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_commits_what_it_has_written_and_who_fails_in_it_takes_nothing_from_the_others() {
+    let setup = Setup::new(|| ()).sqlite(SCHEMA).await;
+    let harness = setup.handler::<charge_together>();
+    let ended = harness.deliver_together(&orders([1, 0, 3, 99, 5])).await;
+    let kinds: Vec<_> = ended.iter().map(idem_core::Execution::kind).collect();
+    assert_eq!(
+        kinds,
+        [
+            Kind::Executed,
+            Kind::Rejected,
+            Kind::Executed,
+            Kind::Failed,
+            Kind::Executed
+        ]
+    );
+    assert_eq!(lines(&harness).await, [1, 3, 5]);
+    for copy in orders([1, 3, 5]) {
+        assert_eq!(harness.deliver(&copy).await.kind(), Kind::Duplicate);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_writes_of_a_batch_whose_worker_vanishes_are_rolled_back() {
+    for point in [CrashPoint::InHandler(1), CrashPoint::BeforeCompletion] {
+        let setup = Setup::new(|| ()).sqlite(SCHEMA).await;
+        let harness = setup.handler::<charge_together>();
+        let orders = orders([1, 2, 3]);
+        harness.crash_together(point, &orders).await;
+        assert!(charges(&harness).await.is_empty(), "{point}");
+        for order in &orders {
+            let again = harness.see_through(&order.redelivered()).await;
+            assert_eq!(again.kind(), Kind::Executed, "{point}");
+        }
+        assert_eq!(lines(&harness).await, [1, 2, 3], "{point}");
+    }
 }

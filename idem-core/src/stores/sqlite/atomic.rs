@@ -1,21 +1,20 @@
-//! Atomic handlers: their writes and the completion in one transaction.
+//! Atomic handlers: their writes and the completion in one transaction; in a batch, the completions of several messages.
 //!
 //! What must stay true: a handler's writes are committed only with the completion, under the current lease; nobody is
 //! told that they are before they are on the disk; a connection is lent again only if its last handler has left
 //! nothing on it.
 
-use std::time::Duration;
+use std::{fmt::Write as _, time::Duration};
 
 use sqlx::{Row as _, Sqlite, SqliteConnection, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{SqliteStore, fault, row, transaction_pool, write_queue::Place};
+use super::{SqliteStore, fault, transaction_pool, write_queue::Place};
 use crate::{
     futures::FutureExt as _,
-    handler::Outcome,
     store::{
-        Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Opening, Store, StoreError,
-        TransactionalStore, Write, rules::record::micros,
+        BatchStore, Begun, Claim, ClaimRequest, Completion, Finish, Finished, Lease, Open, Opening,
+        Store, StoreError, TransactionalStore, Write, rules::record::micros,
     },
 };
 
@@ -79,28 +78,35 @@ impl SqliteStore {
         open: OpenTransaction,
         finish: Finish<'_>,
     ) -> Result<Finished, StoreError> {
-        if let Finish::Complete {
-            lease,
-            outcome,
-            retention,
-        } = finish
-        {
-            return self.commit_open(open, lease, outcome, retention).await;
-        }
-        let OpenTransaction { open, .. } = open;
-        roll_back(open.transaction).await;
         match finish {
-            Finish::RollBack => Ok(Finished::RolledBack),
-            _ => Err(finish.refused()),
+            Finish::Complete {
+                lease,
+                outcome,
+                retention,
+            } => {
+                let completion = Completion {
+                    lease,
+                    outcome,
+                    retention,
+                };
+                self.commit_open(open, &[completion]).await
+            }
+            Finish::CompleteAll(completions) => self.commit_open(open, completions).await,
+            Finish::RollBack | Finish::Record { .. } => {
+                let OpenTransaction { open, .. } = open;
+                roll_back(open.transaction).await;
+                match finish {
+                    Finish::RollBack => Ok(Finished::RolledBack),
+                    _ => Err(finish.refused()),
+                }
+            }
         }
     }
 
     async fn commit_open(
         &self,
         lent: OpenTransaction,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
+        completions: &[Completion<'_>],
     ) -> Result<Finished, StoreError> {
         let OpenTransaction {
             mut open,
@@ -109,7 +115,7 @@ impl SqliteStore {
         } = lent;
         open.commit.allow();
         let committed = self
-            .complete_and_commit(&mut open.transaction, lease, outcome, retention)
+            .complete_and_commit(&mut open.transaction, completions)
             .await;
         let was_begun = open.commit.has_allowed();
         let ended = match committed {
@@ -148,28 +154,49 @@ impl SqliteStore {
         ended
     }
 
-    /// The completion and the commit in one exchange. `Ok` says whether the connection can be lent again, in the
+    /// The completions and the commit in one exchange. `Ok` says whether the connection can be lent again, in the
     /// transaction that has begun there.
     async fn complete_and_commit(
         &self,
         connection: &mut SqliteConnection,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
+        completions: &[Completion<'_>],
     ) -> Result<bool, sqlx::Error> {
         let now = self.clock.now();
+        let list = list(completions, now);
         let rows = sqlx::query(self.sql.finish.clone())
-            .bind(row::text(&lease.key))
-            .bind(lease.token.get())
-            .bind(outcome.as_bytes().to_vec())
-            .bind(micros(retention))
+            .bind(list)
             .bind(now)
-            .bind(now.saturating_add(micros(retention)))
             .fetch_all(connection)
             .await?;
         let further: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
         Ok(further == 0)
     }
+}
+
+/// As `finish.sql` takes them.
+fn list(completions: &[Completion<'_>], now: i64) -> String {
+    let list = completions.iter().map(|done| {
+        let retention = micros(done.retention);
+        let (key, token) = (done.lease.key.as_str(), done.lease.token.get());
+        let outcome = hex(done.outcome.as_bytes());
+        (
+            key,
+            token,
+            outcome,
+            retention,
+            now.saturating_add(retention),
+        )
+    });
+    let list: Vec<_> = list.collect();
+    serde_json::to_string(&list).expect("texts and numbers can be written as JSON")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut hex = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        write!(hex, "{byte:02x}").expect("a string takes all that is written");
+    }
+    hex
 }
 
 /// Ends the transaction. If that fails, there is none, or it dies with its connection: one that
@@ -243,7 +270,10 @@ macro_rules! lend {
             }
 
             async fn open(&self, opening: Open<'_>) -> Result<OpenTransaction, StoreError> {
-                Err(opening.refused())
+                match opening {
+                    Open::Batch => self.open_with(self.pool.permit().await).await,
+                    _ => Err(opening.refused()),
+                }
             }
 
             async fn finish(
@@ -252,6 +282,12 @@ macro_rules! lend {
                 finish: Finish<'_>,
             ) -> Result<Finished, StoreError> {
                 self.finish_open(open, finish).await
+            }
+        }
+
+        impl BatchStore<$tx> for SqliteStore {
+            async fn claim_for_batch(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
+                self.claim_atomic(request).await
             }
         }
     };

@@ -107,11 +107,12 @@ impl SqliteStoreBuilder {
             .disable_statement_logging();
         let connection = open(&writing, &sql, busy_timeout).await?;
         let clock = Clock::default();
-        let log = sync(options.get_filename()).map_err(|error| {
+        let failed = |error: io::Error| {
             let error = MigrateError::Sqlite(error.into());
             named(error, options.get_filename())
-        })?;
-        let write_queue = WriteQueue::new();
+        };
+        let log = sync(options.get_filename()).map_err(failed)?;
+        let write_queue = WriteQueue::new().map_err(failed)?;
         let task = writer::Task::new(
             connection,
             writing,

@@ -18,18 +18,13 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::stores::batcher::{Batcher, Call, Limits, Queue, TaskEnded, Waiting};
-
-/// More than ever wait at once, as a rule: one sync serves them all.
-const LIMITS: Limits = Limits {
-    calls: 4096,
-    bytes: usize::MAX,
-};
-
-/// Clones reach the same task, which ends when the last of them is dropped.
+/// Clones reach the same thread, which ends when the last of them is dropped.
+///
+/// It is a thread of its own, by the system's clock: those who wait for a sync may occupy all that the runtime has for
+/// blocking work, and the runtime's clock may be paused.
 #[derive(Clone)]
 pub(super) struct LogSync {
-    batcher: Batcher<Waiting<Sync>>,
+    thread: mpsc::Sender<Sync>,
     /// The first sync that failed. For good: the kernel tells of it once, and counts as written what it could not
     /// write. A later sync would succeed without it.
     lost: Arc<OnceLock<SyncError>>,
@@ -39,22 +34,11 @@ pub(super) struct LogSync {
 struct Sync {
     /// Whether others are about to commit, so that it pays to wait for them.
     awaits_others: bool,
+    caller: oneshot::Sender<Result<(), SyncError>>,
 }
 
-/// How long a sync waits for others who are about to commit. The timer may take a millisecond more.
+/// How long a sync waits for others who are about to commit.
 const GATHERING: Duration = Duration::from_millis(1);
-
-impl Call for Sync {
-    type Answer = Result<(), SyncError>;
-
-    fn bytes(&self) -> usize {
-        0
-    }
-
-    fn may_be_dropped(&self) -> bool {
-        true
-    }
-}
 
 impl LogSync {
     /// Starts the task for the database in this file, which a connection has open.
@@ -71,20 +55,13 @@ impl LogSync {
     pub(super) fn of(
         sync: impl Fn() -> Result<(), SyncError> + Send + 'static,
     ) -> io::Result<Self> {
-        let (batcher, queue) = Batcher::new(LIMITS);
+        let (thread, asked) = mpsc::channel();
         let lost = Arc::default();
-        // A thread of its own: those who wait for a sync may occupy all that the runtime has for blocking work.
-        let (asks, asked) = mpsc::channel::<oneshot::Sender<_>>();
+        let known = Arc::clone(&lost);
         thread::Builder::new()
             .name("idem-sqlite-sync".to_owned())
-            .spawn(move || {
-                while let Ok(caller) = asked.recv() {
-                    // The task that asked may have ended with its runtime.
-                    let _ = caller.send(sync());
-                }
-            })?;
-        tokio::spawn(run(queue, asks, Arc::clone(&lost)));
-        Ok(Self { batcher, lost })
+            .spawn(move || run(&asked, sync, &known))?;
+        Ok(Self { thread, lost })
     }
 
     /// Fails if anything that was committed may be lost.
@@ -105,8 +82,7 @@ impl LogSync {
     /// # Errors
     /// If nobody knows. It is committed all the same, and whoever asks the store again finds it.
     pub(super) async fn synced(&self) -> Result<(), SyncError> {
-        let awaits_others = false;
-        self.batcher.call(Sync { awaits_others }).await?
+        self.ask(false).await
     }
 
     /// The same for a caller beside whom others are about to commit: one sync is to serve several.
@@ -114,35 +90,41 @@ impl LogSync {
     /// # Errors
     /// As of [`synced`](Self::synced).
     pub(super) async fn synced_with_others(&self) -> Result<(), SyncError> {
-        let awaits_others = true;
-        self.batcher.call(Sync { awaits_others }).await?
+        self.ask(true).await
+    }
+
+    async fn ask(&self, awaits_others: bool) -> Result<(), SyncError> {
+        let (caller, synced) = oneshot::channel();
+        let asked = self.thread.send(Sync {
+            awaits_others,
+            caller,
+        });
+        asked.map_err(|_| SyncError::Ended)?;
+        synced.await.unwrap_or(Err(SyncError::Ended))
     }
 }
 
 /// Syncs for all who wait, as long as there is somebody.
-async fn run(
-    mut queue: Queue<Waiting<Sync>>,
-    thread: mpsc::Sender<oneshot::Sender<Result<(), SyncError>>>,
-    lost: Arc<OnceLock<SyncError>>,
+fn run(
+    asked: &mpsc::Receiver<Sync>,
+    sync: impl Fn() -> Result<(), SyncError>,
+    lost: &OnceLock<SyncError>,
 ) {
-    while let Some(mut callers) = queue.next().await {
-        if callers.is_empty() {
-            continue;
+    while let Ok(first) = asked.recv() {
+        let mut callers = vec![first];
+        callers.extend(asked.try_iter());
+        if callers.iter().all(|caller| caller.awaits_others) {
+            thread::sleep(GATHERING);
+            callers.extend(asked.try_iter());
         }
-        if callers.iter().all(|caller| caller.call.awaits_others) {
-            tokio::time::sleep(GATHERING).await;
-            callers.append(&mut queue.batch());
-        }
-        let (caller, synced) = oneshot::channel();
-        // Whoever waits is told below that the thread has ended, by the answer that does not come.
-        let _ = thread.send(caller);
-        let synced = synced.await.unwrap_or(Err(TaskEnded.into()));
+        let synced = sync();
         if let Err(error @ SyncError::Lost(_)) = &synced {
-            lose(&lost, error);
+            lose(lost, error);
         }
         let synced = lost.get().map_or(synced, |lost| Err(lost.clone()));
-        for caller in callers {
-            caller.answer(synced.clone());
+        for Sync { caller, .. } in callers {
+            // Who was dropped meanwhile does not care.
+            let _ = caller.send(synced.clone());
         }
     }
 }
@@ -215,8 +197,8 @@ pub(super) enum SyncError {
         "SQLite's write-ahead log could not be written to the disk: what other processes read of it may be lost; check the disk, and start all processes of the file again"
     )]
     Lost(#[source] Arc<io::Error>),
-    #[error(transparent)]
-    Ended(#[from] TaskEnded),
+    #[error("the thread that syncs SQLite's write-ahead log has ended by a panic")]
+    Ended,
 }
 
 #[cfg(test)]
