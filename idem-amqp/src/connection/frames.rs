@@ -181,7 +181,8 @@ impl Frames {
             texts = behind;
         }
         let payload = payload?;
-        if brings_a_message {
+        // Once, also if a broker breaks off one message and sends the next.
+        if brings_a_message && !self.misrouted.contains(&frame.channel) {
             self.misrouted.push(frame.channel);
         }
         Some(frame.with(&payload))

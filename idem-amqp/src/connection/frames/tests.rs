@@ -142,6 +142,18 @@ fn a_name_that_is_not_utf_8_marks_the_next_message_of_its_channel_alone() {
 }
 
 /// RabbitMQ cuts a long text after 252 bytes.
+/// No broker does that.
+#[test]
+fn a_message_that_is_broken_off_marks_one_message_alone() {
+    let mut frames = Frames::new(0);
+    let (method, header) = (deliver(1, b"", b"\xe9"), content_header(1, &[0, 0]));
+    for _ in 0..2 {
+        assert_ne!(through(&mut frames, &method), method);
+    }
+    assert!(flaw(&through(&mut frames, &header)).is_some());
+    assert_eq!(through(&mut frames, &header), header);
+}
+
 #[test]
 fn a_refusal_that_is_cut_within_a_character_is_readable() {
     let text = ["x".as_bytes(), "é".repeat(200).as_bytes()].concat();
