@@ -21,7 +21,7 @@ pub struct Arguments {
 ///
 /// # Errors
 ///
-/// As [`bench`].
+/// As [`bench()`].
 pub fn demo(arguments: &Arguments) -> Result<()> {
     const BUILD: &str = "--release --package idem-tests --bin demo --package order-worker --bin order-worker \
         --package publish-orders --bin publish-orders --package lease-server --bin lease-server \
@@ -44,7 +44,7 @@ pub fn bench(arguments: &Arguments) -> Result<()> {
 ///
 /// # Errors
 ///
-/// As [`bench`].
+/// As [`bench()`].
 pub fn chaos(arguments: &Arguments) -> Result<()> {
     run("--package idem-tests --bins", "debug/chaos", arguments)
 }
@@ -53,7 +53,7 @@ pub fn chaos(arguments: &Arguments) -> Result<()> {
 ///
 /// # Errors
 ///
-/// As [`bench`].
+/// As [`bench()`].
 pub fn mutants(arguments: &Arguments) -> Result<()> {
     run("--package idem-mutants", "debug/idem-mutants", arguments)
 }

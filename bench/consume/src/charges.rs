@@ -46,7 +46,9 @@ impl Charges {
             Self::Postgres(mut connection) => {
                 sqlx::query_as(COUNT).fetch_one(&mut connection).await?
             }
-            Self::Sqlite(mut connection) => sqlx::query_as(COUNT).fetch_one(&mut connection).await?,
+            Self::Sqlite(mut connection) => {
+                sqlx::query_as(COUNT).fetch_one(&mut connection).await?
+            }
         };
         let orders = i64::try_from(orders)?;
         if (rows, distinct) != (orders, orders) {

@@ -11,7 +11,9 @@ mod redis;
 use bench_orders::{Order, Tally};
 
 pub(crate) use self::{
-    handwritten::{HandwrittenPostgres, HandwrittenSqlite}, postgres::NaivePostgres, redis::NaiveRedis,
+    handwritten::{HandwrittenPostgres, HandwrittenSqlite},
+    postgres::NaivePostgres,
+    redis::NaiveRedis,
 };
 use crate::Result;
 
