@@ -62,7 +62,7 @@ pub struct Member<T> {
 }
 
 /// Which members of a [`Batch`] its handler has failed. Clones are of the same batch.
-pub struct Failures<E>(Arc<Mutex<Vec<Option<E>>>>);
+pub struct Failures<E>(Arc<Mutex<Vec<Place<E>>>>);
 
 impl<T, E> Batch<T, E> {
     /// A batch of these messages: for calling a handler by hand, in a unit test. Their keys are made up.
@@ -77,7 +77,7 @@ impl<T, E> Batch<T, E> {
     }
 
     pub(crate) fn new(members: Vec<Member<T>>) -> Self {
-        let failures = members.iter().map(|_| None).collect();
+        let failures = members.iter().map(|_| Place::Accepted).collect();
         Self {
             members,
             failures: Failures(Arc::new(Mutex::new(failures))),
@@ -97,7 +97,7 @@ impl<T, E> Batch<T, E> {
     /// # Panics
     /// If there is no such member.
     pub fn fail(&self, index: usize, error: impl Into<E>) {
-        self.failures.lock()[index] = Some(error.into());
+        self.failures.lock()[index] = Place::Failed(error.into());
     }
 
     /// Which members were failed, also when the handler has taken the batch.
@@ -190,19 +190,44 @@ impl<T> fmt::Debug for Member<T> {
     }
 }
 
+/// What the handler has said of the member at one place.
+enum Place<E> {
+    Accepted,
+    Failed(E),
+    /// It was failed, and the error was taken out.
+    Taken,
+}
+
+impl<E> Place<E> {
+    fn is_failed(&self) -> bool {
+        !matches!(self, Self::Accepted)
+    }
+
+    fn take(&mut self) -> Option<E> {
+        if let Self::Accepted = self {
+            return None;
+        }
+        match std::mem::replace(self, Self::Taken) {
+            Self::Failed(error) => Some(error),
+            Self::Accepted | Self::Taken => None,
+        }
+    }
+}
+
 impl<E> Failures<E> {
     /// Whether the member at this place was failed.
     pub fn is_failed(&self, index: usize) -> bool {
-        self.lock().get(index).is_some_and(Option::is_some)
+        self.lock().get(index).is_some_and(Place::is_failed)
     }
 
-    /// Why the member at this place was failed, if it was. It is taken out.
+    /// Why the member at this place was failed, if it was. It is taken out, for tests of handlers: in a worker the call
+    /// then fails for all, because nobody can be told any more how this member is to end.
     pub fn take(&self, index: usize) -> Option<E> {
         self.lock().get_mut(index)?.take()
     }
 
     /// Held for one look or one write; what is written under it is never half done.
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<E>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Place<E>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -217,7 +242,7 @@ impl<E> Clone for Failures<E> {
 impl<E> fmt::Debug for Failures<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let failures = self.lock();
-        let failed = failures.iter().enumerate().filter(|(_, it)| it.is_some());
+        let failed = failures.iter().enumerate().filter(|(_, it)| it.is_failed());
         f.debug_tuple("Failures")
             .field(&failed.map(|(i, _)| i).collect::<Vec<_>>())
             .finish()
@@ -353,15 +378,17 @@ pub fn results<T: BatchOutput, E>(
 ) -> BatchResults<T::Each, E> {
     let outputs = returned?;
     let mut failures = failures.lock();
-    let accepted = failures.iter().filter(|it| it.is_none()).count();
+    let accepted = failures.iter().filter(|it| !it.is_failed()).count();
     let mut outputs = match outputs.into_each(accepted) {
         Ok(outputs) => outputs.into_iter(),
         Err(returned) => {
             panic!("it returned {returned} outputs for {accepted} messages that it has not failed")
         }
     };
-    let results = failures.iter_mut().map(|failure| match failure.take() {
+    let results = failures.iter_mut().map(|place| match place.take() {
         Some(error) => Err(error),
+        // Not an output: it would be completed, and nothing was done.
+        None if place.is_failed() => panic!("it has taken out why it has failed a message"),
         None => Ok(outputs.next().expect("as many as were not failed")),
     });
     Ok(results.collect())

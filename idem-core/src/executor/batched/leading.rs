@@ -50,7 +50,7 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
             }
         }
         // What waits when a transaction is there, and no sooner.
-        let mut shared = H::Mode::open(executor).await.ok();
+        let mut shared = self.open::<H>().await;
         let members = queue.take(batch);
         if let [alone] = &members[..]
             && alone.number == number
@@ -70,7 +70,7 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
             }
             let opened = match shared.take() {
                 Some(shared) => Some(shared),
-                None => H::Mode::open(executor).await.ok(),
+                None => self.open::<H>().await,
             };
             // Without a transaction, each finds out by itself what there is to it.
             let Some(opened) = opened else {
@@ -89,10 +89,24 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         None
     }
 
+    /// Opens what the batch shares. A closed executor waits for nothing: others may need a connection for long.
+    async fn open<H>(&self) -> Option<<H::Mode as Batching<S, H>>::Shared>
+    where
+        H: Handler<St>,
+        H::Mode: Batching<S, H>,
+    {
+        let executor = self.executor;
+        tokio::select! {
+            biased;
+            opened = H::Mode::open(executor) => opened.ok(),
+            () = executor.closed.closing() => None,
+        }
+    }
+
     /// Calls the handler once. Whom it returns has to be called again, with fewer.
     async fn run<H>(
         &self,
-        mut members: Vec<Waiting<H>>,
+        members: Vec<Waiting<H>>,
         mut shared: <H::Mode as Batching<S, H>>::Shared,
     ) -> Vec<Waiting<H>>
     where
@@ -100,6 +114,12 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         H::Mode: Batching<S, H>,
     {
         let executor = self.executor;
+        // Whose lease is lost by now is not called: that would end the call for the others, too.
+        let (lost, held): (Vec<_>, Vec<_>) = members.into_iter().partition(Waiting::has_lost_lease);
+        for member in lost {
+            member.tell(Ran::LeaseLost, None);
+        }
+        let mut members = held;
         // Who cannot be decoded again runs by itself, and is told there.
         let batch = batch_of(&mut members);
         if members.len() <= 1 {

@@ -80,11 +80,19 @@ pub(super) enum Back<H: Operation> {
 
 /// The place of somebody who waits.
 pub(super) struct Place<H: Operation> {
+    queue: Arc<BatchQueue<H>>,
     pub(super) number: u64,
     pub(super) back: oneshot::Receiver<Back<H>>,
     pub(super) permit: oneshot::Receiver<LeadPermit<H>>,
     /// Whether it has led, or was late for it.
     pub(super) has_led: bool,
+}
+
+/// Whoever has gone keeps nothing: with what waits goes its heartbeat, and the key is free when its lease has run out.
+impl<H: Operation> Drop for Place<H> {
+    fn drop(&mut self) {
+        drop(self.queue.leave(self.number));
+    }
 }
 
 /// The right to take a batch. Dropped, it goes to the next who waits.
@@ -137,6 +145,7 @@ impl<H: Operation> BatchQueue<H> {
             self.pass_permit();
         }
         Place {
+            queue: Arc::clone(self),
             number,
             back,
             permit,

@@ -532,6 +532,24 @@ async fn who_is_dropped_while_it_waits_is_in_no_batch() {
     assert_eq!(shop.calls(), [vec![1], vec![2], vec![4, 5]]);
 }
 
+/// Nobody keeps what nobody waits for.
+#[tokio::test(start_paused = true)]
+async fn the_key_of_who_is_dropped_while_it_waits_is_free_when_its_lease_has_run_out() {
+    let (executor, shop) = (memory(), Shop::new(numbers));
+    let waiting = handle::<Charge<8, 1000, 10_000>>(&executor, &shop, 1);
+    assert!(
+        tokio::time::timeout(Duration::from_secs(1), waiting)
+            .await
+            .is_err()
+    );
+    sleep(3 * Policy::DEFAULT.lease()).await;
+    let again = handle::<Charge<8, 1000, 10_000>>(&executor, &shop, 1).await;
+    assert!(
+        matches!(again, Execution::Executed { attempt: 2, .. }),
+        "{again:?}"
+    );
+}
+
 /// Whoever led is not there any more; the next one leads.
 #[tokio::test(start_paused = true)]
 async fn the_turn_of_a_leader_that_is_dropped_goes_to_the_next() {

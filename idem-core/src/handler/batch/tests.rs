@@ -41,3 +41,16 @@ fn a_failed_call_has_no_results() {
     let returned = Err::<(), _>(Failed::retry("down"));
     assert!(results(returned, &batch.failures()).is_err());
 }
+
+/// Or it would be completed, and nothing was done.
+#[test]
+#[should_panic(expected = "it has taken out why it has failed a message")]
+fn a_member_whose_failure_was_taken_out_is_not_accepted() {
+    let batch = Batch::<_>::of(["a", "b"]);
+    let failures = batch.failures();
+    batch.reject(1, "no such customer");
+    assert!(failures.take(1).is_some());
+    assert!(failures.is_failed(1) && failures.take(1).is_none());
+    assert_eq!(batch.accepted().count(), 1);
+    let _ = results(Ok::<_, Failed>(()), &failures);
+}
