@@ -79,9 +79,16 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
             let mut again = self.run(members, opened).await;
             if again.len() > 1 {
                 executor.handlers.batch_halved(H::SCOPE);
-                left.push(again.split_off(again.len().div_ceil(2)));
+                let mut half = again.split_off(again.len().div_ceil(2));
+                // The leader's own half last: it ends its own claim only when it has led.
+                if half.iter().any(|it| it.number == number) {
+                    std::mem::swap(&mut half, &mut again);
+                }
+                left.push(again);
+                left.push(half);
+            } else {
+                left.push(again);
             }
-            left.push(again);
         }
         if let Some(unused) = shared {
             H::Mode::undo(executor, unused).await;

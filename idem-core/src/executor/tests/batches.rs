@@ -289,7 +289,7 @@ async fn is_halved_because_of_3(
     calls[3..].sort();
     assert_eq!(
         calls,
-        [vec![1, 2, 3, 4], vec![1, 2], vec![3, 4], vec![3], vec![4]]
+        [vec![1, 2, 3, 4], vec![3, 4], vec![1, 2], vec![3], vec![4]]
     );
     ended
 }
