@@ -7,12 +7,13 @@ use idem_amqp::{
     handler::Outcome,
     message::PositionKind,
     store::{
-        Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Purge, Release,
+        Begun, Claim, ClaimRequest, Completion, Finish, Finished, Lease, Open, Purge, Release,
         TransactionalStore, Write,
     },
 };
 use serde::{Deserialize, Serialize};
 
+mod batch;
 mod entity;
 mod group;
 mod sessions;
@@ -136,27 +137,48 @@ where
         transaction: Self::Transaction,
         finish: Finish<'_>,
     ) -> Result<Finished, StoreError> {
-        let Finish::Complete {
-            lease,
-            outcome,
-            retention,
-        } = finish
-        else {
-            return self.store.finish(transaction, finish).await;
-        };
         if !self.answers_early() {
             return self.store.finish(transaction, finish).await;
         }
-        let (store, lease, outcome) = (self.store.clone(), lease.clone(), outcome.clone());
-        tokio::spawn(async move {
-            tokio::time::sleep(LATE).await;
-            let complete = Finish::Complete {
-                lease: &lease,
-                outcome: &outcome,
+        let store = self.store.clone();
+        match finish {
+            Finish::Complete {
+                lease,
+                outcome,
                 retention,
-            };
-            store.finish(transaction, complete).await
-        });
+            } => {
+                let (lease, outcome) = (lease.clone(), outcome.clone());
+                tokio::spawn(async move {
+                    tokio::time::sleep(LATE).await;
+                    let complete = Finish::Complete {
+                        lease: &lease,
+                        outcome: &outcome,
+                        retention,
+                    };
+                    store.finish(transaction, complete).await
+                });
+            }
+            Finish::CompleteAll(completions) => {
+                let completions: Vec<_> = completions
+                    .iter()
+                    .map(|it| (it.lease.clone(), it.outcome.clone(), it.retention))
+                    .collect();
+                tokio::spawn(async move {
+                    tokio::time::sleep(LATE).await;
+                    let completions: Vec<_> = completions
+                        .iter()
+                        .map(|(lease, outcome, retention)| Completion {
+                            lease,
+                            outcome,
+                            retention: *retention,
+                        })
+                        .collect();
+                    let complete = Finish::CompleteAll(&completions);
+                    store.finish(transaction, complete).await
+                });
+            }
+            _ => return store.finish(transaction, finish).await,
+        }
         Ok(Finished::Committed)
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Mode, Plan,
-    excuse::Completion,
+    Plan,
+    excuse::{Completion, Start},
     life::Life,
     scene::Scene,
     settling,
@@ -26,14 +26,17 @@ pub(super) async fn inspect(plan: &Plan, scene: &Scene, lives: &[Life]) -> Evide
         }
     }
     let letters = site.bed.drain(&bed::dead(site.bed.name())).await;
-    let events = lives.iter().flat_map(|life| life.events.entries());
+    let events: Vec<_> = (lives.iter())
+        .flat_map(|life| life.events.entries())
+        .collect();
     Evidence {
         charges: site.ledger.charges().await,
-        completions: events.filter_map(|event| completion(&event)).collect(),
+        starts: events.iter().filter_map(start).collect(),
+        completions: events.iter().filter_map(completion).collect(),
         dead: letters.iter().map(dead_order).collect(),
         unpublished: scene.publishing.unconfirmed(&scene.orders),
         on_the_way,
-        leased: plan.mode == Mode::Leased,
+        leased: plan.mode.is_leased(),
     }
 }
 
@@ -48,6 +51,24 @@ fn dead_order(letter: &DeadLetter) -> DeadOrder {
 fn order_id(message: &DeadLetter) -> String {
     let id = message.properties.message_id().as_ref();
     id.map_or_else(String::new, ToString::to_string)
+}
+
+fn start(event: &Event) -> Option<Start> {
+    let Event::Started {
+        order_id,
+        attempt,
+        in_doubt,
+        at,
+    } = event
+    else {
+        return None;
+    };
+    Some(Start {
+        order_id: order_id.clone(),
+        attempt: *attempt,
+        in_doubt: *in_doubt,
+        at: *at,
+    })
 }
 
 fn completion(event: &Event) -> Option<Completion> {

@@ -4,6 +4,10 @@ use super::{Fault, Queues, StoreKind};
 
 /// What is to go wrong, for how long, and where.
 #[derive(Clone, Debug, clap::Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 pub struct Options {
     /// How long orders are published and faults injected
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(5..))]
@@ -20,6 +24,9 @@ pub struct Options {
     /// Atomic handlers share their transactions; with PostgreSQL only
     #[arg(long, conflicts_with = "leased")]
     pub(super) grouped: bool,
+    /// Orders share calls of their handler
+    #[arg(long, conflicts_with = "grouped")]
+    pub(super) batched: bool,
     /// The type of the queues
     #[arg(long, value_enum, default_value_t = Queues::Quorum)]
     pub(super) queues: Queues,

@@ -41,8 +41,12 @@ pub enum Mode {
     Atomic,
     /// The same, and several share a commit.
     Grouped,
+    /// The same, and several share a call of the handler and a commit.
+    Batched,
     /// It is made under a lease: twice where the lease is lost in between.
     Leased,
+    /// The same, and several share a call of the handler.
+    LeasedBatched,
 }
 
 /// The type of the queues.
@@ -54,12 +58,26 @@ pub enum Queues {
     Classic,
 }
 
+impl Mode {
+    /// Whether a charge may be made twice where a lease is lost.
+    pub(super) fn is_leased(self) -> bool {
+        matches!(self, Self::Leased | Self::LeasedBatched)
+    }
+
+    /// Whether several orders share a call.
+    pub(super) fn is_batched(self) -> bool {
+        matches!(self, Self::Batched | Self::LeasedBatched)
+    }
+}
+
 impl Plan {
     /// What the options leave open is decided here.
     pub fn new(options: &Options) -> Self {
+        let leased = options.leased || options.store == StoreKind::Redis;
         let mode = match options.store {
-            StoreKind::Redis => Mode::Leased,
-            _ if options.leased => Mode::Leased,
+            _ if leased && options.batched => Mode::LeasedBatched,
+            _ if leased => Mode::Leased,
+            _ if options.batched => Mode::Batched,
             StoreKind::Postgres if options.grouped => Mode::Grouped,
             _ => Mode::Atomic,
         };
@@ -91,11 +109,14 @@ impl fmt::Display for Plan {
             StoreKind::Sqlite => write!(f, " --store sqlite")?,
             StoreKind::Redis => write!(f, " --store redis")?,
         }
-        if self.mode == Mode::Leased && self.store != StoreKind::Redis {
+        if self.mode.is_leased() && self.store != StoreKind::Redis {
             write!(f, " --leased")?;
         }
         if self.mode == Mode::Grouped {
             write!(f, " --grouped")?;
+        }
+        if self.mode.is_batched() {
+            write!(f, " --batched")?;
         }
         if self.queues == Queues::Classic {
             write!(f, " --queues classic")?;
@@ -126,7 +147,10 @@ mod tests {
         for command in [
             "cargo xtask chaos --seconds 60 --seed 7 --workers 4",
             "cargo xtask chaos --seconds 60 --seed 7 --grouped --workers 4",
+            "cargo xtask chaos --seconds 60 --seed 7 --batched --workers 4",
+            "cargo xtask chaos --seconds 60 --seed 7 --store redis --batched --workers 4",
             "cargo xtask chaos --seconds 5 --seed 7 --store sqlite --leased --workers 1",
+            "cargo xtask chaos --seconds 5 --seed 7 --store sqlite --leased --batched --workers 1",
             "cargo xtask chaos --seconds 30 --seed 8 --store redis --queues classic --workers 2 --only kill,hang-store",
         ] {
             assert_eq!(plan(command).to_string(), command);

@@ -61,6 +61,11 @@ impl Report {
         self.tally.stuck.len()
     }
 
+    /// How often a handler was called with several orders at once.
+    pub fn batches(&self) -> usize {
+        self.count(|event| matches!(event, Event::Batch { messages } if *messages > 1))
+    }
+
     /// Writes what the workers logged to files that stay, and says in which folder.
     ///
     /// # Errors
@@ -75,10 +80,12 @@ impl Report {
     }
 
     fn redeliveries(&self) -> usize {
+        self.count(|event| matches!(event, Event::Ended { redelivered, .. } if *redelivered))
+    }
+
+    fn count(&self, so: impl Fn(&Event) -> bool) -> usize {
         let events = self.lives.iter().flat_map(|life| life.events.entries());
-        let redelivered =
-            |event: &Event| matches!(event, Event::Ended { redelivered, .. } if *redelivered);
-        events.filter(redelivered).count()
+        events.filter(so).count()
     }
 
     /// Of all workers that drained.
@@ -130,6 +137,9 @@ impl fmt::Display for Report {
             tally.dead,
             self.redeliveries(),
         )?;
+        if self.plan.mode.is_batched() {
+            write!(f, " batches={}", self.batches())?;
+        }
         if !tally.excused.is_empty() {
             write!(f, " excused={}", tally.excused.len())?;
         }

@@ -60,7 +60,9 @@ impl Site {
             settings.mode = match plan.mode {
                 Mode::Atomic => process::Mode::Atomic,
                 Mode::Grouped => process::Mode::Grouped,
+                Mode::Batched => process::Mode::Batched,
                 Mode::Leased => process::Mode::Leased,
+                Mode::LeasedBatched => process::Mode::LeasedBatched,
             };
             settings.classic = plan.queues == Queues::Classic;
             // Longer than any fault lasts but a link that stays silent.
@@ -72,6 +74,11 @@ impl Site {
                 // So many wait that groups fill.
                 settings.prefetch = 32;
                 settings.work_ms = 5;
+            }
+            if plan.mode.is_batched() {
+                // An order that comes meanwhile waits for the next batch.
+                settings.prefetch = 32;
+                settings.work_ms = 100;
             }
             // Some waits are in the worker, most on the ladder.
             settings.backoff_ms = (100, 500);

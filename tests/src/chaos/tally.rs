@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{ledger::Charge, manner::Manner};
 
-use super::excuse::{Completion, is_excused};
+use super::excuse::{Completion, Start, is_excused};
 
 /// What was found in the end.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Evidence {
     pub(super) charges: Vec<Charge>,
+    /// What workers said that they had called their handlers with.
+    pub(super) starts: Vec<Start>,
     /// What workers said that they had executed.
     pub(super) completions: Vec<Completion>,
     pub(super) dead: Vec<DeadOrder>,
@@ -86,7 +88,7 @@ impl Tally {
         if charges.len() > usize::from(manner.is_charged()) {
             let excused = evidence.leased
                 && manner.is_charged()
-                && is_excused(&charges, id, &evidence.completions);
+                && is_excused(&charges, id, &evidence.starts, &evidence.completions);
             let too_many = if excused {
                 &mut self.excused
             } else {

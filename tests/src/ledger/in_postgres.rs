@@ -47,6 +47,26 @@ pub async fn write_once(db: &mut PgConnection, charge: &Charge) -> Result<(), sq
     write(db, charge).await
 }
 
+/// Writes charges with one statement.
+///
+/// # Errors
+/// If `PostgreSQL` does.
+pub async fn write_all(db: &mut PgConnection, charges: &[Charge]) -> Result<(), sqlx::Error> {
+    let ids: Vec<_> = charges.iter().map(|it| it.order_id.as_str()).collect();
+    let attempts: Vec<_> = charges.iter().map(|it| i64::from(it.attempt)).collect();
+    let workers: Vec<_> = charges.iter().map(|it| it.worker.as_str()).collect();
+    sqlx::query(
+        "INSERT INTO charges (order_id, attempt, worker)
+         SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[])",
+    )
+    .bind(ids)
+    .bind(attempts)
+    .bind(workers)
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
 /// How many records the store keeps.
 pub async fn records(url: &str) -> i64 {
     let count = sqlx::query_scalar("SELECT count(*) FROM idem_records");

@@ -19,6 +19,11 @@ pub enum Event {
         /// What the worker's clock showed.
         at: SystemTime,
     },
+    /// A handler was called with several messages at once, or with what is left of them.
+    Batch {
+        /// How many there are.
+        messages: usize,
+    },
     /// A message ended.
     Ended {
         /// The key, if the message had one.

@@ -73,8 +73,12 @@ pub enum Mode {
     Grouped,
     /// In a transaction that leaves a row which records them.
     Entity,
+    /// Several orders by one call of the handler, in one transaction.
+    Batched,
     /// On a connection of the handler's own.
     Leased,
+    /// The same, several orders by one call of the handler.
+    LeasedBatched,
 }
 
 /// When a process kills itself, as `kill -9` does.

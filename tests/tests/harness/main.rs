@@ -93,6 +93,32 @@ async fn sound_atomic_workers_are_clean_over_fail_overs() {
 }
 
 #[tokio::test]
+async fn sound_workers_of_batches_are_clean_over_kills_and_fail_overs() {
+    let plan = Plan {
+        seconds: 15,
+        only: vec![Fault::Kill, Fault::FailOver],
+        ..kills(StoreKind::Postgres, Mode::Batched)
+    };
+    let report = run(plan, |_| {}).await;
+    assert!(report.is_clean(), "{report}");
+    assert!(report.batches() > 20, "{report}");
+}
+
+#[tokio::test]
+async fn sound_workers_of_leased_batches_are_clean() {
+    let report = run(kills(StoreKind::Redis, Mode::LeasedBatched), |_| {}).await;
+    assert!(report.is_clean(), "{report}");
+    assert!(report.batches() > 10, "{report}");
+}
+
+#[tokio::test]
+async fn an_ack_before_the_commit_of_a_batch_loses() {
+    let plan = kills(StoreKind::Postgres, Mode::Batched);
+    let report = run(plan, |worker| worker.flaw = Some(Flaw::AnswersEarly)).await;
+    assert!(report.lost() > 0 && !report.is_clean(), "{report}");
+}
+
+#[tokio::test]
 async fn an_ack_before_the_commit_loses() {
     let report = atomic(|worker| worker.flaw = Some(Flaw::AnswersEarly)).await;
     assert!(report.lost() > 0 && !report.is_clean(), "{report}");

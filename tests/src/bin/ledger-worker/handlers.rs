@@ -145,7 +145,7 @@ impl WorkerState {
         }
     }
 
-    fn crash(&self, order: &Order) {
+    pub(super) fn crash(&self, order: &Order) {
         let first_time = || {
             let mark = format!("{}.killed", order.id);
             File::create_new(self.settings.ledger.with_file_name(mark)).is_ok()

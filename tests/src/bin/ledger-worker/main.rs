@@ -18,9 +18,11 @@ use idem_tests::{
 };
 use tracing_subscriber::EnvFilter;
 
+mod batches;
 mod handlers;
 mod numbered;
 
+use batches::{charge_batch_in_postgres, charge_batch_in_sqlite, charge_batch_leased};
 use handlers::{
     WorkerState, charge_in_entity, charge_in_group, charge_in_postgres, charge_in_sqlite,
     charge_leased, say,
@@ -54,6 +56,21 @@ async fn main() -> Result<(), Box<dyn Error>> {
         (Product::Postgres, Mode::Grouped) => {
             consume::<charge_in_group, _>(&settings, at.open_postgres().await).await
         }
+        (Product::Postgres, Mode::Batched) => {
+            consume::<charge_batch_in_postgres, _>(&settings, at.open_postgres().await).await
+        }
+        (Product::Sqlite, Mode::Batched) => {
+            consume::<charge_batch_in_sqlite, _>(&settings, at.open_sqlite().await).await
+        }
+        (Product::Postgres, Mode::LeasedBatched) => {
+            consume::<charge_batch_leased, _>(&settings, at.open_postgres().await).await
+        }
+        (Product::Sqlite, Mode::LeasedBatched) => {
+            consume::<charge_batch_leased, _>(&settings, at.open_sqlite().await).await
+        }
+        (Product::Redis, Mode::LeasedBatched) => {
+            consume::<charge_batch_leased, _>(&settings, at.open_redis().await).await
+        }
         (Product::Postgres, Mode::Leased) => {
             consume::<charge_leased, _>(&settings, at.open_postgres().await).await
         }
@@ -63,7 +80,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         (Product::Redis, Mode::Leased) => {
             consume::<charge_leased, _>(&settings, at.open_redis().await).await
         }
-        (Product::Redis, Mode::Atomic | Mode::Grouped | Mode::Entity) => {
+        (Product::Redis, Mode::Atomic | Mode::Grouped | Mode::Batched | Mode::Entity) => {
             Err("Redis lends no transaction".into())
         }
         (Product::Sqlite, Mode::Grouped) => {
