@@ -23,6 +23,14 @@ use crate::{
     store_at::{Product, StoreAt},
 };
 
+mod batched;
+
+pub use batched::{
+    AtomicBatchesOnPostgres, AtomicBatchesOnSqlite, LeasedBatchesOnMemory, LeasedBatchesOnPostgres,
+    LeasedBatchesOnRedis, LeasedBatchesOnSqlite, charge_batch, charge_batch_in_postgres,
+    charge_batch_in_sqlite,
+};
+
 /// A store of the test's own, and the mode of the handler on it.
 pub trait Cell: Sized {
     /// What the store is.

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use futures_util::future::BoxFuture;
-use idem_amqp::prelude::*;
+use idem_amqp::{handler::Member, prelude::*};
 use serde::{Deserialize, Serialize};
 use tokio::{sync::Semaphore, time::Instant};
 
@@ -36,6 +36,11 @@ impl Order {
         self.id.starts_with("slow")
     }
 
+    /// Whether it fails the call for all orders that share it.
+    pub fn is_poison(&self) -> bool {
+        self.id.starts_with("poison")
+    }
+
     /// The same, behaving like this.
     #[must_use]
     pub fn behaving(mut self, manner: Manner) -> Self {
@@ -61,6 +66,21 @@ pub struct Call {
     pub at: Instant,
 }
 
+impl Call {
+    fn of_member(order: &Member<Order>) -> Self {
+        let delivery = order.envelope().extension::<Delivery>();
+        let delivery = delivery.expect("the worker says how it was delivered");
+        Self {
+            id: order.id.clone(),
+            queue: delivery.queue().into(),
+            attempt: order.attempt().number(),
+            redelivered: delivery.is_redelivered(),
+            in_doubt: order.attempt().is_in_doubt(),
+            at: Instant::now(),
+        }
+    }
+}
+
 /// What a handler does; the worker's state. Clones share the journals.
 #[derive(Clone)]
 pub struct Script {
@@ -71,6 +91,8 @@ pub struct Script {
     pub effects: Journal<Call>,
     /// Calls whose future was dropped before it returned.
     pub dropped: Journal<Call>,
+    /// The orders of each call of a handler that takes several at once.
+    pub batches: Journal<Vec<String>>,
 }
 
 type Act = dyn Fn(Call) -> BoxFuture<'static, Result<(), Failed>> + Send + Sync;
@@ -86,6 +108,7 @@ impl Script {
             calls: Journal::default(),
             effects: Journal::default(),
             dropped: Journal::default(),
+            batches: Journal::default(),
         }
     }
 
@@ -152,6 +175,41 @@ impl Script {
             self.effects.write(call);
         }
         ended
+    }
+
+    /// Does what the test says for each order of a batch, one after the other. An order of which the test says an error is
+    /// failed by its place.
+    pub async fn begin_batch(&self, orders: &Batch<Order>) {
+        let ids = orders.iter().map(|order| order.id.clone());
+        self.batches.write(ids.collect());
+        for (place, order) in orders.iter().enumerate() {
+            let call = Call::of_member(order);
+            self.calls.write(call.clone());
+            if let Err(error) = (self.act)(call).await {
+                orders.fail(place, error);
+            }
+        }
+    }
+
+    /// Ends the call: an order that is [poison](Order::is_poison) fails it, after all was written.
+    ///
+    /// # Errors
+    /// If one is.
+    pub fn end_batch(&self, orders: &Batch<Order>) -> Result<Vec<String>, Failed> {
+        if orders.accepted().any(|order| order.is_poison()) {
+            return Err(Failed::rejected("nobody can swallow it"));
+        }
+        let ended = orders.accepted().map(|order| {
+            self.effects.write(Call::of_member(order));
+            order.id.clone()
+        });
+        Ok(ended.collect())
+    }
+
+    /// How many orders the largest batch had.
+    pub fn largest_batch(&self) -> usize {
+        let batches = self.batches.entries();
+        batches.iter().map(Vec::len).max().unwrap_or(0)
     }
 
     /// No order lost, none doubled: exactly these took effect, once each.

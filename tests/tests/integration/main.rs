@@ -8,6 +8,7 @@
 
 mod atomic;
 mod bad_input;
+mod batches;
 mod brokers;
 mod cached;
 mod choices;

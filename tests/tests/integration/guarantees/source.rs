@@ -215,7 +215,7 @@ fn function(line: &str) -> Option<&str> {
 fn made_by(line: &str) -> Option<BTreeSet<Cell>> {
     let of = |mode: Mode| Cell::all().filter(move |cell| cell.mode == mode).collect();
     match line {
-        "on_each_store! {" => Some(Cell::all().collect()),
+        "on_each_store! {" | "batches_on_each_store! {" => Some(Cell::all().collect()),
         "leased_on_each_store! {" => Some(of(Mode::Leased)),
         "atomic_on_each_store! {" => Some(of(Mode::Atomic)),
         _ => None,
