@@ -20,8 +20,8 @@ use crate::{
 
 /// Messages with distinct keys, each of them claimed, which one call of their handler handles.
 ///
-/// It is a slice of [`Member`]s. A member can be failed by its place, before anything is written for it: then
-/// the others succeed without it, and it fares like a message that was alone and failed.
+/// It is a slice of [`Member`]s. A member can be failed by its place, its [index](Member::index), before anything is
+/// written for it: then the others succeed without it, and it fares like a message that was alone and failed.
 ///
 /// ```
 /// use idem_core::{Failed, handler::Batch, idempotent};
@@ -56,6 +56,7 @@ pub struct Batch<T, E = Failed> {
 /// A message of a [`Batch`]. It is the message, and knows what goes with it.
 pub struct Member<T> {
     message: T,
+    index: usize,
     key: Key,
     envelope: Envelope,
     attempt: Attempt,
@@ -67,16 +68,17 @@ pub struct Failures<E>(Arc<Mutex<Vec<Place<E>>>>);
 impl<T, E> Batch<T, E> {
     /// A batch of these messages: for calling a handler by hand, in a unit test. Their keys are made up.
     pub fn of(messages: impl IntoIterator<Item = T>) -> Self {
-        let member = |(i, message): (usize, T)| Member {
-            message,
-            key: Key::new("batch", i as u64).expect("a number is a part of a key"),
-            envelope: Envelope::new(""),
-            attempt: Attempt::first(),
+        let member = |(i, message): (usize, T)| {
+            let key = Key::new("batch", i as u64).expect("a number is a part of a key");
+            Member::new(message, key, Envelope::new(""), Attempt::first())
         };
         Self::new(messages.into_iter().enumerate().map(member).collect())
     }
 
-    pub(crate) fn new(members: Vec<Member<T>>) -> Self {
+    pub(crate) fn new(mut members: Vec<Member<T>>) -> Self {
+        for (i, member) in members.iter_mut().enumerate() {
+            member.index = i;
+        }
         let failures = members.iter().map(|_| Place::Accepted).collect();
         Self {
             members,
@@ -84,7 +86,7 @@ impl<T, E> Batch<T, E> {
         }
     }
 
-    /// The members that were not failed, in their order.
+    /// The members that were not failed, in their order. Their [`index`](Member::index) is that in the whole batch.
     pub fn accepted(&self) -> impl Iterator<Item = &Member<T>> {
         let members = self.members.iter().enumerate();
         members
@@ -151,10 +153,16 @@ impl<T> Member<T> {
     pub(crate) fn new(message: T, key: Key, envelope: Envelope, attempt: Attempt) -> Self {
         Self {
             message,
+            index: 0,
             key,
             envelope,
             attempt,
         }
+    }
+
+    /// Its place in the batch, for [`reject`](Batch::reject), [`retry`](Batch::retry) and [`fail`](Batch::fail).
+    pub fn index(&self) -> usize {
+        self.index
     }
 
     /// The message's key.

@@ -6,8 +6,8 @@ fn outputs_are_those_of_the_members_that_were_not_failed() {
     let batch = Batch::<_>::of(["a", "b", "c"]);
     let failures = batch.failures();
     batch.reject(1, "no such customer");
-    let accepted: Vec<_> = batch.accepted().map(|member| **member).collect();
-    assert_eq!(accepted, ["a", "c"]);
+    let accepted = batch.accepted().map(|member| (member.index(), **member));
+    assert_eq!(accepted.collect::<Vec<_>>(), [(0, "a"), (2, "c")]);
     let results = results(Ok::<_, Failed>(vec![1, 3]), &failures).unwrap();
     let [Ok(1), Err(rejected), Ok(3)] = &results[..] else {
         panic!("{results:?}");
