@@ -31,6 +31,9 @@ use crate::{
 };
 
 mod opening;
+mod sharing;
+
+pub(super) use sharing::{Shared, shared_or_alone};
 
 impl<S, Tx> RunsOn<S> for Atomic<Tx>
 where

@@ -8,7 +8,7 @@
 //! before its claim ends; whatever was granted ends in exactly one of [`Claiming::finish`] and
 //! [`Claiming::uncalled`]; a message of which nothing ran keeps its body, so that it can be handed over again.
 
-use std::{pin::pin, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use super::{
     Executor, Prepared, Requester, guarded,
@@ -156,6 +156,9 @@ pub(super) enum Uncalled {
     Unfit(String),
     /// The executor was closed while the message waited for its batch.
     Closed,
+    /// The executor was closed when a call with this message and others had failed of this, after it may have had
+    /// effects.
+    ClosedAfter(Arc<str>),
     /// It is to be called by itself, and not with others.
     Apart,
 }
@@ -166,6 +169,7 @@ impl Uncalled {
         match self {
             // Given up, because the message is dead-lettered: a replay starts over.
             Self::Unfit(error) => Release::gave_up(error),
+            Self::ClosedAfter(error) => Release::failed(&**error),
             Self::Closed | Self::Apart => Release::Abandoned,
         }
     }
@@ -174,7 +178,7 @@ impl Uncalled {
     pub(super) fn into_execution<T, E>(self) -> Execution<T, E> {
         match self {
             Self::Unfit(error) => Execution::Undecodable { error },
-            Self::Closed | Self::Apart => Execution::Abandoned,
+            Self::Closed | Self::ClosedAfter(_) | Self::Apart => Execution::Abandoned,
         }
     }
 }

@@ -5,15 +5,16 @@
 //! tells each how it ended. The modes are in [`leased`] and [`atomic`].
 //!
 //! What must stay true: only what was claimed is in a batch, so each key is in it once; a message is in one batch at a
-//! time, and its heartbeat goes along; whoever waits is told, also if the one that leads is dropped; what fails in a batch
-//! is called again with half of the others, and by itself in the end, and only that counts as an attempt.
+//! time, and its heartbeat goes along; only messages share a call for which it is the same call, with the same state and
+//! the same timeout; whoever waits is told, also if the one that leads is dropped; what fails in a batch is called again
+//! with fewer others, and by itself in the end, and only that counts as an attempt.
 // docs/decisions/0041
 
 use std::{
     any::{Any, TypeId},
     collections::HashMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
+    fmt, ptr,
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 
@@ -25,8 +26,7 @@ use super::{
 };
 use crate::{
     handler::{
-        BatchOptions, BatchResults, Context, Enforcement, Handler, InDoubt, Mode, Operation,
-        Outcome, StoreOutage,
+        BatchOptions, Context, Enforcement, Handler, InDoubt, Mode, Operation, Outcome, StoreOutage,
     },
     store::{Lease, Store, StoreError},
     stores::measured::Measured,
@@ -38,25 +38,54 @@ mod leased;
 mod queue;
 
 use leading::Leader;
-use queue::{Back, BatchQueue, Claimed, LeadPermit, Waiting};
+use queue::{Back, BatchQueue, Claimed, Earlier, LeadPermit};
 
 /// So many batches of one handler are under way at once: while one is completed, the next one runs. More of them would be
 /// smaller ones.
 const AT_ONCE: usize = 2;
 
-/// What waits for a batch in an executor, by the handler. Clones share it.
+/// What waits for a batch in an executor. Clones share it.
 #[derive(Clone, Default)]
-pub(super) struct BatchQueues(Arc<Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>>);
+pub(super) struct BatchQueues(Arc<Mutex<HashMap<Call, Weak<dyn Any + Send + Sync>>>>);
+
+/// What has to be the same for messages that share a call.
+#[derive(PartialEq, Eq, Hash)]
+struct Call {
+    handler: TypeId,
+    state: TypeId,
+    /// Where the state is. Whoever waits borrows it, so nothing else is there meanwhile.
+    state_at: usize,
+    timeout: Option<Duration>,
+}
 
 impl BatchQueues {
-    /// Where messages of this handler wait.
-    fn of<H: Operation>(&self) -> Arc<BatchQueue<H>> {
+    /// Where messages of this handler wait that are called with this state, for at most so long.
+    fn of<H: Operation, St: 'static>(
+        &self,
+        state: &St,
+        timeout: Option<Duration>,
+    ) -> Arc<BatchQueue<H>> {
+        let call = Call {
+            handler: TypeId::of::<H>(),
+            state: TypeId::of::<St>(),
+            // A state that has no size may be anywhere, and is the same everywhere.
+            state_at: if size_of::<St>() == 0 {
+                0
+            } else {
+                ptr::from_ref(state).addr()
+            },
+            timeout,
+        };
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let queue = known
-            .entry(TypeId::of::<H>())
-            .or_insert_with(|| Arc::new(BatchQueue::<H>::default()));
-        let queue = Arc::clone(queue).downcast();
-        queue.expect("it is kept under the handler's own type")
+        if let Some(queue) = known.get(&call).and_then(Weak::upgrade) {
+            let queue = queue.downcast();
+            return queue.expect("it is kept under the handler's own type");
+        }
+        let queue = Arc::new(BatchQueue::<H>::default());
+        // Those in which nobody waits any more, and which nobody leads.
+        known.retain(|_, it| it.strong_count() > 0);
+        known.insert(call, Arc::downgrade(&queue) as _);
+        queue
     }
 }
 
@@ -93,13 +122,13 @@ trait Batching<S: Store, H: Operation<Mode = Self>>: Mode {
     ) -> Option<Vec<Option<Outcome>>>;
 
     /// Ends what is shared after the handler has returned, and says for each member how its claim was ended.
-    /// `None`: nothing of it is done, and the batch has failed.
+    /// An error: nothing of it is done, and the batch has failed of that.
     fn end(
         executor: &Executor<S>,
         shared: Self::Shared,
         claims: &[&Claimed],
         outcomes: Vec<Option<Outcome>>,
-    ) -> impl Future<Output = Option<Vec<Option<EndedTogether>>>> + Send;
+    ) -> impl Future<Output = Result<Vec<Option<EndedTogether>>, String>> + Send;
 
     /// Undoes what the handler has written.
     fn undo(executor: &Executor<S>, shared: Self::Shared) -> impl Future<Output = ()> + Send;
@@ -132,8 +161,7 @@ struct Alone<H: Operation, T> {
     kept: KeptLease,
     /// `None` if a batch has used it up: it is decoded anew.
     message: Option<H::Message>,
-    /// Whether it may have been done in a batch that was dropped in the middle.
-    in_doubt: bool,
+    earlier: Earlier,
     /// If nobody else was there when it led: what was opened for the batch, and the permit, which goes to the
     /// next when this message is done.
     led: Option<(T, LeadPermit<H>)>,
@@ -180,7 +208,9 @@ where
     St: Send + Sync + 'static,
 {
     let executor = job.executor;
-    let queue = executor.batch_queues.of::<H>();
+    let queue = executor
+        .batch_queues
+        .of::<H, St>(context.state, job.policy.timeout());
     let claimed = Claimed {
         lease: lease.clone(),
         policy: *job.policy,
@@ -194,25 +224,17 @@ where
         tokio::select! {
             biased;
             back = &mut place.back => break back.expect("who waits is told, also by a drop"),
-            // Whoever is taken to the batch of another is told by that one.
-            given = &mut place.permit, if !place.has_led => {
+            permit = &mut place.permit, if !place.has_led => {
                 place.has_led = true;
-                let Ok(given) = given else {
-                    continue;
-                };
-                let leader = Leader {
-                    executor,
-                    policy: job.policy,
-                    state: context.state,
-                };
-                let mut opened = None;
-                // Again if those before it have filled a batch: it leads but once. Whoever is taken to the batch of
-                // another is told by that one.
-                while opened.is_none() && queue.waits(place.number) {
+                if let Ok(permit) = permit {
+                    let leader = Leader {
+                        executor,
+                        policy: job.policy,
+                        state: context.state,
+                    };
                     // Boxed, because one of many leads: the future of every other message is smaller without it.
-                    opened = Box::pin(leader.lead(&queue, batch, place.number)).await;
+                    led = Box::pin(leader.lead(permit, batch, place.number)).await;
                 }
-                led = opened.map(|shared| (shared, given));
             }
             () = &mut closing, if !is_closing => {
                 is_closing = true;
@@ -230,20 +252,15 @@ where
             called: Ok(ran),
             ended,
         }),
-        Back::Closed { kept } => Sharing::InBatch(InBatch {
-            kept,
-            called: Err(Uncalled::Closed),
-            ended: None,
-        }),
-        Back::Alone { kept, in_doubt, .. } if executor.is_closed() => {
+        Back::Alone { kept, earlier, .. } if executor.is_closed() => {
             if let Some((shared, _permit)) = led {
                 H::Mode::undo(executor, shared).await;
             }
-            // What is in doubt is left to its lease, so that its next attempt is told.
-            let called = if in_doubt {
-                Ok(Ran::LeaseLost)
-            } else {
-                Err(Uncalled::Closed)
+            let called = match earlier {
+                Earlier::Nothing => Err(Uncalled::Closed),
+                Earlier::Failed(error) => Err(Uncalled::ClosedAfter(error)),
+                // Left to its lease, so that its next attempt is told of the doubt.
+                Earlier::Dropped => Ok(Ran::LeaseLost),
             };
             Sharing::InBatch(InBatch {
                 kept,
@@ -254,11 +271,11 @@ where
         Back::Alone {
             kept,
             message,
-            in_doubt,
+            earlier,
         } => Sharing::Alone(Alone {
             kept,
             message,
-            in_doubt,
+            earlier,
             led,
         }),
     }
@@ -282,7 +299,7 @@ impl<H: Operation, T> Alone<H, T> {
             Some(message) => Ok(message),
             None => guarded::decode::<H>(context.envelope),
         };
-        if self.in_doubt {
+        if self.earlier.leaves_doubt() {
             context.attempt = context.attempt.in_doubt();
         }
         match message {
@@ -294,6 +311,3 @@ impl<H: Operation, T> Alone<H, T> {
         }
     }
 }
-
-/// How a call of the handler ended that several messages share.
-type RanTogether<H> = Ran<BatchResults<<H as Operation>::Output, <H as Operation>::Error>>;

@@ -175,7 +175,8 @@ pub enum Execution<T, E> {
         /// Which attempt it was.
         attempt: u32,
     },
-    /// The executor was closed before the handler was polled; the key is released.
+    /// The executor was closed before the handler was polled, or polled again after its batch had failed; the key is
+    /// released.
     Abandoned,
 }
 

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use super::{
     Executor, Prepared, RunsOn, Sharing,
-    atomic::{AtomicClaim, alone},
-    attempt::{Claiming, Granted, Job, Uncalled, attempt},
+    atomic::{AtomicClaim, Shared, alone, shared_or_alone},
+    attempt::{Claiming, Granted, Job, Uncalled},
     heartbeat::{KeptLease, Moment, Ran},
     remembered,
     verdict::lease_lost,
@@ -75,43 +75,16 @@ where
         let (_present, others) = executor.concurrency.enter(H::SCOPE);
         let sharing = <Self as RunsOn<S>>::sharing::<H>(executor);
         // A few are sooner done side by side, and with a round trip less.
-        // What was delivered before may be what ended its worker, and would claim for all who wait with it. So
-        // may what has lost a transaction. Whoever waits for a slot has claimed, and loses an attempt if the process
-        // ends meanwhile: a message with only one would be given up without having run.
-        let history = &message.history;
-        let shares = sharing.is_some_and(|sharing| others >= sharing.groups)
-            && message.policy.max_attempts() > 1
-            && !history.attempted
-            && history.losses.are_none();
-        // The claim that it takes along from its group, if it comes to that.
-        let mut held = None;
-        if shares {
-            match attempt::<Member<Tx, SIZE>, S, H, St>(executor, message, state, None).await {
-                InGroup::Ended(ended) => return ended,
-                InGroup::Apart(claim) => held = Some(claim),
-            }
+        if sharing.is_some_and(|sharing| others >= sharing.groups) && message.may_share() {
+            return shared_or_alone::<Member<Tx, SIZE>, S, Tx, H, St>(executor, message, state)
+                .await;
         }
-        // A body that was used up in the group is decoded anew.
-        alone::<S, Tx, H, St>(executor, message, state, held).await
+        alone::<S, Tx, H, St>(executor, message, state, None).await
     }
 }
 
 /// A claim that ends with those of others. Its transaction is a slot in the group's: a savepoint of its own.
 struct Member<Tx, const SIZE: usize>(AtomicClaim<Tx>);
-
-/// What becomes of a message in a group.
-enum InGroup<T, E> {
-    Ended(Execution<T, E>),
-    /// It did not succeed, or was not tried: it is run by itself. Its claim goes along with its heartbeat, so that the
-    /// key is never free in between, and this is no further attempt.
-    Apart(KeptLease),
-}
-
-impl<T, E> From<Execution<T, E>> for InGroup<T, E> {
-    fn from(ended: Execution<T, E>) -> Self {
-        Self::Ended(ended)
-    }
-}
 
 impl<S, Tx, H, const SIZE: usize> Claiming<S, H> for Member<Tx, SIZE>
 where
@@ -121,7 +94,7 @@ where
     H::Mode: for<'l> Mode<Lent<'l> = &'l mut Tx>,
 {
     type Transaction = S::Transaction;
-    type Attempted = InGroup<H::Output, H::Error>;
+    type Attempted = Shared<H::Output, H::Error>;
 
     fn claim(
         job: &mut Job<'_, S>,
@@ -153,7 +126,7 @@ where
     ) -> Self::Attempted {
         // Nothing of it is in the group. By itself it is called again, and its end is written there.
         drop(slot);
-        InGroup::Apart(kept)
+        Shared::Apart(Some(kept))
     }
 
     /// Leaves the slot if the handler has succeeded, and waits until the group has ended.
@@ -175,13 +148,13 @@ where
             Ran::Returned(Err(_)) | Ran::Panicked(_) | Ran::Overdue(_) => {
                 // Rolled back first, then run by itself.
                 drop(slot);
-                return InGroup::Apart(kept);
+                return Shared::Apart(Some(kept));
             }
         };
         // An output that cannot be remembered is found again when it runs by itself, and refused there.
         let Ok(outcome) = remembered::output(&output, job.policy) else {
             drop(slot);
-            return InGroup::Apart(kept);
+            return Shared::Apart(Some(kept));
         };
         let retention = job.request.retention;
         let store = &job.executor.store;
@@ -213,7 +186,7 @@ where
                 }
             }
             // Certainly: another member's failure, or a lost lease among them. Nothing of this one is done.
-            Ok(Finished::RolledBack) => return InGroup::Apart(kept),
+            Ok(Finished::RolledBack) => return Shared::Apart(Some(kept)),
             // Another member's handler has committed the transaction by itself: the writes are durable, and the
             // completion is not written. It is, now, unless somebody else has the key.
             Ok(Finished::WithoutCompletion) => {
@@ -237,29 +210,17 @@ impl<S: Store> Job<'_, S> {
     /// The claim comes first: then many claims share a statement, and the slot is not kept waiting. Dropped half way,
     /// it leaves the claim to its lease.
     async fn join_group<Tx, T, E, const SIZE: usize>(
-        &self,
+        &mut self,
         handler: &'static str,
-    ) -> Result<Granted<Member<Tx, SIZE>, S::Transaction>, InGroup<T, E>>
+    ) -> Result<Granted<Member<Tx, SIZE>, S::Transaction>, Shared<T, E>>
     where
         S: GroupStore<Tx>,
     {
-        let (executor, requester) = (self.executor, self.requester);
+        let executor = self.executor;
         // Before the call: the lease is never thought to end later than it does.
         let claimed = Moment::now();
         let answer = executor.store.claim_for_group(self.request).await;
-        let lease = match self.lease_of(answer).await {
-            Ok(lease) => lease,
-            Err(ended) => return Err(ended.into_execution(requester).into()),
-        };
-        // From here on: the wait for a slot may be longer than the lease.
-        let mut kept = executor.keep::<Tx>(&lease, self.request, claimed);
-        if lease.attempt > 1 {
-            // It may fail again, and would cost the others their transaction. The claim is its own.
-            return Err(InGroup::Apart(kept));
-        }
-        // Dropped on each way out below, so that copies here ask again.
-        let working = executor.working(self.request);
-        let open = AtomicClaim::new(lease, working);
+        let (open, mut kept) = self.claimed_to_share::<Tx, T, E>(answer, claimed).await?;
         let group = store::Open::Group {
             handler,
             size: SIZE,
@@ -274,7 +235,7 @@ impl<S: Store> Job<'_, S> {
             // Nothing ran. The delivery comes again, and its claim tells whose the key is.
             Ran::LeaseLost => return Err(lease_lost(&open.lease).into()),
             // The store's code has panicked: perhaps it does not when the message is alone.
-            Ran::Overdue(_) | Ran::Panicked(_) => return Err(InGroup::Apart(kept)),
+            Ran::Overdue(_) | Ran::Panicked(_) => return Err(Shared::Apart(Some(kept))),
         };
         // Looked at again, because the wait may have been long.
         if executor.is_closed() {

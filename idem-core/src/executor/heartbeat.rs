@@ -18,7 +18,7 @@ use std::{
 
 use tokio::{
     task::yield_now,
-    time::{Instant, error::Elapsed, sleep_until, timeout},
+    time::{Instant, error::Elapsed, sleep, sleep_until, timeout},
 };
 
 use super::guarded::panic_message;
@@ -150,6 +150,8 @@ pub(super) struct KeptLease {
     /// `None` for work that has no lease.
     kept: Option<(Arc<dyn Beat>, Scheduled)>,
     while_unknown: WhileUnknown,
+    /// How long the lease is.
+    lease: Duration,
 }
 
 impl KeptLease {
@@ -158,6 +160,7 @@ impl KeptLease {
         Self {
             kept: None,
             while_unknown: WhileUnknown::NoMatter,
+            lease: Duration::ZERO,
         }
     }
 
@@ -226,6 +229,7 @@ impl KeptLease {
         Self {
             kept: Some((heartbeat, scheduled)),
             while_unknown,
+            lease,
         }
     }
 
@@ -274,7 +278,11 @@ impl KeptLease {
     }
 }
 
-/// [`KeptLease::run_within`] under several leases at once: when one of them is lost, the work is dropped.
+/// [`KeptLease::run_within`] under several leases at once: when one of them is lost, the work is dropped, and has ended as
+/// [`Ran::LeaseLost`].
+///
+/// So it is when one of them may have ended, and the store confirms others but not this one, for half a lease: the
+/// others must not wait for as long as the store does not answer for this one.
 pub(super) async fn run_all_within<T>(
     leases: &mut [&mut KeptLease],
     limit: Option<Limit>,
@@ -301,8 +309,11 @@ async fn run_under<T>(leases: &mut [&mut KeptLease], work: impl Future<Output = 
         yield_now().await;
     }
     let mut work = pin!(work);
+    // How long the work rests for one lease while others hold.
+    let patience = leases.iter().map(|it| it.lease).max().unwrap_or_default() / 2;
+    let mut rest = None;
     poll_fn(|cx| {
-        let mut may_be_over = false;
+        let (mut may_be_over, mut holds) = (false, false);
         // Looked at before each poll: after a pause of the process, the work must not have an effect before it is
         // known that no other worker has the key.
         for lease in &*leases {
@@ -310,10 +321,16 @@ async fn run_under<T>(leases: &mut [&mut KeptLease], work: impl Future<Output = 
                 LeaseState::Lost => return Poll::Ready(Ran::LeaseLost),
                 // The heartbeat wakes this task as soon as it knows more.
                 LeaseState::Over => may_be_over = true,
-                LeaseState::Held => {}
+                LeaseState::Held => holds = true,
             }
         }
+        if may_be_over && holds {
+            let rest = rest.get_or_insert_with(|| Box::pin(sleep(patience)));
+            return rest.as_mut().poll(cx).map(|()| Ran::LeaseLost);
+        }
+        rest = None;
         if may_be_over {
+            // The store may be away, and then nobody is helped by an end of the work.
             return Poll::Pending;
         }
         // Unwind-safe: this is ready after a panic, so work that has panicked is not polled again.

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::{
     Executor, Prepared, RunsOn,
-    attempt::{Claiming, Granted, Job, Uncalled, attempt},
+    attempt::{Called, Claiming, Granted, Job, Uncalled, attempt, run_alone},
     grant::{Grant, Protection, release, tell},
     guarded,
     heartbeat::{KeptLease, Moment, Ran},
@@ -24,7 +24,9 @@ use super::{
 use crate::{
     executor::{Cause, Execution},
     futures::FutureExt as _,
-    handler::{Attempt, Failure, Handler, Leased, Mode, Operation, Outcome, Policy, StoreOutage},
+    handler::{
+        Attempt, Context, Failure, Handler, Leased, Mode, Operation, Outcome, Policy, StoreOutage,
+    },
     message::Envelope,
     store::{Claim, Lease, Release, Store, StoreError, Write},
     stores::measured::Measured,
@@ -216,11 +218,44 @@ impl<S: Store> Grant<S> {
     }
 }
 
+/// How a leased mode calls its handler.
+pub(super) trait CallsLeased<S: Store>: for<'l> Mode<Lent<'l> = ()> {
+    /// See [`Claiming::run`].
+    fn call<H, St>(
+        grant: &Grant<S>,
+        job: &Job<'_, S>,
+        nothing: &mut (),
+        body: H::Message,
+        context: Context<'_, St>,
+        kept: KeptLease,
+    ) -> impl Future<Output = (KeptLease, Called<H>)> + Send
+    where
+        H: Handler<St, Mode = Self>,
+        St: Send + Sync + 'static;
+}
+
+impl<S: Store> CallsLeased<S> for Leased {
+    fn call<H, St>(
+        _: &Grant<S>,
+        job: &Job<'_, S>,
+        nothing: &mut (),
+        body: H::Message,
+        context: Context<'_, St>,
+        kept: KeptLease,
+    ) -> impl Future<Output = (KeptLease, Called<H>)> + Send
+    where
+        H: Handler<St, Mode = Self>,
+        St: Send + Sync + 'static,
+    {
+        run_alone::<Grant<S>, S, H, St>(job, nothing, body, context, kept)
+    }
+}
+
 impl<S, H> Claiming<S, H> for Grant<S>
 where
     S: Store,
     H: Operation,
-    H::Mode: for<'l> Mode<Lent<'l> = ()>,
+    H::Mode: CallsLeased<S>,
 {
     type Transaction = ();
     type Attempted = Execution<H::Output, H::Error>;
@@ -245,6 +280,21 @@ where
     }
 
     fn lend((): &mut ()) {}
+
+    fn run<St>(
+        &self,
+        job: &Job<'_, S>,
+        nothing: &mut (),
+        body: H::Message,
+        context: Context<'_, St>,
+        kept: KeptLease,
+    ) -> impl Future<Output = (KeptLease, Called<H>)> + Send
+    where
+        H: Handler<St>,
+        St: Send + Sync + 'static,
+    {
+        <H::Mode as CallsLeased<S>>::call::<H, St>(self, job, nothing, body, context, kept)
+    }
 
     async fn uncalled(
         self,

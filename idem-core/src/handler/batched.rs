@@ -7,9 +7,9 @@ use crate::handler::{Mode, operation::sealed};
 /// As [`Leased`](crate::handler::Leased), with several messages in one call of the handler when many come at once: for
 /// calls to services that take many at a time. Each key is claimed and completed on its own.
 ///
-/// If the call fails, each half of its messages is called with again, and so on; a message that is left alone fails by
-/// itself, and only that counts as an attempt. So the handler may be called again with what it has done already, as
-/// after an attempt that failed. A message that was attempted before, or whose policy lets it run without the store's word
+/// If the call fails, each half of its messages is called with again, and so on, until one message is left or both halves
+/// fail; what is left runs by itself, and only that counts as an attempt. So the handler may be called again with what it
+/// has done already, as after an attempt that failed; the [attempt](crate::Attempt::is_in_doubt) tells it. A message that was attempted before, or whose policy lets it run without the store's word
 /// or not again when it is in doubt, is alone in its batch.
 ///
 /// `#[idempotent(batch = 256)]` chooses it, for a function without a connection.
@@ -26,9 +26,9 @@ impl Mode for LeasedBatch {
 /// As [`Atomic`](crate::handler::Atomic), with several messages in one call of the handler and one transaction when many
 /// come at once: one commit covers what the handler has written and the record of each message.
 ///
-/// If the call or the commit fails, all is rolled back, and each half of the messages is called with again, and so on; a
-/// message that is left alone runs as [`Atomic`](crate::handler::Atomic) runs it, and only that counts as an attempt. A
-/// message that was attempted before is alone in its batch.
+/// If the call or the commit fails, all is rolled back, and each half of the messages is called with again, and so on,
+/// until one message is left or both halves fail; what is left runs by itself, as [`Atomic`](crate::handler::Atomic) runs
+/// it, and only that counts as an attempt. A message that was attempted before is alone in its batch.
 ///
 /// `#[idempotent(batch = 256)]` chooses it, for a function that takes a connection. It needs a
 /// [`BatchStore`](crate::store::BatchStore).

@@ -231,7 +231,7 @@ impl Attempt {
         self
     }
 
-    /// What was begun of it in a batch was dropped in the middle.
+    /// It was called before, in a batch that failed or was dropped in the middle.
     pub(crate) fn in_doubt(mut self) -> Self {
         self.in_doubt = true;
         self
@@ -254,8 +254,8 @@ impl Attempt {
         self.token
     }
 
-    /// Whether the attempt before this one ended without a word: its effects may or may not have
-    /// happened. Never so for an atomic handler.
+    /// Whether the attempt before this one ended without a word, or the batch has failed that the message was called
+    /// with first: its effects may or may not have happened. Never so for an atomic handler.
     pub fn is_in_doubt(&self) -> bool {
         self.in_doubt
     }

@@ -21,7 +21,7 @@ const BATCH: Metric = Metric {
 };
 const HALVED: Metric = Metric {
     name: "idem_batches_halved_total",
-    help: "Batches that failed, and were called again half by half.",
+    help: "Calls of batches that failed: their messages were called again, fewer at a time.",
 };
 const LEASES_LOST: Metric = Metric {
     name: "idem_leases_lost_total",
@@ -140,7 +140,7 @@ impl Handlers {
         }
     }
 
-    /// Counts a batch that failed, and is called again half by half.
+    /// Counts a call of a batch that failed: its messages are called again, fewer at a time.
     pub(crate) fn batch_halved(&self, handler: &str) {
         if cfg!(feature = "metrics") {
             let meters = self.meters(handler);

@@ -17,7 +17,7 @@ use super::{
     AtomicClaim,
 };
 use crate::store::{
-    self, Claim, Finish, Finished, Lease, Owner, Release, Store, StoreError, TransactionalStore,
+    self, Claim, Finish, Finished, Lease, Release, Store, StoreError, TransactionalStore,
 };
 
 /// The permission to run in a transaction.
@@ -161,13 +161,9 @@ impl<S: Store> Job<'_, S> {
             return Err(executor.object(&lease, &objection).await);
         }
         if lease.attempt == self.policy.max_attempts() {
-            // The last attempt must not be lost while it waits, if the process ends: the message would be given up
-            // without having run. So it is given back as no attempt, and claimed when there is a transaction.
-            let _ = executor.release(&lease, &Release::Abandoned).await;
+            self.give_back_last(&lease).await;
             // Whoever claims ahead waits while too many have done so already: this one no longer counts among them.
             drop((opening, working));
-            // An owner that has released never acquires again.
-            self.request.owner = Owner::new();
             return self.begin().await;
         }
         let mut kept = executor.keep::<Tx>(&lease, self.request, claimed);

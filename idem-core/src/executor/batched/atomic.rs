@@ -11,8 +11,8 @@ use std::time::Duration;
 use super::{
     super::{
         Executor, Prepared, RunsOn,
-        atomic::{AtomicClaim, alone},
-        attempt::{Called, Claiming, Granted, Job, Uncalled, attempt},
+        atomic::{AtomicClaim, Shared, alone, shared_or_alone},
+        attempt::{Called, Claiming, Granted, Job, Uncalled},
         heartbeat::{KeptLease, Moment, Ran},
         remembered,
     },
@@ -49,23 +49,11 @@ where
     {
         // Until the end: it counts among the others of whoever comes after it.
         let (_present, others) = executor.concurrency.enter(H::SCOPE);
-        let (policy, history) = (&message.policy, &message.history);
-        // Who is alone, or would be alone in its batch, need not claim before there is a transaction. What was
-        // delivered before may be what ended its worker, and would claim for all who wait with it.
-        let joins = others > 0
-            && policy.max_attempts() > 1
-            && !history.attempted
-            && history.losses.are_none()
-            && message.request.position.is_none();
-        // The claim that it takes along from its batch, if it comes to that.
-        let mut held = None;
-        if joins {
-            match attempt::<Member<Tx>, S, H, St>(executor, message, state, None).await {
-                Attempted::Ended(ended) => return ended,
-                Attempted::Apart(claim) => held = Some(claim),
-            }
+        // Who is alone, or would be alone in its batch, need not claim before there is a transaction.
+        if others > 0 && message.may_share() && message.request.position.is_none() {
+            return shared_or_alone::<Member<Tx>, S, Tx, H, St>(executor, message, state).await;
         }
-        alone::<S, Tx, H, St>(executor, message, state, held).await
+        alone::<S, Tx, H, St>(executor, message, state, None).await
     }
 }
 
@@ -108,7 +96,7 @@ where
         transaction: S::Transaction,
         claims: &[&Claimed],
         outcomes: Vec<Option<Outcome>>,
-    ) -> Option<Vec<Option<EndedTogether>>> {
+    ) -> Result<Vec<Option<EndedTogether>>, String> {
         let completions: Vec<_> = claims
             .iter()
             .zip(&outcomes)
@@ -129,8 +117,9 @@ where
             match executor.store.finish(transaction, complete).await {
                 Ok(Finished::Committed) => Ok(()),
                 // Because of one of them, and nobody can tell which.
-                Ok(Finished::Fenced | Finished::Refused { .. } | Finished::RolledBack) => {
-                    return None;
+                Ok(Finished::Refused { error }) => return Err(error),
+                Ok(Finished::Fenced | Finished::RolledBack) => {
+                    return Err("a lease of its messages is lost".into());
                 }
                 Ok(other) => Err(other.is_no_answer("a batch")),
                 // Lost on the way: the claim of each tells what became of it.
@@ -144,7 +133,7 @@ where
             };
             outcome.map(|outcome| EndedTogether { outcome, committed })
         });
-        Some(ended.collect())
+        Ok(ended.collect())
     }
 
     async fn undo(executor: &Executor<S>, transaction: S::Transaction) {
@@ -165,20 +154,6 @@ enum Written<T> {
     Ended(EndedTogether),
 }
 
-/// What becomes of a message in a batch.
-enum Attempted<T, E> {
-    Ended(Execution<T, E>),
-    /// It is run by itself. Its claim goes along with its heartbeat, so that the key is never free in between, and this
-    /// is no further attempt.
-    Apart(KeptLease),
-}
-
-impl<T, E> From<Execution<T, E>> for Attempted<T, E> {
-    fn from(ended: Execution<T, E>) -> Self {
-        Self::Ended(ended)
-    }
-}
-
 impl<S, Tx, H> Claiming<S, H> for Member<Tx>
 where
     S: BatchStore<Tx>,
@@ -186,7 +161,7 @@ where
     H: Operation<Mode = AtomicBatch<Tx>>,
 {
     type Transaction = Written<S::Transaction>;
-    type Attempted = Attempted<H::Output, H::Error>;
+    type Attempted = Shared<H::Output, H::Error>;
 
     fn claim(
         job: &mut Job<'_, S>,
@@ -254,12 +229,12 @@ where
             job.executor.roll_back::<Tx>(transaction).await;
         }
         if let Uncalled::Apart = why {
-            return Attempted::Apart(kept);
+            return Shared::Apart(Some(kept));
         }
         drop(kept);
         // Nothing ran: a lost lease changes nothing.
         let _ = job.executor.release(&self.0.lease, &why.release()).await;
-        Attempted::Ended(why.into_execution())
+        Shared::Ended(why.into_execution())
     }
 
     async fn finish(
@@ -311,28 +286,21 @@ where
 impl<S: Store> Job<'_, S> {
     /// Claims before there is a transaction: many claims then share a statement.
     async fn claim_for_batch<H, Tx>(
-        &self,
-    ) -> Result<Granted<Member<Tx>, Written<S::Transaction>>, Attempted<H::Output, H::Error>>
+        &mut self,
+    ) -> Result<Granted<Member<Tx>, Written<S::Transaction>>, Shared<H::Output, H::Error>>
     where
         S: BatchStore<Tx>,
         H: Operation,
     {
-        let (executor, requester) = (self.executor, self.requester);
         // Before the call: the lease is never thought to end later than it does.
         let claimed = Moment::now();
-        let answer = executor.store.claim_for_batch(self.request).await;
-        let lease = match self.lease_of(answer).await {
-            Ok(lease) => lease,
-            Err(ended) => return Err(ended.into_execution(requester).into()),
-        };
-        let kept = executor.keep::<Tx>(&lease, self.request, claimed);
-        if self.batch::<H>(&lease).is_none() {
-            // It may fail again, and would cost the others their transaction.
-            return Err(Attempted::Apart(kept));
+        let answer = self.executor.store.claim_for_batch(self.request).await;
+        let (open, kept) = self.claimed_to_share(answer, claimed).await?;
+        if self.batch::<H>(&open.lease).is_none() {
+            return Err(Shared::Apart(Some(kept)));
         }
-        let working = executor.working(self.request);
         Ok(Granted {
-            claim: Member(AtomicClaim::new(lease, working)),
+            claim: Member(open),
             transaction: Written::Nothing,
             kept,
         })

@@ -1,20 +1,23 @@
 //! Runs a batch: one of its messages calls the handler for all of them, and tells each how it ended.
 //!
 //! What must stay true: no handler is called in a closed executor; the handler's future is dropped before any member is
-//! told; a member is told once; if the call fails, each half of the members is called with again, and who is left alone is
-//! told to run by itself.
+//! told; a member is told once; if the call fails, the members are called with again in halves, as long as one of two
+//! halves succeeds, and whoever is left is told to run by itself; after one call that took too long there is no other.
 
-use std::pin::pin;
+use std::{mem, pin::pin, sync::Arc};
 
 use tokio::{task::yield_now, time::timeout};
 
-use super::{BatchQueue, Batching, RanTogether, Waiting};
+use super::{
+    Batching,
+    queue::{Earlier, LeadPermit, Waiting},
+};
 use crate::{
     executor::{
-        Executor, guarded,
+        Cause, Executor, guarded,
         heartbeat::{Limit, Ran, run_all_within},
     },
-    handler::{Batch, BatchOptions, Handler, Member, Policy},
+    handler::{Batch, BatchOptions, Handler, Member, Operation, Policy},
     store::Store,
 };
 
@@ -26,74 +29,66 @@ pub(super) struct Leader<'a, S, St> {
 }
 
 impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
-    /// Takes what waits, and calls the handler with it. If nobody waits but the leader, it gets what was opened, and is told
-    /// to run by itself.
+    /// Takes what waits, and calls the handler with it; or goes on with what another one has left of its batch. If nobody
+    /// waits but the leader, it gets what was opened, and its permit back, and is told to run by itself.
     ///
     /// Dropped half way, it drops the handler's future; those who were told nothing run by themselves.
     pub(super) async fn lead<H>(
         &self,
-        queue: &BatchQueue<H>,
+        mut permit: LeadPermit<H>,
         batch: BatchOptions,
         number: u64,
-    ) -> Option<<H::Mode as Batching<S, H>>::Shared>
+    ) -> Option<(<H::Mode as Batching<S, H>>::Shared, LeadPermit<H>)>
     where
         H: Handler<St>,
         H::Mode: Batching<S, H>,
     {
-        let executor = self.executor;
+        let mut failed = permit.left();
+        if failed.is_empty() {
+            self.gather(&mut permit, batch).await;
+            // What waits when a transaction is there, and no sooner.
+            let shared = self.open::<H>().await;
+            let members = permit.take(batch);
+            if members.len() == 1 {
+                return Some((shared?, permit));
+            }
+            failed = self.run(members, shared, Call::First).await;
+        }
+        // The half that fails is halved again, to find the one that it fails of. Of two messages each runs by itself.
+        while failed.len() > 2 {
+            if !failed.iter().any(|it| it.number == number) {
+                // The leader has been told its end, which waits until it leads no more.
+                permit.hand_over(failed);
+                return None;
+            }
+            let mut half = failed.split_off(failed.len().div_ceil(2));
+            // The leader's own half last, for the same reason.
+            if half.iter().any(|it| it.number == number) {
+                mem::swap(&mut half, &mut failed);
+            }
+            let others = self.run_again(half).await;
+            let own = self.run_again(failed).await;
+            // If both fail, it is not one message's failure, and halving on would be one failed call after the other. Each
+            // runs by itself, side by side.
+            failed = match (others.is_empty(), own.is_empty()) {
+                (false, false) => return None,
+                (true, _) => own,
+                (false, true) => others,
+            };
+        }
+        None
+    }
+
+    /// Waits for those who come with the leader, and as long as a batch is to wait for others.
+    async fn gather<H: Operation>(&self, permit: &mut LeadPermit<H>, batch: BatchOptions) {
         // Those whose claims were answered together with this one have not come yet.
         yield_now().await;
         if !batch.longest_wait().is_zero() {
             tokio::select! {
-                _ = timeout(batch.longest_wait(), queue.full(batch, number)) => {}
-                () = executor.closed.closing() => {}
+                _ = timeout(batch.longest_wait(), permit.full(batch)) => {}
+                () = self.executor.closed.closing() => {}
             }
         }
-        // What waits when a transaction is there, and no sooner.
-        let mut shared = self.open::<H>().await;
-        let members = queue.take(batch);
-        if let [alone] = &members[..]
-            && alone.number == number
-        {
-            return shared;
-        }
-        // The batch, or what is left of it, half after half.
-        let mut left = vec![members];
-        while let Some(members) = left.pop() {
-            // Who is alone runs by itself.
-            if members.len() <= 1 {
-                continue;
-            }
-            if executor.is_closed() {
-                members.into_iter().for_each(Waiting::close);
-                continue;
-            }
-            let opened = match shared.take() {
-                Some(shared) => Some(shared),
-                None => self.open::<H>().await,
-            };
-            // Without a transaction, each finds out by itself what there is to it.
-            let Some(opened) = opened else {
-                continue;
-            };
-            let mut again = self.run(members, opened).await;
-            if again.len() > 1 {
-                executor.handlers.batch_halved(H::SCOPE);
-                let mut half = again.split_off(again.len().div_ceil(2));
-                // The leader's own half last: it ends its own claim only when it has led.
-                if half.iter().any(|it| it.number == number) {
-                    std::mem::swap(&mut half, &mut again);
-                }
-                left.push(again);
-                left.push(half);
-            } else {
-                left.push(again);
-            }
-        }
-        if let Some(unused) = shared {
-            H::Mode::undo(executor, unused).await;
-        }
-        None
     }
 
     /// Opens what the batch shares. A closed executor waits for nothing: others may need a connection for long.
@@ -110,17 +105,40 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         }
     }
 
-    /// Calls the handler once. Whom it returns has to be called again, with fewer.
+    /// Calls the handler with some of those with whom a call has failed. Whom it returns, this call has failed for, too.
+    async fn run_again<H>(&self, members: Vec<Waiting<H>>) -> Vec<Waiting<H>>
+    where
+        H: Handler<St>,
+        H::Mode: Batching<S, H>,
+    {
+        // Who is alone runs by itself, and finds there whether the executor is closed.
+        if members.len() <= 1 || self.executor.is_closed() {
+            return Vec::new();
+        }
+        let shared = self.open::<H>().await;
+        self.run(members, shared, Call::Again).await
+    }
+
+    /// Calls the handler once. Whom it returns, the call has failed for, and may succeed for if they are fewer.
     async fn run<H>(
         &self,
         members: Vec<Waiting<H>>,
-        mut shared: <H::Mode as Batching<S, H>>::Shared,
+        shared: Option<<H::Mode as Batching<S, H>>::Shared>,
+        call: Call,
     ) -> Vec<Waiting<H>>
     where
         H: Handler<St>,
         H::Mode: Batching<S, H>,
     {
         let executor = self.executor;
+        // Without a transaction, each finds out by itself what there is to it.
+        let Some(mut shared) = shared else {
+            return Vec::new();
+        };
+        if executor.is_closed() {
+            H::Mode::undo(executor, shared).await;
+            return Vec::new();
+        }
         // Whose lease is lost by now is not called: that would end the call for the others, too.
         let (lost, held): (Vec<_>, Vec<_>) = members.into_iter().partition(Waiting::has_lost_lease);
         for member in lost {
@@ -131,94 +149,134 @@ impl<S: Store, St: Send + Sync + 'static> Leader<'_, S, St> {
         let batch = batch_of(&mut members);
         if members.len() <= 1 {
             H::Mode::undo(executor, shared).await;
-            return members;
+            return Vec::new();
         }
         executor.handlers.batch_called(H::SCOPE, members.len());
-        let ran = self.call::<H>(batch, &mut members, &mut shared).await;
-        let error = match ran {
-            Some(Ran::Returned(Ok(results))) if results.len() == members.len() => {
-                let claims: Vec<_> = members.iter().map(|it| &it.claimed).collect();
-                let Some(outcomes) = H::Mode::outcomes(&claims, &results) else {
-                    H::Mode::undo(executor, shared).await;
-                    return members;
-                };
-                let ended = H::Mode::end(executor, shared, &claims, outcomes).await;
-                let Some(ended) = ended else {
-                    return members;
-                };
-                for ((member, result), ended) in members.into_iter().zip(results).zip(ended) {
-                    member.tell(Ran::Returned(result), ended);
-                }
-                return Vec::new();
-            }
-            Some(Ran::Returned(Ok(results))) => {
-                format!("{} results for {} messages", results.len(), members.len())
-            }
-            Some(Ran::Returned(Err(error))) => guarded::cause(error).to_string(),
-            Some(Ran::Panicked(message)) => format!("the handler panicked: {message}"),
-            Some(Ran::Overdue(limit)) => {
-                crate::executor::Cause::<H::Error>::from(limit).to_string()
-            }
-            Some(Ran::LeaseLost) => {
+        let results = match self.call::<H>(batch, &mut members, &mut shared).await {
+            Ok(results) => results,
+            Err(why) => {
                 H::Mode::undo(executor, shared).await;
-                return lease_lost::<S, H>(members);
-            }
-            // It takes one message at a time: dropped, each runs by itself.
-            None => {
-                H::Mode::undo(executor, shared).await;
-                return Vec::new();
+                return match why {
+                    NotDone::Failed(error) => self.failed::<H>(members, &error, call),
+                    // Each runs by itself, side by side: one after the other, halves would take as long again and again.
+                    NotDone::Overdue(error) => {
+                        self.failed::<H>(members, &error, call);
+                        Vec::new()
+                    }
+                    NotDone::LeaseLost => lease_lost::<S, H>(members),
+                    NotDone::Apart => Vec::new(),
+                };
             }
         };
-        H::Mode::undo(executor, shared).await;
-        tracing::debug!(
-            handler = H::SCOPE,
-            messages = members.len(),
-            error,
-            "a batch failed, and its messages are called again, half of them at a time"
-        );
+        let claims: Vec<_> = members.iter().map(|it| &it.claimed).collect();
+        let Some(outcomes) = H::Mode::outcomes(&claims, &results) else {
+            H::Mode::undo(executor, shared).await;
+            return self.failed::<H>(members, "an output cannot be remembered", call);
+        };
+        let ended = match H::Mode::end(executor, shared, &claims, outcomes).await {
+            Ok(ended) => ended,
+            Err(error) => return self.failed::<H>(members, &error, call),
+        };
+        for ((member, result), ended) in members.into_iter().zip(results).zip(ended) {
+            member.tell(Ran::Returned(result), ended);
+        }
+        Vec::new()
+    }
+
+    /// Notes that a call with these has failed.
+    fn failed<H>(&self, mut members: Vec<Waiting<H>>, error: &str, call: Call) -> Vec<Waiting<H>>
+    where
+        H: Handler<St>,
+        H::Mode: Batching<S, H>,
+    {
+        self.executor.handlers.batch_halved(H::SCOPE);
+        let (handler, messages) = (H::SCOPE, members.len());
+        match call {
+            Call::First => tracing::warn!(
+                handler,
+                messages,
+                error,
+                "a batch failed: its messages are called again, fewer at a time"
+            ),
+            Call::Again => tracing::debug!(handler, messages, error, "a part of a batch failed"),
+        }
+        if H::Mode::LEAVES_DOUBT {
+            let error: Arc<str> = error.into();
+            for member in &mut members {
+                member.earlier = Earlier::Failed(Arc::clone(&error));
+            }
+        }
         members
     }
 
-    /// How the handler's future ended; `None` if there is none.
+    /// Calls the handler: its results, as many as there are members, or why there are none.
     async fn call<H>(
         &self,
         batch: Batch<H::Message, H::Error>,
         members: &mut [Waiting<H>],
         shared: &mut <H::Mode as Batching<S, H>>::Shared,
-    ) -> Option<RanTogether<H>>
+    ) -> Result<Vec<Result<H::Output, H::Error>>, NotDone>
     where
         H: Handler<St>,
         H::Mode: Batching<S, H>,
     {
         let executor = self.executor;
         let lent = H::Mode::lend(shared);
-        let work = match guarded::caught(|| H::call_batch(batch, self.state, lent)) {
-            Ok(Ok(work)) => work,
-            Ok(Err(_)) => return None,
-            Err(panic) => return Some(Ran::Panicked(panic)),
+        let panicked = |panic| NotDone::Failed(Cause::<H::Error>::Panicked(panic).to_string());
+        let called = guarded::caught(|| H::call_batch(batch, self.state, lent));
+        let Ok(work) = called.map_err(panicked)? else {
+            return Err(NotDone::Apart);
         };
-        let work = pin!(executor.handlers.run(H::SCOPE, 1, false, work));
+        let in_doubt = members.iter().any(|it| it.earlier.leaves_doubt());
+        let work = pin!(executor.handlers.run(H::SCOPE, 1, in_doubt, work));
         let limit = Limit::shorter(self.policy.timeout(), H::Mode::limit(&executor.store));
         let mut leases = Vec::with_capacity(members.len());
         for member in members.iter_mut() {
             // Until the handler has returned: if this is dropped before, nobody knows what it did.
-            member.in_doubt = H::Mode::LEAVES_DOUBT;
+            if H::Mode::LEAVES_DOUBT {
+                member.earlier = Earlier::Dropped;
+            }
             leases.push(member.kept());
         }
-        let ran = run_all_within(&mut leases, limit, work).await;
-        if !matches!(ran, Ran::LeaseLost) {
-            for member in members.iter_mut() {
-                member.in_doubt = false;
+        match run_all_within(&mut leases, limit, work).await {
+            Ran::Returned(Ok(results)) if results.len() == members.len() => Ok(results),
+            Ran::Returned(Ok(results)) => Err(NotDone::Failed(format!(
+                "{} results for {} messages",
+                results.len(),
+                members.len()
+            ))),
+            Ran::Returned(Err(error)) => Err(NotDone::Failed(guarded::cause(error).to_string())),
+            Ran::Panicked(panic) => Err(panicked(panic)),
+            Ran::Overdue(limit) => {
+                Err(NotDone::Overdue(Cause::<H::Error>::from(limit).to_string()))
             }
+            Ran::LeaseLost => Err(NotDone::LeaseLost),
         }
-        Some(ran)
     }
 }
 
+/// Which call of the handler it is for a batch.
+#[derive(Debug, Clone, Copy)]
+enum Call {
+    First,
+    /// With a part of the batch.
+    Again,
+}
+
+/// Why a call has no results.
+enum NotDone {
+    /// Of this.
+    Failed(String),
+    /// It was dropped, because it took longer than it may.
+    Overdue(String),
+    /// It was dropped, because a lease is lost.
+    LeaseLost,
+    /// It takes one message at a time.
+    Apart,
+}
+
 /// The batch of these. Who cannot be decoded anew is dropped from among them.
-fn batch_of<H: crate::handler::Operation>(
-    members: &mut Vec<Waiting<H>>,
-) -> Batch<H::Message, H::Error> {
+fn batch_of<H: Operation>(members: &mut Vec<Waiting<H>>) -> Batch<H::Message, H::Error> {
     let mut messages = Vec::with_capacity(members.len());
     members.retain_mut(|it| {
         let message = it.message.take().map_or_else(
@@ -230,7 +288,11 @@ fn batch_of<H: crate::handler::Operation>(
             return false;
         };
         let (key, envelope) = (it.key.clone(), it.envelope.clone());
-        messages.push(Member::new(message, key, envelope, it.attempt));
+        let attempt = match it.earlier {
+            Earlier::Nothing => it.attempt,
+            Earlier::Dropped | Earlier::Failed(_) => it.attempt.in_doubt(),
+        };
+        messages.push(Member::new(message, key, envelope, attempt));
         true
     });
     Batch::new(messages)
@@ -240,7 +302,7 @@ fn batch_of<H: crate::handler::Operation>(
 fn lease_lost<S, H>(members: Vec<Waiting<H>>) -> Vec<Waiting<H>>
 where
     S: Store,
-    H: crate::handler::Operation,
+    H: Operation,
     H::Mode: Batching<S, H>,
 {
     let (lost, others): (Vec<_>, Vec<_>) = members.into_iter().partition(Waiting::has_lost_lease);

@@ -8,17 +8,16 @@ use std::time::Duration;
 use super::{
     super::{
         Executor, Prepared, RunsOn,
-        attempt::{Called, Claiming, Granted, Job, Uncalled, attempt, run_alone},
+        attempt::{Called, Job, attempt, run_alone},
         grant::Grant,
-        heartbeat::{KeptLease, Ran},
+        heartbeat::KeptLease,
+        leased::CallsLeased,
     },
     Batching, Claimed, EndedTogether, Sharing, share,
 };
 use crate::{
     executor::Execution,
-    futures::FutureExt as _,
-    handler::{Attempt, Context, Handler, LeasedBatch, Operation, Outcome, Policy},
-    message::Envelope,
+    handler::{Context, Handler, LeasedBatch, Operation, Outcome},
     store::{Store, StoreError},
     stores::measured::Measured,
 };
@@ -38,7 +37,7 @@ impl<S: Store> RunsOn<S> for LeasedBatch {
         H: Handler<St, Mode = Self>,
         St: Send + Sync + 'static,
     {
-        attempt::<Member<S>, S, H, St>(executor, message, state, None).await
+        attempt::<Grant<S>, S, H, St>(executor, message, state, None).await
     }
 }
 
@@ -69,87 +68,37 @@ impl<S: Store, H: Operation<Mode = Self>> Batching<S, H> for LeasedBatch {
         (): (),
         _: &[&Claimed],
         outcomes: Vec<Option<Outcome>>,
-    ) -> Option<Vec<Option<EndedTogether>>> {
-        Some(outcomes.iter().map(|_| None).collect())
+    ) -> Result<Vec<Option<EndedTogether>>, String> {
+        Ok(outcomes.iter().map(|_| None).collect())
     }
 
     async fn undo(_: &Executor<S>, (): ()) {}
 }
 
-/// The claim of leased work that may share its call.
-struct Member<S>(Grant<S>);
-
-impl<S: Store, H: Operation<Mode = LeasedBatch>> Claiming<S, H> for Member<S> {
-    type Transaction = ();
-    type Attempted = Execution<H::Output, H::Error>;
-
-    fn claim(
-        job: &mut Job<'_, S>,
-        body: &H::Message,
-        envelope: &Envelope,
-    ) -> impl Future<Output = Result<Granted<Self, ()>, Self::Attempted>> {
-        <Grant<S> as Claiming<S, H>>::claim(job, body, envelope).map(|begun| {
-            begun.map(|granted| Granted {
-                claim: Self(granted.claim),
-                transaction: (),
-                kept: granted.kept,
-            })
-        })
-    }
-
-    fn attempt(&self, policy: &Policy) -> Attempt {
-        self.0.describe_attempt(policy)
-    }
-
-    fn limit(_: &Measured<S>) -> Option<Duration> {
-        None
-    }
-
-    fn lend((): &mut ()) {}
-
-    async fn run<St>(
-        &self,
+impl<S: Store> CallsLeased<S> for LeasedBatch {
+    async fn call<H, St>(
+        grant: &Grant<S>,
         job: &Job<'_, S>,
-        (): &mut (),
+        nothing: &mut (),
         body: H::Message,
         context: Context<'_, St>,
         kept: KeptLease,
     ) -> (KeptLease, Called<H>)
     where
-        H: Handler<St>,
+        H: Handler<St, Mode = Self>,
         St: Send + Sync + 'static,
     {
-        let lease = &self.0.lease;
+        let lease = &grant.lease;
         let Some(batch) = job.batch::<H>(lease) else {
-            return run_alone::<Self, S, H, St>(job, &mut (), body, context, kept).await;
+            return run_alone::<Grant<S>, S, H, St>(job, nothing, body, context, kept).await;
         };
         match share::<S, H, St>(job, lease, batch, body, &context, kept).await {
             Sharing::InBatch(shared) => (shared.kept, shared.called),
             Sharing::Alone(mut alone) => {
                 // Held until it is done.
                 let _led = alone.led.take();
-                alone.run::<Self, S, St>(job, &mut (), context).await
+                alone.run::<Grant<S>, S, St>(job, nothing, context).await
             }
         }
-    }
-
-    async fn uncalled(
-        self,
-        job: &mut Job<'_, S>,
-        (): (),
-        kept: KeptLease,
-        why: Uncalled,
-    ) -> Self::Attempted {
-        <Grant<S> as Claiming<S, H>>::uncalled(self.0, job, (), kept, why).await
-    }
-
-    async fn finish(
-        self,
-        job: &mut Job<'_, S>,
-        (): (),
-        kept: KeptLease,
-        ran: Ran<Result<H::Output, H::Error>>,
-    ) -> Self::Attempted {
-        <Grant<S> as Claiming<S, H>>::finish(self.0, job, (), kept, ran).await
     }
 }

@@ -1,8 +1,12 @@
-//! Messages of one handler that wait to share a call, and which of them may lead.
+//! Messages of one handler that wait to share a call, and which of them leads.
 //!
-//! What must stay true: while somebody waits, as many may lead as batches may be under way; a [`LeadPermit`] that is
-//! dropped goes to the next who waits; whoever waits is told what became of it, by the drop of its [`Waiting`] if by
-//! nothing else; nothing is dropped under the lock that may take it.
+//! One of those that wait gathers the next batch: the one that has waited longest. When it takes what waits, it is among
+//! that, and the next one gathers, unless enough batches are under way.
+//!
+//! What must stay true: whoever leads a batch is in it, so its own end waits for no other batch; while somebody waits,
+//! somebody gathers or as many batches as may be are under way; a [`LeadPermit`] that is dropped goes to the next who
+//! waits; whoever waits is told what became of it, by the drop of its [`Waiting`] if by nothing else; nothing is dropped
+//! under the lock that may take it.
 
 use std::{
     collections::VecDeque,
@@ -25,14 +29,18 @@ use crate::{
 /// The messages that wait, first come, first served.
 pub(super) struct BatchQueue<H: Operation> {
     state: Mutex<State<H>>,
-    /// Tells whoever waits for a batch to become larger that somebody has come, or was taken.
+    /// Tells whoever gathers a batch that somebody has come.
     more: Notify,
 }
 
 struct State<H: Operation> {
     waiting: VecDeque<Waiting<H>>,
-    /// How many may lead now.
-    permits: usize,
+    /// How many bytes the bodies of those have.
+    bytes: usize,
+    /// Whether one of those gathers a batch.
+    gathers: bool,
+    /// How many lead a batch, or gather one.
+    leaders: usize,
     /// How many have come so far: a number for the next one.
     count: u64,
 }
@@ -46,8 +54,7 @@ pub(super) struct Waiting<H: Operation> {
     pub(super) envelope: Envelope,
     pub(super) attempt: Attempt,
     pub(super) claimed: Claimed,
-    /// Whether it may have been done: the handler ran, and was dropped in the middle.
-    pub(super) in_doubt: bool,
+    pub(super) earlier: Earlier,
     kept: Option<KeptLease>,
     back: Option<oneshot::Sender<Back<H>>>,
     permit: Option<oneshot::Sender<LeadPermit<H>>>,
@@ -58,6 +65,24 @@ pub(super) struct Claimed {
     pub(super) lease: Lease,
     pub(super) policy: Policy,
     pub(super) retention: Duration,
+}
+
+/// What an earlier call with a message may have left of it.
+#[derive(Debug, Clone)]
+pub(super) enum Earlier {
+    /// There was none, or it was undone.
+    Nothing,
+    /// The call was dropped in the middle, and nobody knows what it did.
+    Dropped,
+    /// The call has failed of this, after it may have had effects.
+    Failed(Arc<str>),
+}
+
+impl Earlier {
+    /// Whether the message may have been done.
+    pub(super) fn leaves_doubt(&self) -> bool {
+        !matches!(self, Self::Nothing)
+    }
 }
 
 /// What whoever waits is told.
@@ -72,10 +97,8 @@ pub(super) enum Back<H: Operation> {
     Alone {
         kept: KeptLease,
         message: Option<H::Message>,
-        in_doubt: bool,
+        earlier: Earlier,
     },
-    /// The executor was closed before it was called.
-    Closed { kept: KeptLease },
 }
 
 /// The place of somebody who waits.
@@ -84,7 +107,7 @@ pub(super) struct Place<H: Operation> {
     pub(super) number: u64,
     pub(super) back: oneshot::Receiver<Back<H>>,
     pub(super) permit: oneshot::Receiver<LeadPermit<H>>,
-    /// Whether it has led, or was late for it.
+    /// Whether it has led, or knows that it will not.
     pub(super) has_led: bool,
 }
 
@@ -95,15 +118,23 @@ impl<H: Operation> Drop for Place<H> {
     }
 }
 
-/// The right to take a batch. Dropped, it goes to the next who waits.
-pub(super) struct LeadPermit<H: Operation>(Option<Arc<BatchQueue<H>>>);
+/// The right to lead a batch. Dropped, it goes to the next who waits.
+pub(super) struct LeadPermit<H: Operation> {
+    queue: Arc<BatchQueue<H>>,
+    /// Whether the batch is still to be taken.
+    gathers: bool,
+    /// What is left of the batch, if another one has led it so far.
+    left: Vec<Waiting<H>>,
+}
 
 impl<H: Operation> Default for BatchQueue<H> {
     fn default() -> Self {
         Self {
             state: Mutex::new(State {
                 waiting: VecDeque::new(),
-                permits: 0,
+                bytes: 0,
+                gathers: false,
+                leaders: 0,
                 count: 0,
             }),
             more: Notify::new(),
@@ -112,7 +143,7 @@ impl<H: Operation> Default for BatchQueue<H> {
 }
 
 impl<H: Operation> BatchQueue<H> {
-    /// Lines up. Whoever has waited longest may lead, if not enough do.
+    /// Lines up.
     pub(super) fn join<St>(
         self: &Arc<Self>,
         message: H::Message,
@@ -124,6 +155,7 @@ impl<H: Operation> BatchQueue<H> {
         let (permit_sender, permit) = oneshot::channel();
         let mut state = self.lock();
         state.count += 1;
+        state.bytes += context.envelope.body().len();
         let number = state.count;
         state.waiting.push_back(Waiting {
             number,
@@ -132,18 +164,14 @@ impl<H: Operation> BatchQueue<H> {
             envelope: context.envelope.clone(),
             attempt: context.attempt,
             claimed,
-            in_doubt: false,
+            earlier: Earlier::Nothing,
             kept: Some(kept),
             back: Some(back_sender),
             permit: Some(permit_sender),
         });
-        let is_free = state.permits < AT_ONCE;
-        state.permits += usize::from(is_free);
         drop(state);
         self.more.notify_waiters();
-        if is_free {
-            self.pass_permit();
-        }
+        self.appoint();
         Place {
             queue: Arc::clone(self),
             number,
@@ -153,82 +181,40 @@ impl<H: Operation> BatchQueue<H> {
         }
     }
 
-    fn is_full(&self, batch: BatchOptions) -> bool {
-        self.lock().waiting.len() >= batch.most()
-    }
-
-    /// Whether the one with this number is in no batch yet.
-    pub(super) fn waits(&self, number: u64) -> bool {
-        self.lock().waiting.iter().any(|it| it.number == number)
-    }
-
     /// Takes the one with this number out, if it is in no batch yet.
     pub(super) fn leave(&self, number: u64) -> Option<KeptLease> {
         let mut state = self.lock();
         let at = state.waiting.iter().position(|it| it.number == number)?;
         let mut left = state.waiting.remove(at)?;
+        state.bytes -= left.bytes();
         drop(state);
         left.back = None;
         left.kept.take()
     }
 
-    /// Takes what waits, as much as a batch may have.
-    pub(super) fn take(&self, batch: BatchOptions) -> Vec<Waiting<H>> {
-        let mut taken: Vec<Waiting<H>> = Vec::new();
-        let mut gone = Vec::new();
-        let mut bytes = 0_usize;
+    fn fills(&self, batch: BatchOptions) -> bool {
+        let state = self.lock();
+        state.waiting.len() >= batch.most() || state.bytes >= batch.most_bytes()
+    }
+
+    /// Lets the one that has waited longest gather a batch, if nobody does and one more may be under way.
+    fn appoint(self: &Arc<Self>) {
         let mut state = self.lock();
-        while taken.len() < batch.most()
-            && let Some(next) = state.waiting.pop_front()
-        {
-            if next.is_gone() {
-                gone.push(next);
-                continue;
-            }
-            bytes = bytes.saturating_add(next.envelope.body().len());
-            if bytes > batch.most_bytes() && !taken.is_empty() {
-                state.waiting.push_front(next);
-                break;
-            }
-            taken.push(next);
+        if state.gathers || state.leaders >= AT_ONCE {
+            return;
         }
+        let Some(next) = state.waiting.iter_mut().find_map(|it| it.permit.take()) else {
+            return;
+        };
+        state.gathers = true;
+        state.leaders += 1;
         drop(state);
-        // Whoever has waited for others may be among those who were taken.
-        self.more.notify_waiters();
-        // Without the lock: with a heartbeat may go the last reference to a store.
-        drop(gone);
-        taken
-    }
-
-    /// Waits until as many wait as fit into a batch, or the one with this number is in one. A dropped call leaves nothing
-    /// behind.
-    pub(super) async fn full(&self, batch: BatchOptions, number: u64) {
-        loop {
-            let mut more = pin!(self.more.notified());
-            // Registered before the look: whoever came between the two would wake nobody.
-            more.as_mut().enable();
-            if self.is_full(batch) || !self.waits(number) {
-                return;
-            }
-            more.await;
-        }
-    }
-
-    /// Gives a permit that is free to the next who waits; if there is nobody, it is free for whoever comes.
-    fn pass_permit(self: &Arc<Self>) {
-        loop {
-            let mut state = self.lock();
-            let Some(next) = state.waiting.iter_mut().find_map(|it| it.permit.take()) else {
-                state.permits -= 1;
-                return;
-            };
-            drop(state);
-            match next.send(LeadPermit(Some(Arc::clone(self)))) {
-                Ok(()) => return,
-                // It has gone. Its permit is not dropped, which would come here again, but given to the next.
-                Err(mut permit) => permit.0 = None,
-            }
-        }
+        // If it has gone, the permit is dropped, and goes to the next.
+        let _ = next.send(LeadPermit {
+            queue: Arc::clone(self),
+            gathers: true,
+            left: Vec::new(),
+        });
     }
 
     /// Held for one look or one change, never over an await; what is written under it is never half done.
@@ -237,18 +223,70 @@ impl<H: Operation> BatchQueue<H> {
     }
 }
 
-impl<H: Operation> Drop for LeadPermit<H> {
-    fn drop(&mut self) {
-        if let Some(queue) = self.0.take() {
-            queue.pass_permit();
+impl<H: Operation> LeadPermit<H> {
+    /// Waits until as many wait as fit into a batch. A dropped call leaves nothing behind.
+    pub(super) async fn full(&mut self, batch: BatchOptions) {
+        loop {
+            let mut more = pin!(self.queue.more.notified());
+            // Registered before the look: whoever came between the two would wake nobody.
+            more.as_mut().enable();
+            if self.queue.fills(batch) {
+                return;
+            }
+            more.await;
+        }
+    }
+
+    /// Takes what waits, as much as a batch may have, and lets the next one gather.
+    pub(super) fn take(&mut self, batch: BatchOptions) -> Vec<Waiting<H>> {
+        let mut taken: Vec<Waiting<H>> = Vec::new();
+        let mut bytes = 0_usize;
+        let mut state = self.queue.lock();
+        while taken.len() < batch.most()
+            && let Some(next) = state.waiting.front()
+        {
+            bytes = bytes.saturating_add(next.bytes());
+            if bytes > batch.most_bytes() && !taken.is_empty() {
+                break;
+            }
+            taken.extend(state.waiting.pop_front());
+        }
+        state.bytes -= taken.iter().map(Waiting::bytes).sum::<usize>();
+        state.gathers = false;
+        drop(state);
+        self.gathers = false;
+        self.queue.appoint();
+        taken
+    }
+
+    /// What another one has left of its batch for this one to lead; nothing if the batch is still to be taken.
+    pub(super) fn left(&mut self) -> Vec<Waiting<H>> {
+        mem::take(&mut self.left)
+    }
+
+    /// Lets one of these lead what is left of the batch that they are in. If it has gone, each runs by itself.
+    pub(super) fn hand_over(mut self, mut left: Vec<Waiting<H>>) {
+        // Nobody among them has led before: whoever leads hands over only what it is not in.
+        if let Some(next) = left.iter_mut().find_map(|it| it.permit.take()) {
+            self.left = left;
+            let _ = next.send(self);
         }
     }
 }
 
+impl<H: Operation> Drop for LeadPermit<H> {
+    fn drop(&mut self) {
+        let mut state = self.queue.lock();
+        state.leaders -= 1;
+        state.gathers &= !self.gathers;
+        drop(state);
+        self.queue.appoint();
+    }
+}
+
 impl<H: Operation> Waiting<H> {
-    /// Whether nobody waits for it any more.
-    fn is_gone(&self) -> bool {
-        self.back.as_ref().is_none_or(oneshot::Sender::is_closed)
+    fn bytes(&self) -> usize {
+        self.envelope.body().len()
     }
 
     /// Its heartbeat.
@@ -271,12 +309,6 @@ impl<H: Operation> Waiting<H> {
         self.send(Back::Ran { kept, ran, ended });
     }
 
-    /// Tells it that nothing is called any more.
-    pub(super) fn close(mut self) {
-        let kept = self.kept.take().expect(UNTOLD);
-        self.send(Back::Closed { kept });
-    }
-
     fn send(&mut self, back: Back<H>) {
         if let Some(sender) = self.back.take() {
             // Whoever has gone leaves its claim to its lease.
@@ -292,11 +324,11 @@ impl<H: Operation> Drop for Waiting<H> {
     fn drop(&mut self) {
         if let Some(kept) = self.kept.take() {
             let message = self.message.take();
-            let in_doubt = mem::take(&mut self.in_doubt);
+            let earlier = self.earlier.clone();
             self.send(Back::Alone {
                 kept,
                 message,
-                in_doubt,
+                earlier,
             });
         }
     }

@@ -1,17 +1,11 @@
 //! Atomic handlers that claim while they wait for a transaction.
 
 use super::{
-    busy::{Busy, claim, complete_by_hand_later},
+    busy::{Busy, claim, complete_by_hand_later, fail_once, is_claimed_later},
     doubles::Blank,
     *,
 };
-use crate::{
-    executor::ExecutionKind,
-    handler::Atomic,
-    message::Envelope,
-    store::operator::{KeyState, OperatorStore as _},
-    stores::MemoryStore,
-};
+use crate::{executor::ExecutionKind, handler::Atomic, message::Envelope, stores::MemoryStore};
 
 const WAIT: Duration = LEASE.saturating_mul(3);
 
@@ -96,19 +90,10 @@ async fn a_last_attempt_is_not_claimed_before_it_has_its_transaction() {
     for (max, failed) in [(1, 0), (2, 1)] {
         let store = MemoryStore::new();
         for _ in 0..failed {
-            let Claim::Acquired(lease) = claim(&store).await else {
-                panic!("the key is free");
-            };
-            let write = store.release(&lease, &Release::failed("no")).await;
-            assert_eq!(write.unwrap(), Write::Applied);
+            fail_once(&store, key()).await;
         }
         let mut message = Prepared::<Charge>::new(Envelope::new("7"), &attempts(max)).unwrap();
-        let elsewhere = async {
-            sleep(LEASE).await;
-            let record = store.show(&key()).await.unwrap().record;
-            let is_claimed = record.is_some_and(|record| record.state() == KeyState::InProgress);
-            assert!(!is_claimed, "{max}");
-        };
+        let elsewhere = async { assert!(!is_claimed_later(&store, &key()).await, "{max}") };
         let (ended, _) = handle(&busy(&store), &mut message, elsewhere).await;
         assert_eq!(ended.kind(), ExecutionKind::Executed, "{ended:?}");
         assert_eq!(ended.attempt(), Some(max), "{ended:?}");

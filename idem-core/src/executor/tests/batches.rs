@@ -2,6 +2,8 @@
 
 use std::{future::pending, mem, sync::Mutex};
 
+use tokio::time::{Instant, timeout};
+
 use super::*;
 use crate::{
     executor::ExecutionKind,
@@ -16,6 +18,7 @@ use crate::{
 };
 
 mod atomic;
+mod failing;
 #[cfg(feature = "postgres")]
 mod postgres;
 
@@ -106,6 +109,14 @@ impl Shop {
         })
     }
 
+    /// Each order's output is its number, after so many seconds.
+    fn slow(seconds: u64) -> Self {
+        Self::new(move |batch| async move {
+            sleep(Duration::from_secs(seconds)).await;
+            numbers(batch).await
+        })
+    }
+
     /// The orders of the calls since this was asked last.
     fn calls(&self) -> Vec<Vec<u32>> {
         mem::take(&mut *self.calls.lock().unwrap())
@@ -126,25 +137,55 @@ fn prepared<H: Operation>(number: u32, policy: &Policy) -> Prepared<H> {
     message.unwrap_or_else(|_| panic!("a number is an order"))
 }
 
-async fn handle<H>(executor: &Executor<MemoryStore>, shop: &Shop, number: u32) -> Ended
-where
-    H: Handler<Shop, Output = u32, Error = Failed, Mode = LeasedBatch>,
-{
-    let mut message = prepared::<H>(number, &Policy::DEFAULT);
-    executor.handle(&mut message, shop).await
-}
+/// A handler of orders' numbers.
+trait Orders: Handler<Shop, Output = u32, Error = Failed, Mode = LeasedBatch> {}
+
+impl<H: Handler<Shop, Output = u32, Error = Failed, Mode = LeasedBatch>> Orders for H {}
 
 type Ended = Execution<u32, Failed>;
 
-async fn handle_all<H>(
-    executor: &Executor<MemoryStore>,
+async fn handle_by<H: Orders>(
+    executor: &Executor<impl Store>,
+    shop: &Shop,
+    number: u32,
+    policy: &Policy,
+) -> Ended {
+    executor
+        .handle(&mut prepared::<H>(number, policy), shop)
+        .await
+}
+
+async fn handle<H: Orders>(executor: &Executor<impl Store>, shop: &Shop, number: u32) -> Ended {
+    handle_by::<H>(executor, shop, number, &Policy::DEFAULT).await
+}
+
+async fn handle_all<H: Orders>(
+    executor: &Executor<impl Store>,
     shop: &Shop,
     orders: impl IntoIterator<Item = u32>,
-) -> Vec<Ended>
-where
-    H: Handler<Shop, Output = u32, Error = Failed, Mode = LeasedBatch>,
-{
+) -> Vec<Ended> {
     join_all(orders.into_iter().map(|it| handle::<H>(executor, shop, it))).await
+}
+
+/// Handles it when as many milliseconds have passed as its number says.
+async fn late<H: Orders>(executor: &Executor<impl Store>, shop: &Shop, number: u32) -> Ended {
+    sleep(Duration::from_millis(u64::from(number))).await;
+    handle::<H>(executor, shop, number).await
+}
+
+async fn all_late<H: Orders>(
+    executor: &Executor<impl Store>,
+    shop: &Shop,
+    orders: impl IntoIterator<Item = u32>,
+) -> Vec<Ended> {
+    join_all(orders.into_iter().map(|it| late::<H>(executor, shop, it))).await
+}
+
+/// As [`late`], for a second at most.
+async fn late_and_dropped<H: Orders>(executor: &Executor<impl Store>, shop: &Shop, number: u32) {
+    let late = late::<H>(executor, shop, number);
+    let dropped = timeout(Duration::from_secs(1), late).await;
+    assert!(dropped.is_err());
 }
 
 fn assert_executed(ended: &[Ended], orders: impl IntoIterator<Item = u32>) {
@@ -203,15 +244,8 @@ async fn messages_that_do_not_fit_into_a_batch_are_all_called() {
 #[tokio::test(start_paused = true)]
 async fn what_comes_while_batches_run_waits_for_the_next_one() {
     let executor = memory();
-    let shop = Shop::new(|batch| async {
-        sleep(Duration::from_secs(1)).await;
-        numbers(batch).await
-    });
-    let late = async |order: u32| {
-        sleep(Duration::from_millis(u64::from(order))).await;
-        handle::<Charge<8>>(&executor, &shop, order).await
-    };
-    let ended = join_all((1..=6).map(late)).await;
+    let shop = Shop::slow(1);
+    let ended = all_late::<Charge<8>>(&executor, &shop, 1..=6).await;
     assert_executed(&ended, 1..=6);
     assert_eq!(shop.calls(), [vec![1], vec![2], vec![3, 4, 5, 6]]);
 }
@@ -219,13 +253,72 @@ async fn what_comes_while_batches_run_waits_for_the_next_one() {
 #[tokio::test(start_paused = true)]
 async fn a_batch_waits_for_others_if_it_is_told_to() {
     let (executor, shop) = (memory(), Shop::new(numbers));
-    let late = async |order: u32| {
-        sleep(Duration::from_millis(u64::from(order))).await;
-        handle::<Charge<3, 1000, 10>>(&executor, &shop, order).await
-    };
-    let ended = join_all((1..=4).map(late)).await;
+    let ended = all_late::<Charge<3, 1000, 10>>(&executor, &shop, 1..=4).await;
     assert_executed(&ended, 1..=4);
     assert_eq!(shop.calls(), [vec![1, 2, 3], vec![4]]);
+}
+
+/// It is as full as it gets.
+#[tokio::test(start_paused = true)]
+async fn a_batch_does_not_wait_for_others_when_no_more_bytes_fit() {
+    let (executor, shop) = (memory(), Shop::new(numbers));
+    let began = Instant::now();
+    let ended = handle_all::<Charge<8, 5, 10_000>>(&executor, &shop, [11, 12, 13]).await;
+    assert_executed(&ended, 11..=13);
+    assert_eq!(shop.calls(), [vec![11, 12], vec![13]]);
+    // The last one waited for others.
+    assert_eq!(began.elapsed(), Duration::from_secs(10));
+}
+
+/// It leads only what it is in: its own end waits for nobody else's call.
+#[tokio::test(start_paused = true)]
+async fn a_message_ends_when_the_batch_that_it_is_in_has_ended() {
+    let executor = memory();
+    let shop = Shop::new(|batch| async move {
+        if batch.iter().any(|order| **order > 2) {
+            sleep(Duration::from_secs(10)).await;
+        }
+        numbers(batch).await
+    });
+    let began = Instant::now();
+    let handle = async |order| {
+        let ended = handle::<Charge<2>>(&executor, &shop, order).await;
+        assert_executed(&[ended], [order]);
+        began.elapsed().as_secs()
+    };
+    let ended = join_all((1..=6).map(handle)).await;
+    assert_eq!(ended, [0, 0, 10, 10, 10, 10]);
+    assert_eq!(shop.calls(), [[1, 2], [3, 4], [5, 6]]);
+}
+
+/// With another state the handler would do for one what was asked of another.
+#[tokio::test(start_paused = true)]
+async fn messages_of_different_states_share_no_call() {
+    let (executor, shops) = (memory(), [Shop::new(numbers), Shop::new(numbers)]);
+    let handle = |order: u32| handle::<Charge<8>>(&executor, &shops[order as usize % 2], order);
+    let ended = join_all((1..=4).map(handle)).await;
+    assert_executed(&ended, 1..=4);
+    assert_eq!(shops[0].calls(), [[2, 4]]);
+    assert_eq!(shops[1].calls(), [[1, 3]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_with_different_timeouts_share_no_call() {
+    let (executor, shop) = (memory(), Shop::slow(10));
+    let hasty = Policy::builder().timeout(Duration::from_secs(5));
+    let hasty = hasty.build().unwrap();
+    let policies = [&Policy::DEFAULT, &hasty];
+    let handle = |it: u32| handle_by::<Charge<8>>(&executor, &shop, it, policies[it as usize % 2]);
+    let ended = join_all((1..=4).map(handle)).await;
+    for (order, ended) in (1..).zip(&ended) {
+        let kind = [ExecutionKind::Executed, ExecutionKind::Failed][order % 2];
+        assert_eq!(ended.kind(), kind, "{order}: {ended:?}");
+    }
+    let calls = shop.calls();
+    assert!(
+        calls.contains(&vec![1, 3]) && calls.contains(&vec![2, 4]),
+        "{calls:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -277,82 +370,6 @@ async fn a_member_that_is_failed_fares_like_a_message_that_was_alone() {
     );
 }
 
-/// A batch of four fails as soon as `3` is in it, and what is left alone runs by itself.
-async fn is_halved_because_of_3(
-    executor: &Executor<MemoryStore>,
-    shop: &Shop,
-    orders: std::ops::RangeInclusive<u32>,
-) -> Vec<Ended> {
-    let ended = handle_all::<Charge<8>>(executor, shop, orders).await;
-    let mut calls = shop.calls();
-    // Those that run by themselves run side by side.
-    calls[3..].sort();
-    assert_eq!(
-        calls,
-        [vec![1, 2, 3, 4], vec![3, 4], vec![1, 2], vec![3], vec![4]]
-    );
-    ended
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_batch_that_fails_is_halved_and_only_the_run_alone_counts() {
-    let executor = memory();
-    let shop = Shop::with_bad(3, || async { Err(Failed::retry("the gateway is down")) });
-    let mut ended = is_halved_because_of_3(&executor, &shop, 1..=4).await;
-    let failed = ended.remove(2);
-    assert_executed(&ended, [1, 2, 4]);
-    assert!(
-        matches!(failed, Execution::Failed { attempt: 1, .. }),
-        "{failed:?}"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_batch_that_panics_is_halved() {
-    let executor = memory();
-    let shop = Shop::with_bad(3, || async { panic!("told to") });
-    let mut ended = is_halved_because_of_3(&executor, &shop, 1..=4).await;
-    let failed = ended.remove(2);
-    assert_executed(&ended, [1, 2, 4]);
-    assert_eq!(
-        failed.error().as_deref(),
-        Some("the handler panicked: told to")
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_batch_that_takes_too_long_is_halved() {
-    let executor = memory();
-    let shop = Shop::with_bad(3, pending);
-    let policy = Policy::builder().timeout(Duration::from_secs(5));
-    let policy = policy.build().unwrap();
-    let handle = async |order| {
-        let mut message = prepared::<Charge<8>>(order, &policy);
-        executor.handle(&mut message, &shop).await
-    };
-    let mut ended = join_all((1..=4).map(handle)).await;
-    let failed = ended.remove(2);
-    assert_executed(&ended, [1, 2, 4]);
-    assert_eq!(failed.error().as_deref(), Some("timed out after 5s"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn outputs_that_are_not_as_many_as_the_messages_are_a_failure() {
-    let executor = memory();
-    let shop = Shop::new(|_| async { Ok(vec![1, 2, 3]) });
-    let ended = handle_all::<Charge<8>>(&executor, &shop, 1..=2).await;
-    for ended in ended {
-        assert_eq!(
-            ended.error().as_deref(),
-            Some(
-                "the handler panicked: it returned 3 outputs for 1 messages that it has not failed"
-            )
-        );
-        assert_eq!(ended.attempt(), Some(1));
-    }
-    assert_eq!(shop.calls()[0], [1, 2]);
-}
-
 /// Who may have ended its process, or may not be called again, does not do so to others.
 #[tokio::test(start_paused = true)]
 async fn some_messages_are_always_by_themselves() {
@@ -400,66 +417,15 @@ async fn a_batch_keeps_the_leases_of_all_its_members() {
     assert_eq!(copy.kind(), ExecutionKind::Conflict);
 }
 
-/// Takes the key of the order away from whoever has it.
-async fn take_away(store: &MemoryStore, order: u32) {
-    use crate::store::operator::{Intervened, Intervention, OperatorStore as _};
-    let key = Key::new("orders", order).unwrap();
-    let seen = store.show(&key).await.unwrap();
-    let seen = seen.record.map(|record| record.seen());
-    let complete =
-        Intervention::complete(key, seen, "operator@ops-1", Outcome::new("7"), LEASE * 100);
-    let intervened = store.intervene(&complete).await.unwrap();
-    assert_eq!(intervened, Intervened::Applied);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_batch_that_loses_a_lease_is_dropped_and_the_others_run_by_themselves_in_doubt() {
-    let executor = memory();
-    let doubts = Arc::<Mutex<Vec<(u32, bool)>>>::default();
-    let noted = Arc::clone(&doubts);
-    let shop = Shop::new(move |batch| {
-        let noted = Arc::clone(&noted);
-        async move {
-            if batch.len() > 1 {
-                pending::<()>().await;
-            }
-            let order = &batch[0];
-            noted
-                .lock()
-                .unwrap()
-                .push((**order, order.attempt().is_in_doubt()));
-            numbers(batch).await
-        }
-    });
-    let away = async {
-        sleep(Duration::from_secs(1)).await;
-        take_away(executor.store(), 2).await;
-    };
-    let (mut ended, ()) = tokio::join!(handle_all::<Charge<8>>(&executor, &shop, 1..=3), away);
-    let lost = ended.remove(1);
-    assert_executed(&ended, [1, 3]);
-    assert_eq!(lost.kind(), ExecutionKind::LeaseLost);
-    let mut doubts = mem::take(&mut *doubts.lock().unwrap());
-    doubts.sort_unstable();
-    assert_eq!(doubts, [(1, true), (3, true)]);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_closed_executor_lets_its_batch_end_and_gives_the_others_back() {
     let executor = memory();
-    let shop = Shop::new(|batch| async {
-        sleep(Duration::from_secs(1)).await;
-        numbers(batch).await
-    });
-    let late = async |order: u32| {
-        sleep(Duration::from_millis(u64::from(order))).await;
-        handle::<Charge<8>>(&executor, &shop, order).await
-    };
+    let shop = Shop::slow(1);
     let close = async {
         sleep(Duration::from_millis(100)).await;
         executor.close();
     };
-    let (ended, ()) = tokio::join!(join_all((1..=4).map(late)), close);
+    let (ended, ()) = tokio::join!(all_late::<Charge<8>>(&executor, &shop, 1..=4), close);
     assert_executed(&ended[..2], 1..=2);
     assert_eq!(shop.calls(), [[1], [2]]);
     let other = Executor::new(executor.store().clone());
@@ -470,64 +436,16 @@ async fn a_closed_executor_lets_its_batch_end_and_gives_the_others_back() {
     }
 }
 
-/// A batch that fails when the executor is closed is not called again.
-#[tokio::test(start_paused = true)]
-async fn what_failed_in_a_batch_is_not_called_again_by_a_closed_executor() {
-    let executor = memory();
-    let closing = executor.clone();
-    let shop = Shop::new(move |_| {
-        closing.close();
-        async { Err(Failed::retry("the gateway is down")) }
-    });
-    let ended = handle_all::<Charge<8>>(&executor, &shop, 1..=3).await;
-    for ended in ended {
-        assert_eq!(ended.kind(), ExecutionKind::Abandoned);
-    }
-    assert_eq!(shop.calls(), [[1, 2, 3]]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn those_whose_leader_is_dropped_run_by_themselves_in_doubt() {
-    type Waiting = Charge<8, 1000, 10>;
-    let executor = memory();
-    let shop = Shop::new(|batch| async move {
-        sleep(Duration::from_secs(10)).await;
-        let doubts = batch.iter().map(|it| u32::from(it.attempt().is_in_doubt()));
-        Ok(doubts.collect())
-    });
-    let dropped = async {
-        let leader = handle::<Waiting>(&executor, &shop, 1);
-        let dropped = tokio::time::timeout(Duration::from_secs(1), leader).await;
-        assert!(dropped.is_err());
-    };
-    let others = async {
-        sleep(Duration::from_millis(1)).await;
-        handle_all::<Waiting>(&executor, &shop, 2..=3).await
-    };
-    let ((), ended) = tokio::join!(dropped, others);
-    assert_executed(&ended, [1, 1]);
-    let mut calls = shop.calls();
-    calls.sort();
-    assert_eq!(calls, [vec![1, 2, 3], vec![2], vec![3]]);
-}
-
 /// Dropped before a batch has taken it, it is in none, and keeps nobody from theirs.
 #[tokio::test(start_paused = true)]
 async fn who_is_dropped_while_it_waits_is_in_no_batch() {
     let executor = memory();
-    let shop = Shop::new(|batch| async {
-        sleep(Duration::from_secs(10)).await;
-        numbers(batch).await
-    });
-    let late = async |order: u32| {
-        sleep(Duration::from_millis(u64::from(order))).await;
-        handle::<Charge<8>>(&executor, &shop, order).await
-    };
-    let dropped = async {
-        let dropped = tokio::time::timeout(Duration::from_secs(1), late(3)).await;
-        assert!(dropped.is_err());
-    };
-    let (ended, ()) = tokio::join!(join_all([1, 2, 4, 5].map(late)), dropped);
+    let shop = Shop::slow(10);
+    let dropped = late_and_dropped::<Charge<8>>(&executor, &shop, 3);
+    let (ended, ()) = tokio::join!(
+        all_late::<Charge<8>>(&executor, &shop, [1, 2, 4, 5]),
+        dropped
+    );
     assert_executed(&ended, [1, 2, 4, 5]);
     assert_eq!(shop.calls(), [vec![1], vec![2], vec![4, 5]]);
 }
@@ -537,11 +455,7 @@ async fn who_is_dropped_while_it_waits_is_in_no_batch() {
 async fn the_key_of_who_is_dropped_while_it_waits_is_free_when_its_lease_has_run_out() {
     let (executor, shop) = (memory(), Shop::new(numbers));
     let waiting = handle::<Charge<8, 1000, 10_000>>(&executor, &shop, 1);
-    assert!(
-        tokio::time::timeout(Duration::from_secs(1), waiting)
-            .await
-            .is_err()
-    );
+    assert!(timeout(Duration::from_secs(1), waiting).await.is_err());
     sleep(3 * Policy::DEFAULT.lease()).await;
     let again = handle::<Charge<8, 1000, 10_000>>(&executor, &shop, 1).await;
     assert!(
@@ -554,20 +468,14 @@ async fn the_key_of_who_is_dropped_while_it_waits_is_free_when_its_lease_has_run
 #[tokio::test(start_paused = true)]
 async fn the_turn_of_a_leader_that_is_dropped_goes_to_the_next() {
     let executor = memory();
-    let shop = Shop::new(|batch| async {
-        sleep(Duration::from_secs(10)).await;
-        numbers(batch).await
-    });
-    let late = async |order: u32| {
-        sleep(Duration::from_millis(u64::from(order))).await;
-        handle::<Charge<8>>(&executor, &shop, order).await
-    };
-    let dropped = async |order| {
-        let dropped = tokio::time::timeout(Duration::from_secs(1), late(order)).await;
-        assert!(dropped.is_err());
-    };
-    let began = tokio::time::Instant::now();
-    let (ended, (), ()) = tokio::join!(join_all([3, 4].map(late)), dropped(1), dropped(2));
+    let shop = Shop::slow(10);
+    let dropped = |order| late_and_dropped::<Charge<8>>(&executor, &shop, order);
+    let began = Instant::now();
+    let (ended, (), ()) = tokio::join!(
+        all_late::<Charge<8>>(&executor, &shop, [3, 4]),
+        dropped(1),
+        dropped(2)
+    );
     assert_executed(&ended, 3..=4);
     assert!(began.elapsed() < Duration::from_secs(12));
     assert_eq!(shop.calls(), [vec![1], vec![2], vec![3, 4]]);

@@ -11,7 +11,7 @@ use crate::{
     message::{Envelope, KeyError},
     store::{
         Finish, Finished, StoreError,
-        operator::{Intervened, Intervention, OperatorStore as _},
+        operator::{Intervened, Intervention, KeyState, OperatorStore as _},
     },
     stores::MemoryStore,
 };
@@ -139,6 +139,23 @@ where
 pub(super) async fn claim(store: &MemoryStore) -> Claim {
     let request = ClaimRequest::new(key(), &Policy::DEFAULT);
     store.claim(&request).await.unwrap()
+}
+
+/// Claims the key, and fails.
+pub(super) async fn fail_once(store: &MemoryStore, key: Key) {
+    let request = ClaimRequest::new(key, &Policy::DEFAULT);
+    let Ok(Claim::Acquired(lease)) = store.claim(&request).await else {
+        panic!("the key is free");
+    };
+    let write = store.release(&lease, &Release::failed("no")).await;
+    assert_eq!(write.unwrap(), Write::Applied);
+}
+
+/// Whether somebody has claimed the key, after one lease.
+pub(super) async fn is_claimed_later(store: &MemoryStore, key: &Key) -> bool {
+    sleep(LEASE).await;
+    let record = store.show(key).await.unwrap().record;
+    record.is_some_and(|record| record.state() == KeyState::InProgress)
 }
 
 /// What an operator does while the message waits.

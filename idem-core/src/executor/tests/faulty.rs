@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     handler::Outcome,
-    message::PositionKind,
+    message::{Key, PositionKind},
     store::{Claim, ClaimRequest, Lease, Release, Store, StoreError, Write},
     stores::MemoryStore,
 };
@@ -55,6 +55,7 @@ struct Script {
     next: HashMap<Call, VecDeque<Fault>>,
     always: HashMap<Call, Fault>,
     counts: HashMap<Call, u64>,
+    silent: Option<Key>,
 }
 
 impl Faulty {
@@ -66,6 +67,11 @@ impl Faulty {
     /// All calls of this kind fail until [`heal`](Self::heal).
     pub(super) fn always(&self, call: Call, fault: Fault) {
         self.script.lock().unwrap().always.insert(call, fault);
+    }
+
+    /// No extension of this key's lease is answered until [`heal`](Self::heal).
+    pub(super) fn extend_silently(&self, key: Key) {
+        self.script.lock().unwrap().silent = Some(key);
     }
 
     /// All calls fail until [`heal`](Self::heal).
@@ -84,6 +90,7 @@ impl Faulty {
         let mut script = self.script.lock().unwrap();
         script.next.clear();
         script.always.clear();
+        script.silent = None;
     }
 
     /// How often it was called.
@@ -155,6 +162,10 @@ impl Store for Faulty {
     }
 
     async fn extend(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
+        let is_silent = self.script.lock().unwrap().silent.as_ref() == Some(&lease.key);
+        if is_silent {
+            return pending().await;
+        }
         self.write(Call::Extend, self.store.extend(lease, by)).await
     }
 

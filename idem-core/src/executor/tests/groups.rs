@@ -1,11 +1,14 @@
 //! Messages whose group came to nothing, and that wait for a transaction of their own.
 
 use super::{
-    busy::{Busy, claim, complete_by_hand_later},
+    busy::{Busy, claim, complete_by_hand_later, fail_once, is_claimed_later},
     doubles::Blank,
     *,
 };
-use crate::{handler::Grouped, message::Envelope, store::GroupStore, stores::MemoryStore};
+use crate::{
+    executor::ExecutionKind, handler::Grouped, message::Envelope, store::GroupStore,
+    stores::MemoryStore,
+};
 
 type Charge = super::busy::Charge<Grouped<Blank, 8>>;
 
@@ -74,6 +77,21 @@ async fn a_message_with_one_attempt_is_run_by_itself() {
     assert!(
         matches!(ended, Execution::Executed { output: 1, .. }),
         "{ended:?}"
+    );
+    assert_eq!(runs, 1, "in no group");
+}
+
+/// Or the end of its process, of which another message may be guilty, would be its last attempt.
+#[tokio::test(start_paused = true)]
+async fn a_message_with_its_last_attempt_waits_for_its_transaction_without_a_claim() {
+    let store = MemoryStore::new();
+    fail_once(&store, key()).await;
+    let elsewhere = async { assert!(!is_claimed_later(&store, &key()).await) };
+    let busy = Busy::new(&store, LEASE * 3);
+    let (ended, runs) = handle_on(busy, &attempts(2), elsewhere).await;
+    assert_eq!(
+        (ended.kind(), ended.attempt()),
+        (ExecutionKind::Executed, Some(2))
     );
     assert_eq!(runs, 1, "in no group");
 }

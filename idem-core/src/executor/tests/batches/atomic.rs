@@ -1,8 +1,11 @@
-//! Batches whose commit is not answered.
+//! Batches in transactions, whose commit may not be answered.
 
 use super::*;
 use crate::{
-    executor::tests::doubles::{Blank, Transaction, TransactionalDouble, Transactions},
+    executor::tests::{
+        busy::{Busy, fail_once, is_claimed_later},
+        doubles::{Blank, Transaction, TransactionalDouble, Transactions},
+    },
     handler::AtomicBatch,
     store::{Finish, Finished},
 };
@@ -143,4 +146,24 @@ async fn a_commit_that_was_not_carried_out_is_no_attempt_and_each_is_called_by_i
     }
     assert_eq!(again, [ExecutionKind::Executed; 3]);
     assert_eq!(calls, [3, 1, 1, 1]);
+}
+
+/// Or the end of its process, of which another message may be guilty, would be its last attempt.
+#[tokio::test(start_paused = true)]
+async fn a_message_with_its_last_attempt_waits_for_its_transaction_without_a_claim() {
+    let (store, key) = (MemoryStore::new(), Key::new("orders", 1_u64).unwrap());
+    fail_once(&store, key.clone()).await;
+    let executor = Executor::new(Busy::new(&store, LEASE * 3));
+    let calls = Mutex::default();
+    // Nobody is alone.
+    let (_present, _) = executor.concurrency.enter(Count::SCOPE);
+    let mut message = prepared::<Count>(1, &attempts(2));
+    let handled = executor.handle(&mut message, &calls);
+    let (ended, is_claimed) = tokio::join!(handled, is_claimed_later(&store, &key));
+    assert!(!is_claimed);
+    assert_eq!(
+        (ended.kind(), ended.attempt()),
+        (ExecutionKind::Executed, Some(2))
+    );
+    assert_eq!(calls.into_inner().unwrap(), [1]);
 }
