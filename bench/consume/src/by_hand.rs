@@ -6,6 +6,7 @@
 
 mod amqprs;
 mod intake;
+mod together;
 
 use std::time::Instant;
 
@@ -14,7 +15,7 @@ use lapin::{message::Delivery, options::BasicAckOptions};
 use tokio_util::task::TaskTracker;
 
 use self::intake::Intake;
-pub(crate) use self::{amqprs::with_amqprs, intake::Acks};
+pub(crate) use self::{amqprs::with_amqprs, intake::Acks, together::together};
 use crate::{Result, naive::Handle};
 
 /// The loop that everyone writes first.
@@ -22,7 +23,9 @@ pub(crate) async fn one_by_one(options: &Options, acks: Acks, tally: &Tally) -> 
     let mut intake = Intake::open(options, acks).await?;
     for _ in 0..options.place.messages {
         let delivery = intake.next().await?;
-        tally.execute(&Order::decode(&delivery.data)?);
+        let order = Order::decode(&delivery.data)?;
+        tally.work().await;
+        tally.execute(&order);
         if matches!(acks, Acks::Each) {
             delivery.ack(BasicAckOptions::default()).await?;
         }

@@ -2,6 +2,7 @@
 
 use bench_driver::consume::Contestant;
 use bench_orders::{Options, Order};
+use idem_amqp::Failed;
 use idem_amqp::sqlx::{
     self, ConnectOptions as _, Connection as _, PgConnection, SqliteConnection,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous},
@@ -25,12 +26,18 @@ impl Charges {
         let charges = match options.contestant {
             Contestant::HandwrittenPostgresAtomic
             | Contestant::IdemPostgresAtomic
-            | Contestant::IdemPostgresGrouped => {
+            | Contestant::IdemPostgresGrouped
+            | Contestant::IdemPostgresBatch
+            | Contestant::HandwrittenPostgresSetwise64
+            | Contestant::HandwrittenPostgresSetwise
+            | Contestant::HandwrittenPostgresSavepoints => {
                 let mut connection = PgConnection::connect(options.store_url()?).await?;
                 sqlx::raw_sql(TABLE).execute(&mut connection).await?;
                 Self::Postgres(connection)
             }
-            Contestant::HandwrittenSqliteAtomic | Contestant::IdemSqliteAtomic => {
+            Contestant::HandwrittenSqliteAtomic
+            | Contestant::IdemSqliteAtomic
+            | Contestant::IdemSqliteBatch => {
                 let mut connection = sqlite(options.store_url()?).await?;
                 sqlx::raw_sql(TABLE).execute(&mut connection).await?;
                 Self::Sqlite(connection)
@@ -89,4 +96,38 @@ pub(crate) async fn charge_in_file(
         .execute(db)
         .await
         .map(drop)
+}
+
+/// Charges orders with one statement.
+pub(crate) async fn charge_all<'a>(
+    db: &mut PgConnection,
+    orders: impl Iterator<Item = &'a Order>,
+) -> Result<(), sqlx::Error> {
+    let (ids, cents): (Vec<_>, Vec<_>) =
+        orders.map(|order| (&*order.id, order.amount_cents)).unzip();
+    sqlx::query(
+        "INSERT INTO charges (order_id, amount_cents) SELECT * FROM unnest($1::text[], $2::bigint[])",
+    )
+    .bind(ids)
+    .bind(cents)
+    .execute(db)
+    .await
+    .map(drop)
+}
+
+/// Charges orders in a SQLite file with one statement.
+pub(crate) async fn charge_all_in_file<'a>(
+    db: &mut SqliteConnection,
+    orders: impl Iterator<Item = &'a Order>,
+) -> Result<(), Failed> {
+    let rows: Vec<_> = orders
+        .map(|order| (&*order.id, order.amount_cents))
+        .collect();
+    sqlx::query(
+        "INSERT INTO charges (order_id, amount_cents) SELECT value ->> 0, value ->> 1 FROM json_each(?)",
+    )
+    .bind(serde_json::to_string(&rows)?)
+    .execute(db)
+    .await?;
+    Ok(())
 }

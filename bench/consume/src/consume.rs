@@ -9,7 +9,9 @@ use crate::{
     Result,
     by_hand::{self, Acks},
     charges::Charges,
-    naive::{HandwrittenPostgres, HandwrittenSqlite, NaivePostgres, NaiveRedis},
+    naive::{
+        HandwrittenPostgres, HandwrittenSqlite, NaivePostgres, NaiveRedis, Savepoints, Setwise,
+    },
     ours,
     shift::Shift,
 };
@@ -42,6 +44,19 @@ pub(crate) async fn consume(options: &Options, tally: &Tally) -> Result<Instant>
         Contestant::HandwrittenSqliteAtomic => {
             let keys = HandwrittenSqlite::connect(options.store_url()?).await?;
             by_hand::task_each(options, keys, tally).await?
+        }
+        Contestant::HandwrittenPostgresSetwise64 => {
+            let keys = Setwise::connect(options.store_url()?).await?;
+            by_hand::together(options, keys, 64, tally).await?
+        }
+        Contestant::HandwrittenPostgresSetwise => {
+            let keys = Setwise::connect(options.store_url()?).await?;
+            by_hand::together(options, keys, 256, tally).await?
+        }
+        Contestant::HandwrittenPostgresSavepoints => {
+            // No more savepoints than a transaction of PostgreSQL keeps at hand.
+            let keys = Savepoints::connect(options.store_url()?).await?;
+            by_hand::together(options, keys, 64, tally).await?
         }
         _ => {
             let shift = Shift::of(options.place.messages);

@@ -48,6 +48,7 @@ pub(crate) async fn measure(options: &Options) -> Result<()> {
     let stopwatch = Arc::new(Stopwatch::new(messages));
     let orders: Vec<_> = (0..messages).collect();
     let tally = Tally::new(&orders).timed_by(Arc::clone(&stopwatch));
+    let tally = tally.taking(consumer.handler_time());
     let consuming = consume::consume(&consumer, &tally);
     let publishing = publish(&channel, &place.queue, options.rate, &orders, &stopwatch);
     let both = Box::pin(async { tokio::try_join!(consuming, publishing) });

@@ -7,6 +7,7 @@
 mod handwritten;
 mod postgres;
 mod redis;
+mod setwise;
 
 use bench_orders::{Order, Tally};
 
@@ -14,6 +15,7 @@ pub(crate) use self::{
     handwritten::{HandwrittenPostgres, HandwrittenSqlite},
     postgres::NaivePostgres,
     redis::NaiveRedis,
+    setwise::{Savepoints, Setwise},
 };
 use crate::Result;
 
@@ -26,7 +28,19 @@ pub(crate) trait Handle: Clone + Send + Sync + 'static {
 /// Executes every copy.
 impl Handle for () {
     async fn handle(&self, order: &Order, tally: &Tally) -> Result<()> {
+        tally.work().await;
         tally.execute(order);
         Ok(())
     }
+}
+
+/// What is done with several messages before they are acknowledged.
+pub(crate) trait HandleTogether {
+    /// Executes the orders that were not executed before, and commits. Returns the places of those that failed, of which
+    /// nothing is left.
+    fn handle(
+        &mut self,
+        orders: &[Order],
+        tally: &Tally,
+    ) -> impl Future<Output = Result<Vec<usize>>> + Send;
 }

@@ -17,12 +17,14 @@ use crate::{Result, charges, shift::Shift};
 
 #[idempotent(key = "id", scope = "orders.charge")]
 async fn count(order: Order, State(tally): State<Tally>) -> Result<(), Failed> {
+    tally.work().await;
     tally.execute(&order);
     Ok(())
 }
 
 #[idempotent(key = "id", scope = "orders.charge", lease = "2s", retention = "2s")]
 async fn count_briefly(order: Order, State(tally): State<Tally>) -> Result<(), Failed> {
+    tally.work().await;
     tally.execute(&order);
     Ok(())
 }
@@ -34,6 +36,7 @@ async fn charge(
     db: &mut PgConnection,
 ) -> Result<(), Failed> {
     charges::charge(db, &order).await?;
+    tally.work().await;
     tally.execute(&order);
     Ok(())
 }
@@ -45,6 +48,7 @@ async fn charge_in_file(
     db: &mut SqliteConnection,
 ) -> Result<(), Failed> {
     charges::charge_in_file(db, &order).await?;
+    tally.work().await;
     tally.execute(&order);
     Ok(())
 }
@@ -56,7 +60,45 @@ async fn charge_in_group(
     db: &mut PgConnection,
 ) -> Result<(), Failed> {
     charges::charge(db, &order).await?;
+    tally.work().await;
     tally.execute(&order);
+    Ok(())
+}
+
+#[idempotent(key = "id", scope = "orders.charge", batch = 256)]
+async fn count_batch(orders: Batch<Order>, State(tally): State<Tally>) -> Result<(), Failed> {
+    tally.work().await;
+    for order in &orders {
+        tally.execute(order);
+    }
+    Ok(())
+}
+
+#[idempotent(key = "id", scope = "orders.charge", batch = 256)]
+async fn charge_batch(
+    orders: Batch<Order>,
+    State(tally): State<Tally>,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    charges::charge_all(db, orders.iter().map(|order| &**order)).await?;
+    tally.work().await;
+    for order in &orders {
+        tally.execute(order);
+    }
+    Ok(())
+}
+
+#[idempotent(key = "id", scope = "orders.charge", batch = 256)]
+async fn charge_batch_in_file(
+    orders: Batch<Order>,
+    State(tally): State<Tally>,
+    db: &mut SqliteConnection,
+) -> Result<(), Failed> {
+    charges::charge_all_in_file(db, orders.iter().map(|order| &**order)).await?;
+    tally.work().await;
+    for order in &orders {
+        tally.execute(order);
+    }
     Ok(())
 }
 
@@ -91,6 +133,21 @@ pub(crate) async fn consume(options: &Options, tally: &Tally, shift: &Shift) -> 
         Contestant::IdemSqliteAtomic => {
             let store = SqliteStore::connect(url()?).await?;
             consume_with::<charge_in_file, _>(options, store, tally, shift).await
+        }
+        Contestant::IdemMemoryBatch => {
+            consume_with::<count_batch, _>(options, MemoryStore::new(), tally, shift).await
+        }
+        Contestant::IdemRedisBatch => {
+            let store = RedisStore::connect(url()?).await?;
+            consume_with::<count_batch, _>(options, store, tally, shift).await
+        }
+        Contestant::IdemPostgresBatch => {
+            let store = PostgresStore::connect(url()?).await?;
+            consume_with::<charge_batch, _>(options, store, tally, shift).await
+        }
+        Contestant::IdemSqliteBatch => {
+            let store = SqliteStore::connect(url()?).await?;
+            consume_with::<charge_batch_in_file, _>(options, store, tally, shift).await
         }
         other => Err(format!("{} is none of ours", other.name()).into()),
     }

@@ -43,7 +43,7 @@ pub(crate) struct Share {
 
 /// Works as it is told.
 pub(crate) async fn work(options: &Options) -> Result<()> {
-    let tally = Tally::new(&options.place.orders());
+    let tally = Tally::new(&options.place.orders()).taking(options.handler_time());
     let shift = Shift::as_told();
     let working = ours::consume(options, &tally, &shift);
     let (end, ()) = tokio::try_join!(working, listen(&shift))?;

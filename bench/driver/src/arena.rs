@@ -1,6 +1,6 @@
 //! The servers that contestants consume from and keep their keys in.
 
-use std::{fs, io::ErrorKind};
+use std::{fs, io::ErrorKind, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
 use tempfile::TempDir;
@@ -10,6 +10,7 @@ use super::{
     consume::{Contestant, QueueKind},
     program::Program,
     server,
+    slow_link::SlowLink,
 };
 use idem_servers::{Error, Postgres, RabbitMq, Redis, Result};
 
@@ -27,6 +28,8 @@ pub(crate) struct Arena {
     redis: Option<Redis>,
     /// Where SQLite files are.
     files: TempDir,
+    /// The links of contestants to the servers, each with the port that it leads to, if they are slow.
+    links: Vec<(u16, SlowLink)>,
 }
 
 /// What is in the queue.
@@ -67,7 +70,27 @@ impl Arena {
             postgres: postgres.transpose()?,
             redis: redis.transpose()?,
             files: tempfile::tempdir().map_err(Error::io("make a folder for files"))?,
+            links: Vec::new(),
         })
+    }
+
+    /// The same, with contestants that are far from all servers: whatever is sent takes so long, each way.
+    pub(crate) fn far_away(mut self, delay: Duration) -> Result<Self> {
+        let postgres = self.postgres.as_ref().map(|server| server.port());
+        let redis = self.redis.as_ref().map(|server| server.port());
+        for port in [Some(self.broker.port()), postgres, redis]
+            .into_iter()
+            .flatten()
+        {
+            self.links.push((port, SlowLink::to(port, delay)?));
+        }
+        Ok(self)
+    }
+
+    /// How a contestant reaches what has this URL.
+    fn by_link(&self, url: &str) -> String {
+        let links = self.links.iter();
+        links.fold(url.to_owned(), |url, (port, link)| link.by(&url, *port))
     }
 
     /// Fills the queue.
@@ -83,30 +106,13 @@ impl Arena {
         messages: Messages,
         options: &[&str],
     ) -> Result<Vec<T>> {
-        self.run(&self.program, what, messages, options)
-    }
-
-    fn run<T: DeserializeOwned>(
-        &self,
-        program: &Program,
-        what: &str,
-        messages: Messages,
-        options: &[&str],
-    ) -> Result<Vec<T>> {
-        let url = self.broker.amqp_url();
-        let (count, duplicates) = (messages.count.to_string(), messages.duplicates.to_string());
-        let place = [
+        run(
+            &self.program,
+            &self.broker.amqp_url(),
             what,
-            "--amqp-url",
-            &url,
-            "--queue",
-            QUEUE,
-            "--messages",
-            &count,
-            "--duplicates",
-            &duplicates,
-        ];
-        program.run(&[&place, options].concat())
+            messages,
+            options,
+        )
     }
 
     /// Lets a contestant do something with the queue, with a store that knows nothing yet, and returns
@@ -133,9 +139,11 @@ impl Arena {
     ) -> Result<T> {
         let name = contestant.name();
         let mut all = vec!["--contestant", &name];
+        let store_url = store_url.map(|url| self.by_link(url));
         all.extend(store_url.iter().flat_map(|url| ["--store-url", url]));
         all.extend(options);
-        let told = self.run(self.program_of(contestant), what, messages, &all)?;
+        let (program, amqp_url) = (self.program_of(contestant), self.broker.amqp_url());
+        let told = run(program, &self.by_link(&amqp_url), what, messages, &all)?;
         Ok(told
             .into_iter()
             .next()
@@ -183,4 +191,27 @@ impl Arena {
             _ => Ok(None),
         }
     }
+}
+
+/// Lets a program do something with the queue.
+fn run<T: DeserializeOwned>(
+    program: &Program,
+    amqp_url: &str,
+    what: &str,
+    messages: Messages,
+    options: &[&str],
+) -> Result<Vec<T>> {
+    let (count, duplicates) = (messages.count.to_string(), messages.duplicates.to_string());
+    let place = [
+        what,
+        "--amqp-url",
+        amqp_url,
+        "--queue",
+        QUEUE,
+        "--messages",
+        &count,
+        "--duplicates",
+        &duplicates,
+    ];
+    program.run(&[&place, options].concat())
 }

@@ -12,7 +12,7 @@ mod plan;
 mod report;
 mod setting;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use self::{
     chart::Chart,
@@ -21,10 +21,7 @@ use self::{
     report::Report,
 };
 pub use self::{contestant::Contestant, finish::Finish, setting::QueueKind};
-use super::{
-    arena::{Arena, Messages},
-    kept,
-};
+use super::{arena::Arena, kept};
 use idem_servers::Result;
 
 /// What to measure.
@@ -51,6 +48,12 @@ pub struct Options {
     /// How often each contestant has its turn [default: 5, with --quick 3]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
+    /// How long a call of a handler takes, in milliseconds: of those by hand and of mq-bridge, too
+    #[arg(long, default_value_t = 0)]
+    handler_ms: u64,
+    /// How long whatever is sent takes between a consumer and a server, each way, in milliseconds
+    #[arg(long, default_value_t = 0)]
+    link_ms: u64,
     /// Writes every figure to a file, too
     #[arg(long)]
     json: Option<PathBuf>,
@@ -70,15 +73,19 @@ pub fn run(options: &Options) -> Result<()> {
         let name = contestant.name();
         eprintln!("{setting}: without {name}, which declares its queue itself, as a classic one");
     }
-    let arena = Arena::open(plan.contestants())?;
+    let delays = plan.delays();
+    let mut arena = Arena::open(plan.contestants())?;
+    if delays.link_ms > 0 {
+        arena = arena.far_away(Duration::from_millis(delays.link_ms))?;
+    }
     // A broker's first messages are slow.
     if let Some(first) = plan.heats().next() {
-        hold(&arena, &first, plan.messages())?;
+        hold(&arena, &first, &plan)?;
     }
     let mut figures = Figures::default();
     for heat in plan.heats() {
         eprintln!("{heat}");
-        figures.add(heat, hold(&arena, &heat, plan.messages())?);
+        figures.add(heat, hold(&arena, &heat, &plan)?);
     }
     let report = Report::new(&figures, &plan);
     if let Some(file) = &options.json {
@@ -92,9 +99,11 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// Fills a queue and lets the contestant consume it.
-fn hold(arena: &Arena, heat: &Heat, messages: Messages) -> Result<Finish> {
+fn hold(arena: &Arena, heat: &Heat, plan: &Plan) -> Result<Finish> {
+    let messages = plan.messages();
     arena.load(messages, heat.setting.queue)?;
     let prefetch = heat.setting.prefetch.to_string();
-    let options = ["--prefetch", &prefetch];
+    let handler_ms = plan.delays().handler_ms.to_string();
+    let options = ["--prefetch", &prefetch, "--handler-ms", &handler_ms];
     arena.let_act(heat.contestant, "consume", messages, &options)
 }

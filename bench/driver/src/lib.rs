@@ -11,6 +11,7 @@ mod median;
 mod program;
 pub mod scale;
 mod server;
+mod slow_link;
 mod store_kind;
 pub mod stores;
 mod table;

@@ -26,8 +26,11 @@ pub(crate) async fn consume(options: &Options, tally: &Tally) -> Result<Instant>
     let tally = tally.clone();
     let route = Route::new(input, Endpoint::new(EndpointType::Null)).with_handler(
         move |message: CanonicalMessage| {
-            let executed = execute(&message, &tally);
-            async move { executed }
+            let tally = tally.clone();
+            async move {
+                tally.work().await;
+                execute(&message, &tally)
+            }
         },
     );
     let running = route.run("bench").await?;

@@ -25,9 +25,17 @@ pub struct Options {
     /// Where it keeps its keys, if that is a server
     #[arg(long)]
     pub store_url: Option<String>,
+    /// How long a call of its handler takes, in milliseconds
+    #[arg(long, default_value_t = 0)]
+    pub handler_ms: u64,
 }
 
 impl Options {
+    /// How long a call of the handler takes.
+    pub fn handler_time(&self) -> Duration {
+        Duration::from_millis(self.handler_ms)
+    }
+
     /// # Errors
     /// There is none.
     pub fn store_url(&self) -> Result<&str> {
@@ -45,7 +53,7 @@ pub async fn measure(
     options: &Options,
     consume: impl AsyncFnOnce(&Options, &Tally) -> Result<Instant>,
 ) -> Result<()> {
-    let tally = Tally::new(&options.place.orders());
+    let tally = Tally::new(&options.place.orders()).taking(options.handler_time());
     let consumed = timeout(LIMIT, consume(options, &tally)).await;
     let end = consumed.map_err(|_| format!("not done after {LIMIT:?}"))??;
     let finish = Finish {

@@ -8,11 +8,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio::time::sleep;
+
 use crate::{Error, Order, Result, Stopwatch};
 
 /// What a contestant's handler counts with; clones count together.
 #[derive(Clone, Debug)]
-pub struct Tally(Arc<Counts>, Option<Arc<Stopwatch>>);
+pub struct Tally {
+    counts: Arc<Counts>,
+    stopwatch: Option<Arc<Stopwatch>>,
+    handler_time: Duration,
+}
 
 #[derive(Debug)]
 struct Counts {
@@ -34,54 +40,73 @@ impl Tally {
         for &order in orders {
             copies[order] += 1;
         }
-        Self(
-            Arc::new(Counts {
+        Self {
+            counts: Arc::new(Counts {
                 began: Instant::now(),
                 first_delivery: AtomicU64::new(u64::MAX),
                 executions: copies.iter().map(|_| AtomicU32::new(0)).collect(),
                 copies,
                 failure: OnceLock::new(),
             }),
-            None,
-        )
+            stopwatch: None,
+            handler_time: Duration::ZERO,
+        }
     }
 
     /// One that times each order, too.
     pub fn timed_by(self, stopwatch: Arc<Stopwatch>) -> Self {
-        Self(self.0, Some(stopwatch))
+        Self {
+            stopwatch: Some(stopwatch),
+            ..self
+        }
+    }
+
+    /// One whose handlers take this long.
+    pub fn taking(self, handler_time: Duration) -> Self {
+        Self {
+            handler_time,
+            ..self
+        }
+    }
+
+    /// What takes its time in a handler, once a call: a service that is asked, say.
+    pub async fn work(&self) {
+        if !self.handler_time.is_zero() {
+            sleep(self.handler_time).await;
+        }
     }
 
     /// The order of this id is acknowledged, or about to be.
     pub fn done(&self, id: &str) {
-        if let Some(stopwatch) = &self.1 {
+        if let Some(stopwatch) = &self.stopwatch {
             stopwatch.stop(id);
         }
     }
 
     /// What the handler is for.
     pub fn execute(&self, order: &Order) {
-        self.0.executions[order.number].fetch_add(1, Relaxed);
-        let delivered = order.delivered.duration_since(self.0.began);
+        self.counts.executions[order.number].fetch_add(1, Relaxed);
+        let delivered = order.delivered.duration_since(self.counts.began);
         let delivered = u64::try_from(delivered.as_nanos()).unwrap_or(u64::MAX);
-        self.0.first_delivery.fetch_min(delivered, Relaxed);
+        self.counts.first_delivery.fetch_min(delivered, Relaxed);
     }
 
     /// For tasks that nobody waits for: what went wrong is told in the end.
     pub fn note(&self, outcome: Result<()>) {
         if let Err(error) = outcome {
-            let _ = self.0.failure.set(error.to_string());
+            let _ = self.counts.failure.set(error.to_string());
         }
     }
 
     /// How many orders there are.
     pub fn orders(&self) -> usize {
-        self.0.copies.len()
+        self.counts.copies.len()
     }
 
     /// When the first order was decoded, if any was executed.
     pub fn first_delivery(&self) -> Option<Instant> {
-        let after = self.0.first_delivery.load(Relaxed);
-        (after < u64::MAX).then(|| self.0.began + Duration::from_nanos(after))
+        let after = self.counts.first_delivery.load(Relaxed);
+        (after < u64::MAX).then(|| self.counts.began + Duration::from_nanos(after))
     }
 
     /// From the first delivery until `end`; none if there was no delivery.
@@ -92,13 +117,13 @@ impl Tally {
 
     /// How often each order has been executed so far.
     pub fn counts(&self) -> Vec<u32> {
-        let counts = self.0.executions.iter();
+        let counts = self.counts.executions.iter();
         counts.map(|count| count.load(Relaxed)).collect()
     }
 
     /// Counts what another process has executed.
     pub fn add(&self, counts: &[u32]) {
-        for (count, more) in self.0.executions.iter().zip(counts) {
+        for (count, more) in self.counts.executions.iter().zip(counts) {
             count.fetch_add(*more, Relaxed);
         }
     }
@@ -109,13 +134,13 @@ impl Tally {
     /// # Errors
     /// It was not; or something was [noted](Self::note).
     pub fn executions(&self, deduplicated: bool) -> Result<u32> {
-        if let Some(failure) = self.0.failure.get() {
+        if let Some(failure) = self.counts.failure.get() {
             return Err(failure.as_str().into());
         }
         let mut total = 0;
-        for (number, copies) in self.0.copies.iter().enumerate() {
+        for (number, copies) in self.counts.copies.iter().enumerate() {
             let expected = if deduplicated { 1 } else { *copies };
-            let executed = self.0.executions[number].load(Relaxed);
+            let executed = self.counts.executions[number].load(Relaxed);
             if executed != expected {
                 return Err(wrong(number, executed, expected));
             }
@@ -198,12 +223,12 @@ mod tests {
     fn time_runs_from_the_first_delivery_whoever_is_executed_first() {
         let tally = Tally::new(&[0, 1]);
         let delivered = |number, after| Order {
-            delivered: tally.0.began + Duration::from_secs(after),
+            delivered: tally.counts.began + Duration::from_secs(after),
             ..order(number)
         };
         tally.execute(&delivered(1, 3));
         tally.execute(&delivered(0, 2));
-        let end = tally.0.began + Duration::from_secs(10);
+        let end = tally.counts.began + Duration::from_secs(10);
         assert!((tally.seconds_until(end) - 8.0).abs() < 1e-6);
     }
 }

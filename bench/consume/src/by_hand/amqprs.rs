@@ -35,7 +35,9 @@ async fn consume(options: &Options, channel: &Channel, tally: &Tally) -> Result<
         let delivery = deliveries.recv().await;
         let delivery = delivery.ok_or("the broker has cancelled the consumer")?;
         let body = delivery.content.ok_or("a delivery without content")?;
-        tally.execute(&Order::decode(&body)?);
+        let order = Order::decode(&body)?;
+        tally.work().await;
+        tally.execute(&order);
         let deliver = delivery.deliver.ok_or("a delivery without its tag")?;
         let ack = BasicAckArguments::new(deliver.delivery_tag(), false);
         channel.basic_ack(ack).await?;

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bench_orders::Options;
-use futures_util::StreamExt as _;
+use futures_util::{FutureExt as _, StreamExt as _};
 use lapin::{
     Channel, Connection, Consumer,
     message::Delivery,
@@ -21,6 +21,8 @@ pub(crate) enum Acks {
     /// Nobody: the broker takes a message that it has sent for done.
     None,
 }
+
+const CANCELLED: &str = "the broker has cancelled the consumer";
 
 /// A consumer with a connection of its own.
 #[derive(Debug)]
@@ -52,7 +54,18 @@ impl Intake {
 
     pub(super) async fn next(&mut self) -> Result<Delivery> {
         let next = self.consumer.next().await;
-        Ok(next.ok_or("the broker has cancelled the consumer")??)
+        Ok(next.ok_or(CANCELLED)??)
+    }
+
+    /// What has arrived, as far as that is no more than `most`: at least one.
+    pub(super) async fn some(&mut self, most: usize) -> Result<Vec<Delivery>> {
+        let mut some = vec![self.next().await?];
+        while some.len() < most
+            && let Some(next) = self.consumer.next().now_or_never()
+        {
+            some.push(next.ok_or(CANCELLED)??);
+        }
+        Ok(some)
     }
 
     /// Says when everything that was sent has arrived.

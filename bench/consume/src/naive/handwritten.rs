@@ -32,6 +32,7 @@ impl Handle for HandwrittenPostgres {
             return Ok(transaction.rollback().await?);
         }
         charges::charge(&mut transaction, order).await?;
+        tally.work().await;
         transaction.commit().await?;
         tally.execute(order);
         Ok(())
@@ -66,6 +67,7 @@ impl Handle for HandwrittenSqlite {
             return Ok(transaction.rollback().await?);
         }
         charges::charge_in_file(&mut transaction, order).await?;
+        tally.work().await;
         transaction.commit().await?;
         tally.execute(order);
         Ok(())

@@ -57,6 +57,7 @@ impl Handle for NaivePostgres {
         if inserted.rows_affected() == 0 {
             return Ok(());
         }
+        tally.work().await;
         tally.execute(order);
         sqlx::query("UPDATE processed SET status = 'done', updated_at = now() WHERE key = $1")
             .bind(&order.id)

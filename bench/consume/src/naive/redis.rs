@@ -35,6 +35,7 @@ impl Handle for NaiveRedis {
         if !acquired {
             return Ok(());
         }
+        tally.work().await;
         tally.execute(order);
         let retention = Policy::DEFAULT.retention().as_secs();
         redis::pipe()

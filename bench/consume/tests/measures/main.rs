@@ -86,6 +86,7 @@ fn who_forgets_executes_every_copy() {
 fn who_remembers_without_a_server_executes_each_order_once() {
     assert_consumes(Contestant::IdemMemory, "idem-memory", || None);
     assert_consumes(Contestant::IdemSqlite, "idem-sqlite", || None);
+    assert_consumes(Contestant::IdemMemoryBatch, "idem-memory-batch", || None);
     let folder = tempfile::tempdir().expect("there is room");
     let mut files = 0;
     let mut file = || {
@@ -99,6 +100,7 @@ fn who_remembers_without_a_server_executes_each_order_once() {
         "idem-sqlite-atomic",
         &mut file,
     );
+    assert_consumes(Contestant::IdemSqliteBatch, "idem-sqlite-batch", &mut file);
 }
 
 #[test]
@@ -110,6 +112,7 @@ fn who_remembers_in_redis_executes_each_order_once() {
     };
     assert_consumes(Contestant::NaiveRedis, "naive-redis", empty);
     assert_consumes(Contestant::IdemRedis, "idem-redis", empty);
+    assert_consumes(Contestant::IdemRedisBatch, "idem-redis-batch", empty);
 }
 
 #[test]
@@ -133,6 +136,23 @@ fn who_remembers_in_postgres_executes_each_order_once() {
         "idem-postgres-grouped",
         empty,
     );
+    assert_consumes(Contestant::IdemPostgresBatch, "idem-postgres-batch", empty);
+    for (by_hand, name) in [
+        (
+            Contestant::HandwrittenPostgresSetwise64,
+            "handwritten-postgres-setwise-64",
+        ),
+        (
+            Contestant::HandwrittenPostgresSetwise,
+            "handwritten-postgres-setwise",
+        ),
+        (
+            Contestant::HandwrittenPostgresSavepoints,
+            "handwritten-postgres-savepoints",
+        ),
+    ] {
+        assert_consumes(by_hand, name, empty);
+    }
 }
 
 #[test]
@@ -200,6 +220,21 @@ fn told<T: serde::de::DeserializeOwned>(what: &str, queue: &str, more: &[&str]) 
     let output = run(what, queue, &[&["--prefetch", "32"], more].concat());
     assert!(output.status.success(), "{what}: {}", complaint(&output));
     serde_json::from_slice(&output.stdout).expect("what it measured")
+}
+
+#[test]
+fn a_handler_takes_the_time_that_it_is_told_to() {
+    fill("bench-handler", QueueKind::Classic, MESSAGES);
+    let more = [
+        "--messages",
+        "200",
+        "--contestant",
+        "lapin-ack-each",
+        "--handler-ms",
+        "5",
+    ];
+    let finish: Finish = told("consume", "bench-handler", &more);
+    assert!(finish.seconds >= 1.0, "{}", finish.seconds);
 }
 
 #[test]

@@ -9,7 +9,7 @@ struct Aim {
     times: f64,
 }
 
-const AIMS: [Aim; 11] = [
+const AIMS: [Aim; 13] = [
     aim(Contestant::IdemMemory, Contestant::BASELINE, 2.5),
     aim(Contestant::IdemRedis, Contestant::BASELINE, 2.0),
     aim(Contestant::IdemPostgres, Contestant::BASELINE, 1.3),
@@ -26,6 +26,12 @@ const AIMS: [Aim; 11] = [
         3.5,
     ),
     aim(Contestant::IdemSqliteAtomic, Contestant::BASELINE, 0.8),
+    aim(Contestant::IdemPostgresBatch, Contestant::BASELINE, 1.6),
+    aim(
+        Contestant::IdemPostgresBatch,
+        Contestant::HandwrittenPostgresSetwise,
+        0.85,
+    ),
     aim(Contestant::IdemMemory, Contestant::MqBridgeMemory, 1.0),
     aim(Contestant::IdemSqlite, Contestant::MqBridgeSqlite, 1.0),
     aim(Contestant::IdemPostgres, Contestant::MqBridgePostgres, 1.0),

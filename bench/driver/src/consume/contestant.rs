@@ -27,6 +27,15 @@ pub enum Contestant {
     HandwrittenPostgresAtomic,
     /// Deduplicated by hand: the same in a SQLite file, `BEGIN IMMEDIATE` per message on one connection.
     HandwrittenSqliteAtomic,
+    /// Deduplicated by hand, as many messages as wait in one transaction, up to 64: the rows of their keys with one
+    /// statement, those of business with another.
+    #[value(name = "handwritten-postgres-setwise-64")]
+    #[serde(rename = "handwritten-postgres-setwise-64")]
+    HandwrittenPostgresSetwise64,
+    /// The same with up to 256 messages.
+    HandwrittenPostgresSetwise,
+    /// The same with up to 64 messages, each of them in a savepoint of its own.
+    HandwrittenPostgresSavepoints,
     /// mq-bridge, keys in the process's memory. Takes part if it is named, as the next two.
     MqBridgeMemory,
     /// mq-bridge, keys in a SQLite file.
@@ -47,6 +56,14 @@ pub enum Contestant {
     IdemPostgresGrouped,
     /// idem, keys in a SQLite file, atomic.
     IdemSqliteAtomic,
+    /// idem, keys in the process's memory, up to 256 messages in one call of the handler.
+    IdemMemoryBatch,
+    /// The same, keys in a SQLite file, atomic.
+    IdemSqliteBatch,
+    /// The same, keys in Redis.
+    IdemRedisBatch,
+    /// The same, keys in PostgreSQL, atomic.
+    IdemPostgresBatch,
 }
 
 impl Contestant {
@@ -84,14 +101,20 @@ impl Contestant {
     /// The store whose server, or file, it is given.
     pub(crate) fn server(self) -> Option<StoreKind> {
         match self {
-            Self::NaiveRedis | Self::IdemRedis => Some(StoreKind::Redis),
+            Self::NaiveRedis | Self::IdemRedis | Self::IdemRedisBatch => Some(StoreKind::Redis),
             Self::NaivePostgres
             | Self::HandwrittenPostgresAtomic
             | Self::MqBridgePostgres
             | Self::IdemPostgres
             | Self::IdemPostgresAtomic
-            | Self::IdemPostgresGrouped => Some(StoreKind::Postgres),
-            Self::HandwrittenSqliteAtomic | Self::IdemSqliteAtomic => Some(StoreKind::Sqlite),
+            | Self::IdemPostgresGrouped
+            | Self::IdemPostgresBatch
+            | Self::HandwrittenPostgresSetwise64
+            | Self::HandwrittenPostgresSetwise
+            | Self::HandwrittenPostgresSavepoints => Some(StoreKind::Postgres),
+            Self::HandwrittenSqliteAtomic | Self::IdemSqliteAtomic | Self::IdemSqliteBatch => {
+                Some(StoreKind::Sqlite)
+            }
             _ => None,
         }
     }

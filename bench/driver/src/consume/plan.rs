@@ -4,7 +4,11 @@ use std::fmt;
 
 use clap::ValueEnum as _;
 
-use super::{super::arena::Messages, Contestant, Options, QueueKind, setting::Setting};
+use super::{
+    super::arena::Messages,
+    Contestant, Options, QueueKind,
+    setting::{Delays, Setting},
+};
 
 const PREFETCH: [u16; 2] = [256, 1000];
 
@@ -13,6 +17,7 @@ pub(crate) struct Plan {
     contestants: Vec<Contestant>,
     settings: Vec<Setting>,
     messages: Messages,
+    delays: Delays,
     rounds: u32,
 }
 
@@ -46,6 +51,10 @@ impl Plan {
                 count: (options.messages).unwrap_or(if quick { 4_000 } else { 50_000 }),
                 duplicates: options.duplicates,
             },
+            delays: Delays {
+                handler_ms: options.handler_ms,
+                link_ms: options.link_ms,
+            },
             rounds: options.rounds.unwrap_or(if quick { 3 } else { 5 }),
         }
     }
@@ -56,6 +65,10 @@ impl Plan {
 
     pub(crate) fn messages(&self) -> Messages {
         self.messages
+    }
+
+    pub(crate) fn delays(&self) -> Delays {
+        self.delays
     }
 
     pub(crate) fn rounds(&self) -> u32 {

@@ -12,6 +12,7 @@ use super::{
     aims,
     figures::{Figures, Standing},
     plan::Plan,
+    setting::Delays,
 };
 
 /// What the whole run found out.
@@ -19,6 +20,8 @@ use super::{
 pub(crate) struct Report {
     #[serde(flatten)]
     messages: Messages,
+    #[serde(flatten)]
+    delays: Delays,
     rounds: u32,
     /// Of this machine.
     cores: usize,
@@ -32,6 +35,7 @@ impl Report {
         let race = |&setting| figures.standings(setting, plan.contestants());
         Self {
             messages: plan.messages(),
+            delays: plan.delays(),
             rounds: plan.rounds(),
             cores: thread::available_parallelism().map_or(1, usize::from),
             races: settings.map(race).collect(),
@@ -75,10 +79,11 @@ impl fmt::Display for Report {
         let Messages { count, duplicates } = self.messages;
         writeln!(
             f,
-            "\n{} messages, {duplicates} % of them copies, {} rounds, {} cores",
+            "\n{} messages, {duplicates} % of them copies, {} rounds, {} cores{}",
             grouped(count.into()),
             self.rounds,
-            self.cores
+            self.cores,
+            self.delays
         )?;
         for race in &self.races {
             let Some(first) = race.first() else { continue };
@@ -128,6 +133,7 @@ mod tests {
         let race = figures.standings(SETTING, &[LapinAckEach, IdemMemory]);
         let report = Report {
             messages: Messages::with_copies(10),
+            delays: Delays::default(),
             rounds: 1,
             cores: 2,
             races: vec![race; settings],

@@ -24,6 +24,15 @@ pub(crate) struct Setting {
     pub(crate) prefetch: u16,
 }
 
+/// What takes its time in every race of a run. Nothing does, unless it is asked for.
+#[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq)]
+pub(crate) struct Delays {
+    /// A call of a handler.
+    pub(crate) handler_ms: u64,
+    /// Whatever is sent between a consumer and a server, each way.
+    pub(crate) link_ms: u64,
+}
+
 impl QueueKind {
     /// As it is written on a command line, and as RabbitMQ calls it.
     pub fn name(self) -> &'static str {
@@ -37,5 +46,18 @@ impl QueueKind {
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} queue, prefetch {}", self.queue.name(), self.prefetch)
+    }
+}
+
+/// Nothing, if nothing takes its time.
+impl fmt::Display for Delays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.handler_ms > 0 {
+            write!(f, ", {} ms for each call of a handler", self.handler_ms)?;
+        }
+        if self.link_ms > 0 {
+            write!(f, ", {} ms each way to a server", self.link_ms)?;
+        }
+        Ok(())
     }
 }
