@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     handler::{Failure, Handler, Operation, Policy},
     message::{Key, SequencePlace},
-    store::{ClaimRequest, RecordedByError, Release, Store},
+    store::{ClaimRequest, RecordedByError, Release, Store, outbox::SharedOutbox},
     stores::measured::Measured,
     telemetry::{Handlers, ReportCounts},
 };
@@ -29,6 +29,7 @@ mod history;
 mod in_flight;
 mod leased;
 mod observed;
+mod outbox;
 mod prepared;
 mod recorded_by;
 mod remembered;
@@ -53,6 +54,7 @@ pub use fail_open::UnprotectedStats;
 use heartbeat::{HeartbeatScheduler, Limit, Ran};
 use history::History;
 use in_flight::{InFlight, Working};
+use outbox::Committed;
 pub use prepared::Prepared;
 pub(crate) use remembered::Requester;
 pub use sequence_waits::SequenceWait;
@@ -101,6 +103,8 @@ pub struct Executor<S> {
     closed: Arc<Closed>,
     /// What was done while the store was away, where the policy is to fail open.
     local: Arc<LocalMemory>,
+    /// Who publishes what handlers have published.
+    committed: Committed,
     handlers: Handlers,
 }
 
@@ -115,6 +119,7 @@ impl<S> Clone for Executor<S> {
             sequence_waits: self.sequence_waits.clone(),
             closed: Arc::clone(&self.closed),
             local: Arc::clone(&self.local),
+            committed: self.committed.clone(),
             handlers: self.handlers.clone(),
         }
     }
@@ -132,6 +137,7 @@ impl<S: Store> Executor<S> {
             sequence_waits: SequenceWaits::default(),
             closed: Arc::default(),
             local: Arc::new(LocalMemory::new(Self::DEFAULT_LOCAL_MEMORY)),
+            committed: Committed::default(),
             handlers: Handlers::default(),
         }
     }
@@ -339,6 +345,12 @@ pub trait RunsOn<S: Store>: crate::handler::Mode {
     ) -> impl Future<Output = Result<(), RecordedByError>> + Send {
         let _ = executor;
         ready(Ok(()))
+    }
+
+    /// The store's outbox, if handlers of this mode can publish into it.
+    #[doc(hidden)]
+    fn outbox(_: &Executor<S>) -> Option<SharedOutbox> {
+        None
     }
 
     /// Claims, runs and finishes one message.

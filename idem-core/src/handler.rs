@@ -8,6 +8,7 @@ mod error_text;
 pub(crate) mod failure;
 pub(crate) mod grouped;
 pub(crate) mod operation;
+pub(crate) mod outbox;
 mod outcome;
 pub(crate) mod policy;
 mod refusal;
@@ -25,6 +26,11 @@ pub use grouped::Grouped;
 pub use operation::recorded_by::{RecordedBy, RecordedRow, RecordingConstraint};
 pub use operation::sequence::{SequenceNumber, SequenceOptions};
 pub use operation::{Atomic, DecodeError, Handler, Leased, Mode, Operation};
+pub(crate) use outbox::Free;
+pub use outbox::{
+    Due, IntoOutgoing, InvalidOutgoingId, Outbox, OutboxError, Outboxes, Outgoing, OutgoingContent,
+    OutgoingId,
+};
 pub use outcome::Outcome;
 pub use policy::{Enforcement, InDoubt, Policy, PolicyBuilder, PolicyError, StoreOutage};
 pub use refusal::Refusal;

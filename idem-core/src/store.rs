@@ -10,6 +10,7 @@ mod error;
 pub(crate) mod finding;
 mod group;
 pub mod operator;
+pub mod outbox;
 mod purge;
 pub(crate) mod recorded_by;
 mod request;

@@ -48,9 +48,9 @@ use {sqlite_harness::SqliteHarness, sqlite_transaction_harness::SqliteTransactio
 idem_testing::conformance!(memory; MemoryHarness; Purge, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
 idem_testing::conformance!(cached_memory; CachedHarness<MemoryHarness>; Purge, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
 #[cfg(feature = "sqlite")]
-idem_testing::conformance!(cached_sqlite; CachedHarness<SqliteHarness>; Purge, OperatorStore, Durable, TransactionalStore, BatchStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
+idem_testing::conformance!(cached_sqlite; CachedHarness<SqliteHarness>; Purge, OperatorStore, Durable, TransactionalStore, BatchStore, Outbox, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
 #[cfg(feature = "sqlite")]
-idem_testing::conformance!(sqlite; SqliteHarness; Purge, OperatorStore, Durable, TransactionalStore, BatchStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
+idem_testing::conformance!(sqlite; SqliteHarness; Purge, OperatorStore, Durable, TransactionalStore, BatchStore, Outbox, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
 // Two that are purged, and below one that forgets by itself.
 #[cfg(feature = "sqlite")]
 idem_testing::conformance!(any_sqlite; AnyHarness<SqliteHarness>; Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
@@ -67,18 +67,18 @@ idem_testing::conformance!(any_postgres; AnyHarness<PostgresHarness<ReadCommitte
 #[cfg(feature = "postgres")]
 idem_testing::conformance!(cached_postgres; CachedHarness<PostgresHarness<ReadCommitted>>; ServerClock, Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "postgres")]
-idem_testing::conformance!(cached_postgres_atomic; CachedHarness<ConnectionHarness<ReadCommitted>>; only TransactionalStore, GroupStore, BatchStore, RecordedByStore, TransactionalSessions, TransactionalSequences);
+idem_testing::conformance!(cached_postgres_atomic; CachedHarness<ConnectionHarness<ReadCommitted>>; only TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, TransactionalSessions, TransactionalSequences);
 /// What the default of the database is must not matter.
 #[cfg(feature = "postgres")]
 mod postgres_atomic {
     use super::*;
 
-    idem_testing::conformance!(read_committed_connection; ConnectionHarness<ReadCommitted>; only TransactionalStore, GroupStore, BatchStore, RecordedByStore, TransactionalSessions, TransactionalSequences);
+    idem_testing::conformance!(read_committed_connection; ConnectionHarness<ReadCommitted>; only TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, TransactionalSessions, TransactionalSequences);
     idem_testing::conformance!(read_committed_transaction; TransactionHarness<ReadCommitted>; only TransactionalStore, GroupStore, BatchStore, RecordedByStore, TransactionalSessions, TransactionalSequences);
     idem_testing::conformance!(repeatable_read_connection; ConnectionHarness<RepeatableRead>; only TransactionalStore, BatchStore, TransactionalSessions, TransactionalSequences);
     idem_testing::conformance!(repeatable_read_transaction; TransactionHarness<RepeatableRead>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
     idem_testing::conformance!(serializable_connection; ConnectionHarness<Serializable>; only TransactionalStore, TransactionalSessions, TransactionalSequences);
-    idem_testing::conformance!(serializable_transaction; TransactionHarness<Serializable>; only TransactionalStore, BatchStore, TransactionalSessions, TransactionalSequences);
+    idem_testing::conformance!(serializable_transaction; TransactionHarness<Serializable>; only TransactionalStore, BatchStore, Outbox, TransactionalSessions, TransactionalSequences);
 }
 // As in a transaction of one's own, but that others commit with it.
 #[cfg(feature = "postgres")]

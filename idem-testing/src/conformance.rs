@@ -41,6 +41,7 @@
 //! | `TransactionalStore` | [`TransactionalHarness`] | [`TransactionalStore`](idem_core::store::TransactionalStore) |
 //! | `GroupStore` | [`GroupHarness`] | sharing a transaction among messages |
 //! | `BatchStore` | [`BatchHarness`] | completing several messages with one commit |
+//! | `Outbox` | [`TransactionalHarness`], a store with an [outbox](idem_core::store::outbox), and data that no other case shares | publishing what was committed |
 //! | `RecordedByStore` | [`EntityHarness`] | telling by a constraint what was handled |
 //! | `ServerClock` | [`WorkerClockHarness`] | a time that is no worker's |
 //! | `SessionStore` | a store with [`SessionStore`](idem_core::store::SessionStore) | keeping sessions |
@@ -74,6 +75,7 @@ pub mod operator_changes;
 pub mod operator_fences;
 pub mod operator_listings;
 pub mod operator_sights;
+pub mod outbox;
 pub mod owners;
 pub mod positions;
 pub mod purge;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use idem_core::store::{
-    Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, StoreError, TransactionalStore,
-    Write,
+    Begun, Claim, ClaimRequest, Completion, Finish, Finished, Lease, Open, StoreError,
+    TransactionalStore, Write,
 };
 
 use super::{Call, FaultyStore, probe};
@@ -68,7 +68,7 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for FaultyStore<S> {
             return self.undisturbed(finished).await;
         }
         match finish {
-            Finish::Complete { outcome, .. } => probe::before_completion(outcome).await,
+            Finish::Complete(Completion { outcome, .. }) => probe::before_completion(outcome).await,
             Finish::CompleteAll(completions) => {
                 for completion in completions {
                     probe::before_completion(completion.outcome).await;

@@ -142,19 +142,12 @@ where
         }
         let store = self.store.clone();
         match finish {
-            Finish::Complete {
-                lease,
-                outcome,
-                retention,
-            } => {
-                let (lease, outcome) = (lease.clone(), outcome.clone());
+            Finish::Complete(it) => {
+                let (lease, outcome) = (it.lease.clone(), it.outcome.clone());
+                let retention = it.retention;
                 tokio::spawn(async move {
                     tokio::time::sleep(LATE).await;
-                    let complete = Finish::Complete {
-                        lease: &lease,
-                        outcome: &outcome,
-                        retention,
-                    };
+                    let complete = Finish::Complete(Completion::new(&lease, &outcome, retention));
                     store.finish(transaction, complete).await
                 });
             }
@@ -167,10 +160,8 @@ where
                     tokio::time::sleep(LATE).await;
                     let completions: Vec<_> = completions
                         .iter()
-                        .map(|(lease, outcome, retention)| Completion {
-                            lease,
-                            outcome,
-                            retention: *retention,
+                        .map(|(lease, outcome, retention)| {
+                            Completion::new(lease, outcome, *retention)
                         })
                         .collect();
                     let complete = Finish::CompleteAll(&completions);

@@ -4,7 +4,7 @@ use idem_amqp::{
     Key, Policy, Store as _,
     handler::Outcome,
     sqlx::{PgConnection, SqliteConnection},
-    store::{Begun, Claim, ClaimRequest, Finish, Finished, TransactionalStore, Write},
+    store::{Begun, Claim, ClaimRequest, Completion, Finish, Finished, TransactionalStore, Write},
 };
 use idem_tests::store_at::StoreAt;
 use tempfile::tempdir;
@@ -175,11 +175,12 @@ async fn commit_after<Tx>(
     };
     let name = lease.key.as_str();
     idem.run(&["keys", command, name, "--yes"]).await.ends(0);
-    let complete = Finish::Complete {
-        lease: &lease,
-        outcome: &Outcome::new("late"),
-        retention: Policy::DEFAULT.retention(),
-    };
+    let outcome = Outcome::new("late");
+    let complete = Finish::Complete(Completion::new(
+        &lease,
+        &outcome,
+        Policy::DEFAULT.retention(),
+    ));
     store.finish(transaction, complete).await.unwrap()
 }
 

@@ -26,7 +26,10 @@ use crate::{
     futures::FutureExt as _,
     handler::{Atomic, Attempt, Failure, Handler, Mode, Operation, Outcome, Policy},
     message::Envelope,
-    store::{Claim, Finish, Finished, Lease, Store, StoreError, TransactionalStore, Write},
+    store::{
+        Claim, Completion, Finish, Finished, Lease, Store, StoreError, TransactionalStore, Write,
+        outbox::SharedOutbox,
+    },
     stores::measured::Measured,
 };
 
@@ -43,6 +46,10 @@ where
     fn limit(executor: &Executor<S>) -> Option<usize> {
         // Each handler has a connection to itself for as long as it runs.
         Some(executor.store.transactions())
+    }
+
+    fn outbox(executor: &Executor<S>) -> Option<SharedOutbox> {
+        executor.store.outbox()
     }
 
     async fn run<H, St>(
@@ -183,6 +190,10 @@ where
     }
 }
 
+/// What a handler is told that has published, and must not commit without it.
+pub(super) const NO_OUTBOX: &str =
+    "the store has no outbox: use PostgreSQL or SQLite, or leave the `Outbox` out";
+
 /// How a claim ends. Each method writes an end and says what the message came to, or says that nobody knows.
 pub(super) struct Ending<'a, S> {
     pub(super) job: &'a Job<'a, S>,
@@ -248,17 +259,24 @@ impl<S: Store> Ending<'_, S> {
         let retention = self.job.request.retention;
         let attempt = self.lease.attempt;
         // One call: the completion is written in the transaction, fenced by the lease, and committed with it.
-        let complete = Finish::Complete {
-            lease: self.lease,
-            outcome: &outcome,
-            retention,
-        };
-        match store.finish(transaction, complete).await {
-            Ok(Finished::Committed) => Execution::Executed {
-                output,
-                outcome,
-                attempt,
-            },
+        let outgoing = self.job.executor.committed.ready(self.job.outgoing());
+        if !outgoing.is_empty() && store.outbox().is_none() {
+            let ended = self.unsuccessful(Cause::Refused(NO_OUTBOX.to_owned()));
+            return Box::pin(self.undo(transaction, ended)).await;
+        }
+        let completion = Completion::new(self.lease, &outcome, retention).publishing(&outgoing);
+        match store
+            .finish(transaction, Finish::Complete(completion))
+            .await
+        {
+            Ok(Finished::Committed) => {
+                self.job.executor.committed.hand_on(outgoing);
+                Execution::Executed {
+                    output,
+                    outcome,
+                    attempt,
+                }
+            }
             // Rolled back with the completion: the lease was not the current one any more.
             Ok(Finished::Fenced) => self.lost(),
             // Rolled back by the database: a deferred constraint, or a statement whose error the handler has

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     executor::Execution,
-    handler::{Attempt, Context, Handler, Mode, Operation, Policy},
+    handler::{Attempt, Context, Handler, Mode, Operation, Outbox, Outgoing, Policy},
     message::{Envelope, KeyError},
     store::{ClaimRequest, Release, Store},
     stores::measured::Measured,
@@ -41,6 +41,8 @@ pub(super) struct Job<'a, S> {
     /// A claim that this message has already, with its heartbeat: its group did not succeed, and the message is run
     /// by itself.
     pub(super) held: Option<KeptLease>,
+    /// What the handler publishes, if it does: it is committed with the claim's end.
+    pub(super) outbox: Option<Outbox>,
 }
 
 impl<'a, S: Store> Job<'a, S> {
@@ -66,7 +68,15 @@ impl<'a, S: Store> Job<'a, S> {
             history,
             keyless: None,
             held: None,
+            outbox: None,
         })
+    }
+}
+
+impl<S> Job<'_, S> {
+    /// What the handler has published, to be committed.
+    pub(super) fn outgoing(&self) -> Vec<Outgoing> {
+        self.outbox.as_ref().map_or_else(Vec::new, Outbox::take)
     }
 }
 
@@ -211,6 +221,7 @@ where
     let mut job = match Job::of(executor, request, &message.policy, history) {
         Ok(job) => Job {
             requester,
+            outbox: H::PUBLISHES.then(|| Outbox::for_key(&job.request.key)),
             keyless: message.keyless.as_ref(),
             held,
             ..job
@@ -238,6 +249,7 @@ where
         envelope,
         key: &job.request.key,
         attempt: claim.attempt(job.policy),
+        outbox: job.outbox.clone(),
     };
     let (kept, called) = claim.run(&job, &mut transaction, body, context, kept).await;
     // The handler's future is gone, also one that lost its lease or took too long. So nothing of it still writes when
@@ -263,6 +275,8 @@ where
     St: Send + Sync + 'static,
 {
     let executor = job.executor;
+    // An earlier call, in a batch, may have published and then failed.
+    drop(job.outgoing());
     let lent = C::lend(transaction);
     // From here on a panic of the user's code is a value: it must not skip the end of the claim, which would
     // leave the key held until its lease runs out.

@@ -212,6 +212,7 @@ where
         .batch_queues
         .of::<H, St>(context.state, job.policy.timeout());
     let claimed = Claimed {
+        outbox: job.outbox.clone(),
         lease: lease.clone(),
         policy: *job.policy,
         retention: job.request.retention,

@@ -24,8 +24,8 @@ use crate::{
     handler::{Attempt, Grouped, Handler, Mode, Operation, Policy},
     message::Envelope,
     store::{
-        self, Finish, Finished, GroupStore, RecordedByError, Release, Store, StoreError,
-        TransactionalStore as _,
+        self, Completion, Finish, Finished, GroupStore, RecordedByError, Release, Store,
+        StoreError, TransactionalStore as _,
     },
     stores::measured::Measured,
 };
@@ -158,11 +158,7 @@ where
         };
         let retention = job.request.retention;
         let store = &job.executor.store;
-        let complete = Finish::Complete {
-            lease: &open.lease,
-            outcome: &outcome,
-            retention,
-        };
+        let complete = Finish::Complete(Completion::new(&open.lease, &outcome, retention));
         let end = {
             // Its slot is left when this is first polled. Others may still run in the group, so the wait may be long,
             // and the heartbeat goes on during it. Boxed, because it is polled again below.

@@ -14,7 +14,7 @@ use std::{
 use serde::Serialize;
 
 use crate::{
-    handler::{Attempt, Context, Failed, FromRef, State},
+    handler::{Attempt, Context, Failed, FromRef, Outbox, Outboxes, State},
     message::{Envelope, Key},
 };
 
@@ -60,6 +60,7 @@ pub struct Member<T> {
     key: Key,
     envelope: Envelope,
     attempt: Attempt,
+    outbox: Option<Outbox>,
 }
 
 /// Which members of a [`Batch`] its handler has failed. Clones are of the same batch.
@@ -70,7 +71,7 @@ impl<T, E> Batch<T, E> {
     pub fn of(messages: impl IntoIterator<Item = T>) -> Self {
         let member = |(i, message): (usize, T)| {
             let key = Key::new("batch", i as u64).expect("a number is a part of a key");
-            Member::new(message, key, Envelope::new(""), Attempt::first())
+            Member::new(message, key, Envelope::new(""), Attempt::first(), None)
         };
         Self::new(messages.into_iter().enumerate().map(member).collect())
     }
@@ -150,13 +151,20 @@ impl<T, E> fmt::Debug for Batch<T, E> {
 }
 
 impl<T> Member<T> {
-    pub(crate) fn new(message: T, key: Key, envelope: Envelope, attempt: Attempt) -> Self {
+    pub(crate) fn new(
+        message: T,
+        key: Key,
+        envelope: Envelope,
+        attempt: Attempt,
+        outbox: Option<Outbox>,
+    ) -> Self {
         Self {
             message,
             index: 0,
             key,
             envelope,
             attempt,
+            outbox,
         }
     }
 
@@ -406,8 +414,20 @@ pub fn results<T: BatchOutput, E>(
 #[doc(hidden)]
 pub fn batch_of_one<T, E, S>(message: T, context: &Context<'_, S>) -> Batch<T, E> {
     let (key, envelope) = (context.key.clone(), context.envelope.clone());
-    let member = Member::new(message, key, envelope, context.attempt);
+    let outbox = context.outbox.clone();
+    let member = Member::new(message, key, envelope, context.attempt, outbox);
     Batch::new(vec![member])
+}
+
+/// What the messages of a batch publish.
+#[doc(hidden)]
+pub fn outboxes<T, E>(batch: &Batch<T, E>) -> Outboxes {
+    let outbox = |it: &Member<T>| {
+        it.outbox
+            .clone()
+            .unwrap_or_else(|| Outbox::for_key(&it.key))
+    };
+    Outboxes::new(batch.iter().map(outbox).collect())
 }
 
 /// The result of a batch of one.

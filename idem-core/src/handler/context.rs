@@ -2,7 +2,10 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
-use crate::message::{Envelope, HeaderSource, Key};
+use crate::{
+    handler::Outbox,
+    message::{Envelope, HeaderSource, Key},
+};
 
 /// One attempt's surroundings: the application's state, the message's envelope, and the lease.
 ///
@@ -29,6 +32,8 @@ pub struct Context<'a, S> {
     pub key: &'a Key,
     /// Which attempt this is.
     pub attempt: Attempt,
+    /// Where it publishes, if it does.
+    pub(crate) outbox: Option<Outbox>,
 }
 
 /// A handler's parameter, made from the attempt's [`Context`].
@@ -49,7 +54,7 @@ pub struct Context<'a, S> {
     message = "`{Self}` cannot be a parameter of a handler",
     label = "not an extractor",
     note = "a part of the worker's state is taken as `State<{Self}>`",
-    note = "the first parameter is the message; further ones are `State<T>`, `Attempt`, `FencingToken`, `Headers`, `Key`, one `&mut` connection or transaction, or a type of your own that implements `FromContext<S>`"
+    note = "the first parameter is the message; further ones are `State<T>`, `Attempt`, `FencingToken`, `Headers`, `Key`, one `&mut` connection or transaction, an `Outbox` under that name, or a type of your own that implements `FromContext<S>`"
 )]
 pub trait FromContext<S>: Sized {
     /// Makes the parameter.

@@ -81,6 +81,9 @@ pub trait Operation: Send + Sync + 'static {
     /// How large its batches are, if its mode has batches.
     const BATCH: Option<BatchOptions> = None;
 
+    /// Whether it takes an [`Outbox`](crate::handler::Outbox).
+    const PUBLISHES: bool = false;
+
     /// Turns the body into the message.
     ///
     /// # Errors

@@ -62,6 +62,20 @@ impl Key {
         &self.0
     }
 
+    /// A stable id for something that is done for this key: the same in every attempt, so that who is told of it twice
+    /// can know it again. At most 255 bytes, like a message's id in AMQP.
+    ///
+    /// ```
+    /// use idem_core::Key;
+    ///
+    /// let key = Key::new("orders.charge", "o-17")?;
+    /// assert_eq!(key.derive_id("shipped"), "orders.charge:o-17#shipped");
+    /// # Ok::<_, idem_core::message::KeyError>(())
+    /// ```
+    pub fn derive_id(&self, effect: impl fmt::Display) -> String {
+        encoding::bound(format!("{self}#{effect}"), Self::MAX_LEN)
+    }
+
     /// The handler's durable name, the part before the first `:`.
     pub fn scope(&self) -> &str {
         self.0.split_once(':').map_or(&*self.0, |(scope, _)| scope)

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::{Lease, StoreError};
-use crate::handler::{Outcome, RecordedRow};
+use crate::handler::{Outcome, Outgoing, RecordedRow};
 
 /// What a transaction is opened for that is not opened together with its claim.
 #[derive(Debug, Clone, Copy)]
@@ -38,14 +38,7 @@ pub enum Open<'a> {
 pub enum Finish<'a> {
     /// Writes the completion, fenced, as the last statement of the transaction, and commits. In a group, the slot
     /// is left to the next one, and all that succeeded commit together.
-    Complete {
-        /// The claim.
-        lease: &'a Lease,
-        /// What is remembered.
-        outcome: &'a Outcome,
-        /// For how long.
-        retention: Duration,
-    },
+    Complete(Completion<'a>),
     /// Writes the completions, each fenced, as the last statement of the transaction, and commits; all or none. Asked
     /// of a [`BatchStore`](super::BatchStore).
     CompleteAll(&'a [Completion<'a>]),
@@ -64,8 +57,10 @@ pub enum Finish<'a> {
     RollBack,
 }
 
-/// One of several completions: see [`Finish::CompleteAll`].
+/// What is written, fenced, in the transaction that a handler has written in: see [`Finish::Complete`] and
+/// [`Finish::CompleteAll`].
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Completion<'a> {
     /// The claim.
     pub lease: &'a Lease,
@@ -73,6 +68,26 @@ pub struct Completion<'a> {
     pub outcome: &'a Outcome,
     /// For how long.
     pub retention: Duration,
+    /// What the handler has published. It is written into the store's [outbox](super::TransactionalStore::outbox), and nothing is
+    /// committed without it.
+    pub outgoing: &'a [Outgoing],
+}
+
+impl<'a> Completion<'a> {
+    /// A completion of a handler that has published nothing.
+    pub fn new(lease: &'a Lease, outcome: &'a Outcome, retention: Duration) -> Self {
+        Self {
+            lease,
+            outcome,
+            retention,
+            outgoing: &[],
+        }
+    }
+
+    /// With what the handler has published.
+    pub fn publishing(self, outgoing: &'a [Outgoing]) -> Self {
+        Self { outgoing, ..self }
+    }
 }
 
 /// How a transaction ended.
@@ -131,7 +146,7 @@ impl Finish<'_> {
     /// What a store answers that cannot end a transaction so. It has rolled it back.
     pub fn refused(self) -> StoreError {
         let asked = match self {
-            Self::Complete { .. } => "with a completion",
+            Self::Complete(_) => "with a completion",
             Self::CompleteAll(_) => "with several completions",
             Self::Record { .. } => "with an entity",
             Self::RollBack => "with a rollback",

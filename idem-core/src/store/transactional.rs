@@ -2,7 +2,10 @@
 
 use std::{future::ready, time::Duration};
 
-use super::{Claim, ClaimRequest, Finish, Finished, Lease, Open, Store, StoreError, Write};
+use super::{
+    Claim, ClaimRequest, Finish, Finished, Lease, Open, Store, StoreError, Write,
+    outbox::SharedOutbox,
+};
 use crate::futures::{BoxFuture, FutureExt as _};
 
 /// A store in whose transaction a handler can write, through a `&mut Tx`: the handler's writes
@@ -61,6 +64,12 @@ pub trait TransactionalStore<Tx>: Store {
                 Begun::Not(answer) => Begun::Not(answer),
             })
         }
+    }
+
+    /// Where handlers' messages wait until they are published; `None` in a store that has no such table. Then no
+    /// [completion](super::Completion::outgoing) has any.
+    fn outbox(&self) -> Option<SharedOutbox> {
+        None
     }
 
     /// What the handler writes through.

@@ -31,6 +31,7 @@ mod location;
 mod migration;
 mod names;
 mod operator;
+mod outbox;
 mod pooler;
 mod recorded_by;
 mod row;
@@ -53,6 +54,7 @@ use link::{Address, Link};
 pub use migration::Migrate;
 use names::Names;
 use operator::Operator;
+use outbox::Outbox;
 use recorded_by::Entities;
 use sequences::Sequences;
 use sessions::Sessions;
@@ -138,6 +140,7 @@ pub struct PostgresStore {
     sequences: Sequences,
     entities: Entities,
     operator: Operator,
+    outbox: Outbox,
     names: Names,
     sql: Arc<Sql>,
     clock: Clock,
@@ -197,6 +200,7 @@ impl PostgresStore {
     #[doc(hidden)]
     pub fn advance(&self, by: Duration) {
         self.clock.advance(by);
+        self.outbox.look_anew();
     }
 
     async fn claim_answered_when(

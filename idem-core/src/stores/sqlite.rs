@@ -17,6 +17,7 @@ mod fault;
 mod location;
 mod log_sync;
 mod operator;
+mod outbox;
 mod row;
 mod schema;
 mod sequences;

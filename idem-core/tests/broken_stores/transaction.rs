@@ -142,22 +142,13 @@ impl TransactionalStore<Ledger> for PlainStore {
 
     async fn finish(&self, held: Held, finish: Finish<'_>) -> Result<Finished, StoreError> {
         match (held, finish) {
-            (
-                Held::Own(ledger),
-                Finish::Complete {
-                    lease,
-                    outcome,
-                    retention,
-                },
-            ) => self.commit(ledger, lease, outcome, retention).await,
-            (
-                Held::Slot(slot),
-                Finish::Complete {
-                    lease,
-                    outcome,
-                    retention,
-                },
-            ) => Ok(self.leave(slot, lease, outcome, retention).await),
+            (Held::Own(ledger), Finish::Complete(it)) => {
+                self.commit(ledger, it.lease, it.outcome, it.retention)
+                    .await
+            }
+            (Held::Slot(slot), Finish::Complete(it)) => {
+                Ok(self.leave(slot, it.lease, it.outcome, it.retention).await)
+            }
             (Held::Own(ledger), Finish::CompleteAll(completions)) => {
                 self.commit_batch(ledger, completions).await
             }

@@ -6,7 +6,7 @@ use idem_core::{
     Key, Outcome, Policy, PostgresStore, Store, StoreError,
     sqlx::{PgConnection, query},
     store::{
-        Begun, Claim, ClaimRequest, Finish, Finished, GroupStore, Lease, Open, Release,
+        Begun, Claim, ClaimRequest, Completion, Finish, Finished, GroupStore, Lease, Open, Release,
         TransactionalStore, Write,
     },
 };
@@ -60,11 +60,9 @@ impl Shared {
         written.execute(tx).await.expect("a row can be written");
         let store = self.0.clone();
         let first = tokio::spawn(async move {
-            let complete = Finish::Complete {
-                lease: &lease,
-                outcome: &Outcome::new("first"),
-                retention: Duration::from_mins(1),
-            };
+            let outcome = Outcome::new("first");
+            let complete =
+                Finish::Complete(Completion::new(&lease, &outcome, Duration::from_mins(1)));
             TransactionalStore::<PgConnection>::finish(&store, first, complete).await
         });
         let slot = second.await?;

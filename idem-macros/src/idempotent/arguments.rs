@@ -22,6 +22,7 @@ mod batch;
 mod check;
 mod enforcement;
 mod group;
+mod outbox;
 mod recorded_by;
 mod times;
 mod value;

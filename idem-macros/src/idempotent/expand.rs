@@ -89,6 +89,11 @@ fn operation(
     let recorded_by = recorded_by::constant(root, arguments, signature);
     let numbered = sequence::constant(root, arguments, signature);
     let batch = batch::constant(root, arguments);
+    let publishes = signature.outbox().map(|_| {
+        quote!(
+            const PUBLISHES: bool = true;
+        )
+    });
     quote! {
         #(#conditions)*
         #[automatically_derived]
@@ -101,6 +106,7 @@ fn operation(
             #recorded_by
             #numbered
             #batch
+            #publishes
             #decode
             #key
             #fingerprint
@@ -153,6 +159,11 @@ fn call(root: &TokenStream, function: &Function, signature: &Signature) -> Token
     for (i, parameter) in signature.parameters.iter().enumerate() {
         match parameter {
             Parameter::Connection(_) => passed.push(lent.clone()),
+            Parameter::Outbox(_) => {
+                let parameter = local(&format!("parameter_{i}"), Span::call_site());
+                made.push(quote!(let #parameter = #root::__private::outbox(#context);));
+                passed.push(parameter);
+            }
             Parameter::Extractor(ty) => {
                 let parameter = local(&format!("parameter_{i}"), Span::call_site());
                 made.push(quote! {

@@ -40,13 +40,23 @@ impl Signature {
             .iter()
             .find_map(|parameter| match parameter {
                 Parameter::Connection(ty) => Some(ty),
-                Parameter::Extractor(_) => None,
+                Parameter::Extractor(_) | Parameter::Outbox(_) => None,
             })
     }
 
     /// The type of one message, if the handler takes a `Batch` of them.
     pub(super) fn of_batch(&self) -> Option<&Type> {
         parameter::of_batch(&self.message)
+    }
+
+    /// The type of the outbox, if the handler takes one.
+    pub(super) fn outbox(&self) -> Option<&Type> {
+        self.parameters
+            .iter()
+            .find_map(|parameter| match parameter {
+                Parameter::Outbox(ty) => Some(&**ty),
+                Parameter::Extractor(_) | Parameter::Connection(_) => None,
+            })
     }
 
     pub(super) fn is_atomic(&self) -> bool {

@@ -68,11 +68,7 @@ impl<'a, H: BatchHarness> Batch<'a, H> {
         let completions: Vec<_> = self
             .leases
             .iter()
-            .map(|lease| Completion {
-                lease,
-                outcome: &outcome,
-                retention: RETENTION,
-            })
+            .map(|lease| Completion::new(lease, &outcome, RETENTION))
             .collect();
         self.write_and_finish(Finish::CompleteAll(&completions))
             .await

@@ -13,8 +13,8 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use idem_core::{
     handler::Outcome,
     store::{
-        Claim, Finish, Finished, GroupStore, Lease, Open, Release, Store as _, StoreError,
-        TransactionalStore, Write,
+        Claim, Completion, Finish, Finished, GroupStore, Lease, Open, Release, Store as _,
+        StoreError, TransactionalStore, Write,
     },
 };
 
@@ -116,11 +116,8 @@ impl<'a, H: GroupHarness> Group<'a, H> {
     async fn leave(&self, slot: Slot<H>, member: &Member) -> Left {
         let (store, lease) = (Arc::clone(&self.store), member.lease.clone());
         let mut end = async move {
-            let complete = Finish::Complete {
-                lease: &lease,
-                outcome: &Outcome::new("done"),
-                retention: RETENTION,
-            };
+            let outcome = Outcome::new("done");
+            let complete = Finish::Complete(Completion::new(&lease, &outcome, RETENTION));
             TransactionalStore::<H::Tx>::finish(&*store, slot, complete).await
         }
         .boxed();

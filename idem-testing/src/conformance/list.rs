@@ -184,6 +184,14 @@ impl<H: Harness> Case<H> {
         crate::__conformance_list!(BatchStore[cases]())
     }
 
+    /// The cases of stores that keep what handlers publish.
+    pub fn of_outboxes() -> Vec<Self>
+    where
+        H: TransactionalHarness,
+    {
+        crate::__conformance_list!(Outbox[cases]())
+    }
+
     /// The cases of stores that can tell by a constraint what was handled.
     pub fn of_entities() -> Vec<Self>
     where
@@ -460,6 +468,26 @@ macro_rules! __conformance_list {
                 a_batch_that_is_rolled_back_leaves_its_claims
                 a_claim_for_a_batch_is_a_claim
                 a_duplicate_is_told_so_instead_of_a_claim_for_a_batch
+            }
+        }
+    };
+    (Outbox [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            outbox {
+                what_is_published_is_committed_with_the_completion
+                a_completion_that_is_fenced_publishes_nothing
+                what_was_taken_is_told_again_when_its_lease_has_run_out
+                what_is_published_at_once_is_left_to_who_commits_it
+                content_is_bytes_and_ids_are_texts
+                what_is_to_leave_later_is_due_then
+                what_was_removed_is_not_told_again
+                what_could_not_be_published_is_due_again
+                what_was_given_up_waits_for_somebody
+                of_a_lane_only_the_first_is_told
+                one_that_was_given_up_stops_its_lane
+                each_is_told_to_one
+                what_is_to_leave_later_can_be_cancelled
+                messages_are_listed_in_pages
             }
         }
     };

@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use idem_core::{
-    handler::Outcome,
+    handler::{Outcome, Outgoing},
     store::{
-        Begun, Claim, Finish, Finished, Lease, Opening, Release, Store as _, TransactionalStore,
-        Write,
+        Begun, Claim, Completion, Finish, Finished, Lease, Opening, Release, Store as _,
+        TransactionalStore, Write,
     },
 };
 
@@ -116,13 +116,24 @@ impl<H: TransactionalHarness> Open<H> {
     }
 
     pub(super) async fn commit_for(self, outcome: &str, retention: Duration) -> Finished {
+        self.commit_with(outcome, retention, &[]).await
+    }
+
+    /// Commits what was published, too.
+    pub(super) async fn commit_publishing(self, outgoing: &[Outgoing]) -> Finished {
+        self.commit_with("done", RETENTION, outgoing).await
+    }
+
+    async fn commit_with(
+        self,
+        outcome: &str,
+        retention: Duration,
+        outgoing: &[Outgoing],
+    ) -> Finished {
         let outcome = Outcome::new(outcome.to_owned());
-        let complete = Finish::Complete {
-            lease: &self.lease,
-            outcome: &outcome,
-            retention,
-        };
+        let done = Completion::new(&self.lease, &outcome, retention).publishing(outgoing);
         let store = &*self.store;
+        let complete = Finish::Complete(done);
         let commit = TransactionalStore::<H::Tx>::finish(store, self.transaction, complete);
         Rule::Atomic.answer(commit.await)
     }

@@ -23,6 +23,7 @@ pub(super) enum Rule {
     Grouped,
     Batched,
     Recorded,
+    Outbox,
     Placed,
     SessionEnds,
     Mark,
@@ -101,6 +102,9 @@ impl fmt::Display for Rule {
             }
             Self::Recorded => {
                 "RecordedByStore: a constraint says what was handled, and no record of it stays"
+            }
+            Self::Outbox => {
+                "an outbox is committed with the completion, and tells each message to one until it is gone"
             }
             Self::Placed => {
                 "SessionStore, rule 1: session and key are decided about in one step, by the ordinary rules inside the window"

@@ -6,7 +6,7 @@ use idem_amqp::{
     Key, Policy, PostgresStore,
     handler::Outcome,
     sqlx::PgConnection,
-    store::{Begun, ClaimRequest, ConnectError, Finish, Finished, TransactionalStore},
+    store::{Begun, ClaimRequest, Completion, ConnectError, Finish, Finished, TransactionalStore},
 };
 use idem_servers::{Postgres, postgres::DatabaseServer};
 use idem_tests::servers::off_thread;
@@ -76,11 +76,12 @@ async fn handle<T: Send + 'static>(
         panic!("the key is new")
     };
     let seen = off_thread(look).await;
-    let complete = Finish::Complete {
-        lease: &lease,
-        outcome: &Outcome::new("17"),
-        retention: Policy::DEFAULT.retention(),
-    };
+    let outcome = Outcome::new("17");
+    let complete = Finish::Complete(Completion::new(
+        &lease,
+        &outcome,
+        Policy::DEFAULT.retention(),
+    ));
     let committed = store.finish(transaction, complete).await;
     (seen, committed.unwrap())
 }

@@ -60,6 +60,7 @@ mod nodes;
 mod observed;
 mod order;
 mod outages;
+mod outbox;
 mod permissions;
 mod postgres_handlers;
 mod prefetch;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{
     super::{
         Executor, Prepared, RunsOn,
-        atomic::{AtomicClaim, Shared, alone, shared_or_alone},
+        atomic::{AtomicClaim, NO_OUTBOX, Shared, alone, shared_or_alone},
         attempt::{Called, Claiming, Granted, Job, Uncalled},
         heartbeat::{KeptLease, Moment, Ran},
         remembered,
@@ -24,6 +24,7 @@ use crate::{
     message::Envelope,
     store::{
         self, BatchStore, Completion, Finish, Finished, Store, StoreError, TransactionalStore as _,
+        outbox::SharedOutbox,
     },
     stores::measured::Measured,
 };
@@ -36,6 +37,10 @@ where
     fn limit(_: &Executor<S>) -> Option<usize> {
         // Whoever waits for a batch has claimed, and keeps its lease.
         None
+    }
+
+    fn outbox(executor: &Executor<S>) -> Option<SharedOutbox> {
+        executor.store.outbox()
     }
 
     async fn run<H, St>(
@@ -97,15 +102,21 @@ where
         claims: &[&Claimed],
         outcomes: Vec<Option<Outcome>>,
     ) -> Result<Vec<Option<EndedTogether>>, String> {
-        let completions: Vec<_> = claims
+        let outgoing: Vec<_> = claims
             .iter()
-            .zip(&outcomes)
-            .filter_map(|(claimed, outcome)| {
-                Some(Completion {
-                    lease: &claimed.lease,
-                    outcome: outcome.as_ref()?,
-                    retention: claimed.retention,
-                })
+            .map(|it| executor.committed.ready(it.outgoing()))
+            .collect();
+        if outgoing.iter().any(|it| !it.is_empty()) && executor.store.outbox().is_none() {
+            // Each is told when it runs by itself.
+            executor.roll_back(transaction).await;
+            return Err(NO_OUTBOX.into());
+        }
+        let members = claims.iter().zip(&outcomes).zip(&outgoing);
+        let completions: Vec<_> = members
+            .filter_map(|((claimed, outcome), outgoing)| {
+                let outcome = outcome.as_ref()?;
+                let completion = Completion::new(&claimed.lease, outcome, claimed.retention);
+                Some(completion.publishing(outgoing))
             })
             .collect();
         let committed = if completions.is_empty() {
@@ -115,7 +126,15 @@ where
         } else {
             let complete = Finish::CompleteAll(&completions);
             match executor.store.finish(transaction, complete).await {
-                Ok(Finished::Committed) => Ok(()),
+                Ok(Finished::Committed) => {
+                    drop(completions);
+                    // What a member has published that was failed is not committed.
+                    let members = outcomes.iter().zip(outgoing);
+                    let of_completed = members.filter(|(outcome, _)| outcome.is_some());
+                    let outgoing = of_completed.flat_map(|(_, outgoing)| outgoing).collect();
+                    executor.committed.hand_on(outgoing);
+                    Ok(())
+                }
                 // Because of one of them, and nobody can tell which.
                 Ok(Finished::Refused { error }) => return Err(error),
                 Ok(Finished::Fenced | Finished::RolledBack) => {

@@ -292,7 +292,10 @@ fn batch_of<H: Operation>(members: &mut Vec<Waiting<H>>) -> Batch<H::Message, H:
             Earlier::Nothing => it.attempt,
             Earlier::Dropped | Earlier::Failed(_) => it.attempt.in_doubt(),
         };
-        messages.push(Member::new(message, key, envelope, attempt));
+        // An earlier call may have published and then failed.
+        drop(it.claimed.outgoing());
+        let outbox = it.claimed.outbox.clone();
+        messages.push(Member::new(message, key, envelope, attempt, outbox));
         true
     });
     Batch::new(messages)

@@ -21,7 +21,7 @@ use tokio::sync::{Notify, oneshot};
 use super::{AT_ONCE, EndedTogether};
 use crate::{
     executor::heartbeat::{KeptLease, Ran},
-    handler::{Attempt, BatchOptions, Context, Operation, Policy},
+    handler::{Attempt, BatchOptions, Context, Operation, Outbox, Outgoing, Policy},
     message::{Envelope, Key},
     store::Lease,
 };
@@ -62,6 +62,7 @@ pub(super) struct Waiting<H: Operation> {
 
 /// The claim of a message that waits.
 pub(super) struct Claimed {
+    pub(super) outbox: Option<Outbox>,
     pub(super) lease: Lease,
     pub(super) policy: Policy,
     pub(super) retention: Duration,
@@ -76,6 +77,13 @@ pub(super) enum Earlier {
     Dropped,
     /// The call has failed of this, after it may have had effects.
     Failed(Arc<str>),
+}
+
+impl Claimed {
+    /// What its handler has published.
+    pub(super) fn outgoing(&self) -> Vec<Outgoing> {
+        self.outbox.as_ref().map_or_else(Vec::new, Outbox::take)
+    }
 }
 
 impl Earlier {

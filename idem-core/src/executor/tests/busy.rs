@@ -10,7 +10,7 @@ use crate::{
     handler::{Context, DecodeError, Mode, Operation, Outcome, Rejection},
     message::{Envelope, KeyError},
     store::{
-        Finish, Finished, StoreError,
+        Completion, Finish, Finished, StoreError,
         operator::{Intervened, Intervention, KeyState, OperatorStore as _},
     },
     stores::MemoryStore,
@@ -79,11 +79,12 @@ impl Transactions for Waits {
         transaction: Transaction,
         finish: Finish<'_>,
     ) -> Result<Finished, StoreError> {
-        let Finish::Complete {
+        let Finish::Complete(Completion {
             lease,
             outcome,
             retention,
-        } = finish
+            ..
+        }) = finish
         else {
             return Ok(Finished::RolledBack);
         };

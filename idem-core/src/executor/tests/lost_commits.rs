@@ -11,7 +11,7 @@ use super::{
 use crate::{
     handler::{Atomic, Context, DecodeError, Operation, Outcome, Rejection},
     message::{Envelope, KeyError},
-    store::{Finish, Finished, StoreError},
+    store::{Completion, Finish, Finished, StoreError},
 };
 
 /// What became of a commit that was never answered.
@@ -61,11 +61,12 @@ impl Transactions for Fate {
         transaction: Transaction,
         finish: Finish<'_>,
     ) -> Result<Finished, StoreError> {
-        let Finish::Complete {
+        let Finish::Complete(Completion {
             lease,
             outcome,
             retention,
-        } = finish
+            ..
+        }) = finish
         else {
             if let (Self::Late, Some(lease)) = (self, &transaction.lease) {
                 let write = store.complete(lease, &Outcome::new("1"), LEASE).await;

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::Cached;
 use crate::store::{
-    Begun, Claim, ClaimRequest, Completion, Finish, Finished, Lease, Open, Opening, StoreError,
-    TransactionalStore, Write,
+    Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Opening, StoreError,
+    TransactionalStore, Write, outbox::SharedOutbox,
 };
 
 impl<S> Cached<S> {
@@ -62,6 +62,10 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Cached<S> {
         Ok(claimed)
     }
 
+    fn outbox(&self) -> Option<SharedOutbox> {
+        self.0.store.outbox()
+    }
+
     fn lend(transaction: &mut Self::Transaction) -> &mut Tx {
         S::lend(transaction)
     }
@@ -85,16 +89,8 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Cached<S> {
     ) -> Result<Finished, StoreError> {
         let one;
         let completions = match finish {
-            Finish::Complete {
-                lease,
-                outcome,
-                retention,
-            } => {
-                one = [Completion {
-                    lease,
-                    outcome,
-                    retention,
-                }];
+            Finish::Complete(completion) => {
+                one = [completion];
                 &one[..]
             }
             Finish::CompleteAll(completions) => completions,

@@ -7,7 +7,7 @@ use tracing::{Instrument as _, Span};
 use super::{Measured, answer::Answer};
 use crate::store::{
     Begun, ClaimRequest, Finish, Finished, Lease, Open, Opening, StoreError, TransactionalStore,
-    Write,
+    Write, outbox::SharedOutbox,
 };
 use crate::telemetry::{Stopwatch, spans};
 
@@ -53,6 +53,10 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Measured<S> {
         })
     }
 
+    fn outbox(&self) -> Option<SharedOutbox> {
+        self.store.outbox()
+    }
+
     fn lend(transaction: &mut S::Transaction) -> &mut Tx {
         S::lend(transaction)
     }
@@ -85,7 +89,7 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Measured<S> {
         finish: Finish<'_>,
     ) -> Result<Finished, StoreError> {
         let span = match finish {
-            Finish::Complete { lease, .. } => spans::complete(lease.key.as_str()),
+            Finish::Complete(it) => spans::complete(it.lease.key.as_str()),
             Finish::CompleteAll(completions) => spans::complete_all(completions.len()),
             Finish::Record { .. } => spans::record(),
             Finish::RollBack => return self.store.finish(transaction, finish).await,

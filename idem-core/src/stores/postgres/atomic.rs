@@ -14,9 +14,8 @@ use super::{
     fault::Fault,
     transaction_pool::{CheckedOut, TransactionPool},
 };
-use crate::{
-    handler::Outcome,
-    store::{Begun, Claim, ClaimRequest, Finished, Lease, Opening, StoreError, Write},
+use crate::store::{
+    Begun, Claim, ClaimRequest, Completion, Finished, Lease, Opening, StoreError, Write,
 };
 
 mod ending;
@@ -160,13 +159,11 @@ impl PostgresStore {
     pub(super) async fn commit_open(
         &self,
         open: PooledTransaction,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
+        completion: Completion<'_>,
     ) -> Result<Finished, StoreError> {
         let skew = self.clock.skew();
-        let (template, nonce) = (&self.sql.commit, Nonce::new());
-        let statement = statement::completion(template, lease, outcome, retention, skew, nonce);
+        let nonce = Nonce::new();
+        let statement = statement::completion(&self.sql, &completion, skew, nonce);
         match self.end_open(open, statement, nonce).await? {
             Ok(()) => Ok(Finished::Committed),
             Err(error) => read_commit_error(error),

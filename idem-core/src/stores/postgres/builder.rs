@@ -6,8 +6,8 @@ use sqlx::{PgConnection, postgres::PgConnectOptions};
 use tokio::{sync::Mutex, time};
 
 use super::{
-    Clock, Entities, Groups, Migrate, Operator, PostgresStore, Sql, TransactionPool, batch_task,
-    check,
+    Clock, Entities, Groups, Migrate, Operator, Outbox, PostgresStore, Sql, TransactionPool,
+    batch_task, check,
     fault::Fault,
     group,
     link::{Address, Link},
@@ -230,6 +230,7 @@ impl PostgresStoreBuilder {
             sessions,
             sequences,
             operator: Operator::new(&address, &names),
+            outbox: Outbox::new(&address, &names, &clock),
             transaction_timeout: self.transaction_timeout,
             address,
             names,

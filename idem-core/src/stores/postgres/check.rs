@@ -21,7 +21,7 @@ use super::{
 use crate::{
     handler::{FencingToken, Outcome},
     message::Key,
-    store::Lease,
+    store::{Completion, Lease},
 };
 
 /// Sends every statement that a worker sends outside of a handler's transaction. Nothing stays of it.
@@ -59,14 +59,8 @@ pub(super) async fn endings(
         .await
         .map_err(unusable)?;
     let (lease, outcome) = (nobodys(), Outcome::default());
-    let completion = atomic::completion(
-        &sql.commit,
-        &lease,
-        &outcome,
-        Duration::ZERO,
-        0,
-        Nonce::new(),
-    );
+    let completion = Completion::new(&lease, &outcome, Duration::ZERO);
+    let completion = atomic::completion(sql, &completion, 0, Nonce::new());
     match sqlx::raw_sql(AssertSqlSafe(completion))
         .execute(&mut *connection)
         .await

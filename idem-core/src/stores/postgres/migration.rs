@@ -3,7 +3,7 @@
 use sqlx::{Connection, PgConnection};
 
 use super::{names::Names, pooler};
-use crate::store::ConnectError;
+use crate::{error_chain::ErrorChain, store::ConnectError};
 
 /// The version of `schema.sql`.
 const KNOWN: i64 = 1;
@@ -63,11 +63,25 @@ pub(super) async fn migrate(
         (None, Migrate::AtStart) => create(connection, names).await?,
         (None, Migrate::Never) => return Err(MigrateError::Missing(names.to_string())),
     };
-    if version == KNOWN {
-        Ok(())
-    } else {
-        Err(MigrateError::Version(version))
+    if version != KNOWN {
+        return Err(MigrateError::Version(version));
     }
+    // Tables that an earlier version of the program has created lack this one. Who has no right to create it can do
+    // without, as long as no handler publishes: a worker looks.
+    if migrate == Migrate::AtStart
+        && !has_outbox(connection, names).await?
+        && let Err(error) = complete(connection, names).await
+    {
+        tracing::debug!(error = %ErrorChain::of(&error), "the table of the outbox could not be created");
+    }
+    Ok(())
+}
+
+async fn has_outbox(connection: &mut PgConnection, names: &Names) -> Result<bool, sqlx::Error> {
+    let there = "SELECT to_regclass('idem_records_outbox') IS NOT NULL";
+    sqlx::query_scalar(names.put_into(there))
+        .fetch_one(connection)
+        .await
 }
 
 /// Creates the tables in a transaction and under a lock, where no other process does.

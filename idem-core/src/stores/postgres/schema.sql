@@ -82,6 +82,32 @@ CREATE TABLE IF NOT EXISTS idem_records_audit (
     PRIMARY KEY (key, owner)
 );
 
+-- What handlers have published, until the broker has confirmed it. A row is inserted, deleted, and seldom updated.
+CREATE TABLE IF NOT EXISTS idem_records_outbox (
+    id         uuid        PRIMARY KEY,
+    message_id text COLLATE "C" NOT NULL,
+    target     text        NOT NULL,    -- where it goes, for people
+    head       bytea       NOT NULL,    -- how it is published
+    body       bytea       NOT NULL,
+    lane       text COLLATE "C",        -- those of one lane are published one after the other
+    number     bigint,                  -- its place in the lane
+    later      boolean     NOT NULL,    -- was to wait, and can be cancelled until it is due
+    due        timestamptz NOT NULL,    -- nobody takes it before
+    attempts   integer     NOT NULL,    -- how often it was taken
+    error      text,                    -- of the last attempt that failed
+    dead_since timestamptz,             -- given up: nobody takes it
+    created_at timestamptz NOT NULL
+);
+
+CREATE INDEX IF NOT EXISTS idem_records_outbox_due ON idem_records_outbox (due)
+WHERE lane IS NULL AND dead_since IS NULL;
+CREATE INDEX IF NOT EXISTS idem_records_outbox_lane ON idem_records_outbox (lane, number)
+WHERE lane IS NOT NULL;
+CREATE INDEX IF NOT EXISTS idem_records_outbox_later ON idem_records_outbox (message_id)
+WHERE later;
+
+CREATE SEQUENCE IF NOT EXISTS idem_records_outbox_number AS bigint;
+
 CREATE SEQUENCE IF NOT EXISTS idem_records_token AS bigint;
 
 CREATE TABLE IF NOT EXISTS idem_records_meta (
@@ -225,6 +251,46 @@ BEGIN
     IF NOT FOUND THEN
         RAISE 'the lease is no longer the current one' USING ERRCODE = 'IDEM2';
     END IF;
+END
+$$;
+
+-- Writes what a handler has published, inside its transaction. Texts and bytes come as hexadecimal digits. When it can be
+-- taken comes as microseconds from now, or since 1970.
+CREATE OR REPLACE FUNCTION idem_records_send(
+    ids uuid[], message_ids text[], targets text[], heads text[], bodies text[], lanes text[],
+    laters boolean[], froms bigint[], ats bigint[], skew bigint
+) RETURNS void
+LANGUAGE plpgsql
+SET search_path FROM CURRENT
+AS $$
+DECLARE
+    now     timestamptz := clock_timestamp() + skew * interval '1 microsecond';
+    of_lane text;
+BEGIN
+    -- Until the commit: whoever has a higher number commits later. In one order, so that two transactions with several
+    -- lanes do not wait for each other.
+    FOR of_lane IN SELECT DISTINCT lane FROM unnest(lanes) AS sent (lane) WHERE lane IS NOT NULL ORDER BY lane LOOP
+        PERFORM pg_advisory_xact_lock(hashtextextended('idem_records_outbox ' || of_lane, 0));
+    END LOOP;
+    INSERT INTO idem_records_outbox
+        (id, message_id, target, head, body, lane, number, later, due, attempts, created_at)
+    SELECT id,
+        convert_from(decode(message_id, 'hex'), 'UTF8'),
+        convert_from(decode(target, 'hex'), 'UTF8'),
+        decode(head, 'hex'),
+        decode(body, 'hex'),
+        convert_from(decode(lane, 'hex'), 'UTF8'),
+        CASE WHEN lane IS NOT NULL THEN nextval('idem_records_outbox_number') END,
+        later,
+        coalesce(
+            now + from_now * interval '1 microsecond',
+            timestamptz 'epoch' + at * interval '1 microsecond'
+        ),
+        0,
+        now
+    FROM unnest(ids, message_ids, targets, heads, bodies, lanes, laters, froms, ats)
+        WITH ORDINALITY AS sent (id, message_id, target, head, body, lane, later, from_now, at, place)
+    ORDER BY place;
 END
 $$;
 

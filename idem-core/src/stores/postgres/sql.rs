@@ -17,6 +17,8 @@ pub(super) struct Sql {
     pub(super) roll_back: Template,
     /// With placeholders for one completion.
     pub(super) commit: Template,
+    /// With placeholders for what was published.
+    pub(super) send: Template,
     /// With placeholders for the completions of a group.
     pub(super) commit_group: Template,
     /// What others see of a group that a handler has committed by itself. With a placeholder for its mark.
@@ -59,6 +61,7 @@ impl Sql {
                 include_str!("atomic/commit.sql"),
                 include_str!("atomic/reset.sql")
             )),
+            send: names.template(include_str!("outbox/send.sql")),
             commit_group: ending(concat!(
                 include_str!("group/commit.sql"),
                 include_str!("atomic/reset.sql")
@@ -98,10 +101,19 @@ mod tests {
         }
         let look_up = sql.look_up.as_str().replace("{found}", "");
         assert!(!look_up.contains(['{', '}']), "{look_up}");
-        let of_one = ["key", "token", "outcome", "retention", "skew", "nonce"];
+        let of_one = [
+            "sent",
+            "key",
+            "token",
+            "outcome",
+            "retention",
+            "skew",
+            "nonce",
+        ];
         assert_eq!(sql.commit.names(), of_one);
         assert_eq!(sql.roll_back.names(), ["nonce"]);
         let of_group = [
+            "sent",
             "keys",
             "tokens",
             "outcomes",

@@ -11,7 +11,7 @@ use sqlx::{PgConnection, PgTransaction};
 use super::{PostgresStore, atomic::PooledTransaction, group::Slot};
 use crate::store::{
     Begun, ClaimRequest, Finish, Finished, Lease, Open, Opening, StoreError, TransactionalStore,
-    Write,
+    Write, outbox::SharedOutbox,
 };
 
 /// A handler's open transaction. Dropping it closes its connection, which rolls back; or it is a slot in a group,
@@ -76,11 +76,7 @@ impl PostgresStore {
         finish: Finish<'_>,
     ) -> Result<Finished, StoreError> {
         match finish {
-            Finish::Complete {
-                lease,
-                outcome,
-                retention,
-            } => self.commit_open(open, lease, outcome, retention).await,
+            Finish::Complete(completion) => self.commit_open(open, completion).await,
             Finish::CompleteAll(completions) => self.commit_batch(open, completions).await,
             Finish::Record { entity, lease } => self.commit_for(open, entity, lease).await,
             Finish::RollBack => {
@@ -94,11 +90,7 @@ impl PostgresStore {
 /// A slot that is not left is dropped: its group undoes what was written since it was taken.
 async fn finish_shared(slot: Slot, finish: Finish<'_>) -> Result<Finished, StoreError> {
     match finish {
-        Finish::Complete {
-            lease,
-            outcome,
-            retention,
-        } => slot.leave(lease, outcome, retention).await,
+        Finish::Complete(completion) => slot.leave(completion).await,
         Finish::RollBack => Ok(Finished::RolledBack),
         Finish::CompleteAll(_) | Finish::Record { .. } => Err(finish.refused()),
     }
@@ -133,6 +125,10 @@ macro_rules! lend {
                 request: &ClaimRequest,
             ) -> Result<Begun<Opening<'_, OpenTransaction>>, StoreError> {
                 self.claim_open_ahead(request).await
+            }
+
+            fn outbox(&self) -> Option<SharedOutbox> {
+                Some(PostgresStore::outbox(self))
             }
 
             fn lend(open: &mut OpenTransaction) -> &mut $tx {

@@ -9,12 +9,12 @@ use std::{fmt::Write as _, time::Duration};
 use sqlx::{Row as _, Sqlite, SqliteConnection, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{SqliteStore, fault, transaction_pool, write_queue::Place};
+use super::{SqliteStore, fault, outbox, transaction_pool, write_queue::Place};
 use crate::{
     futures::FutureExt as _,
     store::{
         BatchStore, Begun, Claim, ClaimRequest, Completion, Finish, Finished, Lease, Open, Opening,
-        Store, StoreError, TransactionalStore, Write, rules::record::micros,
+        Store, StoreError, TransactionalStore, Write, outbox::SharedOutbox, rules::record::micros,
     },
 };
 
@@ -79,18 +79,7 @@ impl SqliteStore {
         finish: Finish<'_>,
     ) -> Result<Finished, StoreError> {
         match finish {
-            Finish::Complete {
-                lease,
-                outcome,
-                retention,
-            } => {
-                let completion = Completion {
-                    lease,
-                    outcome,
-                    retention,
-                };
-                self.commit_open(open, &[completion]).await
-            }
+            Finish::Complete(completion) => self.commit_open(open, &[completion]).await,
             Finish::CompleteAll(completions) => self.commit_open(open, completions).await,
             Finish::RollBack | Finish::Record { .. } => {
                 let OpenTransaction { open, .. } = open;
@@ -163,11 +152,14 @@ impl SqliteStore {
     ) -> Result<bool, sqlx::Error> {
         let now = self.clock.now();
         let list = list(completions, now);
-        let rows = sqlx::query(self.sql.finish.clone())
-            .bind(list)
-            .bind(now)
-            .fetch_all(connection)
-            .await?;
+        let finish = match outbox::list(completions, now) {
+            None => sqlx::query(self.sql.finish.clone()).bind(list).bind(now),
+            Some(sent) => sqlx::query(self.sql.finish_publishing.clone())
+                .bind(list)
+                .bind(now)
+                .bind(sent),
+        };
+        let rows = finish.fetch_all(connection).await?;
         let further: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
         Ok(further == 0)
     }
@@ -191,7 +183,7 @@ fn list(completions: &[Completion<'_>], now: i64) -> String {
     serde_json::to_string(&list).expect("texts and numbers can be written as JSON")
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     let mut hex = String::with_capacity(2 * bytes.len());
     for byte in bytes {
         write!(hex, "{byte:02x}").expect("a string takes all that is written");
@@ -253,6 +245,10 @@ macro_rules! lend {
                 request: &ClaimRequest,
             ) -> Result<Begun<Opening<'_, OpenTransaction>>, StoreError> {
                 self.claim_open_ahead(request).await
+            }
+
+            fn outbox(&self) -> Option<SharedOutbox> {
+                Some(SqliteStore::outbox(self))
             }
 
             fn lend(open: &mut OpenTransaction) -> &mut $tx {

@@ -124,9 +124,15 @@ impl Batch<'_> {
                 Call::Purge { batch, reply } => reply.hold(Ok(self.purge(*batch).await?)),
                 Call::Session(call) => self.carry_out_session(call).await?,
                 Call::Operator(call) => self.carry_out_operator(call).await?,
+                Call::Outbox(call) => self.carry_out_outbox(call).await?,
             }
         }
         Ok(())
+    }
+
+    /// Something was written that is no record.
+    pub(super) fn has_written(&mut self) {
+        self.has_written = true;
     }
 
     /// Claims, by the rules of the message's position.

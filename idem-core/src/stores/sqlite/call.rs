@@ -6,11 +6,12 @@ use tokio::sync::oneshot;
 
 use super::fault::Fault;
 use crate::{
-    handler::Outcome,
+    handler::{Outcome, OutgoingId},
     message::{Key, SessionKey},
     store::{
         Claim, ClaimRequest, OpenSession, Opened, Release, StoreError, Touched, Write,
         operator::{Intervened, Intervention},
+        outbox::{OutboxChange, Taken, Unpublished},
         rules::record::{self, Record, Step},
     },
 };
@@ -35,6 +36,7 @@ pub(super) enum Call {
     },
     Session(SessionCall),
     Operator(OperatorCall),
+    Outbox(OutboxCall),
 }
 
 /// A write under a lease.
@@ -106,6 +108,28 @@ impl OperatorCall {
     }
 }
 
+/// What is asked of the outbox.
+#[derive(Debug)]
+pub(super) struct OutboxCall {
+    pub(super) ask: OutboxAsk,
+    pub(super) reply: Reply<OutboxAnswer>,
+}
+
+#[derive(Debug)]
+pub(super) enum OutboxAsk {
+    Take { most: usize, lease: Duration },
+    Remove(Vec<OutgoingId>),
+    Note(Vec<Unpublished>),
+    Change(OutboxChange),
+}
+
+#[derive(Debug)]
+pub(super) enum OutboxAnswer {
+    Taken(Vec<Taken>),
+    /// So many messages.
+    Changed(u64),
+}
+
 /// An answer that is held back until the batch is committed.
 #[derive(Debug)]
 pub(super) struct Reply<T> {
@@ -119,7 +143,7 @@ impl Call {
         match self {
             Self::Claim { request, .. } => request.position.is_none().then_some(&request.key),
             Self::Write { key, .. } => Some(key),
-            Self::Purge { .. } | Self::Session(_) | Self::Operator(_) => None,
+            Self::Purge { .. } | Self::Session(_) | Self::Operator(_) | Self::Outbox(_) => None,
         }
     }
 
@@ -133,6 +157,8 @@ impl Call {
             } => !is_atomic || !request.position.is_none(),
             // A lease whose process has lost its power may as well end sooner.
             Self::Write { change, .. } => !matches!(change, Change::Extend { .. }),
+            // Lost with the power, it is published again.
+            Self::Outbox(call) => !matches!(call.ask, OutboxAsk::Remove(_) | OutboxAsk::Note(_)),
             _ => true,
         }
     }
@@ -142,6 +168,12 @@ impl Call {
     /// What tells that nothing is to be done any more may not: a copy of the message is acknowledged for it, and what
     /// it tells of, perhaps of another process, may be lost with the power.
     pub(super) fn is_soon_told(&self) -> bool {
+        if let Self::Outbox(call) = self
+            && let Some(Ok(OutboxAnswer::Taken(taken))) = &call.reply.answer
+        {
+            // What is published must be on the disk.
+            return taken.is_empty();
+        }
         let tells_the_end = match self {
             Self::Claim { reply, .. } => !matches!(
                 reply.answer,
@@ -158,7 +190,7 @@ impl Call {
             Self::Claim { reply, .. } => reply.hold(Err(error)),
             Self::Write { reply, .. } => reply.hold(Err(error)),
             Self::Purge { reply, .. } => reply.hold(Err(error)),
-            Self::Session(_) | Self::Operator(_) => {}
+            Self::Session(_) | Self::Operator(_) | Self::Outbox(_) => {}
         }
     }
 
@@ -170,6 +202,7 @@ impl Call {
             Self::Purge { reply, .. } => reply.send(committed),
             Self::Session(call) => call.answer(committed),
             Self::Operator(call) => call.answer(committed),
+            Self::Outbox(call) => call.reply.send(committed),
         }
     }
 }

@@ -98,7 +98,7 @@ impl OperatorStore for SqliteStore {
 
 impl SqliteStore {
     /// Readers are in nobody's way, however much they read.
-    async fn reader(&self) -> Result<SqliteConnection, StoreError> {
+    pub(super) async fn reader(&self) -> Result<SqliteConnection, StoreError> {
         self.pool.connect().await.map_err(unavailable)
     }
 }

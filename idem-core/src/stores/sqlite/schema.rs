@@ -23,6 +23,13 @@ pub(super) async fn migrate(
             known: KNOWN,
         });
     }
+    // A file of an earlier version of the program lacks it.
+    let has_outbox = sqlx::query(sql.outbox.counts.clone()).bind(0);
+    if has_outbox.fetch_one(&mut *connection).await.is_err() {
+        sqlx::raw_sql(sql.schema.clone())
+            .execute(&mut *connection)
+            .await?;
+    }
     check(connection, sql).await?;
     Ok(())
 }

@@ -67,6 +67,30 @@ CREATE TABLE IF NOT EXISTS "idem_records_audit" (
     PRIMARY KEY (key, owner)
 ) STRICT, WITHOUT ROWID;
 
+-- What handlers have published, until the broker has confirmed it.
+CREATE TABLE IF NOT EXISTS "idem_records_outbox" (
+    number     INTEGER NOT NULL PRIMARY KEY,    -- in the order of the commits
+    id         TEXT    NOT NULL UNIQUE,
+    message_id TEXT    NOT NULL,
+    target     TEXT    NOT NULL,            -- where it goes, for people
+    head       BLOB    NOT NULL,            -- how it is published
+    body       BLOB    NOT NULL,
+    lane       TEXT,                        -- those of one lane are published one after the other
+    later      INTEGER NOT NULL,            -- was to wait, and can be cancelled until it is due
+    due        INTEGER NOT NULL,            -- nobody takes it before
+    attempts   INTEGER NOT NULL,            -- how often it was taken
+    error      TEXT,                        -- of the last attempt that failed
+    dead_since INTEGER,                     -- given up: nobody takes it
+    created_at INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX IF NOT EXISTS "idem_records_outbox_due" ON "idem_records_outbox" (due)
+WHERE lane IS NULL AND dead_since IS NULL;
+CREATE INDEX IF NOT EXISTS "idem_records_outbox_lane" ON "idem_records_outbox" (lane, number)
+WHERE lane IS NOT NULL;
+CREATE INDEX IF NOT EXISTS "idem_records_outbox_later" ON "idem_records_outbox" (message_id)
+WHERE later;
+
 CREATE TABLE IF NOT EXISTS "idem_records_meta" (
     name  TEXT    NOT NULL PRIMARY KEY,
     value INTEGER NOT NULL

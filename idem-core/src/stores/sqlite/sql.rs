@@ -3,6 +3,7 @@
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
 pub(super) mod operator;
+pub(super) mod outbox;
 mod sequences;
 use crate::store::ConnectError;
 
@@ -16,6 +17,8 @@ pub(super) struct Sql {
     pub(super) load: SqlStr,
     pub(super) save: Save,
     pub(super) finish: SqlStr,
+    /// With what was published.
+    pub(super) finish_publishing: SqlStr,
     pub(super) purge: SqlStr,
     pub(super) floor: SqlStr,
     pub(super) raise_floor: SqlStr,
@@ -26,6 +29,7 @@ pub(super) struct Sql {
     pub(super) expire: SqlStr,
     pub(super) sequences: sequences::Statements,
     pub(super) operator: operator::Statements,
+    pub(super) outbox: outbox::Statements,
 }
 
 /// Writes several records with one statement.
@@ -69,13 +73,15 @@ impl Sql {
                 .into_sql_str()
                 .clone()
         };
+        let finish = |sent: &str| sql(&include_str!("finish.sql").replace("{sent}", sent));
         Ok(Self {
             schema: sql(include_str!("schema.sql")),
             tables: sql(include_str!("tables.sql")),
             version: sql(include_str!("version.sql")),
             load: sql(include_str!("load.sql")),
             save: Save::new(sql),
-            finish: sql(include_str!("finish.sql")),
+            finish: finish(""),
+            finish_publishing: finish(include_str!("outbox/send.sql")),
             purge: sql(include_str!("purge.sql")),
             floor: sql(include_str!("floor.sql")),
             raise_floor: sql(include_str!("raise_floor.sql")),
@@ -86,6 +92,7 @@ impl Sql {
             expire: sql(include_str!("expire.sql")),
             sequences: sequences::Statements::new(sql),
             operator: operator::Statements::new(sql),
+            outbox: outbox::Statements::new(sql),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use syn::ext::IdentExt;
 
-use super::{Arguments, StoreOutage, batch, enforcement, group, recorded_by, times};
+use super::{Arguments, StoreOutage, batch, enforcement, group, outbox, recorded_by, times};
 use crate::{
     idempotent::{function::Function, scope, signature::Signature},
     mistakes::Mistakes,
@@ -22,6 +22,7 @@ impl Arguments {
         recorded_by::check(self, signature, mistakes);
         group::check(self, signature, mistakes);
         batch::check(self, signature, mistakes);
+        outbox::check(self, signature, mistakes);
         if signature.is_some_and(Signature::is_atomic) {
             self.no_doubt(mistakes);
             self.no_store_outage(mistakes);

@@ -55,6 +55,11 @@ pub(super) fn call(root: &TokenStream, function: &Function, signature: &Signatur
     for (i, parameter) in signature.parameters.iter().enumerate() {
         match parameter {
             Parameter::Connection(_) => passed.push(lent.clone()),
+            Parameter::Outbox(_) => {
+                let parameter = local(&format!("parameter_{i}"), Span::call_site());
+                made.push(quote!(let #parameter = #root::__private::outboxes(&#batch);));
+                passed.push(parameter);
+            }
             Parameter::Extractor(ty) => {
                 let parameter = local(&format!("parameter_{i}"), Span::call_site());
                 made.push(quote! {

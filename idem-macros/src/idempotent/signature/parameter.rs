@@ -12,6 +12,8 @@ use crate::{idempotent::elision, mistakes::Mistakes};
 pub(in crate::idempotent) enum Parameter {
     /// Implements `FromContext`.
     Extractor(TokenStream),
+    /// `Outbox`, or `Outboxes` in a handler of batches: not an extractor, because only atomic handlers have one.
+    Outbox(Box<Type>),
     /// The type behind a `&mut`, its lifetimes made `'static`.
     Connection(TokenStream),
 }
@@ -69,12 +71,19 @@ impl Parameter {
                 );
                 Self::Extractor(ty.to_token_stream())
             }
+            Type::Path(path) if path.path.segments.last().is_some_and(is_outbox) => {
+                Self::Outbox(Box::new(ty.clone()))
+            }
             _ => {
                 nameable(ty, "a parameter", mistakes);
                 Self::Extractor(ty.to_token_stream())
             }
         }
     }
+}
+
+fn is_outbox(segment: &PathSegment) -> bool {
+    segment.arguments.is_none() && (segment.ident == "Outbox" || segment.ident == "Outboxes")
 }
 
 fn connection(reference: &TypeReference, mistakes: &mut Mistakes) {

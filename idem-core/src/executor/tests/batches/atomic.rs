@@ -29,18 +29,7 @@ impl Transactions for Fate {
     ) -> Result<Finished, StoreError> {
         let (completions, fate) = match finish {
             Finish::CompleteAll(completions) => (completions.to_vec(), *self),
-            Finish::Complete {
-                lease,
-                outcome,
-                retention,
-            } => {
-                let one = crate::store::Completion {
-                    lease,
-                    outcome,
-                    retention,
-                };
-                (vec![one], Self::Committed)
-            }
+            Finish::Complete(one) => (vec![one], Self::Committed),
             _ => return Ok(Finished::RolledBack),
         };
         if !matches!(fate, Self::NotApplied) {

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use super::*;
 use crate::{
     handler::Atomic,
-    store::{Begun, Finish, Finished, Lease, Open, StoreError, TransactionalStore},
+    store::{Begun, Completion, Finish, Finished, Lease, Open, StoreError, TransactionalStore},
 };
 
 /// A store whose transactions hold nothing, and that tells what was done in which order.
@@ -88,11 +88,12 @@ impl TransactionalStore<Blank> for Lender {
     }
 
     async fn finish(&self, _: Blank, finish: Finish<'_>) -> Result<Finished, StoreError> {
-        let Finish::Complete {
+        let Finish::Complete(Completion {
             lease,
             outcome,
             retention,
-        } = finish
+            ..
+        }) = finish
         else {
             self.note("roll back");
             return Ok(Finished::RolledBack);

@@ -5,9 +5,9 @@ use sqlx::{Connection as _, Executor as _};
 
 use super::*;
 use crate::{
-    handler::Policy,
+    handler::{Outcome, Policy},
     message::Key,
-    store::{Finish, Owner, Release, Store as _, TransactionalStore},
+    store::{Completion, Finish, Owner, Release, Store as _, TransactionalStore},
     stores::postgres::transactions::OpenTransaction,
 };
 
@@ -193,11 +193,7 @@ async fn pid(connection: &mut PgConnection) -> i32 {
 
 /// Completes a claim with its transaction.
 fn complete<'a>(lease: &'a Lease, outcome: &'a Outcome, retention: Duration) -> Finish<'a> {
-    Finish::Complete {
-        lease,
-        outcome,
-        retention,
-    }
+    Finish::Complete(Completion::new(lease, outcome, retention))
 }
 
 fn refusal(commit: Result<Finished, StoreError>) -> String {

@@ -56,16 +56,14 @@ impl Slot {
     /// Leaves it to the next one. What is returned tells how the group ended; it need not be waited for.
     pub(in crate::stores::postgres) fn leave(
         mut self,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
+        completion: Completion<'_>,
     ) -> impl Future<Output = Result<Finished, StoreError>> + Send + use<> {
         const STOPPED: &str = "the group has ended with the runtime that it was opened in";
         let (told, end) = oneshot::channel();
         let member = Member {
-            lease: lease.clone(),
-            outcome: outcome.clone(),
-            retention,
+            lease: completion.lease.clone(),
+            outcome: completion.outcome.clone(),
+            retention: completion.retention,
             told,
         };
         if let Some(Taken { open, back }) = self.0.take() {
@@ -89,11 +87,7 @@ impl Drop for Slot {
 
 impl Member {
     pub(super) fn completion(&self) -> Completion<'_> {
-        Completion {
-            lease: &self.lease,
-            outcome: &self.outcome,
-            retention: self.retention,
-        }
+        Completion::new(&self.lease, &self.outcome, self.retention)
     }
 
     pub(super) fn tell(self, end: Result<Finished, StoreError>) {

@@ -11,6 +11,7 @@ use crate::{
     stores::postgres::{
         exchange::Nonce,
         length::micros,
+        outbox::sent,
         sql::Sql,
         template::{Hex, Template, bare},
     },
@@ -68,6 +69,7 @@ pub(super) fn commit(
 ) -> String {
     let unmark = mark.map(|mark| mark.put_into(&sql.unmark));
     sql.commit_group.fill(&[
+        ("sent", &sent(&sql.send, members, skew)),
         (
             "keys",
             &array(members, |it| Hex(it.lease.key.as_str().as_bytes())),

@@ -1,7 +1,7 @@
 use sqlx::{Connection, SqliteConnection, SqliteTransaction};
 
 use super::{super::atomic::OpenTransaction, *};
-use crate::store::{Begun, Finish, Finished, TransactionalStore};
+use crate::store::{Begun, Completion, Finish, Finished, TransactionalStore};
 
 mod connections;
 mod refusals;
@@ -53,11 +53,7 @@ impl Shop {
 
     async fn commit(&self, open: OpenTransaction, lease: &Lease) -> Result<Finished, StoreError> {
         let outcome = Outcome::new("done");
-        let complete = Finish::Complete {
-            lease,
-            outcome: &outcome,
-            retention: 10 * MINUTE,
-        };
+        let complete = Finish::Complete(Completion::new(lease, &outcome, 10 * MINUTE));
         TransactionalStore::<Lent>::finish(&self.store, open, complete).await
     }
 
@@ -129,11 +125,7 @@ async fn a_commit_leaves_the_row_that_a_completion_leaves() {
     let (outcome, retention) = (Outcome::new("done"), 60 * MINUTE);
     let written = shop.store.complete(&leased, &outcome, retention).await;
     assert_eq!(written.unwrap(), Write::Applied);
-    let complete = Finish::Complete {
-        lease: &lease,
-        outcome: &outcome,
-        retention,
-    };
+    let complete = Finish::Complete(Completion::new(&lease, &outcome, retention));
     let ended = TransactionalStore::<Lent>::finish(&shop.store, open, complete).await;
     assert_eq!(ended.unwrap(), Finished::Committed);
     // A token is the time of its claim.

@@ -3,7 +3,7 @@
 use idem_servers::Postgres;
 
 use super::*;
-use crate::stores::postgres::atomic::tests::proxy::Proxy;
+use crate::{store::Completion, stores::postgres::atomic::tests::proxy::Proxy};
 
 /// A server and its standby.
 struct Pair {
@@ -176,5 +176,5 @@ fn leave(
     slot: Slot,
     lease: &Lease,
 ) -> impl Future<Output = Result<Finished, StoreError>> + Send + use<> {
-    slot.leave(lease, &Outcome::new("charged"), MINUTE)
+    slot.leave(Completion::new(lease, &Outcome::new("charged"), MINUTE))
 }

@@ -1,6 +1,7 @@
 //! Who shares a transaction, and who does not.
 
 use super::*;
+use crate::store::Completion;
 
 const EIGHT: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
@@ -133,11 +134,8 @@ async fn a_slot_that_is_to_end_with_an_entity_is_refused_and_rolled_back() {
     let mut second = Box::pin(open());
     assert!(futures_util::poll!(&mut second).is_pending(), "it waits");
     charge(PostgresStore::lend(&mut first), "a").await.unwrap();
-    let complete = Finish::Complete {
-        lease: &leases[0],
-        outcome: &Outcome::new("charged"),
-        retention: MINUTE,
-    };
+    let outcome = Outcome::new("charged");
+    let complete = Finish::Complete(Completion::new(&leases[0], &outcome, MINUTE));
     let mut left = Box::pin(TransactionalStore::<PgConnection>::finish(
         &shop.store,
         first,

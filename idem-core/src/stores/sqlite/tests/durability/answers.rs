@@ -3,7 +3,7 @@
 use sqlx::SqliteConnection;
 
 use super::{super::super::atomic::OpenTransaction, *};
-use crate::store::{Begun, Finish, Finished, TransactionalStore};
+use crate::store::{Begun, Completion, Finish, Finished, TransactionalStore};
 
 /// A disk that does nothing before it is told to.
 struct Disk {
@@ -57,11 +57,7 @@ impl Disk {
 
     async fn commit(&self, lease: &Lease, open: OpenTransaction) -> Result<Finished, StoreError> {
         let outcome = Outcome::new("done");
-        let complete = Finish::Complete {
-            lease,
-            outcome: &outcome,
-            retention: 10 * MINUTE,
-        };
+        let complete = Finish::Complete(Completion::new(lease, &outcome, 10 * MINUTE));
         TransactionalStore::<SqliteConnection>::finish(&self.store, open, complete).await
     }
 }

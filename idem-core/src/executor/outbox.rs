@@ -1,0 +1,65 @@
+//! Hands on what handlers have published, as soon as it is committed.
+//!
+//! The ends of atomic claims call it. What must stay true: nothing is handed on that is not certainly committed; what is not
+//! handed on is left to whoever takes from the store's outbox.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use super::Executor;
+use crate::{
+    handler::{Due, Outgoing},
+    store::Store,
+};
+
+/// Who publishes what was committed in this process, if anybody does. Clones share it.
+#[derive(Clone, Default)]
+pub(super) struct Committed(Arc<OnceLock<Publish>>);
+
+type Publish = Box<dyn Fn(Vec<Outgoing>) + Send + Sync>;
+
+impl<S: Store> Executor<S> {
+    /// Has what handlers publish handed to this when it is committed. It is to publish it, and to
+    /// [remove](crate::store::outbox::OutboxTable::remove) it from the store's outbox then; what it does not, others take
+    /// after [`Outgoing::LEASE`]. A list may also be empty: then there is something to take for whoever is first.
+    ///
+    /// Without it, what is committed can be taken at once. A worker of `idem-amqp` sets it; the first one that is set stays.
+    pub fn when_committed(&self, publish: impl Fn(Vec<Outgoing>) + Send + Sync + 'static) {
+        let _ = self.committed.0.set(Box::new(publish));
+    }
+}
+
+impl Committed {
+    /// What is to be written: where nobody here publishes, it waits for nobody.
+    pub(super) fn ready(&self, mut outgoing: Vec<Outgoing>) -> Vec<Outgoing> {
+        if self.0.get().is_none() {
+            for it in &mut outgoing {
+                if it.due == Due::AtOnce {
+                    it.due = Due::NOBODY_WAITED_FOR;
+                }
+            }
+        }
+        outgoing
+    }
+
+    /// Hands it on.
+    pub(super) fn hand_on(&self, mut outgoing: Vec<Outgoing>) {
+        if outgoing.is_empty() {
+            return;
+        }
+        if let Some(publish) = self.0.get() {
+            // The rest leaves later, or after others.
+            outgoing.retain(Outgoing::is_published_by_who_commits);
+            publish(outgoing);
+        }
+    }
+}
+
+impl fmt::Debug for Committed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_set = self.0.get().is_some();
+        f.debug_tuple("Committed").field(&is_set).finish()
+    }
+}

@@ -1,0 +1,401 @@
+//! The outbox: written by the statement that commits a handler's transaction, read by whoever publishes.
+//!
+//! `atomic`, `group` and `batch_commit` put [`sent`] in front of their completions. What must stay true: the rows are
+//! committed with the completions, or not at all; a scan never begins at the table's start for nothing, because what was
+//! deleted there is read for as long as any transaction of the server may see it.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex as StdMutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use sqlx::{Row as _, SqlStr, postgres::PgRow};
+use tokio::{sync::Mutex, time::Instant};
+
+use super::{
+    Names, PostgresStore,
+    clock::Clock,
+    fault::Fault,
+    length::micros,
+    link::{Address, Link, Statement},
+    template::{Hex, Template},
+};
+use crate::{
+    futures::{BoxFuture, FutureExt as _},
+    handler::{Free, Outgoing, OutgoingContent, OutgoingId},
+    store::{
+        Completion, StoreError,
+        outbox::{
+            OutboxChange, OutboxCounts, OutboxEntry, OutboxListing, OutboxRow, OutboxState,
+            OutboxTable, SharedOutbox, Taken, Unpublished,
+        },
+    },
+};
+
+/// The table, and connections of its own. Clones share them.
+#[derive(Clone)]
+pub(super) struct Outbox {
+    /// For what is taken.
+    takes: Arc<Mutex<Link>>,
+    /// For what has become of it, so that neither waits for the other.
+    ends: Arc<Mutex<Link>>,
+    sql: Arc<Statements>,
+    clock: Clock,
+    looked: Arc<StdMutex<Looked>>,
+}
+
+/// Up to when everything that was due has been taken.
+#[derive(Default)]
+struct Looked {
+    /// Everything that was committed by then, and due.
+    up_to: Option<Instant>,
+    /// When it was last looked from the table's start.
+    whole: Option<Instant>,
+}
+
+/// A transaction may be committed so long after it has written its rows, and they are found at once all the same.
+const SLOWEST_COMMIT: Duration = Duration::from_secs(5);
+
+/// How often it is looked from the start, for what was committed later than that.
+const WHOLE_EVERY: Duration = Duration::from_mins(1);
+
+struct Statements {
+    take: SqlStr,
+    remove: SqlStr,
+    note: SqlStr,
+    counts: SqlStr,
+    entries: SqlStr,
+    retry: SqlStr,
+    discard: SqlStr,
+    redirect: SqlStr,
+    cancel: SqlStr,
+}
+
+impl PostgresStore {
+    /// What handlers have published and no broker has confirmed yet: for those who publish it, and for operators.
+    pub fn outbox(&self) -> SharedOutbox {
+        Arc::new(self.outbox.clone())
+    }
+}
+
+impl Outbox {
+    pub(super) fn new(address: &Address, names: &Names, clock: &Clock) -> Self {
+        let sql = |file| names.put_into(file);
+        let link = || Arc::new(Mutex::new(Link::new(address.clone())));
+        Self {
+            takes: link(),
+            ends: link(),
+            sql: Arc::new(Statements {
+                take: sql(include_str!("outbox/take.sql")),
+                remove: sql(include_str!("outbox/remove.sql")),
+                note: sql(include_str!("outbox/note.sql")),
+                counts: sql(include_str!("outbox/counts.sql")),
+                entries: sql(include_str!("outbox/entries.sql")),
+                retry: sql(include_str!("outbox/retry.sql")),
+                discard: sql(include_str!("outbox/discard.sql")),
+                redirect: sql(include_str!("outbox/redirect.sql")),
+                cancel: sql(include_str!("outbox/cancel.sql")),
+            }),
+            clock: clock.clone(),
+            looked: Arc::default(),
+        }
+    }
+
+    async fn end(&self, statement: impl Fn() -> Statement) -> Result<Vec<PgRow>, StoreError> {
+        let rows = self.ends.lock().await.fetch(statement).await;
+        rows.map_err(|fault| fault.unavailable())
+    }
+
+    async fn take(&self, most: usize, lease: Duration) -> Result<Vec<Taken>, StoreError> {
+        let asked = Instant::now();
+        let since = self.looked().since(asked);
+        let statement = || {
+            sqlx::query(self.sql.take.clone())
+                .bind(self.clock.skew())
+                .bind(i64::try_from(most).unwrap_or(i64::MAX))
+                .bind(micros(lease))
+                .bind(since.map(micros))
+        };
+        let rows = self.takes.lock().await.fetch(statement).await;
+        let rows = rows.map_err(|fault| fault.unavailable())?;
+        if rows.len() < most {
+            let mut looked = self.looked();
+            looked.up_to = Some(asked);
+            if since.is_none() {
+                looked.whole = Some(asked);
+            }
+        }
+        read_all(&rows, taken)
+    }
+
+    async fn entries(
+        &self,
+        listing: &OutboxListing,
+        only: Option<OutgoingId>,
+    ) -> Result<Vec<PgRow>, StoreError> {
+        let prefix = (!listing.prefix.is_empty()).then(|| listing.prefix.clone());
+        // The bytes of a text are below 0xF5.
+        let behind = prefix.as_ref().map(|it| format!("{it}\u{10FFFF}"));
+        let statement = || {
+            sqlx::query(self.sql.entries.clone())
+                .bind(self.clock.skew())
+                .bind(listing.state.map(OutboxState::as_str))
+                .bind(prefix.clone())
+                .bind(behind.clone())
+                .bind(listing.after.map(|id| id.to_string()))
+                .bind(i64::from(listing.limit.max(1)))
+                .bind(only.map(|id| id.to_string()))
+        };
+        self.end(statement).await
+    }
+
+    /// What was not due yet may be so now, and not only what has become so since.
+    pub(super) fn look_anew(&self) {
+        self.looked().whole = None;
+    }
+
+    fn looked(&self) -> std::sync::MutexGuard<'_, Looked> {
+        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Looked {
+    /// How long ago the oldest message has become due that can be there; `None` if nobody knows.
+    fn since(&self, now: Instant) -> Option<Duration> {
+        let whole = self.whole?;
+        if now.duration_since(whole) > WHOLE_EVERY {
+            return None;
+        }
+        Some(now.duration_since(self.up_to?) + SLOWEST_COMMIT)
+    }
+}
+
+impl OutboxTable for Outbox {
+    fn take(&self, most: usize, lease: Duration) -> BoxFuture<'_, Result<Vec<Taken>, StoreError>> {
+        Outbox::take(self, most, lease).boxed()
+    }
+
+    fn remove<'a>(&'a self, published: &'a [OutgoingId]) -> BoxFuture<'a, Result<(), StoreError>> {
+        let ids = texts(published.iter());
+        async move {
+            let statement = || sqlx::query(self.sql.remove.clone()).bind(ids.clone());
+            self.end(statement).await.map(drop)
+        }
+        .boxed()
+    }
+
+    fn note<'a>(&'a self, unpublished: &'a [Unpublished]) -> BoxFuture<'a, Result<(), StoreError>> {
+        let ids = texts(unpublished.iter().map(|it| it.id));
+        let errors: Vec<_> = unpublished
+            .iter()
+            .map(|it| it.error.replace('\0', " "))
+            .collect();
+        let again: Vec<_> = unpublished.iter().map(|it| it.next.map(micros)).collect();
+        async move {
+            let statement = || {
+                sqlx::query(self.sql.note.clone())
+                    .bind(self.clock.skew())
+                    .bind(ids.clone())
+                    .bind(errors.clone())
+                    .bind(again.clone())
+            };
+            self.end(statement).await?;
+            // They may be due before the time up to which all was taken.
+            self.look_anew();
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn counts(&self) -> BoxFuture<'_, Result<OutboxCounts, StoreError>> {
+        async {
+            let statement = || sqlx::query(self.sql.counts.clone()).bind(self.clock.skew());
+            let rows = self.end(statement).await?;
+            // Without messages there is no row.
+            Ok(read_all(&rows, counts)?.pop().unwrap_or_default())
+        }
+        .boxed()
+    }
+
+    fn list<'a>(
+        &'a self,
+        listing: &'a OutboxListing,
+    ) -> BoxFuture<'a, Result<Vec<OutboxEntry>, StoreError>> {
+        async { read_all(&self.entries(listing, None).await?, entry) }.boxed()
+    }
+
+    fn show(
+        &self,
+        id: OutgoingId,
+    ) -> BoxFuture<'_, Result<Option<(OutboxEntry, OutgoingContent)>, StoreError>> {
+        async move {
+            let rows = self.entries(&OutboxListing::default(), Some(id)).await?;
+            let shown = read_all(&rows, |row| Ok((entry(row)?, content(row)?)))?;
+            Ok(shown.into_iter().next())
+        }
+        .boxed()
+    }
+
+    fn change<'a>(&'a self, change: &'a OutboxChange) -> BoxFuture<'a, Result<u64, StoreError>> {
+        let statement = move || {
+            let skew = self.clock.skew();
+            match change {
+                OutboxChange::Retry(id) => sqlx::query(self.sql.retry.clone())
+                    .bind(skew)
+                    .bind(id.map(|id| id.to_string())),
+                OutboxChange::Discard(id) => {
+                    sqlx::query(self.sql.discard.clone()).bind(id.to_string())
+                }
+                OutboxChange::Redirect { id, target, head } => {
+                    sqlx::query(self.sql.redirect.clone())
+                        .bind(skew)
+                        .bind(id.to_string())
+                        .bind(target.clone())
+                        .bind(head.clone())
+                }
+                OutboxChange::Cancel(id) => sqlx::query(self.sql.cancel.clone())
+                    .bind(skew)
+                    .bind(id.clone()),
+            }
+        };
+        async move {
+            let changed = self.end(statement).await?.len() as u64;
+            self.look_anew();
+            Ok(changed)
+        }
+        .boxed()
+    }
+}
+
+impl fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbox").finish_non_exhaustive()
+    }
+}
+
+/// What writes all that was published by these, as text; nothing if nothing was. Nothing of a message is put in but its
+/// hexadecimal digits.
+pub(super) fn sent(template: &Template, completions: &[Completion<'_>], skew: i64) -> String {
+    let messages: Vec<_> = completions.iter().flat_map(|it| it.outgoing).collect();
+    if messages.is_empty() {
+        return String::new();
+    }
+    let hex = |of: fn(&Outgoing) -> &[u8]| literal(messages.iter().map(|it| Some(Hex(of(it)))));
+    let lanes = messages
+        .iter()
+        .map(|it| it.lane.as_ref().map(|lane| Hex(lane.as_bytes())));
+    let (froms, ats): (Vec<_>, Vec<_>) = messages
+        .iter()
+        .map(|it| match it.free() {
+            Free::After(delay) => (Some(micros(delay)), None),
+            Free::At(time) => (None, Some(since_1970(time))),
+        })
+        .unzip();
+    template.fill(&[
+        ("ids", &literal(messages.iter().map(|it| Some(it.id)))),
+        ("message_ids", &hex(|it| it.message_id.as_bytes())),
+        ("targets", &hex(|it| it.target.as_bytes())),
+        ("heads", &hex(|it| &it.head)),
+        ("bodies", &hex(|it| &it.body)),
+        ("lanes", &literal(lanes)),
+        (
+            "laters",
+            &literal(messages.iter().map(|it| Some(it.is_later()))),
+        ),
+        ("froms", &literal(froms.into_iter())),
+        ("ats", &literal(ats.into_iter())),
+        ("skew", &skew),
+    ])
+}
+
+/// An array as it stands in a statement.
+fn literal<T: fmt::Display>(values: impl Iterator<Item = Option<T>>) -> String {
+    use fmt::Write as _;
+    let mut text = String::from("{");
+    for (i, value) in values.enumerate() {
+        let comma = if i > 0 { "," } else { "" };
+        let written = match value {
+            // In quotes, because it may be empty.
+            Some(value) => write!(text, "{comma}\"{value}\""),
+            None => write!(text, "{comma}NULL"),
+        };
+        written.expect("a string takes what is written");
+    }
+    text.push('}');
+    text
+}
+
+/// Microseconds; what the server could not hold is cut off.
+fn since_1970(time: SystemTime) -> i64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, micros)
+}
+
+fn texts<T: fmt::Display>(ids: impl Iterator<Item = T>) -> Vec<String> {
+    ids.map(|id| id.to_string()).collect()
+}
+
+fn read_all<T>(
+    rows: &[PgRow],
+    read: impl Fn(&PgRow) -> Result<T, sqlx::Error>,
+) -> Result<Vec<T>, StoreError> {
+    let read = rows.iter().map(read).collect::<Result<_, _>>();
+    read.map_err(|error| Fault::from(error).unavailable())
+}
+
+fn taken(row: &PgRow) -> Result<Taken, sqlx::Error> {
+    Ok(Taken::new(id(row)?, attempts(row)?, content(row)?))
+}
+
+fn content(row: &PgRow) -> Result<OutgoingContent, sqlx::Error> {
+    Ok(OutgoingContent {
+        message_id: row.try_get("message_id")?,
+        target: row.try_get("target")?,
+        head: row.try_get("head")?,
+        body: row.try_get("body")?,
+    })
+}
+
+fn id(row: &PgRow) -> Result<OutgoingId, sqlx::Error> {
+    let id: &str = row.try_get("id")?;
+    id.parse()
+        .map_err(|error| sqlx::Error::Decode(Box::new(error)))
+}
+
+fn attempts(row: &PgRow) -> Result<u32, sqlx::Error> {
+    let attempts: i32 = row.try_get("attempts")?;
+    Ok(attempts.try_into().unwrap_or(0))
+}
+
+fn counts(row: &PgRow) -> Result<OutboxCounts, sqlx::Error> {
+    let [waiting, later, dead, oldest] = [0, 1, 2, 3].map(|i| row.try_get::<i64, _>(i));
+    let count = |count: i64| u64::try_from(count).unwrap_or(0);
+    let oldest = Duration::from_micros(count(oldest?));
+    Ok(OutboxCounts::new(
+        count(waiting?),
+        count(later?),
+        count(dead?),
+        oldest,
+    ))
+}
+
+fn entry(row: &PgRow) -> Result<OutboxEntry, sqlx::Error> {
+    let row = OutboxRow {
+        id: id(row)?,
+        message_id: row.try_get("message_id")?,
+        target: row.try_get("target")?,
+        lane: row.try_get("lane")?,
+        state: match row.try_get("state")? {
+            "dead" => OutboxState::Dead,
+            "later" => OutboxState::Later,
+            _ => OutboxState::Waiting,
+        },
+        due_micros: row.try_get("due")?,
+        attempts: attempts(row)?,
+        error: row.try_get("error")?,
+        created_micros: row.try_get("created")?,
+        bytes: row.try_get::<i64, _>("bytes")?.try_into().unwrap_or(0),
+    };
+    Ok(row.into())
+}

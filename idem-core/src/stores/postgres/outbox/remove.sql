@@ -1,0 +1,1 @@
+DELETE FROM idem_records_outbox WHERE id = ANY ($1::text[]::uuid[])

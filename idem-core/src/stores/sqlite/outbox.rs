@@ -1,0 +1,300 @@
+//! The outbox: written by the statement that commits a handler's transaction, read by whoever publishes.
+//!
+//! `atomic` hands [`list`] to its completion. What is taken, removed and changed goes through the writer, like all that is
+//! written. What must stay true: nobody is told of a message before it is on the disk, or a loss of power could undo what
+//! was already published.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use serde_json::json;
+use sqlx::{Row as _, sqlite::SqliteRow};
+
+use super::{
+    SqliteStore,
+    atomic::hex,
+    batch::Batch,
+    call::{Call, OutboxAnswer, OutboxAsk, OutboxCall},
+    fault::Fault,
+};
+use crate::{
+    futures::{BoxFuture, FutureExt as _},
+    handler::{Free, OutgoingContent, OutgoingId},
+    store::{
+        Completion, StoreError,
+        outbox::{
+            OutboxChange, OutboxCounts, OutboxEntry, OutboxListing, OutboxRow, OutboxState,
+            OutboxTable, SharedOutbox, Taken, Unpublished,
+        },
+        rules::record::micros,
+    },
+};
+
+impl SqliteStore {
+    /// What handlers have published and no broker has confirmed yet: for those who publish it, and for operators.
+    pub fn outbox(&self) -> SharedOutbox {
+        Arc::new(self.clone())
+    }
+
+    async fn ask_outbox(&self, ask: OutboxAsk) -> Result<OutboxAnswer, StoreError> {
+        let call = |reply| Call::Outbox(OutboxCall { ask, reply });
+        self.writer.call(call).await
+    }
+
+    async fn entries(
+        &self,
+        listing: &OutboxListing,
+        only: Option<OutgoingId>,
+    ) -> Result<Vec<SqliteRow>, StoreError> {
+        let mut connection = self.reader().await?;
+        let prefix = (!listing.prefix.is_empty()).then_some(&*listing.prefix);
+        let rows = sqlx::query(self.sql.outbox.entries.clone())
+            .bind(self.clock.now())
+            .bind(listing.state.map(OutboxState::as_str))
+            .bind(prefix.map(str::to_owned))
+            .bind(prefix.map(|it| format!("{it}\u{10FFFF}")))
+            .bind(listing.after.map(|id| id.to_string()))
+            .bind(listing.limit.max(1))
+            .bind(only.map(|id| id.to_string()))
+            .fetch_all(&mut connection)
+            .await;
+        rows.map_err(unavailable)
+    }
+}
+
+impl OutboxTable for SqliteStore {
+    fn take(&self, most: usize, lease: Duration) -> BoxFuture<'_, Result<Vec<Taken>, StoreError>> {
+        async move {
+            match self.ask_outbox(OutboxAsk::Take { most, lease }).await? {
+                OutboxAnswer::Taken(taken) => Ok(taken),
+                OutboxAnswer::Changed(_) => Ok(Vec::new()),
+            }
+        }
+        .boxed()
+    }
+
+    fn remove<'a>(&'a self, published: &'a [OutgoingId]) -> BoxFuture<'a, Result<(), StoreError>> {
+        let published = published.to_vec();
+        async {
+            self.ask_outbox(OutboxAsk::Remove(published))
+                .await
+                .map(drop)
+        }
+        .boxed()
+    }
+
+    fn note<'a>(&'a self, unpublished: &'a [Unpublished]) -> BoxFuture<'a, Result<(), StoreError>> {
+        let unpublished = unpublished.to_vec();
+        async {
+            self.ask_outbox(OutboxAsk::Note(unpublished))
+                .await
+                .map(drop)
+        }
+        .boxed()
+    }
+
+    fn counts(&self) -> BoxFuture<'_, Result<OutboxCounts, StoreError>> {
+        async {
+            let mut connection = self.reader().await?;
+            let row = sqlx::query(self.sql.outbox.counts.clone())
+                .bind(self.clock.now())
+                .fetch_one(&mut connection)
+                .await;
+            row.and_then(|row| counts(&row)).map_err(unavailable)
+        }
+        .boxed()
+    }
+
+    fn list<'a>(
+        &'a self,
+        listing: &'a OutboxListing,
+    ) -> BoxFuture<'a, Result<Vec<OutboxEntry>, StoreError>> {
+        async {
+            let rows = self.entries(listing, None).await?;
+            let entries = rows.iter().map(entry).collect::<Result<_, _>>();
+            entries.map_err(unavailable)
+        }
+        .boxed()
+    }
+
+    fn show(
+        &self,
+        id: OutgoingId,
+    ) -> BoxFuture<'_, Result<Option<(OutboxEntry, OutgoingContent)>, StoreError>> {
+        async move {
+            let rows = self.entries(&OutboxListing::default(), Some(id)).await?;
+            let shown = |row| Ok((entry(row)?, content(row)?));
+            rows.first().map(shown).transpose().map_err(unavailable)
+        }
+        .boxed()
+    }
+
+    fn change<'a>(&'a self, change: &'a OutboxChange) -> BoxFuture<'a, Result<u64, StoreError>> {
+        async {
+            match self.ask_outbox(OutboxAsk::Change(change.clone())).await? {
+                OutboxAnswer::Changed(changed) => Ok(changed),
+                OutboxAnswer::Taken(_) => Ok(0),
+            }
+        }
+        .boxed()
+    }
+}
+
+impl Batch<'_> {
+    pub(super) async fn carry_out_outbox(&mut self, call: &mut OutboxCall) -> Result<(), Fault> {
+        let answer = match &call.ask {
+            OutboxAsk::Take { most, lease } => OutboxAnswer::Taken(self.take(*most, *lease).await?),
+            OutboxAsk::Remove(published) => {
+                let ids: Vec<_> = published.iter().map(ToString::to_string).collect();
+                let remove = sqlx::query(self.sql.outbox.remove.clone());
+                self.change(remove.bind(json!(ids).to_string())).await?
+            }
+            OutboxAsk::Note(unpublished) => {
+                let note =
+                    |it: &Unpublished| json!([it.id.to_string(), it.error, it.next.map(micros)]);
+                let list: Vec<_> = unpublished.iter().map(note).collect();
+                let note = sqlx::query(self.sql.outbox.note.clone()).bind(self.now);
+                self.change(note.bind(json!(list).to_string())).await?
+            }
+            OutboxAsk::Change(change) => self.change_by_hand(change).await?,
+        };
+        call.reply.hold(Ok(answer));
+        Ok(())
+    }
+
+    async fn take(&mut self, most: usize, lease: Duration) -> Result<Vec<Taken>, Fault> {
+        let rows = sqlx::query(self.sql.outbox.take.clone())
+            .bind(self.now)
+            .bind(i64::try_from(most).unwrap_or(i64::MAX))
+            .bind(self.now.saturating_add(micros(lease)))
+            .fetch_all(&mut *self.connection)
+            .await?;
+        if !rows.is_empty() {
+            self.has_written();
+        }
+        Ok(rows.iter().map(taken).collect::<Result<_, _>>()?)
+    }
+
+    async fn change_by_hand(&mut self, change: &OutboxChange) -> Result<OutboxAnswer, Fault> {
+        let sql = &self.sql.outbox;
+        let statement = match change {
+            OutboxChange::Retry(id) => sqlx::query(sql.retry.clone())
+                .bind(self.now)
+                .bind(id.map(|id| id.to_string())),
+            OutboxChange::Discard(id) => sqlx::query(sql.discard.clone()).bind(id.to_string()),
+            OutboxChange::Redirect { id, target, head } => sqlx::query(sql.redirect.clone())
+                .bind(self.now)
+                .bind(id.to_string())
+                .bind(target.clone())
+                .bind(head.clone()),
+            OutboxChange::Cancel(id) => sqlx::query(sql.cancel.clone())
+                .bind(self.now)
+                .bind(id.clone()),
+        };
+        self.change(statement).await
+    }
+
+    async fn change(
+        &mut self,
+        statement: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
+    ) -> Result<OutboxAnswer, Fault> {
+        let changed = statement.execute(&mut *self.connection).await?;
+        let changed = changed.rows_affected();
+        if changed > 0 {
+            self.has_written();
+        }
+        Ok(OutboxAnswer::Changed(changed))
+    }
+}
+
+/// What was published by these, as `send.sql` takes it; `None` if nothing was.
+pub(super) fn list(completions: &[Completion<'_>], now: i64) -> Option<String> {
+    let messages = completions.iter().flat_map(|it| it.outgoing);
+    let list: Vec<_> = messages
+        .map(|it| {
+            let due = match it.free() {
+                Free::After(delay) => now.saturating_add(micros(delay)),
+                Free::At(time) => since_1970(time),
+            };
+            let (id, later) = (it.id.to_string(), i64::from(it.is_later()));
+            let (head, body) = (hex(&it.head), hex(&it.body));
+            json!([
+                id,
+                it.message_id,
+                it.target,
+                head,
+                body,
+                it.lane,
+                later,
+                due
+            ])
+        })
+        .collect();
+    (!list.is_empty()).then(|| json!(list).to_string())
+}
+
+fn since_1970(time: SystemTime) -> i64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, micros)
+}
+
+fn taken(row: &SqliteRow) -> Result<Taken, sqlx::Error> {
+    Ok(Taken::new(
+        id(row)?,
+        row.try_get("attempts")?,
+        content(row)?,
+    ))
+}
+
+fn content(row: &SqliteRow) -> Result<OutgoingContent, sqlx::Error> {
+    Ok(OutgoingContent {
+        message_id: row.try_get("message_id")?,
+        target: row.try_get("target")?,
+        head: row.try_get("head")?,
+        body: row.try_get("body")?,
+    })
+}
+
+fn id(row: &SqliteRow) -> Result<OutgoingId, sqlx::Error> {
+    let id: &str = row.try_get("id")?;
+    id.parse()
+        .map_err(|error| sqlx::Error::Decode(Box::new(error)))
+}
+
+fn counts(row: &SqliteRow) -> Result<OutboxCounts, sqlx::Error> {
+    let [waiting, later, dead, oldest] = [0, 1, 2, 3].map(|i| row.try_get::<i64, _>(i));
+    let count = |count: i64| u64::try_from(count).unwrap_or(0);
+    let oldest = Duration::from_micros(count(oldest?));
+    Ok(OutboxCounts::new(
+        count(waiting?),
+        count(later?),
+        count(dead?),
+        oldest,
+    ))
+}
+
+fn entry(row: &SqliteRow) -> Result<OutboxEntry, sqlx::Error> {
+    let row = OutboxRow {
+        id: id(row)?,
+        message_id: row.try_get("message_id")?,
+        target: row.try_get("target")?,
+        lane: row.try_get("lane")?,
+        state: match row.try_get("state")? {
+            "dead" => OutboxState::Dead,
+            "later" => OutboxState::Later,
+            _ => OutboxState::Waiting,
+        },
+        due_micros: row.try_get("due")?,
+        attempts: row.try_get("attempts")?,
+        error: row.try_get("error")?,
+        created_micros: row.try_get("created")?,
+        bytes: row.try_get::<i64, _>("bytes")?.try_into().unwrap_or(0),
+    };
+    Ok(row.into())
+}
+
+fn unavailable(error: sqlx::Error) -> StoreError {
+    Fault::from(error).unavailable()
+}

@@ -1,0 +1,15 @@
+-- What the handlers have published.
+INSERT INTO "idem_records_outbox"
+    (id, message_id, target, head, body, lane, later, due, attempts, created_at)
+SELECT value ->> 0,
+       value ->> 1,
+       value ->> 2,
+       unhex(value ->> 3),
+       unhex(value ->> 4),
+       value ->> 5,
+       value ->> 6,
+       value ->> 7,
+       0,
+       ?2
+FROM json_each(?3)
+ORDER BY key;

@@ -1,0 +1,520 @@
+//! What handlers publish: committed with their writes, told of to one at a time until it is gone.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, SystemTime},
+};
+
+use idem_core::{
+    handler::{IntoOutgoing, Outbox, OutboxError, Outgoing, OutgoingContent, OutgoingId},
+    message::Key,
+    store::{
+        Finished, Release, TransactionalStore,
+        outbox::{
+            OutboxChange, OutboxEntry, OutboxListing, OutboxState, SharedOutbox, Taken, Unpublished,
+        },
+    },
+};
+use tokio::task::JoinSet;
+
+use super::{
+    LEASE, Rule, Scene, TransactionalHarness,
+    open::Open,
+    scene::{key, unique},
+};
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// A message, as a door would make it.
+#[derive(Clone)]
+struct Event(Vec<u8>);
+
+impl IntoOutgoing for Event {
+    fn into_outgoing(self, id: String) -> Result<OutgoingContent, OutboxError> {
+        let head = self.0.iter().rev().copied().collect();
+        Ok(OutgoingContent {
+            message_id: id,
+            target: "shipping".into(),
+            head,
+            body: self.0,
+        })
+    }
+}
+
+/// A store with an outbox that nobody else uses.
+struct Office<'a, H: TransactionalHarness> {
+    scene: Scene<'a, H>,
+    outbox: SharedOutbox,
+}
+
+impl<'a, H: TransactionalHarness> Office<'a, H> {
+    fn open(harness: &'a H) -> Self {
+        let scene = Scene::new(harness, Rule::Outbox);
+        let outbox = outbox_of(&scene);
+        Self { scene, outbox }
+    }
+
+    /// The same table, seen by another process.
+    fn other(&self) -> SharedOutbox {
+        outbox_of(&self.scene)
+    }
+
+    /// Handles a message whose handler publishes so, and says how that ended.
+    async fn handle(&self, key: Key, publish: impl Fn(&Outbox)) -> (Finished, Vec<Outgoing>) {
+        let outbox = Outbox::for_key(&key);
+        publish(&outbox);
+        let outgoing = outbox.messages();
+        let open = Open::<H>::of(&self.scene.claimant_of(key)).await;
+        (open.commit_publishing(&outgoing).await, outgoing)
+    }
+
+    /// The same for a new key, which must be committed.
+    async fn publish(&self, publish: impl Fn(&Outbox)) -> Vec<Outgoing> {
+        let (finished, outgoing) = self.handle(key(&unique()), publish).await;
+        let why = format!("nothing speaks against it, but {finished:?}");
+        self.scene.holds(finished == Finished::Committed, &why);
+        outgoing
+    }
+
+    async fn take(&self, most: usize) -> Vec<Taken> {
+        Rule::Outbox.answer(self.outbox.take(most, LEASE).await)
+    }
+
+    /// Takes all, which must be these, in any order.
+    async fn takes(&self, expected: &[&Outgoing], why: &str) -> Vec<Taken> {
+        let taken = self.take(1000).await;
+        let ids: BTreeSet<_> = taken.iter().map(|it| it.id).collect();
+        let told: Vec<_> = taken.iter().map(|it| &it.content.message_id).collect();
+        let is_so = ids.len() == taken.len() && ids == expected.iter().map(|it| it.id).collect();
+        self.scene
+            .holds(is_so, &format!("{why}: it told of {told:?}"));
+        taken
+    }
+
+    async fn list(&self, listing: OutboxListing) -> Vec<OutboxEntry> {
+        Rule::Outbox.answer(
+            self.outbox
+                .list(&OutboxListing {
+                    limit: 100,
+                    ..listing
+                })
+                .await,
+        )
+    }
+
+    async fn states(&self) -> Vec<OutboxState> {
+        let entries = self.list(OutboxListing::default()).await;
+        entries.into_iter().map(|entry| entry.state).collect()
+    }
+
+    async fn change(&self, change: OutboxChange) -> u64 {
+        Rule::Outbox.answer(self.outbox.change(&change).await)
+    }
+
+    async fn remove(&self, ids: &[OutgoingId]) {
+        Rule::Outbox.answer(self.outbox.remove(ids).await);
+    }
+}
+
+fn outbox_of<H: TransactionalHarness>(scene: &Scene<'_, H>) -> SharedOutbox {
+    let store = scene.store();
+    let outbox = TransactionalStore::<H::Tx>::outbox(&*store);
+    outbox.expect("the list asks for a store that has one")
+}
+
+/// Published when it can be taken by whoever is first.
+fn free(outbox: &Outbox) -> Outbox {
+    outbox.after(Duration::ZERO)
+}
+
+fn event(text: &str) -> Event {
+    Event(text.into())
+}
+
+fn put(outbox: &Outbox, text: &str) {
+    outbox.publish(event(text)).expect("it is short");
+}
+
+/// With the writes, and not without them.
+pub async fn what_is_published_is_committed_with_the_completion<H: TransactionalHarness>(
+    harness: &H,
+) {
+    let office = Office::open(harness);
+    let sent = office.publish(|outbox| put(&free(outbox), "charged")).await;
+    office.takes(&[&sent[0]], "it was committed").await;
+    let open = Open::<H>::of(&office.scene.claimant()).await;
+    open.rolls_back(&Release::Abandoned).await;
+    office.scene.advance(2 * LEASE).await;
+    office.takes(&[&sent[0]], "the other was rolled back").await;
+}
+
+/// One who has lost its lease publishes nothing.
+pub async fn a_completion_that_is_fenced_publishes_nothing<H: TransactionalHarness>(harness: &H) {
+    let office = Office::open(harness);
+    let open = Open::<H>::of(&office.scene.claimant()).await;
+    office.scene.advance(LEASE).await;
+    let successor = office.scene.claimant().claim().await;
+    successor.is_acquired("the lease has run out");
+    let outbox = Outbox::for_key(office.scene.key());
+    put(&free(&outbox), "charged");
+    let finished = open.commit_publishing(&outbox.messages()).await;
+    let why = format!("another has taken over, but {finished:?}");
+    office.scene.holds(finished == Finished::Fenced, &why);
+    office.takes(&[], "it was not committed").await;
+}
+
+/// Until its lease has run out, one has it.
+pub async fn what_was_taken_is_told_again_when_its_lease_has_run_out<H: TransactionalHarness>(
+    harness: &H,
+) {
+    let office = Office::open(harness);
+    let sent = office.publish(|outbox| put(&free(outbox), "charged")).await;
+    let taken = office.takes(&[&sent[0]], "it is due").await;
+    office
+        .scene
+        .holds(taken[0].attempts == 1, "it was taken once");
+    office.takes(&[], "somebody has it").await;
+    office.scene.advance_nearly(LEASE).await;
+    office.takes(&[], "somebody still has it").await;
+    office.scene.advance(LEASE).await;
+    let taken = office.takes(&[&sent[0]], "the lease has run out").await;
+    office
+        .scene
+        .holds(taken[0].attempts == 2, "it was taken twice");
+}
+
+/// It has it in its hands.
+pub async fn what_is_published_at_once_is_left_to_who_commits_it<H: TransactionalHarness>(
+    harness: &H,
+) {
+    let office = Office::open(harness);
+    let sent = office.publish(|outbox| put(outbox, "charged")).await;
+    office.takes(&[], "who has committed it publishes it").await;
+    office.scene.advance(Outgoing::LEASE).await;
+    office
+        .takes(&[&sent[0]], "who has committed it has gone")
+        .await;
+}
+
+/// Its content comes back as it was, whatever it is.
+pub async fn content_is_bytes_and_ids_are_texts<H: TransactionalHarness>(harness: &H) {
+    let office = Office::open(harness);
+    let all: Vec<u8> = (0..=255).collect();
+    let odd = key(&format!("'); {{body}} \\ \"é\u{1F980} {}", unique()));
+    let (finished, sent) = office
+        .handle(odd, |outbox| {
+            let lane = free(outbox).ordered_by("c'\\\"{}é,NULL");
+            lane.publish(Event(all.clone())).expect("it is short");
+            free(outbox)
+                .publish(Event(Vec::new()))
+                .expect("it is short");
+        })
+        .await;
+    office
+        .scene
+        .holds(finished == Finished::Committed, &format!("{finished:?}"));
+    let taken = office.takes(&[&sent[0], &sent[1]], "both are due").await;
+    for it in &taken {
+        let of = sent
+            .iter()
+            .find(|sent| sent.id == it.id)
+            .expect("it is one of them");
+        let content = OutgoingContent {
+            message_id: of.message_id.clone(),
+            target: of.target.clone(),
+            head: of.head.clone(),
+            body: of.body.clone(),
+        };
+        office
+            .scene
+            .holds(it.content == content, &format!("{:?}", it.content));
+        let shown = Rule::Outbox.answer(office.outbox.show(it.id).await);
+        let (entry, shown) = shown.expect("it is there");
+        office.scene.holds(shown == content, &format!("{shown:?}"));
+        office
+            .scene
+            .holds(entry.lane == of.lane, &format!("{entry:?}"));
+        office
+            .scene
+            .holds(entry.bytes == of.body.len() as u64, &format!("{entry:?}"));
+    }
+}
+
+/// Not before, and nobody waits for who has written it.
+pub async fn what_is_to_leave_later_is_due_then<H: TransactionalHarness>(harness: &H) {
+    let office = Office::open(harness);
+    let sent = office
+        .publish(|outbox| {
+            put(&outbox.after(10 * MINUTE), "remind");
+            put(&outbox.at(SystemTime::UNIX_EPOCH), "long ago");
+            put(
+                &outbox.at(SystemTime::now() + Duration::from_hours(48)),
+                "the day after",
+            );
+        })
+        .await;
+    office.takes(&[&sent[1]], "its time is over").await;
+    let states = office.states().await;
+    office.scene.holds(
+        states == [OutboxState::Later, OutboxState::Waiting, OutboxState::Later],
+        &format!("{states:?}"),
+    );
+    office.scene.advance_nearly(10 * MINUTE).await;
+    let early = office.take(10).await;
+    let is_early = early.iter().all(|it| it.id == sent[1].id);
+    office.scene.holds(is_early, "ten minutes are not over");
+    office.scene.advance(MINUTE).await;
+    office.remove(&[sent[1].id]).await;
+    office.takes(&[&sent[0]], "ten minutes are over").await;
+    office.scene.advance(Duration::from_hours(72)).await;
+    office
+        .takes(&[&sent[0], &sent[2]], "two days are over")
+        .await;
+}
+
+/// And removing it again does no harm.
+pub async fn what_was_removed_is_not_told_again<H: TransactionalHarness>(harness: &H) {
+    let office = Office::open(harness);
+    let sent = office
+        .publish(|outbox| {
+            put(&free(outbox), "one");
+            put(&free(outbox), "two");
+        })
+        .await;
+    let ids = [sent[0].id];
+    office.remove(&ids).await;
+    office.remove(&ids).await;
+    office.takes(&[&sent[1]], "one of them was removed").await;
+    office.scene.advance(2 * LEASE).await;
+    office.takes(&[&sent[1]], "one of them was removed").await;
+}
+
+/// When it is due again, and with its error.
+pub async fn what_could_not_be_published_is_due_again<H: TransactionalHarness>(harness: &H) {
+    let office = Office::open(harness);
+    let sent = office.publish(|outbox| put(&free(outbox), "charged")).await;
+    office.takes(&[&sent[0]], "it is due").await;
+    let again = Unpublished::again(sent[0].id, "no\0broker", 5 * MINUTE);
+    Rule::Outbox.answer(office.outbox.note(&[again]).await);
+    office.takes(&[], "it is not due again").await;
+    let entries = office.list(OutboxListing::default()).await;
+    let error = entries[0].error.as_deref().unwrap_or_default();
+    office
+        .scene
+        .holds(error.starts_with("no") && error.ends_with("broker"), error);
+    office.scene.advance(5 * MINUTE).await;
+    office.takes(&[&sent[0]], "it is due again").await;
+}
+
+/// Until somebody tries it again.
+pub async fn what_was_given_up_waits_for_somebody<H: TransactionalHarness>(harness: &H) {
+    let office = Office::open(harness);
+    let sent = office
+        .publish(|outbox| {
+            put(&free(outbox), "one");
+            put(&free(outbox), "two");
+            put(&free(outbox), "three");
+        })
+        .await;
+    office.take(10).await;
+    let dead = sent
+        .iter()
+        .map(|it| Unpublished::give_up(it.id, "no such queue"));
+    let dead: Vec<_> = dead.collect();
+    Rule::Outbox.answer(office.outbox.note(&dead).await);
+    office.scene.advance(Duration::from_hours(48)).await;
+    office.takes(&[], "all were given up").await;
+    let counts = Rule::Outbox.answer(office.outbox.counts().await);
+    office.scene.holds(
+        counts.dead == 3 && counts.waiting == 0,
+        &format!("{counts:?}"),
+    );
+
+    let changed = office.change(OutboxChange::Retry(Some(sent[0].id))).await;
+    office.scene.holds(changed == 1, "one is tried again");
+    office.takes(&[&sent[0]], "it is tried again").await;
+    let changed = office.change(OutboxChange::Redirect {
+        id: sent[1].id,
+        target: "elsewhere".into(),
+        head: b"new".to_vec(),
+    });
+    office.scene.holds(changed.await == 1, "one goes elsewhere");
+    let taken = office.takes(&[&sent[1]], "it goes elsewhere").await;
+    let content = &taken[0].content;
+    office.scene.holds(
+        (&*content.target, &*content.head) == ("elsewhere", b"new"),
+        &format!("{content:?}"),
+    );
+    let changed = office.change(OutboxChange::Retry(None)).await;
+    office
+        .scene
+        .holds(changed == 1, "one is left that was given up");
+    office.takes(&[&sent[2]], "all are tried again").await;
+    let changed = office.change(OutboxChange::Discard(sent[2].id)).await;
+    office.scene.holds(changed == 1, "one is discarded");
+    let changed = office.change(OutboxChange::Discard(sent[2].id)).await;
+    office.scene.holds(changed == 0, "it is not there any more");
+}
+
+/// In the order of the commits, the next one when the first is gone.
+pub async fn of_a_lane_only_the_first_is_told<H: TransactionalHarness>(harness: &H) {
+    let office = Office::open(harness);
+    let lane = unique();
+    let mut sent = Vec::new();
+    for text in ["one", "two"] {
+        let two = office
+            .publish(|outbox| {
+                put(&outbox.ordered_by(&lane), text);
+                put(&outbox.ordered_by(&lane), "and");
+            })
+            .await;
+        sent.extend(two);
+    }
+    let other = office
+        .publish(|outbox| put(&outbox.ordered_by(unique()), "other"))
+        .await;
+    office
+        .takes(&[&sent[0], &other[0]], "they are the first of their lanes")
+        .await;
+    for next in &sent[1..] {
+        office.takes(&[], "the first is not gone").await;
+        let before = sent
+            .iter()
+            .position(|it| it.id == next.id)
+            .expect("it is one")
+            - 1;
+        office.remove(&[sent[before].id]).await;
+        office.takes(&[next], "the one before it is gone").await;
+    }
+}
+
+/// And no others.
+pub async fn one_that_was_given_up_stops_its_lane<H: TransactionalHarness>(harness: &H) {
+    let office = Office::open(harness);
+    let lane = unique();
+    let sent = office
+        .publish(|outbox| {
+            put(&outbox.ordered_by(&lane), "one");
+            put(&outbox.ordered_by(&lane), "two");
+        })
+        .await;
+    office.take(10).await;
+    let dead = Unpublished::give_up(sent[0].id, "no such queue");
+    Rule::Outbox.answer(office.outbox.note(&[dead]).await);
+    office.scene.advance(Duration::from_hours(1)).await;
+    let other = office
+        .publish(|outbox| put(&outbox.ordered_by(unique()), "other"))
+        .await;
+    office
+        .takes(&[&other[0]], "the first of the lane was given up")
+        .await;
+    office.change(OutboxChange::Discard(sent[0].id)).await;
+    office
+        .takes(&[&sent[1]], "the first of the lane is gone")
+        .await;
+}
+
+/// However many take at once.
+pub async fn each_is_told_to_one<H: TransactionalHarness>(harness: &H) {
+    const MESSAGES: usize = 40;
+    let office = Office::open(harness);
+    let sent = office
+        .publish(|outbox| {
+            for _ in 0..MESSAGES {
+                put(&free(outbox), "charged");
+            }
+        })
+        .await;
+    let mut taking = JoinSet::new();
+    for _ in 0..8 {
+        let outbox = office.other();
+        taking.spawn(async move { outbox.take(MESSAGES / 4, LEASE).await });
+    }
+    let mut taken = Vec::new();
+    while let Some(some) = taking.join_next().await {
+        taken.extend(Rule::Outbox.answer(some.expect("it does not panic")));
+    }
+    // Who finds a message locked passes it over.
+    taken.extend(office.take(MESSAGES).await);
+    let ids: BTreeSet<_> = taken.iter().map(|it| it.id).collect();
+    office
+        .scene
+        .holds(taken.len() == ids.len(), "one was told to two");
+    office.scene.holds(
+        ids.len() == sent.len(),
+        &format!("of {MESSAGES} it told of {}", ids.len()),
+    );
+}
+
+/// By its id, or with all of its key; not when it is due.
+pub async fn what_is_to_leave_later_can_be_cancelled<H: TransactionalHarness>(harness: &H) {
+    let office = Office::open(harness);
+    let (one, other) = (key(&unique()), key(&unique()));
+    let remind = |outbox: &Outbox| {
+        put(&outbox.after(10 * MINUTE), "remind");
+        put(&free(outbox), "charged");
+        put(&outbox.after(20 * MINUTE), "remind again");
+    };
+    let (_, of_one) = office.handle(one.clone(), remind).await;
+    let (_, of_other) = office.handle(other, remind).await;
+    let cancelled = office.change(OutboxChange::Cancel(one.to_string())).await;
+    office.scene.holds(
+        cancelled == 2,
+        &format!("the key had two, {cancelled} were cancelled"),
+    );
+    let second = of_other[2].message_id.clone();
+    let cancelled = office.change(OutboxChange::Cancel(second.clone())).await;
+    office.scene.holds(
+        cancelled == 1,
+        &format!("`{second}` is one, {cancelled} were cancelled"),
+    );
+    office.scene.advance(15 * MINUTE).await;
+    let first = of_other[0].message_id.clone();
+    let cancelled = office.change(OutboxChange::Cancel(first)).await;
+    office.scene.holds(cancelled == 0, "it is due");
+    let expected = [&of_one[1], &of_other[0], &of_other[1]];
+    office.takes(&expected, "these were not cancelled").await;
+}
+
+/// From page to page, and by what they are chosen.
+pub async fn messages_are_listed_in_pages<H: TransactionalHarness>(harness: &H) {
+    let office = Office::open(harness);
+    let named = key(&unique());
+    let (_, sent) = office
+        .handle(named.clone(), |outbox| {
+            for _ in 0..5 {
+                put(&outbox.after(MINUTE), "remind");
+            }
+        })
+        .await;
+    office.publish(|outbox| put(outbox, "charged")).await;
+    let mut listing = OutboxListing {
+        prefix: named.to_string(),
+        limit: 2,
+        ..OutboxListing::default()
+    };
+    let mut found = Vec::new();
+    loop {
+        let page = Rule::Outbox.answer(office.outbox.list(&listing).await);
+        let Some(last) = page.last() else { break };
+        office.scene.holds(page.len() <= 2, "a page has two");
+        listing.after = Some(last.id);
+        found.extend(page.into_iter().map(|it| it.id));
+    }
+    let ids: Vec<_> = sent.iter().map(|it| it.id).collect();
+    office
+        .scene
+        .holds(found == ids, "those of the key, in their order");
+    let later = office.list(OutboxListing {
+        state: Some(OutboxState::Later),
+        ..OutboxListing::default()
+    });
+    office
+        .scene
+        .holds(later.await.len() == 5, "five are to leave later");
+    let counts = Rule::Outbox.answer(office.outbox.counts().await);
+    office.scene.holds(
+        (counts.waiting, counts.later, counts.dead) == (1, 5, 0),
+        &format!("{counts:?}"),
+    );
+}
