@@ -135,6 +135,14 @@ pub enum BuildError {
         /// The queue's name.
         queue: String,
     },
+    /// The handler publishes, and its store cannot keep what it publishes.
+    #[error(
+        "the handler of the queue `{queue}` has an `Outbox`, and the store keeps none: use `PostgresStore` or `SqliteStore`"
+    )]
+    NoOutbox {
+        /// The queue's name.
+        queue: String,
+    },
     /// The handler's messages are numbered, and cannot be kept so.
     #[error("the numbered messages of the queue `{queue}` cannot be handled: {reason}")]
     SequenceOptions {

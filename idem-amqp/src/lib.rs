@@ -65,6 +65,7 @@ pub mod error;
 pub mod executor;
 pub mod handler;
 pub mod message;
+pub mod outbox;
 pub mod prelude;
 mod publisher;
 pub mod sequence;

@@ -22,5 +22,5 @@ pub use idem_core::store::{
     BatchStore, Begun, Claim, ClaimRequest, Completion, ConnectError, Finding, Finish, Finished,
     GroupStore, Lease, Open, OpenSession, Opened, Opening, OutOfPlace, Owner, Purge, PurgeTask,
     RecordedByError, RecordedByStore, Release, SequenceStore, SessionStore, Severity, StoreError,
-    Touched, TransactionalStore, Write,
+    Touched, TransactionalStore, Write, outbox,
 };

@@ -10,6 +10,7 @@ pub(crate) mod frame_size;
 pub(crate) mod headers;
 pub(crate) mod incident;
 pub(crate) mod ladder;
+pub(crate) mod outgoing;
 pub(crate) mod publication;
 pub(crate) mod reply;
 pub(crate) mod republish;

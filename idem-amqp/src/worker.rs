@@ -48,6 +48,7 @@ mod gauges;
 mod grace;
 mod handler_runner;
 mod idle;
+mod outbox;
 mod outgoing;
 mod registrar;
 mod replier;
@@ -73,7 +74,8 @@ use delivery_processor::{DeliveryProcessor, Observer};
 use engine::Engine;
 use gauges::Gauges;
 use grace::Grace;
-use outgoing::Outbox;
+use outbox::WorkersOutbox;
+use outgoing::LetterSender;
 use replier::Replier;
 use replying::ReplySender;
 use session_requests::{RequestProcessor, SessionRequests};
@@ -112,6 +114,7 @@ pub struct Worker {
     observer: Option<Observer>,
     purge: Option<StartPurge>,
     expire: Option<StartPurge>,
+    outbox: Option<WorkersOutbox>,
 }
 
 type StartPurge = Arc<dyn Fn() -> PurgeTask + Send + Sync>;
@@ -144,13 +147,16 @@ impl Worker {
     /// Dropping this stops the worker without draining; its messages come back to their queues,
     /// and its keys are free when their leases run out.
     pub async fn run_until(
-        self,
+        mut self,
         shutdown: impl Future<Output = ()>,
     ) -> Result<WorkerStats, RunError> {
         let _run = self.health.run();
         let _purging = self.purge.as_ref().map(|start| start());
         let _expiring = self.expire.as_ref().map(|start| start());
-        let counters = Arc::new(Counters::default());
+        let outbox = self.outbox.take();
+        let published = outbox.as_ref().map(WorkersOutbox::counters);
+        let counters = Arc::new(Counters::beside(published.unwrap_or_default()));
+        let outbox = outbox.map(|outbox| outbox.start(&self.brokers));
         let deadline = CancellationToken::new();
         let _dropped_tasks_stop = deadline.clone().drop_guard();
         let grace = Arc::new(Grace::new(self.grace));
@@ -175,6 +181,9 @@ impl Worker {
             () = stop => unreachable!("the stop never ends"),
         };
         supervisor.finish().await;
+        if let Some(outbox) = outbox {
+            outbox.finish(grace.left()).await;
+        }
         let reports = self.engine.report(grace.left().max(LAST_REPORTS)).await;
         supervisor.interrupted();
         gauges.sample();
@@ -208,7 +217,7 @@ impl Worker {
             Arc::new(Consumer {
                 slots: Slots::new(queue.handlers(), queue.waiting()),
                 processor: Arc::new(DeliveryProcessor {
-                    outbox: Outbox::new(queue.clone(), publisher.clone(), deadline.clone()),
+                    letters: LetterSender::new(queue.clone(), publisher.clone(), deadline.clone()),
                     replies: ReplySender::new(
                         queue.clone(),
                         Arc::clone(&replier),

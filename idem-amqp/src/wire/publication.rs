@@ -1,6 +1,6 @@
 //! A message to publish: where to, with which id, what.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use idem_core::message::Fingerprint;
 use lapin::{
@@ -37,6 +37,8 @@ pub struct Publication {
     pub(crate) properties: BasicProperties,
     /// Whether the broker returns it if no queue takes it.
     pub(crate) mandatory: bool,
+    /// Whether its publisher has chosen the id.
+    pub(crate) has_own_id: bool,
     /// Why it cannot be sent: the first thing that was wrong.
     mistake: Option<Arc<str>>,
 }
@@ -77,6 +79,7 @@ impl Publication {
             body,
             properties,
             mandatory: true,
+            has_own_id: false,
             mistake: None,
         }
     }
@@ -98,7 +101,44 @@ impl Publication {
     pub fn message_id(mut self, id: &str) -> Self {
         let id = self.short(id);
         self.properties = self.properties.with_message_id(id);
+        self.has_own_id = true;
         self
+    }
+
+    /// Asks for a reply, to this queue.
+    pub fn reply_to(mut self, queue: &str) -> Self {
+        let queue = self.short(queue);
+        self.properties = self.properties.with_reply_to(queue);
+        self
+    }
+
+    /// Sets what a reply repeats, so that it is known for what it is.
+    pub fn correlation_id(mut self, id: &str) -> Self {
+        let id = self.short(id);
+        self.properties = self.properties.with_correlation_id(id);
+        self
+    }
+
+    /// Sets the priority, for queues that have any.
+    pub fn priority(mut self, priority: u8) -> Self {
+        self.properties = self.properties.with_priority(priority);
+        self
+    }
+
+    /// After so long in a queue, the broker drops the message, or dead-letters it. Rounded down to milliseconds.
+    pub fn expiration(mut self, after: Duration) -> Self {
+        let millis = self.short(&after.as_millis().to_string());
+        self.properties = self.properties.with_expiration(millis);
+        self
+    }
+
+    /// With this id, unless it has one that was chosen for it.
+    pub(crate) fn or_id(self, id: &str) -> Self {
+        if self.has_own_id {
+            self
+        } else {
+            self.message_id(id)
+        }
     }
 
     /// Adds a header.
@@ -154,6 +194,7 @@ impl Publication {
             body: Vec::new(),
             properties,
             mandatory: self.mandatory,
+            has_own_id: self.has_own_id,
             mistake: None,
         }
     }

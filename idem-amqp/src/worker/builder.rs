@@ -10,7 +10,7 @@ use idem_core::{
 };
 
 use super::{
-    StartPurge, Subscription, Worker, WorkerStats,
+    StartPurge, Subscription, Worker, WorkerStats, WorkersOutbox,
     delivery_processor::Observer,
     fitness,
     handler_runner::HandlerRunner,
@@ -56,6 +56,7 @@ pub struct WorkerBuilder<S, St = ()> {
     purge: Option<StartPurge>,
     expire: Option<StartPurge>,
     replay_window: Duration,
+    outbox: Option<WorkersOutbox>,
 }
 
 impl<S: Store> WorkerBuilder<S> {
@@ -79,6 +80,7 @@ impl<S: Store> WorkerBuilder<S> {
             purge: None,
             expire: None,
             replay_window: Duration::ZERO,
+            outbox: None,
         }
     }
 
@@ -94,6 +96,7 @@ impl<S: Store> WorkerBuilder<S> {
             purge: self.purge,
             expire: self.expire,
             replay_window: self.replay_window,
+            outbox: self.outbox,
         }
     }
 }
@@ -181,6 +184,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         let policy = queue.policy_or(H::POLICY);
         let fails_open = policy.store_outage() == StoreOutage::FailOpen;
         self.executor.expect(H::SCOPE);
+        let publishes_in_vain = H::PUBLISHES && !self.publishes::<H>();
         let observes = policy.enforcement() == Enforcement::Observe;
         self.subscriptions.push(Subscription {
             meters: Arc::new(Meters::of(queue.name(), H::SCOPE)),
@@ -194,6 +198,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
             fit: fitness::of::<H, S>(&self.executor),
             fails_open_in_vain: fails_open && !H::Mode::RUNS_UNCLAIMED,
             observes_in_vain: observes && !H::Mode::RUNS_UNCLAIMED,
+            publishes_in_vain,
             numbered: subscription::sequence_of::<H>(self.executor.store(), &policy),
             recorded: H::RECORDED_BY.is_some(),
             served,
@@ -207,6 +212,23 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
             }),
         });
         self
+    }
+
+    /// Has what the handler publishes published. Whether the store has an outbox for it.
+    fn publishes<H>(&mut self) -> bool
+    where
+        H: Handler<St>,
+        H::Mode: RunsOn<S>,
+    {
+        if self.outbox.is_none()
+            && let Some(outbox) = H::Mode::outbox(&self.executor)
+        {
+            let (ours, handing) = WorkersOutbox::new(outbox);
+            self.executor
+                .when_committed(move |messages| handing.hand_on(messages));
+            self.outbox = Some(ours);
+        }
+        self.outbox.is_some()
     }
 
     /// How long running handlers may take to finish after the shutdown signal; 15 s unless set.
@@ -304,6 +326,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
             observer: self.observer,
             purge: self.purge,
             expire: self.expire,
+            outbox: self.outbox,
         })
     }
 

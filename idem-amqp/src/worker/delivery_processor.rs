@@ -18,7 +18,7 @@ use super::{
     arrival::{Arrival, DeliveryEnd, Unsettled},
     channel_context::{ChannelContext, Slot},
     handler_runner::RunHandler,
-    outgoing::Outbox,
+    outgoing::LetterSender,
     replying::ReplySender,
     stats::Counters,
 };
@@ -41,7 +41,7 @@ pub(super) struct DeliveryProcessor {
     /// Takes a delivery as far as the decision about it.
     pub(super) runner: Arc<dyn RunHandler>,
     /// For dead letters and retries.
-    pub(super) outbox: Outbox,
+    pub(super) letters: LetterSender,
     /// For the answers to requests, on another publisher.
     pub(super) replies: ReplySender,
     pub(super) counters: Arc<Counters>,

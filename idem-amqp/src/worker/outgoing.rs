@@ -1,7 +1,7 @@
 //! A message that has to be in another queue before its delivery is acknowledged: a dead letter, or
 //! a retry.
 //!
-//! `settle` makes an [`Outgoing`] and sends it through the consumer's [`Outbox`]. What must stay
+//! `settle` makes an [`Outgoing`] and sends it through the consumer's [`LetterSender`]. What must stay
 //! true: `send` says that it is done only when the broker has confirmed the message; if it never
 //! comes to that, the delivery stays unsettled and nothing is lost; a broker that refuses is asked
 //! again with growing pauses.
@@ -139,7 +139,7 @@ const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_s
 
 /// Publishes what has to be in another queue: dead letters and retries of one queue. All deliveries
 /// of a consumer share it.
-pub(super) struct Outbox {
+pub(super) struct LetterSender {
     queue: Queue,
     publisher: Publisher,
     /// Declares again what somebody has deleted.
@@ -148,7 +148,7 @@ pub(super) struct Outbox {
     deadline: CancellationToken,
 }
 
-impl Outbox {
+impl LetterSender {
     /// For messages of this queue.
     pub(super) fn new(queue: Queue, publisher: Publisher, deadline: CancellationToken) -> Self {
         Self {

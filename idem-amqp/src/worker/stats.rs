@@ -2,12 +2,16 @@
 
 use std::{
     fmt,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use idem_core::executor::{ExecutionKind, UnprotectedStats};
 
 use crate::{
+    outbox::{OutboxCounters, OutboxStats},
     telemetry::Meters,
     wire::{
         incident::Incidents,
@@ -38,6 +42,7 @@ pub struct WorkerStats {
     replies: ReplyStats,
     sessions: SessionStats,
     stale_numbers: u64,
+    outbox: OutboxStats,
 }
 
 impl WorkerStats {
@@ -92,6 +97,11 @@ impl WorkerStats {
         self.stale_numbers
     }
 
+    /// What became of what its handlers have published.
+    pub fn outbox(&self) -> OutboxStats {
+        self.outbox
+    }
+
     /// Whether every delivery has ended in exactly one kind: so it is when a worker has stopped.
     pub fn is_balanced(&self) -> bool {
         self.deliveries == self.ended.iter().sum::<u64>()
@@ -99,8 +109,8 @@ impl WorkerStats {
 }
 
 /// `deliveries=12 executed=10 duplicate=2`: kinds that did not occur are left out. If there were
-/// replies, they follow: `replies=3 replayed=1`; so do sessions: `sessions: opened=1`, and
-/// `stale_numbers=2`. What would have been suppressed is last: `would_have_been: duplicate=2`.
+/// replies, they follow: `replies=3 replayed=1`; so do sessions: `sessions: opened=1`,
+/// `stale_numbers=2`, and `outbox: committed=10 confirmed=10`. What would have been suppressed is last: `would_have_been: duplicate=2`.
 impl fmt::Display for WorkerStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "deliveries={}", self.deliveries)?;
@@ -114,6 +124,9 @@ impl fmt::Display for WorkerStats {
         }
         if self.stale_numbers > 0 {
             write!(f, " stale_numbers={}", self.stale_numbers)?;
+        }
+        if self.outbox != OutboxStats::default() {
+            write!(f, " {}", self.outbox)?;
         }
         if self.would_have_been.iter().any(|count| *count > 0) {
             f.write_str(" would_have_been:")?;
@@ -133,9 +146,18 @@ pub(super) struct Counters {
     pub(super) replies: ReplyCounters,
     pub(super) sessions: SessionCounters,
     stale_numbers: AtomicU64,
+    outbox: Arc<OutboxCounters>,
 }
 
 impl Counters {
+    /// Beside what counts what the handlers publish.
+    pub(super) fn beside(outbox: Arc<OutboxCounters>) -> Self {
+        Self {
+            outbox,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn delivered(&self, queue: &Meters) {
         self.deliveries.fetch_add(1, Relaxed);
         queue.delivered();
@@ -174,6 +196,7 @@ impl Counters {
             replies: self.replies.replies(),
             sessions: self.sessions.counts(),
             stale_numbers: self.stale_numbers.load(Relaxed),
+            outbox: self.outbox.stats(),
         }
     }
 }

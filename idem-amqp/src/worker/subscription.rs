@@ -48,6 +48,8 @@ pub(crate) struct Subscription {
     pub(super) fails_open_in_vain: bool,
     /// Whether its handler is only to be observed, and cannot.
     pub(super) observes_in_vain: bool,
+    /// Whether its handler publishes, and the store has no outbox.
+    pub(super) publishes_in_vain: bool,
     /// If its handler's key is a place in a sequence.
     pub(super) numbered: Option<SequenceKept>,
     /// Whether a table of its handler's own says what was handled.
@@ -140,6 +142,7 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
         queue,
         fails_open_in_vain,
         observes_in_vain,
+        publishes_in_vain,
         numbered,
         ..
     } in subscriptions
@@ -171,6 +174,9 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
         }
         if *fails_open_in_vain {
             return Err(BuildError::AtomicFailsOpen { queue: name.into() });
+        }
+        if *publishes_in_vain {
+            return Err(BuildError::NoOutbox { queue: name.into() });
         }
         if *observes_in_vain {
             return Err(BuildError::AtomicObserved { queue: name.into() });

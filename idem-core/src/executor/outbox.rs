@@ -21,9 +21,9 @@ pub(super) struct Committed(Arc<OnceLock<Publish>>);
 type Publish = Box<dyn Fn(Vec<Outgoing>) + Send + Sync>;
 
 impl<S: Store> Executor<S> {
-    /// Has what handlers publish handed to this when it is committed. It is to publish it, and to
-    /// [remove](crate::store::outbox::OutboxTable::remove) it from the store's outbox then; what it does not, others take
-    /// after [`Outgoing::LEASE`]. A list may also be empty: then there is something to take for whoever is first.
+    /// Has what handlers publish handed to this when it is committed. It is to publish what is
+    /// [left to it](Outgoing::is_published_by_who_commits), and to [remove](crate::store::outbox::OutboxTable::remove) that from
+    /// the store's outbox then; what it does not, others take after [`Outgoing::LEASE`]. It must not block.
     ///
     /// Without it, what is committed can be taken at once. A worker of `idem-amqp` sets it; the first one that is set stays.
     pub fn when_committed(&self, publish: impl Fn(Vec<Outgoing>) + Send + Sync + 'static) {
@@ -45,13 +45,11 @@ impl Committed {
     }
 
     /// Hands it on.
-    pub(super) fn hand_on(&self, mut outgoing: Vec<Outgoing>) {
+    pub(super) fn hand_on(&self, outgoing: Vec<Outgoing>) {
         if outgoing.is_empty() {
             return;
         }
         if let Some(publish) = self.0.get() {
-            // The rest leaves later, or after others.
-            outgoing.retain(Outgoing::is_published_by_who_commits);
             publish(outgoing);
         }
     }

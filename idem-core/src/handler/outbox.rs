@@ -118,6 +118,11 @@ impl Outgoing {
         self.due == Due::AtOnce && self.lane.is_none()
     }
 
+    /// Whether somebody may take it when it is committed.
+    pub fn is_due(&self) -> bool {
+        matches!(self.due, Due::AtOnce | Due::NOBODY_WAITED_FOR)
+    }
+
     /// How long after the commit it may be taken by whoever is first; or at which time.
     pub(crate) fn free(&self) -> Free {
         match self.due {

@@ -72,16 +72,19 @@ pub struct Taken {
     pub id: OutgoingId,
     /// How often it was taken, this time included.
     pub attempts: u32,
+    /// Whether others of its lane wait until it is gone.
+    pub in_lane: bool,
     /// What is to be published.
     pub content: OutgoingContent,
 }
 
 impl Taken {
     /// For implementations of [`OutboxTable::take`].
-    pub fn new(id: OutgoingId, attempts: u32, content: OutgoingContent) -> Self {
+    pub fn new(id: OutgoingId, attempts: u32, in_lane: bool, content: OutgoingContent) -> Self {
         Self {
             id,
             attempts,
+            in_lane,
             content,
         }
     }

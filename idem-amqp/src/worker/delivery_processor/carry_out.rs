@@ -52,7 +52,7 @@ impl DeliveryProcessor {
             // harmless.
             if let Some(letter) = self.letter(arrival, end)? {
                 slot.start_waiting(context);
-                self.outbox.send(letter, context).await?;
+                self.letters.send(letter, context).await?;
             }
             // Likewise: a request that was acknowledged before its reply is sent would never be
             // answered if the worker died in between.
@@ -70,7 +70,7 @@ impl DeliveryProcessor {
                     let settlement = settle(end.kind, &now);
                     if let Settlement::DeadLetter(reason) = settlement {
                         let letter = Outgoing::untold(arrival, end, reason, error, &self.queue);
-                        self.outbox.send(letter, context).await?;
+                        self.letters.send(letter, context).await?;
                         end.settlement = settlement;
                     }
                 }

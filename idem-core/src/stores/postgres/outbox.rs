@@ -345,7 +345,12 @@ fn read_all<T>(
 }
 
 fn taken(row: &PgRow) -> Result<Taken, sqlx::Error> {
-    Ok(Taken::new(id(row)?, attempts(row)?, content(row)?))
+    Ok(Taken::new(
+        id(row)?,
+        attempts(row)?,
+        row.try_get("in_lane")?,
+        content(row)?,
+    ))
 }
 
 fn content(row: &PgRow) -> Result<OutgoingContent, sqlx::Error> {

@@ -244,6 +244,7 @@ fn taken(row: &SqliteRow) -> Result<Taken, sqlx::Error> {
     Ok(Taken::new(
         id(row)?,
         row.try_get("attempts")?,
+        row.try_get("in_lane")?,
         content(row)?,
     ))
 }

@@ -35,4 +35,5 @@ UPDATE idem_records_outbox AS message
 SET due = (SELECT now FROM clock) + $3 * interval '1 microsecond', attempts = message.attempts + 1
 FROM taken
 WHERE message.id = taken.id
-RETURNING message.id::text, message.message_id, message.target, message.head, message.body, message.attempts
+RETURNING message.id::text, message.message_id, message.target, message.head, message.body, message.attempts,
+    message.lane IS NOT NULL AS in_lane

@@ -22,4 +22,4 @@ WHERE number IN (
     WHERE dead_since IS NULL AND due <= ?1
     LIMIT ?2
 )
-RETURNING id, message_id, target, head, body, attempts
+RETURNING id, message_id, target, head, body, attempts, lane IS NOT NULL AS in_lane

@@ -1,0 +1,394 @@
+//! Publishes what was committed here, and what nobody else has published; one task for each worker or relay.
+//!
+//! What was committed comes in through a channel, with its bytes; what others have left is taken from the outbox. Both are
+//! published at the same time, many per confirm. What must stay true: a message is removed only when the broker has
+//! confirmed that a queue has it; no transaction is open while something is published; a broker or a store that is away is
+//! asked with growing pauses; what was committed and does not fit in is left to its lease, never waited for.
+
+use std::{error::Error, future::pending, sync::Arc, time::Duration};
+
+use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use idem_core::{
+    ErrorChain, StoreError,
+    handler::{Backoff, Outgoing, OutgoingContent, OutgoingId},
+    store::outbox::{SharedOutbox, Taken, Unpublished},
+};
+use lapin::types::ReplyCode;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{OutboxCounters, stats::count};
+use crate::{error::PublishError, publisher::Publisher, wire::outgoing};
+
+/// So many messages are published before the first of them is confirmed.
+const WINDOW: usize = 1024;
+
+/// So many commits wait for a place in the window. What is more is left to its lease.
+const QUEUED: usize = 1024;
+
+/// For so long nobody else takes what was taken.
+const LEASE: Duration = Duration::from_secs(30);
+
+/// How often it is looked for what others have left, or what has become due.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Until a message is tried again that could not be published.
+const AGAIN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(5));
+
+/// Until a broker or a store is asked again that is away.
+const AWAY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
+
+/// What one commit has published.
+pub(crate) struct Committed {
+    messages: Vec<Outgoing>,
+    at: Instant,
+}
+
+/// Hands on what was committed. Clones hand on to the same.
+#[derive(Clone)]
+pub(crate) struct Handing {
+    to: mpsc::Sender<Committed>,
+    counters: Arc<OutboxCounters>,
+}
+
+impl Handing {
+    /// What is handed on comes out of this receiver.
+    pub(crate) fn new(counters: Arc<OutboxCounters>) -> (Self, mpsc::Receiver<Committed>) {
+        let (to, committed) = mpsc::channel(QUEUED);
+        (Self { to, counters }, committed)
+    }
+
+    pub(crate) fn hand_on(&self, messages: Vec<Outgoing>) {
+        count(&self.counters.committed, messages.len());
+        let at = Instant::now();
+        // Full: the broker is slower than the handlers, or away. The lease runs out, and then it is taken.
+        let _ = self.to.try_send(Committed { messages, at });
+    }
+}
+
+pub(crate) struct Publishing {
+    outbox: SharedOutbox,
+    publisher: Publisher,
+    committed: mpsc::Receiver<Committed>,
+    /// So that the channel stays open.
+    _handing: Handing,
+    counters: Arc<OutboxCounters>,
+}
+
+/// How publishing one message ended.
+struct Ended {
+    id: OutgoingId,
+    in_lane: bool,
+    attempts: u32,
+    published: Result<(), Failure>,
+}
+
+/// Why a message is not published.
+enum Failure {
+    /// It never can be.
+    ForGood(String),
+    /// The broker refused it, or has not said anything.
+    ThisTime(String),
+    /// No broker was there.
+    Away(String),
+}
+
+/// What is to be written into the outbox.
+#[derive(Default)]
+struct Ends {
+    confirmed: Vec<OutgoingId>,
+    unpublished: Vec<Unpublished>,
+    /// Whether the next one of a lane may leave then.
+    frees_lane: bool,
+}
+
+/// What was written, or was to be.
+type Written = (Ends, Result<(), StoreError>);
+
+/// Something that is away, and when it is asked again.
+#[derive(Default)]
+struct Rest {
+    failures: u32,
+    until: Option<Instant>,
+}
+
+impl Publishing {
+    pub(crate) fn new(
+        outbox: SharedOutbox,
+        publisher: Publisher,
+        handing: Handing,
+        committed: mpsc::Receiver<Committed>,
+    ) -> Self {
+        Self {
+            outbox,
+            publisher,
+            committed,
+            counters: Arc::clone(&handing.counters),
+            _handing: handing,
+        }
+    }
+
+    /// Of a process that commits nothing.
+    pub(crate) fn alone(
+        outbox: SharedOutbox,
+        publisher: Publisher,
+        counters: Arc<OutboxCounters>,
+    ) -> Self {
+        let (handing, committed) = Handing::new(counters);
+        Self::new(outbox, publisher, handing, committed)
+    }
+
+    /// Publishes until it is told to stop, and what was committed by then.
+    ///
+    /// # Cancel safety
+    /// What was being published is published again by others.
+    pub(crate) async fn run(mut self, stopping: CancellationToken) {
+        // Before what borrows it.
+        let outbox = Arc::clone(&self.outbox);
+        let mut under_way = FuturesUnordered::new();
+        let mut ends = Ends::default();
+        let mut writing: Option<BoxFuture<'_, Written>> = None;
+        let mut taking: Option<BoxFuture<'_, Result<Vec<Taken>, StoreError>>> = None;
+        let (mut broker, mut store) = (Rest::default(), Rest::default());
+        let mut look_at = Instant::now();
+        loop {
+            let stops = stopping.is_cancelled();
+            if writing.is_none() && !ends.is_empty() && store.is_over() {
+                writing = Some(write(&*outbox, std::mem::take(&mut ends)).boxed());
+            }
+            let idle = under_way.is_empty() && writing.is_none() && taking.is_none();
+            if stops && idle && self.committed.is_empty() && (ends.is_empty() || !store.is_over()) {
+                return;
+            }
+            let room = WINDOW.saturating_sub(under_way.len());
+            let look_at_then = [Some(look_at), broker.until, store.until];
+            let look_at_then = look_at_then.into_iter().flatten().max().unwrap_or(look_at);
+            tokio::select! {
+                Some(ended) = under_way.next() => {
+                    let ended: Ended = ended;
+                    match &ended.published {
+                        Ok(()) => broker.ends(),
+                        Err(Failure::Away(error)) => broker.begins("broker", error),
+                        Err(_) => {}
+                    }
+                    self.note(ended, &broker, &mut ends);
+                }
+                (written, result) = or_never(&mut writing) => {
+                    writing = None;
+                    match result {
+                        Ok(()) => {
+                            store.ends();
+                            if written.frees_lane {
+                                look_at = Instant::now();
+                            }
+                        }
+                        // To write it twice is harmless; what is never written is published again.
+                        Err(error) => {
+                            store.begins("store", &error.to_string());
+                            ends.put_back(written);
+                        }
+                    }
+                }
+                taken = or_never(&mut taking) => {
+                    taking = None;
+                    match taken {
+                        Ok(taken) => {
+                            store.ends();
+                            // There may be more: at once.
+                            if taken.is_empty() || taken.len() < room / 2 {
+                                look_at = Instant::now() + LOOK_EVERY.mul_f64(0.75 + fastrand::f64() / 2.0);
+                            }
+                            count(&self.counters.taken, taken.len());
+                            for it in taken {
+                                under_way.push(self.publish(it.id, it.attempts, it.in_lane, it.content));
+                            }
+                        }
+                        Err(error) => store.begins("store", &error.to_string()),
+                    }
+                }
+                Some(Committed { messages, at }) = self.committed.recv(), if room > 0 => {
+                    let is_fresh = at.elapsed() < Outgoing::LEASE / 2;
+                    for it in messages {
+                        if !it.is_published_by_who_commits() {
+                            if it.is_due() {
+                                look_at = Instant::now();
+                            }
+                        } else if is_fresh && broker.is_over() {
+                            let content = OutgoingContent {
+                                message_id: it.message_id,
+                                target: it.target,
+                                head: it.head,
+                                body: it.body,
+                            };
+                            under_way.push(self.publish(it.id, 1, false, content));
+                        }
+                    }
+                }
+                () = sleep_until(look_at_then), if !stops && taking.is_none() && room >= WINDOW / 2 => {
+                    taking = Some(outbox.take(room, LEASE));
+                }
+                () = sleep_until(store.until.unwrap_or(look_at)), if !store.is_over() && !ends.is_empty() => {}
+                () = stopping.cancelled(), if !stops => {}
+            }
+        }
+    }
+
+    /// Publishes one message; those that are under way share confirms.
+    fn publish(
+        &self,
+        id: OutgoingId,
+        attempts: u32,
+        in_lane: bool,
+        content: OutgoingContent,
+    ) -> BoxFuture<'static, Ended> {
+        let publisher = self.publisher.clone();
+        async move {
+            let published = match outgoing::publication(content) {
+                Err(unreadable) => Err(Failure::ForGood(unreadable.to_string())),
+                // It may be what makes the broker close the channel, and all that are on it fail.
+                Ok(publication) if attempts > 2 => {
+                    let published = publisher.publish_alone(&publication).await;
+                    published.map_err(|error| Failure::of(&error, true))
+                }
+                Ok(publication) => {
+                    let published = publisher.publish(&publication).await;
+                    published.map_err(|error| Failure::of(&error, false))
+                }
+            };
+            Ended {
+                id,
+                in_lane,
+                attempts,
+                published,
+            }
+        }
+        .boxed()
+    }
+
+    /// What is to be written of it.
+    fn note(&self, ended: Ended, broker: &Rest, ends: &mut Ends) {
+        let Ended { id, .. } = ended;
+        match ended.published {
+            Ok(()) => {
+                count(&self.counters.confirmed, 1);
+                ends.confirmed.push(id);
+                ends.frees_lane |= ended.in_lane;
+            }
+            Err(Failure::ForGood(error)) => {
+                tracing::error!(
+                    message = %id, error,
+                    "a message of the outbox cannot be published, and waits for `idem outbox retry` or `discard`"
+                );
+                count(&self.counters.given_up, 1);
+                ends.unpublished.push(Unpublished::give_up(id, error));
+            }
+            Err(Failure::ThisTime(error)) => {
+                let after = AGAIN.wait(ended.attempts);
+                tracing::warn!(message = %id, error, ?after, "a message of the outbox is tried again");
+                count(&self.counters.put_back, 1);
+                ends.unpublished.push(Unpublished::again(id, error, after));
+            }
+            Err(Failure::Away(error)) => {
+                count(&self.counters.put_back, 1);
+                let after = broker.left();
+                ends.unpublished.push(Unpublished::again(id, error, after));
+            }
+        }
+    }
+}
+
+impl Failure {
+    /// `alone`: no other message was on the channel.
+    fn of(error: &PublishError, alone: bool) -> Self {
+        let text = ErrorChain::of(error).to_string();
+        match error {
+            PublishError::Unroutable { .. }
+            | PublishError::TooLarge { .. }
+            | PublishError::Encode(_) => Self::ForGood(text),
+            PublishError::Broker(_) => Self::Away(text),
+            PublishError::Unconfirmed(source) if alone && closes_the_channel(&**source) => {
+                Self::ForGood(text)
+            }
+            _ => Self::ThisTime(text),
+        }
+    }
+}
+
+/// Whether the broker has closed the channel because of what was published: there is no such exchange, it may not be
+/// published to, or the message is too long.
+fn closes_the_channel(error: &(dyn Error + 'static)) -> bool {
+    const FOR_GOOD: [ReplyCode; 3] = [403, 404, 406];
+    let Some(error) = error.downcast_ref::<lapin::Error>() else {
+        return false;
+    };
+    match error.kind() {
+        lapin::ErrorKind::ProtocolError(error) => FOR_GOOD.contains(&error.get_id()),
+        _ => false,
+    }
+}
+
+/// Writes what became of messages.
+async fn write(outbox: &dyn idem_core::store::outbox::OutboxTable, ends: Ends) -> Written {
+    let written = async {
+        if !ends.confirmed.is_empty() {
+            outbox.remove(&ends.confirmed).await?;
+        }
+        if !ends.unpublished.is_empty() {
+            outbox.note(&ends.unpublished).await?;
+        }
+        Ok(())
+    };
+    let written = written.await;
+    (ends, written)
+}
+
+async fn or_never<T>(future: &mut Option<BoxFuture<'_, T>>) -> T {
+    match future {
+        Some(future) => future.await,
+        None => pending().await,
+    }
+}
+
+impl Ends {
+    fn is_empty(&self) -> bool {
+        self.confirmed.is_empty() && self.unpublished.is_empty()
+    }
+
+    fn put_back(&mut self, unwritten: Self) {
+        self.confirmed.extend(unwritten.confirmed);
+        self.unpublished.extend(unwritten.unpublished);
+        self.frees_lane |= unwritten.frees_lane;
+    }
+}
+
+impl Rest {
+    /// It is away, or still is.
+    fn begins(&mut self, what: &str, error: &str) {
+        // One outage fails all that are under way.
+        if !self.is_over() {
+            return;
+        }
+        if self.failures == 0 {
+            tracing::warn!(error, "the {what} is away: the outbox waits for it");
+        }
+        self.failures += 1;
+        self.until = Some(Instant::now() + AWAY.wait(self.failures));
+    }
+
+    fn ends(&mut self) {
+        *self = Self::default();
+    }
+
+    fn is_over(&self) -> bool {
+        self.until.is_none_or(|until| until <= Instant::now())
+    }
+
+    fn left(&self) -> Duration {
+        self.until.map_or(Duration::ZERO, |until| {
+            until.saturating_duration_since(Instant::now())
+        })
+    }
+}

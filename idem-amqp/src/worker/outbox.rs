@@ -1,0 +1,75 @@
+//! The outbox of a worker whose handlers publish: its task, from the start of the worker to its end.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::{
+    connection::Brokers,
+    outbox::{
+        OutboxCounters, SharedOutbox,
+        publishing::{Committed, Handing, Publishing},
+    },
+    publisher::Publisher,
+};
+
+/// For what was committed last, even if handlers have taken the whole grace period.
+const LAST_MESSAGES: Duration = Duration::from_secs(1);
+
+/// The store's outbox, and what the handlers of one worker commit into it.
+pub(super) struct WorkersOutbox {
+    outbox: SharedOutbox,
+    handing: Handing,
+    committed: mpsc::Receiver<Committed>,
+    counters: Arc<OutboxCounters>,
+}
+
+/// The task that publishes. Dropped, it stops, and others publish what is left.
+pub(super) struct Started {
+    publishing: JoinHandle<()>,
+    stopping: CancellationToken,
+    _aborted: DropGuard,
+}
+
+impl WorkersOutbox {
+    /// And what hands on to it.
+    pub(super) fn new(outbox: SharedOutbox) -> (Self, Handing) {
+        let counters = Arc::new(OutboxCounters::default());
+        let (handing, committed) = Handing::new(Arc::clone(&counters));
+        let ours = Self {
+            outbox,
+            handing: handing.clone(),
+            committed,
+            counters,
+        };
+        (ours, handing)
+    }
+
+    pub(super) fn counters(&self) -> Arc<OutboxCounters> {
+        Arc::clone(&self.counters)
+    }
+
+    pub(super) fn start(self, brokers: &Brokers) -> Started {
+        let publisher = Publisher::lazy(brokers.clone());
+        let publishing = Publishing::new(self.outbox, publisher, self.handing, self.committed);
+        let (stopping, aborted) = (CancellationToken::new(), CancellationToken::new());
+        let (stops, aborts) = (stopping.clone(), aborted.clone());
+        let publishing = tokio::spawn(async move {
+            let _ = aborts.run_until_cancelled(publishing.run(stops)).await;
+        });
+        Started {
+            publishing,
+            stopping,
+            _aborted: aborted.drop_guard(),
+        }
+    }
+}
+
+impl Started {
+    /// Publishes what was committed, for at most so long: the rest others publish.
+    pub(super) async fn finish(self, patience: Duration) {
+        self.stopping.cancel();
+        let _ = timeout(patience.max(LAST_MESSAGES), self.publishing).await;
+    }
+}
