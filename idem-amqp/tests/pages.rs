@@ -33,6 +33,9 @@ mod rabbitmq;
 #[path = "pages/existing_service.rs"]
 mod existing_service;
 #[rustfmt::skip]
+#[path = "pages/outbox.rs"]
+mod outbox;
+#[rustfmt::skip]
 #[path = "pages/handlers.rs"]
 mod handlers;
 #[rustfmt::skip]
@@ -49,8 +52,9 @@ mod sequences;
 mod stores;
 
 /// A page, and the module that its parts are in.
-const PAGES: [(&str, &str); 15] = [
+const PAGES: [(&str, &str); 16] = [
     ("docs/batches.md", "batches"),
+    ("docs/outbox.md", "outbox"),
     ("docs/cookbook.md", "cookbook"),
     ("docs/existing-service.md", "existing_service"),
     ("docs/handlers.md", "handlers"),

@@ -26,10 +26,9 @@ pub use grouped::Grouped;
 pub use operation::recorded_by::{RecordedBy, RecordedRow, RecordingConstraint};
 pub use operation::sequence::{SequenceNumber, SequenceOptions};
 pub use operation::{Atomic, DecodeError, Handler, Leased, Mode, Operation};
-pub(crate) use outbox::Free;
 pub use outbox::{
-    Due, IntoOutgoing, InvalidOutgoingId, Outbox, OutboxError, Outboxes, Outgoing, OutgoingContent,
-    OutgoingId,
+    Due, FreeFrom, IntoOutgoing, InvalidOutgoingId, Outbox, OutboxError, Outboxes, Outgoing,
+    OutgoingContent, OutgoingId,
 };
 pub use outcome::Outcome;
 pub use policy::{Enforcement, InDoubt, Policy, PolicyBuilder, PolicyError, StoreOutage};

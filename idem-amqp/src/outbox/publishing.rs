@@ -5,7 +5,7 @@
 //! confirmed that a queue has it; no transaction is open while something is published; a broker or a store that is away is
 //! asked with growing pauses; what was committed and does not fit in is left to its lease, never waited for.
 
-use std::{error::Error, future::pending, sync::Arc, time::Duration};
+use std::{collections::HashSet, error::Error, future::pending, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use idem_core::{
@@ -149,6 +149,9 @@ impl Publishing {
         // Before what borrows it.
         let outbox = Arc::clone(&self.outbox);
         let mut under_way = FuturesUnordered::new();
+        // Also those of which the outbox has not been told yet: they are taken again when their lease has run out, and not
+        // published a second time while nobody knows what became of the first.
+        let mut in_hand = HashSet::new();
         let mut ends = Ends::default();
         let mut writing: Option<BoxFuture<'_, Written>> = None;
         let mut taking: Option<BoxFuture<'_, Result<Vec<Taken>, StoreError>>> = None;
@@ -181,6 +184,9 @@ impl Publishing {
                     match result {
                         Ok(()) => {
                             store.ends();
+                            for id in written.ids() {
+                                in_hand.remove(&id);
+                            }
                             if written.frees_lane {
                                 look_at = Instant::now();
                             }
@@ -203,6 +209,9 @@ impl Publishing {
                             }
                             count(&self.counters.taken, taken.len());
                             for it in taken {
+                                if !in_hand.insert(it.id) {
+                                    continue;
+                                }
                                 under_way.push(self.publish(it.id, it.attempts, it.in_lane, it.content));
                             }
                         }
@@ -216,7 +225,7 @@ impl Publishing {
                             if it.is_due() {
                                 look_at = Instant::now();
                             }
-                        } else if is_fresh && broker.is_over() {
+                        } else if is_fresh && broker.is_over() && in_hand.insert(it.id) {
                             let content = OutgoingContent {
                                 message_id: it.message_id,
                                 target: it.target,
@@ -246,23 +255,23 @@ impl Publishing {
     ) -> BoxFuture<'static, Ended> {
         let publisher = self.publisher.clone();
         async move {
-            let published = match outgoing::publication(content) {
+            let result = match outgoing::publication(content) {
                 Err(unreadable) => Err(Failure::ForGood(unreadable.to_string())),
                 // It may be what makes the broker close the channel, and all that are on it fail.
                 Ok(publication) if attempts > 2 => {
-                    let published = publisher.publish_alone(&publication).await;
-                    published.map_err(|error| Failure::of(&error, true))
+                    let result = publisher.publish_alone(&publication).await;
+                    result.map_err(|error| Failure::of(&error, true))
                 }
                 Ok(publication) => {
-                    let published = publisher.publish(&publication).await;
-                    published.map_err(|error| Failure::of(&error, false))
+                    let result = publisher.publish(&publication).await;
+                    result.map_err(|error| Failure::of(&error, false))
                 }
             };
             Ended {
                 id,
                 in_lane,
                 attempts,
-                published,
+                published: result,
             }
         }
         .boxed()
@@ -353,6 +362,11 @@ async fn or_never<T>(future: &mut Option<BoxFuture<'_, T>>) -> T {
 }
 
 impl Ends {
+    fn ids(&self) -> impl Iterator<Item = OutgoingId> {
+        let unpublished = self.unpublished.iter().map(|it| it.id);
+        self.confirmed.iter().copied().chain(unpublished)
+    }
+
     fn is_empty(&self) -> bool {
         self.confirmed.is_empty() && self.unpublished.is_empty()
     }

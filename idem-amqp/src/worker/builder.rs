@@ -15,7 +15,7 @@ use super::{
     fitness,
     handler_runner::HandlerRunner,
     registrar::Registrar,
-    subscription::{self, HandlerType, Served},
+    subscription::{self, HandlerType, InVain, Served},
 };
 use crate::wire::Settled;
 use crate::{
@@ -184,8 +184,16 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         let policy = queue.policy_or(H::POLICY);
         let fails_open = policy.store_outage() == StoreOutage::FailOpen;
         self.executor.expect(H::SCOPE);
-        let publishes_in_vain = H::PUBLISHES && !self.publishes::<H>();
         let observes = policy.enforcement() == Enforcement::Observe;
+        let in_vain = if fails_open && !H::Mode::RUNS_UNCLAIMED {
+            Some(InVain::FailsOpen)
+        } else if observes && !H::Mode::RUNS_UNCLAIMED {
+            Some(InVain::Observes)
+        } else if H::PUBLISHES && !self.publishes::<H>() {
+            Some(InVain::Publishes)
+        } else {
+            None
+        };
         self.subscriptions.push(Subscription {
             meters: Arc::new(Meters::of(queue.name(), H::SCOPE)),
             queue,
@@ -196,9 +204,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
                 size: batch.most(),
             }),
             fit: fitness::of::<H, S>(&self.executor),
-            fails_open_in_vain: fails_open && !H::Mode::RUNS_UNCLAIMED,
-            observes_in_vain: observes && !H::Mode::RUNS_UNCLAIMED,
-            publishes_in_vain,
+            in_vain,
             numbered: subscription::sequence_of::<H>(self.executor.store(), &policy),
             recorded: H::RECORDED_BY.is_some(),
             served,

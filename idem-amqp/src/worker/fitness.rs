@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use idem_core::{
-    ErrorChain, Executor, Store,
+    ErrorChain, Executor, Store, StoreError,
     executor::RunsOn,
     handler::{Backoff, Operation},
     store::{Finding, RecordedByError},
@@ -29,8 +29,44 @@ where
     let executor = executor.clone();
     Arc::new(move || {
         let executor = executor.clone();
-        async move { executor.check::<H>().await }.boxed()
+        async move {
+            executor.check::<H>().await?;
+            let outbox = H::Mode::outbox(&executor).filter(|_| H::PUBLISHES);
+            if let Some(outbox) = outbox {
+                outbox.counts().await?;
+            }
+            Ok(())
+        }
+        .boxed()
     })
+}
+
+/// What a store says of what a handler needs.
+pub(super) enum Hindrance {
+    /// It does not have it.
+    Unfit(String),
+    /// Nothing: it is away.
+    Silent(String),
+}
+
+impl From<RecordedByError> for Hindrance {
+    fn from(error: RecordedByError) -> Self {
+        match error {
+            RecordedByError::Store { .. } => Self::Silent(ErrorChain::of(&error).to_string()),
+            error => Self::Unfit(error.to_string()),
+        }
+    }
+}
+
+/// Asked about its outbox.
+impl From<StoreError> for Hindrance {
+    fn from(error: StoreError) -> Self {
+        let text = ErrorChain::of(&error).to_string();
+        match error {
+            StoreError::Refused(_) => Self::Unfit(text),
+            _ => Self::Silent(text),
+        }
+    }
 }
 
 /// Asks about all handlers. A store that is away is waited for, until the worker is to stop.
@@ -64,12 +100,12 @@ pub(super) async fn look(subscriptions: &[Subscription]) -> Vec<Finding> {
     for subscription in subscriptions {
         match (subscription.fit)().await {
             Ok(()) => {}
-            Err(error @ RecordedByError::Store { .. }) => {
-                let text = format!("{}: look again when it answers", ErrorChain::of(&error));
+            Err(Hindrance::Silent(error)) => {
+                let text = format!("{error}: look again when it answers");
                 findings.push(about(subscription, Finding::note(CODE, text)));
             }
-            Err(error) => {
-                findings.push(about(subscription, Finding::error(CODE, error.to_string())));
+            Err(Hindrance::Unfit(error)) => {
+                findings.push(about(subscription, Finding::error(CODE, error)));
             }
         }
     }
@@ -81,17 +117,16 @@ async fn until_told(subscription: &Subscription) -> Option<Finding> {
     loop {
         match (subscription.fit)().await {
             Ok(()) => return None,
-            Err(error @ RecordedByError::Store { .. }) => {
+            Err(Hindrance::Silent(error)) => {
                 let queue = subscription.queue.name();
-                let error = ErrorChain::of(&error);
                 tracing::warn!(
                     queue,
-                    %error,
+                    error,
                     "nothing is consumed before the store has told"
                 );
             }
-            Err(error) => {
-                let finding = Finding::error(CODE, error.to_string());
+            Err(Hindrance::Unfit(error)) => {
+                let finding = Finding::error(CODE, error);
                 return Some(about(subscription, finding));
             }
         }

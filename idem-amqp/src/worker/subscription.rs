@@ -12,10 +12,9 @@ use idem_core::{
     executor::Sharing,
     handler::{Enforcement, Operation, StoreOutage},
     message::PositionKind,
-    store::RecordedByError,
 };
 
-use super::{handler_runner::RunHandler, registrar::Register};
+use super::{fitness::Hindrance, handler_runner::RunHandler, registrar::Register};
 use crate::{
     doctor::{Batches, Case, Gaps},
     error::BuildError,
@@ -25,8 +24,7 @@ use crate::{
 };
 
 /// Asks whether the store can do what one handler needs, whose type is forgotten.
-pub(super) type Fit =
-    Arc<dyn Fn() -> BoxFuture<'static, Result<(), RecordedByError>> + Send + Sync>;
+pub(super) type Fit = Arc<dyn Fn() -> BoxFuture<'static, Result<(), Hindrance>> + Send + Sync>;
 
 /// A queue and what handles its messages.
 pub(crate) struct Subscription {
@@ -44,18 +42,22 @@ pub(crate) struct Subscription {
     pub(super) meters: Arc<Meters>,
     /// Asks whether the store can do what its handler needs.
     pub(super) fit: Fit,
-    /// Whether its handler is to fail open, and cannot.
-    pub(super) fails_open_in_vain: bool,
-    /// Whether its handler is only to be observed, and cannot.
-    pub(super) observes_in_vain: bool,
-    /// Whether its handler publishes, and the store has no outbox.
-    pub(super) publishes_in_vain: bool,
+    /// What its handler is to do, and cannot.
+    pub(super) in_vain: Option<InVain>,
     /// If its handler's key is a place in a sequence.
     pub(super) numbered: Option<SequenceKept>,
     /// Whether a table of its handler's own says what was handled.
     pub(super) recorded: bool,
     /// If its clients may open sessions.
     pub(super) served: Option<Served>,
+}
+
+/// What a handler is to do, and cannot on this store or in its mode.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum InVain {
+    FailsOpen,
+    Observes,
+    Publishes,
 }
 
 /// Which handler it is, and the scope of its keys.
@@ -140,9 +142,7 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
     let mut names = HashSet::new();
     for Subscription {
         queue,
-        fails_open_in_vain,
-        observes_in_vain,
-        publishes_in_vain,
+        in_vain,
         numbered,
         ..
     } in subscriptions
@@ -172,14 +172,12 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
                 reason: (*reason).into(),
             });
         }
-        if *fails_open_in_vain {
-            return Err(BuildError::AtomicFailsOpen { queue: name.into() });
-        }
-        if *publishes_in_vain {
-            return Err(BuildError::NoOutbox { queue: name.into() });
-        }
-        if *observes_in_vain {
-            return Err(BuildError::AtomicObserved { queue: name.into() });
+        let queue = name.into();
+        match in_vain {
+            None => {}
+            Some(InVain::FailsOpen) => return Err(BuildError::AtomicFailsOpen { queue }),
+            Some(InVain::Observes) => return Err(BuildError::AtomicObserved { queue }),
+            Some(InVain::Publishes) => return Err(BuildError::NoOutbox { queue }),
         }
     }
     let served = subscriptions.iter();

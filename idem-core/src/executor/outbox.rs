@@ -9,10 +9,7 @@ use std::{
 };
 
 use super::Executor;
-use crate::{
-    handler::{Due, Outgoing},
-    store::Store,
-};
+use crate::{handler::Outgoing, store::Store};
 
 /// Who publishes what was committed in this process, if anybody does. Clones share it.
 #[derive(Clone, Default)]
@@ -35,11 +32,7 @@ impl Committed {
     /// What is to be written: where nobody here publishes, it waits for nobody.
     pub(super) fn ready(&self, mut outgoing: Vec<Outgoing>) -> Vec<Outgoing> {
         if self.0.get().is_none() {
-            for it in &mut outgoing {
-                if it.due == Due::AtOnce {
-                    it.due = Due::NOBODY_WAITED_FOR;
-                }
-            }
+            outgoing.iter_mut().for_each(Outgoing::wait_for_nobody);
         }
         outgoing
     }

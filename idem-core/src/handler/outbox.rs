@@ -79,7 +79,8 @@ pub struct Outboxes(Vec<Outbox>);
 
 /// What was published while one message is handled.
 struct Buffer {
-    key: Key,
+    /// Of what is handled; nothing outside of a handler.
+    key: Option<Key>,
     messages: Mutex<Messages>,
 }
 
@@ -123,26 +124,36 @@ impl Outgoing {
         matches!(self.due, Due::AtOnce | Due::NOBODY_WAITED_FOR)
     }
 
-    /// How long after the commit it may be taken by whoever is first; or at which time.
-    pub(crate) fn free(&self) -> Free {
+    /// When it may be taken by whoever is first: for stores.
+    pub fn free_from(&self) -> FreeFrom {
         match self.due {
-            Due::AtOnce if self.lane.is_none() => Free::After(Self::LEASE),
-            Due::AtOnce => Free::After(Duration::ZERO),
-            Due::After(delay) => Free::After(delay),
-            Due::At(time) => Free::At(time),
+            Due::AtOnce if self.lane.is_none() => FreeFrom::Then(Self::LEASE),
+            Due::AtOnce => FreeFrom::Then(Duration::ZERO),
+            Due::After(delay) => FreeFrom::Then(delay),
+            Due::At(time) => FreeFrom::Time(time),
         }
     }
 
-    /// Whether it can be cancelled.
-    pub(crate) fn is_later(&self) -> bool {
+    /// Nobody publishes it at once.
+    pub(crate) fn wait_for_nobody(&mut self) {
+        if self.due == Due::AtOnce {
+            self.due = Due::NOBODY_WAITED_FOR;
+        }
+    }
+
+    /// Whether it can be cancelled until it is due: for stores.
+    pub fn is_later(&self) -> bool {
         !matches!(self.due, Due::AtOnce | Due::NOBODY_WAITED_FOR)
     }
 }
 
-/// When a message can be taken.
-pub(crate) enum Free {
-    After(Duration),
-    At(SystemTime),
+/// When a message may be taken by whoever is first, by the store's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FreeFrom {
+    /// So long after it was written.
+    Then(Duration),
+    /// At this time.
+    Time(SystemTime),
 }
 
 impl Due {
@@ -221,7 +232,21 @@ impl Outbox {
     pub fn for_key(key: &Key) -> Self {
         Self {
             buffer: Arc::new(Buffer {
-                key: key.clone(),
+                key: Some(key.clone()),
+                messages: Mutex::default(),
+            }),
+            due: Due::AtOnce,
+            lane: None,
+        }
+    }
+
+    /// An outbox outside of a handler, for a transaction of your own. A message that has no id gets one that nobody else
+    /// has: published by a transaction that is made again, it is another message. With something that names the work,
+    /// [`for_key`](Self::for_key) gives the same ids each time.
+    pub fn outside() -> Self {
+        Self {
+            buffer: Arc::new(Buffer {
+                key: None,
                 messages: Mutex::default(),
             }),
             due: Due::AtOnce,
@@ -235,7 +260,11 @@ impl Outbox {
     /// If it can never be published, or the handler has published too much already. By `?` the attempt fails.
     pub fn publish(&self, message: impl IntoOutgoing) -> Result<(), OutboxError> {
         let mut messages = self.lock();
-        let id = self.buffer.key.derive_id(messages.list.len());
+        let row = OutgoingId::new();
+        let id = match &self.buffer.key {
+            Some(key) => key.derive_id(messages.list.len()),
+            None => row.to_string(),
+        };
         let content = message.into_outgoing(id)?;
         let bytes = messages.bytes + content.head.len() + content.body.len();
         if messages.list.len() == Self::MOST || bytes > Self::MOST_BYTES {
@@ -243,7 +272,7 @@ impl Outbox {
         }
         messages.bytes = bytes;
         messages.list.push(Outgoing {
-            id: OutgoingId::new(),
+            id: row,
             message_id: content.message_id,
             target: content.target,
             head: content.head,
@@ -283,6 +312,14 @@ impl Outbox {
     /// What was published so far: for tests of handlers.
     pub fn messages(&self) -> Vec<Outgoing> {
         self.lock().list.clone()
+    }
+
+    /// Takes all that was published, for whoever is first: nobody publishes it at once. For stores, and their transactions
+    /// outside of a handler.
+    pub fn take_for_anybody(&self) -> Vec<Outgoing> {
+        let mut outgoing = self.take();
+        outgoing.iter_mut().for_each(Outgoing::wait_for_nobody);
+        outgoing
     }
 
     /// Takes all that was published.

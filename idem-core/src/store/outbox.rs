@@ -104,19 +104,19 @@ pub struct Unpublished {
 
 impl Unpublished {
     /// It is tried again after this time.
-    pub fn again(id: OutgoingId, error: impl ToString, after: Duration) -> Self {
+    pub fn again(id: OutgoingId, error: impl Into<String>, after: Duration) -> Self {
         Self {
             id,
-            error: error.to_string(),
+            error: error.into(),
             next: Some(after),
         }
     }
 
     /// It is not tried again unless somebody says so.
-    pub fn give_up(id: OutgoingId, error: impl ToString) -> Self {
+    pub fn give_up(id: OutgoingId, error: impl Into<String>) -> Self {
         Self {
             id,
-            error: error.to_string(),
+            error: error.into(),
             next: None,
         }
     }

@@ -1,6 +1,9 @@
 //! What handlers publish: committed with their writes, published until a queue has it.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use idem_amqp::{
     Publication, Queue, Worker,
@@ -9,9 +12,9 @@ use idem_amqp::{
         Outbox, OutboxChange, OutboxListing, OutboxRelay, OutboxState, Outboxes, SharedOutbox,
     },
     prelude::*,
-    sqlx::{PgConnection, SqliteConnection},
+    sqlx::{self, AssertSqlSafe, Connection as _, PgConnection, SqliteConnection},
 };
-use idem_servers::rabbitmq::RabbitMq;
+use idem_servers::RabbitMq;
 use idem_tests::{
     bed::{Bed, DeadLetter, QUICK},
     journal::eventually,
@@ -22,7 +25,7 @@ use idem_tests::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::sync::oneshot;
+use tokio::sync::{Mutex, oneshot};
 
 /// A sale, and what its handler publishes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -171,64 +174,68 @@ impl Shop {
 
     /// A worker that sells.
     async fn sell(&self) -> Running {
-        match self.product {
-            Product::Postgres => {
-                let store = self.ledger.store().open_postgres().await;
-                let worker = Worker::builder(store);
-                self.bed
-                    .start(worker.consume::<sell_in_postgres>(self.bed.queue()))
-            }
-            _ => {
-                let store = self.ledger.store().open_sqlite().await;
-                let worker = Worker::builder(store);
-                self.bed
-                    .start(worker.consume::<sell_in_sqlite>(self.bed.queue()))
-            }
+        if self.product == Product::Postgres {
+            let store = self.ledger.store().open_postgres().await;
+            let worker = Worker::builder(store);
+            self.bed
+                .start(worker.consume::<sell_in_postgres>(self.bed.queue()))
+        } else {
+            let store = self.ledger.store().open_sqlite().await;
+            let worker = Worker::builder(store);
+            self.bed
+                .start(worker.consume::<sell_in_sqlite>(self.bed.queue()))
         }
     }
 
     /// A worker that sells in batches.
     async fn sell_all(&self) -> Running {
-        match self.product {
-            Product::Postgres => {
-                let store = self.ledger.store().open_postgres().await;
-                let worker = Worker::builder(store);
-                self.bed
-                    .start(worker.consume::<sell_all_in_postgres>(self.bed.queue()))
-            }
-            _ => {
-                let store = self.ledger.store().open_sqlite().await;
-                let worker = Worker::builder(store);
-                self.bed
-                    .start(worker.consume::<sell_all_in_sqlite>(self.bed.queue()))
-            }
-        }
-    }
-
-    /// The outbox, by a clock that goes so much ahead.
-    async fn outbox_later(&self, by: Duration) -> SharedOutbox {
-        match self.product {
-            Product::Postgres => {
-                let store = self.ledger.store().open_postgres().await;
-                store.advance(by);
-                store.outbox()
-            }
-            _ => {
-                let store = self.ledger.store().open_sqlite().await;
-                store.advance(by);
-                store.outbox()
-            }
+        if self.product == Product::Postgres {
+            let store = self.ledger.store().open_postgres().await;
+            let worker = Worker::builder(store);
+            self.bed
+                .start(worker.consume::<sell_all_in_postgres>(self.bed.queue()))
+        } else {
+            let store = self.ledger.store().open_sqlite().await;
+            let worker = Worker::builder(store);
+            self.bed
+                .start(worker.consume::<sell_all_in_sqlite>(self.bed.queue()))
         }
     }
 
     async fn outbox(&self) -> SharedOutbox {
-        self.outbox_later(Duration::ZERO).await
+        match self.product {
+            Product::Postgres => self.ledger.store().open_postgres().await.outbox(),
+            _ => self.ledger.store().open_sqlite().await.outbox(),
+        }
+    }
+
+    /// Makes what is in the outbox due so much sooner.
+    async fn pass_time(&self, by: Duration) {
+        let url = &self.ledger.store().url;
+        let seconds = by.as_secs();
+        if self.product == Product::Postgres {
+            let mut db = PgConnection::connect(url).await.unwrap();
+            let sooner =
+                format!("UPDATE idem_records_outbox SET due = due - interval '{seconds} s'");
+            sqlx::raw_sql(AssertSqlSafe(sooner))
+                .execute(&mut db)
+                .await
+                .unwrap();
+        } else {
+            let mut db = SqliteConnection::connect(url).await.unwrap();
+            let sooner = format!("UPDATE idem_records_outbox SET due = due - {seconds} * 1000000");
+            sqlx::raw_sql(AssertSqlSafe(sooner))
+                .execute(&mut db)
+                .await
+                .unwrap();
+        }
     }
 
     /// Waits until so many events are there, and takes them; there are no more.
     async fn events(&self, count: usize) -> Vec<DeadLetter> {
-        let mut events = Vec::new();
+        let events = Mutex::new(Vec::new());
         eventually(&format!("{count} events"), async || {
+            let mut events = events.lock().await;
             events.extend(self.bed.drain(&self.events).await);
             if events.len() >= count {
                 Ok(())
@@ -237,6 +244,7 @@ impl Shop {
             }
         })
         .await;
+        let events = events.into_inner();
         assert_eq!(events.len(), count, "{events:?}");
         events
     }
@@ -440,25 +448,19 @@ async fn what_no_queue_takes_is_given_up_and_can_be_tried_again(product: Product
 /// - atomic: at least once, under one id
 async fn what_a_vanished_worker_has_committed_others_publish(product: Product) {
     let shop = Shop::open(product).await;
-    let broker = off_thread(RabbitMq::start).await;
-    // It consumes, and cannot publish: the queue is there, the events' broker is not.
-    let far = Bed::on(&broker);
-    let sale = Sale::new("a", &shop.events);
-    let id = commit_alone(&shop, &sale).await;
-    drop((far, broker));
-
-    let early = shop.outbox_later(Duration::from_secs(25)).await;
-    let relay = Relaying::start(early, shop.bed.url());
+    let id = commit_alone(&shop, &Sale::new("a", &shop.events)).await;
+    shop.pass_time(Duration::from_secs(20)).await;
+    let relay = Relaying::start(shop.outbox().await, shop.bed.url());
     tokio::time::sleep(Duration::from_secs(1)).await;
+    let early = relay.stop().await;
     assert_eq!(
-        relay.stop().await.confirmed,
-        0,
-        "it is left to who has committed it"
+        early.confirmed, 0,
+        "it is left to who has committed it: {early}"
     );
-    let late = shop.outbox_later(Duration::from_secs(31)).await;
+    shop.pass_time(Duration::from_secs(11)).await;
     let (one, other) = (
-        Relaying::start(late.clone(), shop.bed.url()),
-        Relaying::start(late, shop.bed.url()),
+        Relaying::start(shop.outbox().await, shop.bed.url()),
+        Relaying::start(shop.outbox().await, shop.bed.url()),
     );
     assert_eq!(ids(&shop.events(1).await), [id]);
     shop.until_empty().await;
@@ -469,23 +471,23 @@ async fn what_a_vanished_worker_has_committed_others_publish(product: Product) {
 
 /// Commits a sale in a process that never gets to publish, and says the event's id.
 async fn commit_alone(shop: &Shop, sale: &Sale) -> String {
-    use idem_amqp::{executor::Executor, executor::Prepared, message::Envelope};
+    use idem_amqp::{
+        executor::{Executor, Prepared},
+        message::Envelope,
+    };
     let envelope = Envelope::new(serde_json::to_vec(sale).unwrap());
-    match shop.product {
-        Product::Postgres => {
-            let executor = Executor::new(shop.ledger.store().open_postgres().await);
-            executor.when_committed(drop);
-            let mut message = Prepared::<sell_in_postgres>::new(envelope).unwrap();
-            let ended = executor.handle(&mut message, &()).await;
-            assert_eq!(ended.kind(), Kind::Executed);
-        }
-        _ => {
-            let executor = Executor::new(shop.ledger.store().open_sqlite().await);
-            executor.when_committed(drop);
-            let mut message = Prepared::<sell_in_sqlite>::new(envelope).unwrap();
-            let ended = executor.handle(&mut message, &()).await;
-            assert_eq!(ended.kind(), Kind::Executed);
-        }
+    if shop.product == Product::Postgres {
+        let executor = Executor::new(shop.ledger.store().open_postgres().await);
+        executor.when_committed(drop);
+        let mut message = Prepared::<sell_in_postgres>::new(envelope, &QUICK).unwrap();
+        let ended = executor.handle(&mut message, &()).await;
+        assert_eq!(ended.kind(), Kind::Executed);
+    } else {
+        let executor = Executor::new(shop.ledger.store().open_sqlite().await);
+        executor.when_committed(drop);
+        let mut message = Prepared::<sell_in_sqlite>::new(envelope, &QUICK).unwrap();
+        let ended = executor.handle(&mut message, &()).await;
+        assert_eq!(ended.kind(), Kind::Executed);
     }
     format!("sales.sell:{}#0", sale.id)
 }
@@ -512,13 +514,17 @@ async fn what_is_to_leave_later_waits_in_the_store(product: Product) {
     assert_eq!(cancelled.unwrap(), 1);
     assert_eq!(ids(&shop.events(1).await), ["sales.sell:soon#0"]);
     assert!(began.elapsed().unwrap() > Duration::from_millis(500));
-    let left = outbox.list(&all()).await.unwrap();
-    assert_eq!(left.len(), 1);
+    // An event is there before its row is gone.
+    let left = eventually("one is left", async || {
+        let left = outbox.list(&all()).await.unwrap();
+        if left.len() == 1 { Ok(left) } else { Err(left) }
+    })
+    .await;
     assert_eq!(left[0].state, OutboxState::Later);
     worker.stop().await;
 
-    let tomorrow = shop.outbox_later(Duration::from_hours(24)).await;
-    let relay = Relaying::start(tomorrow, shop.bed.url());
+    shop.pass_time(Duration::from_hours(24)).await;
+    let relay = Relaying::start(shop.outbox().await, shop.bed.url());
     assert_eq!(ids(&shop.events(1).await), ["sales.sell:tomorrow#0"]);
     relay.stop().await;
     shop.until_empty().await;
@@ -561,22 +567,54 @@ async fn what_is_ordered_leaves_in_the_order_of_its_commits(product: Product) {
     shop.bed.assert_nothing_stuck().await;
 }
 
+/// An application publishes with a transaction of its own, outside of a handler.
+///
+/// - does: publishes it when that transaction is committed, and not when it is rolled back
+async fn a_transaction_of_the_applications_own_publishes(product: Product) {
+    let shop = Shop::open(product).await;
+    let url = &shop.ledger.store().url;
+    for (text, commits) in [("kept", true), ("undone", false)] {
+        let outbox = Outbox::outside();
+        let event = Publication::json(&shop.events, &json!({"text": text})).message_id(text);
+        outbox.publish(event).unwrap();
+        if product == Product::Postgres {
+            let store = shop.ledger.store().open_postgres().await;
+            let mut db = PgConnection::connect(url).await.unwrap();
+            let mut transaction = db.begin().await.unwrap();
+            store.publish(&mut transaction, &outbox).await.unwrap();
+            if commits {
+                transaction.commit().await.unwrap();
+            }
+        } else {
+            let store = shop.ledger.store().open_sqlite().await;
+            let mut db = SqliteConnection::connect(url).await.unwrap();
+            let mut transaction = db.begin().await.unwrap();
+            store.publish(&mut transaction, &outbox).await.unwrap();
+            if commits {
+                transaction.commit().await.unwrap();
+            }
+        }
+    }
+    let relay = Relaying::start(shop.outbox().await, shop.bed.url());
+    assert_eq!(ids(&shop.events(1).await), ["kept"]);
+    shop.until_empty().await;
+    assert_eq!(relay.stop().await.confirmed, 1);
+    shop.bed.assert_nothing_stuck().await;
+}
+
 /// The broker is away when something is published.
 ///
 /// - does: keeps it in the store, and publishes it when the broker is back
 /// - atomic: at least once, under one id
 async fn a_broker_that_is_away_gets_it_when_it_is_back(product: Product) {
-    let mut broker = off_thread(RabbitMq::start).await;
+    let broker = Arc::new(off_thread(RabbitMq::start).await);
     let shop = Shop::on(Bed::on(&broker), product).await;
     shop.declare_events().await;
     let ids_of = |count: usize| (0..count).map(|i| format!("sale-{i:02}"));
     let outbox = shop.outbox().await;
     let relay = Relaying::start(outbox.clone(), shop.bed.url());
-    broker = off_thread(move || {
-        broker.stop_app();
-        broker
-    })
-    .await;
+    let stopped = Arc::clone(&broker);
+    off_thread(move || stopped.kill()).await;
     for id in ids_of(20) {
         // Free at once: an executor of its own publishes nothing.
         let sale = Sale {
@@ -594,18 +632,14 @@ async fn a_broker_that_is_away_gets_it_when_it_is_back(product: Product) {
         }
     })
     .await;
-    let broker = off_thread(move || {
-        broker.start_app();
-        broker
-    })
-    .await;
+    let restarted = Arc::clone(&broker);
+    off_thread(move || restarted.restart()).await;
     let mut events = ids(&shop.events(20).await);
     events.sort();
     events.dedup();
     assert_eq!(events.len(), 20);
     shop.until_empty().await;
     relay.stop().await;
-    drop(broker);
 }
 
 on_both! {
@@ -616,5 +650,6 @@ on_both! {
     what_a_vanished_worker_has_committed_others_publish
     what_is_to_leave_later_waits_in_the_store
     what_is_ordered_leaves_in_the_order_of_its_commits
+    a_transaction_of_the_applications_own_publishes
     a_broker_that_is_away_gets_it_when_it_is_back
 }

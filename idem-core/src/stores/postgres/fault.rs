@@ -23,6 +23,9 @@ pub(super) enum Fault {
 /// `lock_not_available`: a row stayed locked for longer than the statement's `lock_timeout`.
 const LOCKED: &str = "55P03";
 
+/// `undefined_table`.
+const MISSING_TABLE: &str = "42P01";
+
 /// The code with which the schema's functions refuse a transaction that the handler has ended by
 /// itself.
 const OWN_END: &str = "IDEM1";
@@ -60,6 +63,11 @@ impl Fault {
             key: key.to_string(),
             source: Box::new(self.clone()),
         }
+    }
+
+    /// Whether a table is not there.
+    pub(super) fn is_missing_table(&self) -> bool {
+        self.code().as_deref() == Some(MISSING_TABLE)
     }
 
     /// Whether somebody has kept a row locked for longer than the statement waits.

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use sqlx::{Row as _, SqlStr, postgres::PgRow};
+use sqlx::{AssertSqlSafe, PgConnection, Row as _, SqlStr, postgres::PgRow};
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     futures::{BoxFuture, FutureExt as _},
-    handler::{Free, Outgoing, OutgoingContent, OutgoingId},
+    handler::{self, FreeFrom, Outgoing, OutgoingContent, OutgoingId},
     store::{
         Completion, StoreError,
         outbox::{
@@ -77,6 +77,42 @@ impl PostgresStore {
     pub fn outbox(&self) -> SharedOutbox {
         Arc::new(self.outbox.clone())
     }
+
+    /// Publishes with a transaction of your own, outside of a handler: in an HTTP route, say. What was published is written
+    /// into the store's outbox through this connection, and leaves when its transaction is committed, by a worker or a
+    /// relay. Where no transaction is open, it is committed at once.
+    ///
+    /// ```no_run
+    /// # use idem_core::{PostgresStore, handler::{IntoOutgoing, Outbox}, sqlx::Connection as _};
+    /// # async fn example(store: PostgresStore, db: &mut idem_core::sqlx::PgConnection, event: impl IntoOutgoing)
+    /// #     -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut transaction = db.begin().await?;
+    /// // … what the route writes
+    /// let outbox = Outbox::outside();
+    /// outbox.publish(event)?;
+    /// store.publish(&mut transaction, &outbox).await?;
+    /// transaction.commit().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If the database refuses it: then the transaction must not be committed.
+    pub async fn publish(
+        &self,
+        connection: &mut PgConnection,
+        outbox: &handler::Outbox,
+    ) -> Result<(), StoreError> {
+        let messages = outbox.take_for_anybody();
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let messages: Vec<_> = messages.iter().collect();
+        let statement = send(&self.sql.send, &messages, self.clock.skew());
+        let sent = sqlx::raw_sql(AssertSqlSafe(statement)).execute(connection);
+        let sent = sent.await;
+        sent.map(drop)
+            .map_err(|error| Fault::from(error).unavailable())
+    }
 }
 
 impl Outbox {
@@ -104,7 +140,7 @@ impl Outbox {
 
     async fn end(&self, statement: impl Fn() -> Statement) -> Result<Vec<PgRow>, StoreError> {
         let rows = self.ends.lock().await.fetch(statement).await;
-        rows.map_err(|fault| fault.unavailable())
+        rows.map_err(|fault| refused_or_unavailable(&fault))
     }
 
     async fn take(&self, most: usize, lease: Duration) -> Result<Vec<Taken>, StoreError> {
@@ -281,15 +317,19 @@ pub(super) fn sent(template: &Template, completions: &[Completion<'_>], skew: i6
     if messages.is_empty() {
         return String::new();
     }
+    send(template, &messages, skew)
+}
+
+fn send(template: &Template, messages: &[&Outgoing], skew: i64) -> String {
     let hex = |of: fn(&Outgoing) -> &[u8]| literal(messages.iter().map(|it| Some(Hex(of(it)))));
     let lanes = messages
         .iter()
         .map(|it| it.lane.as_ref().map(|lane| Hex(lane.as_bytes())));
     let (froms, ats): (Vec<_>, Vec<_>) = messages
         .iter()
-        .map(|it| match it.free() {
-            Free::After(delay) => (Some(micros(delay)), None),
-            Free::At(time) => (None, Some(since_1970(time))),
+        .map(|it| match it.free_from() {
+            FreeFrom::Then(delay) => (Some(micros(delay)), None),
+            FreeFrom::Time(time) => (None, Some(since_1970(time))),
         })
         .unzip();
     template.fill(&[
@@ -307,6 +347,16 @@ pub(super) fn sent(template: &Template, completions: &[Completion<'_>], skew: i6
         ("ats", &literal(ats.into_iter())),
         ("skew", &skew),
     ])
+}
+
+/// Tables of an earlier version lack this one, and waiting does not help.
+fn refused_or_unavailable(fault: &Fault) -> StoreError {
+    if fault.is_missing_table() {
+        let cure =
+            "the store's tables lack the one of the outbox: let their owner run `idem migrate`";
+        return StoreError::Refused(cure.into());
+    }
+    fault.unavailable()
 }
 
 /// An array as it stands in a statement.

@@ -152,7 +152,7 @@ impl SqliteStore {
     ) -> Result<bool, sqlx::Error> {
         let now = self.clock.now();
         let list = list(completions, now);
-        let finish = match outbox::list(completions, now) {
+        let finish = match outbox::sent(completions, now) {
             None => sqlx::query(self.sql.finish.clone()).bind(list).bind(now),
             Some(sent) => sqlx::query(self.sql.finish_publishing.clone())
                 .bind(list)

@@ -1,6 +1,6 @@
 //! The outbox: written by the statement that commits a handler's transaction, read by whoever publishes.
 //!
-//! `atomic` hands [`list`] to its completion. What is taken, removed and changed goes through the writer, like all that is
+//! `atomic` hands [`sent`] to its completion. What is taken, removed and changed goes through the writer, like all that is
 //! written. What must stay true: nobody is told of a message before it is on the disk, or a loss of power could undo what
 //! was already published.
 
@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde_json::json;
-use sqlx::{Row as _, sqlite::SqliteRow};
+use sqlx::{Row as _, SqliteConnection, sqlite::SqliteRow};
 
 use super::{
     SqliteStore,
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     futures::{BoxFuture, FutureExt as _},
-    handler::{Free, OutgoingContent, OutgoingId},
+    handler::{FreeFrom, Outbox, Outgoing, OutgoingContent, OutgoingId},
     store::{
         Completion, StoreError,
         outbox::{
@@ -36,6 +36,41 @@ impl SqliteStore {
     /// What handlers have published and no broker has confirmed yet: for those who publish it, and for operators.
     pub fn outbox(&self) -> SharedOutbox {
         Arc::new(self.clone())
+    }
+
+    /// Publishes with a transaction of your own, outside of a handler: in an HTTP route, say. What was published is written
+    /// into the store's outbox through this connection, and leaves when its transaction is committed, by a worker or a
+    /// relay. Where no transaction is open, it is committed at once.
+    ///
+    /// ```no_run
+    /// # use idem_core::{SqliteStore, handler::{IntoOutgoing, Outbox}, sqlx::Connection as _};
+    /// # async fn example(store: SqliteStore, db: &mut idem_core::sqlx::SqliteConnection, event: impl IntoOutgoing)
+    /// #     -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut transaction = db.begin().await?;
+    /// // … what the route writes
+    /// let outbox = Outbox::outside();
+    /// outbox.publish(event)?;
+    /// store.publish(&mut transaction, &outbox).await?;
+    /// transaction.commit().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// If the database refuses it: then the transaction must not be committed.
+    pub async fn publish(
+        &self,
+        connection: &mut SqliteConnection,
+        outbox: &Outbox,
+    ) -> Result<(), StoreError> {
+        let (messages, now) = (outbox.take_for_anybody(), self.clock.now());
+        let Some(list) = list(&messages.iter().collect::<Vec<_>>(), now) else {
+            return Ok(());
+        };
+        let sent = sqlx::query(self.sql.outbox.send.clone())
+            .bind(list)
+            .bind(now)
+            .execute(connection);
+        sent.await.map(drop).map_err(unavailable)
     }
 
     async fn ask_outbox(&self, ask: OutboxAsk) -> Result<OutboxAnswer, StoreError> {
@@ -210,13 +245,18 @@ impl Batch<'_> {
 }
 
 /// What was published by these, as `send.sql` takes it; `None` if nothing was.
-pub(super) fn list(completions: &[Completion<'_>], now: i64) -> Option<String> {
-    let messages = completions.iter().flat_map(|it| it.outgoing);
+pub(super) fn sent(completions: &[Completion<'_>], now: i64) -> Option<String> {
+    let messages: Vec<_> = completions.iter().flat_map(|it| it.outgoing).collect();
+    list(&messages, now)
+}
+
+fn list(messages: &[&Outgoing], now: i64) -> Option<String> {
     let list: Vec<_> = messages
+        .iter()
         .map(|it| {
-            let due = match it.free() {
-                Free::After(delay) => now.saturating_add(micros(delay)),
-                Free::At(time) => since_1970(time),
+            let due = match it.free_from() {
+                FreeFrom::Then(delay) => now.saturating_add(micros(delay)),
+                FreeFrom::Time(time) => since_1970(time),
             };
             let (id, later) = (it.id.to_string(), i64::from(it.is_later()));
             let (head, body) = (hex(&it.head), hex(&it.body));

@@ -73,6 +73,8 @@ impl Sql {
                 .into_sql_str()
                 .clone()
         };
+        // Of what finishes, the first parameter is another.
+        let sent = include_str!("outbox/send.sql").replace("?1", "?3");
         let finish = |sent: &str| sql(&include_str!("finish.sql").replace("{sent}", sent));
         Ok(Self {
             schema: sql(include_str!("schema.sql")),
@@ -81,7 +83,7 @@ impl Sql {
             load: sql(include_str!("load.sql")),
             save: Save::new(sql),
             finish: finish(""),
-            finish_publishing: finish(include_str!("outbox/send.sql")),
+            finish_publishing: finish(&sent),
             purge: sql(include_str!("purge.sql")),
             floor: sql(include_str!("floor.sql")),
             raise_floor: sql(include_str!("raise_floor.sql")),

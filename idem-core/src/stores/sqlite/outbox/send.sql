@@ -11,5 +11,5 @@ SELECT value ->> 0,
        value ->> 7,
        0,
        ?2
-FROM json_each(?3)
+FROM json_each(?1)
 ORDER BY key;

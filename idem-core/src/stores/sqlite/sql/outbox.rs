@@ -3,6 +3,7 @@
 use sqlx::SqlStr;
 
 pub(in crate::stores::sqlite) struct Statements {
+    pub(in crate::stores::sqlite) send: SqlStr,
     pub(in crate::stores::sqlite) take: SqlStr,
     pub(in crate::stores::sqlite) remove: SqlStr,
     pub(in crate::stores::sqlite) note: SqlStr,
@@ -17,6 +18,7 @@ pub(in crate::stores::sqlite) struct Statements {
 impl Statements {
     pub(super) fn new(sql: impl Fn(&str) -> SqlStr) -> Self {
         Self {
+            send: sql(include_str!("../outbox/send.sql")),
             take: sql(include_str!("../outbox/take.sql")),
             remove: sql(include_str!("../outbox/remove.sql")),
             note: sql(include_str!("../outbox/note.sql")),
