@@ -8,7 +8,7 @@ mod error_text;
 pub(crate) mod failure;
 pub(crate) mod grouped;
 pub(crate) mod operation;
-pub(crate) mod outbox;
+mod outbox;
 mod outcome;
 pub(crate) mod policy;
 mod refusal;

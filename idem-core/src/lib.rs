@@ -84,12 +84,12 @@ pub mod __private {
     pub use crate::handler::batch::{
         BatchReturned, batch_of_one, outboxes, result_of_one, results,
     };
+    pub use crate::handler::context::outbox;
     pub use crate::handler::operation::recorded_by::{Caused, Parts};
     pub use crate::handler::operation::sequence::{
         LONGEST_WAIT, SHORTEST_WAIT, number, numbered, numbered_key,
     };
     pub use crate::handler::operation::{Content, Returned};
-    pub use crate::handler::outbox::outbox;
     pub use crate::handler::reply::asked::{Answers, Anything, Asked, IsNone, IsRequest};
     pub use crate::message::key::IdempotencyKey as IdempotencyKeyTrait;
 }

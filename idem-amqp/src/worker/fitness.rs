@@ -4,15 +4,15 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
 use idem_core::{
-    ErrorChain, Executor, Store, StoreError,
+    Executor, Store,
     executor::RunsOn,
     handler::{Backoff, Operation},
-    store::{Finding, RecordedByError},
+    store::Finding,
 };
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::subscription::{Fit, Subscription};
+use super::subscription::{Fit, Hindrance, Subscription};
 use crate::error::RunError;
 
 const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
@@ -39,34 +39,6 @@ where
         }
         .boxed()
     })
-}
-
-/// What a store says of what a handler needs.
-pub(super) enum Hindrance {
-    /// It does not have it.
-    Unfit(String),
-    /// Nothing: it is away.
-    Silent(String),
-}
-
-impl From<RecordedByError> for Hindrance {
-    fn from(error: RecordedByError) -> Self {
-        match error {
-            RecordedByError::Store { .. } => Self::Silent(ErrorChain::of(&error).to_string()),
-            error => Self::Unfit(error.to_string()),
-        }
-    }
-}
-
-/// Asked about its outbox.
-impl From<StoreError> for Hindrance {
-    fn from(error: StoreError) -> Self {
-        let text = ErrorChain::of(&error).to_string();
-        match error {
-            StoreError::Refused(_) => Self::Unfit(text),
-            _ => Self::Silent(text),
-        }
-    }
 }
 
 /// Asks about all handlers. A store that is away is waited for, until the worker is to stop.

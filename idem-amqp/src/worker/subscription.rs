@@ -8,13 +8,14 @@ use std::{
 
 use futures_util::future::BoxFuture;
 use idem_core::{
-    Policy, Store,
+    ErrorChain, Policy, Store, StoreError,
     executor::Sharing,
     handler::{Enforcement, Operation, StoreOutage},
     message::PositionKind,
+    store::RecordedByError,
 };
 
-use super::{fitness::Hindrance, handler_runner::RunHandler, registrar::Register};
+use super::{handler_runner::RunHandler, registrar::Register};
 use crate::{
     doctor::{Batches, Case, Gaps},
     error::BuildError,
@@ -25,6 +26,34 @@ use crate::{
 
 /// Asks whether the store can do what one handler needs, whose type is forgotten.
 pub(super) type Fit = Arc<dyn Fn() -> BoxFuture<'static, Result<(), Hindrance>> + Send + Sync>;
+
+/// What a store says of what a handler needs.
+pub(super) enum Hindrance {
+    /// It does not have it.
+    Unfit(String),
+    /// Nothing: it is away.
+    Silent(String),
+}
+
+impl From<RecordedByError> for Hindrance {
+    fn from(error: RecordedByError) -> Self {
+        match error {
+            RecordedByError::Store { .. } => Self::Silent(ErrorChain::of(&error).to_string()),
+            error => Self::Unfit(error.to_string()),
+        }
+    }
+}
+
+/// Asked about its outbox.
+impl From<StoreError> for Hindrance {
+    fn from(error: StoreError) -> Self {
+        let text = ErrorChain::of(&error).to_string();
+        match error {
+            StoreError::Refused(_) => Self::Unfit(text),
+            _ => Self::Silent(text),
+        }
+    }
+}
 
 /// A queue and what handles its messages.
 pub(crate) struct Subscription {

@@ -36,6 +36,13 @@ pub struct Context<'a, S> {
     pub(crate) outbox: Option<Outbox>,
 }
 
+/// The outbox of the message that a handler is called with.
+#[doc(hidden)]
+pub fn outbox<S>(context: &Context<'_, S>) -> Outbox {
+    let outbox = context.outbox.clone();
+    outbox.expect("the operation says that it publishes")
+}
+
 /// A handler's parameter, made from the attempt's [`Context`].
 ///
 /// ```

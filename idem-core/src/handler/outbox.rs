@@ -11,7 +11,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::{handler::Context, message::Key, random};
+use crate::{message::Key, random};
 
 /// Where an atomic handler puts what it publishes. It leaves when the handler's writes are committed, and never without
 /// them.
@@ -407,15 +407,6 @@ impl std::str::FromStr for OutgoingId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not the id of a message in the outbox: write it as `idem outbox list` shows it")]
 pub struct InvalidOutgoingId;
-
-/// The outbox of the message that a handler is called with.
-#[doc(hidden)]
-pub fn outbox<S>(context: &Context<'_, S>) -> Outbox {
-    context
-        .outbox
-        .clone()
-        .expect("the operation says that it has one")
-}
 
 #[cfg(test)]
 mod tests;

@@ -4,12 +4,12 @@
 //! told that they are before they are on the disk; a connection is lent again only if its last handler has left
 //! nothing on it.
 
-use std::{fmt::Write as _, time::Duration};
+use std::time::Duration;
 
 use sqlx::{Row as _, Sqlite, SqliteConnection, Transaction};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{SqliteStore, fault, outbox, transaction_pool, write_queue::Place};
+use super::{SqliteStore, fault, outbox, row::hex, transaction_pool, write_queue::Place};
 use crate::{
     futures::FutureExt as _,
     store::{
@@ -181,14 +181,6 @@ fn list(completions: &[Completion<'_>], now: i64) -> String {
     });
     let list: Vec<_> = list.collect();
     serde_json::to_string(&list).expect("texts and numbers can be written as JSON")
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    let mut hex = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        write!(hex, "{byte:02x}").expect("a string takes all that is written");
-    }
-    hex
 }
 
 /// Ends the transaction. If that fails, there is none, or it dies with its connection: one that

@@ -14,10 +14,10 @@ use sqlx::{Row as _, SqliteConnection, sqlite::SqliteRow};
 
 use super::{
     SqliteStore,
-    atomic::hex,
     batch::Batch,
     call::{Call, OutboxAnswer, OutboxAsk, OutboxCall},
     fault::Fault,
+    row::hex,
 };
 use crate::{
     futures::{BoxFuture, FutureExt as _},

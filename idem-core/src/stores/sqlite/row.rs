@@ -1,6 +1,6 @@
 //! A record as a row of the table, and back.
 
-use std::{error::Error, sync::Arc};
+use std::{error::Error, fmt::Write as _, sync::Arc};
 
 use sqlx::{
     Row, Sqlite,
@@ -119,4 +119,13 @@ impl<'a> Columns<'a> {
 /// A key as a parameter.
 pub(super) fn text(key: &Key) -> Arc<str> {
     key.as_str().into()
+}
+
+/// Bytes as hexadecimal digits: JSON, in which statements take their lists, cannot hold bytes.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let mut hex = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        write!(hex, "{byte:02x}").expect("a string takes all that is written");
+    }
+    hex
 }
