@@ -293,8 +293,9 @@ impl Relaying {
     }
 }
 
-macro_rules! on_both {
-    ($($test:ident)+) => {
+/// A test for each store that has an outbox.
+macro_rules! on_postgres_and_sqlite {
+    ($($test:ident,)+) => {
         mod postgres {
             $(#[tokio::test]
             async fn $test() {
@@ -313,7 +314,7 @@ macro_rules! on_both {
 /// A handler publishes what it has done.
 ///
 /// - does: publishes it when its writes are committed, under an id of the key's own, and forgets it when a queue has it
-/// - atomic: once
+/// - effect: once
 async fn what_a_handler_publishes_leaves_with_its_commit(product: Product) {
     let shop = Shop::open(product).await;
     let worker = shop.sell().await;
@@ -347,7 +348,7 @@ async fn what_a_handler_publishes_leaves_with_its_commit(product: Product) {
 /// An attempt publishes, and fails.
 ///
 /// - does: publishes nothing of it; what the next attempt publishes has the same ids
-/// - atomic: once
+/// - effect: once
 async fn a_failed_attempt_publishes_nothing(product: Product) {
     let shop = Shop::open(product).await;
     let worker = shop.sell().await;
@@ -364,7 +365,7 @@ async fn a_failed_attempt_publishes_nothing(product: Product) {
 /// Handlers of batches publish for each message.
 ///
 /// - does: publishes what the messages of the batch have published that it has not failed
-/// - atomic: once
+/// - effect: once
 async fn each_message_of_a_batch_publishes_its_own(product: Product) {
     let shop = Shop::open(product).await;
     for id in ["a", "b", "bad", "c", "d"] {
@@ -387,6 +388,7 @@ async fn each_message_of_a_batch_publishes_its_own(product: Product) {
 ///
 /// - does: gives it up, with the broker's word, and shows it; other messages leave. It leaves when somebody has declared
 ///   what it needs and tries it again, or has sent it elsewhere
+/// - effect: once
 async fn what_no_queue_takes_is_given_up_and_can_be_tried_again(product: Product) {
     let shop = Shop::open(product).await;
     let worker = shop.sell().await;
@@ -445,7 +447,7 @@ async fn what_no_queue_takes_is_given_up_and_can_be_tried_again(product: Product
 /// A worker vanishes between its commit and the broker's confirm.
 ///
 /// - does: leaves what it has committed to others, who publish it when its lease has run out
-/// - atomic: at least once, under one id
+/// - effect: at least once, under one id
 async fn what_a_vanished_worker_has_committed_others_publish(product: Product) {
     let shop = Shop::open(product).await;
     let id = commit_alone(&shop, &Sale::new("a", &shop.events)).await;
@@ -495,6 +497,7 @@ async fn commit_alone(shop: &Shop, sale: &Sale) -> String {
 /// What is published is to leave later.
 ///
 /// - does: keeps it in the store until then, where it can be cancelled
+/// - effect: once
 async fn what_is_to_leave_later_waits_in_the_store(product: Product) {
     let shop = Shop::open(product).await;
     let worker = shop.sell().await;
@@ -534,6 +537,7 @@ async fn what_is_to_leave_later_waits_in_the_store(product: Product) {
 /// What is published is to leave in the order of its commits.
 ///
 /// - does: publishes the next one of an order when a queue has the one before it, whoever publishes it
+/// - effect: in order
 async fn what_is_ordered_leaves_in_the_order_of_its_commits(product: Product) {
     const EACH: usize = 20;
     let shop = Shop::open(product).await;
@@ -570,6 +574,7 @@ async fn what_is_ordered_leaves_in_the_order_of_its_commits(product: Product) {
 /// An application publishes with a transaction of its own, outside of a handler.
 ///
 /// - does: publishes it when that transaction is committed, and not when it is rolled back
+/// - effect: once
 async fn a_transaction_of_the_applications_own_publishes(product: Product) {
     let shop = Shop::open(product).await;
     let url = &shop.ledger.store().url;
@@ -605,7 +610,7 @@ async fn a_transaction_of_the_applications_own_publishes(product: Product) {
 /// The broker is away when something is published.
 ///
 /// - does: keeps it in the store, and publishes it when the broker is back
-/// - atomic: at least once, under one id
+/// - effect: at least once, under one id
 async fn a_broker_that_is_away_gets_it_when_it_is_back(product: Product) {
     let broker = Arc::new(off_thread(RabbitMq::start).await);
     let shop = Shop::on(Bed::on(&broker), product).await;
@@ -642,14 +647,14 @@ async fn a_broker_that_is_away_gets_it_when_it_is_back(product: Product) {
     relay.stop().await;
 }
 
-on_both! {
-    what_a_handler_publishes_leaves_with_its_commit
-    a_failed_attempt_publishes_nothing
-    each_message_of_a_batch_publishes_its_own
-    what_no_queue_takes_is_given_up_and_can_be_tried_again
-    what_a_vanished_worker_has_committed_others_publish
-    what_is_to_leave_later_waits_in_the_store
-    what_is_ordered_leaves_in_the_order_of_its_commits
-    a_transaction_of_the_applications_own_publishes
-    a_broker_that_is_away_gets_it_when_it_is_back
+on_postgres_and_sqlite! {
+    what_a_handler_publishes_leaves_with_its_commit,
+    a_failed_attempt_publishes_nothing,
+    each_message_of_a_batch_publishes_its_own,
+    what_no_queue_takes_is_given_up_and_can_be_tried_again,
+    what_a_vanished_worker_has_committed_others_publish,
+    what_is_to_leave_later_waits_in_the_store,
+    what_is_ordered_leaves_in_the_order_of_its_commits,
+    a_transaction_of_the_applications_own_publishes,
+    a_broker_that_is_away_gets_it_when_it_is_back,
 }

@@ -217,7 +217,7 @@ fn made_by(line: &str) -> Option<BTreeSet<Cell>> {
     match line {
         "on_each_store! {" | "batches_on_each_store! {" => Some(Cell::all().collect()),
         "leased_on_each_store! {" => Some(of(Mode::Leased)),
-        "atomic_on_each_store! {" => Some(of(Mode::Atomic)),
+        "atomic_on_each_store! {" | "on_postgres_and_sqlite! {" => Some(of(Mode::Atomic)),
         _ => None,
     }
 }
