@@ -209,6 +209,9 @@ impl<S: Store> Executor<S> {
     }
 
     /// Runs a handler for a message, on the store that its mode needs.
+    ///
+    /// Messages share a [batch](crate::handler::Batch) if the same state is given for them: the same one, not one that is
+    /// equal.
     pub async fn handle<H, St>(
         &self,
         message: &mut Prepared<H>,

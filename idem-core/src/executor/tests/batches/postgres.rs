@@ -226,6 +226,49 @@ async fn a_deferred_constraint_that_two_violate_together_is_one_ones_failure() {
     assert_eq!(shop.charges().await.len(), 3);
 }
 
+/// PostgreSQL ends one of them: that call has failed, and no message.
+#[tokio::test]
+async fn batches_that_lock_rows_in_different_order_are_all_done_by_their_first_attempts() {
+    let shop = Shop::open().await;
+    let accounts = "CREATE TABLE accounts (id text PRIMARY KEY, charges int);
+        INSERT INTO accounts VALUES ('a', 0), ('b', 0), ('c', 0), ('d', 0)";
+    run(&mut shop.bystander().await, accounts).await;
+    let met = Arc::new(tokio::sync::Barrier::new(2));
+    let locking = |is_descending: bool| {
+        let met = Arc::clone(&met);
+        act(move |db, orders| {
+            let met = Arc::clone(&met);
+            Box::pin(async move {
+                let mut accounts: Vec<_> = orders.iter().map(|order| &order[..1]).collect();
+                accounts.sort_unstable();
+                if is_descending {
+                    accounts.reverse();
+                }
+                for (i, account) in accounts.iter().enumerate() {
+                    sqlx::query("UPDATE accounts SET charges = charges + 1 WHERE id = $1")
+                        .bind(*account)
+                        .execute(&mut *db)
+                        .await?;
+                    if i == 0 && accounts.len() == 4 {
+                        met.wait().await;
+                    }
+                }
+                charge(db, &orders).await
+            })
+        })
+    };
+    let (up, down) = (locking(false), locking(true));
+    let (one, other) = tokio::join!(
+        shop.handle(["a1", "b1", "c1", "d1"], &up),
+        shop.handle(["a2", "b2", "c2", "d2"], &down)
+    );
+    assert_eq!(kinds(&one), [EXECUTED; 4]);
+    assert_eq!(kinds(&other), [EXECUTED; 4]);
+    assert_eq!(shop.charges().await.len(), 8);
+    // One of them whole, the other in halves.
+    assert_eq!(shop.transactions().await, 3);
+}
+
 #[tokio::test]
 async fn a_batch_whose_connection_is_lost_is_done_once_and_was_no_attempt() {
     let shop = Shop::open().await;
