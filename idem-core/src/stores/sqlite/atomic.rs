@@ -109,7 +109,8 @@ impl SqliteStore {
         let was_begun = open.commit.has_allowed();
         let ended = match committed {
             Ok(is_clean) => {
-                if is_clean {
+                // If the hook was not asked, the handler has set another one. A transaction that begins anew sets it back.
+                if is_clean && was_begun {
                     self.pool.give_back(open);
                 } else {
                     // Before the next one has the permit.

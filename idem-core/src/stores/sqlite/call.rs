@@ -155,12 +155,22 @@ impl Call {
             Self::Claim {
                 request, is_atomic, ..
             } => !is_atomic || !request.position.is_none(),
-            // A lease whose process has lost its power may as well end sooner.
-            Self::Write { change, .. } => !matches!(change, Change::Extend { .. }),
             // Lost with the power, it is published again.
             Self::Outbox(call) => !matches!(call.ask, OutboxAsk::Remove(_) | OutboxAsk::Note(_)),
-            _ => true,
+            // A lease whose process has lost its power may as well end sooner.
+            _ => !self.extends(),
         }
+    }
+
+    /// Whether it extends a lease.
+    pub(super) fn extends(&self) -> bool {
+        matches!(
+            self,
+            Self::Write {
+                change: Change::Extend { .. },
+                ..
+            }
+        )
     }
 
     /// Whether its caller may hear the answer before that is on the disk.

@@ -93,6 +93,16 @@ impl LogSync {
         self.ask(true).await
     }
 
+    /// Lets a sync begin for which nobody waits: only a failure of it matters, for those who come later.
+    pub(super) fn sync_soon(&self) {
+        let (caller, _) = oneshot::channel();
+        // If the thread has ended, those who ask are told.
+        let _ = self.thread.send(Sync {
+            awaits_others: true,
+            caller,
+        });
+    }
+
     async fn ask(&self, awaits_others: bool) -> Result<(), SyncError> {
         let (caller, synced) = oneshot::channel();
         let asked = self.thread.send(Sync {

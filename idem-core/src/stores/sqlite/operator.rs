@@ -41,7 +41,7 @@ impl OperatorStore for SqliteStore {
             .fetch_all(&mut connection)
             .await;
         let rows = rows.map_err(unavailable)?;
-        close(connection).await;
+        self.close(connection).await?;
         let is_last = rows.len() < listing.limit.max(1) as usize;
         rows::page(&rows, is_last, now).map_err(unavailable)
     }
@@ -61,7 +61,7 @@ impl OperatorStore for SqliteStore {
             Ok(Vec::new())
         };
         let entries = entries.map_err(unavailable)?;
-        close(connection).await;
+        self.close(connection).await?;
         rows::shown(key, row.as_ref(), &entries, self.clock.now())
     }
 
@@ -72,7 +72,7 @@ impl OperatorStore for SqliteStore {
             .fetch_all(&mut connection)
             .await
             .map_err(unavailable)?;
-        close(connection).await;
+        self.close(connection).await?;
         let counts = rows.iter().map(rows::counts).collect::<Result<_, _>>();
         counts.map_err(unavailable)
     }
@@ -101,6 +101,14 @@ impl SqliteStore {
     pub(super) async fn reader(&self) -> Result<SqliteConnection, StoreError> {
         self.pool.connect().await.map_err(unavailable)
     }
+
+    /// Waits until what a reader has seen is on the disk: an operator decides by it, and others may have committed it a
+    /// moment ago.
+    async fn close(&self, connection: SqliteConnection) -> Result<(), StoreError> {
+        // Nothing was written.
+        let _ = connection.close().await;
+        self.log.synced().await.map_err(StoreError::unavailable)
+    }
 }
 
 async fn has_audit(
@@ -111,11 +119,6 @@ async fn has_audit(
         .fetch_one(connection)
         .await?;
     Ok(tables > 0)
-}
-
-async fn close(connection: SqliteConnection) {
-    // Nothing was written.
-    let _ = connection.close().await;
 }
 
 fn unavailable(error: sqlx::Error) -> StoreError {

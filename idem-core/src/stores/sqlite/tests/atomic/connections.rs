@@ -72,6 +72,25 @@ async fn what_a_handler_leaves_on_its_connection_is_not_lent_on() {
     ));
 }
 
+/// Whoever got the connection next could commit by itself.
+#[tokio::test]
+async fn a_commit_hook_that_a_handler_has_set_is_not_there_for_the_next_one() {
+    let shop = Shop::with(|builder| builder.connections(1)).await;
+    let (lease, mut open) = shop.begin("o-1").await;
+    let mut handle = lend(&mut open).lock_handle().await.unwrap();
+    handle.set_commit_hook(|| true);
+    drop(handle);
+    charge(lend(&mut open)).await;
+    assert!(matches!(
+        shop.commit(open, &lease).await,
+        Ok(Finished::Committed)
+    ));
+    let (_, mut open) = shop.begin("o-2").await;
+    charge(lend(&mut open)).await;
+    assert!(execute(lend(&mut open), "COMMIT").await.is_err());
+    assert_eq!(shop.charges().await, 1);
+}
+
 /// What a handler can only switch outside of a transaction, too. Closing the connection would be the other way.
 #[tokio::test]
 async fn a_connection_is_lent_again_and_switched_back() {

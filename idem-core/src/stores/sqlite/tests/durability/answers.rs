@@ -3,7 +3,10 @@
 use sqlx::SqliteConnection;
 
 use super::{super::super::atomic::OpenTransaction, *};
-use crate::store::{Begun, Completion, Finish, Finished, TransactionalStore};
+use crate::store::{
+    Begun, Completion, Finish, Finished, TransactionalStore,
+    operator::{Listing, OperatorStore as _},
+};
 
 /// A disk that does nothing before it is told to.
 struct Disk {
@@ -87,8 +90,6 @@ async fn a_copy_is_told_that_its_key_is_completed_when_that_is_on_the_disk() {
 async fn an_atomic_handler_begins_at_once_and_its_commit_is_told_when_it_is_on_the_disk() {
     let disk = Disk::new().await;
     let (lease, open) = disk.begin("o-1").await;
-    let extended = disk.store.extend(&lease, MINUTE).await;
-    assert_eq!(extended.unwrap(), Write::Applied);
     let committed = disk.told_when_synced(disk.commit(&lease, open)).await;
     assert_eq!(committed.unwrap(), Finished::Committed);
 }
@@ -173,4 +174,40 @@ async fn a_claim_made_ahead_is_told_before_it_is_on_the_disk() {
     let open = opening.await.unwrap();
     let committed = disk.told_when_synced(disk.commit(&lease, open)).await;
     assert_eq!(committed.unwrap(), Finished::Committed);
+}
+
+/// An operator decides by it, what to do by hand, say.
+#[tokio::test]
+async fn an_operator_is_told_what_is_on_the_disk() {
+    let disk = Disk::new().await;
+    // These are synced by SQLite itself.
+    let lease = acquire(&disk.store, "o-1").await;
+    complete(&disk.store, &lease).await;
+    let shown = disk.told_when_synced(disk.store.show(&lease.key)).await;
+    assert!(shown.unwrap().record.is_some());
+    let listing = Listing::all();
+    let listed = disk.told_when_synced(disk.store.list(&listing)).await;
+    assert_eq!(listed.unwrap().records.len(), 1);
+    let counted = disk.told_when_synced(disk.store.counts()).await;
+    assert_eq!(counted.unwrap().len(), 1);
+}
+
+/// SQLite syncs the log when it copies it into the database's file, too, and tells nobody if that fails.
+#[tokio::test]
+async fn an_extension_is_told_at_once_and_found_out_if_the_disk_has_not_taken_it() {
+    let disk = Disk::new().await;
+    let lease = acquire(&disk.store, "o-1").await;
+    // Told at once: the disk has done nothing yet.
+    let extended = disk.store.extend(&lease, MINUTE).await;
+    assert_eq!(extended.unwrap(), Write::Applied);
+    disk.fail();
+    for i in 0..250 {
+        // Synced by SQLite itself, which knows of nothing.
+        let claim = disk.store.claim(&request(format!("later-{i}"))).await;
+        if let Err(StoreError::Unavailable(_)) = claim {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the store goes on as if nothing had happened");
 }
