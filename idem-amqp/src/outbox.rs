@@ -30,10 +30,12 @@
 //! On a leased handler it is a compile error: nothing of one commits together. There, publish by yourself, under an id that is
 //! the same in every attempt ([`Key::derive_id`](crate::Key::derive_id)).
 
-use idem_core::handler::{IntoOutgoing, OutgoingContent};
+use idem_core::handler::IntoOutgoing;
 
 pub use idem_core::{
-    handler::{InvalidOutgoingId, Outbox, OutboxError, Outboxes, Outgoing, OutgoingId},
+    handler::{
+        InvalidOutgoingId, Outbox, OutboxError, Outboxes, Outgoing, OutgoingContent, OutgoingId,
+    },
     store::outbox::{
         OutboxChange, OutboxCounts, OutboxEntry, OutboxListing, OutboxState, SharedOutbox,
     },

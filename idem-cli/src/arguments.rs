@@ -7,11 +7,15 @@ use idem_amqp::{Key, dead_letters::Reason, operator::KeyState};
 
 use crate::span;
 
-/// Looks into the stores of idempotent consumers, changes one key at a time, and sends dead letters
-/// again or drops them
+mod outbox;
+
+pub(crate) use outbox::{Address, OutboxCommand};
+
+/// Looks into the stores of idempotent consumers and their outboxes, changes one key at a time, and sends
+/// dead letters again or drops them
 ///
 /// Exit status: 0 if it is done; 1 if it could not be done, or the doctor found an error; 2 if the command
-/// line is wrong; 3 if there is no such key or letter; 4 if it was not confirmed.
+/// line is wrong; 3 if there is no such key, letter or message; 4 if it was not confirmed.
 #[derive(Debug, Parser)]
 #[command(name = "idem", version)]
 pub(crate) struct Arguments {
@@ -66,7 +70,7 @@ pub(crate) enum Command {
     /// Looks at keys, and changes one
     #[command(subcommand)]
     Keys(KeysCommand),
-    /// Counts the keys of each scope
+    /// Counts the keys of each scope, and the messages of the outbox
     Stats,
     /// Removes the records whose retention has ended
     Purge {
@@ -83,6 +87,9 @@ pub(crate) enum Command {
     /// Looks at dead letters, and sends chosen ones again or drops them
     #[command(subcommand)]
     Dead(DeadCommand),
+    /// Looks at what was committed and is not yet published, changes it, and publishes it
+    #[command(subcommand)]
+    Outbox(OutboxCommand),
     /// Says what can go wrong at broker, queues and store, and what to change
     Doctor(Patient),
 }

@@ -6,7 +6,11 @@ use std::{
 };
 
 use idem_amqp::{
-    BuildError, StoreError, dead_letters::ReplayError, error::ErrorChain, handler::PolicyError,
+    BuildError, StoreError,
+    dead_letters::ReplayError,
+    error::{BrokerError, ErrorChain},
+    handler::PolicyError,
+    outbox::OutboxError,
     store::ConnectError,
 };
 
@@ -26,6 +30,10 @@ pub(crate) enum Error {
     Store(#[from] StoreError),
     #[error(transparent)]
     Replay(#[from] ReplayError),
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+    #[error(transparent)]
+    Outbox(#[from] OutboxError),
     #[error(transparent)]
     Worker(#[from] BuildError),
     #[error(transparent)]

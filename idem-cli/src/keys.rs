@@ -17,7 +17,7 @@ mod list;
 mod record;
 mod show;
 
-pub(crate) use record::rest;
+pub(crate) use record::{hex, rest};
 
 pub(crate) async fn run(
     store: &StoreArguments,

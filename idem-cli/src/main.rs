@@ -1,5 +1,5 @@
-//! `idem`, the operator's command: looks into the stores of idempotent consumers, changes one key at a
-//! time, and sends dead letters again or drops them.
+//! `idem`, the operator's command: looks into the stores of idempotent consumers and their outboxes, changes
+//! one key at a time, and sends dead letters again or drops them.
 //!
 //! ```sh
 //! export IDEM_STORE_URL=postgres://shop@db.example/shop
@@ -24,6 +24,7 @@ mod error;
 mod keys;
 mod migrate;
 mod operator;
+mod outbox;
 mod output;
 mod purge;
 mod span;
@@ -64,6 +65,7 @@ async fn run(arguments: Arguments) -> Result<(), Error> {
         Command::Purge { batch } => purge::run(&store, &output.optional(), batch).await,
         Command::Migrate { print } => migrate::run(&store, &output, print).await,
         Command::Dead(command) => dead::run(&amqp, &output, command).await,
+        Command::Outbox(command) => outbox::run(&store, &amqp, &output, command).await,
         Command::Doctor(patient) => doctor::run(&store, &amqp, &output.optional(), patient).await,
     }
 }

@@ -1,12 +1,16 @@
-//! `idem stats`: how many keys there are.
+//! `idem stats`: how many keys there are, and how many messages of the outbox.
 
-use idem_amqp::operator::{OperatorStore as _, ScopeCounts};
+use idem_amqp::{
+    operator::{OperatorStore as _, ScopeCounts},
+    outbox::OutboxCounts,
+};
 use serde_json::json;
 
 use crate::{
     arguments::StoreArguments,
     error::Error,
     output::Output,
+    span::words,
     store::{Tables, open},
 };
 
@@ -35,6 +39,30 @@ pub(crate) async fn run(store: &StoreArguments, output: &Output) -> Result<(), E
         "TO BE PURGED",
     ];
     output.table(headings, &rows)?;
+    if let Some(outbox) = store.outbox() {
+        tell(*output, &outbox.counts().await?)?;
+    }
+    Ok(())
+}
+
+fn tell(output: Output, outbox: &OutboxCounts) -> Result<(), Error> {
+    output.object(&json!({"outbox": {
+        "waiting": outbox.waiting,
+        "later": outbox.later,
+        "dead": outbox.dead,
+        "oldest": outbox.oldest.as_secs_f64(),
+    }}))?;
+    output.line("")?;
+    let row = [
+        outbox.waiting.to_string(),
+        outbox.later.to_string(),
+        outbox.dead.to_string(),
+        words(outbox.oldest),
+    ];
+    output.table(
+        ["OUTBOX: WAITING", "LATER", "DEAD", "OLDEST DUE FOR"],
+        &[row],
+    )?;
     Ok(())
 }
 

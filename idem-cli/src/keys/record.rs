@@ -84,7 +84,7 @@ pub(crate) fn json(record: &KeyRecord) -> Value {
     object
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
 
     let mut text = String::with_capacity(2 * bytes.len());

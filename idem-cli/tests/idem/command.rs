@@ -68,7 +68,7 @@ impl Idem {
         status.await.unwrap().unwrap().code().unwrap()
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_idem"));
         command.args(&self.0).args(arguments).stdin(Stdio::null());
         for variable in ["IDEM_STORE_URL", "AMQP_URL", "RUST_LOG"] {

@@ -8,6 +8,7 @@ use crate::{
     store::{
         Claim, ClaimRequest, ConnectError, Lease, OpenSession, Opened, Purge, Release,
         SequenceStore, SessionStore, Store, StoreError, Touched, Write, operator::OperatorStore,
+        outbox::SharedOutbox,
     },
     stores::MemoryStore,
 };
@@ -44,6 +45,8 @@ pub struct AnyStore {
     sessions: Option<Arc<dyn ErasedSessions>>,
     /// The same store; `None` if it shows nothing to operators.
     operator: Option<Arc<dyn ErasedOperator>>,
+    /// Of the same store; `None` if it has none.
+    outbox: Option<SharedOutbox>,
 }
 
 impl AnyStore {
@@ -54,6 +57,7 @@ impl AnyStore {
             purge: Some(Arc::clone(&store) as _),
             sessions: None,
             operator: None,
+            outbox: None,
             store,
         }
     }
@@ -65,6 +69,7 @@ impl AnyStore {
             purge: Some(Arc::clone(&store) as _),
             sessions: Some(Arc::clone(&store) as _),
             operator: None,
+            outbox: None,
             store,
         }
     }
@@ -76,6 +81,7 @@ impl AnyStore {
             purge: None,
             sessions: None,
             operator: None,
+            outbox: None,
         }
     }
 
@@ -86,6 +92,7 @@ impl AnyStore {
             purge: None,
             sessions: Some(Arc::clone(&store) as _),
             operator: None,
+            outbox: None,
             store,
         }
     }
@@ -94,6 +101,17 @@ impl AnyStore {
     pub fn and_operator(mut self, store: impl OperatorStore) -> Self {
         self.operator = Some(Arc::new(store));
         self
+    }
+
+    /// Has this outbox, too: that of the same store.
+    pub fn and_outbox(mut self, outbox: SharedOutbox) -> Self {
+        self.outbox = Some(outbox);
+        self
+    }
+
+    /// What handlers have published and no broker has confirmed yet; `None` if the store keeps no outbox.
+    pub fn outbox(&self) -> Option<SharedOutbox> {
+        self.outbox.clone()
     }
 
     /// Whether records have to be purged: not those of a store that forgets by itself.
@@ -196,16 +214,20 @@ impl From<MemoryStore> for AnyStore {
 #[cfg(feature = "postgres")]
 impl From<crate::stores::PostgresStore> for AnyStore {
     fn from(store: crate::stores::PostgresStore) -> Self {
-        let operated = store.clone();
-        Self::with_sessions(store).and_operator(operated)
+        let (operated, outbox) = (store.clone(), store.outbox());
+        Self::with_sessions(store)
+            .and_operator(operated)
+            .and_outbox(outbox)
     }
 }
 
 #[cfg(feature = "sqlite")]
 impl From<crate::stores::SqliteStore> for AnyStore {
     fn from(store: crate::stores::SqliteStore) -> Self {
-        let operated = store.clone();
-        Self::with_sessions(store).and_operator(operated)
+        let (operated, outbox) = (store.clone(), store.outbox());
+        Self::with_sessions(store)
+            .and_operator(operated)
+            .and_outbox(outbox)
     }
 }
 
