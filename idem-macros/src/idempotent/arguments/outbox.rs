@@ -11,9 +11,7 @@ pub(super) fn check(arguments: &Arguments, signature: Option<&Signature>, mistak
     if !signature.is_atomic() {
         mistakes.at(
             outbox,
-            "a leased handler has no outbox, because nothing of it commits together: take a `&mut` connection too, or \
-             publish by yourself, and give the message the id `key.derive_id(\"shipped\")` (with `key: Key`), which is \
-             the same in every attempt, so that its consumers drop a repeat",
+            "a leased handler has no outbox, because nothing of it commits together: take a `&mut` connection, or publish by yourself, under the id `key.derive_id(\"shipped\")`",
         );
     }
     let cures = [
