@@ -5,7 +5,16 @@
 //! confirmed that a queue has it; no transaction is open while something is published; a broker or a store that is away is
 //! asked with growing pauses; what was committed and does not fit in is left to its lease, never waited for.
 
-use std::{collections::HashSet, error::Error, future::pending, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    error::Error,
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
 use idem_core::{
@@ -21,13 +30,20 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{OutboxCounters, stats::count};
-use crate::{error::PublishError, publisher::Publisher, wire::outgoing};
+use crate::{
+    error::PublishError,
+    publisher::Publisher,
+    wire::outgoing::{self, UnreadableHead},
+};
 
 /// So many messages are published before the first of them is confirmed.
 const WINDOW: usize = 1024;
 
 /// So many commits wait for a place in the window. What is more is left to its lease.
 const QUEUED: usize = 1024;
+
+/// So many bytes are published before the first message is confirmed, and so many wait for that; and one message more.
+const BYTES: usize = 64 << 20;
 
 /// For so long nobody else takes what was taken.
 const LEASE: Duration = Duration::from_secs(30);
@@ -51,6 +67,8 @@ pub(crate) struct Committed {
 #[derive(Clone)]
 pub(crate) struct Handing {
     to: mpsc::Sender<Committed>,
+    /// How much waits.
+    bytes: Arc<AtomicUsize>,
     counters: Arc<OutboxCounters>,
 }
 
@@ -58,23 +76,42 @@ impl Handing {
     /// What is handed on comes out of this receiver.
     pub(crate) fn new(counters: Arc<OutboxCounters>) -> (Self, mpsc::Receiver<Committed>) {
         let (to, committed) = mpsc::channel(QUEUED);
-        (Self { to, counters }, committed)
+        let bytes = Arc::default();
+        let handing = Self {
+            to,
+            bytes,
+            counters,
+        };
+        (handing, committed)
     }
 
     pub(crate) fn hand_on(&self, messages: Vec<Outgoing>) {
         count(&self.counters.committed, messages.len());
-        let at = Instant::now();
+        let (at, bytes) = (Instant::now(), bytes(&messages));
         // Full: the broker is slower than the handlers, or away. The lease runs out, and then it is taken.
-        let _ = self.to.try_send(Committed { messages, at });
+        if self.bytes.load(Relaxed) >= BYTES {
+            return;
+        }
+        self.bytes.fetch_add(bytes, Relaxed);
+        if self.to.try_send(Committed { messages, at }).is_err() {
+            self.bytes.fetch_sub(bytes, Relaxed);
+        }
     }
+}
+
+fn bytes(messages: &[Outgoing]) -> usize {
+    messages
+        .iter()
+        .map(|it| it.head.len() + it.body.len())
+        .sum()
 }
 
 pub(crate) struct Publishing {
     outbox: SharedOutbox,
     publisher: Publisher,
     committed: mpsc::Receiver<Committed>,
-    /// So that the channel stays open.
-    _handing: Handing,
+    /// Also so that the channel stays open.
+    handing: Handing,
     counters: Arc<OutboxCounters>,
 }
 
@@ -83,6 +120,7 @@ struct Ended {
     id: OutgoingId,
     in_lane: bool,
     attempts: u32,
+    bytes: usize,
     published: Result<(), Failure>,
 }
 
@@ -115,6 +153,104 @@ struct Rest {
     until: Option<Instant>,
 }
 
+/// What is being published.
+struct UnderWay {
+    publisher: Publisher,
+    futures: FuturesUnordered<BoxFuture<'static, Ended>>,
+    bytes: usize,
+    /// Also that of which the outbox has not been told yet: it is taken again when its lease has run out, and not published a
+    /// second time while nobody knows what became of the first.
+    in_hand: HashSet<OutgoingId>,
+}
+
+impl UnderWay {
+    fn new(publisher: Publisher) -> Self {
+        Self {
+            publisher,
+            futures: FuturesUnordered::new(),
+            bytes: 0,
+            in_hand: HashSet::new(),
+        }
+    }
+
+    /// For how many messages there is room.
+    fn room(&self) -> usize {
+        if self.bytes < BYTES {
+            WINDOW.saturating_sub(self.futures.len())
+        } else {
+            0
+        }
+    }
+
+    /// The outbox knows what became of these.
+    fn told(&mut self, ends: &Ends) {
+        for id in ends.ids() {
+            self.in_hand.remove(&id);
+        }
+    }
+
+    /// Publishes what is left to who commits it.
+    fn publish_committed(&mut self, messages: Vec<Outgoing>) {
+        for it in messages {
+            if it.is_published_by_who_commits() {
+                let content = OutgoingContent {
+                    message_id: it.message_id,
+                    target: it.target,
+                    head: it.head,
+                    body: it.body,
+                };
+                self.publish(it.id, 1, false, content);
+            }
+        }
+    }
+
+    /// Publishes one message; those that are under way share confirms.
+    fn publish(&mut self, id: OutgoingId, attempts: u32, in_lane: bool, content: OutgoingContent) {
+        if !self.in_hand.insert(id) {
+            return;
+        }
+        let publisher = self.publisher.clone();
+        let bytes = content.head.len() + content.body.len();
+        self.bytes += bytes;
+        let publishing = async move {
+            let result = match outgoing::publication(content) {
+                // Another version of the program knows how.
+                Err(error @ UnreadableHead::Version(_)) => {
+                    Err(Failure::ThisTime(error.to_string()))
+                }
+                Err(error @ UnreadableHead::Damaged) => Err(Failure::ForGood(error.to_string())),
+                // It may be what makes the broker close the channel, and all that are on it fail.
+                Ok(publication) if attempts > 2 => {
+                    let result = publisher.publish_alone(&publication).await;
+                    result.map_err(|error| Failure::of(&error, true))
+                }
+                Ok(publication) => {
+                    let result = publisher.publish(&publication).await;
+                    result.map_err(|error| Failure::of(&error, false))
+                }
+            };
+            Ended {
+                id,
+                in_lane,
+                attempts,
+                bytes,
+                published: result,
+            }
+        };
+        self.futures.push(publishing.boxed());
+    }
+}
+
+/// Whether whoever is first may take it now.
+fn is_anybodys(message: &Outgoing) -> bool {
+    message.is_due() && !message.is_published_by_who_commits()
+}
+
+/// Not all workers look at the same time.
+fn between_looks() -> Duration {
+    LOOK_EVERY.mul_f64(0.75 + fastrand::f64() / 2.0)
+}
+
 impl Publishing {
     pub(crate) fn new(
         outbox: SharedOutbox,
@@ -127,7 +263,7 @@ impl Publishing {
             publisher,
             committed,
             counters: Arc::clone(&handing.counters),
-            _handing: handing,
+            handing,
         }
     }
 
@@ -148,30 +284,32 @@ impl Publishing {
     pub(crate) async fn run(mut self, stopping: CancellationToken) {
         // Before what borrows it.
         let outbox = Arc::clone(&self.outbox);
-        let mut under_way = FuturesUnordered::new();
-        // Also those of which the outbox has not been told yet: they are taken again when their lease has run out, and not
-        // published a second time while nobody knows what became of the first.
-        let mut in_hand = HashSet::new();
+        let mut under_way = UnderWay::new(self.publisher.clone());
         let mut ends = Ends::default();
         let mut writing: Option<BoxFuture<'_, Written>> = None;
         let mut taking: Option<BoxFuture<'_, Result<Vec<Taken>, StoreError>>> = None;
-        let (mut broker, mut store) = (Rest::default(), Rest::default());
+        // Two for the store: a role may have the right to read, and not the right to remove.
+        let (mut broker, mut reading, mut removing) =
+            (Rest::default(), Rest::default(), Rest::default());
         let mut look_at = Instant::now();
+        // Something may have become due while it was looked.
+        let mut look_again = false;
         loop {
             let stops = stopping.is_cancelled();
-            if writing.is_none() && !ends.is_empty() && store.is_over() {
+            if writing.is_none() && !ends.is_empty() && removing.is_over() {
                 writing = Some(write(&*outbox, std::mem::take(&mut ends)).boxed());
             }
-            let idle = under_way.is_empty() && writing.is_none() && taking.is_none();
-            if stops && idle && self.committed.is_empty() && (ends.is_empty() || !store.is_over()) {
+            let idle = under_way.futures.is_empty() && writing.is_none() && taking.is_none();
+            let told = ends.is_empty() || !removing.is_over();
+            if stops && idle && told && self.committed.is_empty() {
                 return;
             }
-            let room = WINDOW.saturating_sub(under_way.len());
-            let look_at_then = [Some(look_at), broker.until, store.until];
-            let look_at_then = look_at_then.into_iter().flatten().max().unwrap_or(look_at);
+            let room = under_way.room();
+            let not_before = [Some(look_at), broker.until, reading.until];
+            let not_before = not_before.into_iter().flatten().max().unwrap_or(look_at);
             tokio::select! {
-                Some(ended) = under_way.next() => {
-                    let ended: Ended = ended;
+                Some(ended) = under_way.futures.next() => {
+                    under_way.bytes -= ended.bytes;
                     match &ended.published {
                         Ok(()) => broker.ends(),
                         Err(Failure::Away(error)) => broker.begins("broker", error),
@@ -183,17 +321,15 @@ impl Publishing {
                     writing = None;
                     match result {
                         Ok(()) => {
-                            store.ends();
-                            for id in written.ids() {
-                                in_hand.remove(&id);
-                            }
+                            removing.ends();
+                            under_way.told(&written);
                             if written.frees_lane {
-                                look_at = Instant::now();
+                                (look_at, look_again) = (Instant::now(), true);
                             }
                         }
                         // To write it twice is harmless; what is never written is published again.
                         Err(error) => {
-                            store.begins("store", &error.to_string());
+                            removing.begins("store", &ErrorChain::of(&error).to_string());
                             ends.put_back(written);
                         }
                     }
@@ -202,79 +338,36 @@ impl Publishing {
                     taking = None;
                     match taken {
                         Ok(taken) => {
-                            store.ends();
-                            // There may be more: at once.
-                            if taken.is_empty() || taken.len() < room / 2 {
-                                look_at = Instant::now() + LOOK_EVERY.mul_f64(0.75 + fastrand::f64() / 2.0);
-                            }
+                            reading.ends();
+                            // If there was something, there may be more: at once.
+                            let rests = taken.is_empty() && !look_again;
+                            look_at = Instant::now() + if rests { between_looks() } else { Duration::ZERO };
                             count(&self.counters.taken, taken.len());
                             for it in taken {
-                                if !in_hand.insert(it.id) {
-                                    continue;
-                                }
-                                under_way.push(self.publish(it.id, it.attempts, it.in_lane, it.content));
+                                under_way.publish(it.id, it.attempts, it.in_lane, it.content);
                             }
                         }
-                        Err(error) => store.begins("store", &error.to_string()),
+                        Err(error) => reading.begins("store", &ErrorChain::of(&error).to_string()),
                     }
                 }
-                Some(Committed { messages, at }) = self.committed.recv(), if room > 0 => {
-                    let is_fresh = at.elapsed() < Outgoing::LEASE / 2;
-                    for it in messages {
-                        if !it.is_published_by_who_commits() {
-                            if it.is_due() {
-                                look_at = Instant::now();
-                            }
-                        } else if is_fresh && broker.is_over() && in_hand.insert(it.id) {
-                            let content = OutgoingContent {
-                                message_id: it.message_id,
-                                target: it.target,
-                                head: it.head,
-                                body: it.body,
-                            };
-                            under_way.push(self.publish(it.id, 1, false, content));
-                        }
+                Some(committed) = self.committed.recv(), if room > 0 => {
+                    self.handing.bytes.fetch_sub(bytes(&committed.messages), Relaxed);
+                    if committed.messages.iter().any(is_anybodys) {
+                        (look_at, look_again) = (Instant::now(), true);
+                    }
+                    // Else it is left to its lease.
+                    if broker.is_over() && committed.at.elapsed() < Outgoing::LEASE / 2 {
+                        under_way.publish_committed(committed.messages);
                     }
                 }
-                () = sleep_until(look_at_then), if !stops && taking.is_none() && room >= WINDOW / 2 => {
+                () = sleep_until(not_before), if !stops && taking.is_none() && room >= WINDOW / 2 => {
+                    look_again = false;
                     taking = Some(outbox.take(room, LEASE));
                 }
-                () = sleep_until(store.until.unwrap_or(look_at)), if !store.is_over() && !ends.is_empty() => {}
+                () = sleep_until(removing.until.unwrap_or(look_at)), if !removing.is_over() && !ends.is_empty() => {}
                 () = stopping.cancelled(), if !stops => {}
             }
         }
-    }
-
-    /// Publishes one message; those that are under way share confirms.
-    fn publish(
-        &self,
-        id: OutgoingId,
-        attempts: u32,
-        in_lane: bool,
-        content: OutgoingContent,
-    ) -> BoxFuture<'static, Ended> {
-        let publisher = self.publisher.clone();
-        async move {
-            let result = match outgoing::publication(content) {
-                Err(unreadable) => Err(Failure::ForGood(unreadable.to_string())),
-                // It may be what makes the broker close the channel, and all that are on it fail.
-                Ok(publication) if attempts > 2 => {
-                    let result = publisher.publish_alone(&publication).await;
-                    result.map_err(|error| Failure::of(&error, true))
-                }
-                Ok(publication) => {
-                    let result = publisher.publish(&publication).await;
-                    result.map_err(|error| Failure::of(&error, false))
-                }
-            };
-            Ended {
-                id,
-                in_lane,
-                attempts,
-                published: result,
-            }
-        }
-        .boxed()
     }
 
     /// What is to be written of it.

@@ -1,7 +1,8 @@
 //! A relay: publishes what others have committed, and have not published.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{OutboxCounters, OutboxStats, SharedOutbox, publishing::Publishing};
@@ -10,6 +11,9 @@ use crate::{
     error::BrokerError,
     publisher::Publisher,
 };
+
+/// For what is being published when a relay is to stop.
+const GRACE: Duration = Duration::from_secs(15);
 
 /// Publishes what is in a store's outbox.
 ///
@@ -42,7 +46,8 @@ impl OutboxRelay {
         Ok(Self { outbox, brokers })
     }
 
-    /// Publishes until `shutdown` resolves. A store or a broker that is away is waited for.
+    /// Publishes until `shutdown` resolves, and then for at most 15 s what is under way. A store or a broker that is away is
+    /// waited for.
     ///
     /// # Cancel safety
     /// What was being published when this is dropped is published again by another, or by the next.
@@ -57,8 +62,13 @@ impl OutboxRelay {
         let stop = async {
             shutdown.await;
             stopping.cancel();
+            // A broker that has blocked its connections confirms nothing.
+            sleep(GRACE).await;
         };
-        tokio::join!(publishing.run(stopping.clone()), stop);
+        tokio::select! {
+            () = publishing.run(stopping.clone()) => {}
+            () = stop => {}
+        }
         counters.stats()
     }
 }

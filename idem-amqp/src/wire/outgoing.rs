@@ -22,7 +22,7 @@ const VERSION: u8 = 1;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UnreadableHead {
     #[error(
-        "a later version of the program has written how to publish it (form {0}): let that one publish it"
+        "a later version of the program has written how to publish it (form {0}): it waits for that one"
     )]
     Version(u8),
     #[error("how to publish it cannot be read: it was changed, or another program has written it")]

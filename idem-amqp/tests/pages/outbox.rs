@@ -63,7 +63,7 @@ async fn route(store: PostgresStore, db: &mut PgConnection, order_id: String) ->
     // … what the route writes
     let outbox = Outbox::outside();
     outbox.publish(Publication::json("shipping", &order_id))?;
-    store.publish(&mut transaction, &outbox).await?;
+    store.publish(&mut transaction, outbox).await?;
     transaction.commit().await?;
     Ok(())
 }

@@ -265,7 +265,7 @@ pub(super) async fn run_alone<C, S, H, St>(
     job: &Job<'_, S>,
     transaction: &mut C::Transaction,
     body: H::Message,
-    context: Context<'_, St>,
+    mut context: Context<'_, St>,
     mut kept: KeptLease,
 ) -> (KeptLease, Called<H>)
 where
@@ -276,7 +276,7 @@ where
 {
     let executor = job.executor;
     // An earlier call, in a batch, may have published and then failed.
-    drop(job.outgoing());
+    context.outbox = job.outbox.as_ref().map(Outbox::of_next_call);
     let lent = C::lend(transaction);
     // From here on a panic of the user's code is a value: it must not skip the end of the claim, which would
     // leave the key held until its lease runs out.

@@ -50,6 +50,8 @@ use crate::{message::Key, random};
 #[derive(Clone)]
 pub struct Outbox {
     buffer: Arc<Buffer>,
+    /// The call of the handler that it was given to. What comes from another one is refused.
+    call: u64,
     due: Due,
     lane: Option<String>,
 }
@@ -88,6 +90,8 @@ struct Buffer {
 struct Messages {
     list: Vec<Outgoing>,
     bytes: usize,
+    /// The call that publishes now.
+    call: u64,
 }
 
 /// A message on its way out: as the store keeps it until the broker has confirmed it.
@@ -215,6 +219,9 @@ pub enum OutboxError {
         Outbox::MOST_BYTES >> 20
     )]
     Full,
+    /// The call of the handler that had it has ended: what a task publishes that outlives it is not committed.
+    #[error("the handler's call has ended: publish before it returns")]
+    Ended,
     /// It can never be published.
     #[error("the message cannot be published")]
     Invalid(#[source] Box<dyn Error + Send + Sync>),
@@ -235,6 +242,7 @@ impl Outbox {
                 key: Some(key.clone()),
                 messages: Mutex::default(),
             }),
+            call: 0,
             due: Due::AtOnce,
             lane: None,
         }
@@ -249,6 +257,7 @@ impl Outbox {
                 key: None,
                 messages: Mutex::default(),
             }),
+            call: 0,
             due: Due::AtOnce,
             lane: None,
         }
@@ -260,6 +269,12 @@ impl Outbox {
     /// If it can never be published, or the handler has published too much already. By `?` the attempt fails.
     pub fn publish(&self, message: impl IntoOutgoing) -> Result<(), OutboxError> {
         let mut messages = self.lock();
+        if messages.call != self.call {
+            return Err(OutboxError::Ended);
+        }
+        if let Some(lane) = &self.lane {
+            check_lane(lane)?;
+        }
         let row = OutgoingId::new();
         let id = match &self.buffer.key {
             Some(key) => key.derive_id(messages.list.len()),
@@ -314,17 +329,37 @@ impl Outbox {
         self.lock().list.clone()
     }
 
-    /// Takes all that was published, for whoever is first: nobody publishes it at once. For stores, and their transactions
-    /// outside of a handler.
-    pub fn take_for_anybody(&self) -> Vec<Outgoing> {
-        let mut outgoing = self.take();
+    /// What was published, for whoever is first: nobody publishes it at once. For stores, and their transactions outside of a
+    /// handler.
+    pub fn messages_for_anybody(&self) -> Vec<Outgoing> {
+        let mut outgoing = self.messages();
         outgoing.iter_mut().for_each(Outgoing::wait_for_nobody);
         outgoing
     }
 
-    /// Takes all that was published.
+    /// For the next call of the handler: what an earlier one has published is gone, and its outbox takes no more.
+    pub(crate) fn of_next_call(&self) -> Self {
+        let mut messages = self.lock();
+        let call = messages.call + 1;
+        *messages = Messages {
+            call,
+            ..Messages::default()
+        };
+        Self {
+            call,
+            ..self.clone()
+        }
+    }
+
+    /// Takes all that was published. No more is taken from the call that has published it.
     pub(crate) fn take(&self) -> Vec<Outgoing> {
-        std::mem::take(&mut *self.lock()).list
+        let mut messages = self.lock();
+        let call = messages.call + 1;
+        let taken = Messages {
+            call,
+            ..Messages::default()
+        };
+        std::mem::replace(&mut *messages, taken).list
     }
 
     /// Held for one look or one write; what is written under it is never half done.
@@ -332,6 +367,15 @@ impl Outbox {
         let messages = self.buffer.messages.lock();
         messages.unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A database has to be able to keep it, and to find it by an index.
+fn check_lane(lane: &str) -> Result<(), OutboxError> {
+    if lane.len() > 255 || lane.contains('\0') {
+        let error = "the name of an order has at most 255 bytes, and no NUL";
+        return Err(OutboxError::Invalid(error.into()));
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Outbox {

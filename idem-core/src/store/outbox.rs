@@ -20,6 +20,9 @@ use crate::{
 /// The outbox of a store, without the store's type.
 pub type SharedOutbox = Arc<dyn OutboxTable>;
 
+/// How many bytes of messages are taken at once, but always one.
+pub const TAKEN_BYTES: usize = 16 << 20;
+
 /// What was committed and is not yet published.
 ///
 /// The conformance suite holds an implementation to these rules:
@@ -36,7 +39,8 @@ pub type SharedOutbox = Arc<dyn OutboxTable>;
 /// # Cancel safety
 /// A dropped future leaves unknown what was done, as an `Err` does.
 pub trait OutboxTable: Debug + Send + Sync + 'static {
-    /// Takes at most so many messages that are due, for so long. Those that are due for longest come first.
+    /// Takes at most so many messages that are due, for so long; those that are due for longest, and not more than about
+    /// [`TAKEN_BYTES`] of them.
     fn take(&self, most: usize, lease: Duration) -> BoxFuture<'_, Result<Vec<Taken>, StoreError>>;
 
     /// Removes what was published.

@@ -487,6 +487,7 @@ macro_rules! __conformance_list {
                 one_that_was_given_up_stops_its_lane
                 each_is_told_to_one
                 what_is_to_leave_later_can_be_cancelled
+                what_is_long_is_taken_little_by_little
                 messages_are_listed_in_pages
             }
         }

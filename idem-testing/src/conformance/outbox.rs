@@ -11,7 +11,8 @@ use idem_core::{
     store::{
         Finished, Release, TransactionalStore,
         outbox::{
-            OutboxChange, OutboxEntry, OutboxListing, OutboxState, SharedOutbox, Taken, Unpublished,
+            OutboxChange, OutboxEntry, OutboxListing, OutboxState, SharedOutbox, TAKEN_BYTES,
+            Taken, Unpublished,
         },
     },
 };
@@ -120,6 +121,12 @@ fn outbox_of<H: TransactionalHarness>(scene: &Scene<'_, H>) -> SharedOutbox {
     let store = scene.store();
     let outbox = TransactionalStore::<H::Tx>::outbox(&*store);
     outbox.expect("the list asks for a store that has one")
+}
+
+/// What a key of one part is made of.
+fn part_of(key: &Key) -> &str {
+    let text = key.as_str();
+    text.split_once(':').map_or(text, |(_, part)| part)
 }
 
 /// Published when it can be taken by whoever is first.
@@ -472,8 +479,46 @@ pub async fn what_is_to_leave_later_can_be_cancelled<H: TransactionalHarness>(ha
     let first = of_other[0].message_id.clone();
     let cancelled = office.change(OutboxChange::Cancel(first)).await;
     office.scene.holds(cancelled == 0, "it is due");
-    let expected = [&of_one[1], &of_other[0], &of_other[1]];
+    // Its text begins like an id of the first key, and it is another key.
+    let odd = Key::new("conformance", format!("{}#2", part_of(&one))).expect("it is no empty part");
+    let (_, of_odd) = office
+        .handle(odd, |outbox| put(&outbox.after(10 * MINUTE), "remind"))
+        .await;
+    let cancelled = office.change(OutboxChange::Cancel(one.to_string())).await;
+    office
+        .scene
+        .holds(cancelled == 0, "what is left is another key's");
+    office.scene.advance(10 * MINUTE).await;
+    let expected = [&of_one[1], &of_other[0], &of_other[1], &of_odd[0]];
     office.takes(&expected, "these were not cancelled").await;
+}
+
+/// So that nobody has to keep all of a backlog in memory.
+pub async fn what_is_long_is_taken_little_by_little<H: TransactionalHarness>(harness: &H) {
+    let office = Office::open(harness);
+    let long = Event(vec![7; TAKEN_BYTES / 3]);
+    let sent = office
+        .publish(|outbox| {
+            free(outbox)
+                .publish(long.clone())
+                .expect("it is no longer than that");
+        })
+        .await;
+    let further = office
+        .publish(|outbox| {
+            free(outbox)
+                .publish(long.clone())
+                .expect("it is no longer than that");
+        })
+        .await;
+    // With its head, one alone has two thirds of it.
+    let first = office
+        .takes(&[&sent[0]], "one is as much as is taken at once")
+        .await;
+    office
+        .scene
+        .holds(first[0].content.body == long.0, "it is as it was");
+    office.takes(&[&further[0]], "the other is left").await;
 }
 
 /// From page to page, and by what they are chosen.

@@ -586,7 +586,10 @@ async fn a_transaction_of_the_applications_own_publishes(product: Product) {
             let store = shop.ledger.store().open_postgres().await;
             let mut db = PgConnection::connect(url).await.unwrap();
             let mut transaction = db.begin().await.unwrap();
-            store.publish(&mut transaction, &outbox).await.unwrap();
+            store
+                .publish(&mut transaction, outbox.clone())
+                .await
+                .unwrap();
             if commits {
                 transaction.commit().await.unwrap();
             }
@@ -594,7 +597,10 @@ async fn a_transaction_of_the_applications_own_publishes(product: Product) {
             let store = shop.ledger.store().open_sqlite().await;
             let mut db = SqliteConnection::connect(url).await.unwrap();
             let mut transaction = db.begin().await.unwrap();
-            store.publish(&mut transaction, &outbox).await.unwrap();
+            store
+                .publish(&mut transaction, outbox.clone())
+                .await
+                .unwrap();
             if commits {
                 transaction.commit().await.unwrap();
             }

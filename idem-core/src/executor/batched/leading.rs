@@ -17,7 +17,7 @@ use crate::{
         Cause, Executor, guarded,
         heartbeat::{Limit, Ran, run_all_within},
     },
-    handler::{Batch, BatchOptions, Handler, Member, Operation, Policy},
+    handler::{Batch, BatchOptions, Handler, Member, Operation, Outbox, Policy},
     store::Store,
 };
 
@@ -293,8 +293,7 @@ fn batch_of<H: Operation>(members: &mut Vec<Waiting<H>>) -> Batch<H::Message, H:
             Earlier::Dropped | Earlier::Failed(_) => it.attempt.in_doubt(),
         };
         // An earlier call may have published and then failed.
-        drop(it.claimed.outgoing());
-        let outbox = it.claimed.outbox.clone();
+        let outbox = it.claimed.outbox.as_ref().map(Outbox::of_next_call);
         messages.push(Member::new(message, key, envelope, attempt, outbox));
         true
     });

@@ -87,6 +87,33 @@ fn too_much_is_refused_and_what_was_before_it_stays() {
 }
 
 #[test]
+fn what_outlives_its_call_publishes_nothing_into_the_next() {
+    let outbox = outbox("o-17");
+    let first = outbox.of_next_call();
+    first.publish(Event(1)).unwrap();
+    let second = outbox.of_next_call();
+    assert!(matches!(first.publish(Event(2)), Err(OutboxError::Ended)));
+    second.publish(Event(3)).unwrap();
+    let taken = outbox.take();
+    assert_eq!((taken.len(), taken[0].body.len()), (1, 3));
+    assert_eq!(taken[0].message_id, "orders.charge:o-17#0");
+    assert!(matches!(second.publish(Event(4)), Err(OutboxError::Ended)));
+}
+
+#[test]
+fn the_name_of_an_order_is_one_that_every_database_keeps() {
+    let outbox = outbox("o-17");
+    for lane in ["a\0b".to_owned(), "x".repeat(256)] {
+        let refused = outbox.ordered_by(lane).publish(Event(0));
+        assert!(matches!(refused, Err(OutboxError::Invalid(_))));
+    }
+    outbox
+        .ordered_by("x".repeat(255))
+        .publish(Event(0))
+        .unwrap();
+}
+
+#[test]
 fn an_id_is_read_as_it_is_written_and_later_ones_are_greater() {
     let first = OutgoingId::new();
     assert_eq!(first.to_string().parse(), Ok(first));

@@ -28,7 +28,7 @@ use crate::{
         Completion, StoreError,
         outbox::{
             OutboxChange, OutboxCounts, OutboxEntry, OutboxListing, OutboxRow, OutboxState,
-            OutboxTable, SharedOutbox, Taken, Unpublished,
+            OutboxTable, SharedOutbox, TAKEN_BYTES, Taken, Unpublished,
         },
     },
 };
@@ -90,19 +90,22 @@ impl PostgresStore {
     /// // … what the route writes
     /// let outbox = Outbox::outside();
     /// outbox.publish(event)?;
-    /// store.publish(&mut transaction, &outbox).await?;
+    /// store.publish(&mut transaction, outbox).await?;
     /// transaction.commit().await?;
     /// # Ok(()) }
     /// ```
     ///
+    /// With [`ordered_by`](crate::handler::Outbox::ordered_by), publish last, right before the commit: until then, who else commits
+    /// something of this order waits.
+    ///
     /// # Errors
-    /// If the database refuses it: then the transaction must not be committed.
+    /// If the database refuses it: then the transaction must not be committed. Where it is made again, the outbox is, too.
     pub async fn publish(
         &self,
         connection: &mut PgConnection,
-        outbox: &handler::Outbox,
+        outbox: handler::Outbox,
     ) -> Result<(), StoreError> {
-        let messages = outbox.take_for_anybody();
+        let messages = outbox.messages_for_anybody();
         if messages.is_empty() {
             return Ok(());
         }
@@ -152,10 +155,12 @@ impl Outbox {
                 .bind(i64::try_from(most).unwrap_or(i64::MAX))
                 .bind(micros(lease))
                 .bind(since.map(micros))
+                .bind(i64::try_from(TAKEN_BYTES).unwrap_or(i64::MAX))
         };
         let rows = self.takes.lock().await.fetch(statement).await;
-        let rows = rows.map_err(|fault| fault.unavailable())?;
-        if rows.len() < most {
+        let rows = rows.map_err(|fault| refused_or_unavailable(&fault))?;
+        // Else there may be more.
+        if rows.is_empty() {
             let mut looked = self.looked();
             looked.up_to = Some(asked);
             if since.is_none() {

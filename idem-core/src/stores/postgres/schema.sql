@@ -284,7 +284,7 @@ BEGIN
         later,
         coalesce(
             now + from_now * interval '1 microsecond',
-            timestamptz 'epoch' + at * interval '1 microsecond'
+            greatest(now, timestamptz 'epoch' + at * interval '1 microsecond')
         ),
         0,
         now

@@ -26,7 +26,7 @@ use crate::{
         Completion, StoreError,
         outbox::{
             OutboxChange, OutboxCounts, OutboxEntry, OutboxListing, OutboxRow, OutboxState,
-            OutboxTable, SharedOutbox, Taken, Unpublished,
+            OutboxTable, SharedOutbox, TAKEN_BYTES, Taken, Unpublished,
         },
         rules::record::micros,
     },
@@ -50,19 +50,22 @@ impl SqliteStore {
     /// // … what the route writes
     /// let outbox = Outbox::outside();
     /// outbox.publish(event)?;
-    /// store.publish(&mut transaction, &outbox).await?;
+    /// store.publish(&mut transaction, outbox).await?;
     /// transaction.commit().await?;
     /// # Ok(()) }
     /// ```
     ///
+    /// With [`ordered_by`](crate::handler::Outbox::ordered_by), publish last, right before the commit: until then, who else commits
+    /// something of this order waits.
+    ///
     /// # Errors
-    /// If the database refuses it: then the transaction must not be committed.
+    /// If the database refuses it: then the transaction must not be committed. Where it is made again, the outbox is, too.
     pub async fn publish(
         &self,
         connection: &mut SqliteConnection,
-        outbox: &Outbox,
+        outbox: Outbox,
     ) -> Result<(), StoreError> {
-        let (messages, now) = (outbox.take_for_anybody(), self.clock.now());
+        let (messages, now) = (outbox.messages_for_anybody(), self.clock.now());
         let Some(list) = list(&messages.iter().collect::<Vec<_>>(), now) else {
             return Ok(());
         };
@@ -204,6 +207,7 @@ impl Batch<'_> {
             .bind(self.now)
             .bind(i64::try_from(most).unwrap_or(i64::MAX))
             .bind(self.now.saturating_add(micros(lease)))
+            .bind(i64::try_from(TAKEN_BYTES).unwrap_or(i64::MAX))
             .fetch_all(&mut *self.connection)
             .await?;
         if !rows.is_empty() {
@@ -256,7 +260,7 @@ fn list(messages: &[&Outgoing], now: i64) -> Option<String> {
         .map(|it| {
             let due = match it.free_from() {
                 FreeFrom::Then(delay) => now.saturating_add(micros(delay)),
-                FreeFrom::Time(time) => since_1970(time),
+                FreeFrom::Time(time) => since_1970(time).max(now),
             };
             let (id, later) = (it.id.to_string(), i64::from(it.is_later()));
             let (head, body) = (hex(&it.head), hex(&it.body));
