@@ -249,6 +249,19 @@ impl Shop {
         events
     }
 
+    /// Waits until this event is there. It may be there more than once, and so may those before it.
+    async fn until_event(&self, id: &str) {
+        eventually(&format!("the event {id}"), async || {
+            let found = ids(&self.bed.drain(&self.events).await);
+            if found.iter().any(|it| it == id) {
+                Ok(())
+            } else {
+                Err(found)
+            }
+        })
+        .await;
+    }
+
     async fn until_empty(&self) {
         let outbox = self.outbox().await;
         eventually("the outbox is empty", async || {
@@ -388,7 +401,7 @@ async fn each_message_of_a_batch_publishes_its_own(product: Product) {
 ///
 /// - does: gives it up, with the broker's word, and shows it; other messages leave. It leaves when somebody has declared
 ///   what it needs and tries it again, or has sent it elsewhere
-/// - effect: once
+/// - effect: at least once, under one id
 async fn what_no_queue_takes_is_given_up_and_can_be_tried_again(product: Product) {
     let shop = Shop::open(product).await;
     let worker = shop.sell().await;
@@ -408,7 +421,8 @@ async fn what_no_queue_takes_is_given_up_and_can_be_tried_again(product: Product
         if dead.len() == 2 { Ok(dead) } else { Err(dead) }
     })
     .await;
-    assert_eq!(ids(&shop.events(1).await), ["sales.sell:c#0"]);
+    // The broker has closed the channel because of the exchange, and perhaps before it had confirmed this one.
+    shop.until_event("sales.sell:c#0").await;
     let of = |id: &str| dead.iter().find(|it| it.message_id == id).unwrap();
     let unroutable = of("sales.sell:a#0");
     assert!(
@@ -437,8 +451,9 @@ async fn what_no_queue_takes_is_given_up_and_can_be_tried_again(product: Product
     let (_, content) = outbox.show(no_exchange.id).await.unwrap().unwrap();
     let elsewhere = idem_amqp::outbox::redirected(no_exchange.id, content, "", &shop.events);
     assert_eq!(outbox.change(&elsewhere.unwrap()).await.unwrap(), 1);
-    assert_eq!(ids(&shop.events(1).await), ["sales.sell:b#0"]);
+    shop.until_event("sales.sell:b#0").await;
     shop.until_empty().await;
+    shop.bed.drain(&shop.events).await;
     let stats = worker.stop().await;
     assert_eq!(stats.outbox().given_up, 2, "{stats}");
     shop.bed.assert_nothing_stuck().await;
