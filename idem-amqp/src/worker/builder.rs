@@ -241,7 +241,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
     /// Then they are dropped, and other workers take over when their leases have run out.
     ///
     /// It is one period for all handlers, and for telling the store what was done while it was away.
-    /// A worker ends up to 7 s after it: handlers that block their threads are waited for (2 s), a
+    /// A worker ends up to 7 s after it, 8 s if its handlers publish by an outbox: handlers that block their threads are waited for (2 s), a
     /// broker that is silent is (2 s to drain, 2 s to close), and the store is told (1 s). So let
     /// Kubernetes' `terminationGracePeriodSeconds` be at least 10 s longer, and longer by the time of a
     /// `preStop` hook: with 15 s, the usual 30 s will do.

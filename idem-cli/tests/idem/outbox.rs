@@ -30,7 +30,7 @@ async fn each_outbox(folder: &Path, queue: &str) -> Vec<(SharedOutbox, Idem)> {
     let store = at.open_sqlite().await;
     let mut db = SqliteConnection::connect(&at.url).await.unwrap();
     for outbox in published(queue) {
-        store.publish(&mut db, &outbox).await.unwrap();
+        store.publish(&mut db, outbox).await.unwrap();
     }
     let sqlite = (store.outbox(), Idem::on(&at));
 
@@ -38,7 +38,7 @@ async fn each_outbox(folder: &Path, queue: &str) -> Vec<(SharedOutbox, Idem)> {
     let store = at.open_postgres().await;
     let mut db = PgConnection::connect(&at.url).await.unwrap();
     for outbox in published(queue) {
-        store.publish(&mut db, &outbox).await.unwrap();
+        store.publish(&mut db, outbox).await.unwrap();
     }
     let all = vec![sqlite, (store.outbox(), Idem::on(&at))];
     for (outbox, idem) in &all {
