@@ -20,7 +20,7 @@ use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::Fu
 use idem_core::{
     ErrorChain, StoreError,
     handler::{Backoff, Outgoing, OutgoingContent, OutgoingId},
-    store::outbox::{SharedOutbox, Taken, Unpublished},
+    store::outbox::{SharedOutbox, TAKEN_BYTES, Taken, Unpublished},
 };
 use lapin::types::ReplyCode;
 use tokio::{
@@ -182,6 +182,19 @@ impl UnderWay {
         }
     }
 
+    /// Whether there is room for what was committed here. A quarter of the window is left to what is taken: else what is due
+    /// later would never leave under load.
+    fn admits_committed(&self) -> bool {
+        self.bytes < BYTES - TAKEN_BYTES && self.room() > WINDOW / 4
+    }
+
+    /// How many messages may be taken now, if it is worth it. At most half of the window, so that what is committed here finds
+    /// room in a backlog, too.
+    fn room_to_take(&self) -> Option<usize> {
+        let room = self.room();
+        (room >= WINDOW / 4).then_some(room.min(WINDOW / 2))
+    }
+
     /// The outbox knows what became of these.
     fn told(&mut self, ends: &Ends) {
         for id in ends.ids() {
@@ -304,7 +317,7 @@ impl Publishing {
             if stops && idle && told && self.committed.is_empty() {
                 return;
             }
-            let room = under_way.room();
+            let room_to_take = under_way.room_to_take();
             let not_before = [Some(look_at), broker.until, reading.until];
             let not_before = not_before.into_iter().flatten().max().unwrap_or(look_at);
             tokio::select! {
@@ -350,7 +363,7 @@ impl Publishing {
                         Err(error) => reading.begins("store", &ErrorChain::of(&error).to_string()),
                     }
                 }
-                Some(committed) = self.committed.recv(), if room > 0 => {
+                Some(committed) = self.committed.recv(), if under_way.admits_committed() => {
                     self.handing.bytes.fetch_sub(bytes(&committed.messages), Relaxed);
                     if committed.messages.iter().any(is_anybodys) {
                         (look_at, look_again) = (Instant::now(), true);
@@ -360,9 +373,9 @@ impl Publishing {
                         under_way.publish_committed(committed.messages);
                     }
                 }
-                () = sleep_until(not_before), if !stops && taking.is_none() && room >= WINDOW / 2 => {
+                () = sleep_until(not_before), if !stops && taking.is_none() && room_to_take.is_some() => {
                     look_again = false;
-                    taking = Some(outbox.take(room, LEASE));
+                    taking = room_to_take.map(|room| outbox.take(room, LEASE));
                 }
                 () = sleep_until(removing.until.unwrap_or(look_at)), if !removing.is_over() && !ends.is_empty() => {}
                 () = stopping.cancelled(), if !stops => {}
@@ -497,5 +510,42 @@ impl Rest {
         self.until.map_or(Duration::ZERO, |until| {
             until.saturating_duration_since(Instant::now())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::pending;
+
+    use super::*;
+    use crate::connection::{AmqpUrls, Brokers};
+
+    fn under_way(messages: usize, bytes: usize) -> UnderWay {
+        let urls = AmqpUrls::from("amqp://127.0.0.1:1/%2f");
+        let brokers = Brokers::parse(&urls).unwrap();
+        let mut under_way = UnderWay::new(Publisher::lazy(brokers));
+        (0..messages).for_each(|_| under_way.futures.push(pending().boxed()));
+        under_way.bytes = bytes;
+        under_way
+    }
+
+    #[tokio::test]
+    async fn what_is_committed_leaves_room_to_what_is_due_later() {
+        // Messages and bytes that are under way, whether what is committed here is admitted, how many are taken.
+        let table = [
+            (0, 0, true, Some(WINDOW / 2)),
+            (WINDOW / 2, 0, true, Some(WINDOW / 2)),
+            (WINDOW / 4 * 3 - 1, 0, true, Some(WINDOW / 4 + 1)),
+            (WINDOW / 4 * 3, 0, false, Some(WINDOW / 4)),
+            (WINDOW / 4 * 3 + 1, 0, false, None),
+            (WINDOW, 0, false, None),
+            (1, BYTES - TAKEN_BYTES, false, Some(WINDOW / 2)),
+            (1, BYTES, false, None),
+        ];
+        for (messages, bytes, admits, takes) in table {
+            let under_way = under_way(messages, bytes);
+            let found = (under_way.admits_committed(), under_way.room_to_take());
+            assert_eq!(found, (admits, takes), "{messages} {bytes}");
+        }
     }
 }

@@ -134,7 +134,12 @@ impl Outgoing {
             Due::AtOnce if self.lane.is_none() => FreeFrom::Then(Self::LEASE),
             Due::AtOnce => FreeFrom::Then(Duration::ZERO),
             Due::After(delay) => FreeFrom::Then(delay),
-            Due::At(time) => FreeFrom::Time(time),
+            Due::At(time) => {
+                let since = time
+                    .duration_since(SystemTime::UNIX_EPOCH)
+                    .unwrap_or_default();
+                FreeFrom::Time(since.as_micros().try_into().unwrap_or(i64::MAX))
+            }
         }
     }
 
@@ -156,8 +161,8 @@ impl Outgoing {
 pub enum FreeFrom {
     /// So long after it was written.
     Then(Duration),
-    /// At this time.
-    Time(SystemTime),
+    /// At this time, in microseconds since 1970; or at once, if that has passed.
+    Time(i64),
 }
 
 impl Due {

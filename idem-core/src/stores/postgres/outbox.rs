@@ -7,7 +7,7 @@
 use std::{
     fmt,
     sync::{Arc, Mutex as StdMutex, PoisonError},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use sqlx::{AssertSqlSafe, PgConnection, Row as _, SqlStr, postgres::PgRow};
@@ -17,7 +17,7 @@ use super::{
     Names, PostgresStore,
     clock::Clock,
     fault::Fault,
-    length::micros,
+    length::{LONGEST, micros},
     link::{Address, Link, Statement},
     template::{Hex, Template},
 };
@@ -334,7 +334,7 @@ fn send(template: &Template, messages: &[&Outgoing], skew: i64) -> String {
         .iter()
         .map(|it| match it.free_from() {
             FreeFrom::Then(delay) => (Some(micros(delay)), None),
-            FreeFrom::Time(time) => (None, Some(since_1970(time))),
+            FreeFrom::Time(time) => (None, Some(time.min(LONGEST))),
         })
         .unzip();
     template.fill(&[
@@ -379,12 +379,6 @@ fn literal<T: fmt::Display>(values: impl Iterator<Item = Option<T>>) -> String {
     }
     text.push('}');
     text
-}
-
-/// Microseconds; what the server could not hold is cut off.
-fn since_1970(time: SystemTime) -> i64 {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, micros)
 }
 
 fn texts<T: fmt::Display>(ids: impl Iterator<Item = T>) -> Vec<String> {

@@ -4,10 +4,7 @@
 //! written. What must stay true: nobody is told of a message before it is on the disk, or a loss of power could undo what
 //! was already published.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
 use sqlx::{Row as _, SqliteConnection, sqlite::SqliteRow};
@@ -260,7 +257,7 @@ fn list(messages: &[&Outgoing], now: i64) -> Option<String> {
         .map(|it| {
             let due = match it.free_from() {
                 FreeFrom::Then(delay) => now.saturating_add(micros(delay)),
-                FreeFrom::Time(time) => since_1970(time).max(now),
+                FreeFrom::Time(time) => time.max(now),
             };
             let (id, later) = (it.id.to_string(), i64::from(it.is_later()));
             let (head, body) = (hex(&it.head), hex(&it.body));
@@ -277,11 +274,6 @@ fn list(messages: &[&Outgoing], now: i64) -> Option<String> {
         })
         .collect();
     (!list.is_empty()).then(|| json!(list).to_string())
-}
-
-fn since_1970(time: SystemTime) -> i64 {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, micros)
 }
 
 fn taken(row: &SqliteRow) -> Result<Taken, sqlx::Error> {
