@@ -155,22 +155,19 @@ impl Call {
             Self::Claim {
                 request, is_atomic, ..
             } => !is_atomic || !request.position.is_none(),
-            // Lost with the power, it is published again.
-            Self::Outbox(call) => !matches!(call.ask, OutboxAsk::Remove(_) | OutboxAsk::Note(_)),
-            // A lease whose process has lost its power may as well end sooner.
-            _ => !self.extends(),
+            _ => !self.may_be_lost(),
         }
     }
 
-    /// Whether it extends a lease.
-    pub(super) fn extends(&self) -> bool {
-        matches!(
-            self,
-            Self::Write {
-                change: Change::Extend { .. },
-                ..
-            }
-        )
+    /// Whether nobody waits until it is on the disk, and nothing that comes behind it in the log makes up for it.
+    pub(super) fn may_be_lost(&self) -> bool {
+        match self {
+            // A lease whose process has lost its power may as well end sooner.
+            Self::Write { change, .. } => matches!(change, Change::Extend { .. }),
+            // What was published is published again.
+            Self::Outbox(call) => matches!(call.ask, OutboxAsk::Remove(_) | OutboxAsk::Note(_)),
+            _ => false,
+        }
     }
 
     /// Whether its caller may hear the answer before that is on the disk.
@@ -260,7 +257,10 @@ impl<T> Reply<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{handler::Policy, message::Key};
+    use crate::{
+        handler::{OutgoingContent, Policy},
+        message::Key,
+    };
 
     fn claim(is_atomic: bool, answer: Claim) -> Call {
         let (caller, _) = oneshot::channel();
@@ -283,8 +283,31 @@ mod tests {
         }
     }
 
+    fn outbox(ask: OutboxAsk, answer: OutboxAnswer) -> Call {
+        let (caller, _) = oneshot::channel();
+        let mut reply = Reply::new(caller);
+        reply.hold(Ok(answer));
+        Call::Outbox(OutboxCall { ask, reply })
+    }
+
+    fn take(taken: Vec<Taken>) -> Call {
+        let lease = Duration::from_secs(30);
+        let ask = OutboxAsk::Take { most: 10, lease };
+        outbox(ask, OutboxAnswer::Taken(taken))
+    }
+
     #[test]
     fn what_must_be_on_the_disk_before_it_is_told() {
+        let id: OutgoingId = "019abf3e-5d3c-7a11-8c44-0b6d1f7e2a90".parse().unwrap();
+        let content = OutgoingContent {
+            message_id: "orders:1#0".into(),
+            target: "shipping".into(),
+            head: Vec::new(),
+            body: Vec::new(),
+        };
+        let taken = Taken::new(id, 1, false, content);
+        let changed = || OutboxAnswer::Changed(1);
+        let again = Unpublished::give_up(id, "no such queue");
         let held = || Claim::Held {
             remaining: Duration::from_secs(1),
         };
@@ -299,6 +322,16 @@ mod tests {
             (write(Change::Extend { by: retention }), false, true),
             (write(Change::Complete { outcome, retention }), true, false),
             (write(Change::Release { reason }), true, false),
+            // It is published by who is told, and must not be undone after that.
+            (take(vec![taken]), true, false),
+            (take(Vec::new()), true, true),
+            (outbox(OutboxAsk::Remove(vec![id]), changed()), false, true),
+            (outbox(OutboxAsk::Note(vec![again]), changed()), false, true),
+            (
+                outbox(OutboxAsk::Change(OutboxChange::Discard(id)), changed()),
+                true,
+                false,
+            ),
         ];
         for (call, must_last, is_soon_told) in table {
             assert_eq!(call.must_last(), must_last, "{call:?}");

@@ -208,7 +208,7 @@ impl Task {
             open.syncs = syncs;
         }
         let writes = batch::commit(&mut open.connection, &self.sql, &self.clock, calls).await?;
-        if writes && !syncs && calls.iter().any(Call::extends) {
+        if writes && !syncs && calls.iter().any(Call::may_be_lost) {
             // SQLite syncs the log before it copies it into the database's file, and keeps a failure of that to itself. What
             // it has not been able to write there would be missing before all that comes later.
             self.log.sync_soon();
