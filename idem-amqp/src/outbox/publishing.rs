@@ -548,4 +548,26 @@ mod tests {
             assert_eq!(found, (admits, takes), "{messages} {bytes}");
         }
     }
+
+    #[tokio::test]
+    async fn what_is_in_hand_is_not_published_again_before_the_outbox_was_told() {
+        let id: OutgoingId = "019abf3e-5d3c-7a11-8c44-0b6d1f7e2a90".parse().unwrap();
+        let content = OutgoingContent {
+            message_id: "orders:1#0".into(),
+            target: "shipping".into(),
+            head: vec![0; 3],
+            body: vec![0; 4],
+        };
+        let mut under_way = under_way(0, 0);
+        for attempts in [1, 2] {
+            under_way.publish(id, attempts, false, content.clone());
+        }
+        assert_eq!((under_way.futures.len(), under_way.bytes), (1, 7));
+        under_way.told(&Ends {
+            confirmed: vec![id],
+            ..Ends::default()
+        });
+        under_way.publish(id, 3, false, content);
+        assert_eq!(under_way.futures.len(), 2);
+    }
 }
