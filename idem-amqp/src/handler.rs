@@ -33,9 +33,10 @@
 #[doc(inline)]
 pub use idem_core::handler::{
     Answer, Atomic, AtomicBatch, Backoff, BatchOptions, BatchOutput, BatchResults, Context,
-    DecodeError, Enforcement, Failures, FromState, Grouped, Handler, InDoubt, Leased, LeasedBatch,
-    Member, Mode, Operation, Outcome, PolicyBuilder, PolicyError, RecordedBy, RecordedRow,
-    RecordingConstraint, Refusal, Rejection, SequenceNumber, SequenceOptions, StoreOutage,
+    DecodeError, Enforcement, Failures, FromState, Grouped, Handler, InDoubt, Invalid, Leased,
+    LeasedBatch, Member, Mode, Operation, Outcome, PolicyBuilder, PolicyError, RecordedBy,
+    RecordedRow, RecordingConstraint, Refusal, Rejection, SequenceNumber, SequenceOptions,
+    StoreOutage,
 };
 #[doc(no_inline)]
 pub use idem_core::handler::{

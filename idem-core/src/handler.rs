@@ -25,7 +25,7 @@ pub use failure::{Failed, Failure, Verdict};
 pub use grouped::Grouped;
 pub use operation::recorded_by::{RecordedBy, RecordedRow, RecordingConstraint};
 pub use operation::sequence::{SequenceNumber, SequenceOptions};
-pub use operation::{Atomic, DecodeError, Handler, Leased, Mode, Operation};
+pub use operation::{Atomic, DecodeError, Handler, Invalid, Leased, Mode, Operation};
 pub use outbox::{
     Due, FreeFrom, IntoOutgoing, InvalidOutgoingId, Outbox, OutboxError, Outboxes, Outgoing,
     OutgoingContent, OutgoingId,

@@ -17,8 +17,8 @@ use std::{
 
 use idem_core::{
     handler::{
-        Batch, BatchOptions, BatchResults, Context, DecodeError, Handler, Mode, Operation, Policy,
-        RecordingConstraint, Refusal, Rejection, SequenceOptions,
+        Batch, BatchOptions, BatchResults, Context, DecodeError, Handler, Invalid, Mode, Operation,
+        Policy, RecordingConstraint, Refusal, Rejection, SequenceOptions,
     },
     message::{Envelope, Fingerprint, Key, KeyError},
 };
@@ -49,6 +49,10 @@ impl<H: Operation> Operation for Watched<H> {
 
     fn decode(envelope: &Envelope) -> Result<H::Message, DecodeError> {
         H::decode(envelope)
+    }
+
+    fn validate(message: &H::Message) -> Result<(), Invalid> {
+        H::validate(message)
     }
 
     fn key(message: &H::Message, envelope: &Envelope) -> Result<Key, KeyError> {

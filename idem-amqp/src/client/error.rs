@@ -76,7 +76,7 @@ pub enum CallError<E> {
     /// | `rejected` | the handler refused it for good |
     /// | `exhausted` | it failed as often as it may; it waits in the dead-letter queue |
     /// | `in-doubt` | an attempt vanished, it may have had its effect; it waits in the dead-letter queue |
-    /// | `undecodable`, `keyless` | the handler cannot read it, or finds no key in it; it waits in the dead-letter queue |
+    /// | `undecodable`, `invalid`, `keyless` | the handler cannot read it, its `validate` rejects it, or it has no key; it waits in the dead-letter queue |
     /// | `unreadable` | its properties cannot be read; it waits in the dead-letter queue |
     /// | `key-reused` | its key was used for other content; it was not handled |
     /// | `outcome-too-large`, `outcome-not-serializable` | the reply cannot be kept; a leased handler's effect has happened, an atomic one's was rolled back |

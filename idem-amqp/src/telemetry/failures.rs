@@ -98,6 +98,7 @@ fn what(ending: &Ending<'_>) -> Option<&'static str> {
         Kind::Rejected => "the handler rejected a message",
         Kind::Exhausted => "the last attempt failed",
         Kind::Undecodable => "a message cannot be decoded",
+        Kind::Invalid => "a message is not valid",
         Kind::Keyless => "a message has no usable key",
         Kind::KeyReused => "a key came again with other content",
         Kind::InDoubt => "an earlier attempt ended without a word",

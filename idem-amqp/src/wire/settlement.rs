@@ -58,6 +58,8 @@ pub enum Reason {
     /// Its properties, its exchange or its routing key cannot be read by the AMQP client: what could not is
     /// replaced or left out.
     Unreadable,
+    /// Its handler's `validate` rejected it.
+    Invalid,
     /// It has no usable key.
     Keyless,
     /// Its key stands for other content.
@@ -81,6 +83,7 @@ impl Reason {
         Self::Exhausted,
         Self::Undecodable,
         Self::Unreadable,
+        Self::Invalid,
         Self::Keyless,
         Self::KeyReused,
         Self::InDoubt,
@@ -102,6 +105,7 @@ impl Reason {
             Self::Exhausted => "exhausted",
             Self::Undecodable => "undecodable",
             Self::Unreadable => "unreadable",
+            Self::Invalid => "invalid",
             Self::Keyless => "keyless",
             Self::KeyReused => "key-reused",
             Self::InDoubt => "in-doubt",
@@ -280,6 +284,7 @@ pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement
             Settlement::DeadLetter(Reason::Unreadable)
         }
         Kind::Undecodable => Settlement::DeadLetter(Reason::Undecodable),
+        Kind::Invalid => Settlement::DeadLetter(Reason::Invalid),
         Kind::Keyless => Settlement::DeadLetter(Reason::Keyless),
         Kind::KeyReused => Settlement::DeadLetter(Reason::KeyReused),
         Kind::InDoubt => Settlement::DeadLetter(Reason::InDoubt),

@@ -249,6 +249,26 @@ mod type_elsewhere {
     }
 }
 
+mod checked {
+    use idem_amqp::{prelude::*, sqlx::{self, PgConnection}};
+    use serde::Deserialize;
+
+    #[derive(Deserialize, garde::Validate)]
+    struct Transfer {
+        #[garde(length(min = 1))]
+        id: String,
+        #[garde(range(min = 1))]
+        amount_cents: i64,
+    }
+
+    #[idempotent(key = "id", scope = "bank.transfer", validate = garde::Validate::validate)]
+    async fn transfer(order: Transfer, db: &mut PgConnection) -> Result<(), Failed> {
+        sqlx::query("INSERT INTO transfers (id, amount_cents) VALUES ($1, $2)")
+            .bind(order.id).bind(order.amount_cents).execute(db).await?;
+        Ok(())
+    }
+}
+
 mod tenants {
     use super::{Error, OrderPlaced};
 

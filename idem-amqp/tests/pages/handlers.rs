@@ -4,6 +4,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize)]
 struct Notice { customer: String, order_id: String, amount_cents: i64 }
 
+impl Notice {
+    fn validate(&self) -> Result<(), &'static str> {
+        if self.amount_cents > 0 { Ok(()) } else { Err("the amount must be positive") }
+    }
+}
+
 #[derive(Serialize)]
 struct Receipt;
 
@@ -22,6 +28,7 @@ impl Mailer {
     timeout = "20s",                  // default: an attempt may take as long as it likes
     in_doubt = "retry",               // or "quarantine"
     fingerprint = ["amount_cents"],   // default: the whole body; or off
+    validate = Notice::validate,      // fn(&Notice) -> Result<(), impl Display>
 )]
 async fn notify(order: Notice, State(mail): State<Mailer>, attempt: Attempt) -> Result<Receipt, Failed> {
     mail.send(&order, attempt.number()).await

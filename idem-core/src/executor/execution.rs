@@ -119,6 +119,12 @@ pub enum Execution<T, E> {
         /// What is wrong with the message.
         error: String,
     },
+    /// The message was decoded, and the handler's [`validate`](crate::handler::Operation::validate) rejected it; nothing
+    /// was claimed, and the handler did not run.
+    Invalid {
+        /// What is wrong with the message.
+        error: String,
+    },
     /// The message has no usable key; the handler did not run.
     Keyless {
         /// What it lacks.
@@ -241,6 +247,7 @@ pub enum ExecutionKind {
     Rejected,
     Exhausted,
     Undecodable,
+    Invalid,
     Keyless,
     KeyReused,
     InDoubt,
@@ -270,6 +277,7 @@ impl ExecutionKind {
         Self::Rejected,
         Self::Exhausted,
         Self::Undecodable,
+        Self::Invalid,
         Self::Keyless,
         Self::KeyReused,
         Self::InDoubt,
@@ -298,6 +306,7 @@ impl ExecutionKind {
             Self::Rejected => "rejected",
             Self::Exhausted => "exhausted",
             Self::Undecodable => "undecodable",
+            Self::Invalid => "invalid",
             Self::Keyless => "keyless",
             Self::KeyReused => "key_reused",
             Self::InDoubt => "in_doubt",
@@ -335,6 +344,7 @@ impl<T, E> Execution<T, E> {
             Self::Rejected { .. } => ExecutionKind::Rejected,
             Self::Exhausted { .. } => ExecutionKind::Exhausted,
             Self::Undecodable { .. } => ExecutionKind::Undecodable,
+            Self::Invalid { .. } => ExecutionKind::Invalid,
             Self::Keyless { .. } => ExecutionKind::Keyless,
             Self::KeyReused => ExecutionKind::KeyReused,
             Self::InDoubt { .. } => ExecutionKind::InDoubt,
@@ -383,7 +393,9 @@ impl<T, E: Failure> Execution<T, E> {
             Self::Failed { cause, .. }
             | Self::Rejected { cause, .. }
             | Self::Exhausted { cause, .. } => Some(cause.to_string()),
-            Self::Undecodable { error } | Self::InDoubt { error, .. } => Some(error.clone()),
+            Self::Undecodable { error } | Self::Invalid { error } | Self::InDoubt { error, .. } => {
+                Some(error.clone())
+            }
             Self::Keyless { error } => Some(error.to_string()),
             Self::KeyReused => Some("the key was used before for other content".into()),
             Self::Stale => Some("its client no longer awaits the answer to this number".into()),

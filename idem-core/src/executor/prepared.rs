@@ -47,24 +47,25 @@ pub struct Prepared<H: Operation> {
 }
 
 impl<H: Operation> Prepared<H> {
-    /// Decodes the message and finds its key.
+    /// Decodes the message, [validates](Operation::validate) it and finds its key.
     ///
     /// A numbered message that cannot be decoded is a message all the same if its envelope tells its
     /// [place](crate::handler::SequenceOptions::in_envelope): handled, its number is given up, so that none of its
-    /// sequence waits for it.
+    /// sequence waits for it. So is one that is not valid.
     ///
     /// # Errors
-    /// How the message ended, if it cannot be decoded or has no usable key.
+    /// How the message ended, if it cannot be decoded, is not valid or has no usable key.
     pub fn new(envelope: Envelope, policy: &Policy) -> Result<Self, Ended<H>> {
         let named = caught(|| name::<H>(&envelope, policy)).unwrap_or_else(|panic| {
             let error = format!("decoding panicked: {panic}");
             Err(Execution::Undecodable { error })
         });
         match named {
-            Ok((body, request, keyless)) => Ok(Self {
-                body: Some(body),
-                keyless,
-                ..Self::of(envelope, request, policy)
+            Ok(named) => Ok(Self {
+                body: Some(named.body),
+                keyless: named.keyless,
+                unread: named.unread,
+                ..Self::of(envelope, named.request, policy)
             }),
             Err(Execution::Undecodable { error }) => {
                 let unread = Unread::Undecodable(error.clone());
@@ -222,15 +223,35 @@ impl<H: Operation> fmt::Debug for Prepared<H> {
     }
 }
 
-type Named<H> = (<H as Operation>::Message, ClaimRequest, Option<KeyError>);
+/// A message that was decoded, and what is claimed for it.
+struct Named<H: Operation> {
+    body: H::Message,
+    request: ClaimRequest,
+    keyless: Option<KeyError>,
+    unread: Option<Unread>,
+}
+
 type Ended<H> = Execution<<H as Operation>::Output, <H as Operation>::Error>;
 
-/// Decodes the message, and finds its key and its fingerprint. It runs the operation's own code, which may panic: the
+/// Decodes and validates the message, and finds its key and its fingerprint. It runs the operation's own code, which may panic: the
 /// caller catches that.
 fn name<H: Operation>(envelope: &Envelope, policy: &Policy) -> Result<Named<H>, Ended<H>> {
     let body = H::decode(envelope).map_err(|error| Execution::Undecodable {
         error: ErrorChain::of(&error).to_string(),
     })?;
+    // Before its key is looked for: a field that the key needs may be what is wrong.
+    if let Err(error) = validate::<H>(&body) {
+        // Only its number is claimed, to be given up.
+        return match place::<H>(&body, envelope) {
+            Some(place) => Ok(Named {
+                request: ClaimRequest::in_sequence(place, policy),
+                body,
+                keyless: None,
+                unread: Some(Unread::Invalid(error)),
+            }),
+            None => Err(Execution::Invalid { error }),
+        };
+    }
     let (request, keyless) = match request::<H>(&body, envelope, policy) {
         Ok(request) => (request, None),
         Err(error) => match nameless::<H>(envelope, policy) {
@@ -239,7 +260,24 @@ fn name<H: Operation>(envelope: &Envelope, policy: &Policy) -> Result<Named<H>, 
         },
     };
     let fingerprint = H::fingerprint(&body, envelope);
-    Ok((body, request.fingerprint(fingerprint), keyless))
+    Ok(Named {
+        body,
+        request: request.fingerprint(fingerprint),
+        keyless,
+        unread: None,
+    })
+}
+
+/// The error says what is wrong with the message, a panic included.
+fn validate<H: Operation>(body: &H::Message) -> Result<(), String> {
+    caught(|| H::validate(body).map_err(|error| error.to_string()))
+        .unwrap_or_else(|panic| Err(format!("validating panicked: {panic}")))
+}
+
+/// Where a message stands in its sequence. `None` in a session: it is claimed at its place there.
+fn place<H: Operation>(body: &H::Message, envelope: &Envelope) -> Option<SequencePlace> {
+    let numbered = H::SEQUENCE.filter(|_| envelope.session().is_none())?;
+    numbered.place(body, envelope).ok()
 }
 
 /// Stands for the claim of a message that has no usable key and runs all the same, because it is only observed.

@@ -2,8 +2,8 @@
 //! wait for them.
 //!
 //! [`Prepared`](super::Prepared) finds such a message, and [`Executor::handle`](crate::Executor::handle) claims its
-//! number and gives it up. What must stay true: a message that nobody can read is never taken for a duplicate, which
-//! would be acknowledged and lost; it ends only when its sequence does not wait for its number any more.
+//! number and gives it up. What must stay true: a message that nobody can read (or that is not valid) is never taken for a
+//! duplicate, which would be acknowledged and lost; it ends only when its sequence does not wait for its number any more.
 
 use std::fmt;
 
@@ -18,6 +18,8 @@ use crate::{
 pub(super) enum Unread {
     /// Its body cannot be made out.
     Undecodable(String),
+    /// It is not valid.
+    Invalid(String),
     /// Its publisher has withdrawn it.
     Withdrawn,
 }
@@ -25,18 +27,19 @@ pub(super) enum Unread {
 impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Undecodable(error) => f.write_str(error),
+            Self::Undecodable(error) | Self::Invalid(error) => f.write_str(error),
             Self::Withdrawn => f.write_str("its publisher has withdrawn it"),
         }
     }
 }
 
 impl Unread {
-    /// How the message ends once its number is given up: as one that cannot be read, or as one that was withdrawn,
+    /// How the message ends once its number is given up: as one that cannot be read, is not valid, or was withdrawn,
     /// which is a rejection without an attempt.
     pub(super) fn execution<T, E>(self) -> Execution<T, E> {
         match self {
             Self::Undecodable(error) => Execution::Undecodable { error },
+            Self::Invalid(error) => Execution::Invalid { error },
             Self::Withdrawn => Execution::Rejected {
                 cause: Cause::Withdrawn,
                 attempt: 0,
@@ -50,11 +53,11 @@ impl Unread {
     /// up now. Otherwise it ends as any message would (in a conflict, ahead of its turn, without a store), and is
     /// handled again later.
     pub(super) fn instead_of<T, E>(self, ended: NotRun) -> Execution<T, E> {
-        let is_undecodable = matches!(self, Self::Undecodable(_));
+        let has_content = !matches!(self, Self::Withdrawn);
         match ended {
             // Something else was done under the number: this body was not, so a person has to look at it. A withdrawn
             // message has no content that could be lost, and is a duplicate.
-            NotRun::Answered(Claim::Completed { .. }) if is_undecodable => self.execution(),
+            NotRun::Answered(Claim::Completed { .. }) if has_content => self.execution(),
             NotRun::Answered(
                 Claim::OutOfPlace(OutOfPlace::Late) | Claim::KeyReused | Claim::Quarantined,
             )

@@ -1,6 +1,6 @@
 //! What `#[idempotent]` makes of a function: an operation, and how it is called.
 
-use std::{borrow::Cow, error::Error, future::Pending, marker::PhantomData};
+use std::{borrow::Cow, error::Error, fmt, future::Pending, marker::PhantomData};
 
 use serde::{Deserialize, Serialize};
 
@@ -89,6 +89,16 @@ pub trait Operation: Send + Sync + 'static {
     /// # Errors
     /// A message that cannot be decoded is dead-lettered.
     fn decode(envelope: &Envelope) -> Result<Self::Message, DecodeError>;
+
+    /// Says what is wrong with a message, before anything is claimed for it. Any message is valid, unless this says
+    /// otherwise.
+    ///
+    /// # Errors
+    /// A message that is not valid is dead-lettered, and its handler does not run.
+    fn validate(message: &Self::Message) -> Result<(), Invalid> {
+        let _ = message;
+        Ok(())
+    }
 
     /// Names the unit of work that the message asks for.
     ///
@@ -226,6 +236,20 @@ impl DecodeError {
         Self {
             source: source.into(),
         }
+    }
+}
+
+/// What is wrong with a message that could be decoded: see [`Operation::validate`].
+#[derive(thiserror::Error)]
+#[error("{0}")]
+pub struct Invalid(String);
+
+crate::debug_as_chain!(Invalid);
+
+impl Invalid {
+    /// Takes what a function that validates says.
+    pub fn new(error: impl fmt::Display) -> Self {
+        Self(error.to_string())
     }
 }
 

@@ -48,6 +48,8 @@ impl Refusal {
     pub const UNDECODABLE: &'static str = "undecodable";
     /// The request's properties, exchange or routing key cannot be read by the AMQP client.
     pub const UNREADABLE: &'static str = "unreadable";
+    /// The handler's [`validate`](crate::handler::Operation::validate) rejected it.
+    pub const INVALID: &'static str = "invalid";
     /// The request has no usable key.
     pub const KEYLESS: &'static str = "keyless";
     /// The key stands for other content.

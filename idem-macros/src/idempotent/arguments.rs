@@ -29,7 +29,7 @@ mod value;
 
 pub(super) use value::{Enforcement, Fingerprint, InDoubt, StoreOutage};
 
-const NAMES: [&str; 21] = [
+const NAMES: [&str; 22] = [
     "key",
     "key_with",
     "scope",
@@ -49,6 +49,7 @@ const NAMES: [&str; 21] = [
     "batch_bytes",
     "batch_wait",
     "decode",
+    "validate",
     "outdated",
     "crate",
 ];
@@ -77,6 +78,7 @@ pub(super) struct Arguments {
     pub(super) batch_bytes: Option<LitInt>,
     pub(super) batch_wait: Option<Written>,
     pub(super) decode: Option<Path>,
+    pub(super) validate: Option<Path>,
     pub(super) outdated: Option<Path>,
     pub(super) renamed: Option<Path>,
     names: Vec<Ident>,
@@ -122,6 +124,7 @@ impl Arguments {
                 self.batch_wait = Some(duration::parse(input, "batch_wait", "5ms")?);
             }
             "decode" => self.decode = Some(value::path(input, &name, "path::to::function")?),
+            "validate" => self.validate = Some(value::path(input, &name, "path::to::function")?),
             "outdated" => self.outdated = Some(value::path(input, &name, "path::to::function")?),
             _ => self.renamed = Some(value::path(input, &name, "path::to::idem")?),
         }

@@ -83,6 +83,7 @@ fn operation(
     let scope = scope::value(root, arguments, function);
     let policy = policy::constant(root, arguments);
     let decode = decode(root, arguments, signature);
+    let validate = validate(root, arguments);
     let key = key::method(root, arguments, signature);
     let fingerprint = fingerprint::method(root, arguments);
     let recall = recall::method(root, arguments, signature);
@@ -108,6 +109,7 @@ fn operation(
             #batch
             #publishes
             #decode
+            #validate
             #key
             #fingerprint
             #recall
@@ -147,6 +149,19 @@ fn decode(root: &TokenStream, arguments: &Arguments, signature: &Signature) -> T
             #decoded
         }
     }
+}
+
+fn validate(root: &TokenStream, arguments: &Arguments) -> Option<TokenStream> {
+    let path = arguments.validate.as_ref()?;
+    let message = local("message", Span::call_site());
+    let validated = quote_spanned!(path.span()=> #path(#message));
+    Some(quote! {
+        fn validate(
+            #message: &Self::Message,
+        ) -> ::core::result::Result<(), #root::handler::Invalid> {
+            #validated.map_err(#root::handler::Invalid::new)
+        }
+    })
 }
 
 /// Each parameter's bound is the impl's, so that a worker whose state lacks one says which.

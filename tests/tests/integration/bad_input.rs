@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use idem_amqp::{
-    FromContext, MemoryStore, Worker,
+    FromContext, Key, MemoryStore, Worker,
     executor::ExecutionKind as Kind,
     handler::{Context, Rejection},
+    operator::OperatorStore as _,
     prelude::*,
 };
 use idem_tests::{
@@ -68,6 +69,41 @@ async fn a_body_without_a_field_of_the_message_is_dead_lettered_as_undecodable()
     let (reason, error) = dead_letter_of(br#"{"amount_cents": 1}"#, Kind::Undecodable).await;
     assert_eq!(reason, "undecodable");
     assert!(error.contains("missing field `id`"), "{error}");
+}
+
+#[idempotent(key = "id", scope = "validated", validate = positive)]
+async fn with_a_positive_amount(order: Order, State(script): State<Script>) -> Result<(), Failed> {
+    unreachable!("{order:?} {script:?}")
+}
+
+fn positive(order: &Order) -> Result<(), String> {
+    match order.amount_cents {
+        1.. => Ok(()),
+        amount => Err(format!("the amount must be positive, and is {amount}")),
+    }
+}
+
+/// The handler's `validate` rejects the message.
+///
+/// - does: dead-letters it, `invalid`, with the words of `validate`; asks no store, and runs nothing
+/// - atomic: kept as dead letter
+/// - leased: kept as dead letter
+#[tokio::test]
+async fn a_message_that_is_not_valid_is_dead_lettered_as_invalid_and_never_claimed() {
+    let (bed, store) = (Bed::new().await, MemoryStore::new());
+    let worker = Worker::builder(store.clone()).state(Script::succeeding());
+    let worker = bed.start(worker.consume::<with_a_positive_amount>(bed.queue()));
+    bed.json(&json!({"id": "a", "amount_cents": 0})).await;
+
+    let letter = bed.dead_letter().await;
+    assert_eq!(letter.reason(), "invalid");
+    assert_eq!(letter.error(), "the amount must be positive, and is 0");
+    assert_eq!(letter.attempt(), "0");
+    worker.ended(Kind::Invalid, 1).await;
+    assert_balance(&worker.stop().await, [(Kind::Invalid, 1)]);
+    let key = Key::new("validated", "a").unwrap();
+    assert!(store.show(&key).await.unwrap().record.is_none());
+    bed.assert_nothing_stuck().await;
 }
 
 /// The key is empty.

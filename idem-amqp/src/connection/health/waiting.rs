@@ -61,6 +61,7 @@ impl HealthState {
                 self.state().protection.fail(now, None);
             }
             Execution::Undecodable { .. }
+            | Execution::Invalid { .. }
             | Execution::Keyless { .. }
             | Execution::LeaseLost { .. }
             | Execution::Abandoned => {}

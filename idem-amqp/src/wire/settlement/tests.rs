@@ -53,6 +53,7 @@ fn every_kind_has_its_settlement() {
             Kind::Undecodable,
             Settlement::DeadLetter(Reason::Undecodable),
         ),
+        (Kind::Invalid, Settlement::DeadLetter(Reason::Invalid)),
         (Kind::Keyless, Settlement::DeadLetter(Reason::Keyless)),
         (Kind::KeyReused, Settlement::DeadLetter(Reason::KeyReused)),
         (Kind::InDoubt, Settlement::DeadLetter(Reason::InDoubt)),

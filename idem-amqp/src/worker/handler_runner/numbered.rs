@@ -62,7 +62,9 @@ pub(super) fn report<T, E>(
     let ahead_of = match execution {
         Execution::Ahead { mark, .. } => Some(*mark),
         // Nothing was learned.
-        Execution::StoreUnavailable { .. } | Execution::Undecodable { .. } => return,
+        Execution::StoreUnavailable { .. }
+        | Execution::Undecodable { .. }
+        | Execution::Invalid { .. } => return,
         _ => None,
     };
     context.health.numbered(queue, place, ahead_of);

@@ -2,11 +2,13 @@
 
 use super::*;
 use crate::{
-    handler::{Context, DecodeError, FromContext as _, Leased, Operation, Rejection, State},
+    handler::{
+        Context, DecodeError, FromContext as _, Invalid, Leased, Operation, Rejection, State,
+    },
     message::{Envelope, KeyError},
 };
 
-/// Its body is the order's number; its key may not be 0, its state must not be "broken".
+/// Its body is the order's number; its key may not be 0, its state must not be "broken". Numbers from 1000 on are not valid.
 struct Charge;
 
 impl Operation for Charge {
@@ -19,6 +21,14 @@ impl Operation for Charge {
     fn decode(envelope: &Envelope) -> Result<u32, DecodeError> {
         assert_ne!(envelope.body(), b"666", "a decoder's bug");
         envelope.json()
+    }
+
+    fn validate(message: &u32) -> Result<(), Invalid> {
+        assert_ne!(*message, 6666, "a validator's bug");
+        match message {
+            1000.. => Err(Invalid::new(format_args!("{message} is too large"))),
+            _ => Ok(()),
+        }
     }
 
     fn key(message: &u32, _: &Envelope) -> Result<Key, KeyError> {
@@ -94,6 +104,21 @@ async fn a_body_that_cannot_be_decoded_never_runs() {
 async fn a_decoder_that_panics_is_a_body_that_cannot_be_decoded() {
     let ended = handle("666", "fine").await;
     assert!(matches!(ended, Execution::Undecodable { .. }), "{ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_is_not_valid_never_runs_and_is_never_claimed() {
+    let (executor, store) = executor();
+    store.go_away();
+    for (body, expected) in [
+        ("1000", "1000 is too large"),
+        ("6666", "validating panicked"),
+    ] {
+        let ended = handle_on(&executor, body, "fine").await;
+        let error = ended.error().unwrap_or_default();
+        assert!(error.starts_with(expected), "{error}");
+        assert!(matches!(ended, Execution::Invalid { .. }), "{ended:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

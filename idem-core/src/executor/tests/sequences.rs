@@ -3,13 +3,13 @@
 use super::*;
 use crate::{
     handler::{
-        Context, DecodeError, Leased, Operation, Rejection, SequenceOptions, StoreOutage,
+        Context, DecodeError, Invalid, Leased, Operation, Rejection, SequenceOptions, StoreOutage,
         operation::sequence::{number, numbered, numbered_key},
     },
     message::{Envelope, KeyError},
 };
 
-/// Its body is the number that the device gave it; it rejects number 3.
+/// Its body is the number that the device gave it; it rejects number 3. Number 40 is not valid.
 struct Read;
 
 impl Operation for Read {
@@ -31,6 +31,13 @@ impl Operation for Read {
 
     fn decode(envelope: &Envelope) -> Result<u64, DecodeError> {
         envelope.json()
+    }
+
+    fn validate(number: &u64) -> Result<(), Invalid> {
+        match number {
+            40 => Err(Invalid::new("the sensor was being replaced")),
+            _ => Ok(()),
+        }
     }
 
     fn key(number: &u64, envelope: &Envelope) -> Result<Key, KeyError> {
@@ -185,6 +192,24 @@ async fn a_body_that_cannot_be_decoded_gives_its_number_up() {
         matches!(ended, Execution::Rejected { attempt: 1, .. }),
         "{ended:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_number_that_is_not_valid_is_given_up() {
+    let (executor, store) = executor();
+    read_all(&executor, 0..3).await;
+    let _ = read(&executor, 3).await;
+    read_all(&executor, 4..40).await;
+    let mut message = prepared(40, &Policy::DEFAULT);
+    store.go_away();
+    for (healed, expected) in [(false, "store_unavailable"), (true, "invalid")] {
+        if healed {
+            store.heal();
+        }
+        let ended = executor.handle(&mut message, &()).await;
+        assert_eq!(ended.kind().label(), expected);
+    }
+    read_all(&executor, 41..60).await;
 }
 
 #[tokio::test(start_paused = true)]
