@@ -25,8 +25,8 @@ pub struct Arguments {
 pub fn demo(arguments: &Arguments) -> Result<()> {
     const BUILD: &str = "--release --package idem-tests --bin demo --package order-worker --bin order-worker \
         --package publish-orders --bin publish-orders --package lease-server --bin lease-server \
-        --package lease-client --bin lease-client \
-        --features order-worker/postgres,order-worker/redis,lease-server/postgres";
+        --package lease-client --bin lease-client --package outbox --bin outbox \
+        --features order-worker/postgres,order-worker/redis,lease-server/postgres,outbox/postgres";
     run(BUILD, "release/demo", arguments)
 }
 

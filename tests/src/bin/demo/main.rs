@@ -1,10 +1,11 @@
 //! `cargo xtask demo`: orders published several times each, two workers, one of them killed in the middle, and a ledger
-//! that shows every order charged once; and leases, whose replies are dropped.
+//! that shows every order charged once; leases, whose replies are dropped; and what is published by an outbox.
 //!
 //! The programs of the examples are beside this one: `cargo xtask demo` has built them.
 
 mod leases;
 mod orders;
+mod outbox;
 mod program;
 mod run;
 mod servers;
@@ -28,6 +29,8 @@ struct Demo {
 enum Other {
     /// Asks for leases while replies are dropped and programs are killed, and counts the leases
     Leases(leases::Options),
+    /// Kills a service again and again while another ships what it charges, and counts charges, events and shipments
+    Outbox(outbox::Options),
 }
 
 #[tokio::main]
@@ -36,6 +39,7 @@ async fn main() -> ExitCode {
     let shown = match &demo.other {
         None => orders::show(&demo.orders).await,
         Some(Other::Leases(options)) => leases::show(options).await,
+        Some(Other::Outbox(options)) => outbox::show(options).await,
     };
     match shown {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,7 +10,6 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use lapin::{ConnectionProperties, options::QueueDeclareOptions, types::FieldTable};
 use serde::Deserialize;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
@@ -331,19 +330,7 @@ impl<'a> Show<'a> {
         Ok(())
     }
 
-    /// How many messages wait in the queue. Exact at once, where the list of queues lags a little.
     async fn ready(&self) -> Result<u32> {
-        let properties = ConnectionProperties::default();
-        let connection = lapin::Connection::connect(&self.broker.url, properties).await?;
-        let channel = connection.create_channel().await?;
-        let passive = QueueDeclareOptions {
-            passive: true,
-            ..QueueDeclareOptions::default()
-        };
-        let queue = queue(self.run);
-        let queue = channel.queue_declare(queue.into(), passive, FieldTable::default());
-        let ready = queue.await?.message_count();
-        connection.close(200, "done".into()).await?;
-        Ok(ready)
+        self.broker.ready(&queue(self.run)).await
     }
 }

@@ -36,6 +36,11 @@ impl Run {
         self.variables.push((variable, value));
     }
 
+    /// Where the programs keep what they have done.
+    pub(crate) fn store_url(&self) -> &str {
+        &self.variables[0].1
+    }
+
     /// Names this run, and is the beginning of the name of everything in it.
     pub(crate) fn name(&self) -> &str {
         &self.name

@@ -11,6 +11,7 @@ use idem_servers::{
     Postgres, RabbitMq, Redis,
     install::{self, RabbitMqSource},
 };
+use lapin::{Connection, ConnectionProperties, options::QueueDeclareOptions, types::FieldTable};
 
 /// A kind of store that the examples can use.
 #[derive(Clone, Copy, Debug, clap::ValueEnum, PartialEq, Eq)]
@@ -53,6 +54,20 @@ impl Broker {
             url: server.amqp_url(),
             private: Some(server),
         })
+    }
+
+    /// How many messages wait in a queue. Exact at once, where the list of queues lags a little.
+    pub(crate) async fn ready(&self, queue: &str) -> Result<u32> {
+        let connection = Connection::connect(&self.url, ConnectionProperties::default()).await?;
+        let channel = connection.create_channel().await?;
+        let passive = QueueDeclareOptions {
+            passive: true,
+            ..QueueDeclareOptions::default()
+        };
+        let queue = channel.queue_declare(queue.into(), passive, FieldTable::default());
+        let ready = queue.await?.message_count();
+        connection.close(200, "done".into()).await?;
+        Ok(ready)
     }
 }
 
