@@ -7,6 +7,7 @@
 //! | `orders` | what is published, drawn from the seed |
 //! | `scene` | the workers, the orders and the faults, all at once |
 //! | `site`, `store` | servers and links of one run's own |
+//! | `shipping` | where events go, and who consumes them |
 //! | `post` | a worker, one process after the other |
 //! | `inject` | what is done to links, broker and store |
 //! | `publishing`, `settling` | the beginning and the end of every order |
@@ -34,6 +35,7 @@ mod report;
 mod scene;
 mod schedule;
 mod settling;
+mod shipping;
 mod site;
 mod store;
 mod tally;

@@ -8,7 +8,7 @@ use idem_amqp::{
     message::PositionKind,
     store::{
         Begun, Claim, ClaimRequest, Completion, Finish, Finished, Lease, Open, Purge, Release,
-        TransactionalStore, Write,
+        TransactionalStore, Write, outbox::SharedOutbox,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,8 @@ pub enum Flaw {
     AnswersEarly,
     /// Every claim is of a key that nobody has heard of: copies are not recognised.
     Forgets,
+    /// What handlers publish is not committed with what they write.
+    DropsEvents,
 }
 
 /// A store that has the bug, if there is one.
@@ -112,6 +114,10 @@ where
         self.store.time_limit()
     }
 
+    fn outbox(&self) -> Option<SharedOutbox> {
+        self.store.outbox()
+    }
+
     async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Self::Transaction>, StoreError> {
         self.store.begin(&self.claimed(request)).await
     }
@@ -137,6 +143,13 @@ where
         transaction: Self::Transaction,
         finish: Finish<'_>,
     ) -> Result<Finished, StoreError> {
+        if self.flaw == Some(Flaw::DropsEvents)
+            && let Finish::Complete(it) = finish
+        {
+            let without = Completion::new(it.lease, it.outcome, it.retention);
+            let without = Finish::Complete(without);
+            return self.store.finish(transaction, without).await;
+        }
         if !self.answers_early() {
             return self.store.finish(transaction, finish).await;
         }

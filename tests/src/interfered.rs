@@ -15,7 +15,7 @@ use idem_amqp::{
     message::PositionKind,
     store::{
         Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Purge, Release,
-        TransactionalStore, Write,
+        TransactionalStore, Write, outbox::SharedOutbox,
     },
 };
 use nix::sys::signal::{Signal, raise};
@@ -177,6 +177,10 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Interfered<S> {
 
     fn time_limit(&self) -> Option<Duration> {
         self.store.time_limit()
+    }
+
+    fn outbox(&self) -> Option<SharedOutbox> {
+        self.store.outbox()
     }
 
     async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Self::Transaction>, StoreError> {

@@ -22,7 +22,7 @@ const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
 /// Always the same seed: it is the change that is to make it fail, not luck, and the next run is to fail as well. Other
 /// seeds are for looking further.
-const CHAOS: &str = "--seconds 30 --seed 1";
+const CHAOS: &str = "--seconds 30 --seed 1 --outbox";
 
 /// Every test of the workspace on private servers, every feature of every crate by itself, and
 /// the oldest supported Rust; or that part of it which the options ask for.

@@ -41,6 +41,9 @@ fn of_order(id: &str, evidence: &Evidence, lives: &[Life]) -> Vec<String> {
     let charges = evidence.charges.iter();
     let charges = charges.filter(|charge| charge.order_id == id);
     let charges = charges.map(|charge| format!("  in the ledger: {charge:?}"));
+    let shipments = evidence.shipments.iter().flatten();
+    let shipments = shipments.filter(|shipment| shipment.order_id == id);
+    let shipments = shipments.map(|_| "  its event has arrived".to_owned());
     let letters = evidence.dead.iter().filter(|letter| letter.id == id);
     let letters = letters.map(|letter| format!("  a dead letter: {}", letter.reason));
     let events = lives.iter().flat_map(|life| {
@@ -48,7 +51,11 @@ fn of_order(id: &str, evidence: &Evidence, lives: &[Life]) -> Vec<String> {
         let events = events.filter(|event| is_about(event, id));
         events.map(|event| format!("  {}: {event:?}", life.name))
     });
-    charges.chain(letters).chain(events).collect()
+    charges
+        .chain(shipments)
+        .chain(letters)
+        .chain(events)
+        .collect()
 }
 
 fn is_about(event: &Event, id: &str) -> bool {

@@ -25,6 +25,14 @@ pub(super) async fn inspect(plan: &Plan, scene: &Scene, lives: &[Life]) -> Evide
             on_the_way.extend(messages.iter().map(order_id));
         }
     }
+    let shipments = match &site.shipping {
+        Some(shipping) => {
+            let unsent = shipping.waiting().await.expect("a store that answers");
+            on_the_way.extend(unsent.iter().map(|id| order_of(id)));
+            Some(shipping.shipments().await)
+        }
+        None => None,
+    };
     let letters = site.bed.drain(&bed::dead(site.bed.name())).await;
     let events: Vec<_> = (lives.iter())
         .flat_map(|life| life.events.entries())
@@ -37,6 +45,7 @@ pub(super) async fn inspect(plan: &Plan, scene: &Scene, lives: &[Life]) -> Evide
         unpublished: scene.publishing.unconfirmed(&scene.orders),
         on_the_way,
         leased: plan.mode.is_leased(),
+        shipments,
     }
 }
 
@@ -47,10 +56,15 @@ fn dead_order(letter: &DeadLetter) -> DeadOrder {
     }
 }
 
-/// Every order is published under its own id as the message's id.
 fn order_id(message: &DeadLetter) -> String {
     let id = message.properties.message_id().as_ref();
-    id.map_or_else(String::new, ToString::to_string)
+    id.map_or_else(String::new, |id| order_of(id.as_str()))
+}
+
+/// Every order is published under its own id as the message's id, and its event under `SCOPE:ID#0`.
+fn order_of(message_id: &str) -> String {
+    let id = message_id.rsplit(':').next().unwrap_or_default();
+    id.split('#').next().unwrap_or_default().to_owned()
 }
 
 fn start(event: &Event) -> Option<Start> {

@@ -13,6 +13,8 @@ const SIGTERM: i32 = 15;
 /// What is left of a process.
 #[derive(Debug)]
 pub(super) struct Life {
+    /// The number of its post.
+    pub(super) post: usize,
     /// Its name in the ledger.
     pub(super) name: String,
     pub(super) events: Journal<Event>,
@@ -37,8 +39,9 @@ pub(super) enum End {
 }
 
 impl Life {
-    pub(super) fn of(name: String, process: &Process, end: End) -> Self {
+    pub(super) fn of(post: usize, name: String, process: &Process, end: End) -> Self {
         Self {
+            post,
             name,
             events: process.events.clone(),
             log: process.log.clone(),

@@ -27,6 +27,9 @@ pub struct Options {
     /// Orders share calls of their handler
     #[arg(long, conflicts_with = "grouped")]
     pub(super) batched: bool,
+    /// Handlers publish by their outbox, and another worker consumes that; atomic ones with PostgreSQL or SQLite only
+    #[arg(long, conflicts_with_all = ["leased", "grouped"])]
+    pub(super) outbox: bool,
     /// The type of the queues
     #[arg(long, value_enum, default_value_t = Queues::Quorum)]
     pub(super) queues: Queues,

@@ -15,6 +15,8 @@ pub struct Plan {
     pub store: StoreKind,
     /// How they charge.
     pub mode: Mode,
+    /// Whether they publish by their outbox that they have charged.
+    pub outbox: bool,
     /// The type of the queues.
     pub queues: Queues,
     /// How many workers there are.
@@ -86,6 +88,7 @@ impl Plan {
             seed: options.seed.unwrap_or_else(|| fastrand::u64(1..1_000_000)),
             seconds: options.seconds,
             store: options.store,
+            outbox: options.outbox && !leased,
             mode,
             queues: options.queues,
             workers: usize::try_from(options.workers).expect("a small number"),
@@ -118,6 +121,9 @@ impl fmt::Display for Plan {
         if self.mode.is_batched() {
             write!(f, " --batched")?;
         }
+        if self.outbox {
+            write!(f, " --outbox")?;
+        }
         if self.queues == Queues::Classic {
             write!(f, " --queues classic")?;
         }
@@ -148,6 +154,8 @@ mod tests {
             "cargo xtask chaos --seconds 60 --seed 7 --workers 4",
             "cargo xtask chaos --seconds 60 --seed 7 --grouped --workers 4",
             "cargo xtask chaos --seconds 60 --seed 7 --batched --workers 4",
+            "cargo xtask chaos --seconds 60 --seed 7 --outbox --workers 4",
+            "cargo xtask chaos --seconds 60 --seed 7 --store sqlite --batched --outbox --workers 4",
             "cargo xtask chaos --seconds 60 --seed 7 --store redis --batched --workers 4",
             "cargo xtask chaos --seconds 5 --seed 7 --store sqlite --leased --workers 1",
             "cargo xtask chaos --seconds 5 --seed 7 --store sqlite --leased --batched --workers 1",

@@ -138,7 +138,8 @@ impl Post {
 
     fn bury(&mut self, end: End) {
         let name = self.settings.name.clone();
-        self.lives.push(Life::of(name, &self.process, end));
+        self.lives
+            .push(Life::of(self.number, name, &self.process, end));
     }
 
     fn begin(&mut self) {

@@ -79,6 +79,23 @@ impl Report {
         Ok(folder.keep())
     }
 
+    /// How many events took effect, and how many came beside them because they were published again.
+    fn events(&self) -> (usize, usize) {
+        let count = |wanted: &str| {
+            let of_events = self.lives.iter().filter(|it| it.post > self.plan.workers);
+            let events = of_events.flat_map(|life| life.events.entries());
+            // What is delivered again was not published again.
+            let so = |event: &Event| match event {
+                Event::Ended {
+                    kind, redelivered, ..
+                } => kind == wanted && (wanted == "executed" || !redelivered),
+                _ => false,
+            };
+            events.filter(so).count()
+        };
+        (count("executed"), count("duplicate"))
+    }
+
     fn redeliveries(&self) -> usize {
         self.count(|event| matches!(event, Event::Ended { redelivered, .. } if *redelivered))
     }
@@ -139,6 +156,10 @@ impl fmt::Display for Report {
         )?;
         if self.plan.mode.is_batched() {
             write!(f, " batches={}", self.batches())?;
+        }
+        if self.plan.outbox {
+            let (events, repeats) = self.events();
+            write!(f, " events={events} repeats={repeats}")?;
         }
         if !tally.excused.is_empty() {
             write!(f, " excused={}", tally.excused.len())?;

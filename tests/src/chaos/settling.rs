@@ -15,7 +15,7 @@ const QUIET: Duration = Duration::from_secs(2);
 /// If orders are missing after so long a quiet, nothing more will come.
 const SILENCE: Duration = Duration::from_secs(8);
 
-/// Waits until the queue and the retry queues are empty, nothing is with a worker, and every order
+/// Waits until the queues and the retry queues are empty, nothing is with a worker or in the outbox, and every order
 /// has its effect or its dead letter. Says what was in the way if it does not come to that.
 pub(super) async fn until_settled(
     site: &Site,
@@ -26,7 +26,8 @@ pub(super) async fn until_settled(
     let mut quiet_since = None;
     loop {
         let queues = on_the_way(site).await;
-        if queues.is_empty() {
+        let unsent = unsent(site).await;
+        if queues.is_empty() && unsent == Some(0) {
             let quiet = quiet_since.get_or_insert_with(Instant::now).elapsed();
             if quiet > SILENCE || (quiet > QUIET && all_are_accounted_for(site, orders).await) {
                 return Ok(());
@@ -34,10 +35,20 @@ pub(super) async fn until_settled(
         } else {
             quiet_since = None;
             if Instant::now() > deadline {
-                return Err(format!("not settled within {patience:?}: {queues:?}"));
+                return Err(format!(
+                    "not settled within {patience:?}: {queues:?}, {unsent:?} events to leave"
+                ));
             }
         }
         sleep(Duration::from_millis(250)).await;
+    }
+}
+
+/// How many events are to leave, if the store tells.
+async fn unsent(site: &Site) -> Option<usize> {
+    match &site.shipping {
+        Some(shipping) => Some(shipping.waiting().await?.len()),
+        None => Some(0),
     }
 }
 
@@ -55,7 +66,10 @@ pub(super) async fn queues(site: &Site) -> Vec<QueueState> {
 
 /// Whether a message in this queue is yet to be handled: it is there, or on its way back.
 pub(super) fn is_on_the_way(site: &Site, queue: &str) -> bool {
-    queue == site.bed.name() || queue.starts_with("idem.retry.")
+    let shipping = site.shipping.as_ref();
+    queue == site.bed.name()
+        || queue.starts_with("idem.retry.")
+        || shipping.is_some_and(|shipping| queue == shipping.queue)
 }
 
 async fn all_are_accounted_for(site: &Site, orders: &Orders) -> bool {
@@ -63,6 +77,10 @@ async fn all_are_accounted_for(site: &Site, orders: &Orders) -> bool {
     let dead = site.bed.waiting(&bed::dead(site.bed.name())).await;
     // Of copies there may be letters, too: this is a reason to stop waiting, not the verdict.
     let dead = dead.map_or(0, |(letters, _)| letters as usize);
-    charged.len() >= orders.count(Manner::is_charged)
+    let told = match &site.shipping {
+        Some(shipping) => shipping.shipments().await.len() >= charged.len(),
+        None => true,
+    };
+    told && charged.len() >= orders.count(Manner::is_charged)
         && dead >= orders.count(|manner| !manner.is_charged())
 }

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use idem_amqp::Publisher;
 use idem_servers::RabbitMq;
 
-use super::{Mode, Place, Plan, Queues, Schedule, post::Post, store::Store};
+use super::{Mode, Place, Plan, Queues, Schedule, post::Post, shipping::Shipping, store::Store};
 use crate::{
     bed::Bed,
     ledger::Ledger,
@@ -21,6 +21,8 @@ pub(super) struct Site {
     pub(super) broker: Option<Arc<RabbitMq>>,
     pub(super) store: Store,
     pub(super) ledger: Ledger,
+    /// Where events go, if there are any.
+    pub(super) shipping: Option<Shipping>,
     /// The first one is the publisher's, the others are the workers'.
     pub(super) links: Vec<Proxy>,
     /// One for each worker, or none to a file.
@@ -39,6 +41,11 @@ impl Site {
             (Bed::on(&broker), Some(broker))
         };
         let (store, ledger) = Store::open(plan.store, schedule).await;
+        let shipping = if plan.outbox {
+            Some(Shipping::open(&bed, ledger.store()).await)
+        } else {
+            None
+        };
         let links = links_to(bed.broker().port(), plan.workers + 1).await;
         let store_links = match store.port() {
             Some(port) => links_to(port, plan.workers).await,
@@ -49,6 +56,7 @@ impl Site {
             broker,
             store,
             ledger,
+            shipping,
             links,
             store_links,
         }
@@ -65,6 +73,7 @@ impl Site {
                 Mode::LeasedBatched => process::Mode::LeasedBatched,
             };
             settings.classic = plan.queues == Queues::Classic;
+            settings.events = self.shipping.as_ref().map(|it| it.queue.clone());
             // Longer than any fault lasts but a link that stays silent.
             let store = settings.store.keeping_transactions_open_for(4 * LEASE_MS);
             settings.store = store.answering_within(LEASE_MS / 2);
@@ -96,6 +105,11 @@ impl Site {
         let publisher = publisher.expect("a broker that was just started");
         let declared = publisher.declare(settings.queue()).await;
         declared.expect("the queue is declared");
+        if let Some(shipping) = &self.shipping {
+            let events = shipping.settings(&self.bed, settings).queue();
+            let declared = publisher.declare(events).await;
+            declared.expect("the queue of events is declared");
+        }
         if let Some(broker) = self.broker.clone() {
             off_thread(move || broker.restart()).await;
         }
@@ -106,12 +120,17 @@ impl Site {
         self.bed.url_by(self.links[link].port(), "?heartbeat=2")
     }
 
-    /// Starts the workers, and waits until all of them consume.
+    /// Starts the workers, that of the events last, and waits until all of them consume.
     pub(super) async fn man(&self, plan: &Plan, worker: &Path, settings: &Settings) -> Vec<Post> {
         let post = |number| Post::man(number, worker, &self.settings_of(number, settings));
-        let posts: Vec<_> = (1..=plan.workers).map(post).collect();
+        let mut posts: Vec<_> = (1..=plan.workers).map(post).collect();
         let consumers = u32::try_from(posts.len()).expect("a few");
         self.bed.until_consumed(self.bed.name(), consumers).await;
+        if let Some(shipping) = &self.shipping {
+            let settings = shipping.settings(&self.bed, settings);
+            posts.push(Post::man(plan.workers + 1, worker, &settings));
+            self.bed.until_consumed(&shipping.queue, 1).await;
+        }
         posts
     }
 

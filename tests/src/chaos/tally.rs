@@ -21,6 +21,8 @@ pub(super) struct Evidence {
     pub(super) on_the_way: BTreeSet<String>,
     /// Whether a charge may be made twice where a lease was lost.
     pub(super) leased: bool,
+    /// What was made of the events of the charges, if they have any.
+    pub(super) shipments: Option<Vec<Charge>>,
 }
 
 /// A dead letter.
@@ -38,9 +40,9 @@ pub(super) struct Tally {
     pub(super) effects: usize,
     /// Those that were dead-lettered, as they were meant to be.
     pub(super) dead: usize,
-    /// Those with neither effect nor dead letter, or with the wrong one of the two.
+    /// Those with neither effect nor dead letter, or with the wrong one of the two; those whose effect has no event.
     pub(super) lost: BTreeSet<String>,
-    /// Those with an effect too many.
+    /// Those with an effect too many, or an event that took effect once too often.
     pub(super) doubled: BTreeSet<String>,
     /// Those with an effect too many that a lost lease accounts for.
     pub(super) excused: BTreeSet<String>,
@@ -70,15 +72,18 @@ impl Tally {
         let charges: Vec<_> = evidence.charges.iter().filter(is_this).collect();
         let letters = evidence.dead.iter().filter(|letter| letter.id == id);
         let reasons: BTreeSet<_> = letters.map(|letter| letter.reason.as_str()).collect();
+        let shipped = |of: &Vec<Charge>| of.iter().filter(is_this).count();
+        let shipments = evidence.shipments.as_ref().map(shipped);
+        let untold = shipments == Some(0) && !charges.is_empty();
         let done = match reason(manner) {
             None => !charges.is_empty() && reasons.is_empty(),
             Some(reason) => reasons == BTreeSet::from([reason]),
         };
-        if evidence.unpublished.contains(id) {
+        if evidence.unpublished.contains(id) && !untold {
             // Whatever became of it is right, but for an effect too many.
         } else if evidence.on_the_way.contains(id) {
             self.stuck.insert(id.into());
-        } else if !done {
+        } else if !done || untold {
             self.lost.insert(id.into());
         } else if manner.is_charged() {
             self.effects += 1;
@@ -95,6 +100,10 @@ impl Tally {
                 &mut self.doubled
             };
             too_many.insert(id.into());
+        }
+        // An event tells of one charge, and never of one that was not made.
+        if shipments > Some(charges.len().min(1)) {
+            self.doubled.insert(id.into());
         }
     }
 }

@@ -53,6 +53,8 @@ pub struct Settings {
     pub sessions: bool,
     /// By what the orders are told apart.
     pub keys: Keys,
+    /// The queue to which handlers publish, by their outbox, that an order is charged.
+    pub events: Option<String>,
 }
 
 /// By what orders are told apart.
@@ -128,6 +130,7 @@ impl Settings {
             flaw: None,
             sessions: false,
             keys: Keys::Ids,
+            events: None,
         }
     }
 

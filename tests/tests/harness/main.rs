@@ -24,6 +24,7 @@ fn kills(store: StoreKind, mode: Mode) -> Plan {
         seconds: 5,
         store,
         mode,
+        outbox: false,
         queues: Queues::Quorum,
         workers: 2,
         only: vec![Fault::Kill],
@@ -109,6 +110,40 @@ async fn sound_workers_of_leased_batches_are_clean() {
     let report = run(kills(StoreKind::Redis, Mode::LeasedBatched), |_| {}).await;
     assert!(report.is_clean(), "{report}");
     assert!(report.batches() > 10, "{report}");
+}
+
+/// What a worker that was killed has committed leaves after half a minute.
+const PATIENCE_WITH_EVENTS: Duration = Duration::from_secs(50);
+
+async fn with_events(
+    store: StoreKind,
+    mode: Mode,
+    change: impl FnOnce(&mut Settings) + 'static,
+) -> Report {
+    let plan = Plan {
+        outbox: true,
+        ..kills(store, mode)
+    };
+    let chaos = Chaos::new(&plan, Path::new(LEDGER_WORKER)).with(change);
+    chaos.patience(PATIENCE_WITH_EVENTS).run().await
+}
+
+#[tokio::test]
+async fn sound_workers_with_an_outbox_are_clean() {
+    for (store, mode) in [
+        (StoreKind::Postgres, Mode::Atomic),
+        (StoreKind::Sqlite, Mode::Batched),
+    ] {
+        let report = with_events(store, mode, |_| {}).await;
+        assert!(report.is_clean(), "{report}");
+    }
+}
+
+#[tokio::test]
+async fn events_that_are_not_committed_with_their_charges_are_lost() {
+    let flawed = |worker: &mut Settings| worker.flaw = Some(Flaw::DropsEvents);
+    let report = with_events(StoreKind::Postgres, Mode::Atomic, flawed).await;
+    assert!(report.lost() > 0 && !report.is_clean(), "{report}");
 }
 
 #[tokio::test]

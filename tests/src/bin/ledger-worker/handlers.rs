@@ -129,6 +129,12 @@ impl WorkerState {
         in_sqlite::write(&mut db, &self.charge(order, attempt)).await
     }
 
+    /// The queue to which events go.
+    pub(crate) fn events(&self) -> &str {
+        let events = self.settings.events.as_deref();
+        events.expect("handlers that publish are told where to")
+    }
+
     pub(crate) async fn work(&self) {
         tokio::time::sleep(Duration::from_millis(self.settings.work_ms)).await;
         let Some(gate) = &self.settings.gate else {

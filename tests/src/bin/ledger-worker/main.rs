@@ -21,6 +21,7 @@ use tracing_subscriber::EnvFilter;
 mod batches;
 mod handlers;
 mod numbered;
+mod outbox;
 
 use batches::{charge_batch_in_postgres, charge_batch_in_sqlite, charge_batch_leased};
 use handlers::{
@@ -28,6 +29,10 @@ use handlers::{
     charge_leased, say,
 };
 use numbered::{charge_next_in_postgres, charge_next_in_sqlite, charge_next_leased};
+use outbox::{
+    charge_and_tell_in_postgres, charge_and_tell_in_sqlite, charge_batch_and_tell_in_postgres,
+    charge_batch_and_tell_in_sqlite,
+};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -41,6 +46,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let settings: Settings = serde_json::from_str(&std::env::var(SETTINGS_VARIABLE)?)?;
     if settings.keys == Keys::Numbers {
         return consume_numbered(&settings).await;
+    }
+    if settings.events.is_some() {
+        return consume_and_tell(&settings).await;
     }
     let at = &settings.store;
     match (at.product(), settings.mode) {
@@ -103,6 +111,26 @@ async fn consume_numbered(settings: &Settings) -> Result<(), Box<dyn Error>> {
             consume::<charge_next_leased, _>(settings, at.open_redis().await).await
         }
         other => Err(format!("no handler of numbered orders for {other:?}").into()),
+    }
+}
+
+async fn consume_and_tell(settings: &Settings) -> Result<(), Box<dyn Error>> {
+    let at = &settings.store;
+    match (at.product(), settings.mode) {
+        (Product::Sqlite, Mode::Atomic) => {
+            consume::<charge_and_tell_in_sqlite, _>(settings, at.open_sqlite().await).await
+        }
+        (Product::Postgres, Mode::Atomic) => {
+            consume::<charge_and_tell_in_postgres, _>(settings, at.open_postgres().await).await
+        }
+        (Product::Sqlite, Mode::Batched) => {
+            consume::<charge_batch_and_tell_in_sqlite, _>(settings, at.open_sqlite().await).await
+        }
+        (Product::Postgres, Mode::Batched) => {
+            let store = at.open_postgres().await;
+            consume::<charge_batch_and_tell_in_postgres, _>(settings, store).await
+        }
+        other => Err(format!("no handler with an outbox for {other:?}").into()),
     }
 }
 

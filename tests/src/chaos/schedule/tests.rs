@@ -9,6 +9,7 @@ fn plan(seed: u64) -> Plan {
         seconds: 60,
         store: StoreKind::Postgres,
         mode: Mode::Atomic,
+        outbox: false,
         queues: Queues::Quorum,
         workers: 4,
         only: Vec::new(),

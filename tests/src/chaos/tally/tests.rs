@@ -76,6 +76,41 @@ fn a_dead_letter_that_was_not_meant_is_a_loss() {
 }
 
 #[test]
+fn every_charge_has_its_event_once_and_nothing_else_has() {
+    let orders = orders([
+        ("a", Manner::Ordinary),
+        ("untold", Manner::Ordinary),
+        ("twice", Manner::Ordinary),
+        ("invented", Manner::Rejected),
+        ("to leave", Manner::Ordinary),
+        ("unpublished", Manner::Ordinary),
+    ]);
+    let charged = ["a", "untold", "twice", "to leave", "unpublished"];
+    let mut evidence = Evidence {
+        charges: charged.map(|id| charge(id, 1)).into(),
+        dead: vec![letter("invented", "rejected")],
+        on_the_way: ids(["to leave"]),
+        unpublished: ids(["unpublished"]),
+        shipments: Some(
+            ["a", "twice", "twice", "invented"]
+                .map(|id| charge(id, 1))
+                .into(),
+        ),
+        ..Evidence::default()
+    };
+    let tally = Tally::of(&orders, &evidence);
+    assert_eq!(tally.lost, ids(["untold", "unpublished"]));
+    assert_eq!(tally.doubled, ids(["twice", "invented"]));
+    assert_eq!(tally.stuck, ids(["to leave"]));
+    evidence.shipments = None;
+    let tally = Tally::of(&orders, &evidence);
+    assert!(
+        tally.lost.is_empty() && tally.doubled.is_empty(),
+        "{tally:?}"
+    );
+}
+
+#[test]
 fn an_order_with_two_charges_is_doubled() {
     let orders = orders([("a", Manner::Ordinary), ("b", Manner::Ordinary)]);
     let evidence = Evidence {
