@@ -61,6 +61,7 @@ mod observed;
 mod order;
 mod outages;
 mod outbox;
+mod outbox_faults;
 mod permissions;
 mod postgres_handlers;
 mod prefetch;

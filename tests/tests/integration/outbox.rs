@@ -1,328 +1,19 @@
 //! What handlers publish: committed with their writes, published until a queue has it.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use idem_amqp::{
-    Publication, Queue, Worker,
+    Publication, Queue,
     executor::ExecutionKind as Kind,
-    outbox::{
-        Outbox, OutboxChange, OutboxListing, OutboxRelay, OutboxState, Outboxes, SharedOutbox,
-    },
-    prelude::*,
-    sqlx::{self, AssertSqlSafe, Connection as _, PgConnection, SqliteConnection},
+    outbox::{Outbox, OutboxChange, OutboxListing, OutboxState},
+    sqlx::{Connection as _, PgConnection, SqliteConnection},
 };
-use idem_servers::RabbitMq;
-use idem_tests::{
-    bed::{Bed, DeadLetter, QUICK},
-    journal::eventually,
-    ledger::{Charge, Ledger, in_postgres, in_sqlite},
-    running::Running,
-    servers::off_thread,
-    store_at::Product,
-};
-use serde::{Deserialize, Serialize};
+use idem_tests::{journal::eventually, store_at::Product};
 use serde_json::json;
-use tokio::sync::{Mutex, oneshot};
 
-/// A sale, and what its handler publishes.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Sale {
-    id: String,
-    /// The queues that events go to, one each.
-    to: Vec<String>,
-    /// So many attempts fail after they have published.
-    fails: u32,
-    /// Events are ordered by this.
-    lane: Option<String>,
-    /// Events leave so many seconds later.
-    after: Option<u64>,
-    /// Events go to this exchange.
-    exchange: Option<String>,
-}
+use self::shop::{Relaying, Sale, Shop, all, ids, on_postgres_and_sqlite};
 
-impl Sale {
-    fn new(id: &str, to: &str) -> Self {
-        Self {
-            id: id.into(),
-            to: vec![to.into()],
-            ..Self::default()
-        }
-    }
-
-    fn publish(&self, outbox: &Outbox) -> Result<(), Failed> {
-        let outbox = match &self.lane {
-            Some(lane) => outbox.ordered_by(lane),
-            None => outbox.clone(),
-        };
-        let outbox = match self.after {
-            Some(after) => outbox.after(Duration::from_secs(after)),
-            None => outbox,
-        };
-        for to in &self.to {
-            let event = Publication::json(to, &json!({"sale": self.id})).header("x-sale", &self.id);
-            outbox.publish(match &self.exchange {
-                Some(exchange) => event.exchange(exchange, to),
-                None => event,
-            })?;
-        }
-        Ok(())
-    }
-
-    fn end(&self, attempt: Attempt) -> Result<(), Failed> {
-        if attempt.number() <= self.fails {
-            return Err(Failed::retry("not yet"));
-        }
-        Ok(())
-    }
-
-    fn charge(&self, attempt: Attempt) -> Charge {
-        Charge::new(&self.id, attempt.number(), "here")
-    }
-}
-
-#[idempotent(key = "id", scope = "sales.sell")]
-async fn sell_in_postgres(
-    sale: Sale,
-    attempt: Attempt,
-    outbox: Outbox,
-    db: &mut PgConnection,
-) -> Result<(), Failed> {
-    in_postgres::write(db, &sale.charge(attempt)).await?;
-    sale.publish(&outbox)?;
-    sale.end(attempt)
-}
-
-#[idempotent(key = "id", scope = "sales.sell")]
-async fn sell_in_sqlite(
-    sale: Sale,
-    attempt: Attempt,
-    outbox: Outbox,
-    db: &mut SqliteConnection,
-) -> Result<(), Failed> {
-    in_sqlite::write(db, &sale.charge(attempt)).await?;
-    sale.publish(&outbox)?;
-    sale.end(attempt)
-}
-
-#[idempotent(key = "id", scope = "sales.sell_all", batch = 16)]
-async fn sell_all_in_postgres(
-    sales: Batch<Sale>,
-    outboxes: Outboxes,
-    db: &mut PgConnection,
-) -> Result<(), Failed> {
-    for (i, sale) in sales.iter().enumerate() {
-        sale.publish(&outboxes[i])?;
-        if sale.id == "bad" {
-            sales.reject(i, "it is bad");
-            continue;
-        }
-        in_postgres::write(&mut *db, &sale.charge(sale.attempt())).await?;
-    }
-    Ok(())
-}
-
-#[idempotent(key = "id", scope = "sales.sell_all", batch = 16)]
-async fn sell_all_in_sqlite(
-    sales: Batch<Sale>,
-    outboxes: Outboxes,
-    db: &mut SqliteConnection,
-) -> Result<(), Failed> {
-    for (i, sale) in sales.iter().enumerate() {
-        sale.publish(&outboxes[i])?;
-        if sale.id == "bad" {
-            sales.reject(i, "it is bad");
-            continue;
-        }
-        in_sqlite::write(&mut *db, &sale.charge(sale.attempt())).await?;
-    }
-    Ok(())
-}
-
-/// A shop on one of the stores that have an outbox.
-struct Shop {
-    bed: Bed,
-    ledger: Ledger,
-    product: Product,
-    /// Where the events of its sales go.
-    events: String,
-}
-
-impl Shop {
-    async fn open(product: Product) -> Self {
-        let shop = Self::on(Bed::new().await, product).await;
-        shop.declare_events().await;
-        shop
-    }
-
-    async fn on(bed: Bed, product: Product) -> Self {
-        let ledger = Ledger::on(product).await;
-        let events = bed.another("events");
-        Self {
-            bed,
-            ledger,
-            product,
-            events,
-        }
-    }
-
-    async fn declare_events(&self) {
-        self.bed.declare(&Queue::classic(&self.events)).await;
-    }
-
-    /// A worker that sells.
-    async fn sell(&self) -> Running {
-        if self.product == Product::Postgres {
-            let store = self.ledger.store().open_postgres().await;
-            let worker = Worker::builder(store);
-            self.bed
-                .start(worker.consume::<sell_in_postgres>(self.bed.queue()))
-        } else {
-            let store = self.ledger.store().open_sqlite().await;
-            let worker = Worker::builder(store);
-            self.bed
-                .start(worker.consume::<sell_in_sqlite>(self.bed.queue()))
-        }
-    }
-
-    /// A worker that sells in batches.
-    async fn sell_all(&self) -> Running {
-        if self.product == Product::Postgres {
-            let store = self.ledger.store().open_postgres().await;
-            let worker = Worker::builder(store);
-            self.bed
-                .start(worker.consume::<sell_all_in_postgres>(self.bed.queue()))
-        } else {
-            let store = self.ledger.store().open_sqlite().await;
-            let worker = Worker::builder(store);
-            self.bed
-                .start(worker.consume::<sell_all_in_sqlite>(self.bed.queue()))
-        }
-    }
-
-    async fn outbox(&self) -> SharedOutbox {
-        match self.product {
-            Product::Postgres => self.ledger.store().open_postgres().await.outbox(),
-            _ => self.ledger.store().open_sqlite().await.outbox(),
-        }
-    }
-
-    /// Makes what is in the outbox due so much sooner.
-    async fn pass_time(&self, by: Duration) {
-        let url = &self.ledger.store().url;
-        let seconds = by.as_secs();
-        if self.product == Product::Postgres {
-            let mut db = PgConnection::connect(url).await.unwrap();
-            let sooner =
-                format!("UPDATE idem_records_outbox SET due = due - interval '{seconds} s'");
-            sqlx::raw_sql(AssertSqlSafe(sooner))
-                .execute(&mut db)
-                .await
-                .unwrap();
-        } else {
-            let mut db = SqliteConnection::connect(url).await.unwrap();
-            let sooner = format!("UPDATE idem_records_outbox SET due = due - {seconds} * 1000000");
-            sqlx::raw_sql(AssertSqlSafe(sooner))
-                .execute(&mut db)
-                .await
-                .unwrap();
-        }
-    }
-
-    /// Waits until so many events are there, and takes them; there are no more.
-    async fn events(&self, count: usize) -> Vec<DeadLetter> {
-        let events = Mutex::new(Vec::new());
-        eventually(&format!("{count} events"), async || {
-            let mut events = events.lock().await;
-            events.extend(self.bed.drain(&self.events).await);
-            if events.len() >= count {
-                Ok(())
-            } else {
-                Err(events.len())
-            }
-        })
-        .await;
-        let events = events.into_inner();
-        assert_eq!(events.len(), count, "{events:?}");
-        events
-    }
-
-    /// Waits until this event is there. It may be there more than once, and so may those before it.
-    async fn until_event(&self, id: &str) {
-        eventually(&format!("the event {id}"), async || {
-            let found = ids(&self.bed.drain(&self.events).await);
-            if found.iter().any(|it| it == id) {
-                Ok(())
-            } else {
-                Err(found)
-            }
-        })
-        .await;
-    }
-
-    async fn until_empty(&self) {
-        let outbox = self.outbox().await;
-        eventually("the outbox is empty", async || {
-            let left = outbox.list(&all()).await.unwrap();
-            if left.is_empty() { Ok(()) } else { Err(left) }
-        })
-        .await;
-    }
-}
-
-fn all() -> OutboxListing {
-    OutboxListing {
-        limit: 1000,
-        ..OutboxListing::default()
-    }
-}
-
-fn ids(events: &[DeadLetter]) -> Vec<String> {
-    let id = |event: &DeadLetter| event.properties.message_id().as_ref().unwrap().to_string();
-    events.iter().map(id).collect()
-}
-
-/// A relay of its own, until it is stopped.
-struct Relaying {
-    stop: oneshot::Sender<()>,
-    task: tokio::task::JoinHandle<idem_amqp::outbox::OutboxStats>,
-}
-
-impl Relaying {
-    fn start(outbox: SharedOutbox, url: &str) -> Self {
-        let (stop, stopped) = oneshot::channel::<()>();
-        let relay = OutboxRelay::new(outbox, url).unwrap();
-        let task = tokio::spawn(relay.run_until(async {
-            let _ = stopped.await;
-        }));
-        Self { stop, task }
-    }
-
-    async fn stop(self) -> idem_amqp::outbox::OutboxStats {
-        let _ = self.stop.send(());
-        self.task.await.unwrap()
-    }
-}
-
-/// A test for each store that has an outbox.
-macro_rules! on_postgres_and_sqlite {
-    ($($test:ident,)+) => {
-        mod postgres {
-            $(#[tokio::test]
-            async fn $test() {
-                super::$test(idem_tests::store_at::Product::Postgres).await;
-            })+
-        }
-        mod sqlite {
-            $(#[tokio::test]
-            async fn $test() {
-                super::$test(idem_tests::store_at::Product::Sqlite).await;
-            })+
-        }
-    };
-}
+pub(crate) mod shop;
 
 /// A handler publishes what it has done.
 ///
@@ -465,7 +156,7 @@ async fn what_no_queue_takes_is_given_up_and_can_be_tried_again(product: Product
 /// - effect: at least once, under one id
 async fn what_a_vanished_worker_has_committed_others_publish(product: Product) {
     let shop = Shop::open(product).await;
-    let id = commit_alone(&shop, &Sale::new("a", &shop.events)).await;
+    let id = shop::commit_alone(&shop, &Sale::new("a", &shop.events)).await;
     shop.pass_time(Duration::from_secs(20)).await;
     let relay = Relaying::start(shop.outbox().await, shop.bed.url());
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -484,29 +175,6 @@ async fn what_a_vanished_worker_has_committed_others_publish(product: Product) {
     let (one, other) = (one.stop().await, other.stop().await);
     assert_eq!(one.confirmed + other.confirmed, 1, "{one} {other}");
     shop.bed.assert_nothing_stuck().await;
-}
-
-/// Commits a sale in a process that never gets to publish, and says the event's id.
-async fn commit_alone(shop: &Shop, sale: &Sale) -> String {
-    use idem_amqp::{
-        executor::{Executor, Prepared},
-        message::Envelope,
-    };
-    let envelope = Envelope::new(serde_json::to_vec(sale).unwrap());
-    if shop.product == Product::Postgres {
-        let executor = Executor::new(shop.ledger.store().open_postgres().await);
-        executor.when_committed(drop);
-        let mut message = Prepared::<sell_in_postgres>::new(envelope, &QUICK).unwrap();
-        let ended = executor.handle(&mut message, &()).await;
-        assert_eq!(ended.kind(), Kind::Executed);
-    } else {
-        let executor = Executor::new(shop.ledger.store().open_sqlite().await);
-        executor.when_committed(drop);
-        let mut message = Prepared::<sell_in_sqlite>::new(envelope, &QUICK).unwrap();
-        let ended = executor.handle(&mut message, &()).await;
-        assert_eq!(ended.kind(), Kind::Executed);
-    }
-    format!("sales.sell:{}#0", sale.id)
 }
 
 /// What is published is to leave later.
@@ -564,7 +232,7 @@ async fn what_is_ordered_leaves_in_the_order_of_its_commits(product: Product) {
                 lane: Some((*lane).into()),
                 ..Sale::new(&format!("{lane}-{i}"), &shop.events)
             };
-            committed.push(commit_alone(&shop, &sale).await);
+            committed.push(shop::commit_alone(&shop, &sale).await);
         }
     }
     let (one, other) = (
@@ -628,46 +296,6 @@ async fn a_transaction_of_the_applications_own_publishes(product: Product) {
     shop.bed.assert_nothing_stuck().await;
 }
 
-/// The broker is away when something is published.
-///
-/// - does: keeps it in the store, and publishes it when the broker is back
-/// - effect: at least once, under one id
-async fn a_broker_that_is_away_gets_it_when_it_is_back(product: Product) {
-    let broker = Arc::new(off_thread(RabbitMq::start).await);
-    let shop = Shop::on(Bed::on(&broker), product).await;
-    shop.declare_events().await;
-    let ids_of = |count: usize| (0..count).map(|i| format!("sale-{i:02}"));
-    let outbox = shop.outbox().await;
-    let relay = Relaying::start(outbox.clone(), shop.bed.url());
-    let stopped = Arc::clone(&broker);
-    off_thread(move || stopped.kill()).await;
-    for id in ids_of(20) {
-        // Free at once: an executor of its own publishes nothing.
-        let sale = Sale {
-            after: Some(0),
-            ..Sale::new(&id, &shop.events)
-        };
-        commit_alone(&shop, &sale).await;
-    }
-    eventually("it was tried in vain", async || {
-        let entries = outbox.list(&all()).await.unwrap();
-        if entries.iter().any(|it| it.error.is_some()) {
-            Ok(())
-        } else {
-            Err(entries.len())
-        }
-    })
-    .await;
-    let restarted = Arc::clone(&broker);
-    off_thread(move || restarted.restart()).await;
-    let mut events = ids(&shop.events(20).await);
-    events.sort();
-    events.dedup();
-    assert_eq!(events.len(), 20);
-    shop.until_empty().await;
-    relay.stop().await;
-}
-
 on_postgres_and_sqlite! {
     what_a_handler_publishes_leaves_with_its_commit,
     a_failed_attempt_publishes_nothing,
@@ -677,5 +305,4 @@ on_postgres_and_sqlite! {
     what_is_to_leave_later_waits_in_the_store,
     what_is_ordered_leaves_in_the_order_of_its_commits,
     a_transaction_of_the_applications_own_publishes,
-    a_broker_that_is_away_gets_it_when_it_is_back,
 }

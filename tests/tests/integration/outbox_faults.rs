@@ -1,0 +1,485 @@
+//! What handlers publish, while workers, brokers and stores fail: what was committed is confirmed, waiting or dead.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use idem_amqp::{
+    executor::ExecutionKind as Kind,
+    outbox::{OutboxChange, OutboxCounts, OutboxStats},
+    sqlx::{self, Connection as _, PgConnection},
+};
+use idem_servers::RabbitMq;
+use idem_tests::{
+    bed::Bed,
+    journal::eventually,
+    ledger::Ledger,
+    postgres_pair::PostgresPair,
+    process::{Crash, Event, Gate, Process, Settings},
+    proxy::Proxy,
+    servers::off_thread,
+    store_at::Product,
+};
+use lapin::types::{AMQPValue, FieldTable};
+use nix::sys::signal::Signal;
+use tokio::sync::Mutex;
+
+use crate::outbox::shop::{Relaying, Sale, Shop, all, commit_alone, ids, on_postgres_and_sqlite};
+
+const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
+
+/// The event of the order `a`.
+const EVENT: &str = "orders.charge:a#0";
+
+/// Nobody else takes for so long what a worker has committed.
+const LEASE: Duration = Duration::from_secs(31);
+
+/// A worker that is a process of its own, and publishes that an order is charged.
+fn settings(shop: &Shop) -> Settings {
+    Settings::new(shop.bed.url(), shop.bed.name(), &shop.ledger)
+        .with(|settings| settings.events = Some(shop.events.clone()))
+}
+
+/// Another worker gets the order `a` again, and publishes its event now.
+async fn another_publishes(shop: Shop, ends_as: &str) {
+    let another = Process::start(LEDGER_WORKER, &settings(&shop));
+    another.ended(ends_as, 1).await;
+    assert_eq!(ids(&shop.events(1).await), [EVENT]);
+    shop.until_empty().await;
+    another.stop().await;
+    assert_eq!(shop.ledger.count().await, 1);
+    shop.bed.assert_nothing_stuck().await;
+}
+
+/// A relay publishes the event of the order `a` when its lease has run out.
+async fn a_relay_publishes(shop: Shop, charges: &[(&str, usize)]) {
+    shop.pass_time(LEASE).await;
+    let relay = Relaying::start(shop.outbox().await, shop.bed.url());
+    assert_eq!(ids(&shop.events(1).await), [EVENT]);
+    shop.until_empty().await;
+    assert_eq!(relay.stop().await.confirmed, 1);
+    let expected = charges.iter().map(|(id, times)| ((*id).to_owned(), *times));
+    assert_eq!(shop.ledger.charges_per_order().await, expected.collect());
+}
+
+/// A worker is killed before its commit.
+///
+/// - does: publishes nothing of it; the next attempt publishes
+/// - effect: once
+async fn a_worker_killed_before_its_commit_publishes_nothing(product: Product) {
+    let shop = Shop::open(product).await;
+    let crash = Some(Crash::BeforeCompletion(1));
+    let dying = settings(&shop).with(|settings| settings.crash = crash);
+    let worker = Process::start(LEDGER_WORKER, &dying);
+    shop.bed.order("a").await;
+    worker.died().await;
+    Shop::assert_law(shop.counts().await, 0, 0);
+    assert!(shop.bed.drain(&shop.events).await.is_empty());
+    another_publishes(shop, "executed").await;
+}
+
+/// A worker is killed between its commit and its publish.
+///
+/// - does: another one publishes it when the lease has run out
+/// - effect: once
+async fn a_worker_killed_before_its_publish_leaves_it_to_others(product: Product) {
+    let shop = Shop::open(product).await;
+    let crash = Some(Crash::AfterCompletion(1));
+    let dying = settings(&shop).with(|settings| settings.crash = crash);
+    let worker = Process::start(LEDGER_WORKER, &dying);
+    shop.bed.order("a").await;
+    worker.died().await;
+    assert_eq!(shop.counts().await.waiting, 1);
+    assert!(shop.bed.drain(&shop.events).await.is_empty());
+    shop.pass_time(LEASE).await;
+    another_publishes(shop, "duplicate").await;
+}
+
+/// A worker is killed between its publish and the broker's confirm.
+///
+/// - does: another one publishes it again when the lease has run out
+/// - effect: at least once, under one id
+async fn a_worker_killed_before_the_confirm_has_it_published_again(product: Product) {
+    let shop = Shop::open(product).await;
+    let mut link = Proxy::open(shop.bed.broker().port()).await;
+    let gate = shop.ledger.file("gate");
+    let worker = settings(&shop).with(|settings| {
+        settings.amqp_url = shop.bed.url_by(link.port(), "");
+        settings.gate = Some(Gate {
+            file: gate.clone(),
+            blocking: false,
+        });
+    });
+    let mut worker = Process::start(LEDGER_WORKER, &worker);
+    // The connection that publishes is made for the first event.
+    std::fs::write(&gate, []).unwrap();
+    shop.bed.order("b").await;
+    assert_eq!(ids(&shop.events(1).await), ["orders.charge:b#0"]);
+    shop.until_empty().await;
+    std::fs::remove_file(&gate).unwrap();
+    shop.bed.order("a").await;
+    let a_started =
+        |event: &Event| matches!(event, Event::Started { order_id, .. } if order_id == "a");
+    worker.said("the handler starts", a_started).await;
+    // The next thing that the broker says is its confirm. It is lost with the connection, and there is no other one.
+    link.close().await;
+    link.lose_next_answer();
+    std::fs::write(gate, []).unwrap();
+    eventually("the confirm is lost", async || {
+        if link.lost_answers() == 1 {
+            Ok(())
+        } else {
+            Err(0)
+        }
+    })
+    .await;
+    assert_eq!(ids(&shop.events(1).await), [EVENT]);
+    worker.signal(Signal::SIGKILL);
+    worker.exit().await;
+    assert_eq!(shop.counts().await.waiting, 1);
+    a_relay_publishes(shop, &[("a", 1), ("b", 1)]).await;
+}
+
+/// A worker is killed between the broker's confirm and the removal.
+///
+/// - does: another one publishes it again when the lease has run out
+/// - effect: at least once, under one id
+async fn a_worker_killed_before_the_removal_has_it_published_again(product: Product) {
+    let shop = Shop::open(product).await;
+    // The table is there.
+    shop.counts().await;
+    shop.sql(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql
+             AS 'BEGIN RAISE EXCEPTION ''refused by the test''; END';
+         CREATE TRIGGER refuse BEFORE DELETE ON idem_records_outbox
+             FOR EACH ROW EXECUTE FUNCTION refuse()",
+        "CREATE TRIGGER refuse BEFORE DELETE ON idem_records_outbox
+             BEGIN SELECT RAISE(ABORT, 'refused by the test'); END",
+    )
+    .await;
+    let mut worker = Process::start(LEDGER_WORKER, &settings(&shop));
+    shop.bed.order("a").await;
+    // It waits with the removal, and with nothing else.
+    let refused = |lines: &[String]| {
+        lines
+            .iter()
+            .any(|line| line.contains("refused by the test"))
+    };
+    worker.log.until("a removal is refused", refused).await;
+    assert_eq!(ids(&shop.events(1).await), [EVENT]);
+    worker.signal(Signal::SIGKILL);
+    worker.exit().await;
+    assert_eq!(shop.counts().await.waiting, 1);
+    shop.sql(
+        "DROP TRIGGER refuse ON idem_records_outbox",
+        "DROP TRIGGER refuse",
+    )
+    .await;
+    a_relay_publishes(shop, &[("a", 1)]).await;
+}
+
+/// Several relays share a table, and one of them vanishes.
+///
+/// - does: the others publish what it had, when its lease has run out; each order is kept
+/// - effect: at least once, under one id
+async fn a_relay_that_vanishes_among_others_loses_nothing_and_no_order(product: Product) {
+    const EACH: usize = 40;
+    let shop = Shop::open(product).await;
+    let lanes = ["c-1", "c-2", "none"];
+    let mut committed = lanes.map(|_| Vec::new());
+    for i in 0..EACH {
+        for (lane, committed) in lanes.iter().zip(&mut committed) {
+            let sale = Sale::new(&format!("{lane}-{i:02}"), &shop.events);
+            let ordered = (*lane != "none").then(|| (*lane).into());
+            let after = ordered.is_none().then_some(0);
+            let sale = Sale {
+                lane: ordered,
+                after,
+                ..sale
+            };
+            committed.push(commit_alone(&shop, &sale).await);
+        }
+    }
+    let start = async || Relaying::start(shop.outbox().await, shop.bed.url());
+    let (vanishing, one, other) = (start().await, start().await, start().await);
+    let events = Mutex::new(Vec::new());
+    eventually("some have left", async || {
+        let mut events = events.lock().await;
+        events.extend(ids(&shop.bed.drain(&shop.events).await));
+        if events.len() >= EACH {
+            Ok(())
+        } else {
+            Err(events.len())
+        }
+    })
+    .await;
+    let mut events = events.into_inner();
+    vanishing.vanish().await;
+    shop.pass_time(LEASE).await;
+    shop.until_empty().await;
+    let (one, other) = (one.stop().await, other.stop().await);
+    events.extend(ids(&shop.bed.drain(&shop.events).await));
+    for (lane, committed) in lanes.iter().zip(&committed) {
+        let mut of_lane: Vec<_> = events.iter().filter(|id| id.contains(lane)).collect();
+        if *lane == "none" {
+            of_lane.sort();
+        }
+        // What is published again comes right after what it repeats.
+        of_lane.dedup();
+        assert_eq!(of_lane, committed.iter().collect::<Vec<_>>());
+    }
+    let survivors = one.confirmed + other.confirmed;
+    let total = (lanes.len() * EACH) as u64;
+    assert!(survivors <= total && survivors > 0, "{one} {other}");
+    shop.bed.assert_nothing_stuck().await;
+}
+
+/// The broker is away for an hour.
+///
+/// - does: keeps it in the store, tries again at least every five minutes, and publishes it when the broker is back
+/// - effect: at least once, under one id
+async fn a_broker_that_is_away_for_an_hour_gets_it_when_it_is_back(product: Product) {
+    let broker = Arc::new(off_thread(RabbitMq::start).await);
+    let shop = Shop::on(Bed::on(&broker), product).await;
+    shop.declare_events().await;
+    let outbox = shop.outbox().await;
+    let relay = Relaying::start(outbox.clone(), shop.bed.url());
+    let stopped = Arc::clone(&broker);
+    off_thread(move || stopped.kill()).await;
+    for i in 0..20 {
+        // Free at once: an executor of its own publishes nothing.
+        let sale = Sale {
+            after: Some(0),
+            ..Sale::new(&format!("sale-{i:02}"), &shop.events)
+        };
+        commit_alone(&shop, &sale).await;
+    }
+    let tried = async |times: u32| {
+        eventually("all were tried in vain", async || {
+            let entries = outbox.list(&all()).await.unwrap();
+            if entries
+                .iter()
+                .all(|it| it.error.is_some() && it.attempts >= times)
+            {
+                Ok(entries)
+            } else {
+                Err(entries.len())
+            }
+        })
+        .await
+    };
+    tried(1).await;
+    // It was tried for an hour.
+    shop.sql(
+        "UPDATE idem_records_outbox SET attempts = attempts + 500, due = due - interval '1 h'",
+        "UPDATE idem_records_outbox SET attempts = attempts + 500, due = due - 3600 * 1000000",
+    )
+    .await;
+    let longest = Duration::from_mins(5);
+    for entry in tried(501).await {
+        let wait = entry.due.duration_since(SystemTime::now());
+        assert!(wait.unwrap_or_default() <= longest, "{entry:?}");
+    }
+    Shop::assert_law(shop.counts().await, 20, 0);
+    let restarted = Arc::clone(&broker);
+    off_thread(move || restarted.restart()).await;
+    shop.until_empty().await;
+    let mut events = ids(&shop.bed.drain(&shop.events).await);
+    events.sort();
+    events.dedup();
+    assert_eq!(events.len(), 20);
+    let relayed = relay.stop().await;
+    Shop::assert_law(shop.counts().await, 20, relayed.confirmed);
+}
+
+/// A standby takes the place of PostgreSQL while events are committed and published.
+///
+/// - does: publishes what was committed, when the new server answers
+/// - effect: at least once, under one id
+#[tokio::test]
+async fn a_fail_over_of_postgres_loses_no_event_that_was_committed() {
+    const SALES: usize = 60;
+    let pair = PostgresPair::start().await;
+    pair.commit_on_both().await;
+    let ledger = Ledger::of(&pair.store().await).await;
+    let shop = Shop::with(Bed::new().await, ledger);
+    shop.declare_events().await;
+    let worker = shop.sell().await;
+    for i in 0..SALES {
+        if i == SALES / 2 {
+            worker.ended(Kind::Executed, 1).await;
+            // The answers to commits are lost.
+            pair.catch_up().await;
+            pair.fall_behind().await;
+        }
+        let sale = Sale::new(&format!("s-{i:02}"), &shop.events);
+        shop.bed.json(&sale).await;
+    }
+    eventually("commits wait for the standby", async || {
+        let url = &shop.ledger.store().url;
+        let mut db = PgConnection::connect(url).await.unwrap();
+        let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        let waiting = sqlx::query_scalar(waiting).fetch_one(&mut db).await;
+        let waiting: i64 = waiting.unwrap();
+        if waiting > 0 { Ok(()) } else { Err(waiting) }
+    })
+    .await;
+    pair.fail_over().await;
+    eventually("all is charged", async || {
+        let charged = shop.ledger.charges_per_order().await.len();
+        if charged == SALES {
+            Ok(())
+        } else {
+            Err(charged)
+        }
+    })
+    .await;
+    shop.pass_time(LEASE).await;
+    shop.until_empty().await;
+    let stats = worker.stop().await;
+    let mut events = ids(&shop.bed.drain(&shop.events).await);
+    let confirmed = events.len() as u64;
+    assert_eq!(stats.outbox().confirmed, confirmed, "{stats}");
+    events.sort();
+    events.dedup();
+    assert_eq!(events.len(), SALES);
+    let charges = shop.ledger.charges_per_order().await;
+    assert!(charges.len() == SALES && charges.values().all(|it| *it == 1));
+    shop.bed.assert_nothing_stuck().await;
+}
+
+/// The queue is full, and refuses what is published.
+///
+/// - does: tries again, and publishes it when there is room
+/// - effect: at least once, under one id
+async fn what_a_full_queue_refuses_leaves_when_it_has_room(product: Product) {
+    let shop = Shop::on(Bed::new().await, product).await;
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-max-length".into(), AMQPValue::LongInt(2));
+    let overflow = AMQPValue::LongString("reject-publish".into());
+    arguments.insert("x-overflow".into(), overflow);
+    shop.bed.declare_foreign(&shop.events, arguments).await;
+    let worker = shop.sell().await;
+    for id in ["a", "b", "c", "d", "e"] {
+        shop.bed.json(&Sale::new(id, &shop.events)).await;
+    }
+    worker.ended(Kind::Executed, 5).await;
+    let outbox = shop.outbox().await;
+    eventually("three are refused", async || {
+        let left = outbox.list(&all()).await.unwrap();
+        let refused = left.iter().filter(|it| it.error.is_some()).count();
+        if left.len() == 3 && refused == 3 {
+            Ok(())
+        } else {
+            Err(left)
+        }
+    })
+    .await;
+    let found = ids(&shop.bed.drain(&shop.events).await);
+    Shop::assert_law(outbox.counts().await.unwrap(), 5, 2);
+    let found = Mutex::new(found);
+    eventually("the others leave", async || {
+        shop.pass_time(Duration::from_mins(5)).await;
+        let mut found = found.lock().await;
+        found.extend(ids(&shop.bed.drain(&shop.events).await));
+        if found.len() == 5 {
+            Ok(())
+        } else {
+            Err(found.len())
+        }
+    })
+    .await;
+    let mut found = found.into_inner();
+    found.sort();
+    let expected = ["a", "b", "c", "d", "e"].map(|id| format!("sales.sell:{id}#0"));
+    assert_eq!(found, expected);
+    shop.until_empty().await;
+    let stats = law_of(worker.stop().await.outbox(), shop.counts().await);
+    assert!(stats.put_back >= 3, "{stats}");
+    shop.bed.assert_nothing_stuck().await;
+}
+
+/// The queue is deleted, and declared again.
+///
+/// - does: gives up what is published meanwhile, and publishes it when somebody has it tried again
+/// - effect: once
+async fn what_a_deleted_queue_does_not_take_leaves_when_it_is_retried(product: Product) {
+    let shop = Shop::open(product).await;
+    let worker = shop.sell().await;
+    shop.bed.json(&Sale::new("before", &shop.events)).await;
+    assert_eq!(ids(&shop.events(1).await), ["sales.sell:before#0"]);
+    shop.bed.delete(&shop.events).await;
+    shop.bed.json(&Sale::new("meanwhile", &shop.events)).await;
+    let outbox = shop.outbox().await;
+    eventually("it is given up", async || {
+        let counts = outbox.counts().await.unwrap();
+        if (counts.waiting, counts.dead) == (0, 1) {
+            Ok(())
+        } else {
+            Err(counts)
+        }
+    })
+    .await;
+    Shop::assert_law(outbox.counts().await.unwrap(), 2, 1);
+    shop.declare_events().await;
+    let retry = outbox.change(&OutboxChange::Retry(None)).await;
+    assert_eq!(retry.unwrap(), 1);
+    assert_eq!(ids(&shop.events(1).await), ["sales.sell:meanwhile#0"]);
+    shop.until_empty().await;
+    let stats = law_of(worker.stop().await.outbox(), shop.counts().await);
+    assert_eq!((stats.confirmed, stats.given_up), (2, 1), "{stats}");
+    shop.bed.assert_nothing_stuck().await;
+}
+
+/// The clock of the store is set an hour forward, or back.
+///
+/// - does: forward: others take at once what a worker has committed and not published. Back: what is in the table leaves so
+///   much later; what is committed then leaves at once
+/// - effect: at least once, under one id
+async fn a_clock_of_the_store_that_is_set_loses_nothing(product: Product) {
+    let hour = Duration::from_hours(1);
+    let shop = Shop::open(product).await;
+    commit_alone(&shop, &Sale::new("old", &shop.events)).await;
+    shop.set_back(hour).await;
+    let worker = shop.sell().await;
+    shop.bed.json(&Sale::new("new", &shop.events)).await;
+    assert_eq!(ids(&shop.events(1).await), ["sales.sell:new#0"]);
+    let outbox = shop.outbox().await;
+    eventually("the new one is gone", async || {
+        let counts = outbox.counts().await.unwrap();
+        if counts.waiting + counts.later == 1 {
+            Ok(())
+        } else {
+            Err(counts)
+        }
+    })
+    .await;
+    Shop::assert_law(shop.counts().await, 2, 1);
+    // Its lease has not run out, and is over an hour earlier than it was to be.
+    shop.pass_time(2 * hour).await;
+    assert_eq!(ids(&shop.events(1).await), ["sales.sell:old#0"]);
+    shop.until_empty().await;
+    assert_eq!(worker.stop().await.outbox().confirmed, 2);
+    Shop::assert_law(shop.counts().await, 2, 2);
+    shop.bed.assert_nothing_stuck().await;
+}
+
+/// The law for a worker that was alone.
+#[track_caller]
+fn law_of(stats: OutboxStats, counts: OutboxCounts) -> OutboxStats {
+    Shop::assert_law(counts, stats.committed, stats.confirmed);
+    stats
+}
+
+on_postgres_and_sqlite! {
+    a_worker_killed_before_its_commit_publishes_nothing,
+    a_worker_killed_before_its_publish_leaves_it_to_others,
+    a_worker_killed_before_the_confirm_has_it_published_again,
+    a_worker_killed_before_the_removal_has_it_published_again,
+    a_relay_that_vanishes_among_others_loses_nothing_and_no_order,
+    a_broker_that_is_away_for_an_hour_gets_it_when_it_is_back,
+    what_a_full_queue_refuses_leaves_when_it_has_room,
+    what_a_deleted_queue_does_not_take_leaves_when_it_is_retried,
+    a_clock_of_the_store_that_is_set_loses_nothing,
+}
