@@ -1,8 +1,17 @@
 //! What a handler under test stands on: a store, and what its handlers write beside it.
 
-use idem_core::{store::Store, stores::MemoryStore};
+use std::time::Duration;
 
-use super::FaultyStore;
+use idem_core::{
+    handler::OutgoingContent,
+    store::{
+        Store,
+        outbox::{OutboxListing, SharedOutbox},
+    },
+    stores::MemoryStore,
+};
+
+use super::{FaultyStore, clock::StandingStill};
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod database;
@@ -37,6 +46,38 @@ pub trait Ground: sealed::Ground + Clone + 'static {
     /// What was written stays, and the store knows nothing of it.
     #[doc(hidden)]
     fn forgetful(&self) -> impl Future<Output = Self>;
+
+    /// What handlers have published is here when it is committed, and nobody takes it out.
+    #[doc(hidden)]
+    fn outbox(&self) -> Option<SharedOutbox> {
+        None
+    }
+}
+
+/// On the host's clock.
+const LONGEST_LOOK: Duration = Duration::from_secs(30);
+
+/// What handlers have published, and have committed, in its order.
+///
+/// # Panics
+/// If the store cannot be read.
+pub(super) async fn published(ground: &impl Ground) -> Vec<OutgoingContent> {
+    let Some(outbox) = ground.outbox() else {
+        return Vec::new();
+    };
+    let _still = StandingStill::for_at_most(LONGEST_LOOK);
+    let all = OutboxListing {
+        limit: u32::MAX,
+        ..OutboxListing::default()
+    };
+    let listed = outbox.list(&all).await.expect("the store can be read");
+    let mut published = Vec::new();
+    for entry in listed {
+        let shown = outbox.show(entry.id).await;
+        let (_, content) = (shown.expect("the store can be read")).expect("nobody takes it out");
+        published.push(content);
+    }
+    published
 }
 
 /// A [`MemoryStore`].

@@ -14,11 +14,12 @@ use tokio::time::sleep;
 
 use idem_core::{
     executor::{Execution, Prepared, RunsOn},
-    handler::{Handler, Leased, Operation, Policy},
+    handler::{Handler, Leased, Operation, OutgoingContent, Policy},
 };
 
 use super::{
     CrashPoint, FaultyStore, Ground, InMemory, Message,
+    ground::published,
     process::{Process, Ran, not_reached},
     watched::Watched,
 };
@@ -95,6 +96,15 @@ where
     /// The store, which can be made to fail.
     pub fn store(&self) -> &FaultyStore<G::Store> {
         self.ground.store()
+    }
+
+    /// What handlers have published by their [`Outbox`](idem_core::handler::Outbox) and have committed, in the order in which
+    /// they did. It stays: no broker takes it.
+    ///
+    /// # Panics
+    /// If the store cannot be read.
+    pub async fn published(&self) -> Vec<OutgoingContent> {
+        published(&self.ground).await
     }
 
     /// Delivers a message, once.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::store::{
     Begun, Claim, ClaimRequest, Completion, Finish, Finished, Lease, Open, StoreError,
-    TransactionalStore, Write,
+    TransactionalStore, Write, outbox::SharedOutbox,
 };
 
 use super::{Call, FaultyStore, probe};
@@ -20,6 +20,10 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for FaultyStore<S> {
 
     fn time_limit(&self) -> Option<Duration> {
         self.store.time_limit()
+    }
+
+    fn outbox(&self) -> Option<SharedOutbox> {
+        self.store.outbox()
     }
 
     async fn begin(&self, request: &ClaimRequest) -> Result<Begun<S::Transaction>, StoreError> {

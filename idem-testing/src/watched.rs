@@ -37,6 +37,7 @@ impl<H: Operation> Operation for Watched<H> {
     const SCOPE: &'static str = H::SCOPE;
     const POLICY: Policy = H::POLICY;
     const BATCH: Option<BatchOptions> = H::BATCH;
+    const PUBLISHES: bool = H::PUBLISHES;
     const SEQUENCE: Option<SequenceOptions<Self>> = match H::SEQUENCE {
         Some(numbered) => Some(numbered.likewise()),
         None => None,

@@ -9,7 +9,7 @@ use std::{
 use futures_util::future::join_all;
 use idem_core::{
     executor::RunsOn,
-    handler::{Handler, Leased, Operation},
+    handler::{Handler, Leased, Operation, OutgoingContent},
 };
 use tokio::time::sleep;
 
@@ -21,6 +21,7 @@ use idem_amqp::{
 use super::{Delivered, Message};
 use crate::{
     CrashPoint, FaultyStore, Ground, InMemory,
+    ground::published,
     probe::Seen,
     process::{Process, Ran, not_reached},
     watched::Watched,
@@ -83,6 +84,15 @@ where
     /// The store, which can be made to fail.
     pub fn store(&self) -> &FaultyStore<G::Store> {
         self.ground.store()
+    }
+
+    /// What handlers have published by their [`Outbox`](idem_core::handler::Outbox) and have committed, in the order in which
+    /// they did. It stays: no broker takes it.
+    ///
+    /// # Panics
+    /// If the store cannot be read.
+    pub async fn published(&self) -> Vec<OutgoingContent> {
+        published(&self.ground).await
     }
 
     /// Delivers a message, and tells how it ended.

@@ -7,6 +7,7 @@ use idem_core::{
         self, AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection,
         postgres::PgConnectOptions,
     },
+    store::{TransactionalStore, outbox::SharedOutbox},
     stores::PostgresStore,
 };
 
@@ -81,6 +82,10 @@ impl Ground for OnPostgres {
             store: open(&self.schema, &another_table).await,
             ..self.clone()
         }
+    }
+
+    fn outbox(&self) -> Option<SharedOutbox> {
+        TransactionalStore::<PgConnection>::outbox(&self.store)
     }
 }
 

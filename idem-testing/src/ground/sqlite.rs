@@ -13,7 +13,10 @@ use idem_core::sqlx::{
     sqlite::{SqliteConnectOptions, SqliteJournalMode},
 };
 
-use idem_core::stores::SqliteStore;
+use idem_core::{
+    store::{TransactionalStore, outbox::SharedOutbox},
+    stores::SqliteStore,
+};
 
 use super::{super::clock::StandingStill, FaultyStore, Ground, database::Database, sealed};
 
@@ -81,6 +84,10 @@ impl Ground for OnSqlite {
             store: open(&self.file, &another_table).await,
             ..self.clone()
         }
+    }
+
+    fn outbox(&self) -> Option<SharedOutbox> {
+        TransactionalStore::<SqliteConnection>::outbox(&self.store)
     }
 }
 

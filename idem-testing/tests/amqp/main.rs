@@ -23,6 +23,8 @@ use tokio::time::{Instant, sleep};
 mod deliveries;
 mod faults;
 mod idempotent;
+#[cfg(feature = "sqlite")]
+mod outbox;
 mod replies;
 mod retries;
 mod types;
