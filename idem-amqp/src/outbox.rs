@@ -37,13 +37,15 @@ pub use idem_core::{
         InvalidOutgoingId, Outbox, OutboxError, Outboxes, Outgoing, OutgoingContent, OutgoingId,
     },
     store::outbox::{
-        OutboxChange, OutboxCounts, OutboxEntry, OutboxListing, OutboxState, SharedOutbox,
+        GLANCED, OutboxChange, OutboxCounts, OutboxEntry, OutboxGlance, OutboxListing, OutboxState,
+        SharedOutbox,
     },
 };
 
 pub(crate) mod publishing;
 mod relay;
 mod stats;
+pub(crate) mod watch;
 
 pub use relay::OutboxRelay;
 pub(crate) use stats::OutboxCounters;

@@ -9,6 +9,7 @@ mod context;
 mod failures;
 mod links;
 mod meters;
+mod outbox;
 pub(crate) mod spans;
 
 #[cfg(feature = "opentelemetry")]
@@ -17,6 +18,7 @@ pub(crate) use context::inject;
 pub(crate) use failures::{Ending, FailureLog};
 pub(crate) use links::Links;
 pub(crate) use meters::{Meters, SlotCounts};
+pub(crate) use outbox::OutboxMeters;
 
 use crate::wire::settlement::Settlement;
 

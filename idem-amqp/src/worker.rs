@@ -155,8 +155,8 @@ impl Worker {
         let _expiring = self.expire.as_ref().map(|start| start());
         let outbox = self.outbox.take();
         let published = outbox.as_ref().map(WorkersOutbox::counters);
-        let counters = Arc::new(Counters::beside(published.unwrap_or_default()));
-        let outbox = outbox.map(|outbox| outbox.start(&self.brokers));
+        let counters = Arc::new(Counters::beside(published));
+        let outbox = outbox.map(|outbox| outbox.start(&self.brokers, &self.health));
         let deadline = CancellationToken::new();
         let _dropped_tasks_stop = deadline.clone().drop_guard();
         let grace = Arc::new(Grace::new(self.grace));

@@ -1,4 +1,5 @@
-//! `docs/operations.md`, the dashboard and the alert rules name what this worker exports, and all of it.
+//! `docs/operations.md`, the dashboard and the alert rules name what this worker exports, and a relay of an outbox: all of it, and
+//! nothing else.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -9,8 +10,9 @@ use std::{
     time::Duration,
 };
 
-use idem_amqp::{Publication, Publisher};
+use idem_amqp::{Publication, Publisher, SqliteStore, outbox::OutboxRelay};
 use idem_servers::rabbitmq;
+use metrics_exporter_prometheus::PrometheusBuilder;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -38,7 +40,8 @@ type Metrics = BTreeMap<String, Metric>;
 
 #[tokio::test]
 async fn the_documents_name_what_the_worker_exports() {
-    let exported = exported().await;
+    let mut exported = exported().await;
+    exported.extend(exported_by_a_relay().await);
     let mut documented = documented();
     for metric in OF_BATCHES {
         assert!(documented.remove(metric).is_some(), "{metric}");
@@ -61,8 +64,8 @@ async fn the_documents_name_what_the_worker_exports() {
                 );
             }
         }
-        // What Prometheus adds: the worker it was read from, and the bucket.
-        let mut labels = BTreeSet::from(["instance".to_owned(), "le".to_owned()]);
+        // What Prometheus adds: the worker it was read from, what that is a part of, and the bucket.
+        let mut labels = BTreeSet::from(["instance", "job", "le"].map(str::to_owned));
         labels.extend(exported.values().flat_map(|one| one.labels.keys().cloned()));
         for label in grouped_by(&queries) {
             assert!(
@@ -173,6 +176,20 @@ async fn exported() -> Metrics {
             .await
             .expect("the worker handles the orders"),
     )
+}
+
+/// What a relay exports. Handlers of this worker have no outbox.
+async fn exported_by_a_relay() -> Metrics {
+    let buckets = PrometheusBuilder::new().set_buckets(&[1.0]).unwrap();
+    let recorder = buckets.build_recorder();
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", folder.path().join("outbox.db").display());
+    let store = SqliteStore::connect(&store).await.unwrap();
+    let _relay = {
+        let _recorded = metrics::set_default_local_recorder(&recorder);
+        OutboxRelay::new(store.outbox(), "amqp://127.0.0.1:1/%2f").unwrap()
+    };
+    parse(&recorder.handle().render())
 }
 
 async fn scrape(address: &str) -> std::io::Result<String> {

@@ -29,7 +29,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{OutboxCounters, stats::count};
+use super::OutboxCounters;
 use crate::{
     error::PublishError,
     publisher::Publisher,
@@ -86,7 +86,7 @@ impl Handing {
     }
 
     pub(crate) fn hand_on(&self, messages: Vec<Outgoing>) {
-        count(&self.counters.committed, messages.len());
+        self.counters.committed(messages.len());
         let (at, bytes) = (Instant::now(), bytes(&messages));
         // Full: the broker is slower than the handlers, or away. The lease runs out, and then it is taken.
         if self.bytes.load(Relaxed) >= BYTES {
@@ -121,6 +121,8 @@ struct Ended {
     in_lane: bool,
     attempts: u32,
     bytes: usize,
+    /// When it was committed, if it was in memory since.
+    committed: Option<Instant>,
     published: Result<(), Failure>,
 }
 
@@ -203,8 +205,8 @@ impl UnderWay {
     }
 
     /// Publishes what is left to who commits it.
-    fn publish_committed(&mut self, messages: Vec<Outgoing>) {
-        for it in messages {
+    fn publish_committed(&mut self, committed: Committed) {
+        for it in committed.messages {
             if it.is_published_by_who_commits() {
                 let content = OutgoingContent {
                     message_id: it.message_id,
@@ -212,13 +214,21 @@ impl UnderWay {
                     head: it.head,
                     body: it.body,
                 };
-                self.publish(it.id, 1, false, content);
+                let taken = Taken::new(it.id, 1, false, content);
+                self.publish(taken, Some(committed.at));
             }
         }
     }
 
     /// Publishes one message; those that are under way share confirms.
-    fn publish(&mut self, id: OutgoingId, attempts: u32, in_lane: bool, content: OutgoingContent) {
+    fn publish(&mut self, taken: Taken, committed: Option<Instant>) {
+        let Taken {
+            id,
+            attempts,
+            in_lane,
+            content,
+            ..
+        } = taken;
         if !self.in_hand.insert(id) {
             return;
         }
@@ -247,6 +257,7 @@ impl UnderWay {
                 in_lane,
                 attempts,
                 bytes,
+                committed,
                 published: result,
             }
         };
@@ -355,9 +366,9 @@ impl Publishing {
                             // If there was something, there may be more: at once.
                             let rests = taken.is_empty() && !look_again;
                             look_at = Instant::now() + if rests { between_looks() } else { Duration::ZERO };
-                            count(&self.counters.taken, taken.len());
+                            self.counters.taken(taken.len());
                             for it in taken {
-                                under_way.publish(it.id, it.attempts, it.in_lane, it.content);
+                                under_way.publish(it, None);
                             }
                         }
                         Err(error) => reading.begins("store", &ErrorChain::of(&error).to_string()),
@@ -370,7 +381,7 @@ impl Publishing {
                     }
                     // Else it is left to its lease.
                     if broker.is_over() && committed.at.elapsed() < Outgoing::LEASE / 2 {
-                        under_way.publish_committed(committed.messages);
+                        under_way.publish_committed(committed);
                     }
                 }
                 () = sleep_until(not_before), if !stops && taking.is_none() && room_to_take.is_some() => {
@@ -388,7 +399,8 @@ impl Publishing {
         let Ended { id, .. } = ended;
         match ended.published {
             Ok(()) => {
-                count(&self.counters.confirmed, 1);
+                self.counters
+                    .confirmed(ended.committed.map(|at| at.elapsed()));
                 ends.confirmed.push(id);
                 ends.frees_lane |= ended.in_lane;
             }
@@ -397,17 +409,17 @@ impl Publishing {
                     message = %id, error,
                     "a message of the outbox cannot be published, and waits for `idem outbox retry` or `discard`"
                 );
-                count(&self.counters.given_up, 1);
+                self.counters.given_up();
                 ends.unpublished.push(Unpublished::give_up(id, error));
             }
             Err(Failure::ThisTime(error)) => {
                 let after = AGAIN.wait(ended.attempts);
                 tracing::warn!(message = %id, error, ?after, "a message of the outbox is tried again");
-                count(&self.counters.put_back, 1);
+                self.counters.put_back();
                 ends.unpublished.push(Unpublished::again(id, error, after));
             }
             Err(Failure::Away(error)) => {
-                count(&self.counters.put_back, 1);
+                self.counters.put_back();
                 let after = broker.left();
                 ends.unpublished.push(Unpublished::again(id, error, after));
             }
@@ -560,14 +572,15 @@ mod tests {
         };
         let mut under_way = under_way(0, 0);
         for attempts in [1, 2] {
-            under_way.publish(id, attempts, false, content.clone());
+            let taken = Taken::new(id, attempts, false, content.clone());
+            under_way.publish(taken, None);
         }
         assert_eq!((under_way.futures.len(), under_way.bytes), (1, 7));
         under_way.told(&Ends {
             confirmed: vec![id],
             ..Ends::default()
         });
-        under_way.publish(id, 3, false, content);
+        under_way.publish(Taken::new(id, 3, false, content), None);
         assert_eq!(under_way.futures.len(), 2);
     }
 }

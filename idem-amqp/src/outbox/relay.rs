@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::{OutboxCounters, OutboxStats, SharedOutbox, publishing::Publishing};
+use super::{OutboxCounters, OutboxStats, SharedOutbox, publishing::Publishing, watch::watch};
 use crate::{
     connection::{AmqpUrls, Brokers},
     error::BrokerError,
@@ -34,6 +34,7 @@ const GRACE: Duration = Duration::from_secs(15);
 pub struct OutboxRelay {
     outbox: SharedOutbox,
     brokers: Brokers,
+    counters: Arc<OutboxCounters>,
 }
 
 impl OutboxRelay {
@@ -43,7 +44,11 @@ impl OutboxRelay {
     /// If a URL is not valid.
     pub fn new(outbox: SharedOutbox, urls: impl Into<AmqpUrls>) -> Result<Self, BrokerError> {
         let brokers = Brokers::parse(&urls.into())?;
-        Ok(Self { outbox, brokers })
+        Ok(Self {
+            outbox,
+            brokers,
+            counters: Arc::default(),
+        })
     }
 
     /// Publishes until `shutdown` resolves, and then for at most 15 s what is under way. A store or a broker that is away is
@@ -52,8 +57,9 @@ impl OutboxRelay {
     /// # Cancel safety
     /// What was being published when this is dropped is published again by another, or by the next.
     pub async fn run_until(self, shutdown: impl Future<Output = ()>) -> OutboxStats {
-        let counters = Arc::new(OutboxCounters::default());
+        let counters = self.counters;
         let stopping = CancellationToken::new();
+        let watching = watch(Arc::clone(&self.outbox), &counters, drop);
         let publishing = Publishing::alone(
             self.outbox,
             Publisher::lazy(self.brokers),
@@ -67,6 +73,7 @@ impl OutboxRelay {
         };
         tokio::select! {
             () = publishing.run(stopping.clone()) => {}
+            never = watching => match never {},
             () = stop => {}
         }
         counters.stats()

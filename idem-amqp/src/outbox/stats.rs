@@ -3,7 +3,12 @@
 use std::{
     fmt,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
 };
+
+use idem_core::__telemetry::Counter;
+
+use crate::telemetry::OutboxMeters;
 
 /// What one worker, or one relay, has done with the outbox of its store.
 ///
@@ -25,13 +30,15 @@ pub struct OutboxStats {
     pub given_up: u64,
 }
 
+/// The same while it is counted, and its metrics.
 #[derive(Debug, Default)]
 pub(crate) struct OutboxCounters {
-    pub(crate) committed: AtomicU64,
-    pub(crate) confirmed: AtomicU64,
-    pub(crate) taken: AtomicU64,
-    pub(crate) put_back: AtomicU64,
-    pub(crate) given_up: AtomicU64,
+    committed: AtomicU64,
+    confirmed: AtomicU64,
+    taken: AtomicU64,
+    put_back: AtomicU64,
+    given_up: AtomicU64,
+    pub(super) meters: OutboxMeters,
 }
 
 impl OutboxCounters {
@@ -44,10 +51,35 @@ impl OutboxCounters {
             given_up: self.given_up.load(Relaxed),
         }
     }
+
+    pub(super) fn committed(&self, messages: usize) {
+        count(&self.committed, &self.meters.committed, messages);
+    }
+
+    /// A queue has one, so long after its commit, if it was published from memory.
+    pub(super) fn confirmed(&self, after: Option<Duration>) {
+        count(&self.confirmed, &self.meters.confirmed, 1);
+        if let Some(after) = after {
+            self.meters.seconds.took(after);
+        }
+    }
+
+    pub(super) fn taken(&self, messages: usize) {
+        count(&self.taken, &self.meters.taken, messages);
+    }
+
+    pub(super) fn put_back(&self) {
+        count(&self.put_back, &self.meters.put_back, 1);
+    }
+
+    pub(super) fn given_up(&self) {
+        count(&self.given_up, &self.meters.given_up, 1);
+    }
 }
 
-pub(super) fn count(counter: &AtomicU64, messages: usize) {
-    counter.fetch_add(messages as u64, Relaxed);
+fn count(total: &AtomicU64, metric: &Counter, messages: usize) {
+    total.fetch_add(messages as u64, Relaxed);
+    metric.count(messages as u64);
 }
 
 /// `outbox: committed=1000 confirmed=998 taken=2`; what did not occur is left out.

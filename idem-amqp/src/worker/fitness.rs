@@ -17,6 +17,7 @@ use crate::error::RunError;
 
 const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 
+/// Of a store that does not tell.
 const CODE: &str = "constraint";
 
 /// How to ask about this handler.
@@ -33,7 +34,7 @@ where
             executor.check::<H>().await?;
             let outbox = H::Mode::outbox(&executor).filter(|_| H::PUBLISHES);
             if let Some(outbox) = outbox {
-                outbox.counts().await?;
+                outbox.check().await?;
             }
             Ok(())
         }
@@ -76,8 +77,8 @@ pub(super) async fn look(subscriptions: &[Subscription]) -> Vec<Finding> {
                 let text = format!("{error}: look again when it answers");
                 findings.push(about(subscription, Finding::note(CODE, text)));
             }
-            Err(Hindrance::Unfit(error)) => {
-                findings.push(about(subscription, Finding::error(CODE, error)));
+            Err(Hindrance::Unfit(code, error)) => {
+                findings.push(about(subscription, Finding::error(code, error)));
             }
         }
     }
@@ -97,8 +98,8 @@ async fn until_told(subscription: &Subscription) -> Option<Finding> {
                     "nothing is consumed before the store has told"
                 );
             }
-            Err(Hindrance::Unfit(error)) => {
-                let finding = Finding::error(CODE, error);
+            Err(Hindrance::Unfit(code, error)) => {
+                let finding = Finding::error(code, error);
                 return Some(about(subscription, finding));
             }
         }

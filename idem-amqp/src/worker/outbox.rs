@@ -6,10 +6,11 @@ use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    connection::Brokers,
+    connection::{Brokers, health::HealthState},
     outbox::{
         OutboxCounters, SharedOutbox,
         publishing::{Committed, Handing, Publishing},
+        watch::watch,
     },
     publisher::Publisher,
 };
@@ -50,13 +51,22 @@ impl WorkersOutbox {
         Arc::clone(&self.counters)
     }
 
-    pub(super) fn start(self, brokers: &Brokers) -> Started {
+    pub(super) fn start(self, brokers: &Brokers, health: &Arc<HealthState>) -> Started {
         let publisher = Publisher::lazy(brokers.clone());
+        let (outbox, counters, health) =
+            (Arc::clone(&self.outbox), self.counters, Arc::clone(health));
+        let watching = async move { watch(outbox, &counters, |told| health.outbox(told)).await };
         let publishing = Publishing::new(self.outbox, publisher, self.handing, self.committed);
         let (stopping, aborted) = (CancellationToken::new(), CancellationToken::new());
         let (stops, aborts) = (stopping.clone(), aborted.clone());
         let publishing = tokio::spawn(async move {
-            let _ = aborts.run_until_cancelled(publishing.run(stops)).await;
+            let run = async {
+                tokio::select! {
+                    () = publishing.run(stops) => {}
+                    never = watching => match never {},
+                }
+            };
+            let _ = aborts.run_until_cancelled(run).await;
         });
         Started {
             publishing,

@@ -146,12 +146,12 @@ pub(super) struct Counters {
     pub(super) replies: ReplyCounters,
     pub(super) sessions: SessionCounters,
     stale_numbers: AtomicU64,
-    outbox: Arc<OutboxCounters>,
+    outbox: Option<Arc<OutboxCounters>>,
 }
 
 impl Counters {
-    /// Beside what counts what the handlers publish.
-    pub(super) fn beside(outbox: Arc<OutboxCounters>) -> Self {
+    /// Beside what counts what the handlers publish, if they do.
+    pub(super) fn beside(outbox: Option<Arc<OutboxCounters>>) -> Self {
         Self {
             outbox,
             ..Self::default()
@@ -196,7 +196,10 @@ impl Counters {
             replies: self.replies.replies(),
             sessions: self.sessions.counts(),
             stale_numbers: self.stale_numbers.load(Relaxed),
-            outbox: self.outbox.stats(),
+            outbox: self
+                .outbox
+                .as_ref()
+                .map_or_else(OutboxStats::default, |outbox| outbox.stats()),
         }
     }
 }

@@ -29,8 +29,8 @@ pub(super) type Fit = Arc<dyn Fn() -> BoxFuture<'static, Result<(), Hindrance>> 
 
 /// What a store says of what a handler needs.
 pub(super) enum Hindrance {
-    /// It does not have it.
-    Unfit(String),
+    /// It does not have it: what the finding is called, and what it says.
+    Unfit(&'static str, String),
     /// Nothing: it is away.
     Silent(String),
 }
@@ -39,7 +39,7 @@ impl From<RecordedByError> for Hindrance {
     fn from(error: RecordedByError) -> Self {
         match error {
             RecordedByError::Store { .. } => Self::Silent(ErrorChain::of(&error).to_string()),
-            error => Self::Unfit(error.to_string()),
+            error => Self::Unfit("constraint", error.to_string()),
         }
     }
 }
@@ -49,7 +49,7 @@ impl From<StoreError> for Hindrance {
     fn from(error: StoreError) -> Self {
         let text = ErrorChain::of(&error).to_string();
         match error {
-            StoreError::Refused(_) => Self::Unfit(text),
+            StoreError::Refused(_) => Self::Unfit("outbox", text),
             _ => Self::Silent(text),
         }
     }

@@ -23,6 +23,9 @@ pub type SharedOutbox = Arc<dyn OutboxTable>;
 /// How many bytes of messages are taken at once, but always one.
 pub const TAKEN_BYTES: usize = 16 << 20;
 
+/// How far each kind of message is counted at a [glance](OutboxTable::glance).
+pub const GLANCED: u64 = 10_000;
+
 /// What was committed and is not yet published.
 ///
 /// The conformance suite holds an implementation to these rules:
@@ -35,6 +38,7 @@ pub const TAKEN_BYTES: usize = 16 << 20;
 ///    are in the order in which their transactions were committed.
 /// 4. What is [removed](Self::remove) is never told of again. To remove it twice is harmless.
 /// 5. What is [given up](Unpublished::give_up) is not told of until somebody [tries it again](OutboxChange::Retry).
+/// 6. A [glance](Self::glance) takes no longer because there are many messages.
 ///
 /// # Cancel safety
 /// A dropped future leaves unknown what was done, as an `Err` does.
@@ -49,8 +53,18 @@ pub trait OutboxTable: Debug + Send + Sync + 'static {
     /// Notes down what could not be published, and when it is to be tried again.
     fn note<'a>(&'a self, unpublished: &'a [Unpublished]) -> BoxFuture<'a, Result<(), StoreError>>;
 
+    /// Whether all of this can be done here, and what a handler publishes can be written: does it, and undoes it.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] if a table, or a right of the store's user, is missing: it says which.
+    fn check(&self) -> BoxFuture<'_, Result<(), StoreError>>;
+
     /// How many there are.
     fn counts(&self) -> BoxFuture<'_, Result<OutboxCounts, StoreError>>;
+
+    /// The same, each kind counted up to [`GLANCED`], and what shows whether anybody publishes: asked by each worker, and
+    /// every so often.
+    fn glance(&self) -> BoxFuture<'_, Result<OutboxGlance, StoreError>>;
 
     /// One page of messages, in the order of their ids.
     fn list<'a>(
@@ -136,8 +150,25 @@ pub struct OutboxCounts {
     pub later: u64,
     /// They were given up.
     pub dead: u64,
-    /// For how long the oldest of those that wait has been due.
+    /// For how long the oldest of those that wait has waited: since it was written, or was to leave.
     pub oldest: Duration,
+}
+
+/// What a look at an outbox shows that costs little.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OutboxGlance {
+    /// How many there are, up to [`GLANCED`] of each kind.
+    pub counts: OutboxCounts,
+    /// For how long a message has been free to be taken, and nobody has taken it. Longer than seconds: nobody publishes.
+    pub untaken: Duration,
+}
+
+impl OutboxGlance {
+    /// For implementations of [`OutboxTable::glance`].
+    pub fn new(counts: OutboxCounts, untaken: Duration) -> Self {
+        Self { counts, untaken }
+    }
 }
 
 impl OutboxCounts {

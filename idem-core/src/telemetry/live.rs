@@ -32,6 +32,11 @@ impl Counter {
         self.0.increment(1);
     }
 
+    /// Counts so many more.
+    pub fn count(&self, more: u64) {
+        self.0.increment(more);
+    }
+
     /// Takes over what was counted elsewhere.
     pub fn set(&self, total: u64) {
         self.0.absolute(total);

@@ -488,6 +488,7 @@ macro_rules! __conformance_list {
                 each_is_told_to_one
                 what_is_to_leave_later_can_be_cancelled
                 what_is_long_is_taken_little_by_little
+                a_glance_shows_how_many_wait_and_for_how_long
                 messages_are_listed_in_pages
             }
         }

@@ -521,6 +521,66 @@ pub async fn what_is_long_is_taken_little_by_little<H: TransactionalHarness>(har
     office.takes(&[&further[0]], "the other is left").await;
 }
 
+/// How many of which kind, for how long the oldest has waited, and whether anybody takes what is free.
+pub async fn a_glance_shows_how_many_wait_and_for_how_long<H: TransactionalHarness>(harness: &H) {
+    let office = Office::open(harness);
+    let of = async || {
+        let glance = Rule::Outbox.answer(office.outbox.glance().await);
+        let counts = glance.counts;
+        let minutes = |time: Duration| time.as_secs() / 60;
+        (
+            [counts.waiting, counts.later, counts.dead],
+            [minutes(counts.oldest), minutes(glance.untaken)],
+        )
+    };
+    let shows = async |counts, minutes, why: &str| {
+        let shown = of().await;
+        office
+            .scene
+            .holds(shown == (counts, minutes), &format!("{why}: {shown:?}"));
+    };
+    shows([0, 0, 0], [0, 0], "nothing was published").await;
+    let lane = unique();
+    let sent = office
+        .publish(|outbox| {
+            put(outbox, "charged");
+            put(&free(outbox), "shipped");
+            put(&outbox.after(10 * MINUTE), "remind");
+            put(&outbox.ordered_by(&lane), "moved");
+            put(&outbox.ordered_by(&lane), "moved again");
+            put(
+                &outbox.ordered_by(unique()).after(10 * MINUTE),
+                "move later",
+            );
+        })
+        .await;
+    office.scene.advance(5 * MINUTE).await;
+    shows([4, 2, 0], [5, 5], "nobody has taken anything").await;
+    office
+        .takes(&[&sent[0], &sent[1], &sent[3]], "they are free")
+        .await;
+    shows([4, 2, 0], [5, 0], "all that is free was taken").await;
+    let again = Unpublished::again(sent[0].id, "full", MINUTE);
+    let dead = Unpublished::give_up(sent[3].id, "no such queue");
+    Rule::Outbox.answer(office.outbox.note(&[again, dead]).await);
+    shows([3, 2, 1], [5, 0], "one was given up").await;
+    office.remove(&[sent[0].id, sent[1].id]).await;
+    office.scene.advance(2 * MINUTE).await;
+    shows(
+        [1, 2, 1],
+        [7, 0],
+        "one waits behind one that was given up, and is not free",
+    )
+    .await;
+    office.change(OutboxChange::Discard(sent[4].id)).await;
+    office.scene.advance(5 * MINUTE).await;
+    office
+        .takes(&[&sent[2], &sent[5]], "ten minutes are over")
+        .await;
+    office.scene.advance(3 * MINUTE).await;
+    shows([2, 0, 1], [5, 2], "they were to leave after ten minutes").await;
+}
+
 /// From page to page, and by what they are chosen.
 pub async fn messages_are_listed_in_pages<H: TransactionalHarness>(harness: &H) {
     let office = Office::open(harness);

@@ -62,6 +62,7 @@ mod order;
 mod outages;
 mod outbox;
 mod outbox_faults;
+mod outbox_seen;
 mod permissions;
 mod postgres_handlers;
 mod prefetch;

@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use idem_core::message::SequencePlace;
+use idem_core::{message::SequencePlace, store::outbox::OutboxGlance};
 use tokio::time::Instant;
 
 use super::state::{Phase, State};
@@ -107,6 +107,16 @@ impl HealthState {
     /// The store has not answered a client, who asks again.
     pub(crate) fn failed_client(&self, error: String) {
         self.state().registrations.failed(Instant::now(), error);
+    }
+
+    /// What a look at the outbox has told.
+    pub(crate) fn outbox(&self, told: Result<OutboxGlance, String>) {
+        let now = Instant::now();
+        let outbox = &mut self.state().outbox;
+        match told {
+            Ok(OutboxGlance { counts, .. }) => outbox.holds(now, counts.dead, counts.oldest),
+            Err(error) => outbox.is_unreadable(now, error),
+        }
     }
 
     /// A numbered message of this queue was claimed, in its turn or not: then the mark is told.

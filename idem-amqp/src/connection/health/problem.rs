@@ -46,6 +46,12 @@ pub enum ProblemKind {
         /// The queue's name.
         queue: String,
     },
+    /// The outbox of the handlers cannot be read: what they publish leaves late, or not at all.
+    OutboxUnreadable,
+    /// Messages of the outbox were given up, and wait for somebody.
+    OutboxDead,
+    /// A message of the outbox should have left five minutes ago or more.
+    OutboxLate,
     /// The worker has ended although nobody told it to.
     Ended,
 }
@@ -53,7 +59,15 @@ pub enum ProblemKind {
 impl ProblemKind {
     /// Whether messages are not consumed, or not done with, because of it.
     pub(super) fn hinders(&self) -> bool {
-        !matches!(self, Self::Unprotected | Self::Blocked | Self::Gap { .. })
+        !matches!(
+            self,
+            Self::Unprotected
+                | Self::Blocked
+                | Self::Gap { .. }
+                | Self::OutboxUnreadable
+                | Self::OutboxDead
+                | Self::OutboxLate
+        )
     }
 
     /// Whether it is worth a restart when it lasts. A restart helps no queue that is gone, and a
@@ -80,6 +94,9 @@ impl fmt::Display for ProblemKind {
             Self::Gap { queue } => {
                 write!(f, "numbered messages of {queue} wait for an earlier one")
             }
+            Self::OutboxUnreadable => f.write_str("the outbox cannot be read"),
+            Self::OutboxDead => f.write_str("messages of the outbox were given up"),
+            Self::OutboxLate => f.write_str("messages of the outbox do not leave"),
             Self::Ended => f.write_str("not running although nobody stopped it"),
         }
     }

@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::{
-    Problem, ProblemKind, condition::Condition, gaps::Gaps, pause::Pause,
+    Problem, ProblemKind, condition::Condition, gaps::Gaps, outbox::OutboxState, pause::Pause,
     registrations::Registrations,
 };
 
@@ -32,6 +32,7 @@ pub(super) struct State {
     /// Whether handlers run with the store.
     pub(super) protection: Condition,
     pub(super) publishing: Condition,
+    pub(super) outbox: OutboxState,
 }
 
 #[derive(Debug, Default)]
@@ -84,6 +85,7 @@ impl State {
         self.registrations = Registrations::default();
         self.protection = Condition::well(now);
         self.publishing = Condition::well(now);
+        self.outbox = OutboxState::well(now);
     }
 
     pub(super) fn end(&mut self, now: Instant) {
@@ -154,6 +156,9 @@ impl State {
         }
         look(ProblemKind::Unprotected, &self.protection);
         look(ProblemKind::Blocked, &self.publishing);
+        for (kind, condition) in self.outbox.conditions() {
+            look(kind, condition);
+        }
         let gaps = self.queues.iter().filter_map(|queue| {
             let (lasting, error) = queue.gaps.longest(now)?;
             Some(Problem {

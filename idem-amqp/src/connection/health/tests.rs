@@ -1,6 +1,10 @@
 use std::io;
 
-use idem_core::{Execution, StoreError, executor::ExecutionKind};
+use idem_core::{
+    Execution, StoreError,
+    executor::ExecutionKind,
+    store::outbox::{OutboxCounts, OutboxGlance},
+};
 use tokio::time::advance;
 
 use super::*;
@@ -233,4 +237,40 @@ async fn letters_that_cannot_be_published_are_told_until_the_last_of_their_queue
     assert_eq!((health.failing_for(), health.is_ready()), (None, false));
     drop(again);
     assert!(health.is_ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outbox_from_which_nothing_leaves_is_told_and_no_failure() {
+    let (state, health) = worker(&[]);
+    let _run = state.run();
+    state.connected(&"one:5672");
+    let holds = |dead, oldest| {
+        let counts = OutboxCounts::new(1, 0, dead, oldest);
+        state.outbox(Ok(OutboxGlance::new(counts, Duration::ZERO)));
+    };
+    holds(0, 299 * SECOND);
+    assert_eq!(health.problems(), []);
+    holds(0, 300 * SECOND);
+    advance(SECOND).await;
+    let told = health.to_string();
+    assert_eq!(
+        told,
+        "messages of the outbox do not leave for 1s: the oldest waits for 5 min, `idem outbox list` shows it"
+    );
+    holds(2, SECOND);
+    let [problem] = &health.problems()[..] else {
+        panic!("{health}");
+    };
+    assert_eq!(problem.kind, ProblemKind::OutboxDead);
+    assert!(problem.error.as_ref().unwrap().starts_with("2: "));
+    state.outbox(Err("permission denied".into()));
+    let kinds = |health: &Health| {
+        let problems = health.problems().into_iter();
+        problems.map(|one| one.kind).collect::<Vec<_>>()
+    };
+    let both = [ProblemKind::OutboxUnreadable, ProblemKind::OutboxDead];
+    assert_eq!(kinds(&health), both);
+    assert_eq!((health.failing_for(), health.is_ready()), (None, true));
+    holds(0, SECOND);
+    assert_eq!(health.problems(), []);
 }

@@ -26,6 +26,9 @@ const LOCKED: &str = "55P03";
 /// `undefined_table`.
 const MISSING_TABLE: &str = "42P01";
 
+/// `insufficient_privilege`.
+const MISSING_RIGHT: &str = "42501";
+
 /// The code with which the schema's functions refuse a transaction that the handler has ended by
 /// itself.
 const OWN_END: &str = "IDEM1";
@@ -68,6 +71,20 @@ impl Fault {
     /// Whether a table is not there.
     pub(super) fn is_missing_table(&self) -> bool {
         self.code().as_deref() == Some(MISSING_TABLE)
+    }
+
+    /// Whether the role may not do this.
+    pub(super) fn is_missing_right(&self) -> bool {
+        self.code().as_deref() == Some(MISSING_RIGHT)
+    }
+
+    /// Whether a column or a function is not there, or has another type.
+    pub(super) fn is_of_another_form(&self) -> bool {
+        // undefined_column, undefined_function, datatype_mismatch, cannot_coerce
+        matches!(
+            self.code().as_deref(),
+            Some("42703" | "42883" | "42804" | "42846")
+        )
     }
 
     /// Whether somebody has kept a row locked for longer than the statement waits.

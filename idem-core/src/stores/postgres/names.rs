@@ -22,13 +22,14 @@ const FRAGMENTS: [(&str, &str); 5] = [
 ];
 
 /// What follows the table's name in names that cannot be qualified.
-const UNQUALIFIED: [&str; 6] = [
+const UNQUALIFIED: [&str; 7] = [
     "_purge_after",
     "_remove_at",
     "_expires_at",
     "_outbox_due",
     "_outbox_lane",
     "_outbox_later",
+    "_outbox_dead",
 ];
 
 /// A schema and a table in it.

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use sqlx::{AssertSqlSafe, PgConnection, Row as _, SqlStr, postgres::PgRow};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, Row as _, SqlStr, postgres::PgRow};
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{
@@ -18,17 +18,19 @@ use super::{
     clock::Clock,
     fault::Fault,
     length::{LONGEST, micros},
-    link::{Address, Link, Statement},
+    link::{Address, Link, Statement, Work},
+    migration::READ_COMMITTED,
     template::{Hex, Template},
 };
 use crate::{
     futures::{BoxFuture, FutureExt as _},
-    handler::{self, FreeFrom, Outgoing, OutgoingContent, OutgoingId},
+    handler::{self, FreeFrom, IntoOutgoing, OutboxError, Outgoing, OutgoingContent, OutgoingId},
+    random,
     store::{
         Completion, StoreError,
         outbox::{
-            OutboxChange, OutboxCounts, OutboxEntry, OutboxListing, OutboxRow, OutboxState,
-            OutboxTable, SharedOutbox, TAKEN_BYTES, Taken, Unpublished,
+            GLANCED, OutboxChange, OutboxCounts, OutboxEntry, OutboxGlance, OutboxListing,
+            OutboxRow, OutboxState, OutboxTable, SharedOutbox, TAKEN_BYTES, Taken, Unpublished,
         },
     },
 };
@@ -61,10 +63,13 @@ const SLOWEST_COMMIT: Duration = Duration::from_secs(5);
 const WHOLE_EVERY: Duration = Duration::from_mins(1);
 
 struct Statements {
+    send: Template,
+    lacks: SqlStr,
     take: SqlStr,
     remove: SqlStr,
     note: SqlStr,
     counts: SqlStr,
+    glance: SqlStr,
     entries: SqlStr,
     retry: SqlStr,
     discard: SqlStr,
@@ -126,10 +131,13 @@ impl Outbox {
             takes: link(),
             ends: link(),
             sql: Arc::new(Statements {
+                send: names.template(include_str!("outbox/send.sql")),
+                lacks: sql(include_str!("outbox/lacks.sql")),
                 take: sql(include_str!("outbox/take.sql")),
                 remove: sql(include_str!("outbox/remove.sql")),
                 note: sql(include_str!("outbox/note.sql")),
                 counts: sql(include_str!("outbox/counts.sql")),
+                glance: sql(include_str!("outbox/glance.sql")),
                 entries: sql(include_str!("outbox/entries.sql")),
                 retry: sql(include_str!("outbox/retry.sql")),
                 discard: sql(include_str!("outbox/discard.sql")),
@@ -146,17 +154,58 @@ impl Outbox {
         rows.map_err(|fault| refused_or_unavailable(&fault))
     }
 
+    fn take_statement(&self, most: usize, lease: Duration, since: Option<Duration>) -> Statement {
+        sqlx::query(self.sql.take.clone())
+            .bind(self.clock.skew())
+            .bind(i64::try_from(most).unwrap_or(i64::MAX))
+            .bind(micros(lease))
+            .bind(since.map(micros))
+            .bind(i64::try_from(TAKEN_BYTES).unwrap_or(i64::MAX))
+    }
+
+    fn remove_statement(&self, ids: Vec<String>) -> Statement {
+        sqlx::query(self.sql.remove.clone()).bind(ids)
+    }
+
+    fn note_statement(
+        &self,
+        [ids, errors]: [Vec<String>; 2],
+        again: Vec<Option<i64>>,
+    ) -> Statement {
+        sqlx::query(self.sql.note.clone())
+            .bind(self.clock.skew())
+            .bind(ids)
+            .bind(errors)
+            .bind(again)
+    }
+
+    fn glance_statement(&self) -> Statement {
+        sqlx::query(self.sql.glance.clone())
+            .bind(self.clock.skew())
+            .bind(i64::try_from(GLANCED).unwrap_or(i64::MAX))
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        let mut link = self.ends.lock().await;
+        let Err(fault) = link.carry_out(&Rehearsal(self)).await else {
+            return Ok(());
+        };
+        if !fault.is_missing_right() {
+            return Err(refused_or_unavailable(&fault));
+        }
+        let rows = link.fetch(|| sqlx::query(self.sql.lacks.clone())).await;
+        let rows = rows.map_err(|fault| fault.unavailable())?;
+        let lacks = rows.first().and_then(|row| row.try_get(0).ok().flatten());
+        let lacks: String = lacks.unwrap_or_else(|| fault.to_string());
+        Err(StoreError::Refused(
+            format!("the store's role may not publish by the outbox: let the tables' owner GRANT {lacks}").into(),
+        ))
+    }
+
     async fn take(&self, most: usize, lease: Duration) -> Result<Vec<Taken>, StoreError> {
         let asked = Instant::now();
         let since = self.looked().since(asked);
-        let statement = || {
-            sqlx::query(self.sql.take.clone())
-                .bind(self.clock.skew())
-                .bind(i64::try_from(most).unwrap_or(i64::MAX))
-                .bind(micros(lease))
-                .bind(since.map(micros))
-                .bind(i64::try_from(TAKEN_BYTES).unwrap_or(i64::MAX))
-        };
+        let statement = || self.take_statement(most, lease, since);
         let rows = self.takes.lock().await.fetch(statement).await;
         let rows = rows.map_err(|fault| refused_or_unavailable(&fault))?;
         // Else there may be more.
@@ -201,6 +250,53 @@ impl Outbox {
     }
 }
 
+/// Writes a message and does with the outbox what a relay does, in a transaction that is rolled back. What others have
+/// written is not touched.
+struct Rehearsal<'a>(&'a Outbox);
+
+impl Work for Rehearsal<'_> {
+    type Done = ();
+
+    async fn on(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        let Self(outbox) = self;
+        let mut transaction = connection.begin_with(READ_COMMITTED).await?;
+        let message = outgoing_of_nobody();
+        let sent = send(&outbox.sql.send, &[&message], outbox.clock.skew());
+        sqlx::raw_sql(AssertSqlSafe(sent))
+            .execute(&mut *transaction)
+            .await?;
+        let statements = [
+            outbox.take_statement(0, Duration::ZERO, None),
+            outbox.note_statement([Vec::new(), Vec::new()], Vec::new()),
+            outbox.remove_statement(Vec::new()),
+            outbox.glance_statement(),
+        ];
+        for statement in statements {
+            statement.fetch_all(&mut *transaction).await?;
+        }
+        transaction.rollback().await
+    }
+}
+
+/// One that is never committed, in an order that nobody else has.
+fn outgoing_of_nobody() -> Outgoing {
+    struct Nothing;
+    impl IntoOutgoing for Nothing {
+        fn into_outgoing(self, id: String) -> Result<OutgoingContent, OutboxError> {
+            Ok(OutgoingContent {
+                message_id: id,
+                target: String::new(),
+                head: Vec::new(),
+                body: Vec::new(),
+            })
+        }
+    }
+    let outbox = handler::Outbox::outside().ordered_by(random::name());
+    let published = outbox.publish(Nothing);
+    published.expect("it is short");
+    outbox.messages().remove(0)
+}
+
 impl Looked {
     /// How long ago the oldest message has become due that can be there; `None` if nobody knows.
     fn since(&self, now: Instant) -> Option<Duration> {
@@ -220,7 +316,7 @@ impl OutboxTable for Outbox {
     fn remove<'a>(&'a self, published: &'a [OutgoingId]) -> BoxFuture<'a, Result<(), StoreError>> {
         let ids = texts(published.iter());
         async move {
-            let statement = || sqlx::query(self.sql.remove.clone()).bind(ids.clone());
+            let statement = || self.remove_statement(ids.clone());
             self.end(statement).await.map(drop)
         }
         .boxed()
@@ -234,13 +330,7 @@ impl OutboxTable for Outbox {
             .collect();
         let again: Vec<_> = unpublished.iter().map(|it| it.next.map(micros)).collect();
         async move {
-            let statement = || {
-                sqlx::query(self.sql.note.clone())
-                    .bind(self.clock.skew())
-                    .bind(ids.clone())
-                    .bind(errors.clone())
-                    .bind(again.clone())
-            };
+            let statement = || self.note_statement([ids.clone(), errors.clone()], again.clone());
             self.end(statement).await?;
             // They may be due before the time up to which all was taken.
             self.look_anew();
@@ -249,12 +339,24 @@ impl OutboxTable for Outbox {
         .boxed()
     }
 
+    fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Outbox::check(self).boxed()
+    }
+
     fn counts(&self) -> BoxFuture<'_, Result<OutboxCounts, StoreError>> {
         async {
             let statement = || sqlx::query(self.sql.counts.clone()).bind(self.clock.skew());
             let rows = self.end(statement).await?;
             // Without messages there is no row.
             Ok(read_all(&rows, counts)?.pop().unwrap_or_default())
+        }
+        .boxed()
+    }
+
+    fn glance(&self) -> BoxFuture<'_, Result<OutboxGlance, StoreError>> {
+        async {
+            let rows = self.end(|| self.glance_statement()).await?;
+            Ok(read_all(&rows, glance)?.pop().unwrap_or_default())
         }
         .boxed()
     }
@@ -361,6 +463,11 @@ fn refused_or_unavailable(fault: &Fault) -> StoreError {
             "the store's tables lack the one of the outbox: let their owner run `idem migrate`";
         return StoreError::Refused(cure.into());
     }
+    if fault.is_of_another_form() {
+        let cause =
+            format!("the store's table of the outbox is not as this version knows it: {fault}");
+        return StoreError::Refused(cause.into());
+    }
     fault.unavailable()
 }
 
@@ -423,15 +530,24 @@ fn attempts(row: &PgRow) -> Result<u32, sqlx::Error> {
 }
 
 fn counts(row: &PgRow) -> Result<OutboxCounts, sqlx::Error> {
-    let [waiting, later, dead, oldest] = [0, 1, 2, 3].map(|i| row.try_get::<i64, _>(i));
-    let count = |count: i64| u64::try_from(count).unwrap_or(0);
-    let oldest = Duration::from_micros(count(oldest?));
+    let number = |i: usize| number(row, i);
+    let oldest = Duration::from_micros(number(3)?);
     Ok(OutboxCounts::new(
-        count(waiting?),
-        count(later?),
-        count(dead?),
+        number(0)?,
+        number(1)?,
+        number(2)?,
         oldest,
     ))
+}
+
+fn glance(row: &PgRow) -> Result<OutboxGlance, sqlx::Error> {
+    let untaken = Duration::from_micros(number(row, 4)?);
+    Ok(OutboxGlance::new(counts(row)?, untaken))
+}
+
+fn number(row: &PgRow, i: usize) -> Result<u64, sqlx::Error> {
+    let number: i64 = row.try_get(i)?;
+    Ok(number.try_into().unwrap_or(0))
 }
 
 fn entry(row: &PgRow) -> Result<OutboxEntry, sqlx::Error> {

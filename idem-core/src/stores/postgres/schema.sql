@@ -91,7 +91,7 @@ CREATE TABLE IF NOT EXISTS idem_records_outbox (
     body       bytea       NOT NULL,
     lane       text COLLATE "C",        -- those of one lane are published one after the other
     number     bigint,                  -- its place in the lane
-    later      boolean     NOT NULL,    -- was to wait, and can be cancelled until it is due
+    later      timestamptz,             -- when it was to leave, if not at once; until then it can be cancelled
     due        timestamptz NOT NULL,    -- nobody takes it before
     attempts   integer     NOT NULL,    -- how often it was taken
     error      text,                    -- of the last attempt that failed
@@ -104,7 +104,9 @@ WHERE lane IS NULL AND dead_since IS NULL;
 CREATE INDEX IF NOT EXISTS idem_records_outbox_lane ON idem_records_outbox (lane, number)
 WHERE lane IS NOT NULL;
 CREATE INDEX IF NOT EXISTS idem_records_outbox_later ON idem_records_outbox (message_id)
-WHERE later;
+WHERE later IS NOT NULL;
+CREATE INDEX IF NOT EXISTS idem_records_outbox_dead ON idem_records_outbox (dead_since)
+WHERE dead_since IS NOT NULL;
 
 CREATE SEQUENCE IF NOT EXISTS idem_records_outbox_number AS bigint;
 
@@ -281,15 +283,16 @@ BEGIN
         decode(body, 'hex'),
         convert_from(decode(lane, 'hex'), 'UTF8'),
         CASE WHEN lane IS NOT NULL THEN nextval('idem_records_outbox_number') END,
-        later,
-        coalesce(
-            now + from_now * interval '1 microsecond',
-            greatest(now, timestamptz 'epoch' + at * interval '1 microsecond')
-        ),
+        CASE WHEN later THEN due END,
+        due,
         0,
         now
     FROM unnest(ids, message_ids, targets, heads, bodies, lanes, laters, froms, ats)
-        WITH ORDINALITY AS sent (id, message_id, target, head, body, lane, later, from_now, at, place)
+        WITH ORDINALITY AS sent (id, message_id, target, head, body, lane, later, from_now, at, place),
+        LATERAL (SELECT coalesce(
+            now + from_now * interval '1 microsecond',
+            greatest(now, timestamptz 'epoch' + at * interval '1 microsecond')
+        )) AS free (due)
     ORDER BY place;
 END
 $$;

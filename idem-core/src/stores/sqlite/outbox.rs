@@ -22,8 +22,8 @@ use crate::{
     store::{
         Completion, StoreError,
         outbox::{
-            OutboxChange, OutboxCounts, OutboxEntry, OutboxListing, OutboxRow, OutboxState,
-            OutboxTable, SharedOutbox, TAKEN_BYTES, Taken, Unpublished,
+            GLANCED, OutboxChange, OutboxCounts, OutboxEntry, OutboxGlance, OutboxListing,
+            OutboxRow, OutboxState, OutboxTable, SharedOutbox, TAKEN_BYTES, Taken, Unpublished,
         },
         rules::record::micros,
     },
@@ -130,6 +130,11 @@ impl OutboxTable for SqliteStore {
         .boxed()
     }
 
+    /// A file knows no rights of its own, and a store that cannot write to it is not opened.
+    fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        async { self.glance().await.map(drop) }.boxed()
+    }
+
     fn counts(&self) -> BoxFuture<'_, Result<OutboxCounts, StoreError>> {
         async {
             let mut connection = self.reader().await?;
@@ -138,6 +143,19 @@ impl OutboxTable for SqliteStore {
                 .fetch_one(&mut connection)
                 .await;
             row.and_then(|row| counts(&row)).map_err(unavailable)
+        }
+        .boxed()
+    }
+
+    fn glance(&self) -> BoxFuture<'_, Result<OutboxGlance, StoreError>> {
+        async {
+            let mut connection = self.reader().await?;
+            let row = sqlx::query(self.sql.outbox.glance.clone())
+                .bind(self.clock.now())
+                .bind(i64::try_from(GLANCED).unwrap_or(i64::MAX))
+                .fetch_one(&mut connection)
+                .await;
+            row.and_then(|row| glance(&row)).map_err(unavailable)
         }
         .boxed()
     }
@@ -301,15 +319,24 @@ fn id(row: &SqliteRow) -> Result<OutgoingId, sqlx::Error> {
 }
 
 fn counts(row: &SqliteRow) -> Result<OutboxCounts, sqlx::Error> {
-    let [waiting, later, dead, oldest] = [0, 1, 2, 3].map(|i| row.try_get::<i64, _>(i));
-    let count = |count: i64| u64::try_from(count).unwrap_or(0);
-    let oldest = Duration::from_micros(count(oldest?));
+    let number = |i: usize| number(row, i);
+    let oldest = Duration::from_micros(number(3)?);
     Ok(OutboxCounts::new(
-        count(waiting?),
-        count(later?),
-        count(dead?),
+        number(0)?,
+        number(1)?,
+        number(2)?,
         oldest,
     ))
+}
+
+fn glance(row: &SqliteRow) -> Result<OutboxGlance, sqlx::Error> {
+    let untaken = Duration::from_micros(number(row, 4)?);
+    Ok(OutboxGlance::new(counts(row)?, untaken))
+}
+
+fn number(row: &SqliteRow, i: usize) -> Result<u64, sqlx::Error> {
+    let number: i64 = row.try_get(i)?;
+    Ok(number.try_into().unwrap_or(0))
 }
 
 fn entry(row: &SqliteRow) -> Result<OutboxEntry, sqlx::Error> {

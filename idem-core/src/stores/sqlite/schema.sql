@@ -76,7 +76,7 @@ CREATE TABLE IF NOT EXISTS "idem_records_outbox" (
     head       BLOB    NOT NULL,            -- how it is published
     body       BLOB    NOT NULL,
     lane       TEXT,                        -- those of one lane are published one after the other
-    later      INTEGER NOT NULL,            -- was to wait, and can be cancelled until it is due
+    later      INTEGER,                     -- when it was to leave, if not at once; until then it can be cancelled
     due        INTEGER NOT NULL,            -- nobody takes it before
     attempts   INTEGER NOT NULL,            -- how often it was taken
     error      TEXT,                        -- of the last attempt that failed
@@ -89,7 +89,9 @@ WHERE lane IS NULL AND dead_since IS NULL;
 CREATE INDEX IF NOT EXISTS "idem_records_outbox_lane" ON "idem_records_outbox" (lane, number)
 WHERE lane IS NOT NULL;
 CREATE INDEX IF NOT EXISTS "idem_records_outbox_later" ON "idem_records_outbox" (message_id)
-WHERE later;
+WHERE later IS NOT NULL;
+CREATE INDEX IF NOT EXISTS "idem_records_outbox_dead" ON "idem_records_outbox" (dead_since)
+WHERE dead_since IS NOT NULL;
 
 CREATE TABLE IF NOT EXISTS "idem_records_meta" (
     name  TEXT    NOT NULL PRIMARY KEY,

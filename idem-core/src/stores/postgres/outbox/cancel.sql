@@ -1,6 +1,6 @@
 -- `$` comes behind `#` in the order of the bytes: so $2 is one id, or the key of several.
 DELETE FROM idem_records_outbox
-WHERE later AND dead_since IS NULL AND attempts = 0
+WHERE later IS NOT NULL AND dead_since IS NULL AND attempts = 0
     AND due > clock_timestamp() + $1 * interval '1 microsecond'
     AND (
         message_id = $2

@@ -2,7 +2,7 @@
 SELECT id::text, message_id, target, lane,
     CASE
         WHEN dead_since IS NOT NULL THEN 'dead'
-        WHEN later AND due > now AND attempts = 0 THEN 'later'
+        WHEN later IS NOT NULL AND due > now AND attempts = 0 THEN 'later'
         ELSE 'waiting'
     END AS state,
     (extract(epoch FROM due) * 1000000)::bigint AS due,
@@ -14,7 +14,7 @@ SELECT id::text, message_id, target, lane,
 FROM idem_records_outbox, (SELECT clock_timestamp() + $1 * interval '1 microsecond' AS now) AS clock
 WHERE ($2::text IS NULL OR $2 = CASE
         WHEN dead_since IS NOT NULL THEN 'dead'
-        WHEN later AND due > now AND attempts = 0 THEN 'later'
+        WHEN later IS NOT NULL AND due > now AND attempts = 0 THEN 'later'
         ELSE 'waiting'
     END)
     AND ($3::text IS NULL OR message_id >= $3 AND message_id < $4)

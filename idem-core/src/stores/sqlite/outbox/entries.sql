@@ -3,7 +3,7 @@ SELECT * FROM (
     SELECT id, message_id, target, lane,
         CASE
             WHEN dead_since IS NOT NULL THEN 'dead'
-            WHEN later AND due > ?1 AND attempts = 0 THEN 'later'
+            WHEN later IS NOT NULL AND due > ?1 AND attempts = 0 THEN 'later'
             ELSE 'waiting'
         END AS state,
         due, attempts, error, created_at AS created, length(body) AS bytes,

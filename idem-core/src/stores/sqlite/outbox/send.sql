@@ -7,7 +7,7 @@ SELECT value ->> 0,
        unhex(value ->> 3),
        unhex(value ->> 4),
        value ->> 5,
-       value ->> 6,
+       CASE WHEN value ->> 6 THEN value ->> 7 END,
        value ->> 7,
        0,
        ?2
