@@ -11,6 +11,7 @@ mod diagnosis;
 mod facts;
 mod greeting;
 mod look;
+pub(crate) mod outbox;
 mod span;
 pub(crate) mod store;
 #[cfg(test)]

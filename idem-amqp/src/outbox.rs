@@ -30,7 +30,7 @@
 //! On a leased handler it is a compile error: nothing of one commits together. There, publish by yourself, under an id that is
 //! the same in every attempt ([`Key::derive_id`](crate::Key::derive_id)).
 
-use idem_core::handler::IntoOutgoing;
+use idem_core::{handler::IntoOutgoing, store::Finding};
 
 pub use idem_core::{
     handler::{
@@ -52,6 +52,9 @@ pub(crate) use stats::OutboxCounters;
 pub use stats::OutboxStats;
 
 use crate::{
+    connection::{AmqpUrls, Brokers},
+    doctor::{self, outbox::Asker},
+    error::BrokerError,
     telemetry,
     wire::{Publication, outgoing},
 };
@@ -64,6 +67,24 @@ impl IntoOutgoing for Publication {
         checked.map_err(|error| OutboxError::Invalid(Box::new(error)))?;
         Ok(outgoing::content(publication))
     }
+}
+
+/// What can go wrong with an outbox, by what is in it and at the broker: for operators. A worker looks at its own by itself,
+/// and [`Worker::doctor`](crate::Worker::doctor) tells it.
+///
+/// # Errors
+/// If a URL is not valid. What cannot be looked at, because the store or the broker is away, is left out.
+pub async fn findings(
+    outbox: &SharedOutbox,
+    urls: impl Into<AmqpUrls>,
+) -> Result<Vec<Finding>, BrokerError> {
+    let mut brokers = Brokers::parse(&urls.into())?;
+    let Ok(link) = brokers.connect("idem doctor").await else {
+        return Ok(doctor::outbox::look(outbox, None, Asker::Anybody).await);
+    };
+    let findings = doctor::outbox::look(outbox, Some(&link.connection), Asker::Anybody).await;
+    let _ = link.connection.close(200, "done".into()).await;
+    Ok(findings)
 }
 
 /// Messages of an outbox that go elsewhere: for operators.

@@ -30,6 +30,7 @@ use crate::{
     connection::{Brokers, health::HealthState},
     doctor::History,
     error::RunError,
+    outbox::SharedOutbox,
     publisher::Publisher,
 };
 
@@ -155,12 +156,13 @@ impl Worker {
         let _expiring = self.expire.as_ref().map(|start| start());
         let outbox = self.outbox.take();
         let published = outbox.as_ref().map(WorkersOutbox::counters);
+        let table = outbox.as_ref().map(WorkersOutbox::table);
         let counters = Arc::new(Counters::beside(published));
         let outbox = outbox.map(|outbox| outbox.start(&self.brokers, &self.health));
         let deadline = CancellationToken::new();
         let _dropped_tasks_stop = deadline.clone().drop_guard();
         let grace = Arc::new(Grace::new(self.grace));
-        let supervisor = self.supervisor(&counters, &deadline, &grace);
+        let supervisor = self.supervisor(&counters, &deadline, &grace, table);
         let gauges = Arc::new(self.gauges(&supervisor));
         let _kept = Arc::clone(&gauges).keep();
         let stop = async {
@@ -203,6 +205,7 @@ impl Worker {
         counters: &Arc<Counters>,
         deadline: &CancellationToken,
         grace: &Arc<Grace>,
+        outbox: Option<SharedOutbox>,
     ) -> Supervisor {
         let draining = CancellationToken::new();
         let publisher = Publisher::lazy(self.brokers.clone());
@@ -261,7 +264,7 @@ impl Worker {
         });
         Supervisor {
             session_requests: session_requests.collect(),
-            checkup: Checkup::new(Arc::clone(&self.history)),
+            checkup: Checkup::new(Arc::clone(&self.history), outbox),
             brokers: self.brokers.clone(),
             health: Arc::clone(&self.health),
             consumers: consumers.collect(),

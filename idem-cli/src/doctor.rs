@@ -3,7 +3,7 @@
 use idem_amqp::{
     AnyStore, Failed, Policy, Queue, Worker,
     error::ErrorChain,
-    idempotent,
+    idempotent, outbox,
     store::{Finding, Severity},
 };
 use serde_json::json;
@@ -54,6 +54,7 @@ async fn look(store: AnyStore, amqp: &str, patient: &Patient) -> Result<Vec<Find
         policy = policy.max_attempts(attempts);
     }
     let policy = policy.build()?;
+    let outbox = store.outbox();
     let queues = patient.queues.iter();
     let queues = queues.map(|name| {
         let queue = match patient.declared {
@@ -71,6 +72,10 @@ async fn look(store: AnyStore, amqp: &str, patient: &Patient) -> Result<Vec<Find
         worker.consume::<any_handler>(queue)
     });
     let mut findings = worker.build(amqp)?.doctor().await;
+    if let Some(outbox) = outbox {
+        findings.extend(outbox::findings(&outbox, amqp).await?);
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    }
     if patient.declared.is_none() {
         findings.push(taken_for_existing());
     }

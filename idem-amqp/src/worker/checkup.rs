@@ -18,21 +18,25 @@ use super::{
 };
 use crate::{
     connection::{Broker, Link},
-    doctor::{Bars, Diagnosis, History, Told, Visit},
+    doctor::{self, Bars, Diagnosis, History, Told, Visit, outbox::Asker},
     error::{BrokerError, RunError},
+    outbox::SharedOutbox,
 };
 
 /// The visit at the start, on the first connection that lasts for it.
 #[derive(Debug)]
 pub(super) struct Checkup {
     history: Arc<History>,
+    /// Of its handlers, if they have one.
+    outbox: Option<SharedOutbox>,
     done: AtomicBool,
 }
 
 impl Checkup {
-    pub(super) fn new(history: Arc<History>) -> Self {
+    pub(super) fn new(history: Arc<History>, outbox: Option<SharedOutbox>) -> Self {
         Self {
             history,
+            outbox,
             done: AtomicBool::new(false),
         }
     }
@@ -51,6 +55,10 @@ impl Checkup {
             return Ok(());
         }
         let Visit { diagnoses, told } = self.history.visit_at_start(connection, broker).await;
+        let in_outbox = match &self.outbox {
+            Some(outbox) => doctor::outbox::look(outbox, Some(connection), Asker::Starting).await,
+            None => Vec::new(),
+        };
         // Otherwise what was found is that the connection has gone.
         if !connection.status().connected() {
             return Ok(());
@@ -60,6 +68,9 @@ impl Checkup {
             heed(&consumer.told_limit, &told);
         }
         for Diagnosis { finding, .. } in &diagnoses {
+            finding.log("worker");
+        }
+        for finding in in_outbox {
             finding.log("worker");
         }
         let barring = diagnoses.into_iter().filter(|one| one.bars != Bars::No);
@@ -114,6 +125,11 @@ impl Worker {
                 connection, broker, ..
             }) => {
                 let visit = self.history.visit(&connection, &broker).await;
+                if let Some(outbox) = &self.outbox {
+                    let table = outbox.table();
+                    let asker = Asker::Anybody;
+                    findings.extend(doctor::outbox::look(&table, Some(&connection), asker).await);
+                }
                 let _ = connection.close(200, "done".into()).await;
                 findings.extend(findings_of(visit.diagnoses));
             }

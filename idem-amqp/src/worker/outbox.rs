@@ -47,6 +47,10 @@ impl WorkersOutbox {
         (ours, handing)
     }
 
+    pub(super) fn table(&self) -> SharedOutbox {
+        Arc::clone(&self.outbox)
+    }
+
     pub(super) fn counters(&self) -> Arc<OutboxCounters> {
         Arc::clone(&self.counters)
     }

@@ -66,6 +66,10 @@ pub trait OutboxTable: Debug + Send + Sync + 'static {
     /// every so often.
     fn glance(&self) -> BoxFuture<'_, Result<OutboxGlance, StoreError>>;
 
+    /// Messages that may need somebody: those that were given up for longest, the first of each lane that was tried in vain,
+    /// and those that are due first. At most so many of each kind, in the order of their ids.
+    fn troubled(&self, most: u32) -> BoxFuture<'_, Result<Vec<OutboxEntry>, StoreError>>;
+
     /// One page of messages, in the order of their ids.
     fn list<'a>(
         &'a self,

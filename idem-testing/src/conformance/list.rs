@@ -489,6 +489,7 @@ macro_rules! __conformance_list {
                 what_is_to_leave_later_can_be_cancelled
                 what_is_long_is_taken_little_by_little
                 a_glance_shows_how_many_wait_and_for_how_long
+                what_may_need_somebody_is_told
                 messages_are_listed_in_pages
             }
         }

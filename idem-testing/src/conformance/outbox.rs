@@ -581,6 +581,46 @@ pub async fn a_glance_shows_how_many_wait_and_for_how_long<H: TransactionalHarne
     shows([2, 0, 1], [5, 2], "they were to leave after ten minutes").await;
 }
 
+/// What was given up, the first of a lane that was tried in vain, and what is due first.
+pub async fn what_may_need_somebody_is_told<H: TransactionalHarness>(harness: &H) {
+    let office = Office::open(harness);
+    let (tried, fresh) = (unique(), unique());
+    let sent = office
+        .publish(|outbox| {
+            for minute in 1..=3 {
+                put(&outbox.after(minute * MINUTE), "remind");
+            }
+            for lane in [&tried, &tried, &fresh] {
+                put(&outbox.ordered_by(lane), "moved");
+            }
+            put(&free(outbox), "charged");
+        })
+        .await;
+    office
+        .takes(&[&sent[3], &sent[5], &sent[6]], "they are due")
+        .await;
+    let again = Unpublished::again(sent[3].id, "full", MINUTE);
+    let dead = Unpublished::give_up(sent[6].id, "no such queue");
+    Rule::Outbox.answer(office.outbox.note(&[again, dead]).await);
+    let told = async |most| {
+        let entries = Rule::Outbox.answer(office.outbox.troubled(most).await);
+        entries.iter().map(|it| it.id).collect::<Vec<_>>()
+    };
+    let ids = |places: &[usize]| places.iter().map(|at| sent[*at].id).collect::<Vec<_>>();
+    let (two, all) = (told(2).await, told(100).await);
+    office.scene.holds(
+        two == ids(&[0, 1, 3, 6]),
+        &format!("two of each kind, but it told of {two:?}"),
+    );
+    office.scene.holds(
+        all == ids(&[0, 1, 2, 3, 6]),
+        &format!("all of each kind, but it told of {all:?}"),
+    );
+    office.remove(&ids(&[0, 1, 2, 3, 4, 5, 6])).await;
+    let none = told(100).await;
+    office.scene.holds(none.is_empty(), "nothing is left");
+}
+
 /// From page to page, and by what they are chosen.
 pub async fn messages_are_listed_in_pages<H: TransactionalHarness>(harness: &H) {
     let office = Office::open(harness);

@@ -3,7 +3,7 @@
 use idem_amqp::{
     PostgresStore, Publication, Queue, RunError, Worker,
     executor::ExecutionKind as Kind,
-    outbox::{Outbox, OutboxRelay, SharedOutbox},
+    outbox::{self, Outbox, OutboxRelay, SharedOutbox},
     prelude::*,
     sqlx::{self, AssertSqlSafe, Connection as _, PgConnection, SqliteConnection},
     stores::Migrate,
@@ -13,6 +13,7 @@ use idem_tests::{
     bed::Bed,
     journal::eventually,
     ledger::{Ledger, in_postgres, in_sqlite},
+    log::Log,
     metered::Metered,
     running::Running,
     store_at::Product,
@@ -130,11 +131,12 @@ impl Post {
         }
     }
 
-    async fn until_dead(&self, messages: u64) {
+    /// Waits until so many were given up, and so many wait.
+    async fn until_dead(&self, messages: u64, waiting: u64) {
         let outbox = self.outbox().await;
         eventually("messages are dead", async || {
             let counts = outbox.counts().await.unwrap();
-            if counts.dead == messages && counts.waiting == 0 {
+            if (counts.dead, counts.waiting) == (messages, waiting) {
                 Ok(())
             } else {
                 Err(counts)
@@ -163,7 +165,7 @@ async fn what_leaves_and_what_is_left_is_counted(product: Product) {
     post.tell("a", &[&post.events, &post.events]).await;
     post.tell("b", &[&missing]).await;
     worker.ended(Kind::Executed, 2).await;
-    post.until_dead(1).await;
+    post.until_dead(1, 0).await;
     let stats = worker.stop().await;
     let of = |name: &str| earlier.sum(&format!("idem_outbox_{name}"), &[]);
     assert_eq!(of("committed_total"), 3, "{stats}");
@@ -205,7 +207,7 @@ async fn an_outbox_from_which_nothing_leaves_is_named(product: Product) {
     let worker = post.start(&Metered::default()).await;
     let missing = post.bed.another("missing");
     post.tell("a", &[&missing]).await;
-    post.until_dead(1).await;
+    post.until_dead(1, 0).await;
     worker.stop().await;
 
     let worker = post.start(&Metered::default()).await;
@@ -244,8 +246,70 @@ async fn an_outbox_from_which_nothing_leaves_is_named(product: Product) {
     worker.stop().await;
 }
 
+/// Messages of an outbox go where nothing is, were given up, stand in an order, or nobody takes them.
+///
+/// - does: says each, and what to do, when it is asked; at the start, too, but that nobody takes them
+async fn what_is_wrong_with_an_outbox_the_doctor_says(product: Product) {
+    let post = Post::open(product).await;
+    let missing = post.bed.another("missing");
+    let worker = post.start(&Metered::default()).await;
+    post.tell("a", &[&missing]).await;
+    let lane = Some("c-1".to_owned());
+    let to = vec![missing.clone(), post.events.clone()];
+    let note = Note {
+        id: "b".into(),
+        to,
+        lane,
+    };
+    post.bed.json(&note).await;
+    worker.ended(Kind::Executed, 2).await;
+    let outbox = post.outbox().await;
+    post.until_dead(2, 1).await;
+    worker.stop().await;
+    let asked = async || {
+        let found = outbox::findings(&outbox, post.bed.url()).await.unwrap();
+        let mut codes: Vec<_> = found.iter().map(|one| one.code).collect();
+        codes.sort_unstable();
+        (codes, found)
+    };
+    let (codes, found) = asked().await;
+    assert_eq!(codes, ["outbox-dead", "outbox-order"]);
+    let order = found.iter().find(|one| one.code == "outbox-order");
+    assert!(order.unwrap().text.contains("ordered by `c-1` stands"));
+
+    post.by_hand(
+        "UPDATE idem_records_outbox SET dead_since = NULL, error = NULL, attempts = 0, due = {now} - 3 * {minute}",
+    )
+    .await;
+    let (codes, found) = asked().await;
+    assert_eq!(codes, ["outbox-target", "outbox-untaken"]);
+    let target = found.iter().find(|one| one.code == "outbox-target");
+    let target = &target.unwrap().text;
+    assert!(
+        target.contains(&format!("the queue `{missing}` does not exist")),
+        "{target}"
+    );
+    let away = outbox::findings(&outbox, "amqp://127.0.0.1:1/%2f").await;
+    assert_eq!(away.unwrap()[0].code, "outbox-untaken");
+
+    // A worker that starts takes them.
+    let log = Log::default();
+    let logged = log.capture();
+    let worker = post.start(&Metered::default()).await;
+    post.until_dead(2, 1).await;
+    worker.until("it is ready", Health::is_ready).await;
+    drop(logged);
+    worker.stop().await;
+    let told = log.text();
+    assert!(told.contains("outbox-target"), "{told}");
+    assert!(!told.contains("outbox-untaken"), "{told}");
+    post.by_hand("DELETE FROM idem_records_outbox").await;
+    assert!(asked().await.1.is_empty());
+}
+
 /// What a worker that cannot start says, and that it leaves its message where it is.
 async fn refused(post: &Post, url: &str) -> String {
+    post.bed.until_waiting(1).await;
     let store = PostgresStore::builder(url).migrate(Migrate::Never);
     let worker = Worker::builder(store.build().await.unwrap());
     let worker = worker.consume::<tell_in_postgres>(post.bed.queue());
@@ -253,7 +317,7 @@ async fn refused(post: &Post, url: &str) -> String {
         panic!("the worker can do its job but for the outbox");
     };
     assert_eq!(findings[0].code, "outbox");
-    assert_eq!(post.bed.waiting(post.bed.name()).await, Some((1, 0)));
+    post.bed.until_waiting(1).await;
     findings[0].text.clone()
 }
 
@@ -341,4 +405,5 @@ macro_rules! on_postgres_and_sqlite {
 on_postgres_and_sqlite! {
     what_leaves_and_what_is_left_is_counted,
     an_outbox_from_which_nothing_leaves_is_named,
+    what_is_wrong_with_an_outbox_the_doctor_says,
 }

@@ -70,6 +70,7 @@ struct Statements {
     note: SqlStr,
     counts: SqlStr,
     glance: SqlStr,
+    troubled: SqlStr,
     entries: SqlStr,
     retry: SqlStr,
     discard: SqlStr,
@@ -138,6 +139,7 @@ impl Outbox {
                 note: sql(include_str!("outbox/note.sql")),
                 counts: sql(include_str!("outbox/counts.sql")),
                 glance: sql(include_str!("outbox/glance.sql")),
+                troubled: sql(include_str!("outbox/troubled.sql")),
                 entries: sql(include_str!("outbox/entries.sql")),
                 retry: sql(include_str!("outbox/retry.sql")),
                 discard: sql(include_str!("outbox/discard.sql")),
@@ -260,11 +262,6 @@ impl Work for Rehearsal<'_> {
     async fn on(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
         let Self(outbox) = self;
         let mut transaction = connection.begin_with(READ_COMMITTED).await?;
-        let message = outgoing_of_nobody();
-        let sent = send(&outbox.sql.send, &[&message], outbox.clock.skew());
-        sqlx::raw_sql(AssertSqlSafe(sent))
-            .execute(&mut *transaction)
-            .await?;
         let statements = [
             outbox.take_statement(0, Duration::ZERO, None),
             outbox.note_statement([Vec::new(), Vec::new()], Vec::new()),
@@ -274,6 +271,11 @@ impl Work for Rehearsal<'_> {
         for statement in statements {
             statement.fetch_all(&mut *transaction).await?;
         }
+        let message = outgoing_of_nobody();
+        let sent = send(&outbox.sql.send, &[&message], outbox.clock.skew());
+        sqlx::raw_sql(AssertSqlSafe(sent))
+            .execute(&mut *transaction)
+            .await?;
         transaction.rollback().await
     }
 }
@@ -357,6 +359,18 @@ impl OutboxTable for Outbox {
         async {
             let rows = self.end(|| self.glance_statement()).await?;
             Ok(read_all(&rows, glance)?.pop().unwrap_or_default())
+        }
+        .boxed()
+    }
+
+    fn troubled(&self, most: u32) -> BoxFuture<'_, Result<Vec<OutboxEntry>, StoreError>> {
+        async move {
+            let statement = || {
+                sqlx::query(self.sql.troubled.clone())
+                    .bind(self.clock.skew())
+                    .bind(i64::from(most))
+            };
+            read_all(&self.end(statement).await?, entry)
         }
         .boxed()
     }
@@ -464,8 +478,9 @@ fn refused_or_unavailable(fault: &Fault) -> StoreError {
         return StoreError::Refused(cure.into());
     }
     if fault.is_of_another_form() {
-        let cause =
-            format!("the store's table of the outbox is not as this version knows it: {fault}");
+        let cause = format!(
+            "the store's table of the outbox is not as this version knows it ({fault}): let its owner run `idem migrate`"
+        );
         return StoreError::Refused(cause.into());
     }
     fault.unavailable()

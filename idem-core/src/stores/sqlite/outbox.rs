@@ -160,6 +160,21 @@ impl OutboxTable for SqliteStore {
         .boxed()
     }
 
+    fn troubled(&self, most: u32) -> BoxFuture<'_, Result<Vec<OutboxEntry>, StoreError>> {
+        async move {
+            let mut connection = self.reader().await?;
+            let rows = sqlx::query(self.sql.outbox.troubled.clone())
+                .bind(self.clock.now())
+                .bind(most)
+                .fetch_all(&mut connection)
+                .await
+                .map_err(unavailable)?;
+            let entries = rows.iter().map(entry).collect::<Result<_, _>>();
+            entries.map_err(unavailable)
+        }
+        .boxed()
+    }
+
     fn list<'a>(
         &'a self,
         listing: &'a OutboxListing,
