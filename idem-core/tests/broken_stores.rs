@@ -28,6 +28,8 @@ mod noticed_sessions;
 mod operator;
 #[path = "model/oracle.rs"]
 mod oracle;
+#[path = "broken_stores/outbox.rs"]
+mod outbox;
 #[path = "broken_stores/record.rs"]
 mod record;
 #[path = "broken_stores/sequence.rs"]
@@ -44,5 +46,5 @@ mod write;
 use harness::{PlainHarness, ServerHarness};
 
 // The store that the broken ones are made of passes every case.
-idem_testing::conformance!(without_a_flaw; PlainHarness; Purge, OperatorStore, Durable, TransactionalStore, GroupStore, BatchStore, RecordedByStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
+idem_testing::conformance!(without_a_flaw; PlainHarness; Purge, OperatorStore, Durable, TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
 idem_testing::conformance!(without_a_flaw_on_a_server; ServerHarness; ServerClock);

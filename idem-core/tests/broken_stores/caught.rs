@@ -1010,4 +1010,55 @@ caught! {
     accepts_any_constraint (AcceptsAnyConstraint) {
         entities::a_constraint_is_looked_at_first
     }
+    commits_without_its_messages (CommitsWithoutItsMessages) {
+        outbox::what_is_published_is_committed_with_the_completion
+    }
+    publishes_unfenced (PublishesUnfenced) {
+        outbox::a_completion_that_is_fenced_publishes_nothing
+    }
+    takes_for_ever (TakesForEver) {
+        outbox::what_was_taken_is_told_again_when_its_lease_has_run_out
+    }
+    leaves_nothing_to_its_committer (LeavesNothingToItsCommitter) {
+        outbox::what_is_published_at_once_is_left_to_who_commits_it
+    }
+    keeps_bodies_as_text (KeepsBodiesAsText) {
+        outbox::content_is_bytes_and_ids_are_texts
+    }
+    leaves_at_once (LeavesAtOnce) {
+        outbox::what_is_to_leave_later_is_due_then
+    }
+    keeps_what_is_published (KeepsWhatIsPublished) {
+        outbox::what_was_removed_is_not_told_again
+    }
+    forgets_why_it_was_not_published (ForgetsWhyItWasNotPublished) {
+        outbox::what_could_not_be_published_is_due_again
+    }
+    never_gives_up_a_message (NeverGivesUp) {
+        outbox::what_was_given_up_waits_for_somebody
+    }
+    ignores_lanes (IgnoresLanes) {
+        outbox::of_a_lane_only_the_first_is_told
+    }
+    passes_the_dead (PassesTheDead) {
+        outbox::one_that_was_given_up_stops_its_lane
+    }
+    tells_everybody (TellsEverybody) {
+        outbox::each_is_told_to_one
+    }
+    cancels_what_begins_so (CancelsWhatBeginsSo) {
+        outbox::what_is_to_leave_later_can_be_cancelled
+    }
+    takes_any_length (TakesAnyLength) {
+        outbox::what_is_long_is_taken_little_by_little
+    }
+    takes_waiting_for_untaken (TakesWaitingForUntaken) {
+        outbox::a_glance_shows_how_many_wait_and_for_how_long
+    }
+    suspects_every_lane (SuspectsEveryLane) {
+        outbox::what_may_need_somebody_is_told
+    }
+    lists_more_than_a_page (ListsMoreThanAPage) {
+        outbox::messages_are_listed_in_pages
+    }
 }

@@ -482,4 +482,39 @@ pub(crate) enum Flaw {
     ComparesTokensAlone,
     /// Looks first and changes later, with a gap between.
     IntervenesInTwoSteps,
+    // Outboxes
+    /// Writes no messages with a completion.
+    CommitsWithoutItsMessages,
+    /// Writes the messages of a completion that is fenced.
+    PublishesUnfenced,
+    /// Never tells again of a message that was taken.
+    TakesForEver,
+    /// Tells everybody of what its committer publishes.
+    LeavesNothingToItsCommitter,
+    /// Keeps content as text.
+    KeepsBodiesAsText,
+    /// Tells at once of what is to leave later.
+    LeavesAtOnce,
+    /// Removes nothing that has no order.
+    KeepsWhatIsPublished,
+    /// Keeps no errors of messages.
+    ForgetsWhyItWasNotPublished,
+    /// Tells again of what was given up.
+    NeverGivesUp,
+    /// Tells of all of a lane at once.
+    IgnoresLanes,
+    /// Passes over one of a lane that was given up.
+    PassesTheDead,
+    /// Tells of a message again and again.
+    TellsEverybody,
+    /// Cancels messages of other keys, too.
+    CancelsWhatBeginsSo,
+    /// Tells of any number of bytes at once.
+    TakesAnyLength,
+    /// Takes what waits for what nobody takes.
+    TakesWaitingForUntaken,
+    /// Tells of lanes that do not stand.
+    SuspectsEveryLane,
+    /// Lists all messages on the first page.
+    ListsMoreThanAPage,
 }

@@ -120,6 +120,7 @@ pub(crate) fn cases() -> Vec<Case<PlainHarness>> {
     cases.extend(Case::of_transactions());
     cases.extend(Case::of_groups());
     cases.extend(Case::of_batches());
+    cases.extend(Case::of_outboxes());
     cases.extend(Case::of_entities());
     cases.extend(Case::of_sessions());
     cases.extend(Case::of_session_expiry());

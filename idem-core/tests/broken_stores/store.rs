@@ -14,7 +14,9 @@ use idem_core::{
 };
 use tokio::{task::yield_now, time::Instant};
 
-use crate::{flaw::Flaw, group::Group, record::Record, sequence::Sequence, session::Session};
+use crate::{
+    flaw::Flaw, group::Group, outbox::Waiting, record::Record, sequence::Sequence, session::Session,
+};
 
 /// All in one map behind one lock, on tokio's clock.
 #[derive(Debug, Clone)]
@@ -39,6 +41,8 @@ pub(crate) struct Shared {
     /// What operators did, to which record.
     pub(crate) audit: Vec<(String, Owner, AuditEntry)>,
     effects: Vec<String>,
+    /// What handlers have published.
+    pub(crate) outbox: Vec<Waiting>,
     /// What stands in the handlers' own table.
     pub(crate) entities: BTreeSet<String>,
 }

@@ -1,12 +1,12 @@
 //! Transactions of the plain store: effects wait in a list until the commit.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use idem_core::{
     FencingToken, Outcome, Store, StoreError,
     store::{
         BatchStore, Begun, Claim, ClaimRequest, Completion, Finish, Finished, GroupStore as _,
-        Lease, Open, Opening, Release, TransactionalStore, Write,
+        Lease, Open, Opening, Release, TransactionalStore, Write, outbox::SharedOutbox,
     },
 };
 use tokio::task::yield_now;
@@ -114,6 +114,10 @@ impl TransactionalStore<Ledger> for PlainStore {
         })
     }
 
+    fn outbox(&self) -> Option<SharedOutbox> {
+        Some(Arc::new(self.clone()))
+    }
+
     fn lend(held: &mut Held) -> &mut Ledger {
         match held {
             Held::Own(ledger) => ledger,
@@ -142,10 +146,7 @@ impl TransactionalStore<Ledger> for PlainStore {
 
     async fn finish(&self, held: Held, finish: Finish<'_>) -> Result<Finished, StoreError> {
         match (held, finish) {
-            (Held::Own(ledger), Finish::Complete(it)) => {
-                self.commit(ledger, it.lease, it.outcome, it.retention)
-                    .await
-            }
+            (Held::Own(ledger), Finish::Complete(it)) => self.commit(ledger, it).await,
             (Held::Slot(slot), Finish::Complete(it)) => {
                 Ok(self.leave(slot, it.lease, it.outcome, it.retention).await)
             }
@@ -175,9 +176,7 @@ impl PlainStore {
     async fn commit(
         &self,
         transaction: Ledger,
-        lease: &Lease,
-        outcome: &Outcome,
-        retention: Duration,
+        it: Completion<'_>,
     ) -> Result<Finished, StoreError> {
         if transaction.ended && !self.has(Flaw::BelievesTheHandler) {
             let error = "the handler ended the transaction".to_owned();
@@ -187,10 +186,14 @@ impl PlainStore {
             self.record_effects(transaction.written.clone());
             yield_now().await;
         }
-        let write = self.complete(lease, outcome, retention).await?;
+        let write = self.complete(it.lease, it.outcome, it.retention).await?;
         if write == Write::Fenced && !self.has(Flaw::CommitsUnfenced) {
+            if self.has(Flaw::PublishesUnfenced) {
+                self.send(it.outgoing);
+            }
             return Ok(Finished::Fenced);
         }
+        self.send(it.outgoing);
         if !self.has(Flaw::LosesEffects) && !self.has(Flaw::CommitsInTwoSteps) {
             self.record_effects(transaction.written);
         }
