@@ -1,6 +1,9 @@
 //! Publishes with an id, persistent, and waits for the broker's confirm.
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
 use tracing::Instrument as _;
 
 use crate::wire::Publication;
@@ -46,12 +49,15 @@ pub struct Publisher {
     frame: LargestFrame,
 }
 
-type Answer = oneshot::Sender<Result<(), PublishError>>;
+/// Nothing of a message that was not published, because it had waited for too long.
+type Answer = oneshot::Sender<Option<Result<(), PublishError>>>;
 
 #[derive(Debug)]
 pub(crate) struct Request {
     publication: Publication,
     batching: Batching,
+    /// Not later than this.
+    until: Option<Instant>,
     answer: Answer,
 }
 
@@ -66,6 +72,10 @@ pub(crate) enum Batching {
 
 /// Messages that wait for the batch before them.
 const QUEUED: usize = 1024;
+
+fn gone() -> PublishError {
+    PublishError::Unconfirmed("the publisher's task has ended".into())
+}
 
 impl Publisher {
     /// Connects to the broker, or to one node of a cluster, see [`AmqpUrls`].
@@ -121,9 +131,23 @@ impl Publisher {
         publication: &Publication,
         batching: Batching,
     ) -> Result<(), PublishError> {
+        let published = self.publish_until(publication, batching, None).await;
+        published.unwrap_or_else(|| Err(gone()))
+    }
+
+    /// The same, unless the message has waited in memory until this time: then nothing was sent, and this is `None`.
+    pub(crate) async fn publish_until(
+        &self,
+        publication: &Publication,
+        batching: Batching,
+        until: Option<Instant>,
+    ) -> Option<Result<(), PublishError>> {
         let published = async {
-            let published = self.request(publication, batching).await;
-            spans::published(&published);
+            let published = self.request(publication, batching, until).await;
+            let published = published.transpose();
+            if let Some(published) = &published {
+                spans::published(published);
+            }
             published
         };
         published.instrument(spans::publish(publication)).await
@@ -133,17 +157,18 @@ impl Publisher {
         &self,
         publication: &Publication,
         batching: Batching,
-    ) -> Result<(), PublishError> {
+        until: Option<Instant>,
+    ) -> Result<Option<()>, PublishError> {
         publication.check()?;
         let (answer, answered) = oneshot::channel();
         let request = Request {
             publication: self.in_context(publication),
             batching,
+            until,
             answer,
         };
-        let gone = || PublishError::Unconfirmed("the publisher's task has ended".into());
         self.requests.send(request).await.map_err(|_| gone())?;
-        answered.await.unwrap_or_else(|_| Err(gone()))
+        answered.await.map_err(|_| gone())?.transpose()
     }
 
     /// The message with its trace context. That is never the reason why a message is too large.

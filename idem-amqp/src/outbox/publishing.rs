@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use super::OutboxCounters;
 use crate::{
     error::PublishError,
-    publisher::Publisher,
+    publisher::{Batching, Publisher},
     wire::outgoing::{self, UnreadableHead},
 };
 
@@ -47,6 +47,9 @@ const BYTES: usize = 64 << 20;
 
 /// For so long nobody else takes what was taken.
 const LEASE: Duration = Duration::from_secs(30);
+
+/// What has waited in memory for so long since it was taken or committed is dropped there: soon others may take it.
+const IN_MEMORY: Duration = Duration::from_secs(25);
 
 /// How often it is looked for what others have left, or what has become due.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -134,6 +137,8 @@ enum Failure {
     ThisTime(String),
     /// No broker was there.
     Away(String),
+    /// It has waited in memory for too long, and was not sent: whoever takes it publishes it.
+    Late,
 }
 
 /// What is to be written into the outbox.
@@ -215,13 +220,14 @@ impl UnderWay {
                     body: it.body,
                 };
                 let taken = Taken::new(it.id, 1, false, content);
-                self.publish(taken, Some(committed.at));
+                self.publish(taken, committed.at, Some(committed.at));
             }
         }
     }
 
     /// Publishes one message; those that are under way share confirms.
-    fn publish(&mut self, taken: Taken, committed: Option<Instant>) {
+    /// `since`: when it was taken or committed.
+    fn publish(&mut self, taken: Taken, since: Instant, committed: Option<Instant>) {
         let Taken {
             id,
             attempts,
@@ -242,14 +248,18 @@ impl UnderWay {
                     Err(Failure::ThisTime(error.to_string()))
                 }
                 Err(error @ UnreadableHead::Damaged) => Err(Failure::ForGood(error.to_string())),
-                // It may be what makes the broker close the channel, and all that are on it fail.
-                Ok(publication) if attempts > 2 => {
-                    let result = publisher.publish_alone(&publication).await;
-                    result.map_err(|error| Failure::of(&error, true))
-                }
                 Ok(publication) => {
-                    let result = publisher.publish(&publication).await;
-                    result.map_err(|error| Failure::of(&error, false))
+                    // It may be what makes the broker close the channel, and all that are on it fail.
+                    let (batching, is_alone) = if attempts > 2 {
+                        (Batching::Alone, true)
+                    } else {
+                        (Batching::Shared, false)
+                    };
+                    let until = Some(since + IN_MEMORY);
+                    match publisher.publish_until(&publication, batching, until).await {
+                        Some(result) => result.map_err(|error| Failure::of(&error, is_alone)),
+                        None => Err(Failure::Late),
+                    }
                 }
             };
             Ended {
@@ -316,6 +326,7 @@ impl Publishing {
         let (mut broker, mut reading, mut removing) =
             (Rest::default(), Rest::default(), Rest::default());
         let mut look_at = Instant::now();
+        let mut asked = look_at;
         // Something may have become due while it was looked.
         let mut look_again = false;
         loop {
@@ -337,6 +348,10 @@ impl Publishing {
                     match &ended.published {
                         Ok(()) => broker.ends(),
                         Err(Failure::Away(error)) => broker.begins("broker", error),
+                        Err(Failure::Late) => {
+                            under_way.in_hand.remove(&ended.id);
+                            broker.begins("broker", "it takes no messages");
+                        }
                         Err(_) => {}
                     }
                     self.note(ended, &broker, &mut ends);
@@ -368,7 +383,7 @@ impl Publishing {
                             look_at = Instant::now() + if rests { between_looks() } else { Duration::ZERO };
                             self.counters.taken(taken.len());
                             for it in taken {
-                                under_way.publish(it, None);
+                                under_way.publish(it, asked, None);
                             }
                         }
                         Err(error) => reading.begins("store", &ErrorChain::of(&error).to_string()),
@@ -386,6 +401,7 @@ impl Publishing {
                 }
                 () = sleep_until(not_before), if !stops && taking.is_none() && room_to_take.is_some() => {
                     look_again = false;
+                    asked = Instant::now();
                     taking = room_to_take.map(|room| outbox.take(room, LEASE));
                 }
                 () = sleep_until(removing.until.unwrap_or(look_at)), if !removing.is_over() && !ends.is_empty() => {}
@@ -418,6 +434,7 @@ impl Publishing {
                 self.counters.put_back();
                 ends.unpublished.push(Unpublished::again(id, error, after));
             }
+            Err(Failure::Late) => {}
             Err(Failure::Away(error)) => {
                 self.counters.put_back();
                 let after = broker.left();
@@ -573,14 +590,14 @@ mod tests {
         let mut under_way = under_way(0, 0);
         for attempts in [1, 2] {
             let taken = Taken::new(id, attempts, false, content.clone());
-            under_way.publish(taken, None);
+            under_way.publish(taken, Instant::now(), None);
         }
         assert_eq!((under_way.futures.len(), under_way.bytes), (1, 7));
         under_way.told(&Ends {
             confirmed: vec![id],
             ..Ends::default()
         });
-        under_way.publish(Taken::new(id, 3, false, content), None);
+        under_way.publish(Taken::new(id, 3, false, content), Instant::now(), None);
         assert_eq!(under_way.futures.len(), 2);
     }
 }

@@ -126,6 +126,7 @@ impl ConnectionLoop {
             return refuse_all(batch, error, &self.brokers);
         }
         refuse_too_large(batch, &self.frame);
+        leave_what_is_late(batch, tokio::time::Instant::now());
         if batch.is_empty() {
             return;
         }
@@ -227,7 +228,7 @@ fn answer_all(
             )),
         };
         refused |= matches!(answer, Err(PublishError::Refused { .. }));
-        let _ = request.answer.send(answer);
+        let _ = request.answer.send(Some(answer));
     }
     refused
 }
@@ -271,7 +272,15 @@ fn refuse_too_large(batch: &mut Vec<Request>, frame: &LargestFrame) {
     let is_too_large = |request: &mut Request| frame.check(&request.publication, 0).is_err();
     for request in batch.extract_if(.., is_too_large) {
         let refused = frame.check(&request.publication, 0);
-        let _ = request.answer.send(refused);
+        let _ = request.answer.send(Some(refused));
+    }
+}
+
+/// Somebody else may publish these by now.
+fn leave_what_is_late(batch: &mut Vec<Request>, now: tokio::time::Instant) {
+    let is_late = |request: &mut Request| request.until.is_some_and(|until| until <= now);
+    for request in batch.extract_if(.., is_late) {
+        let _ = request.answer.send(None);
     }
 }
 
@@ -282,6 +291,6 @@ fn refuse_all(batch: &mut Vec<Request>, error: PublishError, brokers: &Brokers) 
         let error = first
             .take()
             .unwrap_or_else(|| BrokerError::unavailable(brokers, text.clone()).into());
-        let _ = request.answer.send(Err(error));
+        let _ = request.answer.send(Some(Err(error)));
     }
 }

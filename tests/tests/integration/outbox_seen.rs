@@ -1,4 +1,4 @@
-//! What an operator sees of an outbox: metrics, health, what the doctor says.
+//! What an operator sees of an outbox: metrics, health, what the doctor says; and what a relay does that is too slow.
 
 use idem_amqp::{
     PostgresStore, Publication, Queue, RunError, Worker,
@@ -15,10 +15,12 @@ use idem_tests::{
     ledger::{Ledger, in_postgres, in_sqlite},
     log::Log,
     metered::Metered,
+    proxy::Proxy,
     running::Running,
     store_at::Product,
 };
 use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
 
 /// A message whose handler publishes one to each of these queues.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -93,6 +95,19 @@ impl Post {
             self.bed
                 .start(Worker::builder(store).consume::<tell_in_sqlite>(self.bed.queue()))
         }
+    }
+
+    /// Publishes so many messages by a transaction of its own.
+    async fn publish(&self, messages: usize) {
+        let store = self.ledger.store();
+        let mut db = SqliteConnection::connect(&store.url).await.unwrap();
+        let outbox = Outbox::outside();
+        for message in 0..messages {
+            let event = Publication::json(&self.events, &message);
+            outbox.publish(event).unwrap();
+        }
+        let store = store.open_sqlite().await;
+        store.publish(&mut db, outbox).await.unwrap();
     }
 
     async fn outbox(&self) -> SharedOutbox {
@@ -174,10 +189,10 @@ async fn what_leaves_and_what_is_left_is_counted(product: Product) {
     assert_eq!(of("seconds_count"), 2, "{stats}");
 
     // What another process has left is told by each.
-    let state = |state| [("state", state)];
+    let of_state = |state| [("state", state)];
     let worker = post.start(&metered).await;
     metered
-        .until("idem_outbox_messages", &state("dead"), |dead| dead == 1)
+        .until("idem_outbox_messages", &of_state("dead"), |dead| dead == 1)
         .await;
     worker.stop().await;
     let outbox = post.outbox().await;
@@ -191,9 +206,11 @@ async fn what_leaves_and_what_is_left_is_counted(product: Product) {
     };
     let relay = tokio::spawn(relay.run_until(std::future::pending()));
     metered
-        .until("idem_outbox_messages", &state("waiting"), |some| some == 1)
+        .until("idem_outbox_messages", &of_state("waiting"), |some| {
+            some == 1
+        })
         .await;
-    assert_eq!(metered.sum("idem_outbox_messages", &state("dead")), 0);
+    assert_eq!(metered.sum("idem_outbox_messages", &of_state("dead")), 0);
     let oldest = metered.sum("idem_outbox_oldest_seconds", &[]);
     assert!((120..180).contains(&oldest), "{oldest}");
     relay.abort();
@@ -305,6 +322,63 @@ async fn what_is_wrong_with_an_outbox_the_doctor_says(product: Product) {
     assert!(!told.contains("outbox-untaken"), "{told}");
     post.by_hand("DELETE FROM idem_records_outbox").await;
     assert!(asked().await.1.is_empty());
+}
+
+/// The broker confirms nothing for half a minute, and more waits for it than is on its way; others have published that by then.
+///
+/// - does: drops what it has not sent when its lease is about to run out
+/// - effect: once, of what was not on its way
+#[tokio::test]
+async fn what_has_waited_in_memory_for_its_lease_is_left_to_others() {
+    const MESSAGES: usize = 600;
+    /// At most so many are sent before the first is confirmed.
+    const ON_ITS_WAY: u64 = 256;
+    let (post, metered) = (Post::open(Product::Sqlite).await, Metered::default());
+    let proxy = Proxy::open(post.bed.broker().port()).await;
+    let outbox = post.outbox().await;
+    let slow = {
+        let _recorded = metered.record();
+        let url = post.bed.url_by(proxy.port(), "?heartbeat=60");
+        OutboxRelay::new(outbox.clone(), &*url).unwrap()
+    };
+    let (stop, stopped) = oneshot::channel::<()>();
+    let slow = tokio::spawn(slow.run_until(async {
+        let _ = stopped.await;
+    }));
+    post.publish(1).await;
+    let confirmed = |count| count == 1;
+    metered
+        .until("idem_outbox_confirmed_total", &[], confirmed)
+        .await;
+    proxy.freeze();
+    post.publish(MESSAGES).await;
+    let taken = |count| count == 1 + MESSAGES as u64;
+    metered.until("idem_outbox_taken_total", &[], taken).await;
+
+    post.by_hand("UPDATE idem_records_outbox SET due = {now} - {minute}")
+        .await;
+    let other = OutboxRelay::new(outbox.clone(), post.bed.url()).unwrap();
+    let other = tokio::spawn(other.run_until(std::future::pending()));
+    eventually("the other has published all", async || {
+        let counts = outbox.counts().await.unwrap();
+        if counts.waiting == 0 {
+            Ok(())
+        } else {
+            Err(counts)
+        }
+    })
+    .await;
+    other.abort();
+    assert_eq!(post.bed.drain(&post.events).await.len(), 1 + MESSAGES);
+    let put_back = |count| count > 0;
+    metered
+        .until("idem_outbox_put_back_total", &[], put_back)
+        .await;
+    stop.send(()).unwrap();
+    let stats = slow.await.unwrap();
+    assert_eq!(stats.confirmed, 1, "{stats}");
+    assert!(stats.put_back <= ON_ITS_WAY, "{stats}");
+    assert!(post.bed.drain(&post.events).await.is_empty());
 }
 
 /// What a worker that cannot start says, and that it leaves its message where it is.
