@@ -25,7 +25,10 @@ impl Charges {
     pub(crate) async fn of(options: &Options) -> Result<Option<Self>> {
         let charges = match options.contestant {
             Contestant::HandwrittenPostgresAtomic
+            | Contestant::HandwrittenPostgresOutbox
             | Contestant::IdemPostgresAtomic
+            | Contestant::IdemPostgresAtomicOutbox
+            | Contestant::IdemPostgresBatchOutbox
             | Contestant::IdemPostgresGrouped
             | Contestant::IdemPostgresBatch
             | Contestant::HandwrittenPostgresSetwise64
@@ -37,7 +40,9 @@ impl Charges {
             }
             Contestant::HandwrittenSqliteAtomic
             | Contestant::IdemSqliteAtomic
-            | Contestant::IdemSqliteBatch => {
+            | Contestant::IdemSqliteAtomicOutbox
+            | Contestant::IdemSqliteBatch
+            | Contestant::IdemSqliteBatchOutbox => {
                 let mut connection = sqlite(options.store_url()?).await?;
                 sqlx::raw_sql(TABLE).execute(&mut connection).await?;
                 Self::Sqlite(connection)

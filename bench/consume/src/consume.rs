@@ -9,8 +9,10 @@ use crate::{
     Result,
     by_hand::{self, Acks},
     charges::Charges,
+    events::Events,
     naive::{
-        HandwrittenPostgres, HandwrittenSqlite, NaivePostgres, NaiveRedis, Savepoints, Setwise,
+        HandwrittenOutbox, HandwrittenPostgres, HandwrittenSqlite, NaivePostgres, NaiveRedis,
+        Savepoints, Setwise,
     },
     ours,
     shift::Shift,
@@ -23,6 +25,20 @@ pub(crate) async fn measure(options: &Options) -> Result<()> {
 
 /// Returns when its connection was closed.
 pub(crate) async fn consume(options: &Options, tally: &Tally) -> Result<Instant> {
+    let events = if options.contestant.publishes() {
+        Some(Events::declare(&options.place).await?)
+    } else {
+        None
+    };
+    let end = consume_and_charge(options, tally).await?;
+    if let Some(events) = events {
+        events.number(tally.orders()).await?;
+    }
+    Ok(end)
+}
+
+/// The same, where the queue of events is there.
+pub(crate) async fn consume_and_charge(options: &Options, tally: &Tally) -> Result<Instant> {
     let charges = Charges::of(options).await?;
     let end = match options.contestant {
         Contestant::LapinAckEach => by_hand::one_by_one(options, Acks::Each, tally).await?,
@@ -40,6 +56,15 @@ pub(crate) async fn consume(options: &Options, tally: &Tally) -> Result<Instant>
         Contestant::HandwrittenPostgresAtomic => {
             let keys = HandwrittenPostgres::connect(options.store_url()?).await?;
             by_hand::task_each(options, keys, tally).await?
+        }
+        Contestant::HandwrittenPostgresOutbox => {
+            let keys = HandwrittenOutbox::connect(options.store_url()?).await?;
+            let (connection, channel) = options.place.connect().await?;
+            let publishing = keys.publish(&channel, tally.orders());
+            let consuming = by_hand::task_each(options, keys.clone(), tally);
+            tokio::try_join!(consuming, publishing)?;
+            connection.close(200, "done".into()).await?;
+            Instant::now()
         }
         Contestant::HandwrittenSqliteAtomic => {
             let keys = HandwrittenSqlite::connect(options.store_url()?).await?;

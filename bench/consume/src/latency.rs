@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_mins(5);
 const WARM_UP: usize = 50;
 
 /// The same under load, where everything is needed at once: what comes in half a second.
-fn warm_up(rate: u32) -> usize {
+pub(crate) fn warm_up(rate: u32) -> usize {
     WARM_UP.max(rate as usize / 2)
 }
 
@@ -65,7 +65,7 @@ pub(crate) async fn measure(options: &Options) -> Result<()> {
     Ok(())
 }
 
-async fn publish(
+pub(crate) async fn publish(
     channel: &Channel,
     queue: &str,
     rate: Option<u32>,

@@ -1,6 +1,6 @@
 //! Fills a queue, or consumes it as one contestant and tells how long that took.
 //!
-//! It is started by `cargo xtask bench consume`, `bench latency` and `bench scale`, which bring the servers; what it measures it tells
+//! It is started by `cargo xtask bench consume`, `bench latency`, `bench outbox` and `bench scale`, which bring the servers; what it measures it tells
 //! on standard output, as one JSON object.
 
 use std::process::ExitCode;
@@ -11,10 +11,12 @@ use clap::{Parser, Subcommand};
 mod by_hand;
 mod charges;
 mod consume;
+mod events;
 mod latency;
 mod load;
 mod naive;
 mod ours;
+mod outbox;
 mod purge;
 mod records;
 mod shift;
@@ -46,6 +48,10 @@ enum What {
     Fill(records::Fill),
     /// Removes the keys of a queue's orders from the table of a store
     Forget(records::Forget),
+    /// Publishes what is in the table of an outbox
+    Relay(outbox::Options),
+    /// Measures how long the events of orders take to their consumer
+    Events(outbox::Options),
     /// Consumes it with keys that are remembered for two seconds only
     Purge(purge::Options),
 }
@@ -61,6 +67,8 @@ async fn main() -> ExitCode {
         What::Work(options) => work::work(&options).await,
         What::Fill(options) => records::fill(&options).await,
         What::Forget(options) => records::forget(&options).await,
+        What::Relay(options) => outbox::relay(&options).await,
+        What::Events(options) => outbox::time_events(&options).await,
         What::Purge(options) => purge::measure(&options).await,
     };
     match done {

@@ -5,6 +5,7 @@
 //! content to compare.
 
 mod handwritten;
+mod outbox;
 mod postgres;
 mod redis;
 mod setwise;
@@ -13,6 +14,7 @@ use bench_orders::{Order, Tally};
 
 pub(crate) use self::{
     handwritten::{HandwrittenPostgres, HandwrittenSqlite},
+    outbox::HandwrittenOutbox,
     postgres::NaivePostgres,
     redis::NaiveRedis,
     setwise::{Savepoints, Setwise},

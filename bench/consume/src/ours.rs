@@ -8,12 +8,13 @@ use idem_amqp::{
     Key, MemoryStore, Policy, PostgresStore, Queue, RedisStore, SqliteStore, Store, WorkerBuilder,
     executor::{ExecutionKind, RunsOn},
     handler::{Handler, Outcome},
+    outbox::{Outbox, Outboxes},
     prelude::*,
     sqlx::{PgConnection, SqliteConnection},
     store::{Claim, ClaimRequest, Purge, PurgeTask, Write},
 };
 
-use crate::{Result, charges, shift::Shift};
+use crate::{Result, charges, events, shift::Shift};
 
 #[idempotent(key = "id", scope = "orders.charge")]
 async fn count(order: Order, State(tally): State<Tally>) -> Result<(), Failed> {
@@ -50,6 +51,36 @@ async fn charge_in_file(
     charges::charge_in_file(db, &order).await?;
     tally.work().await;
     tally.execute(&order);
+    Ok(())
+}
+
+#[idempotent(key = "id", scope = "orders.charge")]
+async fn charge_and_tell(
+    order: Order,
+    outbox: Outbox,
+    State(tally): State<Tally>,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    charges::charge(db, &order).await?;
+    tally.work().await;
+    outbox.publish(events::of(&order))?;
+    tally.execute(&order);
+    tally.published(&order);
+    Ok(())
+}
+
+#[idempotent(key = "id", scope = "orders.charge")]
+async fn charge_in_file_and_tell(
+    order: Order,
+    outbox: Outbox,
+    State(tally): State<Tally>,
+    db: &mut SqliteConnection,
+) -> Result<(), Failed> {
+    charges::charge_in_file(db, &order).await?;
+    tally.work().await;
+    outbox.publish(events::of(&order))?;
+    tally.execute(&order);
+    tally.published(&order);
     Ok(())
 }
 
@@ -102,6 +133,39 @@ async fn charge_batch_in_file(
     Ok(())
 }
 
+#[idempotent(key = "id", scope = "orders.charge", batch = 256)]
+async fn charge_batch_and_tell(
+    orders: Batch<Order>,
+    outboxes: Outboxes,
+    State(tally): State<Tally>,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    charges::charge_all(db, orders.iter().map(|order| &**order)).await?;
+    tally.work().await;
+    tell_all(&orders, &outboxes, &tally)
+}
+
+#[idempotent(key = "id", scope = "orders.charge", batch = 256)]
+async fn charge_batch_in_file_and_tell(
+    orders: Batch<Order>,
+    outboxes: Outboxes,
+    State(tally): State<Tally>,
+    db: &mut SqliteConnection,
+) -> Result<(), Failed> {
+    charges::charge_all_in_file(db, orders.iter().map(|order| &**order)).await?;
+    tally.work().await;
+    tell_all(&orders, &outboxes, &tally)
+}
+
+fn tell_all(orders: &Batch<Order>, outboxes: &Outboxes, tally: &Tally) -> Result<(), Failed> {
+    for (place, order) in orders.iter().enumerate() {
+        outboxes[place].publish(events::of(order))?;
+        tally.execute(order);
+        tally.published(order);
+    }
+    Ok(())
+}
+
 /// Consumes as one of ours, which its options name, until the shift is over.
 pub(crate) async fn consume(options: &Options, tally: &Tally, shift: &Shift) -> Result<Instant> {
     let url = || options.store_url();
@@ -125,6 +189,22 @@ pub(crate) async fn consume(options: &Options, tally: &Tally, shift: &Shift) -> 
         Contestant::IdemPostgresAtomic => {
             let store = PostgresStore::connect(url()?).await?;
             consume_with::<charge, _>(options, store, tally, shift).await
+        }
+        Contestant::IdemPostgresAtomicOutbox => {
+            let store = PostgresStore::connect(url()?).await?;
+            consume_with::<charge_and_tell, _>(options, store, tally, shift).await
+        }
+        Contestant::IdemPostgresBatchOutbox => {
+            let store = PostgresStore::connect(url()?).await?;
+            consume_with::<charge_batch_and_tell, _>(options, store, tally, shift).await
+        }
+        Contestant::IdemSqliteAtomicOutbox => {
+            let store = SqliteStore::connect(url()?).await?;
+            consume_with::<charge_in_file_and_tell, _>(options, store, tally, shift).await
+        }
+        Contestant::IdemSqliteBatchOutbox => {
+            let store = SqliteStore::connect(url()?).await?;
+            consume_with::<charge_batch_in_file_and_tell, _>(options, store, tally, shift).await
         }
         Contestant::IdemPostgresGrouped => {
             let store = PostgresStore::connect(url()?).await?;

@@ -8,6 +8,7 @@ pub mod consume;
 mod kept;
 pub mod latency;
 mod median;
+pub mod outbox;
 mod program;
 pub mod scale;
 mod server;

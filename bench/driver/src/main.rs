@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use bench_driver::{consume, latency, scale, stores};
+use bench_driver::{consume, latency, outbox, scale, stores};
 use clap::Parser;
 
 /// Measures
@@ -15,6 +15,8 @@ enum Bench {
     Consume(consume::Options),
     /// How long one message takes with such a consumer, beside a plain one
     Latency(latency::Options),
+    /// What an outbox costs, how fast a relay is, and how long an event takes, beside one by hand
+    Outbox(outbox::Options),
     /// Several workers, many keys, the memory of a worker, and purging under load
     Scale(scale::Options),
 }
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
         Bench::Stores(options) => stores::run(&options),
         Bench::Consume(options) => consume::run(&options),
         Bench::Latency(options) => latency::run(&options),
+        Bench::Outbox(options) => outbox::run(&options),
         Bench::Scale(options) => scale::run(&options),
     };
     match done {

@@ -17,6 +17,8 @@ use crate::{Error, Order, Result, Stopwatch};
 pub struct Tally {
     counts: Arc<Counts>,
     stopwatch: Option<Arc<Stopwatch>>,
+    /// Times what is published for each order.
+    events: Option<Arc<Stopwatch>>,
     handler_time: Duration,
 }
 
@@ -49,6 +51,7 @@ impl Tally {
                 failure: OnceLock::new(),
             }),
             stopwatch: None,
+            events: None,
             handler_time: Duration::ZERO,
         }
     }
@@ -57,6 +60,14 @@ impl Tally {
     pub fn timed_by(self, stopwatch: Arc<Stopwatch>) -> Self {
         Self {
             stopwatch: Some(stopwatch),
+            ..self
+        }
+    }
+
+    /// One that times what is published for each order, from the end of its handler.
+    pub fn with_events_timed_by(self, events: Arc<Stopwatch>) -> Self {
+        Self {
+            events: Some(events),
             ..self
         }
     }
@@ -89,6 +100,13 @@ impl Tally {
         let delivered = order.delivered.duration_since(self.counts.began);
         let delivered = u64::try_from(delivered.as_nanos()).unwrap_or(u64::MAX);
         self.counts.first_delivery.fetch_min(delivered, Relaxed);
+    }
+
+    /// The handler of an order has published its event, and returns.
+    pub fn published(&self, order: &Order) {
+        if let Some(events) = &self.events {
+            events.start(order.number);
+        }
     }
 
     /// For tasks that nobody waits for: what went wrong is told in the end.

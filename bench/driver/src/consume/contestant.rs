@@ -25,6 +25,9 @@ pub enum Contestant {
     NaivePostgres,
     /// Deduplicated by hand: a transaction per message with the row of the key and one of business.
     HandwrittenPostgresAtomic,
+    /// The same, with a row for an event, which a task polls for (`SKIP LOCKED`, up to 100 at a time) and publishes, each
+    /// confirmed before the next one.
+    HandwrittenPostgresOutbox,
     /// Deduplicated by hand: the same in a SQLite file, `BEGIN IMMEDIATE` per message on one connection.
     HandwrittenSqliteAtomic,
     /// Deduplicated by hand, as many messages as wait in one transaction, up to 64: the rows of their keys with one
@@ -52,18 +55,26 @@ pub enum Contestant {
     IdemPostgres,
     /// idem, keys in PostgreSQL, atomic: the key and one row of business are committed together.
     IdemPostgresAtomic,
+    /// The same, and an event is published by the outbox. Takes part if it is named, as all that publish.
+    IdemPostgresAtomicOutbox,
     /// The same, with up to 32 messages in one transaction.
     IdemPostgresGrouped,
     /// idem, keys in a SQLite file, atomic.
     IdemSqliteAtomic,
+    /// The same with an event.
+    IdemSqliteAtomicOutbox,
     /// idem, keys in the process's memory, up to 256 messages in one call of the handler.
     IdemMemoryBatch,
     /// The same, keys in a SQLite file, atomic.
     IdemSqliteBatch,
+    /// The same with an event for each message.
+    IdemSqliteBatchOutbox,
     /// The same, keys in Redis.
     IdemRedisBatch,
     /// The same, keys in PostgreSQL, atomic.
     IdemPostgresBatch,
+    /// The same with an event for each message.
+    IdemPostgresBatchOutbox,
 }
 
 impl Contestant {
@@ -84,11 +95,23 @@ impl Contestant {
         )
     }
 
-    /// Whether it comes only if it is named: its program is built apart, which takes minutes.
+    /// Whether its program is built apart, which takes minutes.
     pub(crate) fn is_guest(self) -> bool {
         matches!(
             self,
             Self::MqBridgeMemory | Self::MqBridgeSqlite | Self::MqBridgePostgres
+        )
+    }
+
+    /// Whether it publishes an event for each order.
+    pub fn publishes(self) -> bool {
+        matches!(
+            self,
+            Self::HandwrittenPostgresOutbox
+                | Self::IdemPostgresAtomicOutbox
+                | Self::IdemPostgresBatchOutbox
+                | Self::IdemSqliteAtomicOutbox
+                | Self::IdemSqliteBatchOutbox
         )
     }
 
@@ -104,17 +127,22 @@ impl Contestant {
             Self::NaiveRedis | Self::IdemRedis | Self::IdemRedisBatch => Some(StoreKind::Redis),
             Self::NaivePostgres
             | Self::HandwrittenPostgresAtomic
+            | Self::HandwrittenPostgresOutbox
             | Self::MqBridgePostgres
             | Self::IdemPostgres
             | Self::IdemPostgresAtomic
+            | Self::IdemPostgresAtomicOutbox
+            | Self::IdemPostgresBatchOutbox
             | Self::IdemPostgresGrouped
             | Self::IdemPostgresBatch
             | Self::HandwrittenPostgresSetwise64
             | Self::HandwrittenPostgresSetwise
             | Self::HandwrittenPostgresSavepoints => Some(StoreKind::Postgres),
-            Self::HandwrittenSqliteAtomic | Self::IdemSqliteAtomic | Self::IdemSqliteBatch => {
-                Some(StoreKind::Sqlite)
-            }
+            Self::HandwrittenSqliteAtomic
+            | Self::IdemSqliteAtomic
+            | Self::IdemSqliteAtomicOutbox
+            | Self::IdemSqliteBatch
+            | Self::IdemSqliteBatchOutbox => Some(StoreKind::Sqlite),
             _ => None,
         }
     }

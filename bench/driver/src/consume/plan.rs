@@ -41,7 +41,9 @@ impl Plan {
         let asked_for = |contestant: &Contestant| {
             *contestant == Contestant::BASELINE
                 || options.contestant.contains(contestant)
-                || options.contestant.is_empty() && !contestant.is_guest()
+                || options.contestant.is_empty()
+                    && !contestant.is_guest()
+                    && !contestant.publishes()
         };
         let contestants = Contestant::value_variants().iter().copied();
         Self {
@@ -150,7 +152,7 @@ mod tests {
         };
         assert_eq!(setting.to_string(), "classic queue, prefetch 256");
         let at_home = Contestant::value_variants().iter().copied();
-        let at_home = at_home.filter(|contestant| !contestant.is_guest());
+        let at_home = at_home.filter(|it| !it.is_guest() && !it.publishes());
         assert_eq!(quick.contestants(), at_home.collect::<Vec<_>>());
         assert_eq!(plan("bench").settings().len(), 4);
     }
