@@ -24,11 +24,11 @@ use super::{
 use crate::{
     executor::{Cause, Execution},
     futures::FutureExt as _,
-    handler::{Atomic, Attempt, Failure, Handler, Mode, Operation, Outcome, Policy},
+    handler::{Atomic, Attempt, Failure, Handler, Mode, Operation, Outcome, Outgoing, Policy},
     message::Envelope,
     store::{
-        Claim, Completion, Finish, Finished, Lease, Store, StoreError, TransactionalStore, Write,
-        outbox::SharedOutbox,
+        Claim, Completion, Finish, Finished, GroupStore, Lease, Open, Store, StoreError,
+        TransactionalStore, Write, outbox::SharedOutbox,
     },
     stores::measured::Measured,
 };
@@ -377,6 +377,39 @@ impl<S: Store> Ending<'_, S> {
             },
             Write::Fenced => self.lost(),
         }
+    }
+
+    /// The handler's writes are durable without their completion: this writes it, with what was published.
+    pub(super) async fn complete_late<Tx, T, E>(
+        &self,
+        output: T,
+        outcome: Outcome,
+        outgoing: Vec<Outgoing>,
+    ) -> Execution<T, E>
+    where
+        S: GroupStore<Tx>,
+    {
+        if outgoing.is_empty() {
+            return self.whose(output, outcome).await;
+        }
+        let (store, lease) = (&self.job.executor.store, self.lease);
+        let completion = Completion::new(lease, &outcome, self.job.request.retention);
+        let complete = async || {
+            let transaction = store.open(Open::Batch).await?;
+            let complete = Finish::Complete(completion.publishing(&outgoing));
+            match store.finish(transaction, complete).await? {
+                Finished::Committed => Ok(Write::Applied),
+                Finished::Fenced => Ok(Write::Fenced),
+                Finished::Refused { error } => Err(StoreError::unavailable(error)),
+                other => Err(other.is_no_answer("a completion")),
+            }
+        };
+        let written = until_known("complete", &lease.key, complete).await;
+        if written == Write::Applied {
+            self.job.executor.committed.hand_on(outgoing);
+        }
+        // Fenced is also the second of two that were sent, if the answer to the first was lost. Then it is not handed on.
+        self.whose(output, outcome).await
     }
 
     /// The database did not take the handler's writes: a failed attempt.

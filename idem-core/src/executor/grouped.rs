@@ -25,7 +25,7 @@ use crate::{
     message::Envelope,
     store::{
         self, Completion, Finish, Finished, GroupStore, RecordedByError, Release, Store,
-        StoreError, TransactionalStore as _,
+        StoreError, TransactionalStore as _, outbox::SharedOutbox,
     },
     stores::measured::Measured,
 };
@@ -38,6 +38,10 @@ where
     fn limit(_: &Executor<S>) -> Option<usize> {
         // Whoever waits for a slot has claimed, and keeps its lease.
         None
+    }
+
+    fn outbox(executor: &Executor<S>) -> Option<SharedOutbox> {
+        executor.store.outbox()
     }
 
     fn sharing<H: Operation<Mode = Self>>(executor: &Executor<S>) -> Option<Sharing> {
@@ -157,8 +161,15 @@ where
             return Shared::Apart(Some(kept));
         };
         let retention = job.request.retention;
-        let store = &job.executor.store;
-        let complete = Finish::Complete(Completion::new(&open.lease, &outcome, retention));
+        let (store, committed) = (&job.executor.store, &job.executor.committed);
+        let outgoing = committed.ready(job.outgoing());
+        // Refused there, too.
+        if !outgoing.is_empty() && store.outbox().is_none() {
+            drop(slot);
+            return Shared::Apart(Some(kept));
+        }
+        let completion = Completion::new(&open.lease, &outcome, retention).publishing(&outgoing);
+        let complete = Finish::Complete(completion);
         let end = {
             // Its slot is left when this is first polled. Others may still run in the group, so the wait may be long,
             // and the heartbeat goes on during it. Boxed, because it is polled again below.
@@ -174,6 +185,7 @@ where
         };
         let ended = match end {
             Ok(Finished::Committed) => {
+                committed.hand_on(outgoing);
                 let attempt = open.lease.attempt;
                 Execution::Executed {
                     output,
@@ -184,9 +196,10 @@ where
             // Certainly: another member's failure, or a lost lease among them. Nothing of this one is done.
             Ok(Finished::RolledBack) => return Shared::Apart(Some(kept)),
             // Another member's handler has committed the transaction by itself: the writes are durable, and the
-            // completion is not written. It is, now, unless somebody else has the key.
+            // completion is not written, nor what was published. They are, now, unless somebody else has the key.
             Ok(Finished::WithoutCompletion) => {
-                Box::pin(open.ending(job).whose(output, outcome)).await
+                let ending = open.ending(job);
+                Box::pin(ending.complete_late(output, outcome, outgoing)).await
             }
             Ok(other) => {
                 let error = other.is_no_answer("who left a group");

@@ -88,6 +88,35 @@ async fn each_message_of_a_batch_publishes_its_own(product: Product) {
     shop.bed.assert_nothing_stuck().await;
 }
 
+/// Handlers with `group` publish, on PostgreSQL.
+///
+/// - does: publishes what the members of the group have published that have succeeded
+/// - effect: once
+#[tokio::test]
+async fn each_member_of_a_group_publishes_its_own() {
+    let shop = Shop::open(Product::Postgres).await;
+    let names: Vec<_> = (b'a'..=b'x').map(|it| char::from(it).to_string()).collect();
+    for (place, id) in names.iter().enumerate() {
+        let sale = Sale::new(id, &shop.events);
+        let fails = u32::from(place % 6 == 5);
+        shop.bed.json(&Sale { fails, ..sale }).await;
+    }
+    let worker = shop.sell_together().await;
+    worker.ended(Kind::Executed, names.len()).await;
+    let mut events = ids(&shop.events(names.len()).await);
+    events.sort();
+    let expected: Vec<_> = names
+        .iter()
+        .map(|id| format!("sales.sell_together:{id}#0"))
+        .collect();
+    assert_eq!(events, expected);
+    let stats = worker.stop().await;
+    assert_eq!(stats.outbox().committed, 24, "{stats}");
+    shop.until_empty().await;
+    assert_eq!(shop.ledger.count().await, 24);
+    shop.bed.assert_nothing_stuck().await;
+}
+
 /// No queue takes what a handler publishes, or there is no such exchange.
 ///
 /// - does: gives it up, with the broker's word, and shows it; other messages leave. It leaves when somebody has declared

@@ -27,7 +27,7 @@ impl PostgresStore {
         completions: &[Completion<'_>],
     ) -> Result<Finished, StoreError> {
         let nonce = Nonce::new();
-        let statements = complete_all(&self.sql, completions, self.clock.skew(), nonce);
+        let statements = complete_all(&self.sql, completions, self.clock.skew(), nonce, None);
         match self.end_open(open, statements, nonce).await? {
             Ok(()) => Ok(Finished::Committed),
             Err(error) => read_commit_error(error),

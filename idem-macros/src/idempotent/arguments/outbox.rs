@@ -14,20 +14,11 @@ pub(super) fn check(arguments: &Arguments, signature: Option<&Signature>, mistak
             "a leased handler has no outbox, because nothing of it commits together: take a `&mut` connection, or publish by yourself, under the id `key.derive_id(\"shipped\")`",
         );
     }
-    let cures = [
-        (
-            "group",
-            "a handler that publishes shares its transaction by `batch` instead of `group`: write `batch = 64`, and take a `Batch` of messages",
-        ),
-        (
-            "recorded_by",
+    if arguments.span_of("recorded_by").is_some() {
+        mistakes.at(
+            outbox,
             "a handler that is recorded by its own table has no outbox: remove `recorded_by`",
-        ),
-    ];
-    for (name, cure) in cures {
-        if arguments.span_of(name).is_some() {
-            mistakes.at(outbox, cure);
-        }
+        );
     }
     let (taken, of_batch) = (
         quote::quote!(#outbox).to_string(),

@@ -12,12 +12,6 @@ struct Order {
 
 struct Connection;
 
-#[idempotent(key = "order_id", scope = "orders.a", group = 8)]
-async fn grouped(order: Order, outbox: Outbox, db: &mut Connection) -> Result<(), Failed> {
-    drop((order.order_id, outbox, db));
-    Ok(())
-}
-
 #[idempotent(key = "order_id", scope = "orders.b", recorded_by = "charges_order_id")]
 async fn recorded(order: Order, outbox: Outbox, db: &mut Connection) -> Result<(), Failed> {
     drop((order.order_id, outbox, db));

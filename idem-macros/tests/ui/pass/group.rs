@@ -1,4 +1,4 @@
-use idem_core::{Failed, handler::{Grouped, Operation}, idempotent};
+use idem_core::{Failed, handler::{Grouped, Operation, Outbox}, idempotent};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -17,8 +17,8 @@ async fn charge(order: Order, _db: &mut Books) -> Result<(), Failed> {
 }
 
 #[idempotent(key = "order_id", group = 2, lease = "5s")]
-async fn refund(order: Order, db: &mut Transaction<'_, Books>) -> Result<(), Failed> {
-    let _ = (order.order_id, db.0);
+async fn refund(order: Order, outbox: Outbox, db: &mut Transaction<'_, Books>) -> Result<(), Failed> {
+    let _ = (order.order_id, outbox, db.0);
     Ok(())
 }
 

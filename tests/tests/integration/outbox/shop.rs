@@ -91,6 +91,18 @@ async fn sell_in_postgres(
     sale.end(attempt)
 }
 
+#[idempotent(key = "id", scope = "sales.sell_together", group = 8)]
+async fn sell_together_in_postgres(
+    sale: Sale,
+    attempt: Attempt,
+    outbox: Outbox,
+    db: &mut PgConnection,
+) -> Result<(), Failed> {
+    in_postgres::write(db, &sale.charge(attempt)).await?;
+    sale.publish(&outbox)?;
+    sale.end(attempt)
+}
+
 #[idempotent(key = "id", scope = "sales.sell")]
 async fn sell_in_sqlite(
     sale: Sale,
@@ -185,6 +197,14 @@ impl Shop {
             self.bed
                 .start(worker.consume::<sell_in_sqlite>(self.bed.queue()))
         }
+    }
+
+    /// A worker that sells in groups, on PostgreSQL.
+    pub(crate) async fn sell_together(&self) -> Running {
+        let store = self.ledger.store().open_postgres().await;
+        let worker = Worker::builder(store);
+        self.bed
+            .start(worker.consume::<sell_together_in_postgres>(self.bed.queue()))
     }
 
     /// A worker that sells in batches.

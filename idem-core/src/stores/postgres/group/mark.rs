@@ -20,7 +20,7 @@ const NOTICED_WITHIN: Duration = Duration::from_secs(10);
 
 /// One group's, and never another's.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Mark(u128);
+pub(in crate::stores::postgres) struct Mark(u128);
 
 impl Mark {
     pub(super) fn new() -> Self {

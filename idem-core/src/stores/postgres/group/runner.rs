@@ -175,13 +175,13 @@ impl<'a> GroupRunner<'a> {
         }
     }
 
-    /// What completes all members, in the order of their keys; `None` if there is none.
+    /// What completes all members; `None` if there is none.
     fn completion(&self, last: &Last, nonce: Nonce) -> Option<String> {
         let members = self.members.iter().chain(last.success());
-        let mut members: Vec<_> = members.map(Member::completion).collect();
-        members.sort_by_key(|member| member.lease.key.as_str());
+        let members: Vec<_> = members.map(Member::completion).collect();
         let (sql, skew) = (&self.store.sql, self.store.clock.skew());
-        (!members.is_empty()).then(|| statement::commit(sql, &members, skew, nonce, self.mark))
+        (!members.is_empty())
+            .then(|| statement::complete_all(sql, &members, skew, nonce, self.mark))
     }
 
     /// The transaction has ended in another way than by its commit.

@@ -6,7 +6,7 @@ use sqlx::PgTransaction;
 use tokio::sync::oneshot;
 
 use crate::{
-    handler::Outcome,
+    handler::{Outcome, Outgoing},
     store::{Completion, Finished, Lease, StoreError},
     stores::postgres::atomic::PooledTransaction,
 };
@@ -34,6 +34,7 @@ pub(super) struct Member {
     pub(super) lease: Lease,
     pub(super) outcome: Outcome,
     pub(super) retention: Duration,
+    outgoing: Vec<Outgoing>,
     told: oneshot::Sender<Result<Finished, StoreError>>,
 }
 
@@ -64,6 +65,7 @@ impl Slot {
             lease: completion.lease.clone(),
             outcome: completion.outcome.clone(),
             retention: completion.retention,
+            outgoing: completion.outgoing.to_vec(),
             told,
         };
         if let Some(Taken { open, back }) = self.0.take() {
@@ -87,7 +89,7 @@ impl Drop for Slot {
 
 impl Member {
     pub(super) fn completion(&self) -> Completion<'_> {
-        Completion::new(&self.lease, &self.outcome, self.retention)
+        Completion::new(&self.lease, &self.outcome, self.retention).publishing(&self.outgoing)
     }
 
     pub(super) fn tell(self, end: Result<Finished, StoreError>) {

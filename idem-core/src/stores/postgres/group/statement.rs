@@ -48,7 +48,7 @@ pub(super) fn rehearsal(begin: &str, sql: &Sql) -> SqlStr {
     } = Steps::new();
     let (nonce, mark) = (Nonce::new(), Mark::new());
     let next = step(&next, nonce, &mark.put_into(&sql.mark));
-    let end = commit(sql, &[], 0, nonce, Some(mark));
+    let end = complete_all(sql, &[], 0, nonce, Some(mark));
     let text = format!("{begin}{group}; {next}; {end}; ROLLBACK");
     AssertSqlSafe(text.replace("COMMIT AND CHAIN", "ROLLBACK AND CHAIN")).into_sql_str()
 }
@@ -58,18 +58,22 @@ pub(super) fn step(template: &Template, nonce: Nonce, mark: &str) -> String {
     template.fill(&[("nonce", &nonce), ("mark", &mark)])
 }
 
-/// What completes all keys, which come in their order, and commits. Nothing of a key or an outcome is put in but its
-/// hexadecimal digits.
-pub(super) fn commit(
+/// What completes all keys and commits. Nothing of a key or an outcome is put in but its hexadecimal digits. What was
+/// published is written in the order of the members, and keys are locked in their own.
+pub(in crate::stores::postgres) fn complete_all(
     sql: &Sql,
     members: &[Completion<'_>],
     skew: i64,
     nonce: Nonce,
     mark: Option<Mark>,
 ) -> String {
+    let sent = sent(&sql.send, members, skew);
+    let mut members = members.to_vec();
+    members.sort_by_key(|it| it.lease.key.as_str());
+    let members = &members;
     let unmark = mark.map(|mark| mark.put_into(&sql.unmark));
     sql.commit_group.fill(&[
-        ("sent", &sent(&sql.send, members, skew)),
+        ("sent", &sent),
         (
             "keys",
             &array(members, |it| Hex(it.lease.key.as_str().as_bytes())),
@@ -81,18 +85,6 @@ pub(super) fn commit(
         ("unmark", &unmark.unwrap_or_default()),
         ("nonce", &nonce),
     ])
-}
-
-/// What completes the keys of a batch and commits: all of them, or none.
-pub(in crate::stores::postgres) fn complete_all(
-    sql: &Sql,
-    completions: &[Completion<'_>],
-    skew: i64,
-    nonce: Nonce,
-) -> String {
-    let mut completions = completions.to_vec();
-    completions.sort_by_key(|it| it.lease.key.as_str());
-    commit(sql, &completions, skew, nonce, None)
 }
 
 fn array<'a, T: Display>(

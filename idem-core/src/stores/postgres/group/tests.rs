@@ -16,8 +16,8 @@ use crate::{
     executor::{Execution, Executor, Prepared},
     futures::BoxFuture,
     handler::{
-        Attempt, Context, DecodeError, Failed, Grouped, Handler, Operation, Outcome, Policy,
-        RecordedRow, Rejection,
+        Attempt, Context, DecodeError, Failed, Grouped, Handler, IntoOutgoing, Operation,
+        OutboxError, Outcome, OutgoingContent, Policy, RecordedRow, Rejection,
     },
     message::{Envelope, Key, KeyError},
     store::{Finish, Finished, Lease, Open, Owner, Store as _, TransactionalStore, Write},
@@ -54,6 +54,7 @@ impl Operation for Charge {
     type Error = Failed;
     type Mode = Grouped<PgConnection, 8>;
     const SCOPE: &'static str = "orders";
+    const PUBLISHES: bool = true;
 
     fn decode(envelope: &Envelope) -> Result<String, DecodeError> {
         String::from_utf8(envelope.body().to_vec()).map_err(DecodeError::new)
@@ -70,7 +71,27 @@ impl Handler<Act> for Charge {
         context: &'a Context<'a, Act>,
         db: &'a mut PgConnection,
     ) -> Result<impl Future<Output = Result<u32, Failed>> + Send + 'a, Rejection> {
-        Ok((context.state.0)(db, order, context.attempt))
+        let acted = (context.state.0)(db, order.clone(), context.attempt);
+        let outbox = context.outbox.clone().expect("it publishes");
+        Ok(async move {
+            let number = acted.await?;
+            outbox.publish(Told(order))?;
+            Ok(number)
+        })
+    }
+}
+
+/// That an order is handled.
+struct Told(String);
+
+impl IntoOutgoing for Told {
+    fn into_outgoing(self, message_id: String) -> Result<OutgoingContent, OutboxError> {
+        Ok(OutgoingContent {
+            message_id,
+            target: "shipping".into(),
+            head: Vec::new(),
+            body: self.0.into_bytes(),
+        })
     }
 }
 
@@ -252,6 +273,16 @@ impl Shop {
             .fetch_all(&mut self.bystander().await)
             .await
             .unwrap()
+    }
+
+    /// Which orders were told of, and by how many transactions.
+    async fn told(&self) -> (Vec<String>, i64) {
+        let told = "SELECT coalesce(array_agg(convert_from(body, 'UTF8') ORDER BY body), '{}'),
+                count(DISTINCT xmin::text)
+            FROM idem_records_outbox";
+        let mut bystander = self.bystander().await;
+        let told = sqlx::query_as(told).fetch_one(&mut bystander);
+        told.await.unwrap()
     }
 
     async fn transactions(&self) -> i64 {

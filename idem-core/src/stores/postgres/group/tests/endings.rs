@@ -46,6 +46,8 @@ async fn an_error_that_a_member_swallows_costs_its_own_writes_only() {
         all_executed(&all);
         assert_eq!(shop.charges().await, ["a", "c"], "{orders:?}");
         assert_eq!(shop.transactions().await, 1, "{orders:?}");
+        let told = (vec!["a".to_owned(), "c".to_owned()], 1);
+        assert_eq!(shop.told().await, told, "{orders:?}");
     }
 }
 
@@ -67,6 +69,8 @@ async fn a_member_that_commits_by_itself_makes_nobody_elses_work_be_done_twice()
         for order in ["a", "b", "c"] {
             assert!(shop.is_completed(order).await, "{commit}: {order}");
         }
+        // What `a` has published was not in that commit, and comes with its completion.
+        assert_eq!(shop.told().await.0, ["a", "b", "c"], "{commit}");
     }
 }
 
@@ -76,6 +80,7 @@ async fn a_member_that_rolls_back_by_itself_makes_the_others_run_again() {
         let (shop, all) = b_runs(end).await;
         all_executed(&all);
         assert_eq!(shop.charges().await, ["a", "b", "c"], "{end}");
+        assert_eq!(shop.told().await.0, ["a", "b", "c"], "{end}");
     }
 }
 
