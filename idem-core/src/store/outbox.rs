@@ -38,7 +38,6 @@ pub const GLANCED: u64 = 10_000;
 ///    are in the order in which their transactions were committed.
 /// 4. What is [removed](Self::remove) is never told of again. To remove it twice is harmless.
 /// 5. What is [given up](Unpublished::give_up) is not told of until somebody [tries it again](OutboxChange::Retry).
-/// 6. A [glance](Self::glance) takes no longer because there are many messages.
 ///
 /// # Cancel safety
 /// A dropped future leaves unknown what was done, as an `Err` does.
@@ -62,8 +61,8 @@ pub trait OutboxTable: Debug + Send + Sync + 'static {
     /// How many there are.
     fn counts(&self) -> BoxFuture<'_, Result<OutboxCounts, StoreError>>;
 
-    /// The same, each kind counted up to [`GLANCED`], and what shows whether anybody publishes: asked by each worker, and
-    /// every so often.
+    /// The same, each kind counted up to [`GLANCED`], and what shows whether anybody publishes. Each worker asks twice a
+    /// minute, so it has to cost about the same however many there are.
     fn glance(&self) -> BoxFuture<'_, Result<OutboxGlance, StoreError>>;
 
     /// Messages that may need somebody: those that were given up for longest, the first of each lane that was tried in vain,

@@ -32,5 +32,5 @@ SELECT id::text, message_id, target, lane,
     (extract(epoch FROM created_at) * 1000000)::bigint AS created,
     octet_length(body)::bigint AS bytes
 FROM idem_records_outbox, clock
-WHERE id IN (SELECT id FROM chosen)
+WHERE id = ANY (ARRAY(SELECT id FROM chosen))
 ORDER BY id
