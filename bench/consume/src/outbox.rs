@@ -148,8 +148,8 @@ impl Held {
         let mut other = PgConnection::connect(url).await?;
         sqlx::query(
             "INSERT INTO idem_records_outbox
-                 (id, message_id, target, head, body, later, due, attempts, created_at)
-             SELECT gen_random_uuid(), n::text, 'bench', '', '', false, now(), 0, now()
+                 (id, message_id, target, head, body, due, attempts, created_at)
+             SELECT gen_random_uuid(), n::text, 'bench', '', '', now(), 0, now()
              FROM generate_series(1, $1) AS n",
         )
         .bind(i64::try_from(removed)?)
