@@ -9,6 +9,7 @@ use idem_amqp::{
     sqlx::{Connection as _, PgConnection, SqliteConnection},
 };
 use idem_tests::{journal::eventually, store_at::Product};
+use lapin::types::{AMQPValue, FieldTable};
 use serde_json::json;
 
 use self::shop::{Relaying, Sale, Shop, all, ids, on_postgres_and_sqlite};
@@ -114,6 +115,36 @@ async fn each_member_of_a_group_publishes_its_own() {
     assert_eq!(stats.outbox().committed, 24, "{stats}");
     shop.until_empty().await;
     assert_eq!(shop.ledger.count().await, 24);
+    shop.bed.assert_nothing_stuck().await;
+}
+
+/// What is published goes to a stream.
+///
+/// - does: publishes it when the stream has it; a stream keeps an event twice that was published twice
+/// - effect: at least once, under one id
+#[tokio::test]
+async fn a_stream_takes_what_is_published() {
+    let shop = Shop::open(Product::Sqlite).await;
+    let stream = shop.bed.another("stream");
+    let mut arguments = FieldTable::default();
+    arguments.insert(
+        "x-queue-type".into(),
+        AMQPValue::LongString("stream".into()),
+    );
+    shop.bed.declare_foreign(&stream, arguments).await;
+    let worker = shop.sell().await;
+    shop.bed.json(&Sale::new("a", &stream)).await;
+    worker.ended(Kind::Executed, 1).await;
+    shop.until_empty().await;
+    eventually("the stream has it", async || {
+        let (messages, _) = shop.bed.waiting(&stream).await.unwrap();
+        if messages == 1 { Ok(()) } else { Err(messages) }
+    })
+    .await;
+    let stats = worker.stop().await;
+    assert_eq!(stats.outbox().confirmed, 1, "{stats}");
+    // It keeps what it has.
+    shop.bed.delete(&stream).await;
     shop.bed.assert_nothing_stuck().await;
 }
 
