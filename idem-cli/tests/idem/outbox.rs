@@ -232,6 +232,25 @@ async fn a_relay_publishes_until_it_is_told_to_end() {
 }
 
 #[tokio::test]
+async fn the_doctor_says_what_is_wrong_with_an_outbox() {
+    let (bed, folder) = (Bed::new().await, tempdir().unwrap());
+    bed.declare(&bed.queue()).await;
+    let queue = bed.another("missing");
+    for (_, idem) in each_outbox(folder.path(), &queue).await {
+        let idem = idem.and_at(bed.url());
+        let asked = idem.run(&["--json", "doctor", bed.name()]).await;
+        asked.ends(0);
+        let findings = asked.objects();
+        let text = |code: &str| {
+            let found = findings.iter().find(|one| one["finding"] == code);
+            found.unwrap_or_else(|| panic!("no {code}: {findings:?}"))["text"].to_string()
+        };
+        assert!(text("outbox-dead").contains("orders.charge:o-1#0"));
+        assert!(text("outbox-target").contains(&format!("the queue `{queue}` does not exist")));
+    }
+}
+
+#[tokio::test]
 async fn a_store_without_an_outbox_says_so() {
     let ran = Idem::on(&StoreAt::redis().await)
         .run(&["outbox", "list"])
