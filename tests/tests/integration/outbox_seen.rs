@@ -434,6 +434,12 @@ async fn a_right_that_an_outbox_needs_is_missed_at_the_start() {
         post.by_hand(&format!("GRANT {right} ON {of} TO {role}"))
             .await;
     }
+    // Of PostgreSQL's own.
+    let lock = "EXECUTE ON FUNCTION pg_advisory_xact_lock(bigint)";
+    post.by_hand(&format!("REVOKE {lock} FROM public")).await;
+    let told = refused(&post, &url).await;
+    assert!(told.ends_with(&format!("GRANT {lock}")), "{told}");
+    post.by_hand(&format!("GRANT {lock} TO {role}")).await;
     let store = PostgresStore::connect(&url).await.unwrap();
     let worker = Worker::builder(store).consume::<tell_in_postgres>(post.bed.queue());
     let worker = post.bed.start(worker);
