@@ -133,9 +133,9 @@ struct Ended {
 enum Failure {
     /// It never can be.
     ForGood(String),
-    /// The broker refused it, or has not said anything.
+    /// The broker refused it, or has closed a channel.
     ThisTime(String),
-    /// No broker was there.
+    /// No broker was there, or the connection was lost before the confirm: that says nothing about the message.
     Away(String),
     /// It has waited in memory for too long, and was not sent: whoever takes it publishes it.
     Late,
@@ -456,8 +456,22 @@ impl Failure {
             PublishError::Unconfirmed(source) if alone && closes_the_channel(&**source) => {
                 Self::ForGood(text)
             }
+            PublishError::Unconfirmed(source) if is_lost_connection(&**source) => Self::Away(text),
             _ => Self::ThisTime(text),
         }
+    }
+}
+
+/// Whether the connection was lost, or closed by the broker's operator: no message is to blame.
+fn is_lost_connection(error: &(dyn Error + 'static)) -> bool {
+    const CONNECTION_FORCED: ReplyCode = 320;
+    let Some(error) = error.downcast_ref::<lapin::Error>() else {
+        return false;
+    };
+    match error.kind() {
+        lapin::ErrorKind::IOError(_) | lapin::ErrorKind::MissingHeartbeatError => true,
+        lapin::ErrorKind::ProtocolError(error) => error.get_id() == CONNECTION_FORCED,
+        _ => false,
     }
 }
 
@@ -544,7 +558,10 @@ impl Rest {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use futures_util::future::pending;
+    use lapin::protocol::{AMQPError, AMQPErrorKind, AMQPHardError, AMQPSoftError};
 
     use super::*;
     use crate::connection::{AmqpUrls, Brokers};
@@ -575,6 +592,42 @@ mod tests {
             let under_way = under_way(messages, bytes);
             let found = (under_way.admits_committed(), under_way.room_to_take());
             assert_eq!(found, (admits, takes), "{messages} {bytes}");
+        }
+    }
+
+    #[test]
+    fn a_message_is_not_to_blame_for_a_connection_that_is_lost() {
+        let protocol = |kind: AMQPErrorKind| {
+            lapin::ErrorKind::ProtocolError(AMQPError::new(kind, "as the broker says".into()))
+        };
+        let io = io::Error::from(io::ErrorKind::ConnectionAborted);
+        // Whether it was alone on its channel, the error, what becomes of it.
+        let table = [
+            (false, lapin::ErrorKind::IOError(Arc::new(io)), "away"),
+            (true, lapin::ErrorKind::MissingHeartbeatError, "away"),
+            (
+                true,
+                protocol(AMQPHardError::CONNECTIONFORCED.into()),
+                "away",
+            ),
+            (
+                true,
+                protocol(AMQPHardError::FRAMEERROR.into()),
+                "this time",
+            ),
+            (false, protocol(AMQPSoftError::NOTFOUND.into()), "this time"),
+            (true, protocol(AMQPSoftError::NOTFOUND.into()), "for good"),
+        ];
+        for (alone, kind, expected) in table {
+            let text = format!("{alone} {kind:?}");
+            let error = PublishError::Unconfirmed(Box::new(lapin::Error::from(kind)));
+            let becomes = match Failure::of(&error, alone) {
+                Failure::Away(_) => "away",
+                Failure::ThisTime(_) => "this time",
+                Failure::ForGood(_) => "for good",
+                Failure::Late => "late",
+            };
+            assert_eq!(becomes, expected, "{text}");
         }
     }
 

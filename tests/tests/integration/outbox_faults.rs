@@ -35,6 +35,9 @@ const EVENT: &str = "orders.charge:a#0";
 /// Nobody else takes for so long what a worker has committed.
 const LEASE: Duration = Duration::from_secs(31);
 
+/// A relay that runs already reads on from where it was: what it is to find is not made due long ago.
+const NEARLY_A_LEASE: Duration = Duration::from_secs(29);
+
 /// A worker that is a process of its own, and publishes that an order is charged.
 fn settings(shop: &Shop) -> Settings {
     Settings::new(shop.bed.url(), shop.bed.name(), &shop.ledger)
@@ -216,7 +219,7 @@ async fn a_relay_that_vanishes_among_others_loses_nothing_and_no_order(product: 
     .await;
     let mut events = events.into_inner();
     vanishing.vanish().await;
-    shop.pass_time(LEASE).await;
+    shop.pass_time(NEARLY_A_LEASE).await;
     shop.until_empty().await;
     let (one, other) = (one.stop().await, other.stop().await);
     events.extend(ids(&shop.bed.drain(&shop.events).await));
@@ -271,11 +274,8 @@ async fn a_broker_that_is_away_for_an_hour_gets_it_when_it_is_back(product: Prod
     };
     tried(1).await;
     // It was tried for an hour.
-    shop.sql(
-        "UPDATE idem_records_outbox SET attempts = attempts + 500, due = due - interval '1 h'",
-        "UPDATE idem_records_outbox SET attempts = attempts + 500, due = due - 3600 * 1000000",
-    )
-    .await;
+    let tried_often = "UPDATE idem_records_outbox SET attempts = attempts + 500";
+    shop.sql(tried_often, tried_often).await;
     let longest = Duration::from_mins(5);
     for entry in tried(501).await {
         let wait = entry.due.duration_since(SystemTime::now());
@@ -291,6 +291,41 @@ async fn a_broker_that_is_away_for_an_hour_gets_it_when_it_is_back(product: Prod
     assert_eq!(events.len(), 20);
     let relayed = relay.stop().await;
     Shop::assert_law(shop.counts().await, 20, relayed.confirmed);
+}
+
+/// The connection is lost before the broker's confirm, after many tries in vain.
+///
+/// - does: publishes it again as soon as the broker is reached
+/// - effect: at least once, under one id
+async fn what_a_lost_connection_leaves_unconfirmed_is_soon_published_again(product: Product) {
+    let shop = Shop::open(product).await;
+    let link = Proxy::open(shop.bed.broker().port()).await;
+    let outbox = shop.outbox().await;
+    let relay = Relaying::start(outbox, &shop.bed.url_by(link.port(), ""));
+    let sale = |id, after| Sale {
+        after: Some(after),
+        ..Sale::new(id, &shop.events)
+    };
+    // For this one it connects.
+    commit_alone(&shop, &sale("first", 0)).await;
+    shop.events(1).await;
+    shop.until_empty().await;
+    let id = commit_alone(&shop, &sale("second", 3600)).await;
+    link.lose_next_answer();
+    shop.sql(
+        "UPDATE idem_records_outbox SET attempts = 500, due = clock_timestamp()",
+        "UPDATE idem_records_outbox SET attempts = 500,
+             due = CAST(unixepoch('subsec') * 1000000 AS INTEGER)",
+    )
+    .await;
+    shop.until_empty().await;
+    assert_eq!(link.lost_answers(), 1);
+    let mut events = ids(&shop.bed.drain(&shop.events).await);
+    assert!(events.len() > 1, "{events:?}");
+    events.dedup();
+    assert_eq!(events, [id]);
+    relay.stop().await;
+    shop.bed.assert_nothing_stuck().await;
 }
 
 /// A standby takes the place of PostgreSQL while events are committed and published.
@@ -335,7 +370,7 @@ async fn a_fail_over_of_postgres_loses_no_event_that_was_committed() {
         }
     })
     .await;
-    shop.pass_time(LEASE).await;
+    shop.pass_time(NEARLY_A_LEASE).await;
     shop.until_empty().await;
     let stats = worker.stop().await;
     let mut events = ids(&shop.bed.drain(&shop.events).await);
@@ -380,7 +415,6 @@ async fn what_a_full_queue_refuses_leaves_when_it_has_room(product: Product) {
     Shop::assert_law(outbox.counts().await.unwrap(), 5, 2);
     let found = Mutex::new(found);
     eventually("the others leave", async || {
-        shop.pass_time(Duration::from_mins(5)).await;
         let mut found = found.lock().await;
         found.extend(ids(&shop.bed.drain(&shop.events).await));
         if found.len() == 5 {
@@ -456,12 +490,15 @@ async fn a_clock_of_the_store_that_is_set_loses_nothing(product: Product) {
     })
     .await;
     Shop::assert_law(shop.counts().await, 2, 1);
+    let sold = worker.stop().await.outbox();
     // Its lease has not run out, and is over an hour earlier than it was to be.
     shop.pass_time(2 * hour).await;
+    let relay = Relaying::start(shop.outbox().await, shop.bed.url());
     assert_eq!(ids(&shop.events(1).await), ["sales.sell:old#0"]);
     shop.until_empty().await;
-    assert_eq!(worker.stop().await.outbox().confirmed, 2);
-    Shop::assert_law(shop.counts().await, 2, 2);
+    let confirmed = sold.confirmed + relay.stop().await.confirmed;
+    assert_eq!(confirmed, 2);
+    Shop::assert_law(shop.counts().await, 2, confirmed);
     shop.bed.assert_nothing_stuck().await;
 }
 
@@ -479,6 +516,7 @@ on_postgres_and_sqlite! {
     a_worker_killed_before_the_removal_has_it_published_again,
     a_relay_that_vanishes_among_others_loses_nothing_and_no_order,
     a_broker_that_is_away_for_an_hour_gets_it_when_it_is_back,
+    what_a_lost_connection_leaves_unconfirmed_is_soon_published_again,
     what_a_full_queue_refuses_leaves_when_it_has_room,
     what_a_deleted_queue_does_not_take_leaves_when_it_is_retried,
     a_clock_of_the_store_that_is_set_loses_nothing,
