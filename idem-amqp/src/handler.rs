@@ -33,8 +33,8 @@
 #[doc(inline)]
 pub use idem_core::handler::{
     Answer, Atomic, AtomicBatch, Backoff, BatchOptions, BatchOutput, BatchResults, Context,
-    DecodeError, Enforcement, Failures, FromState, Grouped, Handler, InDoubt, Invalid, Leased,
-    LeasedBatch, Member, Mode, Operation, Outcome, PolicyBuilder, PolicyError, RecordedBy,
+    DecodeError, Enforcement, Failures, FromState, GivenUp, Grouped, Handler, InDoubt, Invalid,
+    Leased, LeasedBatch, Member, Mode, Operation, Outcome, PolicyBuilder, PolicyError, RecordedBy,
     RecordedRow, RecordingConstraint, Refusal, Rejection, SequenceNumber, SequenceOptions,
     StoreOutage,
 };

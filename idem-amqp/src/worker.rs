@@ -213,6 +213,7 @@ impl Worker {
         let consumers = self.subscriptions.iter().map(|subscription| {
             let Subscription {
                 queue,
+                policy,
                 runner,
                 meters,
                 ..
@@ -228,6 +229,7 @@ impl Worker {
                         deadline.clone(),
                     ),
                     queue: queue.clone(),
+                    policy: *policy,
                     runner: Arc::clone(runner),
                     counters: Arc::clone(counters),
                     meters: Arc::clone(meters),

@@ -69,6 +69,7 @@ fn settlement(settlement: Settlement) -> String {
     match settlement {
         Settlement::Ack => "ack".into(),
         Settlement::DeadLetter(reason) => format!("dead-letter ({})", Reason::as_str(reason)),
+        Settlement::Drop(reason) => format!("drop ({})", Reason::as_str(reason)),
         Settlement::Requeue { .. } => "requeue".into(),
         _ => "left to the broker".into(),
     }

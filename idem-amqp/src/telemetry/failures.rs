@@ -105,7 +105,11 @@ fn what(ending: &Ending<'_>) -> Option<&'static str> {
         Kind::Duplicate if ending.replay => {
             "a dead letter was sent again, and its work had been done already"
         }
-        _ if matches!(ending.settlement, Settlement::DeadLetter(_)) => {
+        _ if matches!(
+            ending.settlement,
+            Settlement::DeadLetter(_) | Settlement::Drop(_)
+        ) =>
+        {
             "a message cannot be handled"
         }
         _ if ending.would_have_been.is_some() => "a message ran because its handler is observed",
@@ -118,6 +122,10 @@ fn next(settlement: Settlement) -> (&'static str, Option<Duration>) {
     match settlement {
         Settlement::Ack => ("it is done with", None),
         Settlement::DeadLetter(_) => ("it goes to the dead-letter queue", None),
+        Settlement::Drop(_) => (
+            "it is dropped: acknowledged, and kept nowhere, as its policy says",
+            None,
+        ),
         Settlement::Retry { after } => ("it comes again from the retry ladder", Some(after)),
         Settlement::Requeue { after } => ("it goes back to its queue", Some(after)),
         Settlement::Hold { recheck } => ("it is tried again here", Some(recheck)),

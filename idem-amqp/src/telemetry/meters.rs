@@ -91,7 +91,7 @@ pub(crate) struct SlotCounts {
     pub(crate) waiting: usize,
 }
 
-pub(super) const SETTLED: [&str; 5] = ["ack", "dead_letter", "retry", "requeue", "left"];
+pub(super) const SETTLED: [&str; 6] = ["ack", "dead_letter", "retry", "requeue", "left", "dropped"];
 const FATES: [&str; 4] = ["sent", "requester_gone", "lost", "disallowed"];
 
 impl Meters {
@@ -185,6 +185,7 @@ pub(super) fn place(settlement: Settlement) -> usize {
         Settlement::Retry { .. } => 2,
         Settlement::Requeue { .. } => 3,
         Settlement::Hold { .. } | Settlement::Leave => 4,
+        Settlement::Drop(_) => 5,
     }
 }
 

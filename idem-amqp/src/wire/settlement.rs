@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use idem_core::{executor::ExecutionKind, handler::Backoff};
+use idem_core::{
+    Policy,
+    executor::ExecutionKind,
+    handler::{Backoff, GivenUp},
+};
 
 use crate::wire::retries::Retries;
 
@@ -25,6 +29,8 @@ pub enum Settlement {
     Ack,
     /// It goes to the dead-letter queue, for this reason, and is then acknowledged.
     DeadLetter(Reason),
+    /// It is acknowledged, though nothing was done and it is kept nowhere: its handler's policy says so.
+    Drop(Reason),
     /// It is published to the rung of the retry ladder that returns it after this delay, and is
     /// then acknowledged.
     Retry {
@@ -45,7 +51,7 @@ pub enum Settlement {
     Leave,
 }
 
-/// Why a message was dead-lettered: the header `idem-reason`.
+/// Why a message was dead-lettered (the header `idem-reason`), or dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -158,6 +164,8 @@ pub(crate) enum Counted {
 /// What the settlement depends on beside the kind of the execution.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Circumstances<'a> {
+    /// What the handler, or its queue, wants to become of its messages.
+    pub(crate) policy: &'a Policy,
     /// How messages of this queue come back.
     pub(crate) retries: &'a Retries,
     /// How often this delivery was tried.
@@ -194,6 +202,7 @@ impl<'a> Circumstances<'a> {
     /// Those of a delivery that has just come.
     pub(crate) fn new(retries: &'a Retries) -> Self {
         Self {
+            policy: &Policy::DEFAULT,
             retries,
             tries: 0,
             held: Duration::ZERO,
@@ -246,7 +255,7 @@ pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement
         Kind::Executed | Kind::Unprotected | Kind::Observed | Kind::Duplicate | Kind::Refused
             if now.asker == Asker::Untold =>
         {
-            Settlement::DeadLetter(Reason::Rejected)
+            give_up(now.policy.on_rejected(), Reason::Rejected)
         }
         Kind::Executed | Kind::Unprotected | Kind::Observed | Kind::Duplicate | Kind::Refused => {
             Settlement::Ack
@@ -278,8 +287,8 @@ pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement
         },
         // There is nothing to keep.
         Kind::Rejected if now.content == Content::Withdrawn => Settlement::Ack,
-        Kind::Rejected => Settlement::DeadLetter(Reason::Rejected),
-        Kind::Exhausted => Settlement::DeadLetter(Reason::Exhausted),
+        Kind::Rejected => give_up(now.policy.on_rejected(), Reason::Rejected),
+        Kind::Exhausted => give_up(now.policy.on_exhausted(), Reason::Exhausted),
         Kind::Undecodable if now.content == Content::Unreadable => {
             Settlement::DeadLetter(Reason::Unreadable)
         }
@@ -293,6 +302,14 @@ pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement
         Kind::Late => Settlement::DeadLetter(Reason::Late),
         // Also any kind that a later version of the engine adds: nothing is lost by leaving it.
         _ => Settlement::Leave,
+    }
+}
+
+fn give_up(given_up: GivenUp, reason: Reason) -> Settlement {
+    match given_up {
+        GivenUp::Ack => Settlement::Drop(reason),
+        // Also what a later version of the engine adds: a dead letter is not lost.
+        _ => Settlement::DeadLetter(reason),
     }
 }
 

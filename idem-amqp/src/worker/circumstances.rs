@@ -1,6 +1,6 @@
 //! What a delivery's settlement depends on, as the delivery tells.
 
-use idem_core::message::HeaderSource as _;
+use idem_core::{Policy, message::HeaderSource as _};
 
 use super::{arrival::Arrival, channel_context::ChannelContext};
 use crate::{
@@ -17,9 +17,11 @@ use crate::{
 pub(super) fn circumstances<'a>(
     arrival: &Arrival,
     queue: &'a Queue,
+    policy: &'a Policy,
     context: &ChannelContext,
 ) -> Circumstances<'a> {
     Circumstances {
+        policy,
         conflicts: conflicts(&arrival.delivery),
         returns: returns(&arrival.delivery),
         last_returns: arrival.delivery.is_close_to(context.delivery_limit),

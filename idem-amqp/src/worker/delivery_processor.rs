@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use idem_core::Policy;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -38,6 +39,8 @@ pub(super) type Observer = Arc<dyn Fn(&Settled<'_>) + Send + Sync>;
 /// What all deliveries of a consumer need, over all its channels.
 pub(super) struct DeliveryProcessor {
     pub(super) queue: Queue,
+    /// The queue's, or else its handler's.
+    pub(super) policy: Policy,
     /// Takes a delivery as far as the decision about it.
     pub(super) runner: Arc<dyn RunHandler>,
     /// For dead letters and retries.
@@ -104,6 +107,9 @@ impl DeliveryProcessor {
         self.counters.ended(end.kind, &self.meters);
         if let Some(kind) = end.would_have_been {
             self.counters.would_have_been(kind, &self.meters);
+        }
+        if let Settlement::Drop(_) = end.settlement {
+            self.counters.dropped();
         }
         if end.stale_number {
             self.counters.stale_number(&self.meters);

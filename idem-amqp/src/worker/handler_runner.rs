@@ -73,7 +73,11 @@ where
     ) -> BoxFuture<'a, DeliveryEnd> {
         let ran = AssertUnwindSafe(self.run_typed(arrival, queue, context, slot));
         let ran = ran.catch_unwind();
-        Box::pin(ran.map(|end| end.unwrap_or_else(|_| after_panic(arrival, queue, context))))
+        Box::pin(
+            ran.map(|end| {
+                end.unwrap_or_else(|_| after_panic(arrival, queue, &self.policy, context))
+            }),
+        )
     }
 }
 
@@ -94,7 +98,7 @@ where
         if !slot.start_running(context).await {
             return DeliveryEnd::abandoned();
         }
-        let mut circumstances = circumstances(arrival, queue, context);
+        let mut circumstances = circumstances(arrival, queue, &self.policy, context);
         // Before the place is looked at: it stands in the properties.
         let flaw = unreadable(&arrival.delivery);
         if let Some(error) = flaw.or_else(|| out_of_place(&arrival.delivery, queue)) {
@@ -289,11 +293,16 @@ fn out_of_place(delivery: &Delivery, queue: &Queue) -> Option<String> {
     }
 }
 
-fn after_panic(arrival: &Arrival, queue: &Queue, context: &ChannelContext) -> DeliveryEnd {
+fn after_panic(
+    arrival: &Arrival,
+    queue: &Queue,
+    policy: &Policy,
+    context: &ChannelContext,
+) -> DeliveryEnd {
     let circumstances = Circumstances {
         retry_after: AFTER_PANIC,
         runner: Runner::Panicked,
-        ..circumstances(arrival, queue, context)
+        ..circumstances(arrival, queue, policy, context)
     };
     let kind = ExecutionKind::Failed;
     DeliveryEnd {

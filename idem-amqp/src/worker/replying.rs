@@ -41,7 +41,7 @@ pub(super) fn reply<H: Operation>(
         ) => Some(Reply::new(outcome)),
         (Execution::Refused { refusal, .. }, _) => Some(Reply::rejection(refusal)),
         (Execution::Duplicate { outcome, .. }, _) => Some(Reply::recalled::<H>(outcome)),
-        (ended, Settlement::DeadLetter(reason)) => {
+        (ended, Settlement::DeadLetter(reason) | Settlement::Drop(reason)) => {
             Some(Reply::refusal(&refusal(reason.as_str(), ended)))
         }
         (ended @ Execution::Stale, _) => Some(Reply::refusal(&refusal(Refusal::STALE, ended))),
@@ -77,14 +77,14 @@ const AT_MOST: Duration = Duration::from_secs(5);
 pub(super) enum Tries {
     /// It is remembered: what matters is that it is sent.
     Many,
-    /// The message is dead-lettered already: what matters is its ack.
+    /// The message is dead-lettered already, or is to be dropped: what matters is its ack.
     One,
 }
 
 impl Tries {
     pub(super) fn of(settlement: Settlement) -> Self {
         match settlement {
-            Settlement::DeadLetter(_) => Self::One,
+            Settlement::DeadLetter(_) | Settlement::Drop(_) => Self::One,
             _ => Self::Many,
         }
     }
@@ -158,7 +158,10 @@ impl ReplySender {
         settlement: Settlement,
     ) -> Option<ReplyOutcome> {
         let objection = arrival.objection?;
-        if !matches!(settlement, Settlement::Ack | Settlement::DeadLetter(_)) {
+        if !matches!(
+            settlement,
+            Settlement::Ack | Settlement::DeadLetter(_) | Settlement::Drop(_)
+        ) {
             return None;
         }
         tracing::warn!(

@@ -42,6 +42,7 @@ pub struct WorkerStats {
     replies: ReplyStats,
     sessions: SessionStats,
     stale_numbers: u64,
+    dropped: u64,
     outbox: OutboxStats,
 }
 
@@ -97,6 +98,12 @@ impl WorkerStats {
         self.stale_numbers
     }
 
+    /// How many of the deliveries were [dropped](crate::worker::Settlement::Drop): acknowledged, though nothing was done, and kept
+    /// nowhere. They are counted [beside](Self::of) how they ended.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
     /// What became of what its handlers have published.
     pub fn outbox(&self) -> OutboxStats {
         self.outbox
@@ -110,7 +117,7 @@ impl WorkerStats {
 
 /// `deliveries=12 executed=10 duplicate=2`: kinds that did not occur are left out. If there were
 /// replies, they follow: `replies=3 replayed=1`; so do sessions: `sessions: opened=1`,
-/// `stale_numbers=2`, and `outbox: committed=10 confirmed=10`. What would have been suppressed is last: `would_have_been: duplicate=2`.
+/// `stale_numbers=2`, `dropped=1`, and `outbox: committed=10 confirmed=10`. What would have been suppressed is last: `would_have_been: duplicate=2`.
 impl fmt::Display for WorkerStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "deliveries={}", self.deliveries)?;
@@ -124,6 +131,9 @@ impl fmt::Display for WorkerStats {
         }
         if self.stale_numbers > 0 {
             write!(f, " stale_numbers={}", self.stale_numbers)?;
+        }
+        if self.dropped > 0 {
+            write!(f, " dropped={}", self.dropped)?;
         }
         if self.outbox != OutboxStats::default() {
             write!(f, " {}", self.outbox)?;
@@ -146,6 +156,7 @@ pub(super) struct Counters {
     pub(super) replies: ReplyCounters,
     pub(super) sessions: SessionCounters,
     stale_numbers: AtomicU64,
+    dropped: AtomicU64,
     outbox: Option<Arc<OutboxCounters>>,
 }
 
@@ -178,6 +189,10 @@ impl Counters {
         queue.stale_number();
     }
 
+    pub(super) fn dropped(&self) {
+        self.dropped.fetch_add(1, Relaxed);
+    }
+
     /// Counts deliveries whose handlers block their threads, and so cannot be dropped: of those that
     /// have not ended, no more than this many.
     pub(super) fn interrupted(&self, running: usize, queue: &Meters) {
@@ -196,6 +211,7 @@ impl Counters {
             replies: self.replies.replies(),
             sessions: self.sessions.counts(),
             stale_numbers: self.stale_numbers.load(Relaxed),
+            dropped: self.dropped.load(Relaxed),
             outbox: self
                 .outbox
                 .as_ref()
@@ -226,6 +242,17 @@ mod tests {
         counters.ended(ExecutionKind::Duplicate, &queue);
         assert!(balance().is_balanced());
         assert_eq!(balance().to_string(), "deliveries=1 duplicate=1");
+    }
+
+    #[test]
+    fn what_was_dropped_is_counted_beside_how_it_ended() {
+        let (counters, queue) = (Counters::default(), Meters::of("orders", "charge"));
+        counters.delivered(&queue);
+        counters.ended(ExecutionKind::Rejected, &queue);
+        counters.dropped();
+        let balance = counters.balance(UnprotectedStats::default(), Incidents::default());
+        assert!(balance.is_balanced());
+        assert_eq!(balance.to_string(), "deliveries=1 rejected=1 dropped=1");
     }
 
     #[test]

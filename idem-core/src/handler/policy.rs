@@ -5,8 +5,10 @@ use std::time::Duration;
 use crate::handler::Backoff;
 
 mod enforcement;
+mod given_up;
 
 pub use enforcement::Enforcement;
+pub use given_up::GivenUp;
 
 /// What to do with a message whose earlier attempt ended without a word (leased handlers only:
 /// an atomic handler's attempt was rolled back, there is nothing to doubt).
@@ -77,6 +79,7 @@ pub enum StoreOutage {
 /// | store outage | fail closed | nothing runs unprotected |
 /// | largest outcome | 64 KiB | of an output, as JSON, that is remembered |
 /// | enforcement | enforce | what is not to run does not |
+/// | on rejected, on exhausted | dead-letter | what becomes of a message that is given up |
 ///
 /// ```
 /// use std::time::Duration;
@@ -99,6 +102,8 @@ pub struct Policy {
     store_outage: StoreOutage,
     max_outcome: usize,
     enforcement: Enforcement,
+    on_rejected: GivenUp,
+    on_exhausted: GivenUp,
 }
 
 impl Policy {
@@ -113,6 +118,8 @@ impl Policy {
         store_outage: StoreOutage::FailClosed,
         max_outcome: 64 * 1024,
         enforcement: Enforcement::Enforce,
+        on_rejected: GivenUp::DeadLetter,
+        on_exhausted: GivenUp::DeadLetter,
     };
 
     /// The shortest lease: a heartbeat must fit into it several times.
@@ -183,6 +190,16 @@ impl Policy {
 
     pub(crate) const fn observes(&self) -> bool {
         matches!(self.enforcement, Enforcement::Observe)
+    }
+
+    /// What becomes of a message that its handler rejects.
+    pub const fn on_rejected(&self) -> GivenUp {
+        self.on_rejected
+    }
+
+    /// What becomes of a message whose attempts are used up.
+    pub const fn on_exhausted(&self) -> GivenUp {
+        self.on_exhausted
     }
 
     /// How many bytes an output may have, as JSON, to be remembered.
@@ -285,6 +302,18 @@ impl PolicyBuilder {
         self
     }
 
+    /// What becomes of a message that its handler rejects.
+    pub const fn on_rejected(mut self, given_up: GivenUp) -> Self {
+        self.0.on_rejected = given_up;
+        self
+    }
+
+    /// What becomes of a message whose attempts are used up.
+    pub const fn on_exhausted(mut self, given_up: GivenUp) -> Self {
+        self.0.on_exhausted = given_up;
+        self
+    }
+
     /// Checks the policy.
     ///
     /// # Errors
@@ -300,6 +329,7 @@ impl PolicyBuilder {
             store_outage,
             max_outcome,
             enforcement,
+            ..
         } = self.0;
         if lease.as_nanos() < Policy::MIN_LEASE.as_nanos() {
             return Err(PolicyError::LeaseTooShort);

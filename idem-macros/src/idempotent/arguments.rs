@@ -20,6 +20,7 @@ use crate::mistakes::Mistakes;
 
 mod batch;
 mod check;
+mod choice;
 mod enforcement;
 mod group;
 mod outbox;
@@ -27,9 +28,10 @@ mod recorded_by;
 mod times;
 mod value;
 
+pub(super) use choice::Choice;
 pub(super) use value::{Enforcement, Fingerprint, InDoubt, StoreOutage};
 
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 24] = [
     "key",
     "key_with",
     "scope",
@@ -42,6 +44,8 @@ const NAMES: [&str; 22] = [
     "in_doubt",
     "store_outage",
     "mode",
+    "on_rejected",
+    "on_exhausted",
     "fingerprint",
     "recorded_by",
     "group",
@@ -71,6 +75,8 @@ pub(super) struct Arguments {
     pub(super) in_doubt: Option<InDoubt>,
     pub(super) store_outage: Option<StoreOutage>,
     pub(super) enforcement: Option<Enforcement>,
+    /// Those that are a word, by their names: the type, and the variant that the word means.
+    pub(super) choices: Vec<Choice>,
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) recorded_by: Option<LitStr>,
     pub(super) group: Option<LitInt>,
@@ -115,6 +121,7 @@ impl Arguments {
             "in_doubt" => self.in_doubt = Some(value::in_doubt(input)?),
             "store_outage" => self.store_outage = Some(value::store_outage(input)?),
             "mode" => self.enforcement = Some(value::enforcement(input)?),
+            "on_rejected" | "on_exhausted" => self.choices.push(choice::parse(input, &name)?),
             "fingerprint" => self.fingerprint = Some(value::fingerprint(input)?),
             "recorded_by" => self.recorded_by = Some(recorded_by::parse(input)?),
             "group" => self.group = Some(group::parse(input)?),

@@ -3,7 +3,9 @@
 use std::{future::pending, time::Duration};
 
 use idem_amqp::{
-    Failed, MemoryStore, Policy, Queue, Worker, executor::ExecutionKind as Kind, handler::Backoff,
+    Failed, MemoryStore, Policy, Queue, Worker,
+    executor::ExecutionKind as Kind,
+    handler::{Backoff, GivenUp},
 };
 use idem_servers::rabbitmq::Version;
 use idem_tests::{
@@ -104,6 +106,33 @@ async fn a_rejected_message_is_dead_lettered_at_once<C: Cell>() {
     worker.ended(Kind::Rejected, 1).await;
     assert_balance(&worker.stop().await, [(Kind::Rejected, 1)]);
     assert_eq!(script.attempts(), [1]);
+    bed.assert_nothing_stuck().await;
+}
+
+/// The handler rejects messages, or uses their attempts up, and its policy is to drop them.
+///
+/// - does: acknowledges them, logs and counts them as dropped; no dead letter is left
+/// - atomic: dropped
+/// - leased: dropped
+async fn what_is_given_up_is_dropped_if_the_policy_says_so<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let script = Script::new(async |call| match call.id.as_str() {
+        "bad" => Err(Failed::rejected("amount must be positive")),
+        _ => Err(Failed::retry("the gateway timed out")),
+    });
+    let policy = Policy::builder().max_attempts(1);
+    let policy = policy.on_rejected(GivenUp::Ack).on_exhausted(GivenUp::Ack);
+    let queue = bed.queue().policy(policy.build().unwrap());
+    let worker = bed.start(cell.worker(&script).consume::<C::Charge>(queue));
+    bed.order("bad").await;
+    bed.order("unlucky").await;
+
+    worker.ended(Kind::Rejected, 1).await;
+    worker.ended(Kind::Exhausted, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Rejected, 1), (Kind::Exhausted, 1)]);
+    assert_eq!(balance.dropped(), 2);
+    assert!(bed.drain(&dead(bed.name())).await.is_empty());
     bed.assert_nothing_stuck().await;
 }
 
@@ -327,6 +356,7 @@ on_each_store! {
     attempts_are_counted_over_redeliveries,
     a_message_whose_attempts_are_used_up_is_dead_lettered,
     a_rejected_message_is_dead_lettered_at_once,
+    what_is_given_up_is_dropped_if_the_policy_says_so,
     a_panic_is_a_failed_attempt,
     an_attempt_that_takes_too_long_has_failed,
     a_failure_that_asks_for_a_delay_waits_that_long,

@@ -85,6 +85,35 @@ fn every_kind_has_its_settlement() {
 }
 
 #[test]
+fn what_is_given_up_is_dead_lettered_or_dropped_as_the_policy_says() {
+    fn now(policy: &Policy, asker: Asker) -> Circumstances<'_> {
+        Circumstances {
+            policy,
+            asker,
+            ..certain(&Retries::Local)
+        }
+    }
+    let dropping = Policy::builder().on_rejected(GivenUp::Ack).build().unwrap();
+    for asker in [Asker::Nobody, Asker::Requester, Asker::Operator] {
+        let now = now(&dropping, asker);
+        let dropped = Settlement::Drop(Reason::Rejected);
+        assert_eq!(settle(Kind::Rejected, &now), dropped);
+        let dead = Settlement::DeadLetter(Reason::Exhausted);
+        assert_eq!(settle(Kind::Exhausted, &now), dead);
+    }
+    let untold = now(&dropping, Asker::Untold);
+    let dropped = Settlement::Drop(Reason::Rejected);
+    assert_eq!(settle(Kind::Refused, &untold), dropped);
+    let dropping = Policy::builder().on_exhausted(GivenUp::Ack);
+    let dropping = dropping.build().unwrap();
+    let now = now(&dropping, Asker::Nobody);
+    let dropped = Settlement::Drop(Reason::Exhausted);
+    assert_eq!(settle(Kind::Exhausted, &now), dropped);
+    let dead = Settlement::DeadLetter(Reason::Rejected);
+    assert_eq!(settle(Kind::Rejected, &now), dead);
+}
+
+#[test]
 fn whoever_waits_is_told_that_a_request_is_outside_of_its_session() {
     let now = Circumstances {
         asker: Asker::Requester,

@@ -65,14 +65,14 @@ impl DeliveryProcessor {
                 if let Some(error) = answer.unheard().filter(|_| untold) {
                     let now = Circumstances {
                         asker: Asker::Untold,
-                        ..circumstances(arrival, &self.queue, context)
+                        ..circumstances(arrival, &self.queue, &self.policy, context)
                     };
                     let settlement = settle(end.kind, &now);
                     if let Settlement::DeadLetter(reason) = settlement {
                         let letter = Outgoing::untold(arrival, end, reason, error, &self.queue);
                         self.letters.send(letter, context).await?;
-                        end.settlement = settlement;
                     }
+                    end.settlement = settlement;
                 }
             }
             context.acks.ack(tag);
@@ -89,7 +89,7 @@ impl DeliveryProcessor {
             }
             Settlement::Retry { after } => Some(Outgoing::retry(arrival, end, after)),
             Settlement::Hold { .. } | Settlement::Leave => return Err(Unsettled),
-            Settlement::Ack | Settlement::Requeue { .. } => None,
+            Settlement::Ack | Settlement::Drop(_) | Settlement::Requeue { .. } => None,
         })
     }
 }

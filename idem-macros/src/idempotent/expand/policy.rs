@@ -5,7 +5,7 @@ use std::time::Duration;
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use crate::idempotent::arguments::Arguments;
+use crate::idempotent::arguments::{Arguments, Choice};
 
 /// `const POLICY`, if an argument departs from the defaults.
 pub(super) fn constant(root: &TokenStream, arguments: &Arguments) -> Option<TokenStream> {
@@ -48,6 +48,14 @@ pub(super) fn constant(root: &TokenStream, arguments: &Arguments) -> Option<Toke
         .as_ref()
         .map(|enforcement| &enforcement.0)
         .map(|variant| quote!(.enforcement(#root::handler::Enforcement::#variant)));
+    let choices = arguments.choices.iter().map(|choice| {
+        let Choice {
+            name,
+            policy,
+            variant,
+        } = choice;
+        quote!(.#name(#root::handler::#policy::#variant))
+    });
 
     let set = [
         lease,
@@ -60,7 +68,7 @@ pub(super) fn constant(root: &TokenStream, arguments: &Arguments) -> Option<Toke
         max_outcome,
         enforcement,
     ];
-    let set: Vec<_> = set.into_iter().flatten().collect();
+    let set: Vec<_> = set.into_iter().flatten().chain(choices).collect();
     if set.is_empty() {
         return None;
     }

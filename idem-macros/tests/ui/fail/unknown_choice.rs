@@ -1,0 +1,14 @@
+use idem_core::{Failed, idempotent};
+
+#[derive(serde::Deserialize)]
+struct Order {
+    order_id: String,
+}
+
+#[idempotent(key = "order_id", on_rejected = "drop", on_exhausted = dead_letter)]
+async fn charge(order: Order) -> Result<(), Failed> {
+    drop(order.order_id);
+    Ok(())
+}
+
+fn main() {}
