@@ -31,6 +31,9 @@ pub use outbox::{
     OutgoingContent, OutgoingId,
 };
 pub use outcome::Outcome;
-pub use policy::{Enforcement, GivenUp, InDoubt, Policy, PolicyBuilder, PolicyError, StoreOutage};
+pub use policy::{
+    Enforcement, GivenUp, InDoubt, OnConflict, OnDuplicate, Policy, PolicyBuilder, PolicyError,
+    StoreOutage,
+};
 pub use refusal::Refusal;
 pub use reply::{Answer, Refused, Request};

@@ -10,7 +10,7 @@ use std::{
 
 use idem_core::{Key, executor::ExecutionKind};
 
-use crate::wire::settlement::Settlement;
+use crate::wire::settlement::{Reason, Settlement};
 
 /// So many lines of one queue in a second. The next line says how many were left out.
 const LINES: u32 = 10;
@@ -102,6 +102,17 @@ fn what(ending: &Ending<'_>) -> Option<&'static str> {
         Kind::Keyless => "a message has no usable key",
         Kind::KeyReused => "a key came again with other content",
         Kind::InDoubt => "an earlier attempt ended without a word",
+        Kind::Duplicate if ending.settlement == Settlement::DeadLetter(Reason::Duplicate) => {
+            "a copy came of a message that is done"
+        }
+        Kind::Conflict
+            if matches!(
+                ending.settlement,
+                Settlement::DeadLetter(_) | Settlement::Drop(_)
+            ) =>
+        {
+            "a copy came of a message that is being handled"
+        }
         Kind::Duplicate if ending.replay => {
             "a dead letter was sent again, and its work had been done already"
         }

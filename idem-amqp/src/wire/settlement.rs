@@ -5,7 +5,7 @@ use std::time::Duration;
 use idem_core::{
     Policy,
     executor::ExecutionKind,
-    handler::{Backoff, GivenUp},
+    handler::{Backoff, GivenUp, OnConflict, OnDuplicate},
 };
 
 use crate::wire::retries::Retries;
@@ -70,6 +70,10 @@ pub enum Reason {
     Keyless,
     /// Its key stands for other content.
     KeyReused,
+    /// It is a copy of what is done, and its handler wants these to be seen.
+    Duplicate,
+    /// It is a copy of what is being handled, and its handler wants these not to wait.
+    Conflict,
     /// An earlier attempt ended without a word.
     InDoubt,
     /// Its session's client no longer awaits its answer, and a person has sent it again.
@@ -92,6 +96,8 @@ impl Reason {
         Self::Invalid,
         Self::Keyless,
         Self::KeyReused,
+        Self::Duplicate,
+        Self::Conflict,
         Self::InDoubt,
         Self::Stale,
         Self::SessionExpired,
@@ -114,6 +120,8 @@ impl Reason {
             Self::Invalid => "invalid",
             Self::Keyless => "keyless",
             Self::KeyReused => "key-reused",
+            Self::Duplicate => "duplicate",
+            Self::Conflict => "conflict",
             Self::InDoubt => "in-doubt",
             Self::Stale => "stale",
             Self::SessionExpired => "session-expired",
@@ -150,6 +158,13 @@ pub(crate) enum Content {
 pub(crate) enum Runner {
     Runs,
     Panicked,
+}
+
+/// Whether a message may have been attempted before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Delivered {
+    First,
+    Again,
 }
 
 /// Who counts the attempts that a message has had.
@@ -194,6 +209,8 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) retry_after: Duration,
     /// Who wants to know what becomes of it.
     pub(crate) asker: Asker,
+    /// Whether it may be the one that its key is held for, or was completed by.
+    pub(crate) delivered: Delivered,
     /// From 0 to 1.
     pub(crate) random: f64,
 }
@@ -217,8 +234,17 @@ impl<'a> Circumstances<'a> {
             remaining: Duration::ZERO,
             retry_after: Duration::ZERO,
             asker: Asker::Nobody,
+            delivered: Delivered::First,
             random: 0.0,
         }
+    }
+}
+
+impl Circumstances<'_> {
+    /// Whether nothing is lost with this message but its own content: another one has the key, and is done or attempted
+    /// again, and nobody waits for an answer to this one.
+    fn is_only_a_copy(&self) -> bool {
+        self.asker == Asker::Nobody && self.delivered == Delivered::First
     }
 }
 
@@ -257,6 +283,10 @@ pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement
         {
             give_up(now.policy.on_rejected(), Reason::Rejected)
         }
+        Kind::Duplicate if now.is_only_a_copy() => match now.policy.on_duplicate() {
+            OnDuplicate::DeadLetter => Settlement::DeadLetter(Reason::Duplicate),
+            _ => Settlement::Ack,
+        },
         Kind::Executed | Kind::Unprotected | Kind::Observed | Kind::Duplicate | Kind::Refused => {
             Settlement::Ack
         }
@@ -268,6 +298,15 @@ pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement
         Kind::Ahead if now.near && now.held < LONGEST_HOLD => Settlement::Hold {
             recheck: jitter(RECHECK_NEAR, now.random),
         },
+        Kind::Conflict if now.policy.on_conflict() == OnConflict::Requeue => step_back(kind, now),
+        Kind::Conflict
+            if now.policy.on_conflict() == OnConflict::DeadLetter && now.is_only_a_copy() =>
+        {
+            Settlement::DeadLetter(Reason::Conflict)
+        }
+        Kind::Conflict if now.policy.on_conflict() == OnConflict::Ack && now.is_only_a_copy() => {
+            Settlement::Drop(Reason::Conflict)
+        }
         Kind::Conflict | Kind::Ahead if now.full || now.held >= LONGEST_HOLD => {
             step_back(kind, now)
         }

@@ -9,7 +9,7 @@ use crate::{
         delivery::Delivery,
         headers::ATTEMPT,
         retry::conflicts,
-        settlement::{Asker, Circumstances, Content},
+        settlement::{Asker, Circumstances, Content, Delivered},
     },
 };
 
@@ -27,6 +27,7 @@ pub(super) fn circumstances<'a>(
         last_returns: arrival.delivery.is_close_to(context.delivery_limit),
         content: content(&arrival.delivery),
         asker: asker(arrival),
+        delivered: delivered(&arrival.delivery),
         ..Circumstances::new(queue.retries())
     }
 }
@@ -36,6 +37,14 @@ fn content(delivery: &Delivery) -> Content {
         Content::Unreadable
     } else {
         Content::Published
+    }
+}
+
+fn delivered(delivery: &Delivery) -> Delivered {
+    if delivery.may_have_run() {
+        Delivered::Again
+    } else {
+        Delivered::First
     }
 }
 

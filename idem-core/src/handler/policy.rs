@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use crate::handler::Backoff;
 
+mod copies;
 mod enforcement;
 mod given_up;
 
+pub use copies::{OnConflict, OnDuplicate};
 pub use enforcement::Enforcement;
 pub use given_up::GivenUp;
 
@@ -80,6 +82,8 @@ pub enum StoreOutage {
 /// | largest outcome | 64 KiB | of an output, as JSON, that is remembered |
 /// | enforcement | enforce | what is not to run does not |
 /// | on rejected, on exhausted | dead-letter | what becomes of a message that is given up |
+/// | on duplicate | ack | what becomes of a copy of what is done |
+/// | on conflict | wait | what becomes of a copy of what is being handled |
 ///
 /// ```
 /// use std::time::Duration;
@@ -104,6 +108,8 @@ pub struct Policy {
     enforcement: Enforcement,
     on_rejected: GivenUp,
     on_exhausted: GivenUp,
+    on_duplicate: OnDuplicate,
+    on_conflict: OnConflict,
 }
 
 impl Policy {
@@ -120,6 +126,8 @@ impl Policy {
         enforcement: Enforcement::Enforce,
         on_rejected: GivenUp::DeadLetter,
         on_exhausted: GivenUp::DeadLetter,
+        on_duplicate: OnDuplicate::Ack,
+        on_conflict: OnConflict::Wait,
     };
 
     /// The shortest lease: a heartbeat must fit into it several times.
@@ -200,6 +208,16 @@ impl Policy {
     /// What becomes of a message whose attempts are used up.
     pub const fn on_exhausted(&self) -> GivenUp {
         self.on_exhausted
+    }
+
+    /// What becomes of a copy of a message that is done.
+    pub const fn on_duplicate(&self) -> OnDuplicate {
+        self.on_duplicate
+    }
+
+    /// What becomes of a copy of a message that is being handled.
+    pub const fn on_conflict(&self) -> OnConflict {
+        self.on_conflict
     }
 
     /// How many bytes an output may have, as JSON, to be remembered.
@@ -311,6 +329,18 @@ impl PolicyBuilder {
     /// What becomes of a message whose attempts are used up.
     pub const fn on_exhausted(mut self, given_up: GivenUp) -> Self {
         self.0.on_exhausted = given_up;
+        self
+    }
+
+    /// What becomes of a copy of a message that is done.
+    pub const fn on_duplicate(mut self, duplicate: OnDuplicate) -> Self {
+        self.0.on_duplicate = duplicate;
+        self
+    }
+
+    /// What becomes of a copy of a message that is being handled.
+    pub const fn on_conflict(mut self, conflict: OnConflict) -> Self {
+        self.0.on_conflict = conflict;
         self
     }
 

@@ -31,7 +31,7 @@ mod value;
 pub(super) use choice::Choice;
 pub(super) use value::{Enforcement, Fingerprint, InDoubt, StoreOutage};
 
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 26] = [
     "key",
     "key_with",
     "scope",
@@ -46,6 +46,8 @@ const NAMES: [&str; 24] = [
     "mode",
     "on_rejected",
     "on_exhausted",
+    "on_duplicate",
+    "on_conflict",
     "fingerprint",
     "recorded_by",
     "group",
@@ -121,7 +123,9 @@ impl Arguments {
             "in_doubt" => self.in_doubt = Some(value::in_doubt(input)?),
             "store_outage" => self.store_outage = Some(value::store_outage(input)?),
             "mode" => self.enforcement = Some(value::enforcement(input)?),
-            "on_rejected" | "on_exhausted" => self.choices.push(choice::parse(input, &name)?),
+            "on_rejected" | "on_exhausted" | "on_duplicate" | "on_conflict" => {
+                self.choices.push(choice::parse(input, &name)?);
+            }
             "fingerprint" => self.fingerprint = Some(value::fingerprint(input)?),
             "recorded_by" => self.recorded_by = Some(recorded_by::parse(input)?),
             "group" => self.group = Some(group::parse(input)?),

@@ -8,6 +8,8 @@ use crate::{Ask, Call};
 pub enum Action {
     /// The broker delivers a message.
     Delivers { message: usize, to: usize },
+    /// The broker delivers a copy that was never delivered before. Without this action, [`Self::Delivers`] is either.
+    DeliversFirst { message: usize, to: usize },
     /// A worker calls the store and hears the answer.
     Calls { worker: usize, ask: Ask },
     /// A worker calls the store and hears an error; the call is under way.

@@ -21,6 +21,11 @@ pub enum Flaw {
     AckBeforeDeadLetter,
     /// A key that another worker holds is taken for a duplicate.
     ConflictIsDuplicate,
+    /// A message whose key is held is dropped, as a copy would be, also if it is delivered again and may hold the key
+    /// itself.
+    RedeliveryIsDropped,
+    /// So is a copy whose own claim was not answered, and may still arrive.
+    UnansweredIsDropped,
     /// A completion that was not answered is taken for a failed attempt.
     ReleaseUnknownCompletion,
     /// A commit that was not answered is taken for a commit.

@@ -62,6 +62,11 @@ impl Model for Protocol {
     fn init_states(&self) -> Vec<World> {
         let message = |ready: &u8| Message {
             ready: *ready,
+            fresh: if self.setting.drops_copies() {
+                *ready
+            } else {
+                0
+            },
             ..Message::default()
         };
         vec![World {
@@ -97,6 +102,7 @@ impl Protocol {
     fn step(&self, world: &mut World, action: Action) {
         match action {
             Action::Delivers { message, to } => self.deliver(world, message, to),
+            Action::DeliversFirst { message, to } => self.deliver_first(world, message, to),
             Action::Calls { worker, ask } => self.call(world, worker, ask, false),
             Action::ClaimsWhileStopping { worker, ask } => self.call(world, worker, ask, true),
             Action::HearsNothing { worker, ask } => self.hear_nothing(world, worker, ask),

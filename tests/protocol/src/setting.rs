@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use idem_core::{Policy, handler::InDoubt};
+use idem_core::{
+    Policy,
+    handler::{InDoubt, OnConflict},
+};
 
 /// A finite piece of the world to be checked exhaustively.
 #[derive(Debug, Clone)]
@@ -29,6 +32,11 @@ pub enum Mode {
 }
 
 impl Setting {
+    /// Whether a copy is dropped that comes while its key is held.
+    pub fn drops_copies(&self) -> bool {
+        self.policy.on_conflict() == OnConflict::Ack
+    }
+
     /// Whether an effect may happen twice: if it is not committed with its completion, and is
     /// tried again in doubt.
     pub fn repeats_effects(&self) -> bool {

@@ -27,6 +27,8 @@ pub struct World {
 pub struct Message {
     /// How many copies of it wait in the queue.
     pub ready: u8,
+    /// How many of these were never delivered; counted only where copies are dropped.
+    pub fresh: u8,
     /// Whether a dead letter of it is confirmed.
     pub dead_lettered: bool,
     /// What the store has.

@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use idem_amqp::{
-    MemoryStore, Publication, Publisher, Queue, Worker, executor::ExecutionKind as Kind, prelude::*,
+    MemoryStore, Policy, Publication, Publisher, Queue, Worker,
+    executor::ExecutionKind as Kind,
+    handler::{OnConflict, OnDuplicate},
+    prelude::*,
 };
 use idem_tests::{
     bed::{Bed, QUICK},
@@ -54,6 +57,79 @@ async fn a_copy_that_comes_later_is_acknowledged_without_running<C: Cell>() {
     assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 2)]);
     assert_eq!(script.attempts(), [1]);
     cell.assert_effects(&script, ["a"]).await;
+    bed.assert_nothing_stuck().await;
+}
+
+/// A copy comes after the first was executed, and the policy is to dead-letter copies.
+///
+/// - does: dead-letters it, `duplicate`, and does not run it
+/// - atomic: once
+/// - leased: once
+async fn a_copy_of_what_is_done_is_dead_lettered_if_the_policy_says_so<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let script = Script::succeeding();
+    let policy = Policy::builder().on_duplicate(OnDuplicate::DeadLetter);
+    let queue = bed.queue().policy(policy.build().unwrap());
+    let worker = bed.start(cell.worker(&script).consume::<C::Charge>(queue));
+    bed.order("a").await;
+    worker.ended(Kind::Executed, 1).await;
+    bed.order("a").await;
+
+    assert_eq!(bed.dead_letter().await.reason(), "duplicate");
+    worker.ended(Kind::Duplicate, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 1)]);
+    cell.assert_effects(&script, ["a"]).await;
+    bed.assert_nothing_stuck().await;
+}
+
+/// A copy comes while the first is being handled, and the policy is to drop such copies.
+///
+/// - does: acknowledges it, logs and counts it as dropped, does not run it
+/// - atomic: once
+/// - leased: once
+async fn a_copy_of_what_is_being_handled_is_dropped_if_the_policy_says_so<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let (script, go_on) = waiting();
+    let policy = Policy::builder().on_conflict(OnConflict::Ack);
+    let queue = bed.queue().policy(policy.build().unwrap());
+    let worker = bed.start(cell.worker(&script).consume::<C::Charge>(queue));
+    bed.order("slow").await;
+    script.calls.count("the first is being handled", 1).await;
+    bed.order("slow").await;
+
+    worker.ended(Kind::Conflict, 1).await;
+    go_on.add_permits(1);
+    worker.ended(Kind::Executed, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 1), (Kind::Conflict, 1)]);
+    assert_eq!(balance.dropped(), 1);
+    cell.assert_effects(&script, ["slow"]).await;
+    bed.assert_nothing_stuck().await;
+}
+
+/// A worker vanishes while it handles a message, and the policy is to drop copies of what is being handled.
+///
+/// - does: the message is delivered again while its own lease lasts: waits for the end of that, and runs
+/// - atomic: once
+/// - leased: runs again
+async fn a_message_is_not_dropped_because_of_its_own_lease<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let policy = Policy::builder().on_conflict(OnConflict::Ack);
+    let policy = policy.lease(Duration::from_secs(2)).build().unwrap();
+    let (script, _never) = waiting();
+    let queue = bed.queue().policy(policy);
+    let worker = bed.start(cell.worker(&script).consume::<C::Charge>(queue.clone()));
+    bed.order("slow").await;
+    script.calls.count("it is being handled", 1).await;
+    worker.vanish().await;
+
+    let script = Script::succeeding();
+    let worker = bed.start(cell.worker(&script).consume::<C::Charge>(queue));
+    worker.ended(Kind::Executed, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 1)]);
+    cell.assert_effects(&script, ["slow"]).await;
     bed.assert_nothing_stuck().await;
 }
 
@@ -407,6 +483,9 @@ async fn many_copies_at_two_workers_are_charged_once_each<C: Cell>() {
 on_each_store! {
     many_copies_at_two_workers_are_charged_once_each,
     a_copy_that_comes_later_is_acknowledged_without_running,
+    a_copy_of_what_is_done_is_dead_lettered_if_the_policy_says_so,
+    a_copy_of_what_is_being_handled_is_dropped_if_the_policy_says_so,
+    a_message_is_not_dropped_because_of_its_own_lease,
     many_copies_in_any_order_are_executed_once_each,
     a_bare_message_of_a_foreign_client_sent_twice_is_executed_once,
     a_copy_that_comes_after_the_retention_runs_again,

@@ -114,6 +114,67 @@ fn what_is_given_up_is_dead_lettered_or_dropped_as_the_policy_says() {
 }
 
 #[test]
+fn a_copy_is_settled_as_the_policy_says_unless_it_may_be_the_message_itself_or_somebody_waits() {
+    use {OnConflict as Conflict, OnDuplicate as Duplicate};
+    let on = |duplicate, conflict| {
+        let policy = Policy::builder().on_duplicate(duplicate);
+        policy.on_conflict(conflict).build().unwrap()
+    };
+    let (held, dead) = (hold(SECOND / 100), Settlement::DeadLetter);
+    let table = [
+        (on(Duplicate::Ack, Conflict::Wait), Settlement::Ack, held),
+        (
+            on(Duplicate::DeadLetter, Conflict::DeadLetter),
+            dead(Reason::Duplicate),
+            dead(Reason::Conflict),
+        ),
+        (
+            on(Duplicate::Ack, Conflict::Ack),
+            Settlement::Ack,
+            Settlement::Drop(Reason::Conflict),
+        ),
+    ];
+    for (policy, duplicate, conflict) in table {
+        let now = |asker, delivered| Circumstances {
+            policy: &policy,
+            asker,
+            delivered,
+            ..certain(&Retries::Local)
+        };
+        let copy = now(Asker::Nobody, Delivered::First);
+        assert_eq!(settle(Kind::Duplicate, &copy), duplicate, "{policy:?}");
+        assert_eq!(settle(Kind::Conflict, &copy), conflict, "{policy:?}");
+        let others = [
+            now(Asker::Nobody, Delivered::Again),
+            now(Asker::Requester, Delivered::First),
+            now(Asker::Operator, Delivered::First),
+        ];
+        for other in others {
+            assert_eq!(settle(Kind::Duplicate, &other), Settlement::Ack);
+            assert_eq!(settle(Kind::Conflict, &other), held, "{other:?}");
+        }
+        // Neither speaks of numbers that wait for others.
+        assert_eq!(settle(Kind::Ahead, &copy), hold(SECOND / 10));
+    }
+}
+
+#[test]
+fn what_is_not_to_wait_in_the_worker_leaves_it_after_a_pause() {
+    let policy = Policy::builder().on_conflict(OnConflict::Requeue);
+    let policy = policy.build().unwrap();
+    let settled = |retries: &Retries| {
+        let now = Circumstances {
+            policy: &policy,
+            ..certain(retries)
+        };
+        settle(Kind::Conflict, &now)
+    };
+    assert_eq!(settled(&Retries::Local), requeue(SECOND));
+    let laddered = settled(&ladder());
+    assert!(matches!(laddered, Settlement::Retry { .. }), "{laddered:?}");
+}
+
+#[test]
 fn whoever_waits_is_told_that_a_request_is_outside_of_its_session() {
     let now = Circumstances {
         asker: Asker::Requester,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use idem_core::executor::ExecutionKind as Kind;
 use tokio::time::Instant;
 
-use crate::wire::settlement::{Circumstances, Counted, Settlement, settle};
+use crate::wire::settlement::{Circumstances, Counted, Delivered, Settlement, settle};
 
 #[cfg(test)]
 mod tests;
@@ -97,6 +97,14 @@ impl<'q> Progress<'q> {
             return true;
         }
         self.circumstances.random = tried.random;
+        // Its own attempt has released the key for later, say. Or its claim was not answered, and may still arrive when the
+        // lease of the other one has run out: were both dropped, the message would be lost.
+        if matches!(
+            tried.kind,
+            Kind::Failed | Kind::LeaseLost | Kind::StoreUnavailable
+        ) {
+            self.circumstances.delivered = Delivered::Again;
+        }
         if is_conflict(tried.kind) {
             let since = *self.conflict_since.get_or_insert(tried.at);
             self.circumstances.held = tried.at - since;

@@ -19,6 +19,19 @@ fn words(name: &str) -> (&'static str, &'static [(&'static str, &'static str)]) 
         "on_rejected" | "on_exhausted" => {
             ("GivenUp", &[("dead-letter", "DeadLetter"), ("ack", "Ack")])
         }
+        "on_duplicate" => (
+            "OnDuplicate",
+            &[("ack", "Ack"), ("dead-letter", "DeadLetter")],
+        ),
+        "on_conflict" => (
+            "OnConflict",
+            &[
+                ("wait", "Wait"),
+                ("requeue", "Requeue"),
+                ("dead-letter", "DeadLetter"),
+                ("ack", "Ack"),
+            ],
+        ),
         _ => unreachable!("`{name}` is no choice"),
     }
 }

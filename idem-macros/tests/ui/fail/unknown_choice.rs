@@ -5,7 +5,13 @@ struct Order {
     order_id: String,
 }
 
-#[idempotent(key = "order_id", on_rejected = "drop", on_exhausted = dead_letter)]
+#[idempotent(
+    key = "order_id",
+    on_rejected = "drop",
+    on_exhausted = dead_letter,
+    on_duplicate = 1,
+    on_conflict = "retry"
+)]
 async fn charge(order: Order) -> Result<(), Failed> {
     drop(order.order_id);
     Ok(())

@@ -38,6 +38,8 @@ impl Protocol {
         let delivery = world.delivery(worker);
         if let Ask::Claim(owner) = ask {
             delivery.owner = Some(owner);
+            // The claim may still arrive.
+            delivery.is_first &= self.has(Flaw::UnansweredIsDropped);
         }
         let message = delivery.message;
         delivery.phase = match (delivery.phase, ask) {
@@ -71,11 +73,20 @@ impl Protocol {
             }
             (Phase::Doubting(_), _) => world.end(worker, ExecutionKind::LeaseLost),
             (_, Claim::Acquired(lease)) => self.acquired(world, worker, &lease, stopping),
+            (_, Claim::Held { .. }) if self.drops(world, worker) => {
+                world.delivery(worker).phase = Phase::Acking(ExecutionKind::Conflict);
+            }
             (_, Claim::Held { .. }) if self.has(Flaw::ConflictIsDuplicate) => {
                 world.end(worker, ExecutionKind::Duplicate);
             }
             (_, claim) => world.end(worker, answered(claim)),
         }
+    }
+
+    /// Whether a message whose key is held is dropped: if the policy says so, and it cannot be the one that holds it.
+    fn drops(&self, world: &mut World, worker: usize) -> bool {
+        let may_be_itself = !world.delivery(worker).is_first;
+        self.setting.drops_copies() && (!may_be_itself || self.has(Flaw::RedeliveryIsDropped))
     }
 
     fn acquired(&self, world: &mut World, worker: usize, lease: &Lease, stopping: bool) {

@@ -9,8 +9,14 @@ impl World {
         // All idle workers are alike.
         if let Some(to) = self.workers.iter().position(Option::is_none) {
             let messages = self.messages.iter().enumerate();
-            let ready = messages.filter(|(_, message)| message.ready > 0);
-            actions.extend(ready.map(|(message, _)| Action::Delivers { message, to }));
+            for (message, its) in messages {
+                if its.ready > its.fresh {
+                    actions.push(Action::Delivers { message, to });
+                }
+                if its.fresh > 0 {
+                    actions.push(Action::DeliversFirst { message, to });
+                }
+            }
         }
         for (worker, delivery) in self.workers.iter().enumerate() {
             if let Some(delivery) = delivery {

@@ -12,6 +12,13 @@ impl Protocol {
         world.workers[to] = Some(Delivery::new(message, owner));
     }
 
+    /// A copy that was never delivered before.
+    pub(super) fn deliver_first(&self, world: &mut World, message: usize, to: usize) {
+        self.deliver(world, message, to);
+        world.messages[message].fresh -= 1;
+        world.delivery(to).is_first = true;
+    }
+
     /// The broker has confirmed the dead letter, or the copy that comes back by the ladder.
     pub(super) fn publish(&self, world: &mut World, worker: usize) {
         let delivery = world.delivery(worker);
@@ -84,8 +91,10 @@ impl World {
         let rightly = match kind.map(Settlement::from) {
             Some(Settlement::Ack) => its.kept.is_completed(),
             Some(Settlement::DeadLetter) => its.dead_lettered,
-            Some(Settlement::SendAgain) => true,
-            Some(Settlement::Leave | Settlement::Hold) | None => its.has_an_end(),
+            // What is held is acknowledged only as a copy that is dropped. Whether its message is lost by that, is seen at
+            // the message.
+            Some(Settlement::SendAgain | Settlement::Hold) => true,
+            Some(Settlement::Leave) | None => its.has_an_end(),
         };
         if !rightly {
             self.breaches.insert(Breach::AckedTooEarly);

@@ -1,7 +1,7 @@
 //! The protocol broken on purpose: each flaw is noticed, by the property that forbids what it does.
 
 use idem_protocol::{
-    Flaw, Protocol,
+    Flaw, Protocol, Setting,
     properties::{
         ACK_MEANS_COMMITTED, COMPLETED_ONCE, CONFIRMED, EFFECT_ONCE, ENDED_IS_ENDED, FENCED,
         IN_TIME, NOTHING_LOST, ONE_HOLDER, REPEATED_IN_DOUBT, SETTLED,
@@ -10,7 +10,7 @@ use idem_protocol::{
 
 use crate::{
     checked::catches,
-    settings::{atomic, leased, quarantined, single, small, with_two_keys},
+    settings::{atomic, dropping, leased, quarantined, single, small, with_two_keys},
 };
 
 #[test]
@@ -87,6 +87,23 @@ fn an_ack_before_the_dead_letter_loses_messages() {
 fn a_conflict_taken_for_a_duplicate_loses_messages() {
     let protocol = Protocol::broken(small(&leased()), Flaw::ConflictIsDuplicate);
     catches(&protocol, ACK_MEANS_COMMITTED);
+    catches(&protocol, NOTHING_LOST);
+}
+
+#[test]
+fn a_redelivery_that_is_dropped_for_its_own_lease_loses_messages() {
+    let setting = dropping(&small(&single(&leased())));
+    let protocol = Protocol::broken(setting, Flaw::RedeliveryIsDropped);
+    catches(&protocol, NOTHING_LOST);
+}
+
+#[test]
+fn a_copy_that_is_dropped_while_its_claim_is_under_way_loses_messages() {
+    let setting = Setting {
+        faults: 2,
+        ..dropping(&small(&leased()))
+    };
+    let protocol = Protocol::broken(setting, Flaw::UnansweredIsDropped);
     catches(&protocol, NOTHING_LOST);
 }
 

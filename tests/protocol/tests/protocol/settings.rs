@@ -1,6 +1,9 @@
 //! The settings that are checked.
 
-use idem_core::{Policy, handler::InDoubt};
+use idem_core::{
+    Policy,
+    handler::{InDoubt, OnConflict},
+};
 use idem_protocol::{Mode, Setting};
 
 /// Three workers, one message twice, two attempts, two faults of any kind.
@@ -19,6 +22,15 @@ pub(crate) fn quarantined() -> Setting {
     Setting {
         policy: policy(InDoubt::Quarantine),
         ..leased()
+    }
+}
+
+/// The same, where copies are dropped that come while their key is held.
+pub(crate) fn dropping(setting: &Setting) -> Setting {
+    let policy = setting.policy.to_builder().on_conflict(OnConflict::Ack);
+    Setting {
+        policy: policy.build().expect("it is a valid policy"),
+        ..setting.clone()
     }
 }
 

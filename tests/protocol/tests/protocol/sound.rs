@@ -1,8 +1,10 @@
 //! The protocol as it is.
 
+use idem_protocol::Setting;
+
 use crate::{
     checked::exhaustively,
-    settings::{atomic, leased, quarantined, single, with_three_faults, with_two_keys},
+    settings::{atomic, dropping, leased, quarantined, single, with_three_faults, with_two_keys},
 };
 
 #[test]
@@ -24,6 +26,17 @@ fn a_single_copy_is_safe_and_always_settled() {
 #[test]
 fn leased_handlers_of_two_keys_do_not_disturb_each_other() {
     exhaustively(with_two_keys(&leased()));
+}
+
+#[test]
+fn copies_that_are_dropped_lose_no_message() {
+    for setting in [leased(), atomic()] {
+        let two_workers = Setting {
+            workers: 2,
+            ..dropping(&setting)
+        };
+        exhaustively(two_workers);
+    }
 }
 
 #[test]

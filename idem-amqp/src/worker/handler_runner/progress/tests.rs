@@ -1,5 +1,7 @@
+use idem_core::{Policy, handler::OnConflict};
+
 use super::*;
-use crate::wire::{Ladder, retries::Retries};
+use crate::wire::{Ladder, retries::Retries, settlement::Reason};
 
 fn tried(kind: Kind) -> Tried {
     Tried {
@@ -49,6 +51,28 @@ fn what_is_no_replay_or_starts_over_anyway_is_late_for_good() {
         ..tried(Kind::Late)
     };
     assert!(!over.note(&late));
+}
+
+/// Its own attempt has failed, and the next one is not due yet; or its claim was not answered, and may still arrive.
+#[test]
+fn a_conflict_of_what_may_have_claimed_is_not_dropped() {
+    let policy = Policy::builder().on_conflict(OnConflict::Ack);
+    let policy = policy.build().unwrap();
+    for earlier in [Kind::Failed, Kind::LeaseLost, Kind::StoreUnavailable] {
+        let mut progress = Progress::new(
+            Circumstances {
+                policy: &policy,
+                ..Circumstances::new(&Retries::Local)
+            },
+            false,
+        );
+        let dropped = Next::Settle(Settlement::Drop(Reason::Conflict));
+        assert_eq!(progress.next(Kind::Conflict, ROOM), dropped);
+        progress.note(&tried(earlier));
+        progress.note(&tried(Kind::Conflict));
+        let next = progress.next(Kind::Conflict, ROOM);
+        assert!(matches!(next, Next::Wait(_)), "{earlier}: {next:?}");
+    }
 }
 
 #[test]
