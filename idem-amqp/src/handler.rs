@@ -34,9 +34,9 @@
 pub use idem_core::handler::{
     Answer, Atomic, AtomicBatch, Backoff, BatchOptions, BatchOutput, BatchResults, Context,
     DecodeError, Enforcement, Failures, FromState, GivenUp, Grouped, Handler, InDoubt, Invalid,
-    Leased, LeasedBatch, Member, Mode, OnConflict, OnDuplicate, Operation, Outcome, PolicyBuilder,
-    PolicyError, RecordedBy, RecordedRow, RecordingConstraint, Refusal, Rejection, SequenceNumber,
-    SequenceOptions, StoreOutage,
+    Keyless, Leased, LeasedBatch, Member, Mode, OnConflict, OnDuplicate, Operation, Outcome,
+    PolicyBuilder, PolicyError, RecordedBy, RecordedRow, RecordingConstraint, Refusal, Rejection,
+    SequenceNumber, SequenceOptions, StoreOutage,
 };
 #[doc(no_inline)]
 pub use idem_core::handler::{

@@ -34,6 +34,7 @@ mod prepared;
 mod recorded_by;
 mod remembered;
 mod sequence_waits;
+mod unclaimed;
 mod unkept;
 mod unread;
 mod until_known;

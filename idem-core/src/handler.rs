@@ -32,8 +32,8 @@ pub use outbox::{
 };
 pub use outcome::Outcome;
 pub use policy::{
-    Enforcement, GivenUp, InDoubt, OnConflict, OnDuplicate, Policy, PolicyBuilder, PolicyError,
-    StoreOutage,
+    Enforcement, GivenUp, InDoubt, Keyless, OnConflict, OnDuplicate, Policy, PolicyBuilder,
+    PolicyError, StoreOutage,
 };
 pub use refusal::Refusal;
 pub use reply::{Answer, Refused, Request};

@@ -278,7 +278,12 @@ pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement
     use ExecutionKind as Kind;
     match kind {
         // What is told is a rejection, also that of an earlier copy. A person sees it as a dead letter.
-        Kind::Executed | Kind::Unprotected | Kind::Observed | Kind::Duplicate | Kind::Refused
+        Kind::Executed
+        | Kind::Unprotected
+        | Kind::Observed
+        | Kind::Unclaimed
+        | Kind::Duplicate
+        | Kind::Refused
             if now.asker == Asker::Untold =>
         {
             give_up(now.policy.on_rejected(), Reason::Rejected)
@@ -287,9 +292,12 @@ pub(crate) fn settle(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement
             OnDuplicate::DeadLetter => Settlement::DeadLetter(Reason::Duplicate),
             _ => Settlement::Ack,
         },
-        Kind::Executed | Kind::Unprotected | Kind::Observed | Kind::Duplicate | Kind::Refused => {
-            Settlement::Ack
-        }
+        Kind::Executed
+        | Kind::Unprotected
+        | Kind::Observed
+        | Kind::Unclaimed
+        | Kind::Duplicate
+        | Kind::Refused => Settlement::Ack,
         Kind::Stale if now.asker != Asker::Operator => Settlement::Ack,
         Kind::SessionExpired | Kind::BeyondWindow if now.asker == Asker::Requester => {
             Settlement::Ack

@@ -5,7 +5,7 @@ use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 use idem_core::{
     Executor, Store,
     executor::RunsOn,
-    handler::{Enforcement, Handler, Mode as _, StoreOutage},
+    handler::{Enforcement, Handler, Keyless, Mode as _, StoreOutage},
     store::{Purge, PurgeTask, SessionStore},
 };
 
@@ -113,6 +113,21 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         self.subscribe::<H>(queue.into(), None)
     }
 
+    /// Consumes a queue with a handler that is idempotent by nature: every message runs, copies too, and nothing is claimed,
+    /// as with [`Enforcement::Plain`]. Retries, dead letters, timeouts and metrics are as ever.
+    ///
+    /// The handler may have a key, which is not asked for. It cannot be atomic, nor one whose key is a `sequence(…)`:
+    /// [`build`](Self::build) says so.
+    pub fn consume_plain<H>(self, queue: impl Into<Queue>) -> Self
+    where
+        H: Handler<St>,
+        H::Mode: RunsOn<S>,
+    {
+        let queue = queue.into();
+        let policy = queue.policy_or(H::POLICY).plain();
+        self.subscribe::<H>(queue.policy(policy), None)
+    }
+
     /// Consumes a queue with a handler, whose clients may open sessions:
     /// `.consume_in_sessions::<grant>("leases", Sessions::default())`.
     ///
@@ -144,6 +159,10 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         } else if policy.store_outage() == StoreOutage::FailOpen {
             Some(
                 "its handler is to fail open, and sessions are known to the store alone: leave `store_outage` out of its policy",
+            )
+        } else if policy.enforcement() == Enforcement::Plain {
+            Some(
+                "its handler is plain, and clients of sessions count on what the store says: consume it with `consume_plain`, or leave `mode` out of its policy",
             )
         } else if policy.enforcement() == Enforcement::Observe {
             Some(
@@ -185,10 +204,14 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         let fails_open = policy.store_outage() == StoreOutage::FailOpen;
         self.executor.expect(H::SCOPE);
         let observes = policy.enforcement() == Enforcement::Observe;
+        let unclaimed =
+            policy.enforcement() == Enforcement::Plain || policy.keyless() == Keyless::Run;
         let in_vain = if fails_open && !H::Mode::RUNS_UNCLAIMED {
             Some(InVain::FailsOpen)
         } else if observes && !H::Mode::RUNS_UNCLAIMED {
             Some(InVain::Observes)
+        } else if unclaimed && !H::Mode::RUNS_UNCLAIMED {
+            Some(InVain::RunsUnclaimed)
         } else if H::PUBLISHES && !self.publishes::<H>() {
             Some(InVain::Publishes)
         } else {

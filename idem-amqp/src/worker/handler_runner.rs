@@ -124,7 +124,10 @@ where
                 ahead
             } else {
                 let handled = self.executor.handle(&mut message, &*self.state).await;
-                _waits_for_store = context.health.saw(&handled, message.would_have_been());
+                // What is not claimed tells nothing of the store.
+                _waits_for_store = (!message.is_unclaimed())
+                    .then(|| context.health.saw(&handled, message.would_have_been()))
+                    .flatten();
                 if let Some(place) = message.place_in_sequence() {
                     numbered::report(&handled, &arrival.delivery, place, context);
                 }
@@ -244,7 +247,9 @@ fn tried<H: Operation>(
             _ => None,
         },
         // A claim that was observed only may have left no record of the attempt.
-        is_counted_by_delivery: message.would_have_been().is_some() && counted(delivery).is_none(),
+        // So does work that is not claimed.
+        is_counted_by_delivery: (message.would_have_been().is_some() || message.is_unclaimed())
+            && counted(delivery).is_none(),
         is_replay: delivery.is_replay(),
         at: Instant::now(),
         random: fastrand::f64(),

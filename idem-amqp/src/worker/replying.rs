@@ -36,7 +36,8 @@ pub(super) fn reply<H: Operation>(
         (
             Execution::Executed { outcome, .. }
             | Execution::Unprotected { outcome, .. }
-            | Execution::Observed { outcome, .. },
+            | Execution::Observed { outcome, .. }
+            | Execution::Unclaimed { outcome, .. },
             _,
         ) => Some(Reply::new(outcome)),
         (Execution::Refused { refusal, .. }, _) => Some(Reply::rejection(refusal)),

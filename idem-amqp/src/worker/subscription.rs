@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use idem_core::{
     ErrorChain, Policy, Store, StoreError,
     executor::Sharing,
-    handler::{Enforcement, Operation, StoreOutage},
+    handler::{Enforcement, Keyless, Operation, StoreOutage},
     message::PositionKind,
     store::RecordedByError,
 };
@@ -86,6 +86,7 @@ pub(crate) struct Subscription {
 pub(super) enum InVain {
     FailsOpen,
     Observes,
+    RunsUnclaimed,
     Publishes,
 }
 
@@ -135,6 +136,10 @@ pub(super) fn sequence_of<H: Operation>(
     } else if policy.store_outage() == StoreOutage::FailOpen {
         Err(
             "its handler is to fail open, and the store alone knows which numbers are done: leave `store_outage` out of its policy",
+        )
+    } else if policy.enforcement() == Enforcement::Plain || policy.keyless() == Keyless::Run {
+        Err(
+            "its handler is to run without a claim, and a number that runs beside its sequence would leave the others waiting: leave `keyless` and `mode` out of its policy, and consume it with `consume`",
         )
     } else if policy.enforcement() == Enforcement::Observe {
         Err(
@@ -205,6 +210,7 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
         match in_vain {
             None => {}
             Some(InVain::FailsOpen) => return Err(BuildError::AtomicFailsOpen { queue }),
+            Some(InVain::RunsUnclaimed) => return Err(BuildError::AtomicUnclaimed { queue }),
             Some(InVain::Observes) => return Err(BuildError::AtomicObserved { queue }),
             Some(InVain::Publishes) => return Err(BuildError::NoOutbox { queue }),
         }

@@ -36,7 +36,7 @@ pub(super) struct Job<'a, S> {
     pub(super) requester: Requester,
     pub(super) history: &'a mut History,
     /// Why the message has no usable key. It then runs under a random key that nobody else has, and only because its
-    /// policy is to observe.
+    /// policy says so.
     pub(super) keyless: Option<&'a KeyError>,
     /// A claim that this message has already, with its heartbeat: its group did not succeed, and the message is run
     /// by itself.

@@ -185,6 +185,7 @@ impl<S: Store> Job<'_, S> {
             && policy.in_doubt() == InDoubt::Retry
             && policy.store_outage() == StoreOutage::FailClosed
             && policy.enforcement() == Enforcement::Enforce
+            && self.keyless.is_none()
             && self.request.position.is_none();
         H::BATCH.filter(|batch| joins && batch.most() > 1)
     }

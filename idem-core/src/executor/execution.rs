@@ -66,6 +66,16 @@ pub enum Execution<T, E> {
         /// How the message would have ended without running to its end, if the policy were enforced.
         would_have_been: Option<ExecutionKind>,
     },
+    /// The handler ran without a claim, because its message has no key and the policy is to [run](crate::handler::Keyless::Run) it, or because
+    /// the handler is [plain](crate::handler::Enforcement::Plain). Nothing is remembered: a copy runs again.
+    Unclaimed {
+        /// What the handler returned.
+        output: T,
+        /// The same, for a reply.
+        outcome: Outcome,
+        /// Which attempt it was, as far as the transport knows.
+        attempt: u32,
+    },
     /// The work was done before; the handler did not run.
     Duplicate {
         /// What is remembered of it: see [`Outcome::answer`].
@@ -240,6 +250,7 @@ pub enum ExecutionKind {
     Executed,
     Unprotected,
     Observed,
+    Unclaimed,
     Duplicate,
     Conflict,
     Failed,
@@ -270,6 +281,7 @@ impl ExecutionKind {
         Self::Executed,
         Self::Unprotected,
         Self::Observed,
+        Self::Unclaimed,
         Self::Duplicate,
         Self::Conflict,
         Self::Failed,
@@ -299,6 +311,7 @@ impl ExecutionKind {
             Self::Executed => "executed",
             Self::Unprotected => "unprotected",
             Self::Observed => "observed",
+            Self::Unclaimed => "unclaimed",
             Self::Duplicate => "duplicate",
             Self::Conflict => "conflict",
             Self::Failed => "failed",
@@ -337,6 +350,7 @@ impl<T, E> Execution<T, E> {
             Self::Executed { .. } => ExecutionKind::Executed,
             Self::Unprotected { .. } => ExecutionKind::Unprotected,
             Self::Observed { .. } => ExecutionKind::Observed,
+            Self::Unclaimed { .. } => ExecutionKind::Unclaimed,
             Self::Duplicate { .. } => ExecutionKind::Duplicate,
             Self::Conflict { .. } => ExecutionKind::Conflict,
             Self::Failed { .. } => ExecutionKind::Failed,
@@ -368,6 +382,7 @@ impl<T, E> Execution<T, E> {
             Self::Executed { attempt, .. }
             | Self::Unprotected { attempt, .. }
             | Self::Observed { attempt, .. }
+            | Self::Unclaimed { attempt, .. }
             | Self::Failed { attempt, .. }
             | Self::Refused { attempt, .. }
             | Self::Rejected { attempt, .. }
@@ -386,6 +401,7 @@ impl<T, E: Failure> Execution<T, E> {
             Self::Executed { .. }
             | Self::Unprotected { .. }
             | Self::Observed { .. }
+            | Self::Unclaimed { .. }
             | Self::Duplicate { .. }
             | Self::Conflict { .. }
             | Self::Abandoned => None,

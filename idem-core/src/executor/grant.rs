@@ -45,6 +45,8 @@ pub(super) enum Protection<S> {
     Local(Watch),
     /// The policy is to observe. The store gave the lease, or nobody did; no answer of the store's stops the work.
     Observed(Observed),
+    /// Nobody gave it, and nobody is told: the message has no key, or its handler is plain.
+    Nobody,
 }
 
 /// What is known of an observed message before it runs.
@@ -74,7 +76,7 @@ impl<S: Store> Grant<S> {
         let attempt = self.lease.to_attempt(policy.max_attempts());
         let is_protected = match &self.protection {
             Protection::Store | Protection::OrLocal(_) => true,
-            Protection::Local(_) => false,
+            Protection::Local(_) | Protection::Nobody => false,
             // Only what the store has claimed is marked as worked on.
             Protection::Observed(_) => self.working.is_some(),
         };
@@ -115,7 +117,7 @@ impl<S: Store> Job<'_, S> {
                 KeptLease::new(heartbeats, store, &lease, by, claimed, while_unknown)
             }
             // There is no lease to extend.
-            (Protection::Observed(_), None) => KeptLease::none(),
+            (Protection::Observed(_), None) | (Protection::Nobody, _) => KeptLease::none(),
         };
         let claim = Grant {
             lease,

@@ -19,6 +19,7 @@ use super::{
     guarded,
     heartbeat::{KeptLease, Moment, Ran},
     remembered,
+    unclaimed::unclaimed,
     verdict::{KeyEnd, NotRun, ended_by, lease_lost, objection, stopped, unsuccessful},
 };
 use crate::{
@@ -52,10 +53,14 @@ impl<S: Store> RunsOn<S> for Leased {
 }
 
 impl<S: Store> Job<'_, S> {
-    /// Claims as the policy says; what is observed is always granted, unless nothing is to start any more.
+    /// Claims as the policy says; what is observed, and what is not to be claimed, is always granted, unless nothing is to
+    /// start any more.
     pub(super) async fn claim_by_policy(&self) -> Result<Granted<Grant<S>, ()>, NotRun> {
         if self.policy.observes() {
             return self.observe().await;
+        }
+        if self.policy.is_plain() || self.keyless.is_some() {
+            return self.grant_unclaimed();
         }
         self.claim_enforced().await
     }
@@ -204,6 +209,7 @@ impl<S: Store> Grant<S> {
                 let ended = observed.end(job, lease, working, end, ended);
                 return Box::pin(ended).await;
             }
+            Protection::Nobody => return unclaimed(ended, lease.attempt, job.history),
         };
         match (written, protection) {
             // Whatever the handler returned: the completion had no effect, and must not be acknowledged.
@@ -336,6 +342,7 @@ impl<S: Store> Grant<S> {
                 let _ = release(&**watch.local(), &self.lease, &reason).await;
             }
             Protection::Observed(_) => self.give_back_observed(executor, reason).await,
+            Protection::Nobody => {}
         }
     }
 }

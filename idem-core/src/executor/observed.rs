@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     executor::{Execution, ExecutionKind},
-    handler::{Failed, FencingToken},
+    handler::Failed,
     store::{Claim, ClaimRequest, Lease, Release, Store, StoreError, Write},
 };
 
@@ -83,13 +83,9 @@ impl<S: Store> Job<'_, S> {
         self.unclaimed(would_have_been)
     }
 
-    /// Grants what the store has given no lease for. The lease in this grant is made up (its token is 0); no store is
-    /// ever told of it, and no heartbeat extends it.
+    /// Grants what the store has given no lease for.
     fn unclaimed(&self, would_have_been: ExecutionKind) -> Granted<Grant<S>, ()> {
-        // No record counts it, so the transport's count has to do.
-        let attempt = self.history.earlier.saturating_add(1);
-        let key = self.request.key.clone();
-        let lease = Lease::new(key, FencingToken::new(0), attempt, false);
+        let lease = self.made_up_lease();
         let would_have_been = Some(would_have_been);
         let observed = Protection::Observed(Observed { would_have_been });
         self.granted(lease, Moment::now(), None, observed)

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     error_chain::ErrorChain,
     executor::{Execution, ExecutionKind},
-    handler::{Answer, Operation, Outcome, Policy, Refusal},
+    handler::{Answer, Mode as _, Operation, Outcome, Policy, Refusal},
     message::{Envelope, Key, KeyError, Position, SequencePlace, SessionKey, SessionPlace},
     random,
     store::{Claim, ClaimRequest},
@@ -32,7 +32,7 @@ pub struct Prepared<H: Operation> {
     pub(super) request: ClaimRequest,
     /// The handler's policy, without what would let a message of a session or a sequence run unclaimed.
     pub(super) policy: Policy,
-    /// Why it has no usable key. It then runs under a random key that nobody else has, and is only observed.
+    /// Why it has no usable key. It then runs under a random key that nobody else has, because its policy says so.
     pub(super) keyless: Option<KeyError>,
     pub(super) history: History,
     /// Why its number is given up instead of being handled.
@@ -129,7 +129,7 @@ impl<H: Operation> Prepared<H> {
     }
 
     /// Says how many attempts have been made before, as far as the transport knows. What runs without
-    /// a claim, because it is only [observed](crate::handler::Enforcement::Observe), has no other count.
+    /// a claim, because it is only [observed](crate::handler::Enforcement::Observe), say, has no other count.
     pub fn attempted_before(mut self, times: u32) -> Self {
         self.history.earlier = times;
         self
@@ -139,6 +139,12 @@ impl<H: Operation> Prepared<H> {
     /// to [observe](crate::handler::Enforcement::Observe); `None` if it would have run all the same.
     pub fn would_have_been(&self) -> Option<ExecutionKind> {
         self.history.would_have_been
+    }
+
+    /// Whether nothing is claimed for it: it has no usable key and runs all the same, or its handler is
+    /// [plain](crate::handler::Enforcement::Plain).
+    pub fn is_unclaimed(&self) -> bool {
+        self.keyless.is_some() || self.policy.is_plain()
     }
 
     /// Waits until somebody else who works on its key in this process has ended, since this was handled
@@ -252,11 +258,12 @@ fn name<H: Operation>(envelope: &Envelope, policy: &Policy) -> Result<Named<H>, 
             None => Err(Execution::Invalid { error }),
         };
     }
-    let (request, keyless) = match request::<H>(&body, envelope, policy) {
+    let plain = nameless::<H>(envelope, policy).filter(|_| policy.is_plain());
+    let (request, keyless) = match plain.map_or_else(|| request::<H>(&body, envelope, policy), Ok) {
         Ok(request) => (request, None),
         Err(error) => match nameless::<H>(envelope, policy) {
-            Some(request) => (request, Some(error)),
-            None => return Err(Execution::Keyless { error }),
+            Some(request) if policy.runs_keyless() => (request, Some(error)),
+            _ => return Err(Execution::Keyless { error }),
         },
     };
     let fingerprint = H::fingerprint(&body, envelope);
@@ -280,13 +287,13 @@ fn place<H: Operation>(body: &H::Message, envelope: &Envelope) -> Option<Sequenc
     numbered.place(body, envelope).ok()
 }
 
-/// Stands for the claim of a message that has no usable key and runs all the same, because it is only observed.
-/// Its key is random, so nothing else has it, and the store is never asked about it.
+/// Stands for the claim of a message that has no key and runs all the same. Its key is random, so nothing else has it,
+/// and the store is never asked about it.
 ///
-/// `None` if the message is not to run: its policy is enforced, or it has its place in a session or a sequence, which
-/// are always enforced.
+/// `None` if nothing like it can run without a claim: it has its place in a session or a sequence, or its handler writes in
+/// the store's transaction.
 fn nameless<H: Operation>(envelope: &Envelope, policy: &Policy) -> Option<ClaimRequest> {
-    if !policy.observes() || envelope.session().is_some() || H::SEQUENCE.is_some() {
+    if !H::Mode::RUNS_UNCLAIMED || envelope.session().is_some() || H::SEQUENCE.is_some() {
         return None;
     }
     let key = Key::new(H::SCOPE, format!("keyless-{}", random::name()));

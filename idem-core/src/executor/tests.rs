@@ -44,6 +44,7 @@ mod replies;
 mod sequences;
 mod sessions;
 mod timeouts;
+mod unclaimed;
 
 use faulty::{Call, Fault, Faulty};
 

@@ -7,10 +7,12 @@ use crate::handler::Backoff;
 mod copies;
 mod enforcement;
 mod given_up;
+mod keyless;
 
 pub use copies::{OnConflict, OnDuplicate};
 pub use enforcement::Enforcement;
 pub use given_up::GivenUp;
+pub use keyless::Keyless;
 
 /// What to do with a message whose earlier attempt ended without a word (leased handlers only:
 /// an atomic handler's attempt was rolled back, there is nothing to doubt).
@@ -82,6 +84,7 @@ pub enum StoreOutage {
 /// | largest outcome | 64 KiB | of an output, as JSON, that is remembered |
 /// | enforcement | enforce | what is not to run does not |
 /// | on rejected, on exhausted | dead-letter | what becomes of a message that is given up |
+/// | keyless | dead-letter | what becomes of a message without a usable key |
 /// | on duplicate | ack | what becomes of a copy of what is done |
 /// | on conflict | wait | what becomes of a copy of what is being handled |
 ///
@@ -110,6 +113,7 @@ pub struct Policy {
     on_exhausted: GivenUp,
     on_duplicate: OnDuplicate,
     on_conflict: OnConflict,
+    keyless: Keyless,
 }
 
 impl Policy {
@@ -128,6 +132,7 @@ impl Policy {
         on_exhausted: GivenUp::DeadLetter,
         on_duplicate: OnDuplicate::Ack,
         on_conflict: OnConflict::Wait,
+        keyless: Keyless::DeadLetter,
     };
 
     /// The shortest lease: a heartbeat must fit into it several times.
@@ -191,6 +196,14 @@ impl Policy {
         self
     }
 
+    /// The same, and [plain](Enforcement::Plain).
+    #[must_use]
+    pub const fn plain(mut self) -> Self {
+        self.store_outage = StoreOutage::FailClosed;
+        self.enforcement = Enforcement::Plain;
+        self
+    }
+
     /// Whether what is not to run is kept from running, or only counted.
     pub const fn enforcement(&self) -> Enforcement {
         self.enforcement
@@ -218,6 +231,21 @@ impl Policy {
     /// What becomes of a copy of a message that is being handled.
     pub const fn on_conflict(&self) -> OnConflict {
         self.on_conflict
+    }
+
+    /// What becomes of a message without a usable key.
+    pub const fn keyless(&self) -> Keyless {
+        self.keyless
+    }
+
+    /// Whether nothing is claimed, whatever the message.
+    pub(crate) const fn is_plain(&self) -> bool {
+        matches!(self.enforcement, Enforcement::Plain)
+    }
+
+    /// Whether a message without a usable key runs.
+    pub(crate) const fn runs_keyless(&self) -> bool {
+        self.observes() || matches!(self.keyless, Keyless::Run)
     }
 
     /// How many bytes an output may have, as JSON, to be remembered.
@@ -344,6 +372,12 @@ impl PolicyBuilder {
         self
     }
 
+    /// What becomes of a message without a usable key.
+    pub const fn keyless(mut self, keyless: Keyless) -> Self {
+        self.0.keyless = keyless;
+        self
+    }
+
     /// Checks the policy.
     ///
     /// # Errors
@@ -387,8 +421,14 @@ impl PolicyBuilder {
         if let (InDoubt::Quarantine, StoreOutage::FailOpen) = (in_doubt, store_outage) {
             return Err(PolicyError::FailsOpenInDoubt);
         }
-        if let (Enforcement::Observe, StoreOutage::FailOpen) = (enforcement, store_outage) {
-            return Err(PolicyError::ObservesAndFailsOpen);
+        match (enforcement, store_outage) {
+            (Enforcement::Observe, StoreOutage::FailOpen) => {
+                return Err(PolicyError::ObservesAndFailsOpen);
+            }
+            (Enforcement::Plain, StoreOutage::FailOpen) => {
+                return Err(PolicyError::PlainAndFailsOpen);
+            }
+            _ => {}
         }
         if max_outcome == 0 {
             return Err(PolicyError::NoOutcome);
@@ -434,6 +474,8 @@ pub enum PolicyError {
     FailsOpenInDoubt,
     /// What is only observed runs without the store anyway.
     ObservesAndFailsOpen,
+    /// What is plain asks no store.
+    PlainAndFailsOpen,
     /// No output could be remembered.
     NoOutcome,
     /// Outcomes may be larger than [`Policy::LARGEST_OUTCOME`].
@@ -462,6 +504,7 @@ impl PolicyError {
             Self::ObservesAndFailsOpen => {
                 "a handler that is only observed runs without its store anyway: it cannot fail open, too"
             }
+            Self::PlainAndFailsOpen => "a plain handler asks no store: it cannot fail open",
             Self::NoOutcome => "max_outcome must be at least 1 byte",
             Self::OutcomeTooLarge => {
                 "max_outcome must be at most 8 MiB: keep what is larger elsewhere, and return where"
@@ -521,6 +564,12 @@ mod tests {
         assert_eq!(
             quarantine(Policy::builder().store_outage(StoreOutage::FailOpen)).build(),
             Err(PolicyError::FailsOpenInDoubt)
+        );
+        let plain = Policy::builder().enforcement(Enforcement::Plain);
+        assert!(plain.build().is_ok());
+        assert_eq!(
+            plain.store_outage(StoreOutage::FailOpen).build(),
+            Err(PolicyError::PlainAndFailsOpen)
         );
         let observe = |p: PolicyBuilder| p.enforcement(Enforcement::Observe);
         assert!(observe(quarantine(Policy::builder())).build().is_ok());

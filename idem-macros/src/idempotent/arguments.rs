@@ -31,7 +31,7 @@ mod value;
 pub(super) use choice::Choice;
 pub(super) use value::{Enforcement, Fingerprint, InDoubt, StoreOutage};
 
-const NAMES: [&str; 26] = [
+const NAMES: [&str; 27] = [
     "key",
     "key_with",
     "scope",
@@ -44,6 +44,7 @@ const NAMES: [&str; 26] = [
     "in_doubt",
     "store_outage",
     "mode",
+    "keyless",
     "on_rejected",
     "on_exhausted",
     "on_duplicate",
@@ -123,7 +124,7 @@ impl Arguments {
             "in_doubt" => self.in_doubt = Some(value::in_doubt(input)?),
             "store_outage" => self.store_outage = Some(value::store_outage(input)?),
             "mode" => self.enforcement = Some(value::enforcement(input)?),
-            "on_rejected" | "on_exhausted" | "on_duplicate" | "on_conflict" => {
+            "keyless" | "on_rejected" | "on_exhausted" | "on_duplicate" | "on_conflict" => {
                 self.choices.push(choice::parse(input, &name)?);
             }
             "fingerprint" => self.fingerprint = Some(value::fingerprint(input)?),
@@ -175,6 +176,11 @@ impl Arguments {
             )
         })?;
         Ok(name)
+    }
+
+    /// Whether its messages run without a claim, so that they need no key.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(&self.enforcement, Some(Enforcement(mode)) if mode == "Plain")
     }
 
     /// Where the argument's name was written, if it was.

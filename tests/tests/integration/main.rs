@@ -87,6 +87,7 @@ mod store_crashes;
 mod store_freezes;
 mod topology;
 mod traces;
+mod unclaimed;
 mod unreadable;
 mod vanished;
 mod withdrawals;

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use idem_core::{Policy, handler::Backoff, store::Finding};
+use idem_core::{
+    Policy,
+    handler::{Backoff, Enforcement},
+    store::Finding,
+};
 
 use crate::{
     doctor::{Diagnosis, Patient, span::Span},
@@ -14,6 +18,10 @@ pub(super) const RETENTION: &str = "retention";
 
 pub(super) fn look(patient: &Patient<'_>, replay_window: Duration) -> Option<Diagnosis> {
     let Patient { queue, policy, .. } = patient;
+    if policy.enforcement() == Enforcement::Plain {
+        // Nothing is remembered.
+        return None;
+    }
     if patient.recorded {
         return look_at_failures(queue, policy);
     }

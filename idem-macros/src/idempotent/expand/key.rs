@@ -25,6 +25,8 @@ pub(super) fn method(
     } else if let Some(sources) = &arguments.key {
         let parts = sources.iter().map(|source| part(root, source));
         quote!(#builder #(#parts)* .build())
+    } else if arguments.is_plain() {
+        quote!(::core::result::Result::Err(#root::message::KeyError::custom("its handler is plain")))
     } else {
         let ty = &signature.message;
         let parts = quote_spanned! {ty.span()=>

@@ -1,0 +1,44 @@
+use idem_core::{Failed, idempotent};
+
+#[derive(serde::Deserialize)]
+struct Order {
+    order_id: String,
+}
+
+struct Connection;
+
+#[idempotent(key = "order_id", keyless = "run")]
+async fn charge(order: Order, db: &mut Connection) -> Result<(), Failed> {
+    drop((order.order_id, db));
+    Ok(())
+}
+
+#[idempotent(mode = "plain")]
+async fn log(order: Order, db: &mut Connection) -> Result<(), Failed> {
+    drop((order.order_id, db));
+    Ok(())
+}
+
+#[idempotent(
+    key = sequence(producer = "order_id", number = "order_id"),
+    keyless = "run",
+    mode = "plain"
+)]
+async fn read(order: Order) -> Result<(), Failed> {
+    drop(order.order_id);
+    Ok(())
+}
+
+#[idempotent(key = "order_id", keyless = "ack")]
+async fn count(order: Order) -> Result<(), Failed> {
+    drop(order.order_id);
+    Ok(())
+}
+
+#[idempotent(mode = "plain", store_outage = "fail_open")]
+async fn store(order: Order) -> Result<(), Failed> {
+    drop(order.order_id);
+    Ok(())
+}
+
+fn main() {}
