@@ -269,6 +269,26 @@ mod checked {
     }
 }
 
+mod id_in_the_row {
+    use idem_amqp::{prelude::*, sqlx::{self, PgPool}};
+    use serde::Deserialize;
+
+    #[derive(Deserialize)]
+    struct Credited { credit_id: String, account: i64, amount_cents: i64 }
+
+    #[idempotent(key = "credit_id", scope = "accounts.credit")]
+    async fn credit(order: Credited, State(bank): State<PgPool>) -> Result<(), Failed> {
+        let credited = sqlx::query(
+            "UPDATE accounts SET cents = cents + $2, last_credit = $3 WHERE id = $1 AND last_credit IS DISTINCT FROM $3",
+        );
+        let credited = credited.bind(order.account).bind(order.amount_cents).bind(order.credit_id).execute(&bank).await?;
+        if credited.rows_affected() == 0 {
+            return Err(Failed::done_before());
+        }
+        Ok(())
+    }
+}
+
 mod tenants {
     use super::{Error, OrderPlaced};
 

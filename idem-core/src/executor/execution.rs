@@ -76,7 +76,7 @@ pub enum Execution<T, E> {
         /// Which attempt it was, as far as the transport knows.
         attempt: u32,
     },
-    /// The work was done before; the handler did not run.
+    /// The work was done before; the handler did not run, or ran and [found it done](Verdict::DoneBefore).
     Duplicate {
         /// What is remembered of it: see [`Outcome::answer`].
         outcome: Outcome,
@@ -220,9 +220,15 @@ pub enum Cause<E> {
 }
 
 impl<E: Failure> Cause<E> {
-    /// Whether no further attempt is to be made: the handler rejected the message.
+    /// Whether no further attempt is to be made: the handler rejected the message, or found it done.
     pub(crate) fn is_for_good(&self) -> bool {
         matches!(self, Self::Error(error) if error.verdict() == Verdict::Reject)
+            || self.is_done_before()
+    }
+
+    /// Whether the handler found the message done.
+    pub(crate) fn is_done_before(&self) -> bool {
+        matches!(self, Self::Error(error) if error.verdict() == Verdict::DoneBefore)
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::{
 use super::*;
 use crate::{
     executor::Cause,
-    handler::{Attempt, Failed, InDoubt},
+    handler::{Answer, Attempt, Failed, InDoubt, Refusal},
     store::{Claim, ClaimRequest, Release, StoreError, Write},
 };
 
@@ -102,6 +102,22 @@ async fn a_handler_that_failed_runs_again() {
         ),
         "{again:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_its_handler_finds_done_is_a_duplicate_and_so_are_its_copies() {
+    let (executor, _) = executor();
+    let found_done = async |_: Attempt| Err::<u32, _>(Failed::done_before());
+    let found = executor.execute(key(), &attempts(1), found_done).await;
+    for ended in [found, run(&executor).await] {
+        let Execution::Duplicate { outcome, .. } = ended else {
+            panic!("{ended:?}");
+        };
+        let Answer::Forgotten(refusal) = outcome.answer() else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(refusal.code(), Refusal::DONE_BEFORE);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -133,7 +133,8 @@ pub(crate) fn judge<T, E: Failure>(
         Cause::Remembered(_) | Cause::Withdrawn => Verdict::Reject,
     };
     let asked = match verdict {
-        Verdict::Reject => {
+        // What was done before is completed by `unsuccessful`, which asks this about all else.
+        Verdict::Reject | Verdict::DoneBefore => {
             return (
                 Release::gave_up(error),
                 Execution::Rejected { cause, attempt },
@@ -177,6 +178,9 @@ pub(super) fn unsuccessful<T, E: Failure>(
     policy: &Policy,
     requester: Requester,
 ) -> (KeyEnd, Execution<T, E>) {
+    if cause.is_done_before() {
+        return done_before(&cause.to_string(), policy);
+    }
     if requester == Requester::Waits && cause.is_for_good() {
         return refused(guarded::refusal(&cause), lease, policy);
     }
@@ -228,6 +232,17 @@ pub(super) fn unrememberable<T, E: Failure>(
     let attempt = lease.attempt;
     let ended = Execution::Rejected { cause, attempt };
     (KeyEnd::Released(release), ended)
+}
+
+/// The handler found its effect there: the key is completed, so that copies need not look for themselves. Of the output
+/// nobody knows anything.
+fn done_before<T, E>(said: &str, policy: &Policy) -> (KeyEnd, Execution<T, E>) {
+    let outcome = Outcome::forgotten(&Refusal::new(Refusal::DONE_BEFORE, said));
+    let ended = Execution::Duplicate {
+        outcome: outcome.clone(),
+        remaining: policy.retention(),
+    };
+    (KeyEnd::Completed(outcome), ended)
 }
 
 /// A refusal that is remembered, and told to the requester. Both get the same one, also if its typed error had to be

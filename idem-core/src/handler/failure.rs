@@ -30,6 +30,9 @@ pub enum Verdict {
     RetryAfter(Duration),
     /// Failed for good: dead-lettered, not attempted again.
     Reject,
+    /// Not failed: the handler found its effect in what it writes to. The key is completed, the message ends as a
+    /// [`Duplicate`](crate::Execution::Duplicate), and copies do not run. What an atomic handler has written is rolled back.
+    DoneBefore,
 }
 
 /// A handler's error. Worth another attempt, unless it says otherwise.
@@ -116,6 +119,23 @@ impl Failed {
     /// Failed for good: no attempt can succeed, the message is dead-lettered.
     pub fn rejected(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::new(Verdict::Reject, error)
+    }
+
+    /// The work was done before, as the handler's own rows tell: the row holds the message's id already, say. The message
+    /// is a duplicate, and its key is completed. Nobody knows the output: a requester is told
+    /// [`Refusal::DONE_BEFORE`].
+    ///
+    /// ```
+    /// use idem_core::Failed;
+    ///
+    /// /// After `UPDATE accounts SET balance = balance + $2, last_credit = $3 WHERE id = $1 AND last_credit < $3`.
+    /// fn credited(rows: u64) -> Result<(), Failed> {
+    ///     if rows == 0 { Err(Failed::done_before()) } else { Ok(()) }
+    /// }
+    /// # assert!(credited(0).is_err());
+    /// ```
+    pub fn done_before() -> Self {
+        Self::new(Verdict::DoneBefore, "it was done before, says its handler")
     }
 
     /// The error inside.

@@ -64,6 +64,8 @@ impl Refusal {
     pub const OUTCOME_NOT_SERIALIZABLE: &'static str = "outcome-not-serializable";
     /// It was done, and what is remembered of it cannot be read any more.
     pub const OUTCOME_OUTDATED: &'static str = "outcome-outdated";
+    /// It was done before, says the handler, and nobody knows with what output.
+    pub const DONE_BEFORE: &'static str = "done-before";
     /// The request's number is below the lowest whose answer its session still awaits.
     pub const STALE: &'static str = "stale";
     /// The session is unknown, or has expired.

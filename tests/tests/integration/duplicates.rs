@@ -10,7 +10,7 @@ use idem_amqp::{
     prelude::*,
 };
 use idem_tests::{
-    bed::{Bed, QUICK},
+    bed::{Bed, QUICK, dead},
     cell::Cell,
     interfered::{Call, Fate},
     journal::{Journal, within},
@@ -130,6 +130,26 @@ async fn a_message_is_not_dropped_because_of_its_own_lease<C: Cell>() {
     let balance = worker.stop().await;
     assert_balance(&balance, [(Kind::Executed, 1)]);
     cell.assert_effects(&script, ["slow"]).await;
+    bed.assert_nothing_stuck().await;
+}
+
+/// The handler finds in its own rows that a message was done before.
+///
+/// - does: completes the key, acknowledges the message as a duplicate; its copies do not run
+/// - atomic: writes rolled back
+/// - leased: as the handler left it
+async fn what_its_handler_finds_done_is_a_duplicate_and_so_are_its_copies<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let script = Script::new(async |_| Err(Failed::done_before()));
+    let worker = cell.charging(&bed, &script);
+    for sent in 1..=2 {
+        bed.order("a").await;
+        worker.ended(Kind::Duplicate, sent).await;
+    }
+    assert_balance(&worker.stop().await, [(Kind::Duplicate, 2)]);
+    assert_eq!(script.attempts(), [1]);
+    cell.assert_effects(&script, [""; 0]).await;
+    assert!(bed.drain(&dead(bed.name())).await.is_empty());
     bed.assert_nothing_stuck().await;
 }
 
@@ -486,6 +506,7 @@ on_each_store! {
     a_copy_of_what_is_done_is_dead_lettered_if_the_policy_says_so,
     a_copy_of_what_is_being_handled_is_dropped_if_the_policy_says_so,
     a_message_is_not_dropped_because_of_its_own_lease,
+    what_its_handler_finds_done_is_a_duplicate_and_so_are_its_copies,
     many_copies_in_any_order_are_executed_once_each,
     a_bare_message_of_a_foreign_client_sent_twice_is_executed_once,
     a_copy_that_comes_after_the_retention_runs_again,
