@@ -3,6 +3,7 @@ use idem_core::{Failed, idempotent};
 #[derive(serde::Deserialize)]
 struct Order {
     order_id: String,
+    seq: u64,
 }
 
 struct Connection;
@@ -20,12 +21,12 @@ async fn log(order: Order, db: &mut Connection) -> Result<(), Failed> {
 }
 
 #[idempotent(
-    key = sequence(producer = "order_id", number = "order_id"),
+    key = sequence(producer = "order_id", number = "seq"),
     keyless = "run",
     mode = "plain"
 )]
 async fn read(order: Order) -> Result<(), Failed> {
-    drop(order.order_id);
+    let _ = (order.order_id, order.seq);
     Ok(())
 }
 
