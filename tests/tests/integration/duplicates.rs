@@ -108,6 +108,58 @@ async fn a_copy_of_what_is_being_handled_is_dropped_if_the_policy_says_so<C: Cel
     bed.assert_nothing_stuck().await;
 }
 
+/// A copy comes while the first is being handled, and the policy is to dead-letter such copies.
+///
+/// - does: dead-letters it, `conflict`, and does not run it
+/// - atomic: once
+/// - leased: once
+async fn a_copy_of_what_is_being_handled_is_dead_lettered_if_the_policy_says_so<C: Cell>() {
+    let (bed, cell) = (Bed::new().await, C::open().await);
+    let (script, go_on) = waiting();
+    let policy = Policy::builder().on_conflict(OnConflict::DeadLetter);
+    let queue = bed.queue().policy(policy.build().unwrap());
+    let worker = bed.start(cell.worker(&script).consume::<C::Charge>(queue));
+    bed.order("slow").await;
+    script.calls.count("the first is being handled", 1).await;
+    bed.order("slow").await;
+
+    assert_eq!(bed.dead_letter().await.reason(), "conflict");
+    worker.ended(Kind::Conflict, 1).await;
+    go_on.add_permits(1);
+    worker.ended(Kind::Executed, 1).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 1), (Kind::Conflict, 1)]);
+    cell.assert_effects(&script, ["slow"]).await;
+    bed.assert_nothing_stuck().await;
+}
+
+/// A copy comes while the first is being handled, and the policy is to give such copies back.
+///
+/// - does: requeues it after a pause, again and again until the first has ended; does not run it
+/// - atomic: once
+/// - leased: once
+async fn a_copy_of_what_is_being_handled_is_given_back_if_the_policy_says_so<C: Cell>() {
+    // Copies wait on the rungs of a ladder, which the queues of a vhost share.
+    let (bed, cell) = (Bed::with_vhost().await, C::open().await);
+    let (script, go_on) = waiting();
+    let policy = Policy::builder().on_conflict(OnConflict::Requeue);
+    let queue = bed.queue().policy(policy.build().unwrap());
+    bed.declare(&queue).await;
+    let worker = bed.start(cell.worker(&script).consume::<C::Charge>(queue));
+    bed.order("slow").await;
+    script.calls.count("the first is being handled", 1).await;
+    bed.order("slow").await;
+
+    worker.ended(Kind::Conflict, 2).await;
+    go_on.add_permits(1);
+    worker.ended(Kind::Executed, 1).await;
+    worker.ended(Kind::Duplicate, 1).await;
+    let balance = worker.stop().await;
+    assert_eq!(balance.dropped(), 0);
+    cell.assert_effects(&script, ["slow"]).await;
+    bed.assert_nothing_stuck().await;
+}
+
 /// A worker vanishes while it handles a message, and the policy is to drop copies of what is being handled.
 ///
 /// - does: the message is delivered again while its own lease lasts: waits for the end of that, and runs
@@ -505,6 +557,8 @@ on_each_store! {
     a_copy_that_comes_later_is_acknowledged_without_running,
     a_copy_of_what_is_done_is_dead_lettered_if_the_policy_says_so,
     a_copy_of_what_is_being_handled_is_dropped_if_the_policy_says_so,
+    a_copy_of_what_is_being_handled_is_dead_lettered_if_the_policy_says_so,
+    a_copy_of_what_is_being_handled_is_given_back_if_the_policy_says_so,
     a_message_is_not_dropped_because_of_its_own_lease,
     what_its_handler_finds_done_is_a_duplicate_and_so_are_its_copies,
     many_copies_in_any_order_are_executed_once_each,
