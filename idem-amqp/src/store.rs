@@ -20,7 +20,7 @@ pub use idem_core::store::Store;
 #[doc(inline)]
 pub use idem_core::store::{
     BatchStore, Begun, Claim, ClaimRequest, Completion, ConnectError, Finding, Finish, Finished,
-    GroupStore, Lease, Open, OpenSession, Opened, Opening, OutOfPlace, Owner, Purge, PurgeTask,
-    RecordedByError, RecordedByStore, Release, SequenceStore, SessionStore, Severity, StoreError,
-    Touched, TransactionalStore, Write, outbox,
+    GroupStore, Lease, Open, OpenSession, Opened, Opening, OutOfPlace, Owner, Purge, PurgeRun,
+    PurgeRuns, PurgeTask, RecordedByError, RecordedByStore, Release, SequenceStore, SessionStore,
+    Severity, StoreError, Touched, TransactionalStore, Write, outbox,
 };

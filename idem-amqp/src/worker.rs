@@ -152,7 +152,10 @@ impl Worker {
         shutdown: impl Future<Output = ()>,
     ) -> Result<WorkerStats, RunError> {
         let _run = self.health.run();
-        let _purging = self.purge.as_ref().map(|start| start());
+        let purging = self.purge.as_ref().map(|start| start());
+        if let Some(purging) = &purging {
+            self.health.purges(purging.runs());
+        }
         let _expiring = self.expire.as_ref().map(|start| start());
         let outbox = self.outbox.take();
         let published = outbox.as_ref().map(WorkersOutbox::counters);

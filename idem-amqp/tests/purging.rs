@@ -59,6 +59,23 @@ async fn a_worker_purges_as_often_as_it_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn its_health_tells_when_a_worker_has_purged_last() {
+    let told = async |change: fn(WorkerBuilder<MemoryStore>) -> WorkerBuilder<MemoryStore>| {
+        let worker = Worker::builder(MemoryStore::new()).consume::<charge>("orders.charge");
+        let worker = change(worker).build(NO_BROKER).expect("it can be built");
+        let health = worker.health();
+        assert_eq!(health.last_purge(), None);
+        let ran = worker.run_until(tokio::time::sleep(2 * HOUR)).await;
+        ran.expect("it stops when it is told to");
+        health.last_purge()
+    };
+    let last = told(|worker| worker).await.expect("it has purged");
+    assert!(last.ago < HOUR, "{last:?}");
+    assert_eq!((last.removed, last.error), (0, None));
+    assert_eq!(told(WorkerBuilder::purge_never).await, None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_worker_leaves_it_to_others_if_it_is_told_so() {
     assert_eq!(left_by(WorkerBuilder::purge_never).await, 2);
 }

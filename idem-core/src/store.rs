@@ -25,7 +25,7 @@ pub use claim::{Claim, Lease, OutOfPlace, Release, Write};
 pub use error::{ConnectError, StoreError};
 pub use finding::{Finding, Severity};
 pub use group::GroupStore;
-pub use purge::PurgeTask;
+pub use purge::{PurgeRun, PurgeRuns, PurgeTask};
 pub use recorded_by::{RecordedByError, RecordedByStore};
 pub use request::{ClaimRequest, Owner};
 pub use sequence::SequenceStore;

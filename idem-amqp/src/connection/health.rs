@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use idem_core::store::PurgeRun;
 use tokio::time::Instant;
 
 use crate::wire::incident::Incidents;
@@ -31,6 +32,7 @@ pub(crate) use waiting::Waiting;
 /// | *Does a restart help?* (liveness) | [`failing_for`](Self::failing_for) is longer than minutes |
 /// | *Does it work?* (readiness, so that a rollout goes on) | [`is_ready`](Self::is_ready) |
 /// | *What is wrong?* | [`problems`](Self::problems), or the handle's `Display` form in one line |
+/// | *Is the store kept small?* | [`last_purge`](Self::last_purge) |
 /// | *What happened so far?* | [`incidents`](Self::incidents) |
 ///
 /// A worker heals by itself: it connects again for ever, consumes again what was deleted or changed,
@@ -136,6 +138,12 @@ impl Health {
         queues
             .map(|queue| (queue.name.clone(), queue.consuming.well_for(now)))
             .collect()
+    }
+
+    /// When it last purged its store, and what of it it removed; `None` before the first time, or if it leaves that
+    /// [to others](crate::WorkerBuilder::purge_never).
+    pub fn last_purge(&self) -> Option<PurgeRun> {
+        self.0.state().purging.as_ref()?.last()
     }
 
     /// What has happened to its connections so far.

@@ -11,6 +11,7 @@ mod delivery_limit;
 mod enforcement;
 mod groups;
 mod prefetch;
+mod purging;
 mod registrations;
 mod retention;
 mod retries;
@@ -21,9 +22,13 @@ mod timeout;
 
 /// What concerns the worker as a whole.
 pub(super) fn of_all(facts: &Facts<'_>) -> impl Iterator<Item = Diagnosis> {
-    [broker::look(facts), store::look(facts)]
-        .into_iter()
-        .flatten()
+    [
+        broker::look(facts),
+        store::look(facts),
+        purging::look(facts),
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// What concerns one of its queues.

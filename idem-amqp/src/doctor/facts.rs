@@ -20,6 +20,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) broker: Product,
     /// Whether the store forgets its keys when the process ends.
     pub(crate) forgets: bool,
+    /// Whether records stay for ever unless somebody else than this worker removes them.
+    pub(crate) left_to_others: bool,
     /// For how long after a message it may be published again.
     pub(crate) replay_window: Duration,
     pub(crate) queues: Vec<Patient<'a>>,

@@ -14,6 +14,19 @@ pub(crate) fn forgets(store: &impl Store) -> bool {
     recognised::<MemoryStore>(store).is_some()
 }
 
+/// Whether somebody has to purge it: Redis forgets by itself, and of others nothing is known.
+pub(crate) fn is_purged(store: &impl Store) -> bool {
+    #[cfg(feature = "postgres")]
+    if recognised::<idem_core::PostgresStore>(store).is_some() {
+        return true;
+    }
+    #[cfg(feature = "sqlite")]
+    if recognised::<idem_core::SqliteStore>(store).is_some() {
+        return true;
+    }
+    forgets(store)
+}
+
 /// What it finds out about its own server.
 pub(crate) fn findings(store: &impl Store) -> BoxFuture<'_, Vec<Finding>> {
     #[cfg(feature = "redis")]

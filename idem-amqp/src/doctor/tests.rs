@@ -27,6 +27,7 @@ fn facts(broker: Product, queue: &Queue, policy: Policy, told: Told) -> Facts<'_
     Facts {
         broker,
         forgets: false,
+        left_to_others: false,
         replay_window: Duration::ZERO,
         queues: vec![Patient {
             queue,
@@ -200,6 +201,15 @@ fn a_store_that_forgets_is_a_warning_about_the_worker() {
     assert_eq!(said.len(), 1);
     assert_eq!(said[0].finding.code, "memory-store");
     assert_eq!(said[0].finding.subject, None);
+}
+
+#[test]
+fn a_worker_that_does_not_purge_is_told_that_somebody_has_to() {
+    let queue = Queue::quorum("orders");
+    let mut facts = facts(V4_0, &queue, Policy::DEFAULT, Told::Ours);
+    facts.left_to_others = true;
+    let said = found(&facts);
+    assert_eq!(said, [(Severity::Note, "not-purged", Bars::No)]);
 }
 
 #[test]

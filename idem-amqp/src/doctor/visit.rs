@@ -19,6 +19,8 @@ use crate::{
 pub(crate) struct History {
     /// Whether the store forgets its keys when the process ends.
     pub(crate) forgets: bool,
+    /// Whether records stay for ever unless somebody else than this worker removes them.
+    pub(crate) left_to_others: bool,
     /// For how long after a message it may be published again.
     pub(crate) replay_window: Duration,
     pub(crate) queues: Vec<Case>,
@@ -146,6 +148,7 @@ impl History {
         examine(&Facts {
             broker: product,
             forgets: self.forgets,
+            left_to_others: self.left_to_others,
             replay_window: self.replay_window,
             queues: queues.collect(),
         })

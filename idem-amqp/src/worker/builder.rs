@@ -341,6 +341,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         let health = Arc::new(HealthState::of(queues.map(Queue::name).chain(controls)));
         let history = History {
             forgets: doctor::store::forgets(self.executor.store()),
+            left_to_others: self.purge.is_none() && doctor::store::is_purged(self.executor.store()),
             replay_window: self.replay_window,
             queues: self.subscriptions.iter().map(Subscription::case).collect(),
         };

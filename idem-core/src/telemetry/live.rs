@@ -37,6 +37,11 @@ impl Counter {
         self.0.increment(more);
     }
 
+    /// Counts so many more.
+    pub(crate) fn add_many(&self, count: u64) {
+        self.0.increment(count);
+    }
+
     /// Takes over what was counted elsewhere.
     pub fn set(&self, total: u64) {
         self.0.absolute(total);

@@ -5,7 +5,10 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use idem_core::{message::SequencePlace, store::outbox::OutboxGlance};
+use idem_core::{
+    message::SequencePlace,
+    store::{PurgeRuns, outbox::OutboxGlance},
+};
 use tokio::time::Instant;
 
 use super::state::{Phase, State};
@@ -62,6 +65,10 @@ impl HealthState {
 
     pub(crate) fn drain(&self) {
         self.state().phase = Phase::Draining;
+    }
+
+    pub(crate) fn purges(&self, runs: PurgeRuns) {
+        self.state().purging = Some(runs);
     }
 
     pub(crate) fn links(&self) -> &Links {

@@ -1,5 +1,6 @@
 //! The state of a worker at one moment.
 
+use idem_core::store::PurgeRuns;
 use tokio::time::Instant;
 
 use super::{
@@ -33,6 +34,8 @@ pub(super) struct State {
     pub(super) protection: Condition,
     pub(super) publishing: Condition,
     pub(super) outbox: OutboxState,
+    /// If the worker purges its store.
+    pub(super) purging: Option<PurgeRuns>,
 }
 
 #[derive(Debug, Default)]

@@ -70,11 +70,21 @@ async fn everything_forgotten_goes_in_batches_and_an_error_is_tried_again() {
     let store = Counting::default();
     forget(&store.inner, 2_500).await;
     let task = PurgeTask::spawn(store.clone(), HOUR);
+    assert_eq!(task.runs().last(), None);
     sleep(HOUR).await;
     assert_eq!(store.calls.load(Ordering::SeqCst), 1);
+    let last = task.runs().last().expect("it has tried");
+    assert_eq!(last.removed, 0);
+    assert_eq!(
+        last.error.as_deref(),
+        Some("the store is unavailable: away")
+    );
     sleep(HOUR).await;
     assert_eq!(store.calls.load(Ordering::SeqCst), 1 + 3);
     assert_eq!(store.inner.purge(1).await.unwrap(), 0);
+    let last = task.runs().last().expect("it has purged");
+    assert_eq!((last.removed, last.error), (2_500, None));
+    assert!(last.ago < HOUR, "{:?}", last.ago);
     drop(task);
 }
 
