@@ -22,6 +22,8 @@ use idem_tests::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
+use crate::outbox::shop::on_postgres_and_sqlite;
+
 /// A message whose handler publishes one to each of these queues.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Note {
@@ -462,24 +464,6 @@ async fn tables_without_an_outbox_are_missed_at_the_start() {
     .await;
     let told = refused(&post, &post.ledger.store().url).await;
     assert!(told.contains("`idem migrate`"), "{told}");
-}
-
-/// A test for each store that has an outbox.
-macro_rules! on_postgres_and_sqlite {
-    ($($test:ident,)+) => {
-        mod postgres {
-            $(#[tokio::test]
-            async fn $test() {
-                super::$test(idem_tests::store_at::Product::Postgres).await;
-            })+
-        }
-        mod sqlite {
-            $(#[tokio::test]
-            async fn $test() {
-                super::$test(idem_tests::store_at::Product::Sqlite).await;
-            })+
-        }
-    };
 }
 
 on_postgres_and_sqlite! {
