@@ -120,7 +120,7 @@ fn done(action: Action) -> &'static str {
 fn remembered_elsewhere(action: Action, seen: Option<Seen>) -> Option<&'static str> {
     let was_completed = seen.is_some_and(|seen| seen.state == KeyState::Completed);
     (action == Action::Forget && was_completed).then_some(
-        "workers with a cache (`Cached`) may answer copies from memory for up to 1m more",
+        "workers with a cache (`Cached`) may answer copies from memory for 1m more, or as long as its `longest` says",
     )
 }
 

@@ -21,9 +21,9 @@ mod store;
 mod tests;
 mod transactional;
 
-use known::Known;
+use known::{Known, Limits};
 
-/// A store that answers for completed keys from this process's memory, for a short while.
+/// A store that answers for completed keys from this process's memory, for a minute unless set otherwise.
 ///
 /// Copies of a message often come soon after one another. The store answers the first, this the
 /// rest. Clones share what they know.
@@ -32,12 +32,12 @@ use known::Known;
 /// |---|---|
 /// | knows | completed keys, from the store's answers and from completions that it passed on |
 /// | never knows | that a key is free, in progress, failed or quarantined: the store is asked |
-/// | for how long | 60 s unless less is set, and never beyond the retention |
-/// | how much | 32 MiB unless set otherwise; what was not asked for longest is dropped first |
+/// | for how long | 60 s unless [set otherwise](CachedBuilder::longest), and never beyond the retention |
+/// | how much | 32 MiB unless [set otherwise](CachedBuilder::capacity), and no more keys than are [allowed](CachedBuilder::entries); what was not asked for longest is dropped first |
 /// | other content under a known key | the store decides |
 /// | a replay | the store decides |
 ///
-/// So a key that an operator deletes from the store runs again after 60 s at most, whatever the
+/// So a key that an operator deletes from the store runs again after that time at most, whatever the
 /// process; at once in this one, if it is changed through the cache, as an
 /// [`OperatorStore`](crate::store::operator::OperatorStore). The rest of the contract is the store's own: every other call passes through. A lease
 /// is to be completed through the cache that it was claimed through.
@@ -72,7 +72,8 @@ struct Shared<S> {
 ///
 /// let store = Cached::builder(MemoryStore::new())
 ///     .capacity(8 * 1024 * 1024)
-///     .longest(Duration::from_secs(20))
+///     .entries(20_000)
+///     .longest(Duration::from_hours(1))
 ///     .build();
 /// # drop(store);
 /// ```
@@ -80,8 +81,7 @@ struct Shared<S> {
 #[must_use]
 pub struct CachedBuilder<S> {
     store: S,
-    capacity: u64,
-    longest: Duration,
+    limits: Limits,
 }
 
 /// How often a cache was asked, and could answer.
@@ -101,8 +101,11 @@ impl<S: Store> Cached<S> {
     pub fn builder(store: S) -> CachedBuilder<S> {
         CachedBuilder {
             store,
-            capacity: CachedBuilder::<S>::DEFAULT_CAPACITY,
-            longest: CachedBuilder::<S>::LONGEST,
+            limits: Limits {
+                bytes: CachedBuilder::<S>::DEFAULT_CAPACITY,
+                entries: usize::MAX,
+                longest: CachedBuilder::<S>::DEFAULT_LONGEST,
+            },
         }
     }
 }
@@ -133,19 +136,29 @@ impl<S> CachedBuilder<S> {
     /// 32 MiB: some 100,000 keys with small outcomes.
     pub const DEFAULT_CAPACITY: u64 = 32 * 1024 * 1024;
 
-    /// The longest time for which a key is known, and the default.
-    pub const LONGEST: Duration = Duration::from_mins(1);
+    /// For how long a key is known, unless set otherwise: 60 s.
+    pub const DEFAULT_LONGEST: Duration = Duration::from_mins(1);
 
     /// How many bytes the keys and outcomes may take, their administration included; 32 MiB
     /// unless set. An outcome that would take more than a sixty-fourth of it is not kept.
     pub fn capacity(mut self, bytes: u64) -> Self {
-        self.capacity = bytes;
+        self.limits.bytes = bytes;
         self
     }
 
-    /// For how long a key is known, at most [`LONGEST`](Self::LONGEST).
+    /// How many keys may be known, those that are being handled included; as many as the bytes allow unless set.
+    pub fn entries(mut self, entries: usize) -> Self {
+        self.limits.entries = entries;
+        self
+    }
+
+    /// For how long a completed key is known; 60 s unless set. It never is beyond its retention, so
+    /// [`Duration::MAX`] means: up to that.
+    ///
+    /// For as long as this, a key stays a duplicate here whose record the store has lost, or an operator has removed
+    /// from it without this cache. A process that was suspended has not counted that time.
     pub fn longest(mut self, longest: Duration) -> Self {
-        self.longest = longest.min(Self::LONGEST);
+        self.limits.longest = longest;
         self
     }
 
@@ -153,7 +166,7 @@ impl<S> CachedBuilder<S> {
     pub fn build(self) -> Cached<S> {
         Cached(Arc::new(Shared {
             store: self.store,
-            known: Known::new(self.capacity, self.longest),
+            known: Known::new(self.limits),
             lookups: AtomicU64::default(),
             hits: AtomicU64::default(),
         }))

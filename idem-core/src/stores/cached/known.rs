@@ -19,6 +19,15 @@ mod recent;
 
 use recent::Recent;
 
+/// How much is known, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) bytes: u64,
+    pub(super) entries: usize,
+    /// Of a completed key; never beyond its retention.
+    pub(super) longest: Duration,
+}
+
 pub(super) struct Known {
     /// Held for one look or one change, never over an await.
     entries: Mutex<Recent>,
@@ -71,13 +80,17 @@ enum Change {
 /// allocated with the rest. Measured, where the store has the same key and outcome: 166 bytes.
 const OVERHEAD: usize = 256;
 
+/// An answer that was asked for longer ago is not remembered: what an operator has changed meanwhile is kept in mind
+/// for as long.
+const OLDEST_ANSWER: Duration = Duration::from_mins(1);
+
 impl Known {
-    pub(super) fn new(capacity: u64, longest: Duration) -> Self {
+    pub(super) fn new(limits: Limits) -> Self {
         Self {
             // A copy comes soon or never: what was used last matters, not what is used often.
-            entries: Mutex::new(Recent::new(capacity, longest)),
-            longest,
-            largest_outcome: capacity / 64,
+            entries: Mutex::new(Recent::new(limits)),
+            longest: limits.longest,
+            largest_outcome: limits.bytes / 64,
             #[cfg(any(test, feature = "testing"))]
             skew_micros: AtomicU64::default(),
         }
@@ -185,6 +198,9 @@ impl Known {
 
     /// The store has told of a completed key.
     fn told(&self, key: &Key, completed: Completed) {
+        if self.now().saturating_duration_since(completed.asked) >= OLDEST_ANSWER {
+            return;
+        }
         self.change(key, |known| match known {
             Some(Entry::Intervened(changed)) if completed.asked <= *changed => Change::Nothing,
             // It comes late: since it was given the key was free.

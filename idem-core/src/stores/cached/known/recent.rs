@@ -1,4 +1,4 @@
-//! A map of keys that is bounded by weight: what was not used for longest goes first, and what was written
+//! A map of keys that is bounded by their number and their weight: what was not used for longest goes first, and what was written
 //! too long ago is not there. What is known of a claim stays while there is room: if it went while the claim is held,
 //! the same owner's next claim would be taken for its first, whose content the store keeps.
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 use lru::LruCache;
 use tokio::time::Instant;
 
-use super::{Entry, weight};
+use super::{Entry, Limits, OLDEST_ANSWER, weight};
 use crate::message::Key;
 
 /// What was used last.
@@ -16,8 +16,7 @@ pub(super) struct Recent {
     entries: LruCache<Key, Written>,
     /// Of all entries together.
     weight: u64,
-    capacity: u64,
-    longest: Duration,
+    limits: Limits,
 }
 
 struct Written {
@@ -26,19 +25,18 @@ struct Written {
 }
 
 impl Recent {
-    /// Weighs at most `capacity`, and knows nothing but claims for longer than `longest`.
-    pub(super) fn new(capacity: u64, longest: Duration) -> Self {
+    /// Keeps within these limits.
+    pub(super) fn new(limits: Limits) -> Self {
         Self {
             entries: LruCache::unbounded(),
             weight: 0,
-            capacity,
-            longest,
+            limits,
         }
     }
 
     /// What is known of the key, which is used by this.
     pub(super) fn get(&mut self, key: &Key, now: Instant) -> Option<&Entry> {
-        let longest = self.longest;
+        let longest = self.limits.longest;
         let written = self.entries.get(key)?;
         (!written.is_over(longest, now)).then_some(&written.entry)
     }
@@ -46,14 +44,14 @@ impl Recent {
     /// What is known of the key, which is not used by this.
     pub(super) fn peek(&self, key: &Key, now: Instant) -> Option<&Entry> {
         let written = self.entries.peek(key)?;
-        (!written.is_over(self.longest, now)).then_some(&written.entry)
+        (!written.is_over(self.limits.longest, now)).then_some(&written.entry)
     }
 
     /// Writes what is known of the key from now on, and drops what there is no room for any more.
     pub(super) fn put(&mut self, key: &Key, entry: Entry, now: Instant) {
         let added = weight(key, &entry);
         // It would push all others out, and then itself.
-        if added > self.capacity {
+        if added > self.limits.bytes {
             return self.remove(key);
         }
         self.weight += added;
@@ -82,21 +80,27 @@ impl Recent {
     /// What is over goes when all that was used earlier is gone.
     fn has_too_much(&self, now: Instant) -> bool {
         let oldest = self.entries.peek_lru();
-        self.weight > self.capacity
-            || oldest.is_some_and(|(_, written)| written.is_over(self.longest, now))
+        self.weight > self.limits.bytes
+            || self.entries.len() > self.limits.entries
+            || oldest.is_some_and(|(_, written)| written.is_over(self.limits.longest, now))
     }
 }
 
 impl Written {
     fn is_over(&self, longest: Duration, now: Instant) -> bool {
-        let is_claim = matches!(self.entry, Entry::Claimed(_) | Entry::Completing(_));
-        !is_claim && now.saturating_duration_since(self.at) >= longest
+        let longest = match &self.entry {
+            Entry::Claimed(_) | Entry::Completing(_) => return false,
+            Entry::Completed(completed) => longest.min(completed.remaining),
+            Entry::Intervened(_) => OLDEST_ANSWER,
+        };
+        now.saturating_duration_since(self.at) >= longest
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::Completed, *};
+    use crate::handler::Outcome;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -112,6 +116,14 @@ mod tests {
         weight(&key(0), &entry(Instant::now()))
     }
 
+    fn of(bytes: u64, entries: usize) -> Recent {
+        Recent::new(Limits {
+            bytes,
+            entries,
+            longest: 60 * SECOND,
+        })
+    }
+
     fn known(recent: &Recent, now: Instant) -> Vec<u32> {
         let numbers = 0..10;
         numbers
@@ -122,7 +134,7 @@ mod tests {
     #[test]
     fn what_was_not_used_for_longest_goes_first_and_a_look_is_no_use() {
         let now = Instant::now();
-        let mut recent = Recent::new(3 * each(), 60 * SECOND);
+        let mut recent = of(3 * each(), usize::MAX);
         for number in 0..3 {
             recent.put(&key(number), entry(now), now);
         }
@@ -137,9 +149,41 @@ mod tests {
     }
 
     #[test]
+    fn no_more_keys_are_known_than_are_allowed() {
+        let now = Instant::now();
+        let mut recent = of(100 * each(), 2);
+        for number in [0, 1, 1, 2] {
+            recent.put(&key(number), entry(now), now);
+        }
+        assert_eq!(known(&recent, now), [1, 2]);
+        assert_eq!(recent.weight, 2 * each());
+        let mut none = of(100 * each(), 0);
+        none.put(&key(0), entry(now), now);
+        assert!(known(&none, now).is_empty());
+    }
+
+    #[test]
+    fn what_the_retention_has_ended_of_gives_its_memory_back() {
+        let start = Instant::now();
+        let mut recent = of(100 * each(), usize::MAX);
+        let completed = Entry::Completed(Completed {
+            outcome: Outcome::default(),
+            fingerprint: None,
+            asked: start,
+            remaining: 10 * SECOND,
+        });
+        recent.put(&key(0), completed, start);
+        assert_eq!(known(&recent, start + 9 * SECOND), [0]);
+        assert!(known(&recent, start + 10 * SECOND).is_empty());
+        let later = start + 11 * SECOND;
+        recent.put(&key(1), entry(later), later);
+        assert_eq!(recent.weight, each());
+    }
+
+    #[test]
     fn what_was_written_too_long_ago_is_not_there_however_often_it_is_used() {
         let start = Instant::now();
-        let mut recent = Recent::new(100 * each(), 60 * SECOND);
+        let mut recent = of(100 * each(), usize::MAX);
         recent.put(&key(0), entry(start), start);
         for second in [20, 40, 59] {
             assert!(recent.get(&key(0), start + second * SECOND).is_some());
@@ -151,7 +195,7 @@ mod tests {
     #[test]
     fn what_is_over_gives_its_memory_back() {
         let start = Instant::now();
-        let mut recent = Recent::new(100 * each(), 60 * SECOND);
+        let mut recent = of(100 * each(), usize::MAX);
         for number in 0..5 {
             recent.put(&key(number), entry(start), start);
         }
@@ -169,7 +213,7 @@ mod tests {
     #[test]
     fn what_is_heavier_than_all_room_pushes_nothing_out() {
         let now = Instant::now();
-        let mut recent = Recent::new(each(), 60 * SECOND);
+        let mut recent = of(each(), usize::MAX);
         recent.put(&key(1), entry(now), now);
         let long = Key::new("recent", "a longer one").unwrap();
         recent.put(&long, entry(now), now);

@@ -66,6 +66,21 @@ async fn an_answer_that_was_asked_for_before_a_change_and_comes_after_it_is_not_
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_very_late_is_not_remembered_when_the_change_is_no_longer_kept_in_mind()
+ {
+    let cache = Cached::builder(MemoryStore::new())
+        .longest(Duration::MAX)
+        .build();
+    let asked = cache.0.known.now();
+    done(&cache, &request()).await;
+    let answer = cache.store().claim(&request()).await.unwrap();
+    forgotten(&cache).await;
+    advance(60 * SECOND).await;
+    cache.0.known.learn(&request(), &answer, asked);
+    acquire(&cache, &request()).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_comes_after_the_next_claim_is_not_remembered_either() {
     let cache = cache();
     let asked = cache.0.known.now();
