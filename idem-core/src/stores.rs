@@ -17,6 +17,12 @@ pub(crate) mod memory;
 pub(crate) mod postgres;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+#[cfg_attr(
+    not(all(feature = "postgres", feature = "sqlite")),
+    allow(dead_code, reason = "each store needs a part of it")
+)]
+mod rows;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 

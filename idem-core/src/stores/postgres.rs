@@ -1,6 +1,6 @@
 //! A store in a `PostgreSQL` database: durable, shared by all workers that reach the server.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, iter, sync::Arc, time::Duration};
 
 use sqlx::{Row, postgres::PgConnectOptions};
 use tokio::sync::Mutex;
@@ -8,7 +8,10 @@ use tokio::sync::Mutex;
 use crate::{
     handler::Outcome,
     message::{Position, PositionKind},
-    store::{Claim, ClaimRequest, ConnectError, Lease, Purge, Release, Store, StoreError, Write},
+    store::{
+        Claim, ClaimRequest, ConnectError, Lease, Purge, Release, Store, StoreError, Write,
+        rules::record::Change,
+    },
     stores::batcher::{Batcher, Waiting},
 };
 
@@ -60,7 +63,7 @@ use sequences::Sequences;
 use sessions::Sessions;
 use sql::Sql;
 use transaction_pool::TransactionPool;
-use writes::{Change, WriteCall};
+use writes::WriteCall;
 
 /// Remembers keys in a `PostgreSQL` table. Clones share their connections.
 ///
@@ -273,24 +276,29 @@ impl Store for PostgresStore {
 }
 
 impl Purge for PostgresStore {
+    /// Each statement commits by itself, so nothing is left half done.
     async fn purge(&self, batch: u32) -> Result<u32, StoreError> {
-        let skew = self.clock.skew();
-        let statement = || {
-            sqlx::query(self.sql.purge.clone())
-                .bind(skew)
-                .bind(i64::from(batch))
-        };
-        let rows = self.purging.lock().await.fetch(statement).await;
-        let rows = rows.map_err(|fault| fault.unavailable())?;
-        let removed: i64 = rows
-            .iter()
-            .map(|row| row.try_get::<i64, _>(0))
-            .sum::<Result<_, _>>()
-            .map_err(StoreError::unavailable)?;
-        let removed = u32::try_from(removed).unwrap_or(batch).min(batch);
-        if removed == batch {
-            return Ok(batch);
+        let mut left = batch;
+        let sequences = self.sequences.purges();
+        for sql in iter::once(&self.sql.purge).chain(sequences) {
+            if left == 0 {
+                break;
+            }
+            let statement = || {
+                sqlx::query(sql.clone())
+                    .bind(self.clock.skew())
+                    .bind(i64::from(left))
+            };
+            let rows = self.purging.lock().await.fetch(statement).await;
+            let rows = rows.map_err(|fault| fault.unavailable())?;
+            let removed: i64 = rows
+                .iter()
+                .map(|row| row.try_get::<i64, _>(0))
+                .sum::<Result<_, _>>()
+                .map_err(StoreError::unavailable)?;
+            // What one statement has used up of the batch is not left for the next.
+            left -= u32::try_from(removed).unwrap_or(left).min(left);
         }
-        Ok(removed + self.purge_sequences(batch - removed).await?)
+        Ok(batch - left)
     }
 }

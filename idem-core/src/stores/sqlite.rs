@@ -5,7 +5,10 @@ use std::{fmt, path::Path, sync::Arc, time::Duration};
 use crate::{
     handler::Outcome,
     message::PositionKind,
-    store::{Claim, ClaimRequest, ConnectError, Lease, Purge, Release, Store, StoreError, Write},
+    store::{
+        Claim, ClaimRequest, ConnectError, Lease, Purge, Release, Store, StoreError, Write,
+        rules::record::Change,
+    },
 };
 
 mod atomic;
@@ -30,7 +33,7 @@ mod write_queue;
 mod writer;
 
 pub use builder::SqliteStoreBuilder;
-use call::{Call, Change};
+use call::Call;
 use clock::Clock;
 use log_sync::LogSync;
 use sql::Sql;

@@ -24,6 +24,8 @@ mod writes;
 
 pub(crate) use claim::claim;
 pub(crate) use intervene::{Ruling, intervene};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) use writes::Change;
 pub(crate) use writes::{complete, extend, release};
 
 /// What a store keeps for one key. Times are microseconds of the store's clock.

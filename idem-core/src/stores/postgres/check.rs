@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, SqlStr};
 
 use super::{
     atomic,
@@ -13,6 +13,7 @@ use super::{
     claims::ClaimCall,
     exchange::Nonce,
     group,
+    link::Statement,
     migration::{MigrateError, READ_COMMITTED},
     names::Names,
     sql::Sql,
@@ -43,6 +44,22 @@ pub(super) async fn statements(
         answer.map_err(|error| MigrateError::Unusable(names.to_string(), error))?;
     }
     Ok(transaction.rollback().await?)
+}
+
+/// Carries each of these statements out in a transaction that begins like this. Nothing stays of it.
+pub(super) async fn rehearse(
+    connection: &mut PgConnection,
+    begin: &SqlStr,
+    statements: Vec<Statement>,
+) -> Result<(), sqlx::Error> {
+    let mut transaction = connection.begin_with(begin.clone()).await?;
+    // Another store may be creating tables right now. This one waits for it as long as for any answer, instead of failing
+    // at the lock.
+    transaction.execute("SET LOCAL lock_timeout = 0").await?;
+    for statement in statements {
+        transaction.execute(statement).await?;
+    }
+    transaction.rollback().await
 }
 
 /// Begins a transaction and completes a lease in it that nobody has: fails if the server

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sqlx::PgConnection;
+use sqlx::{PgConnection, postgres::PgRow};
 use tokio::sync::Mutex;
 
 use super::{
@@ -22,10 +22,10 @@ use crate::{
             Shown,
         },
     },
+    stores::rows::{operator as rows, time},
 };
 
 mod intervening;
-mod rows;
 mod statements;
 
 use intervening::Intervening;
@@ -70,7 +70,7 @@ impl OperatorStore for PostgresStore {
         };
         let rows = self.operator.link.lock().await.fetch(statement).await;
         let rows = rows.map_err(|fault| fault.unavailable())?;
-        rows::page(&rows, rows.len() < limit as usize).map_err(unavailable)
+        rows::page(&rows, rows.len() < limit as usize, now).map_err(unavailable)
     }
 
     async fn show(&self, key: &Key) -> Result<Shown, StoreError> {
@@ -84,7 +84,7 @@ impl OperatorStore for PostgresStore {
         let rows = rows.map_err(|fault| fault.unavailable())?;
         let sql = &self.operator.sql;
         let entries = self.operator.carry_out(&Reading { sql, key }).await?;
-        rows::shown(key, rows.first(), &entries)
+        rows::shown(key, rows.first(), &entries, now)
     }
 
     async fn counts(&self) -> Result<Vec<ScopeCounts>, StoreError> {
@@ -141,7 +141,7 @@ struct Reading<'a> {
 }
 
 impl Work for Reading<'_> {
-    type Done = Vec<sqlx::postgres::PgRow>;
+    type Done = Vec<PgRow>;
 
     async fn on(&self, connection: &mut PgConnection) -> Result<Self::Done, sqlx::Error> {
         if !self.sql.has_audit(connection).await? {
@@ -150,6 +150,11 @@ impl Work for Reading<'_> {
         let audit = sqlx::query(self.sql.audit.clone()).bind(self.key.as_str());
         audit.fetch_all(connection).await
     }
+}
+
+/// The server's time when it told of a record.
+fn now(row: &PgRow) -> Result<i64, sqlx::Error> {
+    time(row, "now")
 }
 
 fn unavailable(error: sqlx::Error) -> StoreError {

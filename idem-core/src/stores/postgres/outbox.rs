@@ -30,9 +30,10 @@ use crate::{
         Completion, StoreError,
         outbox::{
             GLANCED, OutboxChange, OutboxCounts, OutboxEntry, OutboxGlance, OutboxListing,
-            OutboxRow, OutboxState, OutboxTable, SharedOutbox, TAKEN_BYTES, Taken, Unpublished,
+            OutboxState, OutboxTable, SharedOutbox, TAKEN_BYTES, Taken, Unpublished,
         },
     },
+    stores::rows::outbox::{content, counts, entry, glance, taken},
 };
 
 /// The table, and connections of its own. Clones share them.
@@ -513,74 +514,4 @@ fn read_all<T>(
 ) -> Result<Vec<T>, StoreError> {
     let read = rows.iter().map(read).collect::<Result<_, _>>();
     read.map_err(|error| Fault::from(error).unavailable())
-}
-
-fn taken(row: &PgRow) -> Result<Taken, sqlx::Error> {
-    Ok(Taken::new(
-        id(row)?,
-        attempts(row)?,
-        row.try_get("in_lane")?,
-        content(row)?,
-    ))
-}
-
-fn content(row: &PgRow) -> Result<OutgoingContent, sqlx::Error> {
-    Ok(OutgoingContent {
-        message_id: row.try_get("message_id")?,
-        target: row.try_get("target")?,
-        head: row.try_get("head")?,
-        body: row.try_get("body")?,
-    })
-}
-
-fn id(row: &PgRow) -> Result<OutgoingId, sqlx::Error> {
-    let id: &str = row.try_get("id")?;
-    id.parse()
-        .map_err(|error| sqlx::Error::Decode(Box::new(error)))
-}
-
-fn attempts(row: &PgRow) -> Result<u32, sqlx::Error> {
-    let attempts: i32 = row.try_get("attempts")?;
-    Ok(attempts.try_into().unwrap_or(0))
-}
-
-fn counts(row: &PgRow) -> Result<OutboxCounts, sqlx::Error> {
-    let number = |i: usize| number(row, i);
-    let oldest = Duration::from_micros(number(3)?);
-    Ok(OutboxCounts::new(
-        number(0)?,
-        number(1)?,
-        number(2)?,
-        oldest,
-    ))
-}
-
-fn glance(row: &PgRow) -> Result<OutboxGlance, sqlx::Error> {
-    let untaken = Duration::from_micros(number(row, 4)?);
-    Ok(OutboxGlance::new(counts(row)?, untaken))
-}
-
-fn number(row: &PgRow, i: usize) -> Result<u64, sqlx::Error> {
-    let number: i64 = row.try_get(i)?;
-    Ok(number.try_into().unwrap_or(0))
-}
-
-fn entry(row: &PgRow) -> Result<OutboxEntry, sqlx::Error> {
-    let row = OutboxRow {
-        id: id(row)?,
-        message_id: row.try_get("message_id")?,
-        target: row.try_get("target")?,
-        lane: row.try_get("lane")?,
-        state: match row.try_get("state")? {
-            "dead" => OutboxState::Dead,
-            "later" => OutboxState::Later,
-            _ => OutboxState::Waiting,
-        },
-        due_micros: row.try_get("due")?,
-        attempts: attempts(row)?,
-        error: row.try_get("error")?,
-        created_micros: row.try_get("created")?,
-        bytes: row.try_get::<i64, _>("bytes")?.try_into().unwrap_or(0),
-    };
-    Ok(row.into())
 }

@@ -1,20 +1,12 @@
-//! A row of an answer, as the record that it tells of.
-
-use std::error::Error;
+//! What a statement about a batch says of each call, and how this database's columns hold their values.
 
 use sqlx::{Row, postgres::PgRow};
 
 use super::instant::Instant;
 use crate::{
-    handler::Outcome,
-    message::Fingerprint,
-    store::{
-        Owner,
-        rules::record::{Reason, Record, State},
-    },
+    store::rules::record::Record,
+    stores::rows::{self, ReadRow, Unreadable},
 };
-
-type Unreadable = Box<dyn Error + Send + Sync>;
 
 /// What a statement says about one call of its batch.
 pub(super) struct Told {
@@ -38,54 +30,42 @@ impl Told {
 pub(super) fn told(row: &PgRow) -> Result<(&str, Told), sqlx::Error> {
     let told = Told {
         written: row.try_get("written")?,
-        record: read(row).map(Some),
-        now: row.try_get::<Instant, _>("now")?.0,
+        record: rows::record(row).map(Some),
+        now: rows::time(row, "now")?,
     };
     Ok((row.try_get("key")?, told))
 }
 
-/// Reads what a row says of a record, its error included.
-pub(super) fn read_in_full(row: &PgRow) -> Result<Record, Unreadable> {
-    let mut record = read(row)?;
-    if let State::Failed { error, .. } = &mut record.state {
-        *error = row.try_get("error")?;
+impl ReadRow for PgRow {
+    // The server counts from 2000.
+    const EPOCH: i64 = 946_684_800_000_000;
+
+    fn text(&self, column: &str) -> Result<Option<&str>, sqlx::Error> {
+        self.try_get(column)
     }
-    Ok(record)
-}
 
-/// Reads what a row says of a record.
-pub(super) fn read(row: &PgRow) -> Result<Record, Unreadable> {
-    Ok(Record {
-        token: row.try_get("token")?,
-        attempts: row.try_get::<i32, _>("attempts")?.try_into()?,
-        in_doubt: row.try_get("in_doubt")?,
-        owner: Owner::from_bytes(row.try_get::<&[u8], _>("owner")?.try_into()?),
-        fingerprint: row
-            .try_get::<Option<&[u8]>, _>("fingerprint")?
-            .map(|bytes| bytes.try_into().map(Fingerprint::from_bytes))
-            .transpose()?,
-        retention: row.try_get("retention")?,
-        forget_at: row.try_get::<Instant, _>("forget_at")?.0,
-        state: read_state(row)?,
-    })
-}
+    fn bytes(&self, column: &str) -> Result<Option<&[u8]>, sqlx::Error> {
+        self.try_get(column)
+    }
 
-fn read_state(row: &PgRow) -> Result<State, Unreadable> {
-    match row.try_get("state")? {
-        "in_progress" => Ok(State::InProgress {
-            lease_ends: row.try_get::<Instant, _>("lease_ends")?.0,
-        }),
-        "completed" => Ok(State::Completed {
-            outcome: Outcome::new(row.try_get::<Vec<u8>, _>("outcome")?),
-        }),
-        "failed" => Ok(State::Failed {
-            reason: Reason::read(row.try_get("reason")?)?,
-            // Nothing that is decided here depends on it, so it stays with the server.
-            error: None,
-            not_before: row
-                .try_get::<Option<Instant>, _>("not_before")?
-                .map(|due| due.0),
-        }),
-        other => Err(format!("`{other}` is no state").into()),
+    fn flag(&self, column: &str) -> Result<bool, sqlx::Error> {
+        self.try_get(column)
+    }
+
+    fn number(&self, column: &str) -> Result<i64, sqlx::Error> {
+        self.try_get(column)
+    }
+
+    fn number_at(&self, column: usize) -> Result<i64, sqlx::Error> {
+        self.try_get(column)
+    }
+
+    fn attempts(&self) -> Result<i64, sqlx::Error> {
+        self.try_get::<i32, _>("attempts").map(i64::from)
+    }
+
+    fn time(&self, column: &str) -> Result<Option<i64>, sqlx::Error> {
+        let time: Option<Instant> = self.try_get(column)?;
+        Ok(time.map(|time| time.0))
     }
 }

@@ -9,7 +9,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sqlx::{PgConnection, Row as _};
+use sqlx::{PgConnection, SqlStr};
 
 use super::{
     PostgresStore,
@@ -28,7 +28,6 @@ use crate::{
 
 mod batch;
 mod claim_task;
-mod rows;
 mod sequence_batch;
 mod statements;
 mod step;
@@ -107,6 +106,13 @@ impl Sequences {
         let checked = self.statements.check(connection).await;
         checked.map_err(|error| MigrateError::Unusable(names.to_string(), error))
     }
+
+    /// What removes what has expired: exceptions first, and then only sequences that have none left. A sequence without
+    /// its exceptions would call numbers done that are not, so the first statement also has an expired sequence begin at
+    /// its mark.
+    pub(super) fn purges(&self) -> [&SqlStr; 2] {
+        [&self.statements.purge_exceptions, &self.statements.purge]
+    }
 }
 
 impl PostgresStore {
@@ -132,35 +138,6 @@ impl PostgresStore {
             place: place.clone(),
         };
         task.call(claim).await?
-    }
-
-    /// Removes at most so many sequences and exceptions that have expired, and says how many.
-    ///
-    /// # Cancel safety
-    /// Each statement commits by itself, so nothing is left half done.
-    pub(super) async fn purge_sequences(&self, batch: u32) -> Result<u32, StoreError> {
-        let mut left = batch;
-        let statements = &self.sequences.statements;
-        // Exceptions first, and then only sequences that have none left. A sequence without its
-        // exceptions would call numbers done that are not, so the first statement also has an
-        // expired sequence begin at its mark.
-        for sql in [&statements.purge_exceptions, &statements.purge] {
-            let statement = || {
-                sqlx::query(sql.clone())
-                    .bind(self.clock.skew())
-                    .bind(i64::from(left))
-            };
-            let rows = self.purging.lock().await.fetch(statement).await;
-            let rows = rows.map_err(|fault| fault.unavailable())?;
-            let removed: i64 = rows
-                .iter()
-                .map(|row| row.try_get::<i64, _>(0))
-                .sum::<Result<_, _>>()
-                .map_err(StoreError::unavailable)?;
-            // What the exceptions have used up of the batch is not left for the sequences.
-            left -= u32::try_from(removed).unwrap_or(left).min(left);
-        }
-        Ok(batch - left)
     }
 }
 

@@ -10,11 +10,10 @@ use super::{
     sql::Sql,
 };
 use crate::{
-    handler::Outcome,
     message::Key,
     store::{
         Release, StoreError, Write,
-        rules::record::{self, Reason, Record, Step},
+        rules::record::{Change, Reason},
     },
     stores::batcher,
 };
@@ -25,20 +24,6 @@ pub(super) struct WriteCall {
     pub(super) key: Key,
     pub(super) token: i64,
     pub(super) change: Change,
-}
-
-#[derive(Debug)]
-pub(super) enum Change {
-    Extend {
-        by: Duration,
-    },
-    Complete {
-        outcome: Outcome,
-        retention: Duration,
-    },
-    Release {
-        reason: Release,
-    },
 }
 
 impl batcher::Call for WriteCall {
@@ -93,16 +78,6 @@ impl KeyCall for WriteCall {
 }
 
 impl Change {
-    fn step(&self, record: Option<&Record>, token: i64, now: i64) -> Step<Write> {
-        match self {
-            Self::Extend { by } => record::extend(record, token, *by, now),
-            Self::Complete { outcome, retention } => {
-                record::complete(record, token, outcome, *retention, now)
-            }
-            Self::Release { reason } => record::release(record, token, reason, now),
-        }
-    }
-
     fn kind(&self) -> &'static str {
         match self {
             Self::Extend { .. } => "extend",

@@ -5,6 +5,8 @@
 //! before it have left; nobody hears an answer before the commit; a record that cannot be read or
 //! written fails only the calls about it.
 
+use std::error::Error;
+
 use sqlx::SqliteConnection;
 
 use super::{call::Call, clock::Clock, fault::Fault, sql::Sql};
@@ -214,6 +216,26 @@ pub(super) enum CallError {
     One(StoreError),
     /// The whole batch fails.
     All(Fault),
+}
+
+impl CallError {
+    /// What is recorded under this key cannot be read or written.
+    pub(super) fn corrupt(
+        key: &(impl ToString + ?Sized),
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self::One(corrupt(key, source))
+    }
+}
+
+pub(super) fn corrupt(
+    key: &(impl ToString + ?Sized),
+    source: impl Into<Box<dyn Error + Send + Sync>>,
+) -> StoreError {
+    StoreError::Corrupt {
+        key: key.to_string(),
+        source: source.into(),
+    }
 }
 
 impl From<sqlx::Error> for CallError {

@@ -6,13 +6,13 @@ use tokio::sync::oneshot;
 
 use super::fault::Fault;
 use crate::{
-    handler::{Outcome, OutgoingId},
+    handler::OutgoingId,
     message::{Key, SessionKey},
     store::{
-        Claim, ClaimRequest, OpenSession, Opened, Release, StoreError, Touched, Write,
+        Claim, ClaimRequest, OpenSession, Opened, StoreError, Touched, Write,
         operator::{Intervened, Intervention},
         outbox::{OutboxChange, Taken, Unpublished},
-        rules::record::{self, Record, Step},
+        rules::record::Change,
     },
 };
 
@@ -37,21 +37,6 @@ pub(super) enum Call {
     Session(SessionCall),
     Operator(OperatorCall),
     Outbox(OutboxCall),
-}
-
-/// A write under a lease.
-#[derive(Debug)]
-pub(super) enum Change {
-    Extend {
-        by: Duration,
-    },
-    Complete {
-        outcome: Outcome,
-        retention: Duration,
-    },
-    Release {
-        reason: Release,
-    },
 }
 
 /// What callers ask of the writer about sessions.
@@ -214,18 +199,6 @@ impl Call {
     }
 }
 
-impl Change {
-    pub(super) fn step(&self, record: Option<&Record>, token: i64, now: i64) -> Step<Write> {
-        match self {
-            Self::Extend { by } => record::extend(record, token, *by, now),
-            Self::Complete { outcome, retention } => {
-                record::complete(record, token, outcome, *retention, now)
-            }
-            Self::Release { reason } => record::release(record, token, reason, now),
-        }
-    }
-}
-
 impl<T> Reply<T> {
     pub(super) fn new(caller: oneshot::Sender<Result<T, StoreError>>) -> Self {
         Self {
@@ -258,8 +231,9 @@ impl<T> Reply<T> {
 mod tests {
     use super::*;
     use crate::{
-        handler::{OutgoingContent, Policy},
+        handler::{Outcome, OutgoingContent, Policy},
         message::Key,
+        store::Release,
     };
 
     fn claim(is_atomic: bool, answer: Claim) -> Call {

@@ -20,10 +20,10 @@ use crate::{
         },
         rules::record::micros,
     },
+    stores::rows::operator as rows,
 };
 
 mod intervening;
-mod rows;
 
 impl OperatorStore for SqliteStore {
     /// In the order of the keys.
@@ -43,7 +43,7 @@ impl OperatorStore for SqliteStore {
         let rows = rows.map_err(unavailable)?;
         self.close(connection).await?;
         let is_last = rows.len() < listing.limit.max(1) as usize;
-        rows::page(&rows, is_last, now).map_err(unavailable)
+        rows::page(&rows, is_last, |_| Ok(now)).map_err(unavailable)
     }
 
     async fn show(&self, key: &Key) -> Result<Shown, StoreError> {
@@ -62,7 +62,8 @@ impl OperatorStore for SqliteStore {
         };
         let entries = entries.map_err(unavailable)?;
         self.close(connection).await?;
-        rows::shown(key, row.as_ref(), &entries, self.clock.now())
+        let now = self.clock.now();
+        rows::shown(key, row.as_ref(), &entries, |_| Ok(now))
     }
 
     async fn counts(&self) -> Result<Vec<ScopeCounts>, StoreError> {

@@ -7,7 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
-use sqlx::{Row as _, SqliteConnection, sqlite::SqliteRow};
+use sqlx::{SqliteConnection, sqlite::SqliteRow};
 
 use super::{
     SqliteStore,
@@ -23,10 +23,11 @@ use crate::{
         Completion, StoreError,
         outbox::{
             GLANCED, OutboxChange, OutboxCounts, OutboxEntry, OutboxGlance, OutboxListing,
-            OutboxRow, OutboxState, OutboxTable, SharedOutbox, TAKEN_BYTES, Taken, Unpublished,
+            OutboxState, OutboxTable, SharedOutbox, TAKEN_BYTES, Taken, Unpublished,
         },
         rules::record::micros,
     },
+    stores::rows::outbox::{content, counts, entry, glance, taken},
 };
 
 impl SqliteStore {
@@ -307,71 +308,6 @@ fn list(messages: &[&Outgoing], now: i64) -> Option<String> {
         })
         .collect();
     (!list.is_empty()).then(|| json!(list).to_string())
-}
-
-fn taken(row: &SqliteRow) -> Result<Taken, sqlx::Error> {
-    Ok(Taken::new(
-        id(row)?,
-        row.try_get("attempts")?,
-        row.try_get("in_lane")?,
-        content(row)?,
-    ))
-}
-
-fn content(row: &SqliteRow) -> Result<OutgoingContent, sqlx::Error> {
-    Ok(OutgoingContent {
-        message_id: row.try_get("message_id")?,
-        target: row.try_get("target")?,
-        head: row.try_get("head")?,
-        body: row.try_get("body")?,
-    })
-}
-
-fn id(row: &SqliteRow) -> Result<OutgoingId, sqlx::Error> {
-    let id: &str = row.try_get("id")?;
-    id.parse()
-        .map_err(|error| sqlx::Error::Decode(Box::new(error)))
-}
-
-fn counts(row: &SqliteRow) -> Result<OutboxCounts, sqlx::Error> {
-    let number = |i: usize| number(row, i);
-    let oldest = Duration::from_micros(number(3)?);
-    Ok(OutboxCounts::new(
-        number(0)?,
-        number(1)?,
-        number(2)?,
-        oldest,
-    ))
-}
-
-fn glance(row: &SqliteRow) -> Result<OutboxGlance, sqlx::Error> {
-    let untaken = Duration::from_micros(number(row, 4)?);
-    Ok(OutboxGlance::new(counts(row)?, untaken))
-}
-
-fn number(row: &SqliteRow, i: usize) -> Result<u64, sqlx::Error> {
-    let number: i64 = row.try_get(i)?;
-    Ok(number.try_into().unwrap_or(0))
-}
-
-fn entry(row: &SqliteRow) -> Result<OutboxEntry, sqlx::Error> {
-    let row = OutboxRow {
-        id: id(row)?,
-        message_id: row.try_get("message_id")?,
-        target: row.try_get("target")?,
-        lane: row.try_get("lane")?,
-        state: match row.try_get("state")? {
-            "dead" => OutboxState::Dead,
-            "later" => OutboxState::Later,
-            _ => OutboxState::Waiting,
-        },
-        due_micros: row.try_get("due")?,
-        attempts: row.try_get("attempts")?,
-        error: row.try_get("error")?,
-        created_micros: row.try_get("created")?,
-        bytes: row.try_get::<i64, _>("bytes")?.try_into().unwrap_or(0),
-    };
-    Ok(row.into())
 }
 
 fn unavailable(error: sqlx::Error) -> StoreError {

@@ -1,6 +1,6 @@
-//! A record as a row of the table, and back.
+//! How this database's columns hold their values, and a record as a row of the table.
 
-use std::{error::Error, fmt::Write as _, sync::Arc};
+use std::{fmt::Write as _, sync::Arc};
 
 use sqlx::{
     Row, Sqlite,
@@ -10,46 +10,40 @@ use sqlx::{
 
 use crate::{
     handler::Outcome,
-    message::{Fingerprint, Key},
-    store::{
-        Owner,
-        rules::record::{Reason, Record, State},
-    },
+    message::Key,
+    store::rules::record::{Record, State},
+    stores::rows::ReadRow,
 };
 
-type Unreadable = Box<dyn Error + Send + Sync>;
+impl ReadRow for SqliteRow {
+    const EPOCH: i64 = 0;
 
-/// Reads a row of `load.sql`.
-pub(super) fn read(row: &SqliteRow) -> Result<Record, Unreadable> {
-    Ok(Record {
-        token: row.try_get("token")?,
-        attempts: row.try_get::<i64, _>("attempts")?.try_into()?,
-        in_doubt: row.try_get("in_doubt")?,
-        owner: Owner::from_bytes(row.try_get::<&[u8], _>("owner")?.try_into()?),
-        fingerprint: row
-            .try_get::<Option<&[u8]>, _>("fingerprint")?
-            .map(|bytes| bytes.try_into().map(Fingerprint::from_bytes))
-            .transpose()?,
-        retention: row.try_get("retention")?,
-        forget_at: row.try_get("forget_at")?,
-        state: read_state(row)?,
-    })
-}
+    fn text(&self, column: &str) -> Result<Option<&str>, sqlx::Error> {
+        self.try_get(column)
+    }
 
-fn read_state(row: &SqliteRow) -> Result<State, Unreadable> {
-    match row.try_get("state")? {
-        "in_progress" => Ok(State::InProgress {
-            lease_ends: row.try_get("lease_ends")?,
-        }),
-        "completed" => Ok(State::Completed {
-            outcome: Outcome::new(row.try_get::<Vec<u8>, _>("outcome")?),
-        }),
-        "failed" => Ok(State::Failed {
-            reason: Reason::read(row.try_get("reason")?)?,
-            error: row.try_get("error")?,
-            not_before: row.try_get("not_before")?,
-        }),
-        other => Err(format!("`{other}` is no state").into()),
+    fn bytes(&self, column: &str) -> Result<Option<&[u8]>, sqlx::Error> {
+        self.try_get(column)
+    }
+
+    fn flag(&self, column: &str) -> Result<bool, sqlx::Error> {
+        self.try_get(column)
+    }
+
+    fn number(&self, column: &str) -> Result<i64, sqlx::Error> {
+        self.try_get(column)
+    }
+
+    fn number_at(&self, column: usize) -> Result<i64, sqlx::Error> {
+        self.try_get(column)
+    }
+
+    fn attempts(&self) -> Result<i64, sqlx::Error> {
+        self.try_get("attempts")
+    }
+
+    fn time(&self, column: &str) -> Result<Option<i64>, sqlx::Error> {
+        self.try_get(column)
     }
 }
 

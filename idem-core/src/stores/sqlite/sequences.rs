@@ -1,8 +1,8 @@
 //! Sequences within a transaction of the writer, which alone writes: so each step is one.
 
-use std::{error::Error, ops::Range};
+use std::ops::Range;
 
-use sqlx::{Row, sqlite::SqliteRow};
+use sqlx::sqlite::SqliteRow;
 
 use super::{
     SqliteStore,
@@ -12,9 +12,10 @@ use super::{
 use crate::{
     message::{SequenceKey, SequencePlace},
     store::{
-        Claim, ClaimRequest, SequenceStore, StoreError,
+        Claim, ClaimRequest, SequenceStore,
         rules::sequence::{self, Below, Entered, Looked, Placed, Sequence, Standing},
     },
+    stores::rows::{self, number},
 };
 
 impl SequenceStore for SqliteStore {}
@@ -89,9 +90,9 @@ impl Batch<'_> {
             .bind(key.to_string())
             .fetch_optional(&mut *self.connection)
             .await?;
-        row.map(|row| read(&row))
+        row.map(|row| rows::sequence(&row))
             .transpose()
-            .map_err(|source| corrupt(key.as_str(), source))
+            .map_err(|source| CallError::corrupt(key, source))
     }
 
     async fn save_sequence(
@@ -159,8 +160,9 @@ impl Batch<'_> {
             .await?;
         let mut standings: Vec<_> = numbers.clone().map(|_| Standing::Missing).collect();
         for row in &rows {
-            let (at, standing) =
-                read_standing(row, self.now).map_err(|source| corrupt(key.as_str(), source))?;
+            let at = rows::unsigned(row, "number");
+            let standing = at.and_then(|at| Ok((at, rows::standing(row, self.now)?)));
+            let (at, standing) = standing.map_err(|source| CallError::corrupt(key, source))?;
             let at = usize::try_from(at - numbers.start).unwrap_or(usize::MAX);
             if let Some(kept) = standings.get_mut(at) {
                 *kept = standing;
@@ -211,47 +213,8 @@ impl Batch<'_> {
     }
 }
 
-fn read(row: &SqliteRow) -> Result<Sequence, Box<dyn Error + Send + Sync>> {
-    let unsigned = |column: &str| -> Result<u64, Box<dyn Error + Send + Sync>> {
-        Ok(row.try_get::<i64, _>(column)?.try_into()?)
-    };
-    Ok(Sequence {
-        joined: unsigned("joined")?,
-        mark: unsigned("mark")?,
-        window: unsigned("window")?.try_into()?,
-        ahead_since: row.try_get("ahead_since")?,
-        ahead_at: row.try_get("ahead_at")?,
-        look_by: row.try_get("look_by")?,
-        expires_at: row.try_get("expires_at")?,
-    })
-}
-
-fn read_standing(
-    row: &SqliteRow,
-    now: i64,
-) -> Result<(u64, Standing), Box<dyn Error + Send + Sync>> {
-    let number = row.try_get::<i64, _>("number")?.try_into()?;
-    let reason: Option<&str> = row.try_get("reason")?;
-    let forget_at = row.try_get("forget_at")?;
-    let state = (row.try_get("state")?, reason);
-    let standing = Standing::read(state, row.try_get("refused")?, forget_at, now);
-    Ok((number, standing))
-}
-
-/// As a column holds it. A greater one than it can hold is ahead of every sequence.
-fn number(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
 /// As a statement takes them.
 fn list(numbers: &[u64]) -> String {
     let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
     format!("[{}]", numbers.join(","))
-}
-
-fn corrupt(key: &str, source: Box<dyn Error + Send + Sync>) -> CallError {
-    CallError::One(StoreError::Corrupt {
-        key: key.to_owned(),
-        source,
-    })
 }

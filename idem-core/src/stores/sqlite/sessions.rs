@@ -1,6 +1,6 @@
 //! Sessions within a transaction of the writer, which alone writes: so each step is one.
 
-use std::{error::Error, ops::Range};
+use std::ops::Range;
 
 use sqlx::{Row, sqlite::SqliteRow};
 
@@ -16,6 +16,7 @@ use crate::{
         Claim, ClaimRequest, OpenSession, Opened, SessionStore, StoreError, Touched,
         rules::session::{self, Placed, Session},
     },
+    stores::rows::{self, number},
 };
 
 impl SessionStore for SqliteStore {
@@ -124,7 +125,7 @@ impl Batch<'_> {
             .await?;
         for row in &removed {
             let key: String = row.try_get("key")?;
-            let session = read(row).map_err(|source| corrupt(&key, source))?;
+            let session = rows::session(row).map_err(|source| CallError::corrupt(&key, source))?;
             self.remove_answers(key, session.answers()).await?;
         }
         Ok(u32::try_from(removed.len()).unwrap_or(batch))
@@ -135,9 +136,9 @@ impl Batch<'_> {
             .bind(key.to_string())
             .fetch_optional(&mut *self.connection)
             .await?;
-        row.map(|row| read(&row))
+        row.map(|row| rows::session(&row))
             .transpose()
-            .map_err(|source| corrupt(key.as_str(), source))
+            .map_err(|source| CallError::corrupt(key, source))
     }
 
     /// Removes the answers that the mark has passed, too. `None` leaves the session as it is.
@@ -197,25 +198,4 @@ impl Batch<'_> {
             .await?;
         Ok(self.raise_floor(&tokens).await?)
     }
-}
-
-fn read(row: &SqliteRow) -> Result<Session, Box<dyn Error + Send + Sync>> {
-    Ok(Session {
-        mark: row.try_get::<i64, _>("mark")?.try_into()?,
-        window: row.try_get::<i64, _>("window")?.try_into()?,
-        life: row.try_get("life")?,
-        ends_at: row.try_get("ends_at")?,
-    })
-}
-
-/// As a column holds it; greater ones than it can hold are beyond every window.
-fn number(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn corrupt(key: &str, source: Box<dyn Error + Send + Sync>) -> CallError {
-    CallError::One(StoreError::Corrupt {
-        key: key.to_owned(),
-        source,
-    })
 }

@@ -12,6 +12,35 @@ use crate::{
     store::{Release, Write},
 };
 
+/// A write under a lease, for stores that queue it.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[derive(Debug)]
+pub(crate) enum Change {
+    Extend {
+        by: Duration,
+    },
+    Complete {
+        outcome: Outcome,
+        retention: Duration,
+    },
+    Release {
+        reason: Release,
+    },
+}
+
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl Change {
+    pub(crate) fn step(&self, record: Option<&Record>, token: i64, now: i64) -> Step<Write> {
+        match self {
+            Self::Extend { by } => extend(record, token, *by, now),
+            Self::Complete { outcome, retention } => {
+                complete(record, token, outcome, *retention, now)
+            }
+            Self::Release { reason } => release(record, token, reason, now),
+        }
+    }
+}
+
 /// A store's call to extend: the lease lasts this long from now.
 pub(crate) fn extend(record: Option<&Record>, token: i64, by: Duration, now: i64) -> Step<Write> {
     match held(record, token) {

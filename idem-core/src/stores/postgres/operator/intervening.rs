@@ -9,7 +9,10 @@ use crate::{
         operator::{Intervened, Intervention},
         rules::record::{self, Record, Ruling, State},
     },
-    stores::postgres::{link::Work, row, writes},
+    stores::{
+        postgres::{link::Work, writes},
+        rows,
+    },
 };
 
 pub(super) struct Intervening<'a> {
@@ -75,7 +78,7 @@ impl Intervening<'_> {
             .bind(self.key())
             .fetch_optional(connection)
             .await?;
-        let known = row.map(|row| row::read_in_full(&row)).transpose();
+        let known = row.map(|row| rows::record_in_full(&row)).transpose();
         Ok(known.map_err(|source| StoreError::Corrupt {
             key: self.key().to_owned(),
             source,

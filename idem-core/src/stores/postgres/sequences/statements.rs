@@ -6,13 +6,15 @@
 
 use std::time::Duration;
 
-use sqlx::{Connection as _, Executor as _, PgConnection, SqlStr};
+use sqlx::{PgConnection, SqlStr};
 
-use super::rows::number;
 use crate::{
     random,
     store::rules::sequence::Sequence,
-    stores::postgres::{link::Statement, names::Names, sessions::lock_wait},
+    stores::{
+        postgres::{check, link::Statement, names::Names, sessions::lock_wait},
+        rows::number,
+    },
 };
 
 /// One text for each file, the same for as long as the store lives.
@@ -58,13 +60,8 @@ impl Statements {
         }
     }
 
-    /// Fails unless the tables answer as this version's do, and this role may use them. Each
-    /// statement is carried out once, and all of it is rolled back.
+    /// Fails unless the tables answer as this version's do, and this role may use them.
     pub(super) async fn check(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-        let mut transaction = connection.begin_with(self.begin_step.clone()).await?;
-        // Another store may be creating tables right now. This one waits for it as long as for any
-        // answer, instead of failing at the lock.
-        transaction.execute("SET LOCAL lock_timeout = 0").await?;
         // A key of its own: stores that start at once must not wait for each other's row.
         let key = format!("idem~{}", random::name());
         let of_key = |sql: &SqlStr, numbers: usize| {
@@ -81,7 +78,7 @@ impl Statements {
             look_by: 0,
             expires_at: 0,
         };
-        let statements = [
+        let statements = vec![
             lock(&self.lock, &[&key], 0),
             // First what changes the records, in the order in which the tables are created. Another
             // store may be creating them, and two that lock tables in different orders could wait
@@ -97,10 +94,7 @@ impl Statements {
                 .bind(0_i64),
             sqlx::query(self.purge.clone()).bind(0_i64).bind(0_i64),
         ];
-        for statement in statements {
-            transaction.execute(statement).await?;
-        }
-        transaction.rollback().await
+        check::rehearse(connection, &self.begin_step, statements).await
     }
 }
 

@@ -8,12 +8,7 @@ use std::{collections::HashMap, ops::Range};
 
 use sqlx::{Connection as _, PgConnection, PgTransaction, Row, postgres::PgRow};
 
-use super::{
-    Numbered,
-    rows::{number, numbers, read, read_standing, unsigned},
-    statements,
-    tools::Tools,
-};
+use super::{Numbered, statements, tools::Tools};
 use crate::{
     store::{
         StoreError,
@@ -22,9 +17,8 @@ use crate::{
     stores::postgres::{
         call::{Ask, KeyCall as _},
         claims::ClaimCall,
-        instant::Instant,
-        row,
     },
+    stores::rows::{self, number, time, unsigned},
 };
 
 /// What is known of a sequence, or why its row cannot be read.
@@ -80,11 +74,14 @@ impl<'c> Step<'c> {
         // waited for. An earlier time could be before what the last owner of a lock has written.
         let mut now = i64::MIN;
         for row in &rows {
-            now = now.max(row.try_get::<Instant, _>("now")?.0);
+            now = now.max(time(row, "now")?);
             // Each sequence has a row in the answer; one that does not exist has no key in it. A
             // row that cannot be read is an error of its own sequence only.
             let key: Option<&str> = row.try_get("key")?;
-            known.insert(row.try_get("sequence")?, key.map(|_| read(row)).transpose());
+            known.insert(
+                row.try_get("sequence")?,
+                key.map(|_| rows::sequence(row)).transpose(),
+            );
         }
         Ok((known, now))
     }
@@ -149,7 +146,7 @@ impl<'c> Step<'c> {
             let at = unsigned(row, "number")? - numbers.start;
             let at = usize::try_from(at).unwrap_or(usize::MAX);
             if let Some(kept) = standings.get_mut(at) {
-                *kept = read_standing(row, now)?;
+                *kept = rows::standing(row, now)?;
             }
         }
         Ok(standings)
@@ -243,11 +240,11 @@ fn below(
 ) -> Result<Result<Below, StoreError>, sqlx::Error> {
     // The time of this row, not of the lock: it says whether the record is forgotten now, when it
     // is read.
-    let now = row.try_get::<Instant, _>("now")?.0;
+    let now = time(row, "now")?;
     let is_exception = row.try_get("is_exception")?;
     let key: Option<&str> = row.try_get("key")?;
     let request = &claim.call.request;
-    let record = key.map(|_| row::read(row)).transpose();
+    let record = key.map(|_| rows::record(row)).transpose();
     Ok(match record {
         Ok(record) => Ok(sequence::below(
             sequence,
@@ -261,4 +258,9 @@ fn below(
             source,
         }),
     })
+}
+
+/// Numbers as a statement takes them.
+fn numbers(list: &[u64]) -> Vec<i64> {
+    list.iter().copied().map(number).collect()
 }

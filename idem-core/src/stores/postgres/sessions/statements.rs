@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use sqlx::{Connection as _, Executor as _, PgConnection, SqlStr};
+use sqlx::{PgConnection, SqlStr};
 
 use super::{Names, lock_wait};
-use crate::random;
+use crate::{random, stores::postgres::check};
 
 pub(super) struct Statements {
     pub(super) begin: SqlStr,
@@ -30,39 +30,26 @@ impl Statements {
         }
     }
 
-    /// Fails unless the tables answer as this version's do, and this role may use them. Nothing
-    /// stays of it.
+    /// Fails unless the tables answer as this version's do, and this role may use them.
     pub(super) async fn check(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-        let mut transaction = connection.begin_with(self.begin.clone()).await?;
-        // Another store may be creating tables, and this one waits as long as for any answer.
-        transaction.execute("SET LOCAL lock_timeout = 0").await?;
         // Nobody else's: stores that start at once must not wait for each other's row.
         let key = format!("idem~{}", random::name());
-        let statements = [
+        let of_key = |sql: &SqlStr| {
+            let query = sqlx::query(sql.clone()).bind(key.clone());
+            (0..4).fold(query, |query, _| query.bind(0_i64))
+        };
+        let statements = vec![
             sqlx::query(self.lock.clone()).bind(key.clone()).bind(0_i64),
-            sqlx::query(self.save.clone())
-                .bind(key.clone())
-                .bind(0_i64)
-                .bind(0_i64)
-                .bind(0_i64)
-                .bind(0_i64),
-            sqlx::query(self.keep.clone())
-                .bind(key.clone())
-                .bind(0_i64)
-                .bind(0_i64)
-                .bind(0_i64)
-                .bind(0_i64),
+            of_key(&self.save),
+            of_key(&self.keep),
             sqlx::query(self.open.clone())
                 .bind(0_i64)
-                .bind(key)
+                .bind(key.clone())
                 .bind(1_i64)
                 .bind(0_i64),
             sqlx::query(self.expire.clone()).bind(0_i64).bind(0_i64),
         ];
-        for statement in statements {
-            transaction.execute(statement).await?;
-        }
-        transaction.rollback().await
+        check::rehearse(connection, &self.begin, statements).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! One step of a session, in a transaction that has its row locked.
 
-use sqlx::{Connection as _, PgConnection, PgTransaction, Row, postgres::PgRow};
+use sqlx::{Connection as _, PgConnection, PgTransaction};
 
 use super::statements::Statements;
 use crate::{
@@ -11,9 +11,9 @@ use crate::{
     },
     stores::postgres::{
         claims::{self, AnswerWhen},
-        instant::Instant,
         sql::Sql,
     },
+    stores::rows::{self, number},
 };
 
 /// What a session is asked.
@@ -106,7 +106,7 @@ impl<'c> Step<'c> {
             .fetch_optional(&mut *transaction)
             .await?;
         let (session, now) = match row {
-            Some(row) => (Some(read(&row)?), row.try_get::<Instant, _>("now")?.0),
+            Some(row) => (Some(rows::session(&row)?), rows::time(&row, "now")?),
             None => (None, 0),
         };
         Ok(Self {
@@ -165,23 +165,4 @@ impl<'c> Step<'c> {
             .await
             .map(drop)
     }
-}
-
-fn read(row: &PgRow) -> Result<Session, sqlx::Error> {
-    let unsigned = |column: &str| -> Result<u64, sqlx::Error> {
-        let number: i64 = row.try_get(column)?;
-        u64::try_from(number).map_err(|error| sqlx::Error::Decode(error.into()))
-    };
-    let window = u32::try_from(unsigned("window")?);
-    Ok(Session {
-        mark: unsigned("mark")?,
-        window: window.map_err(|error| sqlx::Error::Decode(error.into()))?,
-        life: row.try_get("life")?,
-        ends_at: row.try_get::<Instant, _>("ends_at")?.0,
-    })
-}
-
-/// As a column holds it; greater ones than it can hold are beyond every window.
-fn number(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,19 +1,20 @@
 //! The records that a batch concerns: read with one statement, changed in memory, written with few.
 
-use std::{collections::HashMap, error::Error, mem};
+use std::{collections::HashMap, mem};
 
 use sqlx::{
     Row as _,
     sqlite::{SqliteQueryResult, SqliteRow},
 };
 
-use super::{Batch, CallError};
+use super::{Batch, CallError, corrupt};
 use crate::{
     message::Key,
     store::{
         StoreError,
         rules::record::{Record, Step},
     },
+    stores::rows,
     stores::sqlite::{
         fault::{self, Fault},
         row,
@@ -39,7 +40,7 @@ pub(super) struct Refused {
 impl Refused {
     /// What whoever has counted on it is told.
     pub(super) fn error(&self) -> StoreError {
-        corrupt(&self.key, self.fault.clone().into())
+        corrupt(&self.key, self.fault.clone())
     }
 }
 
@@ -62,7 +63,7 @@ impl Batch<'_> {
         }
         for row in self.rows(known.keys()).await? {
             let key: &str = row.try_get("key")?;
-            let Ok(record) = row::read(&row) else {
+            let Ok(record) = rows::record_in_full(&row) else {
                 known.remove(key);
                 continue;
             };
@@ -83,8 +84,8 @@ impl Batch<'_> {
             return Ok(known.record.clone());
         }
         let rows = self.rows([key]).await?;
-        let record = rows.first().map(row::read).transpose();
-        record.map_err(|source| CallError::One(corrupt(key, source)))
+        let record = rows.first().map(rows::record_in_full).transpose();
+        record.map_err(|source| CallError::corrupt(key, source))
     }
 
     /// Writes what a step comes to: at once, unless the record was read ahead.
@@ -105,9 +106,7 @@ impl Batch<'_> {
         }
         match self.write(&[(key.clone(), record)]).await {
             Ok(_) => Ok(step.answer),
-            Err(error) if fault::is_of_one_row(&error) => {
-                Err(CallError::One(corrupt(key, error.into())))
-            }
+            Err(error) if fault::is_of_one_row(&error) => Err(CallError::corrupt(key, error)),
             Err(error) => Err(error.into()),
         }
     }
@@ -173,12 +172,5 @@ impl Batch<'_> {
             .bind(list)
             .fetch_all(&mut *self.connection)
             .await
-    }
-}
-
-fn corrupt(key: &Key, source: Box<dyn Error + Send + Sync>) -> StoreError {
-    StoreError::Corrupt {
-        key: key.to_string(),
-        source,
     }
 }
