@@ -1,6 +1,7 @@
 //! The executor's promises, on paused time and a store that fails on command.
 
 use std::{
+    fmt::Debug,
     future::pending,
     sync::{
         Arc,
@@ -24,6 +25,7 @@ use crate::{
 mod ahead;
 mod batches;
 mod busy;
+mod charge;
 mod copies;
 mod doubles;
 mod doubt;
@@ -69,8 +71,30 @@ async fn fail(executor: &Executor<Faulty>, policy: &Policy) -> Execution<u32, Fa
     executor.execute(key(), policy, work).await
 }
 
+/// How a message ended: the label of its kind, with the number of its attempt if one is expected ("failed 2", 0 if nothing ran).
+#[track_caller]
+fn assert_ended<T, E>(ended: &Execution<T, E>, expected: &str)
+where
+    Execution<T, E>: Debug,
+{
+    let mut told = ended.kind().label().to_owned();
+    if expected.contains(' ') {
+        let attempt = ended.attempt().unwrap_or_default();
+        told = format!("{told} {attempt}");
+    }
+    assert_eq!(told, expected, "{ended:?}");
+}
+
+/// It ran, as this attempt, with this output.
+#[track_caller]
+fn assert_output<T: Debug + PartialEq>(ended: &Execution<T, Failed>, attempt: u32, output: &T) {
+    assert_ended(ended, &format!("executed {attempt}"));
+    let is_output = matches!(ended, Execution::Executed { output: found, .. } if found == output);
+    assert!(is_output, "{ended:?}");
+}
+
 /// Until the next attempt is due.
-async fn wait_for_retry<T: std::fmt::Debug>(failed: &Execution<T, Failed>) {
+async fn wait_for_retry<T: Debug>(failed: &Execution<T, Failed>) {
     let Execution::Failed { retry_after, .. } = failed else {
         panic!("{failed:?}");
     };
@@ -85,23 +109,10 @@ fn attempts(max: u32) -> Policy {
 async fn a_handler_that_failed_runs_again() {
     let (executor, _) = executor();
     let failed = fail(&executor, &Policy::DEFAULT).await;
-    assert!(
-        matches!(failed, Execution::Failed { attempt: 1, .. }),
-        "{failed:?}"
-    );
+    assert_ended(&failed, "failed 1");
     wait_for_retry(&failed).await;
     let again = run(&executor).await;
-    assert!(
-        matches!(
-            again,
-            Execution::Executed {
-                output: 2,
-                attempt: 2,
-                ..
-            }
-        ),
-        "{again:?}"
-    );
+    assert_output(&again, 2, &2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,10 +184,7 @@ async fn copies_of_a_failing_message_do_not_burn_its_attempts() {
         sleep(asked).await;
     }
     let last = fail().await;
-    assert!(
-        matches!(last, Execution::Exhausted { attempt: 3, .. }),
-        "{last:?}"
-    );
+    assert_ended(&last, "exhausted 3");
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,15 +192,9 @@ async fn used_up_attempts_give_the_key_up_so_that_a_replay_starts_over() {
     let (executor, _) = executor();
     wait_for_retry(&fail(&executor, &attempts(2)).await).await;
     let last = fail(&executor, &attempts(2)).await;
-    assert!(
-        matches!(last, Execution::Exhausted { attempt: 2, .. }),
-        "{last:?}"
-    );
+    assert_ended(&last, "exhausted 2");
     let replay = run(&executor).await;
-    assert!(
-        matches!(replay, Execution::Executed { attempt: 1, .. }),
-        "{replay:?}"
-    );
+    assert_ended(&replay, "executed 1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,7 +203,7 @@ async fn a_rejection_is_for_good() {
     let work = async |_: Attempt| Err::<(), _>(Failed::rejected("no such customer"));
     let rejected = executor.execute(key(), &Policy::DEFAULT, work).await;
     assert_eq!(rejected.error().as_deref(), Some("no such customer"));
-    assert!(matches!(rejected, Execution::Rejected { attempt: 1, .. }));
+    assert_ended(&rejected, "rejected 1");
 }
 
 /// Runs a handler that never ends, and tells whether its future was dropped.
@@ -222,7 +224,7 @@ async fn a_dropped_execution_is_healed_by_its_lease() {
         _ = run_for_ever(&executor) => unreachable!("it never ends"),
         () = sleep(Duration::from_secs(1)) => {}
     }
-    assert!(matches!(run(&executor).await, Execution::Conflict { .. }));
+    assert_ended(&run(&executor).await, "conflict");
     sleep(LEASE).await;
     let claim = store
         .claim(&ClaimRequest::new(key(), &Policy::DEFAULT))
@@ -237,7 +239,7 @@ async fn a_dropped_execution_is_healed_by_its_lease() {
 async fn a_closed_executor_starts_nothing_and_counts_no_attempt() {
     let (executor, store) = executor();
     executor.close();
-    assert!(matches!(run(&executor).await, Execution::Abandoned));
+    assert_ended(&run(&executor).await, "abandoned");
     let claim = store
         .claim(&ClaimRequest::new(key(), &Policy::DEFAULT))
         .await;
@@ -254,9 +256,9 @@ async fn a_conflict_at_home_is_told_when_its_holder_ends() {
     let policy = Policy::DEFAULT;
     let started = tokio::time::Instant::now();
     tokio::join!(executor.execute(key(), &policy, work), async {
-        assert!(matches!(run(&executor).await, Execution::Conflict { .. }));
+        assert_ended(&run(&executor).await, "conflict");
         executor.in_flight.watch(&key()).ended().await;
         assert_eq!(started.elapsed(), Duration::from_secs(5));
-        assert!(matches!(run(&executor).await, Execution::Duplicate { .. }));
+        assert_ended(&run(&executor).await, "duplicate");
     });
 }

@@ -9,7 +9,7 @@ use crate::{executor::ExecutionKind, handler::Atomic, message::Envelope, stores:
 
 const WAIT: Duration = LEASE.saturating_mul(3);
 
-type Charge = super::busy::Charge<Atomic<Blank>>;
+type Charge = super::charge::Charge<Atomic<Blank>>;
 
 fn busy(store: &MemoryStore) -> Executor<Busy> {
     Executor::new(Busy::new(store, WAIT).claiming_ahead())
@@ -30,17 +30,6 @@ async fn handle(
     (ended, runs.load(SeqCst))
 }
 
-fn is_first_attempt(ended: &Execution<u32, Failed>) -> bool {
-    matches!(
-        ended,
-        Execution::Executed {
-            output: 1,
-            attempt: 1,
-            ..
-        }
-    )
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_claim_is_kept_until_its_transaction_is_open() {
     let store = MemoryStore::new();
@@ -50,7 +39,7 @@ async fn a_claim_is_kept_until_its_transaction_is_open() {
         assert!(matches!(answer, Claim::Held { .. }), "{answer:?}");
     };
     let (ended, runs) = handle(&busy(&store), &mut message(), copy).await;
-    assert!(is_first_attempt(&ended), "{ended:?}");
+    assert_output(&ended, 1, &1);
     assert_eq!(runs, 1);
 }
 
@@ -76,7 +65,7 @@ async fn what_has_not_begun_when_the_executor_closes_was_no_attempt() {
     };
     let began = tokio::time::Instant::now();
     let (ended, runs) = handle(&executor, &mut message(), closing).await;
-    assert!(matches!(ended, Execution::Abandoned), "{ended:?}");
+    assert_ended(&ended, "abandoned");
     assert_eq!((runs, began.elapsed()), (0, LEASE), "at once");
     let Claim::Acquired(lease) = claim(&store).await else {
         panic!("the key is free");
@@ -110,7 +99,7 @@ async fn nothing_is_waited_for_with_attempts_that_are_used_up() {
     }
     let began = tokio::time::Instant::now();
     let (ended, runs) = handle(&busy(&store), &mut message, async {}).await;
-    assert!(matches!(ended, Execution::Exhausted { .. }), "{ended:?}");
+    assert_ended(&ended, "exhausted");
     assert_eq!((runs, began.elapsed()), (0, Duration::ZERO));
 }
 
@@ -119,7 +108,7 @@ async fn a_key_that_was_completed_by_hand_meanwhile_is_a_duplicate() {
     let store = MemoryStore::new();
     let by_hand = complete_by_hand_later(&store);
     let (ended, runs) = handle(&busy(&store), &mut message(), by_hand).await;
-    assert!(matches!(ended, Execution::Duplicate { .. }), "{ended:?}");
+    assert_ended(&ended, "duplicate");
     assert_eq!(runs, 0);
 }
 
@@ -129,11 +118,8 @@ async fn a_transaction_that_cannot_be_opened_is_no_attempt() {
     let down = Executor::new(busy(&store).store().clone().down());
     let mut message = message();
     let (ended, _) = handle(&down, &mut message, async {}).await;
-    assert!(
-        matches!(ended, Execution::StoreUnavailable { .. }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "store_unavailable");
     let (ended, runs) = handle(&busy(&store), &mut message, async {}).await;
-    assert!(is_first_attempt(&ended), "{ended:?}");
+    assert_output(&ended, 1, &1);
     assert_eq!(runs, 1);
 }

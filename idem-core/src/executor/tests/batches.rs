@@ -190,10 +190,7 @@ async fn late_and_dropped<H: Orders>(executor: &Executor<impl Store>, shop: &Sho
 
 fn assert_executed(ended: &[Ended], orders: impl IntoIterator<Item = u32>) {
     for (ended, order) in ended.iter().zip(orders) {
-        assert!(
-            matches!(ended, Execution::Executed { output, attempt: 1, .. } if *output == order),
-            "{order}: {ended:?}"
-        );
+        assert_output(ended, 1, &order);
     }
 }
 
@@ -347,17 +344,9 @@ async fn a_member_that_is_failed_fares_like_a_message_that_was_alone() {
     let ended = handle_all::<Charge<8>>(&executor, &shop, 1..=4).await;
     assert_executed(&ended[..1], [1]);
     assert_executed(&ended[3..], [4]);
-    assert!(
-        matches!(&ended[1], Execution::Rejected { attempt: 1, .. }),
-        "{:?}",
-        ended[1]
-    );
+    assert_ended(&ended[1], "rejected 1");
     assert_eq!(ended[1].error().as_deref(), Some("no such customer"));
-    assert!(
-        matches!(&ended[2], Execution::Failed { attempt: 1, .. }),
-        "{:?}",
-        ended[2]
-    );
+    assert_ended(&ended[2], "failed 1");
     assert_eq!(shop.calls(), [[1, 2, 3, 4]]);
     // Its next attempt is by itself.
     wait_for_retry(&ended[2]).await;
@@ -458,10 +447,7 @@ async fn the_key_of_who_is_dropped_while_it_waits_is_free_when_its_lease_has_run
     assert!(timeout(Duration::from_secs(1), waiting).await.is_err());
     sleep(3 * Policy::DEFAULT.lease()).await;
     let again = handle::<Charge<8, 1000, 10_000>>(&executor, &shop, 1).await;
-    assert!(
-        matches!(again, Execution::Executed { attempt: 2, .. }),
-        "{again:?}"
-    );
+    assert_ended(&again, "executed 2");
 }
 
 /// Whoever led is not there any more; the next one leads.

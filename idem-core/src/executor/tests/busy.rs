@@ -1,14 +1,11 @@
 //! A store whose transactions have to be waited for.
 
-use std::marker::PhantomData;
-
 use super::{
-    doubles::{Blank, Transaction, TransactionalDouble, Transactions},
+    doubles::{Transaction, TransactionalDouble, Transactions},
     *,
 };
 use crate::{
-    handler::{Context, DecodeError, Mode, Operation, Outcome, Rejection},
-    message::{Envelope, KeyError},
+    handler::Outcome,
     store::{
         Completion, Finish, Finished, StoreError,
         operator::{Intervened, Intervention, KeyState, OperatorStore as _},
@@ -98,41 +95,6 @@ impl Transactions for Waits {
         Ok(match store.complete(lease, outcome, retention).await? {
             Write::Applied => Finished::Committed,
             Write::Fenced => Finished::Fenced,
-        })
-    }
-}
-
-/// Remembers which attempt it was, and counts its runs.
-pub(super) struct Charge<M>(PhantomData<M>);
-
-impl<M: Mode + Send + Sync + 'static> Operation for Charge<M> {
-    type Message = u32;
-    type Output = u32;
-    type Error = Failed;
-    type Mode = M;
-    const SCOPE: &'static str = "orders";
-
-    fn decode(envelope: &Envelope) -> Result<u32, DecodeError> {
-        envelope.json()
-    }
-
-    fn key(_: &u32, _: &Envelope) -> Result<Key, KeyError> {
-        Ok(key())
-    }
-}
-
-impl<M> Handler<AtomicU32> for Charge<M>
-where
-    M: for<'a> Mode<Lent<'a> = &'a mut Blank> + Send + Sync + 'static,
-{
-    fn call<'a>(
-        _: u32,
-        context: &'a Context<'a, AtomicU32>,
-        _: &'a mut Blank,
-    ) -> Result<impl Future<Output = Result<u32, Failed>> + Send + 'a, Rejection> {
-        Ok(async move {
-            context.state.fetch_add(1, SeqCst);
-            Ok(context.attempt.number())
         })
     }
 }

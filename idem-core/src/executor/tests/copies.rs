@@ -1,9 +1,13 @@
 //! Copies that wait in this process for what handles their message here.
 
-use super::{busy::Busy, doubles::Blank, *};
+use super::{
+    busy::Busy,
+    charge::{self, Act, Charge},
+    doubles::Blank,
+    *,
+};
 use crate::{
-    handler::{Atomic, Context, DecodeError, Grouped, Leased, Mode, Operation, Rejection},
-    message::{Envelope, KeyError},
+    handler::{Atomic, Grouped, Leased, Mode},
     stores::MemoryStore,
 };
 
@@ -11,62 +15,40 @@ use crate::{
 const WORK: Duration = Duration::from_secs(5);
 
 /// Takes its time, and succeeds if the amount is not 0.
-struct Charge;
+struct Slow;
 
-impl Operation for Charge {
-    type Message = u32;
-    type Output = u32;
-    type Error = Failed;
-    type Mode = Leased;
-    const SCOPE: &'static str = "orders";
-
-    fn decode(envelope: &Envelope) -> Result<u32, DecodeError> {
-        envelope.json()
-    }
-
-    fn key(_: &u32, _: &Envelope) -> Result<Key, KeyError> {
-        Ok(key())
+impl Act for Slow {
+    async fn act(&self, amount: u32, _: Attempt) -> Result<u32, Failed> {
+        sleep(WORK).await;
+        match amount {
+            0 => Err(Failed::retry("nothing to charge")),
+            amount => Ok(amount),
+        }
     }
 }
 
-impl Handler<()> for Charge {
-    fn call<'a>(
-        amount: u32,
-        _: &'a Context<'a, ()>,
-        (): (),
-    ) -> Result<impl Future<Output = Result<u32, Failed>> + Send + 'a, Rejection> {
-        Ok(async move {
-            sleep(WORK).await;
-            match amount {
-                0 => Err(Failed::retry("nothing to charge")),
-                amount => Ok(amount),
-            }
-        })
-    }
-}
-
-fn message(body: &'static str) -> Prepared<Charge> {
-    Prepared::new(Envelope::new(body), &Policy::DEFAULT).unwrap()
+fn message(body: &'static str) -> Prepared<Charge<Leased>> {
+    charge::message(body, &Policy::DEFAULT)
 }
 
 /// Handles a message, and, a second later, its copy. Says how the copy ends when it is handled again,
 /// how long it had to wait until then, and how many claims there were.
 async fn copy_of(
     body: &'static str,
-    mut copy: Prepared<Charge>,
+    mut copy: Prepared<Charge<Leased>>,
 ) -> (Execution<u32, Failed>, Duration, u64) {
     let (executor, store) = executor();
     let mut message = message(body);
     let conflict = async {
         sleep(Duration::from_secs(1)).await;
-        let ended = executor.handle(&mut copy, &()).await;
-        assert!(matches!(ended, Execution::Conflict { .. }), "{ended:?}");
+        let ended = executor.handle(&mut copy, &Slow).await;
+        assert_ended(&ended, "conflict");
         let waits_since = tokio::time::Instant::now();
         copy.holder_ended().await;
         let waited = waits_since.elapsed();
-        (executor.handle(&mut copy, &()).await, waited)
+        (executor.handle(&mut copy, &Slow).await, waited)
     };
-    let (_, (ended, waited)) = tokio::join!(executor.handle(&mut message, &()), conflict);
+    let (_, (ended, waited)) = tokio::join!(executor.handle(&mut message, &Slow), conflict);
     (ended, waited, store.count(Call::Claim))
 }
 
@@ -85,21 +67,21 @@ async fn a_copy_is_answered_by_the_completion_it_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn other_content_is_not_answered_by_a_completion() {
     let (ended, _, claims) = copy_of("7", message(" 7")).await;
-    assert!(matches!(ended, Execution::KeyReused), "{ended:?}");
+    assert_ended(&ended, "key_reused");
     assert_eq!(claims, 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_replay_is_not_answered_by_a_completion() {
     let (ended, _, claims) = copy_of("7", message("7").replay(true)).await;
-    assert!(matches!(ended, Execution::Duplicate { .. }), "{ended:?}");
+    assert_ended(&ended, "duplicate");
     assert_eq!(claims, 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_copy_of_what_failed_asks_again() {
     let (ended, _, claims) = copy_of("0", message("0")).await;
-    assert!(matches!(ended, Execution::Conflict { .. }), "{ended:?}");
+    assert_ended(&ended, "conflict");
     assert_eq!(claims, 3);
 }
 
@@ -109,9 +91,9 @@ async fn a_holder_that_ended_before_its_copy_began_to_wait_is_not_missed() {
     let (mut first, mut copy) = (message("7"), message("7"));
     let conflict = async {
         sleep(Duration::from_secs(1)).await;
-        executor.handle(&mut copy, &()).await;
+        executor.handle(&mut copy, &Slow).await;
     };
-    tokio::join!(executor.handle(&mut first, &()), conflict);
+    tokio::join!(executor.handle(&mut first, &Slow), conflict);
     let ended_at = tokio::time::Instant::now();
     copy.holder_ended().await;
     assert_eq!(ended_at.elapsed(), Duration::ZERO);
@@ -126,12 +108,12 @@ async fn a_holder_that_has_not_heard_of_its_claim_yet_is_waited_for() {
     let started = tokio::time::Instant::now();
     let conflict = async {
         sleep(Duration::from_secs(1)).await;
-        executor.handle(&mut copy, &()).await;
+        executor.handle(&mut copy, &Slow).await;
         copy.holder_ended().await;
         assert_eq!(started.elapsed(), Duration::from_secs(5) + WORK);
         assert!(copy.is_answered());
     };
-    tokio::join!(executor.handle(&mut first, &()), conflict);
+    tokio::join!(executor.handle(&mut first, &Slow), conflict);
 }
 
 /// Handles an atomic message, and its copy.
@@ -141,18 +123,17 @@ where
 {
     let busy = Busy::new(&MemoryStore::new(), WORK);
     let executor = Executor::new(busy.claiming_ahead().committing_groups());
-    let message =
-        || Prepared::<super::busy::Charge<M>>::new(Envelope::new("7"), &Policy::DEFAULT).unwrap();
-    let (mut first, mut copy, runs) = (message(), message(), AtomicU32::default());
+    let [mut first, mut copy] = [(); 2].map(|()| charge::message::<M>("7", &Policy::DEFAULT));
+    let runs = AtomicU32::default();
     let (_others, _) = executor.concurrency.enter("orders");
     let conflict = async {
         sleep(Duration::from_secs(1)).await;
         let ended = executor.handle(&mut copy, &runs).await;
-        assert!(matches!(ended, Execution::Conflict { .. }), "{ended:?}");
+        assert_ended(&ended, "conflict");
         copy.holder_ended().await;
         assert!(copy.is_answered());
         let ended = executor.handle(&mut copy, &runs).await;
-        assert!(matches!(ended, Execution::Duplicate { .. }), "{ended:?}");
+        assert_ended(&ended, "duplicate");
     };
     tokio::join!(executor.handle(&mut first, &runs), conflict);
     assert_eq!(runs.into_inner(), 1);

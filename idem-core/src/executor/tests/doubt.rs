@@ -17,17 +17,7 @@ async fn an_attempt_in_doubt_runs_again_by_default_and_knows_it() {
     vanish(&store).await;
     let work = async |attempt: Attempt| Ok::<_, Failed>(attempt.is_in_doubt());
     let ended = executor.execute(key(), &Policy::DEFAULT, work).await;
-    assert!(
-        matches!(
-            ended,
-            Execution::Executed {
-                output: true,
-                attempt: 2,
-                ..
-            }
-        ),
-        "{ended:?}"
-    );
+    assert_output(&ended, 2, &true);
 }
 
 #[tokio::test(start_paused = true)]
@@ -41,18 +31,12 @@ async fn an_attempt_in_doubt_is_quarantined_if_the_policy_says_so_until_a_replay
     for _ in 0..2 {
         let work = async |_: Attempt| Ok::<_, Failed>(());
         let ended = executor.execute(key(), &policy, work).await;
-        assert!(
-            matches!(ended, Execution::InDoubt { attempt: 0, .. }),
-            "{ended:?}"
-        );
+        assert_ended(&ended, "in_doubt 0");
     }
     let replay = ClaimRequest::new(key(), &policy).replay(true);
     let work = async |_: Attempt| Ok::<_, Failed>(());
     let ended = executor.execute_request(&replay, &policy, work).await;
-    assert!(
-        matches!(ended, Execution::Executed { attempt: 1, .. }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "executed 1");
 }
 
 #[tokio::test(start_paused = true)]

@@ -45,10 +45,7 @@ async fn a_while() {
 async fn by_default_nothing_runs_without_the_store() {
     let (executor, _) = away();
     let ended = run(&executor).await;
-    assert!(
-        matches!(ended, Execution::StoreUnavailable { .. }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "store_unavailable");
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,10 +98,10 @@ async fn a_copy_of_what_runs_without_the_store_is_held_until_it_has_ended() {
         async {
             sleep(LEASE + LEASE / 2).await;
             let copy = run_open(&executor).await;
-            assert!(matches!(copy, Execution::Conflict { .. }), "{copy:?}");
+            assert_ended(&copy, "conflict");
             executor.in_flight.watch(&key()).ended().await;
             let copy = run_open(&executor).await;
-            assert!(matches!(copy, Execution::Duplicate { .. }), "{copy:?}");
+            assert_ended(&copy, "duplicate");
         }
     );
 }
@@ -138,10 +135,7 @@ async fn a_record_that_cannot_be_read_is_never_run_past() {
     for policy in [fail_open(), Policy::DEFAULT] {
         let work = async |_: Attempt| Ok::<_, Failed>(());
         let ended = executor.execute(key(), &policy, work).await;
-        assert!(
-            matches!(ended, Execution::RecordCorrupt { .. }),
-            "{ended:?}"
-        );
+        assert_ended(&ended, "record_corrupt");
     }
 }
 
@@ -150,10 +144,7 @@ async fn a_store_that_is_full_is_not_away() {
     let full = MemoryStore::builder().capacity(0).build();
     let work = async |_: Attempt| Ok::<_, Failed>(());
     let ended = Executor::new(full).execute(key(), &fail_open(), work).await;
-    assert!(
-        matches!(ended, Execution::StoreUnavailable { .. }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "store_unavailable");
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,15 +158,12 @@ async fn when_the_local_memory_is_full_further_messages_wait_and_nothing_is_forg
         executor.execute(other.clone(), &fail_open(), work).await
     };
     let ended = further().await;
-    assert!(
-        matches!(ended, Execution::StoreUnavailable { .. }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "store_unavailable");
     let copy = run_open(&executor).await;
-    assert!(matches!(copy, Execution::Duplicate { .. }), "{copy:?}");
+    assert_ended(&copy, "duplicate");
     store.heal();
     a_while().await;
-    assert!(matches!(further().await, Execution::Executed { .. }));
+    assert_ended(&further().await, "executed");
     store.go_away();
     let third = Key::new("orders", "o-3").unwrap();
     let work = async |_: Attempt| Ok::<_, Failed>(());
@@ -187,7 +175,7 @@ async fn when_the_local_memory_is_full_further_messages_wait_and_nothing_is_forg
 async fn a_closed_executor_starts_nothing_without_the_store_either() {
     let (executor, store) = away();
     executor.close();
-    assert!(matches!(run_open(&executor).await, Execution::Abandoned));
+    assert_ended(&run_open(&executor).await, "abandoned");
     assert_eq!(executor.unprotected(), UnprotectedStats::default());
     store.heal();
     let claim = ClaimRequest::new(key(), &Policy::DEFAULT);
@@ -211,5 +199,5 @@ async fn a_frozen_store_keeps_only_the_first_message_waiting() {
     sleep(LEASE).await;
     let third = Key::new("orders", "o-3").unwrap();
     let ended = executor.execute(third, &fail_open(), work).await;
-    assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
+    assert_ended(&ended, "executed");
 }

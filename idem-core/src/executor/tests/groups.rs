@@ -10,7 +10,7 @@ use crate::{
     stores::MemoryStore,
 };
 
-type Charge = super::busy::Charge<Grouped<Blank, 8>>;
+type Charge = super::charge::Charge<Grouped<Blank, 8>>;
 
 /// Handles a message that shares a transaction, on a store whose transactions are waited for as long; says
 /// how often its handler ran, too.
@@ -45,17 +45,7 @@ async fn a_message_that_waits_for_a_transaction_of_its_own_keeps_its_lease() {
         assert!(matches!(answer, Claim::Held { .. }), "{answer:?}");
     };
     let (ended, runs) = handle(&store, LEASE * 3, copy).await;
-    assert!(
-        matches!(
-            ended,
-            Execution::Executed {
-                output: 1,
-                attempt: 1,
-                ..
-            }
-        ),
-        "{ended:?}"
-    );
+    assert_output(&ended, 1, &1);
     assert_eq!(runs, 2, "in the group, and by itself");
 }
 
@@ -64,7 +54,7 @@ async fn a_message_whose_key_was_completed_by_hand_meanwhile_is_a_duplicate() {
     let store = MemoryStore::new();
     let by_hand = complete_by_hand_later(&store);
     let (ended, runs) = handle(&store, LEASE * 3, by_hand).await;
-    assert!(matches!(ended, Execution::Duplicate { .. }), "{ended:?}");
+    assert_ended(&ended, "duplicate");
     assert_eq!(runs, 1, "in the group");
 }
 

@@ -78,12 +78,9 @@ async fn handle_on(
 async fn a_handler_runs_once_for_a_body() {
     let (executor, _) = executor();
     let first = handle_on(&executor, "7", "fine").await;
-    assert!(
-        matches!(first, Execution::Executed { output: 7, .. }),
-        "{first:?}"
-    );
+    assert_output(&first, 1, &7);
     let second = handle_on(&executor, "7", "fine").await;
-    assert!(matches!(second, Execution::Duplicate { .. }), "{second:?}");
+    assert_ended(&second, "duplicate");
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,19 +88,19 @@ async fn the_same_key_with_another_body_is_a_reused_key() {
     let (executor, _) = executor();
     handle_on(&executor, "7", "fine").await;
     let other = handle_on(&executor, " 7", "fine").await;
-    assert!(matches!(other, Execution::KeyReused), "{other:?}");
+    assert_ended(&other, "key_reused");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_body_that_cannot_be_decoded_never_runs() {
     let ended = handle("seven", "fine").await;
-    assert!(matches!(ended, Execution::Undecodable { .. }), "{ended:?}");
+    assert_ended(&ended, "undecodable");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_decoder_that_panics_is_a_body_that_cannot_be_decoded() {
     let ended = handle("666", "fine").await;
-    assert!(matches!(ended, Execution::Undecodable { .. }), "{ended:?}");
+    assert_ended(&ended, "undecodable");
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,7 +114,7 @@ async fn a_message_that_is_not_valid_never_runs_and_is_never_claimed() {
         let ended = handle_on(&executor, body, "fine").await;
         let error = ended.error().unwrap_or_default();
         assert!(error.starts_with(expected), "{error}");
-        assert!(matches!(ended, Execution::Invalid { .. }), "{ended:?}");
+        assert_ended(&ended, "invalid");
     }
 }
 
@@ -125,7 +122,7 @@ async fn a_message_that_is_not_valid_never_runs_and_is_never_claimed() {
 async fn a_message_without_a_key_never_runs() {
     let ended = handle("0", "fine").await;
     assert_eq!(ended.error().as_deref(), Some("order 0 is no order"));
-    assert!(matches!(ended, Execution::Keyless { .. }), "{ended:?}");
+    assert_ended(&ended, "keyless");
 }
 
 #[tokio::test(start_paused = true)]
@@ -133,12 +130,9 @@ async fn a_parameter_that_cannot_be_made_gives_the_key_back() {
     let (executor, _) = executor();
     let ended = handle_on(&executor, "7", "broken").await;
     assert_eq!(ended.error().as_deref(), Some("no tenant"));
-    assert!(matches!(ended, Execution::Undecodable { .. }), "{ended:?}");
+    assert_ended(&ended, "undecodable");
     let fixed = handle_on(&executor, "7", "fine").await;
-    assert!(
-        matches!(fixed, Execution::Executed { attempt: 1, .. }),
-        "{fixed:?}"
-    );
+    assert_ended(&fixed, "executed 1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,16 +142,10 @@ async fn a_message_that_waited_for_the_store_runs_from_the_same_preparation() {
     store.script(Call::Claim, [Fault::AnswerLost, Fault::Unreached]);
     for _ in 0..2 {
         let ended = executor.handle(&mut message, &"fine").await;
-        assert!(
-            matches!(ended, Execution::StoreUnavailable { .. }),
-            "{ended:?}"
-        );
+        assert_ended(&ended, "store_unavailable");
     }
     let ended = executor.handle(&mut message, &"fine").await;
-    assert!(
-        matches!(ended, Execution::Executed { attempt: 1, .. }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "executed 1");
 }
 
 #[tokio::test(start_paused = true)]

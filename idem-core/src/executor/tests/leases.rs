@@ -14,10 +14,7 @@ async fn a_heartbeat_keeps_a_lease_for_as_long_as_the_handler_runs() {
         sleep(5 * LEASE).await;
         store.claim(&ClaimRequest::new(key(), &policy)).await
     });
-    assert!(
-        matches!(ran, Execution::Executed { attempt: 1, .. }),
-        "{ran:?}"
-    );
+    assert_ended(&ran, "executed 1");
     assert!(matches!(held, Ok(Claim::Held { .. })), "{held:?}");
 }
 
@@ -32,7 +29,7 @@ async fn a_handler_that_blocks_its_thread_keeps_its_lease() {
         Ok::<_, Failed>(())
     };
     let ended = executor.execute(key(), &policy, work).await;
-    assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
+    assert_ended(&ended, "executed");
 }
 
 /// A task that is woken by a thread that then blocks is not taken over by another thread.
@@ -48,7 +45,7 @@ async fn a_handler_that_blocks_one_of_the_runtimes_own_threads_keeps_its_lease()
     };
     let run = async move { executor.execute(key(), &policy, work).await };
     let ended = tokio::spawn(run).await.unwrap();
-    assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
+    assert_ended(&ended, "executed");
 }
 
 /// Runs for so long, under a lease of this length.
@@ -60,7 +57,7 @@ async fn last(executor: &Executor<Faulty>, part: &str, lease: Duration, time: Du
     };
     let key = Key::new("orders", part).unwrap();
     let ended = executor.execute(key, &policy, work).await;
-    assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
+    assert_ended(&ended, "executed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,7 +146,7 @@ async fn a_store_hiccup_shorter_than_the_lease_changes_nothing() {
         Ok::<_, Failed>(())
     };
     let ended = executor.execute(key(), &Policy::DEFAULT, work).await;
-    assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
+    assert_ended(&ended, "executed");
 }
 
 /// Counts how often it is polled, about once a second, for as long as it is told.
@@ -182,20 +179,14 @@ async fn outlast(fault: Fault) -> (Execution<(), Failed>, u32) {
 #[tokio::test(start_paused = true)]
 async fn work_rests_while_the_store_is_away_longer_than_the_lease_and_then_goes_on() {
     let (ended, during) = outlast(Fault::Unreached).await;
-    assert!(
-        matches!(ended, Execution::Executed { attempt: 1, .. }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "executed 1");
     assert!(during <= 30, "polled {during} times, beyond its lease");
 }
 
 #[tokio::test(start_paused = true)]
 async fn work_rests_while_the_store_is_frozen_longer_than_the_lease_and_then_goes_on() {
     let (ended, during) = outlast(Fault::Silent).await;
-    assert!(
-        matches!(ended, Execution::Executed { attempt: 1, .. }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "executed 1");
     assert!(during <= 30, "polled {during} times, beyond its lease");
 }
 
@@ -297,5 +288,5 @@ async fn a_request_with_a_lease_below_the_shortest_is_refused_before_the_store_i
         assert_eq!(store.count(Call::Claim), 0);
     }
     let ended = ask(Policy::MIN_LEASE).await;
-    assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
+    assert_ended(&ended, "executed");
 }

@@ -6,21 +6,15 @@ use super::*;
 async fn a_completion_that_was_lost_is_repeated_and_the_work_is_not() {
     let (executor, store) = executor();
     store.script(Call::Complete, [Fault::Unreached, Fault::Unreached]);
-    assert!(matches!(
-        run(&executor).await,
-        Execution::Executed { attempt: 1, .. }
-    ));
-    assert!(matches!(run(&executor).await, Execution::Duplicate { .. }));
+    assert_ended(&run(&executor).await, "executed 1");
+    assert_ended(&run(&executor).await, "duplicate");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_completion_that_was_applied_but_not_answered_is_an_execution() {
     let (executor, store) = executor();
     store.script(Call::Complete, [Fault::AnswerLost]);
-    assert!(matches!(
-        run(&executor).await,
-        Execution::Executed { attempt: 1, .. }
-    ));
+    assert_ended(&run(&executor).await, "executed 1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -33,7 +27,7 @@ async fn a_completion_is_repeated_past_the_lease_and_without_its_caller() {
     }
     store.heal();
     sleep(Duration::from_secs(2)).await;
-    assert!(matches!(run(&executor).await, Execution::Duplicate { .. }));
+    assert_ended(&run(&executor).await, "duplicate");
 }
 
 #[tokio::test(start_paused = true)]
@@ -47,7 +41,7 @@ async fn a_completion_whose_caller_goes_away_before_its_first_answer_is_repeated
         }
         sleep(Duration::from_secs(2)).await;
         let copy = run(&executor).await;
-        assert!(matches!(copy, Execution::Duplicate { .. }), "{copy:?}");
+        assert_ended(&copy, "duplicate");
     }
 }
 
@@ -55,10 +49,7 @@ async fn a_completion_whose_caller_goes_away_before_its_first_answer_is_repeated
 async fn a_completion_after_a_takeover_is_no_success() {
     let (executor, store) = executor();
     store.script(Call::Complete, [Fault::Fenced]);
-    assert!(matches!(
-        run(&executor).await,
-        Execution::LeaseLost { attempt: 1 }
-    ));
+    assert_ended(&run(&executor).await, "lease_lost 1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,17 +72,11 @@ async fn a_claim_whose_answer_was_lost_is_had_back_with_the_same_request() {
     let unknown = executor
         .execute_request(&request, &Policy::DEFAULT, work)
         .await;
-    assert!(
-        matches!(unknown, Execution::StoreUnavailable { .. }),
-        "{unknown:?}"
-    );
+    assert_ended(&unknown, "store_unavailable");
     let again = executor
         .execute_request(&request, &Policy::DEFAULT, work)
         .await;
-    assert!(
-        matches!(again, Execution::Executed { attempt: 1, .. }),
-        "{again:?}"
-    );
+    assert_ended(&again, "executed 1");
 }
 
 /// A person has to mend the record: until then no try is better than the one before.

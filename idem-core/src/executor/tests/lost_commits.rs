@@ -5,12 +5,13 @@ use std::future::pending;
 use tokio::time::Instant;
 
 use super::{
+    charge::{self, Act},
     doubles::{Blank, Transaction, TransactionalDouble, Transactions},
     *,
 };
 use crate::{
-    handler::{Atomic, Context, DecodeError, Operation, Outcome, Rejection},
-    message::{Envelope, KeyError},
+    handler::{Atomic, Outcome},
+    message::Envelope,
     store::{Completion, Finish, Finished, StoreError},
 };
 
@@ -87,43 +88,20 @@ impl Transactions for Fate {
 }
 
 /// Succeeds unless its connection is broken.
-struct Charge;
-
-impl Operation for Charge {
-    type Message = ();
-    type Output = u32;
-    type Error = Failed;
-    type Mode = Atomic<Blank>;
-    const SCOPE: &'static str = "orders";
-
-    fn decode(_: &Envelope) -> Result<(), DecodeError> {
-        Ok(())
-    }
-
-    fn key((): &(), _: &Envelope) -> Result<Key, KeyError> {
-        Ok(key())
-    }
-}
-
-impl Handler<Fate> for Charge {
-    fn call<'a>(
-        (): (),
-        context: &'a Context<'a, Fate>,
-        _: &'a mut Blank,
-    ) -> Result<impl Future<Output = Result<u32, Failed>> + Send + 'a, Rejection> {
-        let number = context.attempt.number();
-        Ok(async move {
-            match context.state {
-                Fate::NeverSent => {
-                    Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into())
-                }
-                Fate::Silent => pending().await,
-                Fate::Late => Err(Failed::rejected("somebody has paid already")),
-                _ => Ok(number),
+impl Act for Fate {
+    async fn act(&self, _: u32, attempt: Attempt) -> Result<u32, Failed> {
+        match self {
+            Self::NeverSent => {
+                Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into())
             }
-        })
+            Self::Silent => pending().await,
+            Self::Late => Err(Failed::rejected("somebody has paid already")),
+            _ => Ok(attempt.number()),
+        }
     }
 }
+
+type Charge = charge::Charge<Atomic<Blank>>;
 
 async fn commit(fate: Fate) -> (Execution<u32, Failed>, Lender) {
     let store = Faulty::default();
@@ -133,8 +111,7 @@ async fn commit(fate: Fate) -> (Execution<u32, Failed>, Lender) {
 
 fn message() -> Prepared<Charge> {
     // One attempt: an outage that counted would use it up.
-    let policy = Policy::builder().max_attempts(1).build().unwrap();
-    Prepared::new(Envelope::new(""), &policy).unwrap()
+    charge::message("7", &attempts(1))
 }
 
 async fn handle(lender: &Lender, message: &mut Prepared<Charge>) -> Execution<u32, Failed> {
@@ -157,17 +134,7 @@ async fn remembered(store: &Lender) -> Claim {
 #[tokio::test(start_paused = true)]
 async fn a_commit_that_was_applied_but_not_answered_is_an_execution() {
     let (ended, store) = commit(Fate::Applied).await;
-    assert!(
-        matches!(
-            ended,
-            Execution::Executed {
-                output: 1,
-                attempt: 1,
-                ..
-            }
-        ),
-        "{ended:?}"
-    );
+    assert_output(&ended, 1, &1);
     let claim = remembered(&store).await;
     assert!(matches!(claim, Claim::Completed { outcome, .. } if outcome.as_bytes() == b"1"));
 }
@@ -182,15 +149,9 @@ async fn a_connection_that_breaks_is_no_attempt() {
             let ended = handle(&lender(store, fate), &mut message).await;
             match fate {
                 Fate::Applied => {
-                    assert!(
-                        matches!(ended, Execution::Executed { attempt: 1, .. }),
-                        "{ended:?}"
-                    );
+                    assert_ended(&ended, "executed 1");
                 }
-                _ => assert!(
-                    matches!(ended, Execution::StoreUnavailable { .. }),
-                    "{ended:?}"
-                ),
+                _ => assert_ended(&ended, "store_unavailable"),
             }
         }
     }
@@ -204,16 +165,10 @@ async fn a_handler_whose_connection_breaks_each_time_has_failed() {
         let mut message = message();
         for _ in 0..4 {
             let ended = handle(&lender, &mut message).await;
-            assert!(
-                matches!(ended, Execution::StoreUnavailable { .. }),
-                "{ended:?}"
-            );
+            assert_ended(&ended, "store_unavailable");
         }
         let ended = handle(&lender, &mut message).await;
-        assert!(
-            matches!(ended, Execution::Exhausted { attempt: 1, .. }),
-            "{ended:?}"
-        );
+        assert_ended(&ended, "exhausted 1");
         assert!(matches!(remembered(&lender).await, Claim::Acquired(_)));
     }
 }
@@ -235,10 +190,7 @@ async fn a_handler_that_waits_on_a_silent_link_fails_when_its_time_is_up() {
 #[tokio::test(start_paused = true)]
 async fn a_completion_by_the_successor_is_not_taken_for_ones_own() {
     let (ended, store) = commit(Fate::Overtaken).await;
-    assert!(
-        matches!(ended, Execution::LeaseLost { attempt: 1 }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "lease_lost 1");
     let claim = remembered(&store).await;
     assert!(
         matches!(claim, Claim::Completed { outcome, .. } if outcome.as_bytes() == b"the successor's")
@@ -250,10 +202,10 @@ async fn a_completion_by_the_successor_is_not_taken_for_ones_own() {
 async fn a_rejection_after_an_earlier_commit_that_came_late_is_told_to_nobody() {
     let (store, fate) = (Faulty::default(), Fate::Late);
     let lender = lender(store, fate);
-    let request = Envelope::builder("").expects_reply(true).build();
+    let request = Envelope::builder("7").expects_reply(true).build();
     let mut message = Prepared::new(request, &Policy::DEFAULT).unwrap();
     let ended = handle(&lender, &mut message).await;
-    assert!(matches!(ended, Execution::LeaseLost { .. }), "{ended:?}");
+    assert_ended(&ended, "lease_lost");
     let claim = remembered(&lender).await;
     assert!(matches!(claim, Claim::Completed { outcome, .. } if outcome.as_bytes() == b"1"));
 }

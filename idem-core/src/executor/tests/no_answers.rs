@@ -1,17 +1,12 @@
 //! Stores that answer to a finish what it cannot come to: that is never taken for success.
 
-use std::marker::PhantomData;
-
 use super::{
+    charge,
     doubles::{Blank, Transaction, TransactionalDouble, Transactions},
     *,
 };
 use crate::{
-    handler::{
-        Atomic, Context, DecodeError, Grouped, Mode, Operation, Outcome, RecordedBy,
-        RecordingConstraint, Rejection,
-    },
-    message::{Envelope, KeyError},
+    handler::{Atomic, Grouped, Mode, Outcome, RecordedBy},
     store::{Finish, Finished, Lease, StoreError},
     stores::MemoryStore,
 };
@@ -58,58 +53,10 @@ impl Store for Unended {
     }
 }
 
-/// Succeeds, in a mode.
-struct Charge<M>(PhantomData<M>);
-
-macro_rules! charges {
-    ($mode:ty, $recorded:expr) => {
-        impl Operation for Charge<$mode> {
-            type Message = ();
-            type Output = u32;
-            type Error = Failed;
-            type Mode = $mode;
-            const SCOPE: &'static str = "orders";
-            const RECORDED_BY: Option<RecordingConstraint<Self>> = $recorded;
-
-            fn decode(_: &Envelope) -> Result<(), DecodeError> {
-                Ok(())
-            }
-
-            fn key((): &(), _: &Envelope) -> Result<Key, KeyError> {
-                Ok(key())
-            }
-        }
-
-        impl Handler<()> for Charge<$mode> {
-            fn call<'a>(
-                (): (),
-                context: &'a Context<'a, ()>,
-                _: <$mode as Mode>::Lent<'a>,
-            ) -> Result<impl Future<Output = Result<u32, Failed>> + Send + 'a, Rejection> {
-                let number = context.attempt.number();
-                Ok(async move { Ok(number) })
-            }
-        }
-    };
-}
-
-charges!(Atomic<Blank>, None);
-charges!(Grouped<Blank, 8>, None);
-charges!(
-    RecordedBy<Blank>,
-    Some(RecordingConstraint::new(
-        "charges_key",
-        1,
-        |(): &(), _| Ok(vec!["o-1".to_owned()]),
-        |error: &Failed| Some(error.error()),
-    ))
-);
-
 /// Handles a message whose transaction ends with this answer: the executor says so, and that it knows nothing.
 async fn tells_nothing<M>(answer: Finished)
 where
-    M: RunsOn<Odd>,
-    Charge<M>: Handler<(), Mode = M, Message = (), Output = u32, Error = Failed>,
+    M: RunsOn<Odd> + Mode + Send + Sync + 'static,
 {
     let store = Odd {
         store: Unended(MemoryStore::new()),
@@ -118,7 +65,7 @@ where
     let executor = Executor::new(store);
     // Others are at work, so that a group is worth it.
     let (_others, _) = executor.concurrency.enter("orders");
-    let mut message = Prepared::<Charge<M>>::new(Envelope::new(""), &Policy::DEFAULT).unwrap();
+    let mut message = charge::message::<M>("7", &Policy::DEFAULT);
     let ended = executor.handle(&mut message, &()).await;
     let Execution::StoreUnavailable {
         error: StoreError::Refused(why),

@@ -55,10 +55,7 @@ async fn what_was_observed_is_a_duplicate_once_its_policy_is_enforced() {
     let (executor, _) = executor();
     observe(&executor).await;
     let enforced = run(&executor).await;
-    assert!(
-        matches!(enforced, Execution::Duplicate { .. }),
-        "{enforced:?}"
-    );
+    assert_ended(&enforced, "duplicate");
 }
 
 #[tokio::test(start_paused = true)]
@@ -240,10 +237,7 @@ async fn a_failed_attempt_is_counted_and_its_key_released() {
     let policy = observing().to_builder().max_attempts(2).build().unwrap();
     wait_for_retry(&fail(&executor, &policy).await).await;
     let last = fail(&executor, &policy).await;
-    assert!(
-        matches!(last, Execution::Exhausted { attempt: 2, .. }),
-        "{last:?}"
-    );
+    assert_ended(&last, "exhausted 2");
 }
 
 #[tokio::test(start_paused = true)]
@@ -252,7 +246,7 @@ async fn a_release_that_the_store_does_not_take_delays_no_retry() {
     store.always(Call::Release, Fault::Silent);
     let started = tokio::time::Instant::now();
     let failed = fail(&executor, &observing()).await;
-    assert!(matches!(failed, Execution::Failed { .. }), "{failed:?}");
+    assert_ended(&failed, "failed");
     assert!(started.elapsed() <= Duration::from_secs(1));
 }
 
@@ -261,25 +255,22 @@ async fn a_panic_is_a_failure_with_and_without_a_claim() {
     let (executor, store) = executor();
     let work = async |_: Attempt| -> Result<(), Failed> { panic!("no ink") };
     let claimed = executor.execute(key(), &observing(), work).await;
-    assert!(matches!(claimed, Execution::Failed { .. }), "{claimed:?}");
+    assert_ended(&claimed, "failed");
     store.go_away();
     let unclaimed = executor.execute(key(), &observing(), work).await;
-    assert!(
-        matches!(unclaimed, Execution::Failed { .. }),
-        "{unclaimed:?}"
-    );
+    assert_ended(&unclaimed, "failed");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_closed_executor_starts_nothing_even_without_its_store() {
     let (executor, store) = executor();
     executor.close();
-    assert!(matches!(observe(&executor).await, Execution::Abandoned));
+    assert_ended(&observe(&executor).await, "abandoned");
     let claim = store.elsewhere();
     let claim = claim.claim(&ClaimRequest::new(key(), &observing())).await;
     assert!(matches!(claim, Ok(Claim::Acquired(lease)) if lease.attempt == 1));
     store.go_away();
-    assert!(matches!(observe(&executor).await, Execution::Abandoned));
+    assert_ended(&observe(&executor).await, "abandoned");
 }
 
 /// Its body is the order's number. 0 has no key; 13 fails, and 14 is rejected.

@@ -25,8 +25,8 @@ async fn an_output_that_cannot_be_serialised_is_no_reason_to_repeat_the_work() {
     let (executor, _) = executor();
     let work = async |_: Attempt| Ok::<_, Failed>(Bomb);
     let ended = executor.execute(key(), &Policy::DEFAULT, work).await;
-    assert!(matches!(ended, Execution::Executed { .. }));
-    assert!(matches!(run(&executor).await, Execution::Duplicate { .. }));
+    assert_ended(&ended, "executed");
+    assert_ended(&run(&executor).await, "duplicate");
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,10 +53,7 @@ async fn a_panic_is_a_failed_attempt() {
         panic!("{failed:?}");
     };
     assert!(matches!(cause, Cause::Panicked(message) if message == "boom"));
-    assert!(matches!(
-        run(&executor).await,
-        Execution::Executed { attempt: 2, .. }
-    ));
+    assert_ended(&run(&executor).await, "executed 2");
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,8 +71,5 @@ async fn work_that_panics_before_it_returns_its_future_is_a_failed_attempt() {
     };
     assert!(matches!(cause, Cause::Panicked(message) if message == "boom"));
     assert_eq!(store.count(Call::Release), 1, "the key is free at once");
-    assert!(matches!(
-        run(&executor).await,
-        Execution::Executed { attempt: 2, .. }
-    ));
+    assert_ended(&run(&executor).await, "executed 2");
 }

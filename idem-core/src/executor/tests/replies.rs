@@ -1,12 +1,14 @@
 //! Requests: somebody waits for an answer, and gets it again.
 
+use std::marker::PhantomData;
+
 use serde::ser::Error as _;
 
 use super::*;
 use crate::{
     handler::{
-        Answer, Context, DecodeError, Leased, Operation, Outcome, Refusal, Refused, Rejection,
-        StoreOutage,
+        Answer, Context, DecodeError, Leased, Mode, Operation, Outcome, Refusal, Refused,
+        Rejection, StoreOutage,
     },
     message::{Envelope, KeyError},
 };
@@ -66,13 +68,14 @@ impl Act {
     }
 }
 
-struct Lend;
+/// In any mode.
+struct Lend<M = Leased>(PhantomData<M>);
 
-impl Operation for Lend {
+impl<M: Mode + Send + Sync + 'static> Operation for Lend<M> {
     type Message = ();
     type Output = Said;
     type Error = Refused<Said>;
-    type Mode = Leased;
+    type Mode = M;
     const SCOPE: &'static str = "orders";
 
     fn decode(_: &Envelope) -> Result<(), DecodeError> {
@@ -84,11 +87,11 @@ impl Operation for Lend {
     }
 }
 
-impl Handler<Act> for Lend {
+impl<M: Mode + Send + Sync + 'static> Handler<Act> for Lend<M> {
     fn call<'a>(
         (): (),
         context: &'a Context<'a, Act>,
-        (): (),
+        _: M::Lent<'a>,
     ) -> Result<impl Future<Output = Result<Said, Refused<Said>>> + Send + 'a, Rejection> {
         let act = *context.state;
         Ok(async move { act.result() })
@@ -198,10 +201,7 @@ async fn a_rejection_that_nobody_can_read_any_more_is_not_taken_for_done() {
     let write = store.complete(&lease, &unreadable, LEASE).await;
     assert_eq!(write.unwrap(), Write::Applied);
     let copy = tell(&executor, Act::Return(5)).await;
-    assert!(
-        matches!(copy, Execution::Rejected { attempt: 0, .. }),
-        "{copy:?}"
-    );
+    assert_ended(&copy, "rejected 0");
     let copy = remembered(ask(&executor, Act::Return(5)).await);
     assert!(
         matches!(copy.answer(), Answer::Forgotten(refusal) if refusal.code() == "outcome-outdated")
@@ -213,25 +213,16 @@ async fn a_closure_that_finds_a_remembered_rejection_is_not_told_that_it_is_done
     let (executor, _) = executor();
     ask(&executor, Act::Reject).await;
     let copy = run(&executor).await;
-    assert!(
-        matches!(copy, Execution::Rejected { attempt: 0, .. }),
-        "{copy:?}"
-    );
+    assert_ended(&copy, "rejected 0");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rejection_that_nobody_waits_for_is_given_up_and_runs_again() {
     let (executor, _) = executor();
     let ended = tell(&executor, Act::Reject).await;
-    assert!(
-        matches!(ended, Execution::Rejected { attempt: 1, .. }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "rejected 1");
     let again = ask(&executor, Act::Return(5)).await;
-    assert!(
-        matches!(again, Execution::Executed { attempt: 1, .. }),
-        "{again:?}"
-    );
+    assert_ended(&again, "executed 1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,22 +234,16 @@ async fn a_failure_worth_another_attempt_is_not_remembered() {
     };
     sleep(retry_after).await;
     let again = ask(&executor, Act::Return(5)).await;
-    assert!(
-        matches!(again, Execution::Executed { attempt: 2, .. }),
-        "{again:?}"
-    );
+    assert_ended(&again, "executed 2");
 }
 
 #[tokio::test(start_paused = true)]
 async fn used_up_attempts_are_not_remembered() {
     let (executor, _) = executor();
     let ended = handle(&executor, &attempts(1), Kind::Request, Act::Retry).await;
-    assert!(matches!(ended, Execution::Exhausted { .. }), "{ended:?}");
+    assert_ended(&ended, "exhausted");
     let again = ask(&executor, Act::Return(5)).await;
-    assert!(
-        matches!(again, Execution::Executed { attempt: 1, .. }),
-        "{again:?}"
-    );
+    assert_ended(&again, "executed 1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -290,8 +275,5 @@ async fn a_refusal_after_a_takeover_is_no_answer() {
     let (executor, store) = executor();
     store.script(Call::Complete, [Fault::Fenced]);
     let ended = ask(&executor, Act::Reject).await;
-    assert!(
-        matches!(ended, Execution::LeaseLost { attempt: 1 }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "lease_lost 1");
 }

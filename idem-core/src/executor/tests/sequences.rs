@@ -73,10 +73,7 @@ async fn read(executor: &Executor<Faulty>, number: u64) -> Execution<u64, Failed
 async fn read_all(executor: &Executor<Faulty>, numbers: impl IntoIterator<Item = u64>) {
     for number in numbers {
         let ended = read(executor, number).await;
-        assert!(
-            matches!(ended, Execution::Executed { .. }),
-            "{number}: {ended:?}"
-        );
+        assert_ended(&ended, "executed");
     }
 }
 
@@ -93,20 +90,14 @@ async fn numbers_run_in_any_order_inside_the_window_and_not_beyond_it() {
     let (executor, _) = executor();
     read_all(&executor, [0, 9, 5]).await;
     let ended = read(&executor, 11).await;
-    assert!(
-        matches!(
-            ended,
-            Execution::Ahead {
-                mark: 1,
-                window: 10
-            }
-        ),
-        "{ended:?}"
-    );
+    let Execution::Ahead { mark, window } = ended else {
+        panic!("{ended:?}");
+    };
+    assert_eq!((mark, window), (1, 10));
     assert_eq!((ended.attempt(), ended.kind().label()), (None, "ahead"));
     read_all(&executor, [1, 2, 4]).await;
     let ended = read(&executor, 11).await;
-    assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
+    assert_ended(&ended, "executed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -116,7 +107,7 @@ async fn a_copy_of_what_the_mark_has_passed_is_a_duplicate() {
     let _ = read(&executor, 3).await;
     read_all(&executor, 4..30).await;
     let ended = read(&executor, 1).await;
-    assert!(matches!(ended, Execution::Duplicate { .. }), "{ended:?}");
+    assert_ended(&ended, "duplicate");
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,16 +115,13 @@ async fn what_was_given_up_stops_nothing_is_late_and_runs_again_for_a_person() {
     let (executor, _) = executor();
     read_all(&executor, 0..3).await;
     let ended = read(&executor, 3).await;
-    assert!(matches!(ended, Execution::Rejected { .. }), "{ended:?}");
+    assert_ended(&ended, "rejected");
     read_all(&executor, 4..30).await;
     let ended = read(&executor, 3).await;
-    assert!(matches!(ended, Execution::Late), "{ended:?}");
+    assert_ended(&ended, "late");
     let mut replay = prepared(3, &Policy::DEFAULT).replay(true);
     let ended = executor.handle(&mut replay, &()).await;
-    assert!(
-        matches!(ended, Execution::Rejected { attempt: 1, .. }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "rejected 1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -143,13 +131,10 @@ async fn a_numbered_message_never_runs_without_the_store_whatever_the_policy() {
     let policy = Policy::builder().store_outage(StoreOutage::FailOpen);
     let mut message = prepared(0, &policy.build().unwrap());
     let ended = executor.handle(&mut message, &()).await;
-    assert!(
-        matches!(ended, Execution::StoreUnavailable { .. }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "store_unavailable");
     store.heal();
     let ended = executor.handle(&mut message, &()).await;
-    assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
+    assert_ended(&ended, "executed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -163,7 +148,7 @@ async fn a_completion_whose_answer_is_lost_is_done_though_the_mark_passes_it_mea
     );
     assert!(done, "{first:?}");
     let again = read(&executor, 0).await;
-    assert!(matches!(again, Execution::Duplicate { .. }), "{again:?}");
+    assert_ended(&again, "duplicate");
 }
 
 /// A body that nobody can read, under a number.
@@ -184,14 +169,11 @@ async fn a_body_that_cannot_be_decoded_gives_its_number_up() {
     read_all(&executor, 0..3).await;
     let mut message = garbled("3").expect("its envelope tells its place");
     let ended = executor.handle(&mut message, &()).await;
-    assert!(matches!(ended, Execution::Undecodable { .. }), "{ended:?}");
+    assert_ended(&ended, "undecodable");
     read_all(&executor, 4..30).await;
     let mut mended = prepared(3, &Policy::DEFAULT).replay(true);
     let ended = executor.handle(&mut mended, &()).await;
-    assert!(
-        matches!(ended, Execution::Rejected { attempt: 1, .. }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "rejected 1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -222,7 +204,7 @@ async fn a_body_that_cannot_be_decoded_is_no_gap_nor_a_duplicate_whatever_became
         assert_eq!(ended.kind().label(), expected, "{number}");
     }
     let ended = garbled("none").expect_err("it has no number");
-    assert!(matches!(ended, Execution::Undecodable { .. }), "{ended:?}");
+    assert_ended(&ended, "undecodable");
 }
 
 #[tokio::test(start_paused = true)]
@@ -231,13 +213,10 @@ async fn a_body_that_cannot_be_decoded_waits_for_a_store_that_is_away() {
     store.go_away();
     let mut message = garbled("0").expect("its envelope tells its place");
     let ended = executor.handle(&mut message, &()).await;
-    assert!(
-        matches!(ended, Execution::StoreUnavailable { .. }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "store_unavailable");
     store.heal();
     let ended = executor.handle(&mut message, &()).await;
-    assert!(matches!(ended, Execution::Undecodable { .. }), "{ended:?}");
+    assert_ended(&ended, "undecodable");
 }
 
 #[tokio::test(start_paused = true)]
@@ -251,7 +230,7 @@ async fn a_number_that_is_withdrawn_is_passed_and_what_was_done_under_it_stays_d
     let _ = read(&executor, 3).await;
     read_all(&executor, 5..30).await;
     let ended = read(&executor, 4).await;
-    assert!(matches!(ended, Execution::Late), "{ended:?}");
+    assert_ended(&ended, "late");
     let ended = executor.handle(&mut withdrawn(4), &()).await;
     assert_eq!(
         (ended.kind().label(), ended.error().as_deref()),

@@ -73,22 +73,18 @@ async fn a_request_of_a_session_is_claimed_at_its_place_and_not_by_its_key() {
         "leases:s-1~3"
     );
     let first = run("0", 0, 0).await;
-    assert!(
-        matches!(first, Execution::Executed { output: 0, .. }),
-        "it needs no key of its own: {first:?}"
-    );
+    // It needs no key of its own.
+    assert_output(&first, 1, &0);
     let copy = run("0", 0, 0).await;
-    assert!(matches!(copy, Execution::Duplicate { .. }), "{copy:?}");
+    assert_ended(&copy, "duplicate");
     let other = run("9", 0, 0).await;
-    assert!(matches!(other, Execution::KeyReused), "{other:?}");
+    assert_ended(&other, "key_reused");
     let beyond = run("9", 5, 0).await;
-    assert!(
-        matches!(beyond, Execution::BeyondWindow { window: 5 }),
-        "{beyond:?}"
-    );
+    assert_ended(&beyond, "beyond_window");
+    assert!(matches!(beyond, Execution::BeyondWindow { window: 5 }));
     run("9", 5, 1).await;
     let stale = run("0", 0, 0).await;
-    assert!(matches!(stale, Execution::Stale), "{stale:?}");
+    assert_ended(&stale, "stale");
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,7 +92,7 @@ async fn a_request_of_a_session_that_nobody_opened_does_not_run() {
     let (executor, _) = executor();
     let mut message = request("7", 0, 0, &Policy::DEFAULT);
     let ended = executor.handle(&mut message, &()).await;
-    assert!(matches!(ended, Execution::SessionExpired), "{ended:?}");
+    assert_ended(&ended, "session_expired");
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,7 +104,7 @@ async fn a_session_without_an_id_is_no_key() {
     };
     let envelope = Envelope::builder("7").session(session).build();
     let ended = Prepared::<Grant>::new(envelope, &Policy::DEFAULT).unwrap_err();
-    assert!(matches!(ended, Execution::Keyless { .. }), "{ended:?}");
+    assert_ended(&ended, "keyless");
 }
 
 /// Nobody else knows whether its session lives, and what its mark has passed.
@@ -119,16 +115,10 @@ async fn a_request_of_a_session_does_not_run_without_the_store_whatever_the_poli
     store.go_away();
     let mut message = request("7", 0, 0, &FAIL_OPEN);
     let ended = executor.handle(&mut message, &()).await;
-    assert!(
-        matches!(ended, Execution::StoreUnavailable { .. }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "store_unavailable");
     store.heal();
     let ended = executor.handle(&mut message, &()).await;
-    assert!(
-        matches!(ended, Execution::Executed { attempt: 1, .. }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "executed 1");
 }
 
 /// It is repeated until the store has taken it, and not handed to this process's memory.
@@ -139,7 +129,7 @@ async fn the_completion_of_a_sessions_request_waits_for_the_store_whatever_the_p
     store.script(Call::Complete, [Fault::Unreached; 3]);
     let mut message = request("7", 0, 0, &FAIL_OPEN);
     let ended = executor.handle(&mut message, &()).await;
-    assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
+    assert_ended(&ended, "executed");
     assert_eq!(store.count(Call::Complete), 4);
     assert_eq!(executor.unprotected(), UnprotectedStats::default());
 }
@@ -158,6 +148,6 @@ async fn an_answer_is_kept_for_a_day_at_least() {
         advance(23 * HOUR).await;
         store.elsewhere().purge(100).await.unwrap();
         let again = executor.handle(&mut request("7", 0, 0, &short), &()).await;
-        assert!(matches!(again, Execution::Duplicate { .. }), "{again:?}");
+        assert_ended(&again, "duplicate");
     }
 }

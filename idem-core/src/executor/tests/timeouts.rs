@@ -16,6 +16,17 @@ fn quarantine() -> Policy {
     policy.build().unwrap()
 }
 
+/// After how long it failed of that.
+fn timed_out(ended: &Execution<(), Failed>) -> Option<Duration> {
+    match ended {
+        Execution::Failed { cause, .. } | Execution::Exhausted { cause, .. } => match cause {
+            Cause::TimedOut(limit) => Some(*limit),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Never ends.
 async fn hang(_: Attempt) -> Result<(), Failed> {
     pending().await
@@ -34,32 +45,13 @@ async fn an_attempt_that_takes_too_long_has_failed_and_its_work_is_dropped() {
     let ended = executor.execute(key(), &policy, work).await;
     assert_eq!(began.elapsed().as_secs(), TIMEOUT.as_secs());
     assert_eq!(ended.error().as_deref(), Some("timed out after 5s"));
-    assert!(
-        matches!(
-            ended,
-            Execution::Failed {
-                cause: Cause::TimedOut(TIMEOUT),
-                attempt: 1,
-                ..
-            }
-        ),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "failed 1");
+    assert_eq!(timed_out(&ended), Some(TIMEOUT));
     assert_eq!(Arc::strong_count(&held), 1, "the work is still there");
     wait_for_retry(&ended).await;
     let work = async |attempt: Attempt| Ok::<_, Failed>(attempt.is_in_doubt());
     let next = executor.execute(key(), &policy, work).await;
-    assert!(
-        matches!(
-            next,
-            Execution::Executed {
-                output: false,
-                attempt: 2,
-                ..
-            }
-        ),
-        "{next:?}"
-    );
+    assert_output(&next, 2, &false);
 }
 
 #[tokio::test(start_paused = true)]
@@ -71,7 +63,7 @@ async fn work_that_ends_in_time_is_not_stopped() {
         Ok::<_, Failed>(())
     };
     let ended = executor.execute(key(), &policy, work).await;
-    assert!(matches!(ended, Execution::Executed { .. }), "{ended:?}");
+    assert_ended(&ended, "executed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,16 +71,8 @@ async fn attempts_that_take_too_long_are_used_up() {
     let (executor, _) = executor();
     let policy = limited().max_attempts(1).build().unwrap();
     let ended = executor.execute(key(), &policy, hang).await;
-    assert!(
-        matches!(
-            ended,
-            Execution::Exhausted {
-                cause: Cause::TimedOut(_),
-                attempt: 1
-            }
-        ),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "exhausted 1");
+    assert_eq!(timed_out(&ended), Some(TIMEOUT));
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,21 +84,15 @@ async fn what_was_stopped_is_quarantined_if_its_doubt_is_to_be() {
         Some("timed out after 5s: its effects may have happened")
     );
     assert_eq!(stopped.attempt(), Some(1));
-    assert!(matches!(stopped, Execution::InDoubt { .. }), "{stopped:?}");
+    assert_ended(&stopped, "in_doubt");
 
     let must_not_run = async |_: Attempt| -> Result<(), Failed> { panic!("a copy ran in doubt") };
     let copy = executor.execute(key(), &quarantine(), must_not_run).await;
-    assert!(
-        matches!(copy, Execution::InDoubt { attempt: 0, .. }),
-        "{copy:?}"
-    );
+    assert_ended(&copy, "in_doubt 0");
     let replay = ClaimRequest::new(key(), &quarantine()).replay(true);
     let work = async |_: Attempt| Ok::<_, Failed>(());
     let ended = executor.execute_request(&replay, &quarantine(), work).await;
-    assert!(
-        matches!(ended, Execution::Executed { attempt: 1, .. }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "executed 1");
 }
 
 /// The store is told of the doubt: an enforced copy is quarantined.
@@ -124,27 +102,18 @@ async fn what_is_only_observed_is_attempted_again_whatever_its_doubt() {
     let observed = quarantine().to_builder();
     let observed = observed.enforcement(Enforcement::Observe).build().unwrap();
     let stopped = executor.execute(key(), &observed, hang).await;
-    assert!(
-        matches!(stopped, Execution::Failed { attempt: 1, .. }),
-        "{stopped:?}"
-    );
+    assert_ended(&stopped, "failed 1");
     let work = async |_: Attempt| Ok::<_, Failed>(());
     let next = executor.execute(key(), &observed, work).await;
-    assert!(
-        matches!(
-            next,
-            Execution::Observed {
-                would_have_been: Some(ExecutionKind::InDoubt),
-                ..
-            }
-        ),
-        "{next:?}"
-    );
+    let Execution::Observed {
+        would_have_been, ..
+    } = next
+    else {
+        panic!("{next:?}");
+    };
+    assert_eq!(would_have_been, Some(ExecutionKind::InDoubt));
     let enforced = executor.execute(key(), &quarantine(), work).await;
-    assert!(
-        matches!(enforced, Execution::InDoubt { .. }),
-        "{enforced:?}"
-    );
+    assert_ended(&enforced, "in_doubt");
 }
 
 #[test]

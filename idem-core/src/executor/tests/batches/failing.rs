@@ -26,10 +26,7 @@ async fn a_batch_that_fails_is_halved_and_only_the_run_alone_counts() {
     let mut ended = is_halved_because_of_3(&executor, &shop, 1..=4).await;
     let failed = ended.remove(2);
     assert_executed(&ended, [1, 2, 4]);
-    assert!(
-        matches!(failed, Execution::Failed { attempt: 1, .. }),
-        "{failed:?}"
-    );
+    assert_ended(&failed, "failed 1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,10 +69,7 @@ async fn a_batch_both_of_whose_halves_fail_is_called_message_by_message() {
     let began = Instant::now();
     let ended = handle_all::<Charge<64>>(&executor, &shop, 1..=64).await;
     for ended in ended {
-        assert!(
-            matches!(ended, Execution::Failed { attempt: 1, .. }),
-            "{ended:?}"
-        );
+        assert_ended(&ended, "failed 1");
     }
     assert_eq!(
         began.elapsed(),
@@ -297,10 +291,7 @@ async fn what_failed_in_a_batch_is_not_called_again_by_a_closed_executor() {
     let other = Executor::new(executor.store().clone());
     let works = Shop::new(numbers);
     for ended in handle_all::<Charge<8>>(&other, &works, 1..=3).await {
-        assert!(
-            matches!(ended, Execution::Executed { attempt: 2, .. }),
-            "{ended:?}"
-        );
+        assert_ended(&ended, "executed 2");
     }
 }
 

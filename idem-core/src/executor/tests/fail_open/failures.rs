@@ -17,14 +17,11 @@ async fn attempts_without_the_store_are_counted_and_wait_for_the_backoff() {
             "{failed:?}"
         );
         let copy = run_open(&executor).await;
-        assert!(matches!(copy, Execution::Conflict { .. }), "{copy:?}");
+        assert_ended(&copy, "conflict");
         wait_for_retry(&failed).await;
     }
     let last = fail_open_once(&executor, 3).await;
-    assert!(
-        matches!(last, Execution::Exhausted { attempt: 3, .. }),
-        "{last:?}"
-    );
+    assert_ended(&last, "exhausted 3");
 }
 
 #[tokio::test(start_paused = true)]
@@ -43,10 +40,7 @@ async fn the_store_is_told_of_each_failed_attempt() {
     store.heal();
     a_while().await;
     let ended = run_open(&executor).await;
-    assert!(
-        matches!(ended, Execution::Executed { attempt: 3, .. }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "executed 3");
     let reports = executor.unprotected();
     assert_eq!(
         (reports.told(), reports.overtaken(), reports.pending()),
@@ -82,21 +76,18 @@ async fn the_next_attempt_waits_for_the_report_once_the_store_is_back() {
     store.heal();
     a_while().await;
     let copy = run_open(&executor).await;
-    assert!(matches!(copy, Execution::Conflict { .. }), "{copy:?}");
+    assert_ended(&copy, "conflict");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_was_given_up_without_the_store_starts_over_when_it_is_sent_again() {
     let (executor, store) = away();
     let last = fail_open_once(&executor, 1).await;
-    assert!(matches!(last, Execution::Exhausted { .. }), "{last:?}");
+    assert_ended(&last, "exhausted");
     store.heal();
     a_while().await;
     let replay = run_open(&executor).await;
-    assert!(
-        matches!(replay, Execution::Executed { attempt: 1, .. }),
-        "{replay:?}"
-    );
+    assert_ended(&replay, "executed 1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,24 +100,14 @@ async fn an_attempt_that_vanished_without_the_store_leaves_its_key_in_doubt() {
         () = sleep(Duration::from_secs(1)) => {}
     }
     let copy = run_open(&executor).await;
-    assert!(matches!(copy, Execution::Conflict { .. }), "{copy:?}");
+    assert_ended(&copy, "conflict");
     store.heal();
     a_while().await;
     assert_eq!(executor.unprotected().told(), 1);
     sleep(LEASE).await;
     let work = async |attempt: Attempt| Ok::<_, Failed>(attempt.is_in_doubt());
     let next = executor.execute(key(), &policy, work).await;
-    assert!(
-        matches!(
-            next,
-            Execution::Executed {
-                output: true,
-                attempt: 2,
-                ..
-            }
-        ),
-        "{next:?}"
-    );
+    assert_output(&next, 2, &true);
 }
 
 #[tokio::test(start_paused = true)]

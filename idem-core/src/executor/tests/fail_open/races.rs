@@ -12,11 +12,11 @@ async fn a_copy_whose_claim_is_answered_late_does_not_run_beside_one_without_the
         Ok::<_, Failed>(())
     };
     let (late, first) = tokio::join!(run_open(&executor), executor.execute(key(), &policy, work));
-    assert!(matches!(late, Execution::Conflict { .. }), "{late:?}");
+    assert_ended(&late, "conflict");
     is_unprotected(&first, 1);
     executor.report(Duration::from_secs(5)).await;
     let copy = run_open(&executor).await;
-    assert!(matches!(copy, Execution::Duplicate { .. }), "{copy:?}");
+    assert_ended(&copy, "duplicate");
 }
 
 #[tokio::test(start_paused = true)]
@@ -30,11 +30,8 @@ async fn a_copy_whose_claim_is_not_answered_does_not_run_beside_a_protected_one(
     };
     let (unanswered, first) =
         tokio::join!(run_open(&executor), executor.execute(key(), &policy, work));
-    assert!(
-        matches!(unanswered, Execution::Conflict { .. }),
-        "{unanswered:?}"
-    );
-    assert!(matches!(first, Execution::Executed { .. }), "{first:?}");
+    assert_ended(&unanswered, "conflict");
+    assert_ended(&first, "executed");
     assert_eq!(executor.unprotected(), UnprotectedStats::default());
 }
 
@@ -49,7 +46,7 @@ async fn finished_work_whose_completion_is_unknown_is_not_run_again_without_the_
     // Its caller has gone, with the broker's channel perhaps; the message comes again.
     store.go_away();
     let copy = run_open(&executor).await;
-    assert!(matches!(copy, Execution::Conflict { .. }), "{copy:?}");
+    assert_ended(&copy, "conflict");
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,7 +71,7 @@ async fn a_copy_that_steps_back_leaves_the_end_of_what_it_stepped_back_from_to_b
         }
     );
     assert_eq!(store.count(Call::Release), 1, "it steps back");
-    assert!(matches!(late, Execution::Conflict { .. }), "{late:?}");
+    assert_ended(&late, "conflict");
 }
 
 /// The reporter, on another thread, must not tell the store of an attempt that steps back: its claim would be left
@@ -113,7 +110,7 @@ async fn nothing_is_reported_of_an_attempt_that_a_closed_executor_does_not_start
         store.script(Call::Claim, [Fault::Unreached]);
         let work = async |_: Attempt| Ok::<_, Failed>(());
         let ended = executor.execute(key, &policy, work).await;
-        assert!(matches!(ended, Execution::Abandoned), "{ended:?}");
+        assert_ended(&ended, "abandoned");
     }
     assert_eq!(
         store.count(Call::Claim) - before,

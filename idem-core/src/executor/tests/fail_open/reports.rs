@@ -21,7 +21,7 @@ async fn a_copy_before_the_report_is_a_duplicate_though_the_store_is_back() {
     for policy in [fail_open(), Policy::DEFAULT] {
         let work = async |_: Attempt| Ok::<_, Failed>(());
         let copy = executor.execute(key(), &policy, work).await;
-        assert!(matches!(copy, Execution::Duplicate { .. }), "{copy:?}");
+        assert_ended(&copy, "duplicate");
     }
     assert_eq!(counts(&executor), (0, 0, 1), "it is not told yet");
 }
@@ -38,10 +38,7 @@ async fn a_copy_after_the_report_is_a_duplicate_everywhere() {
         matches!(&there, Claim::Completed { outcome, .. } if outcome.as_bytes() == b"1"),
         "{there:?}"
     );
-    assert!(matches!(
-        run_open(&executor).await,
-        Execution::Duplicate { .. }
-    ));
+    assert_ended(&run_open(&executor).await, "duplicate");
     assert!(!executor.local.remembers(&key()), "the store knows it now");
 }
 
@@ -103,10 +100,7 @@ async fn a_report_that_finds_another_worker_at_the_key_waits_for_it_and_complete
     store.heal();
     a_while().await;
     assert_eq!(counts(&executor), (0, 0, 1));
-    assert!(matches!(
-        run_open(&executor).await,
-        Execution::Duplicate { .. }
-    ));
+    assert_ended(&run_open(&executor).await, "duplicate");
     let failed = Release::failed("theirs failed");
     let failed = store.elsewhere().release(&lease, &failed).await;
     assert_eq!(failed.unwrap(), Write::Applied);
@@ -214,7 +208,7 @@ async fn a_store_that_is_full_at_the_report_is_not_away() {
     wait_for_retry(&failed).await;
     a_while().await;
     let copy = run_open(&executor).await;
-    assert!(matches!(copy, Execution::Conflict { .. }), "{copy:?}");
+    assert_ended(&copy, "conflict");
     assert_eq!(counts(&executor), (0, 0, 1));
 }
 

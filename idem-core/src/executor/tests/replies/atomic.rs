@@ -4,28 +4,50 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::{
+    executor::tests::doubles::{Blank, Transaction, TransactionalDouble, Transactions},
     handler::Atomic,
-    store::{Begun, Completion, Finish, Finished, Lease, Open, StoreError, TransactionalStore},
+    store::{Finish, Finished, Lease, StoreError},
 };
 
-/// A store whose transactions hold nothing, and that tells what was done in which order.
+/// What was done, in which order.
 #[derive(Debug, Clone, Default)]
-struct Lender {
+struct Log(Arc<Mutex<Vec<&'static str>>>);
+
+impl Log {
+    fn note(&self, what: &'static str) {
+        self.0.lock().unwrap().push(what);
+    }
+}
+
+/// A store that notes how keys are ended outside of a transaction.
+#[derive(Debug, Clone, Default)]
+struct Noting {
     store: Faulty,
-    log: Arc<Mutex<Vec<&'static str>>>,
+    log: Log,
+}
+
+type Lender = TransactionalDouble<Noting, Log>;
+
+fn lender() -> Lender {
+    let store = Noting::default();
+    let transactions = store.log.clone();
+    Lender {
+        store,
+        transactions,
+    }
 }
 
 impl Lender {
-    fn note(&self, what: &'static str) {
-        self.log.lock().unwrap().push(what);
+    fn faulty(&self) -> &Faulty {
+        &self.store.store
     }
 
     fn log(&self) -> Vec<&'static str> {
-        self.log.lock().unwrap().clone()
+        self.transactions.0.lock().unwrap().clone()
     }
 }
 
-impl Store for Lender {
+impl Store for Noting {
     async fn claim(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
         self.store.claim(request).await
     }
@@ -40,102 +62,39 @@ impl Store for Lender {
         outcome: &Outcome,
         retention: Duration,
     ) -> Result<Write, StoreError> {
-        self.note("complete");
+        self.log.note("complete");
         self.store.complete(lease, outcome, retention).await
     }
 
     async fn release(&self, lease: &Lease, reason: &Release) -> Result<Write, StoreError> {
-        self.note("release");
+        self.log.note("release");
         self.store.release(lease, reason).await
     }
 }
 
-#[derive(Debug)]
-struct Blank;
-
-impl TransactionalStore<Blank> for Lender {
-    type Transaction = Blank;
-
-    fn transactions(&self) -> usize {
-        1
-    }
-
-    fn time_limit(&self) -> Option<Duration> {
-        None
-    }
-
-    async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Blank>, StoreError> {
-        Ok(match self.claim(request).await? {
-            Claim::Acquired(lease) => Begun::Acquired(lease, Blank),
-            other => Begun::Not(other),
-        })
-    }
-
-    fn lend(blank: &mut Blank) -> &mut Blank {
-        blank
-    }
-
-    async fn is_alive(&self, _: &mut Blank) -> bool {
-        true
-    }
-
-    async fn extend_open(&self, lease: &Lease, by: Duration) -> Result<Write, StoreError> {
-        self.extend(lease, by).await
-    }
-
-    async fn open(&self, opening: Open<'_>) -> Result<Blank, StoreError> {
-        Err(opening.refused())
-    }
-
-    async fn finish(&self, _: Blank, finish: Finish<'_>) -> Result<Finished, StoreError> {
-        let Finish::Complete(Completion {
-            lease,
-            outcome,
-            retention,
-            ..
-        }) = finish
-        else {
+impl Transactions for Log {
+    async fn finish<S: Store>(
+        &self,
+        store: &S,
+        _: Transaction,
+        finish: Finish<'_>,
+    ) -> Result<Finished, StoreError> {
+        let Finish::Complete(done) = finish else {
             self.note("roll back");
             return Ok(Finished::RolledBack);
         };
         self.note("commit");
-        let write = self.store.complete(lease, outcome, retention).await?;
+        let write = store
+            .complete(done.lease, done.outcome, done.retention)
+            .await?;
         assert_eq!(write, Write::Applied);
         Ok(Finished::Committed)
     }
 }
 
-struct Lend;
-
-impl Operation for Lend {
-    type Message = ();
-    type Output = Said;
-    type Error = Refused<Said>;
-    type Mode = Atomic<Blank>;
-    const SCOPE: &'static str = "orders";
-
-    fn decode(_: &Envelope) -> Result<(), DecodeError> {
-        Ok(())
-    }
-
-    fn key((): &(), _: &Envelope) -> Result<Key, KeyError> {
-        Ok(key())
-    }
-}
-
-impl Handler<Act> for Lend {
-    fn call<'a>(
-        (): (),
-        context: &'a Context<'a, Act>,
-        _: &'a mut Blank,
-    ) -> Result<impl Future<Output = Result<Said, Refused<Said>>> + Send + 'a, Rejection> {
-        let act = *context.state;
-        Ok(async move { act.result() })
-    }
-}
-
 async fn handle(store: &Lender, kind: Kind, act: Act) -> Ended {
-    let mut message = Prepared::<Lend>::new(envelope(kind), &Policy::DEFAULT).unwrap();
+    let mut message =
+        Prepared::<Lend<Atomic<Blank>>>::new(envelope(kind), &Policy::DEFAULT).unwrap();
     Executor::new(store.clone())
         .handle(&mut message, &act)
         .await
@@ -145,27 +104,21 @@ const ROLLED_BACK_AND_REMEMBERED: [&str; 2] = ["roll back", "complete"];
 
 #[tokio::test(start_paused = true)]
 async fn a_rejection_is_remembered_after_the_writes_are_rolled_back() {
-    let store = Lender::default();
+    let store = lender();
     let (told, attempt) = refusal(handle(&store, Kind::Request, Act::Refuse(7)).await);
     assert_eq!(attempt, 1);
     assert_eq!(store.log(), ROLLED_BACK_AND_REMEMBERED);
     let copy = remembered(handle(&store, Kind::Request, Act::Return(5)).await);
     assert_eq!(copy.answer(), Answer::Rejected(told));
     let copy = handle(&store, Kind::Message, Act::Return(5)).await;
-    assert!(
-        matches!(copy, Execution::Rejected { attempt: 0, .. }),
-        "{copy:?}"
-    );
+    assert_ended(&copy, "rejected 0");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rejection_that_nobody_waits_for_is_rolled_back_and_given_up() {
-    let store = Lender::default();
+    let store = lender();
     let ended = handle(&store, Kind::Message, Act::Reject).await;
-    assert!(
-        matches!(ended, Execution::Rejected { attempt: 1, .. }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "rejected 1");
     assert_eq!(store.log(), ["roll back", "release"]);
 }
 
@@ -178,7 +131,7 @@ async fn an_output_that_cannot_be_remembered_is_rolled_back_and_refused_for_good
         (Act::ReturnBomb, small),
     ];
     for (act, code) in acts {
-        let store = Lender::default();
+        let store = lender();
         let (told, _) = refusal(handle(&store, Kind::Request, act).await);
         assert_eq!(told.code(), code);
         assert_eq!(store.log(), ROLLED_BACK_AND_REMEMBERED);
@@ -189,33 +142,25 @@ async fn an_output_that_cannot_be_remembered_is_rolled_back_and_refused_for_good
 
 #[tokio::test(start_paused = true)]
 async fn an_output_that_cannot_be_remembered_fails_a_message_for_good() {
-    let store = Lender::default();
+    let store = lender();
     let ended = handle(&store, Kind::Message, Act::Return(64 * 1024 + 1)).await;
-    assert!(
-        matches!(ended, Execution::Rejected { attempt: 1, .. }),
-        "{:?}",
-        ended.kind()
-    );
+    assert_ended(&ended, "rejected 1");
     assert_eq!(store.log(), ["roll back", "release"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_output_of_exactly_the_limit_commits() {
-    let store = Lender::default();
+    let store = lender();
     let ended = handle(&store, Kind::Request, Act::Return(64 * 1024)).await;
-    assert!(
-        matches!(ended, Execution::Executed { .. }),
-        "{:?}",
-        ended.kind()
-    );
-    assert_eq!(store.log(), ["commit"]);
+    assert_ended(&ended, "executed");
+    assert_eq!(store.log(), ["commit", "complete"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_whose_answer_was_lost_is_told_again_until_it_is_known() {
-    let store = Lender::default();
+    let store = lender();
     let faults = [Fault::Unreached, Fault::AnswerLost];
-    store.store.script(Call::Complete, faults);
+    store.faulty().script(Call::Complete, faults);
     let (told, _) = refusal(handle(&store, Kind::Request, Act::Reject).await);
     let copy = remembered(handle(&store, Kind::Request, Act::Return(5)).await);
     assert_eq!(copy.answer(), Answer::Rejected(told));
@@ -223,29 +168,23 @@ async fn a_refusal_whose_answer_was_lost_is_told_again_until_it_is_known() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_after_a_takeover_is_no_answer() {
-    let store = Lender::default();
-    store.store.script(Call::Complete, [Fault::Fenced]);
+    let store = lender();
+    store.faulty().script(Call::Complete, [Fault::Fenced]);
     let ended = handle(&store, Kind::Request, Act::Reject).await;
-    assert!(
-        matches!(ended, Execution::LeaseLost { attempt: 1 }),
-        "{ended:?}"
-    );
+    assert_ended(&ended, "lease_lost 1");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_crash_between_the_rollback_and_the_memory_leaves_nothing_done() {
-    let store = Lender::default();
-    store.store.always(Call::Complete, Fault::Silent);
+    let store = lender();
+    store.faulty().always(Call::Complete, Fault::Silent);
     tokio::select! {
         ended = handle(&store, Kind::Request, Act::Reject) => panic!("{ended:?}"),
         () = sleep(Duration::from_secs(1)) => {}
     }
     assert_eq!(store.log(), ROLLED_BACK_AND_REMEMBERED);
-    store.store.heal();
+    store.faulty().heal();
     sleep(LEASE).await;
     let again = handle(&store, Kind::Request, Act::Return(5)).await;
-    assert!(
-        matches!(again, Execution::Executed { attempt: 2, .. }),
-        "{again:?}"
-    );
+    assert_ended(&again, "executed 2");
 }
