@@ -13,7 +13,7 @@
 
 #[doc(inline)]
 pub use idem_core::stores::{
-    AnyStore, CacheStats, Cached, CachedBuilder, MemoryStore, MemoryStoreBuilder,
+    AnyStore, CacheStats, Cached, CachedBuilder, MemoryStore, MemoryStoreBuilder, SharedCache,
 };
 #[cfg(feature = "postgres")]
 #[doc(inline)]

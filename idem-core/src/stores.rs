@@ -27,7 +27,7 @@ mod rows;
 pub(crate) mod sqlite;
 
 pub use any::AnyStore;
-pub use cached::{CacheStats, Cached, CachedBuilder};
+pub use cached::{CacheStats, Cached, CachedBuilder, SharedCache};
 pub use memory::{MemoryStore, MemoryStoreBuilder};
 #[cfg(feature = "postgres")]
 pub use postgres::{Migrate, PostgresStore, PostgresStoreBuilder};

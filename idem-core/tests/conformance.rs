@@ -22,6 +22,9 @@ mod postgres_level;
 #[cfg(feature = "redis")]
 #[path = "conformance/redis.rs"]
 mod redis_harness;
+#[cfg(feature = "redis")]
+#[path = "conformance/shared.rs"]
+mod shared_harness;
 #[cfg(feature = "sqlite")]
 #[path = "conformance/sqlite.rs"]
 mod sqlite_harness;
@@ -33,14 +36,17 @@ mod sqlite_transaction_harness;
 use any_harness::AnyHarness;
 use cached_harness::CachedHarness;
 use memory_harness::MemoryHarness;
-#[cfg(feature = "redis")]
-use redis_harness::{RedisClusterHarness, RedisHarness};
 #[cfg(feature = "postgres")]
 use {
     postgres_atomic_harness::{ConnectionHarness, TransactionHarness},
     postgres_grouped_harness::GroupedHarness,
     postgres_harness::PostgresHarness,
     postgres_level::{ReadCommitted, RepeatableRead, Serializable},
+};
+#[cfg(feature = "redis")]
+use {
+    redis_harness::{RedisClusterHarness, RedisHarness},
+    shared_harness::InRedis,
 };
 #[cfg(feature = "sqlite")]
 use {sqlite_harness::SqliteHarness, sqlite_transaction_harness::SqliteTransactionHarness};
@@ -68,6 +74,11 @@ idem_testing::conformance!(any_postgres; AnyHarness<PostgresHarness<ReadCommitte
 idem_testing::conformance!(cached_postgres; CachedHarness<PostgresHarness<ReadCommitted>>; ServerClock, Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "postgres")]
 idem_testing::conformance!(cached_postgres_atomic; CachedHarness<ConnectionHarness<ReadCommitted>>; only TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, TransactionalSessions, TransactionalSequences);
+// Redis in front of PostgreSQL.
+#[cfg(all(feature = "postgres", feature = "redis"))]
+idem_testing::conformance!(shared_postgres; CachedHarness<PostgresHarness<ReadCommitted>, InRedis>; ServerClock, Purge, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+#[cfg(all(feature = "postgres", feature = "redis"))]
+idem_testing::conformance!(shared_postgres_atomic; CachedHarness<ConnectionHarness<ReadCommitted>, InRedis>; only TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, TransactionalSessions, TransactionalSequences);
 /// What the default of the database is must not matter.
 #[cfg(feature = "postgres")]
 mod postgres_atomic {

@@ -16,12 +16,14 @@ mod group;
 mod known;
 mod operator;
 mod recorded_by;
+pub(crate) mod shared;
 mod store;
 #[cfg(test)]
 mod tests;
 mod transactional;
 
 use known::{Known, Limits};
+pub use shared::SharedCache;
 
 /// A store that answers for completed keys from this process's memory, for a minute unless set otherwise.
 ///
@@ -55,11 +57,14 @@ use known::{Known, Limits};
 /// assert_eq!((store.stats().lookups(), store.stats().hits()), (3, 2));
 /// # Ok::<_, idem_core::message::KeyError>(()) }).unwrap();
 /// ```
-pub struct Cached<S>(Arc<Shared<S>>);
+pub struct Cached<S>(Arc<Inner<S>>);
 
-struct Shared<S> {
+struct Inner<S> {
     store: S,
     known: Known,
+    /// Where completed keys are known then, instead of in `known`.
+    shared: Option<SharedCache>,
+    longest: Duration,
     lookups: AtomicU64,
     hits: AtomicU64,
 }
@@ -82,6 +87,7 @@ struct Shared<S> {
 pub struct CachedBuilder<S> {
     store: S,
     limits: Limits,
+    shared: Option<SharedCache>,
 }
 
 /// How often a cache was asked, and could answer.
@@ -106,6 +112,7 @@ impl<S: Store> Cached<S> {
                 entries: usize::MAX,
                 longest: CachedBuilder::<S>::DEFAULT_LONGEST,
             },
+            shared: None,
         }
     }
 }
@@ -162,11 +169,43 @@ impl<S> CachedBuilder<S> {
         self
     }
 
+    /// Keeps completed keys there instead of in this process, so that workers know what others have completed.
+    ///
+    /// It is only asked first: the store decides whatever it does not know, and it may be slow, empty, behind or gone at
+    /// any time. What is told to it is true, because the store has said it.
+    ///
+    /// | | |
+    /// |---|---|
+    /// | it does not answer [in time](SharedCache::within), or not at all | the store is asked; it is left alone for a second |
+    /// | it has lost keys | the store is asked |
+    /// | an operator changes a key through this, in any process | it forgets the key, for all |
+    /// | … in the store alone, or while it cannot be told; or it has lost that | copies stay duplicates for [`longest`](Self::longest) at most |
+    /// | the store has lost completions, in a fail-over | their copies stay duplicates as long: empty it |
+    ///
+    /// ```no_run
+    /// # #[cfg(all(feature = "postgres", feature = "redis"))]
+    /// # async fn example() -> Result<(), idem_core::store::ConnectError> {
+    /// use idem_core::{PostgresStore, RedisStore, stores::Cached};
+    ///
+    /// let first = RedisStore::builder("redis://cache.internal").cache("orders-production")?;
+    /// let second = PostgresStore::connect("postgres://db.internal/orders").await?;
+    /// let store = Cached::builder(second).shared(first).build();
+    /// # drop(store);
+    /// # Ok(()) }
+    /// ```
+    #[doc(alias = "tiered")]
+    pub fn shared(mut self, cache: SharedCache) -> Self {
+        self.shared = Some(cache);
+        self
+    }
+
     /// Ends the store.
     pub fn build(self) -> Cached<S> {
-        Cached(Arc::new(Shared {
+        Cached(Arc::new(Inner {
             store: self.store,
             known: Known::new(self.limits),
+            shared: self.shared,
+            longest: self.limits.longest,
             lookups: AtomicU64::default(),
             hits: AtomicU64::default(),
         }))

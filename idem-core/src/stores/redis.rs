@@ -18,6 +18,7 @@ mod clock;
 mod facts;
 mod fault;
 mod findings;
+mod known;
 mod link;
 mod location;
 mod naming;

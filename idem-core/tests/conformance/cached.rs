@@ -1,9 +1,9 @@
 //! Any store behind `Cached`: one cache, because a lease is completed where it was claimed; reopened
-//! with a cache that knows nothing, as in a new process.
+//! with a cache that knows nothing, as in a new process, or with the one in Redis that all know.
 
 use std::{error::Error, sync::Mutex, time::Duration};
 
-use idem_core::stores::Cached;
+use idem_core::{Store, stores::Cached};
 use idem_testing::conformance::{
     Clock, DurableHarness, EntityHarness, Harness, TransactionalHarness, WorkerClockHarness,
 };
@@ -11,19 +11,47 @@ use idem_testing::conformance::{
 const NO_PANIC: &str = "nothing panics under the lock";
 
 /// The store of another harness, behind a cache.
-pub(crate) struct CachedHarness<H: Harness> {
+pub(crate) struct CachedHarness<H: Harness, W = Own> {
     behind: H,
     cached: Mutex<Cached<H::Store>>,
+    known: W,
 }
 
-impl<H: Harness> Harness for CachedHarness<H> {
+/// Where completed keys are known.
+pub(crate) trait Where: Send + Sync + 'static {
+    fn create() -> impl Future<Output = Self> + Send;
+    fn cache<S: Store>(&self, store: S) -> Cached<S>;
+    fn advance(&self, by: Duration);
+}
+
+/// In the process.
+pub(crate) struct Own;
+
+impl Where for Own {
+    async fn create() -> Self {
+        Self
+    }
+
+    fn cache<S: Store>(&self, store: S) -> Cached<S> {
+        Cached::new(store)
+    }
+
+    fn advance(&self, _: Duration) {}
+}
+
+impl<H: Harness, W: Where> Harness for CachedHarness<H, W> {
     type Store = Cached<H::Store>;
     const CLOCK: Clock = H::CLOCK;
 
     async fn start() -> Self {
         let behind = H::start().await;
-        let cached = Mutex::new(Cached::new(behind.store()));
-        Self { behind, cached }
+        let known = W::create().await;
+        let cached = Mutex::new(known.cache(behind.store()));
+        Self {
+            behind,
+            cached,
+            known,
+        }
     }
 
     fn store(&self) -> Cached<H::Store> {
@@ -32,6 +60,7 @@ impl<H: Harness> Harness for CachedHarness<H> {
 
     async fn advance(&self, by: Duration) {
         self.behind.advance(by).await;
+        self.known.advance(by);
         // The cache's own clock is tokio's.
         if H::CLOCK == Clock::Running {
             self.store().advance(by);
@@ -39,16 +68,16 @@ impl<H: Harness> Harness for CachedHarness<H> {
     }
 }
 
-impl<H: DurableHarness> DurableHarness for CachedHarness<H> {
+impl<H: DurableHarness, W: Where> DurableHarness for CachedHarness<H, W> {
     async fn reopen(&self) {
         self.behind.reopen().await;
-        *self.cached.lock().expect(NO_PANIC) = Cached::new(self.behind.store());
+        *self.cached.lock().expect(NO_PANIC) = self.known.cache(self.behind.store());
     }
 }
 
-impl<H: WorkerClockHarness> WorkerClockHarness for CachedHarness<H> {}
+impl<H: WorkerClockHarness, W: Where> WorkerClockHarness for CachedHarness<H, W> {}
 
-impl<H: TransactionalHarness> TransactionalHarness for CachedHarness<H> {
+impl<H: TransactionalHarness, W: Where> TransactionalHarness for CachedHarness<H, W> {
     type Tx = H::Tx;
 
     async fn write_effect(tx: &mut Self::Tx, name: &str) {
@@ -72,7 +101,7 @@ impl<H: TransactionalHarness> TransactionalHarness for CachedHarness<H> {
     }
 }
 
-impl<H: EntityHarness> EntityHarness for CachedHarness<H> {
+impl<H: EntityHarness, W: Where> EntityHarness for CachedHarness<H, W> {
     const CONSTRAINT: &'static str = H::CONSTRAINT;
 
     async fn insert_entity(

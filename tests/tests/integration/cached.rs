@@ -1,18 +1,29 @@
 //! A cache of completed keys in front of a store, and a record that cannot be read.
 
-use std::{sync::atomic::Ordering::SeqCst, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
 
 use idem_amqp::{
-    MemoryStore, SqliteStore,
-    executor::ExecutionKind as Kind,
+    MemoryStore, PostgresStore, RedisStore, SqliteStore, Worker,
+    executor::{ExecutionKind as Kind, RunsOn},
+    handler::Handler,
     sqlx::{Connection as _, SqliteConnection, query},
     stores::Cached,
 };
+use idem_servers::Redis;
 use idem_tests::{
     bed::Bed,
+    cell::{Charging, charge_in_postgres},
     interfered::{Call, Interfered},
-    running::assert_balance,
-    script::Script,
+    journal::eventually,
+    ledger::Ledger,
+    running::{Running, assert_balance},
+    script::{Script, charge},
+    servers::{crash, hang, off_thread},
+    store_at::Product,
 };
 
 use super::fail_open::failing_open;
@@ -81,6 +92,255 @@ async fn a_key_that_an_operator_forgets_runs_again_when_the_cache_has_forgotten_
     assert_balance(&balance, [(Kind::Executed, 2), (Kind::Duplicate, 1)]);
     script.assert_effects(["a", "a"]);
     bed.assert_nothing_stuck().await;
+}
+
+/// Two workers with PostgreSQL for their store, and a Redis of the test's own in front of it.
+struct Tiers {
+    bed: Bed,
+    script: Script,
+    ledger: Ledger,
+    redis: Arc<Redis>,
+    stores: [Cached<PostgresStore>; 2],
+}
+
+impl Tiers {
+    async fn start() -> Self {
+        let redis = Arc::new(off_thread(Redis::start).await);
+        let ledger = Ledger::on(Product::Postgres).await;
+        let cached = async || {
+            let first = RedisStore::builder(&redis.url()).cache("orders").unwrap();
+            let second = ledger.store().open_postgres().await;
+            Cached::builder(second)
+                .shared(first.within(Duration::from_millis(250)))
+                .longest(Duration::MAX)
+                .build()
+        };
+        Self {
+            bed: Bed::new().await,
+            script: Script::succeeding(),
+            stores: [cached().await, cached().await],
+            redis,
+            ledger,
+        }
+    }
+
+    fn worker<H>(&self, number: usize) -> Running
+    where
+        H: Handler<Script, Mode: RunsOn<Cached<PostgresStore>>>,
+    {
+        let worker = Worker::builder(self.stores[number].clone()).state(self.script.clone());
+        self.bed.start(worker.consume::<H>(self.bed.queue()))
+    }
+
+    /// How often each order was charged.
+    async fn charges<H: Charging>(&self) -> BTreeMap<String, usize> {
+        let ids: Vec<_> = if H::COMMITS {
+            let charges = self.ledger.charges().await;
+            charges.into_iter().map(|charge| charge.order_id).collect()
+        } else {
+            let calls = self.script.effects.entries();
+            calls.into_iter().map(|call| call.id).collect()
+        };
+        ids.into_iter().fold(BTreeMap::new(), |mut charges, id| {
+            *charges.entry(id).or_default() += 1;
+            charges
+        })
+    }
+
+    fn hits(&self) -> u64 {
+        self.stores.iter().map(|store| store.stats().hits()).sum()
+    }
+
+    async fn until_redis_knows(&self, keys: usize) {
+        eventually("Redis knows what is completed", async || {
+            let redis = Arc::clone(&self.redis);
+            let size = off_thread(move || redis.cli(["DBSIZE"])).await;
+            (size.trim() == keys.to_string()).then_some(()).ok_or(size)
+        })
+        .await;
+    }
+
+    /// Each order comes three times, while something happens to Redis again and again. All is charged once.
+    async fn withstand<H>(self, trouble: impl AsyncFn(&Arc<Redis>))
+    where
+        H: Charging + Handler<Script, Mode: RunsOn<Cached<PostgresStore>>>,
+    {
+        const ORDERS: usize = 60;
+        let workers = [self.worker::<H>(0), self.worker::<H>(1)];
+        for round in 0..3 {
+            for number in 0..ORDERS {
+                // What runs, is completed and comes again at the time is among them.
+                if number == 20 || number == 40 {
+                    trouble(&self.redis).await;
+                }
+                self.bed
+                    .order(&format!("o-{}", (number + 7 * round) % ORDERS))
+                    .await;
+            }
+        }
+        self.bed.until_settled().await;
+        let mut executed = 0;
+        let mut duplicates = 0;
+        for worker in workers {
+            let balance = worker.stop().await;
+            executed += balance.of(Kind::Executed);
+            duplicates += balance.of(Kind::Duplicate);
+        }
+        assert_eq!((executed, duplicates), (60, 120));
+        let charges = self.charges::<H>().await;
+        assert_eq!(charges.len(), ORDERS, "lost");
+        assert!(
+            charges.values().all(|times| *times == 1),
+            "doubled: {charges:?}"
+        );
+        self.bed.assert_nothing_stuck().await;
+    }
+}
+
+async fn killed(redis: &Arc<Redis>) {
+    crash(redis, Duration::from_millis(300)).await;
+}
+
+async fn hangs(redis: &Arc<Redis>) {
+    hang(redis, Duration::from_secs(1)).await;
+}
+
+async fn emptied(redis: &Arc<Redis>) {
+    let redis = Arc::clone(redis);
+    off_thread(move || redis.cli(["FLUSHALL"])).await;
+}
+
+async fn worker_without_its_first_tier<H>()
+where
+    H: Charging + Handler<Script, Mode: RunsOn<Cached<PostgresStore>>>,
+{
+    let tiers = Tiers::start().await;
+    let redis = Arc::clone(&tiers.redis);
+    off_thread(move || redis.kill()).await;
+    let worker = tiers.worker::<H>(0);
+    for _ in 0..3 {
+        tiers.bed.order("a").await;
+    }
+    worker.ended(Kind::Duplicate, 2).await;
+    let balance = worker.stop().await;
+    assert_balance(&balance, [(Kind::Executed, 1), (Kind::Duplicate, 2)]);
+    assert_eq!(tiers.charges::<H>().await.len(), 1);
+    tiers.bed.assert_nothing_stuck().await;
+}
+
+async fn copy_at_another_worker<H>()
+where
+    H: Charging + Handler<Script, Mode: RunsOn<Cached<PostgresStore>>>,
+{
+    let tiers = Tiers::start().await;
+    // The first one only connects.
+    for id in ["z", "a"] {
+        tiers.bed.order(id).await;
+    }
+    let worker = tiers.worker::<H>(0);
+    worker.ended(Kind::Executed, 2).await;
+    tiers.until_redis_knows(2).await;
+    assert_balance(&worker.stop().await, [(Kind::Executed, 2)]);
+    let worker = tiers.worker::<H>(1);
+    for _ in 0..20 {
+        tiers.bed.order("a").await;
+    }
+    worker.ended(Kind::Duplicate, 20).await;
+    assert_balance(&worker.stop().await, [(Kind::Duplicate, 20)]);
+    assert!(tiers.hits() > 0);
+    assert_eq!(tiers.charges::<H>().await.len(), 2);
+    tiers.bed.assert_nothing_stuck().await;
+}
+
+/// A copy comes to another worker, and Redis stands in front of PostgreSQL.
+///
+/// - does: answers the copy from Redis
+/// - atomic: once
+/// - leased: once
+#[tokio::test]
+async fn a_copy_at_another_worker_is_answered_by_what_stands_in_front_of_postgres() {
+    copy_at_another_worker::<charge>().await;
+}
+
+/// Shares the promise of `cached::a_copy_at_another_worker_is_answered_by_what_stands_in_front_of_postgres`.
+#[tokio::test]
+async fn a_copy_at_another_atomic_worker_is_answered_by_what_stands_in_front_of_postgres() {
+    copy_at_another_worker::<charge_in_postgres>().await;
+}
+
+/// Redis stands in front of PostgreSQL, and is killed and started again, empty, while messages and copies of them come.
+///
+/// - does: asks PostgreSQL
+/// - atomic: once each
+/// - leased: once each
+#[tokio::test]
+async fn what_stands_in_front_of_postgres_and_is_killed_loses_and_doubles_nothing() {
+    Tiers::start().await.withstand::<charge>(killed).await;
+}
+
+/// Shares the promise of `cached::what_stands_in_front_of_postgres_and_is_killed_loses_and_doubles_nothing`.
+#[tokio::test]
+async fn what_stands_in_front_of_postgres_and_is_killed_loses_and_doubles_nothing_of_atomic_workers()
+ {
+    Tiers::start()
+        .await
+        .withstand::<charge_in_postgres>(killed)
+        .await;
+}
+
+/// Redis stands in front of PostgreSQL, and hangs while messages and copies of them come.
+///
+/// - does: waits for it for a moment, once a second, and asks PostgreSQL
+/// - atomic: once each
+/// - leased: once each
+#[tokio::test]
+async fn what_stands_in_front_of_postgres_and_hangs_loses_and_doubles_nothing() {
+    Tiers::start().await.withstand::<charge>(hangs).await;
+}
+
+/// Shares the promise of `cached::what_stands_in_front_of_postgres_and_hangs_loses_and_doubles_nothing`.
+#[tokio::test]
+async fn what_stands_in_front_of_postgres_and_hangs_loses_and_doubles_nothing_of_atomic_workers() {
+    Tiers::start()
+        .await
+        .withstand::<charge_in_postgres>(hangs)
+        .await;
+}
+
+/// Redis stands in front of PostgreSQL, and is emptied while messages and copies of them come.
+///
+/// - does: asks PostgreSQL
+/// - atomic: once each
+/// - leased: once each
+#[tokio::test]
+async fn what_stands_in_front_of_postgres_and_is_emptied_loses_and_doubles_nothing() {
+    Tiers::start().await.withstand::<charge>(emptied).await;
+}
+
+/// Shares the promise of `cached::what_stands_in_front_of_postgres_and_is_emptied_loses_and_doubles_nothing`.
+#[tokio::test]
+async fn what_stands_in_front_of_postgres_and_is_emptied_loses_and_doubles_nothing_of_atomic_workers()
+ {
+    Tiers::start()
+        .await
+        .withstand::<charge_in_postgres>(emptied)
+        .await;
+}
+
+/// Redis stands in front of PostgreSQL, and does not answer from the start on.
+///
+/// - does: starts, and asks PostgreSQL
+/// - atomic: once
+/// - leased: once
+#[tokio::test]
+async fn a_worker_starts_while_what_stands_in_front_of_postgres_is_away() {
+    worker_without_its_first_tier::<charge>().await;
+}
+
+/// Shares the promise of `cached::a_worker_starts_while_what_stands_in_front_of_postgres_is_away`.
+#[tokio::test]
+async fn an_atomic_worker_starts_while_what_stands_in_front_of_postgres_is_away() {
+    worker_without_its_first_tier::<charge_in_postgres>().await;
 }
 
 /// The store's record of a key cannot be read.

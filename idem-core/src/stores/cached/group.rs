@@ -1,6 +1,6 @@
 //! Claims whose completions commit with a group are looked up first, like all others.
 
-use super::Cached;
+use super::{Cached, store::LookedUp};
 use crate::store::{Claim, ClaimRequest, GroupStore, StoreError};
 
 // Not what somebody is looking for whose store has no groups.
@@ -11,12 +11,12 @@ impl<Tx, S: GroupStore<Tx>> GroupStore<Tx> for Cached<S> {
     }
 
     async fn claim_for_group(&self, request: &ClaimRequest) -> Result<Claim, StoreError> {
-        if let Some(answer) = self.look_up(request) {
-            return Ok(answer);
-        }
-        let asked = self.0.known.now();
+        let asked = match self.look_up(request).await {
+            LookedUp::Known(answer) => return Ok(answer),
+            LookedUp::Unknown(asked) => asked,
+        };
         let answer = self.0.store.claim_for_group(request).await?;
-        self.0.known.learn(request, &answer, asked);
+        self.learn(request, &answer, asked);
         Ok(answer)
     }
 }

@@ -17,6 +17,7 @@ use crate::{
 
 mod recent;
 
+use super::shared::KnownKey;
 use recent::Recent;
 
 /// How much is known, and for how long.
@@ -69,6 +70,17 @@ struct Completed {
     remaining: Duration,
 }
 
+/// Other content may or may not be key reuse: the record may have no fingerprint.
+fn is_same_content(request: &ClaimRequest, known: Option<Fingerprint>) -> bool {
+    request.fingerprint.is_none() || request.fingerprint == known
+}
+
+impl KnownKey {
+    pub(super) fn is_answer_to(&self, request: &ClaimRequest) -> bool {
+        is_same_content(request, self.fingerprint)
+    }
+}
+
 /// What becomes of what is known of a key.
 enum Change {
     Nothing,
@@ -104,10 +116,9 @@ impl Known {
             return None;
         };
         let age = now.saturating_duration_since(completed.asked);
-        // Other content may or may not be key reuse: the record may have no fingerprint.
-        let same_content =
-            request.fingerprint.is_none() || request.fingerprint == completed.fingerprint;
-        (same_content && age < self.longest.min(completed.remaining)).then(|| Claim::Completed {
+        (is_same_content(request, completed.fingerprint)
+            && age < self.longest.min(completed.remaining))
+        .then(|| Claim::Completed {
             outcome: completed.outcome.clone(),
             remaining: completed.remaining.saturating_sub(age),
         })
@@ -212,6 +223,23 @@ impl Known {
             _ if self.is_too_large(&completed.outcome) => Change::Remove,
             _ => Change::Put(Entry::Completed(completed)),
         });
+    }
+
+    /// Hands over what is known of a completed key, and knows it no longer.
+    pub(super) fn take(&self, key: &Key) -> Option<KnownKey> {
+        let mut taken = None;
+        self.change(key, |known| match known {
+            Some(Entry::Completed(completed)) => {
+                taken = Some(KnownKey {
+                    outcome: completed.outcome.clone(),
+                    fingerprint: completed.fingerprint,
+                    remaining: completed.remaining,
+                });
+                Change::Remove
+            }
+            _ => Change::Nothing,
+        });
+        taken
     }
 
     /// An operator has changed the key, or may have.

@@ -25,12 +25,24 @@ impl<S: OperatorStore> OperatorStore for Cached<S> {
     /// Whatever the store says to it: also a change that is unknown may have been made. The caches of
     /// other processes learn of it when their time is up.
     async fn intervene(&self, intervention: &Intervention) -> Result<Intervened, StoreError> {
+        let key = &intervention.key;
+        // Before, in case this ends in between; after it, because the store may take long.
+        self.forget_shared(key).await;
         let intervened = self.store().intervene(intervention).await;
-        self.0.known.forget(&intervention.key);
+        self.0.known.forget(key);
+        self.forget_shared(key).await;
         intervened
     }
 
     async fn prepare(&self) -> Result<(), StoreError> {
         self.store().prepare().await
+    }
+}
+
+impl<S> Cached<S> {
+    async fn forget_shared(&self, key: &Key) {
+        if let Some(shared) = &self.0.shared {
+            shared.forget(key).await;
+        }
     }
 }

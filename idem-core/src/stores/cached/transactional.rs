@@ -2,22 +2,23 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use super::Cached;
+use super::{
+    Cached,
+    store::{Asked, LookedUp},
+};
 use crate::store::{
     Begun, Claim, ClaimRequest, Finish, Finished, Lease, Open, Opening, StoreError,
     TransactionalStore, Write, outbox::SharedOutbox,
 };
 
 impl<S> Cached<S> {
-    fn learn_begun<T>(&self, request: &ClaimRequest, begun: &Begun<T>, asked: Instant) {
+    fn learn_begun<T>(&self, request: &ClaimRequest, begun: &Begun<T>, asked: Asked) {
         match begun {
             Begun::Acquired(lease, _) => {
                 let acquired = Claim::Acquired(lease.clone());
-                self.0.known.learn(request, &acquired, asked);
+                self.learn(request, &acquired, asked);
             }
-            Begun::Not(answer) => self.0.known.learn(request, answer, asked),
+            Begun::Not(answer) => self.learn(request, answer, asked),
         }
     }
 }
@@ -36,10 +37,10 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Cached<S> {
     }
 
     async fn begin(&self, request: &ClaimRequest) -> Result<Begun<Self::Transaction>, StoreError> {
-        if let Some(answer) = self.look_up(request) {
-            return Ok(Begun::Not(answer));
-        }
-        let asked = self.0.known.now();
+        let asked = match self.look_up(request).await {
+            LookedUp::Known(answer) => return Ok(Begun::Not(answer)),
+            LookedUp::Unknown(asked) => asked,
+        };
         let begun = self.0.store.begin(request).await?;
         self.learn_begun(request, &begun, asked);
         Ok(begun)
@@ -53,10 +54,10 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Cached<S> {
         &self,
         request: &ClaimRequest,
     ) -> Result<Begun<Opening<'_, Self::Transaction>>, StoreError> {
-        if let Some(answer) = self.look_up(request) {
-            return Ok(Begun::Not(answer));
-        }
-        let asked = self.0.known.now();
+        let asked = match self.look_up(request).await {
+            LookedUp::Known(answer) => return Ok(Begun::Not(answer)),
+            LookedUp::Unknown(asked) => asked,
+        };
         let claimed = self.0.store.claim_ahead(request).await?;
         self.learn_begun(request, &claimed, asked);
         Ok(claimed)
@@ -97,15 +98,14 @@ impl<Tx, S: TransactionalStore<Tx>> TransactionalStore<Tx> for Cached<S> {
             // What the handlers' own tables record is theirs to forget.
             _ => return self.0.store.finish(transaction, finish).await,
         };
-        let known = &self.0.known;
         for completion in completions {
-            known.completing(completion.lease);
+            self.0.known.completing(completion.lease);
         }
-        let asked = known.now();
+        let asked = self.asking();
         let finished = self.0.store.finish(transaction, finish).await?;
         if finished == Finished::Committed {
             for it in completions {
-                known.completed(it.lease, it.outcome, it.retention, asked);
+                self.completed(it.lease, it.outcome, it.retention, asked);
             }
         }
         Ok(finished)

@@ -9,6 +9,7 @@ use super::{
     facts::Facts,
     fault,
     findings::{self, Demands},
+    known::KnownInRedis,
     link::{Link, Timeouts},
     location::Location,
     permissions,
@@ -16,7 +17,7 @@ use super::{
     sender::Sender,
     server::Server,
 };
-use crate::store::ConnectError;
+use crate::{store::ConnectError, stores::cached::SharedCache};
 
 /// A [`RedisStore`] in the making.
 ///
@@ -115,6 +116,33 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// What workers know together of the completed keys of another store, under this name: for
+    /// [`CachedBuilder::shared`](crate::stores::CachedBuilder::shared).
+    ///
+    /// The name is that of the store behind it, such as `orders-production`, with the characters of a
+    /// [`prefix`](Self::prefix), instead of which it is used. Two stores never share it: what one has completed would be
+    /// a duplicate to the other, and lost.
+    ///
+    /// It connects when it is first asked. Redis may be set up as a cache: it needs no append-only file, and may evict
+    /// keys. [`min_replicas`](Self::min_replicas) has no meaning here.
+    ///
+    /// # Errors
+    /// If the URL cannot be read, or the name cannot be one.
+    pub fn cache(self, name: &str) -> Result<SharedCache, ConnectError> {
+        let naming = Naming::new(name)?;
+        let location = self.location()?;
+        let known = KnownInRedis::new(location, self.timeouts, naming);
+        Ok(SharedCache::new(known))
+    }
+
+    fn location(&self) -> Result<Location, ConnectError> {
+        match &self.address {
+            Address::Url(url) => Location::parse(url),
+            Address::Info(info) => Ok(Location::Server(info.clone())),
+            Address::Cluster(nodes) => Location::cluster(nodes),
+        }
+    }
+
     /// Connects, and logs what the server's settings mean for the store.
     ///
     /// # Errors
@@ -122,11 +150,7 @@ impl RedisStoreBuilder {
     /// not let the user run what the store needs, or is older than 6.2.
     pub async fn build(self) -> Result<RedisStore, ConnectError> {
         let naming = Naming::new(&self.prefix)?;
-        let location = match &self.address {
-            Address::Url(url) => Location::parse(url)?,
-            Address::Info(info) => Location::Server(info.clone()),
-            Address::Cluster(nodes) => Location::cluster(nodes)?,
-        };
+        let location = self.location()?;
         let addresses = location.addresses();
         let cannot = |source| cannot_connect(addresses.clone(), source);
         let demands = Demands {

@@ -9,6 +9,7 @@ mod batching;
 mod cluster;
 mod connecting;
 mod connections;
+mod known;
 mod limits;
 mod operator;
 mod records;
