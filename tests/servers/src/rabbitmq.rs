@@ -3,6 +3,7 @@
 mod broker;
 mod circle;
 mod cluster;
+mod console;
 mod launching;
 mod layout;
 mod leader;

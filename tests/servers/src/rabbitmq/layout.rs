@@ -20,6 +20,7 @@ pub(crate) struct Layout {
     amqp_port: u16,
     distribution_port: u16,
     mapper_port: u16,
+    alone: bool,
     tuning: Tuning,
 }
 
@@ -37,6 +38,7 @@ impl Layout {
             amqp_port,
             distribution_port,
             mapper_port,
+            alone: matches!(circle, Circle::Alone),
             tuning: Tuning::QuickBoot,
         };
         layout
@@ -53,6 +55,7 @@ impl Layout {
             amqp_port,
             distribution_port: 0,
             mapper_port: 0,
+            alone: true,
             tuning: Tuning::QuickBoot,
         }
     }
@@ -94,8 +97,18 @@ impl Layout {
         self.program.version()
     }
 
+    /// Whether it is one of ours, on this machine.
+    pub(super) fn is_private(&self) -> bool {
+        !self.folder.as_os_str().is_empty()
+    }
+
+    /// Whether it is in no cluster.
+    pub(super) fn is_alone(&self) -> bool {
+        self.alone
+    }
+
     pub(crate) fn ctl(&self) -> Command {
-        if self.folder.as_os_str().is_empty() {
+        if !self.is_private() {
             return outside::ctl();
         }
         self.program.command(&self.launch(), "rabbitmqctl")

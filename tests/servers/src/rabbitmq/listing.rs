@@ -26,6 +26,14 @@ pub struct QueueState {
     pub consumers: u64,
 }
 
+/// What is asked of each queue: the fields of [`QueueState`].
+const ITEMS: [&str; 4] = [
+    "name",
+    "messages_ready",
+    "messages_unacknowledged",
+    "consumers",
+];
+
 /// How long a queue that has no leader is given to find one.
 const ELECTION_LIMIT: Duration = Duration::from_secs(10);
 
@@ -52,15 +60,7 @@ impl Broker {
     pub fn list_queues(&self, vhost: &str) -> Result<Vec<QueueState>> {
         let deadline = Instant::now() + ELECTION_LIMIT;
         loop {
-            let listed: Vec<Listed> = self.json(&[
-                "list_queues",
-                "-p",
-                vhost,
-                "name",
-                "messages_ready",
-                "messages_unacknowledged",
-                "consumers",
-            ])?;
+            let listed = self.listed(vhost)?;
             let all = listed.len();
             let counted = counted(listed);
             if counted.len() == all || Instant::now() > deadline {
@@ -80,14 +80,37 @@ impl Broker {
         Ok(status.running_nodes)
     }
 
+    fn listed(&self, vhost: &str) -> Result<Vec<Listed>> {
+        if self.answers_for_itself() {
+            let question = question(vhost);
+            return read(&self.evaluate(&question)?, &question);
+        }
+        let mut arguments = vec!["list_queues", "-p", vhost];
+        arguments.extend(ITEMS);
+        self.json(&arguments)
+    }
+
     fn json<T: DeserializeOwned>(&self, arguments: &[&str]) -> Result<T> {
         let options = ["--formatter", "json"];
         let json = self.rabbitmqctl(arguments.iter().chain(&options))?;
-        serde_json::from_str(&json).map_err(|error| {
-            let asked = arguments.join(" ");
-            Error::io(format!("understand what `{asked}` answers: {json:?}"))(error.into())
-        })
+        read(&json, &arguments.join(" "))
     }
+}
+
+/// What a broker that is alone knows of its queues. In a cluster each node knows its own.
+fn question(vhost: &str) -> String {
+    let items = ITEMS.join(", ");
+    format!(
+        "Plain = fun({{name, Name}}) -> {{name, element(4, Name)}}; (Item) -> Item end, \
+         Queues = rabbit_amqqueue:info_all(<<{vhost:?}/utf8>>, [{items}]), \
+         rabbit_json:encode([maps:from_list(lists:map(Plain, Queue)) || Queue <- Queues])"
+    )
+}
+
+fn read<T: DeserializeOwned>(json: &str, asked: &str) -> Result<T> {
+    serde_json::from_str(json).map_err(|error| {
+        Error::io(format!("understand what `{asked}` answers: {json:?}"))(error.into())
+    })
 }
 
 fn counted(listed: Vec<Listed>) -> Vec<QueueState> {
