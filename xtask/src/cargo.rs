@@ -25,8 +25,6 @@ pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) rust_version: Option<String>,
-    #[serde(default)]
-    pub(crate) features: std::collections::BTreeMap<String, Vec<String>>,
     /// The registries that it may be published to; any, if it does not say.
     pub(crate) publish: Option<Vec<String>>,
 }

@@ -24,8 +24,8 @@ const TEST_THREADS: &str = "RUST_TEST_THREADS";
 /// seeds are for looking further.
 const CHAOS: &str = "--seconds 30 --seed 1 --outbox";
 
-/// Every test of the workspace on private servers, every feature of every crate by itself, and
-/// the oldest supported Rust; or that part of it which the options ask for.
+/// Every test of the workspace on private servers, the usual sets of features each by itself, and the oldest supported Rust;
+/// or that part of it which the options ask for.
 ///
 /// # Errors
 ///
@@ -55,13 +55,10 @@ pub fn ci() -> Result<()> {
     let mut documentation = cargo_with(&workspace, "doc --workspace --no-deps --all-features");
     documentation.env("RUSTDOCFLAGS", "-D warnings");
     let lints = "clippy --workspace --all-targets --all-features -- -D warnings";
-    let mut documentation_of_bench = cargo_on_bench(&workspace, "doc --no-deps");
-    documentation_of_bench.env("RUSTDOCFLAGS", "-D warnings");
     let beside = vec![
         cargo_with(&workspace, lints),
         documentation,
         cargo_on_bench(&workspace, "clippy --all-targets -- -D warnings"),
-        documentation_of_bench,
     ];
     run_tests(&workspace, &mut steps, beside)?;
     // With the features that all tests have: nothing to do after these.
@@ -75,13 +72,9 @@ pub fn ci() -> Result<()> {
 
 /// The tests, and beside them all that is only compiled: tests wait for servers most of the time.
 fn run_tests(workspace: &Workspace, steps: &mut Steps, mut beside: Vec<Command>) -> Result<()> {
-    beside.extend(features_alone(workspace)?);
+    // Clippy sees all of the code with all features; what one of them leaves unused or unknown, rustc tells.
+    beside.extend(features::checks().map(|check| cargo_with(workspace, &check)));
     beside.extend(msrv::check(workspace)?);
-    // As somebody runs it who works on the crate alone: the suite on the stores that are always there.
-    beside.push(cargo_with(
-        workspace,
-        "test --package idem-core --test conformance",
-    ));
     // Compiled beside the others, and run after them.
     beside.push(cargo_on_bench(workspace, "test --no-run"));
     let build = "test --workspace --all-features --no-run";
@@ -113,19 +106,6 @@ fn run_tests(workspace: &Workspace, steps: &mut Steps, mut beside: Vec<Command>)
         msrv::dependencies(workspace)
     });
     Ok(())
-}
-
-/// Clippy sees all of the code with all features; what one of them leaves unused or unknown, rustc tells.
-fn features_alone(workspace: &Workspace) -> Result<Vec<Command>> {
-    let sets = features::to_check(workspace)?;
-    let check = |(package, features): &(&str, String)| {
-        let target = features::target(package);
-        let check = format!(
-            "rustc --profile check --package {package} {target} --no-default-features {features} -- -D warnings"
-        );
-        cargo_with(workspace, &check)
-    };
-    Ok(sets.iter().map(check).collect())
 }
 
 fn with_threads(mut tests: Command) -> Command {

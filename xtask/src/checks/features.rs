@@ -1,79 +1,41 @@
-//! Which sets of features to check each published crate with: a check of the whole workspace
-//! unites the features of all its packages, and so hides what a crate's users will meet.
+//! Sets of features that users begin with, each compiled by itself: a check of the whole workspace unites the features of
+//! all its packages, and so hides what a crate's users will meet. All other sets are the nightly job's.
 
-use std::collections::BTreeSet;
-
-use idem_servers::Result;
-
-use crate::cargo::Workspace;
-
-pub(super) const CRATES: [&str; 5] = [
-    "idem-core",
-    "idem-macros",
-    "idem-amqp",
-    "idem-testing",
-    "idem-cli",
+/// Pairs of a published package and its features.
+const USUAL: [(&str, &str); 8] = [
+    ("idem-macros", ""),
+    ("idem-core", ""),
+    ("idem-amqp", ""),
+    ("idem-amqp", "macros,sqlite"),
+    ("idem-amqp", "macros,postgres"),
+    ("idem-amqp", "macros,redis"),
+    ("idem-testing", ""),
+    ("idem-cli", ""),
 ];
 
-/// Pairs of a package and cargo's option for a set of its features; the option may be empty.
-pub(crate) fn to_check(workspace: &Workspace) -> Result<Vec<(&'static str, String)>> {
-    let mut checks = Vec::new();
-    for name in CRATES {
-        let features = workspace.package(name)?.features.keys().map(String::as_str);
-        checks.extend(sets(features).into_iter().map(|set| (name, option(&set))));
-    }
-    Ok(checks)
-}
-
-/// What of a package users meet: `cargo rustc` takes one target.
-pub(crate) fn target(package: &str) -> &'static str {
-    if package == "idem-cli" {
-        "--bin idem"
-    } else {
-        "--lib"
-    }
-}
-
-/// None, each alone, and all; `default` is only a choice among them.
-fn sets<'a>(features: impl Iterator<Item = &'a str>) -> BTreeSet<Vec<&'a str>> {
-    let all: Vec<_> = features.filter(|feature| *feature != "default").collect();
-    let alone = all.iter().map(|feature| vec![*feature]);
-    [Vec::new(), all.clone()].into_iter().chain(alone).collect()
-}
-
-fn option(set: &[&str]) -> String {
-    if set.is_empty() {
-        String::new()
-    } else {
-        format!("--features {}", set.join(","))
-    }
+/// For cargo, one command each.
+pub(crate) fn checks() -> impl Iterator<Item = String> {
+    USUAL.iter().map(|(package, features)| {
+        // What of a package users meet: `cargo rustc` takes one target.
+        let target = if *package == "idem-cli" { "--bin idem" } else { "--lib" };
+        format!(
+            "rustc --profile check --package {package} {target} --no-default-features --features={features} -- -D warnings"
+        )
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn options(features: &[&str]) -> Vec<String> {
-        sets(features.iter().copied())
-            .iter()
-            .map(|set| option(set))
-            .collect()
-    }
+    use crate::cargo::Workspace;
 
     #[test]
-    fn none_each_alone_and_all_are_checked() {
-        let expected = [
-            "",
-            "--features macros",
-            "--features macros,sqlite",
-            "--features sqlite",
-        ];
-        assert_eq!(options(&["default", "macros", "sqlite"]), expected);
-    }
-
-    #[test]
-    fn no_set_is_checked_twice() {
-        assert_eq!(options(&[]), [""]);
-        assert_eq!(options(&["only"]), ["", "--features only"]);
+    fn every_published_package_is_checked_without_features() {
+        let workspace = Workspace::load().expect("cargo describes the workspace");
+        for package in workspace.packages.iter().filter(|it| it.is_published()) {
+            let alone = USUAL.contains(&(package.name.as_str(), ""));
+            assert!(alone, "{}", package.name);
+        }
+        assert_eq!(checks().count(), USUAL.len());
     }
 }

@@ -95,7 +95,6 @@ mod tests {
             name: name.to_owned(),
             version: "1.2.3".to_owned(),
             rust_version: rust_version.map(str::to_owned),
-            features: std::collections::BTreeMap::new(),
             publish: None,
         }
     }

@@ -62,7 +62,6 @@ fn needs(tool: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checks::features::CRATES;
 
     #[test]
     fn a_tool_that_is_not_there_is_named_with_the_way_to_get_it() {
@@ -72,17 +71,5 @@ mod tests {
             "cargo-of-nobody is not installed: `cargo install --locked cargo-of-nobody`"
         );
         assert!(needs("cargo").is_ok());
-    }
-
-    /// One that is not in the list is never checked with each of its features alone.
-    #[test]
-    fn the_features_of_all_published_crates_are_checked() {
-        let workspace = Workspace::load().expect("the workspace");
-        let published = workspace.packages.iter().filter(|one| one.is_published());
-        let mut names: Vec<_> = published.map(|package| package.name.as_str()).collect();
-        names.sort_unstable();
-        let mut checked = CRATES;
-        checked.sort_unstable();
-        assert_eq!(names, checked);
     }
 }
