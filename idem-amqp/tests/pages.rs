@@ -39,6 +39,9 @@ mod outbox;
 #[path = "pages/handlers.rs"]
 mod handlers;
 #[rustfmt::skip]
+#[path = "pages/how_often.rs"]
+mod how_often;
+#[rustfmt::skip]
 #[path = "pages/production.rs"]
 mod production;
 #[rustfmt::skip]
@@ -52,12 +55,13 @@ mod sequences;
 mod stores;
 
 /// A page, and the module that its parts are in.
-const PAGES: [(&str, &str); 16] = [
+const PAGES: [(&str, &str); 17] = [
     ("docs/batches.md", "batches"),
     ("docs/outbox.md", "outbox"),
     ("docs/cookbook.md", "cookbook"),
     ("docs/existing-service.md", "existing_service"),
     ("docs/handlers.md", "handlers"),
+    ("docs/how-often.md", "how_often"),
     ("docs/production.md", "production"),
     ("docs/migration.md", "migration"),
     ("docs/operations.md", "operations"),

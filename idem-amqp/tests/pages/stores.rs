@@ -1,6 +1,6 @@
 use std::{num::NonZeroUsize, time::Duration};
 
-use idem_amqp::{MemoryStore, PostgresStore, RedisStore, SqliteStore, prelude::*, sqlx::{PgConnection, self}, stores::Migrate};
+use idem_amqp::{MemoryStore, PostgresStore, RedisStore, SqliteStore, prelude::*, sqlx::{PgConnection, self}, stores::{Cached, Migrate}};
 use serde::Deserialize;
 
 use super::Error;
@@ -39,6 +39,14 @@ async fn redis() -> Result<(), Error> {
         .build()
         .await?;
     drop(with_replicas);
+    Ok(())
+}
+
+async fn redis_in_front(database_url: &str) -> Result<(), Error> {
+    let first = RedisStore::builder("redis://cache.internal").cache("orders-production")?;
+    let second = PostgresStore::connect(database_url).await?;
+    let store = Cached::builder(second).shared(first).build();
+    drop(store);
     Ok(())
 }
 

@@ -6,6 +6,7 @@
     reason = "a panic is how a test fails, and the helpers of tests are tests, too"
 )]
 
+mod at_most_once;
 mod atomic;
 mod bad_input;
 mod batches;
