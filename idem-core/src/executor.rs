@@ -333,8 +333,12 @@ impl<S: Store> Executor<S> {
 /// A mode that can run on a store: [`Leased`](crate::handler::Leased) on any, [`Atomic`](crate::handler::Atomic) on
 /// one whose transaction it can borrow, [`Grouped`](crate::handler::Grouped) on one that lends one to several.
 pub trait RunsOn<S: Store>: crate::handler::Mode {
-    /// How many handlers of this mode the store lets run at once, if it sets a limit.
-    fn limit(executor: &Executor<S>) -> Option<usize>;
+    /// How many handlers of this mode the store lets run at once, if it sets a limit. Who claims before it waits, and keeps
+    /// its lease, needs none.
+    fn limit(executor: &Executor<S>) -> Option<usize> {
+        let _ = executor;
+        None
+    }
 
     /// How messages of this handler share transactions, if they do.
     #[doc(hidden)]

@@ -169,9 +169,8 @@ where
         drop(kept);
         // First: the transaction holds a lock on the key's record in some stores, and the release would wait for it.
         job.executor.roll_back(transaction).await;
-        // Nothing ran: a lost lease changes nothing.
-        let _ = job.executor.release(&self.lease, &why.release()).await;
-        why.into_execution()
+        let lease = Some(&self.lease);
+        job.executor.give_back_uncalled(lease, why).await
     }
 
     async fn finish(
@@ -301,13 +300,9 @@ impl<S: Store> Ending<'_, S> {
         S: TransactionalStore<Tx>,
         E: Failure,
     {
-        // The handler's error may only be that of its connection, and would be the store's fault, not the handler's.
-        // A rejection is not: the handler has decided. The claim stays: the same owner has it back, as the same
-        // attempt, when the store is back.
-        if !cause.is_for_good()
-            && !self.job.history.losses.are_its_own()
-            && !self.job.executor.store.is_alive(&mut transaction).await
-        {
+        let store = &self.job.executor.store;
+        if self.job.history.losses.may_be_one(&cause) && !store.is_alive(&mut transaction).await {
+            // The claim stays: the same owner has it back, as the same attempt, when the store is back.
             let error = StoreError::unavailable(cause.to_string());
             return Execution::StoreUnavailable { error };
         }

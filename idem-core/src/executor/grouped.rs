@@ -35,11 +35,6 @@ where
     S: GroupStore<Tx>,
     Tx: Send + 'static,
 {
-    fn limit(_: &Executor<S>) -> Option<usize> {
-        // Whoever waits for a slot has claimed, and keeps its lease.
-        None
-    }
-
     fn outbox(executor: &Executor<S>) -> Option<SharedOutbox> {
         executor.store.outbox()
     }

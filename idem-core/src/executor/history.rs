@@ -5,7 +5,10 @@
 //! What must stay true: it never decides whether work is done (only the store knows), but how to claim, how to count
 //! what no record counts, and when the loss of a transaction is the handler's own failure.
 
-use crate::executor::{Execution, ExecutionKind};
+use crate::{
+    executor::{Cause, Execution, ExecutionKind},
+    handler::Failure,
+};
 
 /// The history of one message, as far as this process and its transport know.
 #[derive(Debug, Default)]
@@ -38,6 +41,12 @@ impl Losses {
     /// Whether one more is the handler's own failure, and not to be repeated as the same attempt.
     pub(super) fn are_its_own(self) -> bool {
         self.0 >= Self::MOST
+    }
+
+    /// Whether a failure may only be that of the handler's connection, if that is found broken. It is the store's fault
+    /// then, and no attempt. A rejection is not: the handler has decided.
+    pub(super) fn may_be_one<E: Failure>(self, cause: &Cause<E>) -> bool {
+        !cause.is_for_good() && !self.are_its_own()
     }
 
     /// Counts one more, or starts over: only losses in succession say something about the handler.

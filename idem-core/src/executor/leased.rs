@@ -34,11 +34,6 @@ use crate::{
 };
 
 impl<S: Store> RunsOn<S> for Leased {
-    // Leased work takes no connection from the store while it runs.
-    fn limit(_: &Executor<S>) -> Option<usize> {
-        None
-    }
-
     async fn run<H, St>(
         executor: &Executor<S>,
         message: &mut Prepared<H>,

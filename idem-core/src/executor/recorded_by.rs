@@ -18,7 +18,7 @@ use super::{
     guarded,
     heartbeat::{KeptLease, Moment, Ran},
     in_flight::Working,
-    verdict::{NotRun, objection},
+    verdict::{NotRun, acquired},
 };
 use crate::{
     executor::Execution,
@@ -27,8 +27,8 @@ use crate::{
     },
     message::{Envelope, Position},
     store::{
-        Claim, ClaimRequest, Lease, Open, RecordedByError, RecordedByStore, Release, Store,
-        StoreError, TransactionalStore,
+        ClaimRequest, Lease, Open, RecordedByError, RecordedByStore, Release, Store,
+        TransactionalStore,
     },
     stores::measured::Measured,
 };
@@ -158,11 +158,8 @@ where
         // First: the release takes as long as the store is away, and others wait for the connection.
         job.executor.roll_back(transaction).await;
         // Without a claim there is no record, and none is made: the message is dead-lettered, and nothing ran.
-        if let Some(lease) = &self.lease {
-            // Nothing ran: a lost lease changes nothing.
-            let _ = job.executor.release(lease, &why.release()).await;
-        }
-        why.into_execution()
+        let lease = self.lease.as_ref();
+        job.executor.give_back_uncalled(lease, why).await
     }
 
     async fn finish(
@@ -303,8 +300,8 @@ impl<S: Store> Job<'_, S> {
         let asked = Moment::now();
         let lease = acquired(executor.store.claim(self.request).await);
         let lease = lease.map_err(NotBegun::Ended)?;
-        // Never in doubt. It is given back by the caller, who has a transaction to roll back first.
-        if let Some(objection) = objection(&lease, self.policy, executor.is_closed(), false) {
+        // It is given back by the caller, who has a transaction to roll back first.
+        if let Some(objection) = self.objection_without_doubt(&lease) {
             return Err(NotBegun::Objected(lease, objection));
         }
         let kept = executor.keep::<Tx>(&lease, self.request, asked);
@@ -317,13 +314,4 @@ enum NotBegun {
     Ended(NotRun),
     /// It has a claim, which is to be given back.
     Objected(Lease, Release),
-}
-
-/// The lease, or why there is none.
-fn acquired(answer: Result<Claim, StoreError>) -> Result<Lease, NotRun> {
-    match answer {
-        Ok(Claim::Acquired(lease)) => Ok(lease),
-        Ok(answer) => Err(NotRun::Answered(answer)),
-        Err(error) => Err(NotRun::Unavailable(error)),
-    }
 }

@@ -10,7 +10,7 @@ use super::{Requester, guarded, remembered, retry_after};
 use crate::{
     executor::{Cause, Execution},
     handler::{Failure, InDoubt, Outcome, Policy, Refusal, Verdict},
-    store::{Claim, Lease, OutOfPlace, Release, StoreError},
+    store::{Begun, Claim, Lease, OutOfPlace, Release, StoreError},
 };
 
 /// What came of a claim after which nothing runs.
@@ -53,6 +53,26 @@ impl NotRun {
             },
             Self::Abandoned => Execution::Abandoned,
         }
+    }
+}
+
+/// The lease of a claim, or why there is none.
+pub(super) fn acquired(answer: Result<Claim, StoreError>) -> Result<Lease, NotRun> {
+    match answer {
+        Ok(Claim::Acquired(lease)) => Ok(lease),
+        // Held, completed, or not to be run: nothing was claimed, and nothing is to be given back.
+        Ok(answer) => Err(NotRun::Answered(answer)),
+        // It may have been recorded. The same owner has it back when the message is tried again.
+        Err(error) => Err(NotRun::Unavailable(error)),
+    }
+}
+
+/// The same of a claim that came with a transaction, or with the opening of one.
+pub(super) fn begun<T>(answer: Result<Begun<T>, StoreError>) -> Result<(Lease, T), NotRun> {
+    match answer {
+        Ok(Begun::Acquired(lease, open)) => Ok((lease, open)),
+        Ok(Begun::Not(answer)) => Err(NotRun::Answered(answer)),
+        Err(error) => Err(NotRun::Unavailable(error)),
     }
 }
 

@@ -26,28 +26,16 @@ pub(crate) fn claim(key: &str) -> Span {
 
 /// The final outcome is written: also in the commit of a transaction.
 pub(crate) fn complete(key: &str) -> Span {
-    debug_span!(
-        "complete",
-        otel.kind = "client",
-        otel.status_code = Empty,
-        otel.status_description = Empty,
-        error.type = Empty,
-        idem.key = key,
-        idem.answer = Empty,
-    )
+    let span = record();
+    span.record("idem.key", key);
+    span
 }
 
 /// The final outcomes of a batch of messages are written, in the commit of their transaction.
 pub(crate) fn complete_all(messages: usize) -> Span {
-    debug_span!(
-        "complete",
-        otel.kind = "client",
-        otel.status_code = Empty,
-        otel.status_description = Empty,
-        error.type = Empty,
-        idem.messages = messages,
-        idem.answer = Empty,
-    )
+    let span = record();
+    span.record("idem.messages", messages);
+    span
 }
 
 /// A transaction is committed whose own table says what was handled.
@@ -58,6 +46,8 @@ pub(crate) fn record() -> Span {
         otel.status_code = Empty,
         otel.status_description = Empty,
         error.type = Empty,
+        idem.key = Empty,
+        idem.messages = Empty,
         idem.answer = Empty,
     )
 }

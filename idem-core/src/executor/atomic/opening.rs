@@ -9,15 +9,16 @@
 use super::{
     super::{
         Executor,
-        attempt::{Granted, Job},
+        attempt::{Granted, Job, Uncalled},
         heartbeat::{KeptLease, Moment, Ran},
         in_flight::Working,
-        verdict::{NotRun, ended_by, objection},
+        verdict::{NotRun, acquired, begun, ended_by, objection},
     },
     AtomicClaim,
 };
-use crate::store::{
-    self, Claim, Finish, Finished, Lease, Release, Store, StoreError, TransactionalStore,
+use crate::{
+    executor::Execution,
+    store::{self, Claim, Finish, Finished, Lease, Release, Store, StoreError, TransactionalStore},
 };
 
 /// The permission to run in a transaction.
@@ -89,14 +90,9 @@ impl<S: Store> Job<'_, S> {
         // Before the call: the lease is never thought to end later than it does. The wait for the transaction is in it,
         // so the first heartbeat may be due at once.
         let claimed = Moment::now();
-        let (lease, transaction) = match executor.store.begin(self.request).await {
-            Ok(store::Begun::Acquired(lease, transaction)) => (lease, transaction),
-            Ok(store::Begun::Not(answer)) => return Err(NotRun::Answered(answer)),
-            Err(error) => return Err(NotRun::Unavailable(error)),
-        };
+        let (lease, transaction) = begun(executor.store.begin(self.request).await)?;
         let working = executor.working(self.request);
-        // Never in doubt: what an earlier attempt wrote was rolled back with it.
-        if let Some(objection) = objection(&lease, self.policy, executor.is_closed(), false) {
+        if let Some(objection) = self.objection_without_doubt(&lease) {
             // Rolled back first: the release takes as long as the store is away, and another handler may need the
             // transaction's connection.
             executor.roll_back(transaction).await;
@@ -115,17 +111,17 @@ impl<S: Store> Job<'_, S> {
         &self,
         answer: Result<Claim, StoreError>,
     ) -> Result<Lease, NotRun> {
-        let lease = match answer {
-            Ok(Claim::Acquired(lease)) => lease,
-            Ok(answer) => return Err(NotRun::Answered(answer)),
-            // It may have been recorded. The same owner has it back when the message is tried again.
-            Err(error) => return Err(NotRun::Unavailable(error)),
-        };
-        // Never in doubt, as any atomic work.
-        match objection(&lease, self.policy, self.executor.is_closed(), false) {
+        let lease = acquired(answer)?;
+        match self.objection_without_doubt(&lease) {
             Some(objection) => Err(self.executor.object(&lease, &objection).await),
             None => Ok(lease),
         }
+    }
+
+    /// Why a key that was just acquired is given back. Work in a transaction is never in doubt: what an earlier attempt
+    /// wrote was rolled back with it.
+    pub(in crate::executor) fn objection_without_doubt(&self, lease: &Lease) -> Option<Release> {
+        objection(lease, self.policy, self.executor.is_closed(), false)
     }
 
     /// Starts the heartbeat of a claim whose transaction is open.
@@ -151,13 +147,9 @@ impl<S: Store> Job<'_, S> {
     {
         let executor = self.executor;
         let claimed = Moment::now();
-        let (lease, opening) = match executor.store.claim_ahead(self.request).await {
-            Ok(store::Begun::Acquired(lease, opening)) => (lease, opening),
-            Ok(store::Begun::Not(answer)) => return Err(NotRun::Answered(answer)),
-            Err(error) => return Err(NotRun::Unavailable(error)),
-        };
+        let (lease, opening) = begun(executor.store.claim_ahead(self.request).await)?;
         let working = executor.working(self.request);
-        if let Some(objection) = objection(&lease, self.policy, executor.is_closed(), false) {
+        if let Some(objection) = self.objection_without_doubt(&lease) {
             return Err(executor.object(&lease, &objection).await);
         }
         if lease.attempt == self.policy.max_attempts() {
@@ -228,6 +220,19 @@ impl<S: Store> Executor<S> {
             Err(error) => error,
         };
         tracing::warn!(%error, "a handler's transaction was not rolled back by the store");
+    }
+
+    /// Ends the claim, if there is one, of a message whose handler was not called.
+    pub(in crate::executor) async fn give_back_uncalled<T, E>(
+        &self,
+        lease: Option<&Lease>,
+        why: Uncalled,
+    ) -> Execution<T, E> {
+        if let Some(lease) = lease {
+            // Nothing ran: a lost lease changes nothing.
+            let _ = self.release(lease, &why.release()).await;
+        }
+        why.into_execution()
     }
 
     /// Gives a key back of which nothing is to run, and says how its message ends. Waits for as long as the store is

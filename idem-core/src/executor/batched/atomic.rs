@@ -34,11 +34,6 @@ where
     S: BatchStore<Tx>,
     Tx: Send + 'static,
 {
-    fn limit(_: &Executor<S>) -> Option<usize> {
-        // Whoever waits for a batch has claimed, and keeps its lease.
-        None
-    }
-
     fn outbox(executor: &Executor<S>) -> Option<SharedOutbox> {
         executor.store.outbox()
     }
@@ -251,9 +246,8 @@ where
             return Shared::Apart(Some(kept));
         }
         drop(kept);
-        // Nothing ran: a lost lease changes nothing.
-        let _ = job.executor.release(&self.0.lease, &why.release()).await;
-        Shared::Ended(why.into_execution())
+        let lease = Some(&self.0.lease);
+        job.executor.give_back_uncalled(lease, why).await.into()
     }
 
     async fn finish(

@@ -23,11 +23,6 @@ use crate::{
 };
 
 impl<S: Store> RunsOn<S> for LeasedBatch {
-    fn limit(_: &Executor<S>) -> Option<usize> {
-        // Whoever waits for a batch has claimed, and keeps its lease.
-        None
-    }
-
     async fn run<H, St>(
         executor: &Executor<S>,
         message: &mut Prepared<H>,

@@ -4,7 +4,7 @@
 //! the work is done is asked of the handler's table, never concluded from an error; what has failed is rolled
 //! back before it is recorded; a failed attempt that no claim has counted is counted when it is recorded.
 
-use super::{Ending, RecordedByClaim, acquired};
+use super::{Ending, RecordedByClaim};
 use crate::{
     executor::{
         Cause, Execution,
@@ -13,7 +13,7 @@ use crate::{
         heartbeat::Ran,
         remembered::{self, Requester},
         until_known::until_known,
-        verdict::{KeyEnd, NotRun, lease_lost, unrememberable, unsuccessful},
+        verdict::{KeyEnd, NotRun, acquired, lease_lost, unrememberable, unsuccessful},
     },
     handler::{Operation, Outcome, Policy, Refusal},
     store::{
@@ -138,12 +138,8 @@ where
     /// Ends an attempt that failed of this, unless it failed because its connection broke.
     async fn fail(&self, mut transaction: S::Transaction, cause: Cause<H::Error>) -> Ending<H> {
         let store = &self.job.executor.store;
-        // The handler's error may only be that of its connection. Then it is no attempt, and the message runs again
-        // when the store is back.
-        if !cause.is_for_good()
-            && !self.job.history.losses.are_its_own()
-            && !store.is_alive(&mut transaction).await
-        {
+        if self.job.history.losses.may_be_one(&cause) && !store.is_alive(&mut transaction).await {
+            // It runs again when the store is back.
             let error = StoreError::unavailable(cause.to_string());
             return Execution::StoreUnavailable { error };
         }
