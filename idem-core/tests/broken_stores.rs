@@ -6,6 +6,8 @@ mod call;
 mod caught;
 #[path = "broken_stores/claim.rs"]
 mod claim;
+#[path = "model/compare.rs"]
+mod compare;
 #[path = "model/drive.rs"]
 mod drive;
 #[path = "broken_stores/entity.rs"]

@@ -33,6 +33,10 @@ mod sqlite_harness;
 mod sqlite_transaction_harness;
 
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
+#[path = "conformance/twice.rs"]
+mod twice;
+
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 use any_harness::AnyHarness;
 use cached_harness::CachedHarness;
 use memory_harness::MemoryHarness;

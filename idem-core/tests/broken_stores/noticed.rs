@@ -9,7 +9,8 @@ use proptest::{
 
 use crate::{
     call::calls,
-    drive::{config, run},
+    compare::config,
+    drive::run,
     flaw::Flaw,
     forgets::WhenPurged,
     harness::{PlainHarness, paused_runtime},

@@ -9,13 +9,14 @@ mod drive;
 mod oracle;
 
 use crate::{
+    compare::config,
     flaw::Flaw,
     harness::{PlainHarness, paused_runtime},
     noticed::{noticed, shows_a_difference},
     store::PlainStore,
 };
 use call::calls;
-use drive::{Purges, config, run};
+use drive::{Purges, run};
 use idem_core::store::Purge as _;
 
 fn differs(flaw: Option<Flaw>, cases: u32) -> bool {

@@ -9,12 +9,13 @@ mod drive;
 mod oracle;
 
 use crate::{
+    compare::config,
     flaw::Flaw,
     harness::{PlainHarness, paused_runtime},
     noticed::{noticed, shows_a_difference},
 };
 use call::calls;
-use drive::{Forgets, config, run};
+use drive::{Forgets, run};
 
 fn differs(flaw: Option<Flaw>, cases: u32) -> bool {
     shows_a_difference(config(cases), &calls(), |calls| {

@@ -1,11 +1,6 @@
 //! `PostgresStore` lending connections and transactions, in databases of each isolation level.
 
-use std::{
-    error::Error,
-    marker::PhantomData,
-    sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
-};
+use std::{error::Error, marker::PhantomData, time::Duration};
 
 use idem_core::{
     PostgresStore,
@@ -13,12 +8,14 @@ use idem_core::{
 };
 use idem_testing::conformance::{EntityHarness, Harness, TransactionalHarness};
 
-use crate::postgres_level::{Level, unique};
+use super::{
+    postgres_level::{Level, unique},
+    twice::Twice,
+};
 
 /// Runs the cases, and lends connections.
 pub(crate) struct ConnectionHarness<L> {
-    stores: [PostgresStore; 2],
-    turn: AtomicUsize,
+    stores: Twice<PostgresStore>,
     schema: String,
     level: PhantomData<L>,
 }
@@ -52,8 +49,7 @@ impl<L: Level> Harness for ConnectionHarness<L> {
                 .expect("the server can be reached")
         };
         let harness = Self {
-            stores: [open().await, open().await],
-            turn: AtomicUsize::new(0),
+            stores: Twice::of([open().await, open().await]),
             schema: schema.clone(),
             level: PhantomData,
         };
@@ -67,14 +63,11 @@ impl<L: Level> Harness for ConnectionHarness<L> {
     }
 
     fn store(&self) -> PostgresStore {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        self.stores[turn % self.stores.len()].clone()
+        self.stores.next()
     }
 
     async fn advance(&self, by: Duration) {
-        for store in &self.stores {
-            store.advance(by);
-        }
+        self.stores.advance(by, PostgresStore::advance);
     }
 }
 

@@ -1,27 +1,19 @@
 //! `RedisStore` on a server and on a cluster that all cases share, each with a prefix of its own,
 //! opened twice, as by two processes.
 
-use std::{
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
 use idem_core::{RedisStore, store::Owner};
 use idem_servers::redis;
 use idem_testing::conformance::{DurableHarness, Harness, WorkerClockHarness};
 
-const NO_PANIC: &str = "nothing panics under the lock";
+use super::twice::Twice;
 
 /// Runs the cases on one server.
 pub(crate) struct RedisHarness {
     url: String,
     prefix: String,
-    stores: Mutex<[RedisStore; 2]>,
-    advanced: Mutex<Duration>,
-    turn: AtomicUsize,
+    stores: Twice<RedisStore>,
 }
 
 impl RedisHarness {
@@ -32,9 +24,7 @@ impl RedisHarness {
         Self {
             url,
             prefix,
-            stores: Mutex::new(stores),
-            advanced: Mutex::new(Duration::ZERO),
-            turn: AtomicUsize::new(0),
+            stores: Twice::of(stores),
         }
     }
 }
@@ -48,16 +38,11 @@ impl Harness for RedisHarness {
     }
 
     fn store(&self) -> RedisStore {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let stores = self.stores.lock().expect(NO_PANIC);
-        stores[turn % stores.len()].clone()
+        self.stores.next()
     }
 
     async fn advance(&self, by: Duration) {
-        for store in &*self.stores.lock().expect(NO_PANIC) {
-            store.advance(by);
-        }
-        *self.advanced.lock().expect(NO_PANIC) += by;
+        self.stores.advance(by, RedisStore::advance);
     }
 }
 
@@ -67,10 +52,7 @@ impl DurableHarness for RedisHarness {
     async fn reopen(&self) {
         let open = || open(&self.url, &self.prefix);
         let stores = [open().await, open().await];
-        for store in &stores {
-            store.advance(*self.advanced.lock().expect(NO_PANIC));
-        }
-        *self.stores.lock().expect(NO_PANIC) = stores;
+        self.stores.reopen(stores, RedisStore::advance);
     }
 }
 

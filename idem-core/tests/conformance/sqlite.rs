@@ -1,13 +1,6 @@
 //! `SqliteStore` in a file of its own, opened twice, as by two processes.
 
-use std::{
-    path::PathBuf,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
 use idem_core::{
     SqliteStore,
@@ -16,13 +9,11 @@ use idem_core::{
 use idem_testing::conformance::{DurableHarness, Harness, TransactionalHarness};
 use tempfile::TempDir;
 
-const NO_PANIC: &str = "nothing panics under the lock";
+use super::twice::Twice;
 
 /// Runs the cases, and lends connections.
 pub(crate) struct SqliteHarness {
-    stores: Mutex<[SqliteStore; 2]>,
-    advanced: Mutex<Duration>,
-    turn: AtomicUsize,
+    stores: Twice<SqliteStore>,
     folder: TempDir,
 }
 
@@ -41,9 +32,7 @@ impl Harness for SqliteHarness {
         let folder = TempDir::new().expect("a folder can be made");
         let stores = [open(&folder).await, open(&folder).await];
         let harness = Self {
-            stores: Mutex::new(stores),
-            advanced: Mutex::new(Duration::ZERO),
-            turn: AtomicUsize::new(0),
+            stores: Twice::of(stores),
             folder,
         };
         let mut connection = harness.connection().await;
@@ -53,26 +42,18 @@ impl Harness for SqliteHarness {
     }
 
     fn store(&self) -> SqliteStore {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let stores = self.stores.lock().expect(NO_PANIC);
-        stores[turn % stores.len()].clone()
+        self.stores.next()
     }
 
     async fn advance(&self, by: Duration) {
-        for store in &*self.stores.lock().expect(NO_PANIC) {
-            store.advance(by);
-        }
-        *self.advanced.lock().expect(NO_PANIC) += by;
+        self.stores.advance(by, SqliteStore::advance);
     }
 }
 
 impl DurableHarness for SqliteHarness {
     async fn reopen(&self) {
         let stores = [open(&self.folder).await, open(&self.folder).await];
-        for store in &stores {
-            store.advance(*self.advanced.lock().expect(NO_PANIC));
-        }
-        *self.stores.lock().expect(NO_PANIC) = stores;
+        self.stores.reopen(stores, SqliteStore::advance);
     }
 }
 

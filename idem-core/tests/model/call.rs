@@ -5,6 +5,8 @@ use std::{mem::discriminant, time::Duration};
 use idem_core::store::Release;
 use proptest::{collection::vec, prelude::*};
 
+use crate::compare::Given;
+
 /// One step. Times are in units, so that boundaries are met exactly and often.
 #[derive(Debug, Clone)]
 pub(crate) enum Call {
@@ -40,9 +42,6 @@ pub(crate) struct Ask {
     pub(crate) retention: u32,
     pub(crate) replay: bool,
 }
-
-/// Which of the leases so far, counted back from the last one.
-pub(crate) type Given = usize;
 
 /// Why a key is given back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,34 +3,19 @@
 use std::time::Duration;
 
 use idem_core::{
-    Key, Outcome, Policy, Store, StoreError,
+    Key, Outcome, Policy, Store,
     message::Fingerprint,
     store::{Claim, ClaimRequest, Lease, Owner},
 };
 use idem_testing::conformance::{Clock, Harness};
-use proptest::{
-    prelude::prop_assert,
-    test_runner::{Config, TestCaseError},
-};
+use proptest::{prelude::prop_assert, test_runner::TestCaseError};
 
 use crate::{
-    call::{Ask, Call, Given},
+    call::{Ask, Call},
+    compare::{UNIT, at, known, lease_of, unique_key},
     forgets::Forgets,
     oracle::{Expected, Oracle, Token},
 };
-
-const UNIT: Duration = Duration::from_mins(1);
-
-/// How many interleavings are tried; `PROPTEST_CASES` asks for another number.
-pub(crate) fn config(cases: u32) -> Config {
-    let asked = std::env::var("PROPTEST_CASES").ok();
-    Config {
-        cases: asked.and_then(|asked| asked.parse().ok()).unwrap_or(cases),
-        failure_persistence: None,
-        max_shrink_iters: 20_000,
-        ..Config::default()
-    }
-}
 
 /// Runs the calls, on keys of their own.
 pub(crate) async fn run<H: Harness>(
@@ -41,12 +26,7 @@ pub(crate) async fn run<H: Harness>(
     forget_everything(harness, forgets).await;
     let mut run = Run::new(harness, forgets);
     for (step, call) in calls.iter().enumerate() {
-        let step = run.step(call).await.map_err(|error| (step, error));
-        if let Err((step, error)) = step {
-            return Err(TestCaseError::fail(format!(
-                "call {step}, {call:?}: {error}"
-            )));
-        }
+        at(step, call, run.step(call).await)?;
     }
     Ok(())
 }
@@ -73,12 +53,10 @@ struct Run<'a, H, F> {
 
 impl<'a, H: Harness, F: Forgets<H::Store>> Run<'a, H, F> {
     fn new(harness: &'a H, forgets: &'a F) -> Self {
-        let unique = u128::from_be_bytes(*Owner::new().as_bytes());
-        let key = |n: u8| Key::new("model", format!("{unique:x}-{n}")).expect("it is not empty");
         Self {
             harness,
             forgets,
-            keys: [0, 1, 2].map(key),
+            keys: std::array::from_fn(|_| unique_key()),
             owners: std::array::from_fn(|_| Owner::new()),
             given: Vec::new(),
             oracle: Oracle::default(),
@@ -90,7 +68,7 @@ impl<'a, H: Harness, F: Forgets<H::Store>> Run<'a, H, F> {
         match *call {
             Call::Claim(ask) => self.claim(&store, &ask).await,
             Call::Extend { lease, by } => {
-                let Some((key, lease)) = self.lease(lease) else {
+                let Some((key, lease)) = lease_of(&self.given, lease) else {
                     return Ok(());
                 };
                 let answer = known(store.extend(&lease, by * UNIT).await)?;
@@ -102,7 +80,7 @@ impl<'a, H: Harness, F: Forgets<H::Store>> Run<'a, H, F> {
                 outcome,
                 retention,
             } => {
-                let Some((key, lease)) = self.lease(lease) else {
+                let Some((key, lease)) = lease_of(&self.given, lease) else {
                     return Ok(());
                 };
                 let bytes = Outcome::new(vec![outcome]);
@@ -113,7 +91,7 @@ impl<'a, H: Harness, F: Forgets<H::Store>> Run<'a, H, F> {
                 judged(fine, &answer, &self.oracle)
             }
             Call::Release { lease, reason } => {
-                let Some((key, lease)) = self.lease(lease) else {
+                let Some((key, lease)) = lease_of(&self.given, lease) else {
                     return Ok(());
                 };
                 let answer = store.release(&lease, &reason.release(UNIT)).await;
@@ -160,12 +138,6 @@ impl<'a, H: Harness, F: Forgets<H::Store>> Run<'a, H, F> {
         request.lease = ask.lease * UNIT;
         request.retention = ask.retention * UNIT;
         request
-    }
-
-    /// The lease that a write is tried with, if there has been any.
-    fn lease(&self, given: Given) -> Option<(u8, Lease)> {
-        let last = self.given.len().checked_sub(1)?;
-        self.given.get(last - given.min(last)).cloned()
     }
 }
 
@@ -217,8 +189,4 @@ fn judged(fine: bool, answer: &impl std::fmt::Debug, oracle: &Oracle) -> Result<
         "the store answered {answer:?}, the model is now at {oracle:#?}"
     );
     Ok(())
-}
-
-fn known<T>(answer: Result<T, StoreError>) -> Result<T, TestCaseError> {
-    answer.map_err(|error| TestCaseError::fail(format!("the store answered an error: {error:?}")))
 }

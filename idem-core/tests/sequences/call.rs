@@ -2,6 +2,8 @@
 
 use proptest::{collection::vec, prelude::*};
 
+use crate::compare::Given;
+
 /// How many numbers may be in use.
 pub(crate) const WINDOW: u32 = 4;
 /// With which number its producers begin.
@@ -38,9 +40,6 @@ pub(crate) struct Ask {
     pub(crate) replay: bool,
     pub(crate) skips: bool,
 }
-
-/// Which of the leases so far, counted back from the last one.
-pub(crate) type Given = usize;
 
 /// Some dozens of calls.
 pub(crate) fn calls() -> impl Strategy<Value = Vec<Call>> {

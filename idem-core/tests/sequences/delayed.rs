@@ -26,7 +26,7 @@ pub(crate) fn while_many_pass<H>(many: u64)
 where
     H: Harness<Store: SequenceStore>,
 {
-    super::runtime::<H>().block_on(async {
+    crate::stores::runtime::<H>().block_on(async {
         let harness = H::start().await;
         let unique = u128::from_be_bytes(*Owner::new().as_bytes());
         let sequence = SequenceKey::from(Key::new("delayed", unique).expect("it is short"));

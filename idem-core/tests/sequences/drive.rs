@@ -1,46 +1,28 @@
 //! Runs an interleaving on a store and on the model side by side, and compares every answer. What
 //! nobody may ever be told is checked beside that, without the model.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Debug,
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::BoxFuture;
 use idem_core::{
-    Key, Outcome, Policy, Store, StoreError,
+    Outcome, Policy, Store, StoreError,
     handler::Answer,
     message::{SequenceKey, SequencePlace},
     store::{Claim, ClaimRequest, Lease, OutOfPlace, Owner, Release, SequenceStore, Write},
 };
 use idem_testing::conformance::Harness;
-use proptest::{
-    prelude::prop_assert,
-    test_runner::{Config, TestCaseError},
-};
+use proptest::{prelude::prop_assert, test_runner::TestCaseError};
+
+use crate::compare::{UNIT, at, known, lease_of, same, unique_key};
 
 use super::{
-    call::{Ask, Call, FIRST, Given, LEASE, PATIENCE, REFUSED, RETENTION, WINDOW},
+    call::{Ask, Call, FIRST, LEASE, PATIENCE, REFUSED, RETENTION, WINDOW},
     oracle::{Expected, Message, Oracle},
 };
-
-const UNIT: Duration = Duration::from_mins(1);
 
 /// How a store is told to forget. One that forgets by itself does so on its server's clock, which no
 /// test can move.
 pub(crate) type Purges<S> = Option<for<'a> fn(&'a S) -> BoxFuture<'a, Result<u32, StoreError>>>;
-
-/// How many interleavings are tried; `PROPTEST_CASES` asks for another number.
-pub(crate) fn config(cases: u32) -> Config {
-    let asked = std::env::var("PROPTEST_CASES").ok();
-    Config {
-        cases: asked.and_then(|asked| asked.parse().ok()).unwrap_or(cases),
-        failure_persistence: None,
-        max_shrink_iters: 20_000,
-        ..Config::default()
-    }
-}
 
 /// Runs the calls, in sequences of their own.
 pub(crate) async fn run<H>(
@@ -53,8 +35,7 @@ where
 {
     let mut run = Run::new(harness, purges);
     for (step, call) in calls.iter().enumerate() {
-        let compared = run.step(call).await;
-        compared.map_err(|error| TestCaseError::fail(format!("call {step}, {call:?}: {error}")))?;
+        at(step, call, run.step(call).await)?;
     }
     Ok(())
 }
@@ -75,10 +56,7 @@ struct Run<'a, H: Harness> {
 
 impl<'a, H: Harness<Store: SequenceStore>> Run<'a, H> {
     fn new(harness: &'a H, purges: Purges<H::Store>) -> Self {
-        let sequence = || {
-            let unique = u128::from_be_bytes(*Owner::new().as_bytes());
-            SequenceKey::from(Key::new("model", unique).expect("it is short"))
-        };
+        let sequence = || SequenceKey::from(unique_key());
         Self {
             harness,
             purges,
@@ -162,7 +140,7 @@ impl<'a, H: Harness<Store: SequenceStore>> Run<'a, H> {
     }
 
     async fn complete(&mut self, lease: Given, outcome: u8) -> Result<(), TestCaseError> {
-        let Some((of, lease)) = self.lease(lease) else {
+        let Some((of, lease)) = lease_of(&self.given, lease) else {
             return Ok(());
         };
         let bytes = Outcome::new(vec![outcome]);
@@ -176,7 +154,7 @@ impl<'a, H: Harness<Store: SequenceStore>> Run<'a, H> {
     }
 
     async fn release(&mut self, lease: Given, reason: &Release) -> Result<(), TestCaseError> {
-        let Some((of, lease)) = self.lease(lease) else {
+        let Some((of, lease)) = lease_of(&self.given, lease) else {
             return Ok(());
         };
         let answer = known(self.harness.store().release(&lease, reason).await)?;
@@ -195,12 +173,6 @@ impl<'a, H: Harness<Store: SequenceStore>> Run<'a, H> {
             lowest += 1;
         }
         lowest.saturating_add_signed(ask.ahead.into())
-    }
-
-    /// The lease that a write is tried with, if there has been any.
-    fn lease(&self, given: Given) -> Option<(Message, Lease)> {
-        let last = self.given.len().checked_sub(1)?;
-        self.given.get(last - given.min(last)).cloned()
     }
 }
 
@@ -231,20 +203,4 @@ fn agrees(expected: &Expected, answer: &Claim) -> bool {
         | (Expected::Late, Claim::OutOfPlace(OutOfPlace::Late)) => true,
         _ => false,
     }
-}
-
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "both are made for the comparison"
-)]
-fn same<T: Debug + PartialEq>(expected: T, answer: T) -> Result<(), TestCaseError> {
-    prop_assert!(
-        expected == answer,
-        "expected {expected:?}, the store answered {answer:?}"
-    );
-    Ok(())
-}
-
-fn known<T>(answer: Result<T, StoreError>) -> Result<T, TestCaseError> {
-    answer.map_err(|error| TestCaseError::fail(format!("the store answered an error: {error:?}")))
 }

@@ -2,6 +2,8 @@
 
 use proptest::{collection::vec, prelude::*};
 
+use crate::compare::Given;
+
 /// How many numbers may be in use.
 pub(crate) const WINDOW: u32 = 3;
 /// How long a session lives, in units.
@@ -30,9 +32,6 @@ pub(crate) struct Ask {
     pub(crate) awaited: u8,
     pub(crate) owner: u8,
 }
-
-/// Which of the leases so far, counted back from the last one.
-pub(crate) type Given = usize;
 
 /// Some dozens of calls; each client opens its session early, mostly.
 pub(crate) fn calls() -> impl Strategy<Value = Vec<Call>> {

@@ -1,41 +1,25 @@
 //! Runs an interleaving on a store and on the model side by side, and compares every answer.
 
-use std::{fmt::Debug, time::Duration};
-
 use idem_core::{
-    Key, Outcome, Policy, Store, StoreError,
+    Key, Outcome, Policy, Store,
     message::{SessionKey, SessionPlace},
     store::{Claim, ClaimRequest, Lease, OpenSession, OutOfPlace, Owner, Release, SessionStore},
 };
 use idem_testing::conformance::Harness;
-use proptest::{
-    prelude::prop_assert,
-    test_runner::{Config, TestCaseError},
-};
+use proptest::{prelude::prop_assert, test_runner::TestCaseError};
+
+use crate::compare::{UNIT, at, known, lease_of, same, unique_key};
 
 use super::{
-    call::{Ask, Call, Given, LEASE, LIFE, WINDOW},
+    call::{Ask, Call, LEASE, LIFE, WINDOW},
     oracle::{Expected, Oracle},
 };
-
-const UNIT: Duration = Duration::from_mins(1);
 
 /// How a store forgets sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Forgets {
     WhenTold,
     ByItself,
-}
-
-/// How many interleavings are tried; `PROPTEST_CASES` asks for another number.
-pub(crate) fn config(cases: u32) -> Config {
-    let asked = std::env::var("PROPTEST_CASES").ok();
-    Config {
-        cases: asked.and_then(|asked| asked.parse().ok()).unwrap_or(cases),
-        failure_persistence: None,
-        max_shrink_iters: 20_000,
-        ..Config::default()
-    }
 }
 
 /// Runs the calls, in sessions of their own.
@@ -52,8 +36,7 @@ where
     while known(harness.store().expire(1000).await)? > 0 {}
     let mut run = Run::new(harness, forgets);
     for (step, call) in calls.iter().enumerate() {
-        let compared = run.step(call).await;
-        compared.map_err(|error| TestCaseError::fail(format!("call {step}, {call:?}: {error}")))?;
+        at(step, call, run.step(call).await)?;
     }
     Ok(())
 }
@@ -69,10 +52,7 @@ struct Run<'a, H> {
 
 impl<'a, H: Harness<Store: SessionStore>> Run<'a, H> {
     fn new(harness: &'a H, forgets: Forgets) -> Self {
-        let session = || {
-            let unique = u128::from_be_bytes(*Owner::new().as_bytes());
-            SessionKey::from(Key::new("model", unique).expect("it is short"))
-        };
+        let session = || SessionKey::from(unique_key());
         Self {
             harness,
             forgets,
@@ -104,7 +84,7 @@ impl<'a, H: Harness<Store: SessionStore>> Run<'a, H> {
             }
             Call::Claim(ask) => self.claim(&store, &ask).await,
             Call::Complete { lease, outcome } => {
-                let Some((of, lease)) = self.lease(lease) else {
+                let Some((of, lease)) = lease_of(&self.given, lease) else {
                     return Ok(());
                 };
                 let bytes = Outcome::new(vec![outcome]);
@@ -113,7 +93,7 @@ impl<'a, H: Harness<Store: SessionStore>> Run<'a, H> {
                 same(self.oracle.complete(of, &lease, outcome), answer)
             }
             Call::Fail { lease } => {
-                let Some((of, lease)) = self.lease(lease) else {
+                let Some((of, lease)) = lease_of(&self.given, lease) else {
                     return Ok(());
                 };
                 let answer = known(store.release(&lease, &Release::failed("no")).await)?;
@@ -159,12 +139,6 @@ impl<'a, H: Harness<Store: SessionStore>> Run<'a, H> {
     fn session(&self, client: u8) -> SessionKey {
         self.sessions[usize::from(client)].clone()
     }
-
-    /// The lease that a write is tried with, if there has been any.
-    fn lease(&self, given: Given) -> Option<((u8, u8), Lease)> {
-        let last = self.given.len().checked_sub(1)?;
-        self.given.get(last - given.min(last)).cloned()
-    }
 }
 
 fn agrees(expected: &Expected, answer: &Claim) -> bool {
@@ -191,20 +165,4 @@ fn agrees(expected: &Expected, answer: &Claim) -> bool {
         | (Expected::Expired, Claim::OutOfPlace(OutOfPlace::SessionExpired)) => true,
         _ => false,
     }
-}
-
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "both are made for the comparison"
-)]
-fn same<T: Debug + PartialEq>(expected: T, answer: T) -> Result<(), TestCaseError> {
-    prop_assert!(
-        expected == answer,
-        "expected {expected:?}, the store answered {answer:?}"
-    );
-    Ok(())
-}
-
-fn known<T>(answer: Result<T, StoreError>) -> Result<T, TestCaseError> {
-    answer.map_err(|error| TestCaseError::fail(format!("the store answered an error: {error:?}")))
 }
