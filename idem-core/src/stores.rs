@@ -25,6 +25,9 @@ pub(crate) mod redis;
 mod rows;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
+#[cfg(test)]
+#[allow(dead_code, reason = "each store needs a part of it")]
+mod tests;
 
 pub use any::AnyStore;
 pub use cached::{CacheStats, Cached, CachedBuilder, SharedCache};

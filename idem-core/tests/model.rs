@@ -71,7 +71,7 @@ fn a_redis_cluster_answers_as_the_model_does() {
     expect(dead_code, reason = "memory costs nothing to make anew")
 )]
 fn one_store_answers_as_the_model_does<H: Harness>(forgets: &impl Forgets<H::Store>) {
-    stores::answers_as_the_model::<H, _>(300, &call::calls(), async |harness, calls| {
+    stores::answers_as_the_model::<H, _>(300, &call::calls(), &async |harness, calls| {
         drive::run(harness, forgets, calls).await
     });
 }

@@ -80,7 +80,7 @@ fn keeps_sequences_as_the_model_does<H>(cases: u32, purges: Purges<H::Store>)
 where
     H: Harness<Store: SequenceStore>,
 {
-    stores::answers_as_the_model::<H, _>(cases, &call::calls(), async |harness, calls| {
+    stores::answers_as_the_model::<H, _>(cases, &call::calls(), &async |harness, calls| {
         drive::run(harness, purges, calls).await
     });
 }

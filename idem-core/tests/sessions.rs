@@ -54,7 +54,7 @@ fn keeps_sessions_as_the_model_does<H>(cases: u32, forgets: Forgets)
 where
     H: Harness<Store: SessionStore>,
 {
-    stores::answers_as_the_model::<H, _>(cases, &call::calls(), async |harness, calls| {
+    stores::answers_as_the_model::<H, _>(cases, &call::calls(), &async |harness, calls| {
         drive::run(harness, forgets, calls).await
     });
 }

@@ -43,7 +43,7 @@ pub(crate) type PostgresHarness = postgres_harness::PostgresHarness<postgres_lev
 pub(crate) fn answers_as_the_model<H: Harness, C: std::fmt::Debug>(
     cases: u32,
     interleavings: &impl Strategy<Value = Vec<C>>,
-    run: impl AsyncFn(&H, &[C]) -> Result<(), TestCaseError>,
+    run: &impl AsyncFn(&H, &[C]) -> Result<(), TestCaseError>,
 ) {
     let runtime = runtime::<H>();
     let harness = runtime.block_on(H::start());

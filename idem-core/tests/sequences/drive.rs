@@ -13,7 +13,7 @@ use idem_core::{
 use idem_testing::conformance::Harness;
 use proptest::{prelude::prop_assert, test_runner::TestCaseError};
 
-use crate::compare::{UNIT, at, known, lease_of, same, unique_key};
+use crate::compare::{Given, UNIT, at, known, lease_of, same, unique_key};
 
 use super::{
     call::{Ask, Call, FIRST, LEASE, PATIENCE, REFUSED, RETENTION, WINDOW},

@@ -1,25 +1,7 @@
 use tokio::time::advance;
 
 use super::*;
-use crate::{handler::Policy, message::Key};
-
-const MINUTE: Duration = Duration::from_mins(1);
-
-fn request(id: u32) -> ClaimRequest {
-    let policy = Policy::builder()
-        .lease(MINUTE)
-        .retention(10 * MINUTE)
-        .build()
-        .unwrap();
-    ClaimRequest::new(Key::new("orders", id).unwrap(), &policy)
-}
-
-async fn acquire(store: &MemoryStore, id: u32) -> Lease {
-    match store.claim(&request(id)).await.unwrap() {
-        Claim::Acquired(lease) => lease,
-        other => panic!("{other:?}"),
-    }
-}
+use crate::stores::tests::{MINUTE, acquire, request};
 
 async fn work(store: &MemoryStore, id: u32) -> Lease {
     let lease = acquire(store, id).await;

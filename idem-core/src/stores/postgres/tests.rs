@@ -4,7 +4,12 @@ use idem_servers::postgres;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 use super::*;
-use crate::{handler::Policy, message::Key, store::Owner};
+use crate::{
+    handler::Policy,
+    message::Key,
+    store::Owner,
+    stores::tests::{self as alike, MINUTE, acquire, complete, request},
+};
 
 mod batching;
 mod healing;
@@ -19,8 +24,6 @@ mod rights;
 mod schema;
 mod sequences;
 mod sessions;
-
-const MINUTE: Duration = Duration::from_mins(1);
 
 /// A database of its own for each test, gone with the server.
 struct Database {
@@ -83,28 +86,6 @@ async fn run(connection: &mut PgConnection, sql: &str) {
         .execute(connection)
         .await
         .unwrap();
-}
-
-fn request(id: impl crate::message::KeyPart) -> ClaimRequest {
-    let policy = Policy::builder()
-        .lease(MINUTE)
-        .retention(10 * MINUTE)
-        .build()
-        .unwrap();
-    ClaimRequest::new(Key::new("orders", id).unwrap(), &policy)
-}
-
-async fn acquire(store: &PostgresStore, id: impl crate::message::KeyPart) -> Lease {
-    match store.claim(&request(id)).await.unwrap() {
-        Claim::Acquired(lease) => lease,
-        other => panic!("{other:?}"),
-    }
-}
-
-async fn complete(store: &PostgresStore, lease: &Lease) {
-    let outcome = Outcome::new("done");
-    let written = store.complete(lease, &outcome, 10 * MINUTE).await;
-    assert_eq!(written.unwrap(), Write::Applied);
 }
 
 fn is_held(claim: &Result<Claim, StoreError>) -> bool {

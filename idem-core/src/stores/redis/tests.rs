@@ -3,7 +3,11 @@ use std::error::Error;
 use idem_servers::{Redis, redis::Node};
 
 use super::*;
-use crate::{handler::Policy, store::Owner};
+use crate::{
+    handler::Policy,
+    store::Owner,
+    stores::tests::{self as alike, MINUTE, acquire, acquire_as, complete, is_completed, request},
+};
 
 mod batching;
 mod cluster;
@@ -17,8 +21,6 @@ mod replication;
 mod restarts;
 mod sequences;
 mod sessions;
-
-const MINUTE: Duration = Duration::from_mins(1);
 
 /// A server that all tests share, and a prefix that no other test has.
 async fn store() -> (RedisStore, &'static Node) {
@@ -35,37 +37,6 @@ async fn impatient(server: &Redis) -> RedisStore {
         .connect_timeout(timeout)
         .response_timeout(timeout);
     store.build().await.unwrap()
-}
-
-fn request(id: impl crate::message::KeyPart) -> ClaimRequest {
-    let policy = Policy::builder()
-        .lease(MINUTE)
-        .retention(10 * MINUTE)
-        .build()
-        .unwrap();
-    ClaimRequest::new(Key::new("orders", id).unwrap(), &policy)
-}
-
-async fn acquire(store: &RedisStore, id: impl crate::message::KeyPart) -> Lease {
-    acquire_as(store, &request(id)).await
-}
-
-async fn acquire_as(store: &RedisStore, request: &ClaimRequest) -> Lease {
-    match store.claim(request).await.unwrap() {
-        Claim::Acquired(lease) => lease,
-        other => panic!("{other:?}"),
-    }
-}
-
-async fn complete(store: &RedisStore, lease: &Lease) {
-    let outcome = Outcome::new("done");
-    let written = store.complete(lease, &outcome, 10 * MINUTE).await;
-    assert_eq!(written.unwrap(), Write::Applied);
-}
-
-async fn is_completed(store: &RedisStore, id: impl crate::message::KeyPart) -> bool {
-    let claim = store.claim(&request(id)).await.unwrap();
-    matches!(claim, Claim::Completed { .. })
 }
 
 /// What the store's record of an order is called.

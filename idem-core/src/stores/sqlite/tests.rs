@@ -1,7 +1,11 @@
 use tempfile::TempDir;
 
 use super::*;
-use crate::{handler::Policy, message::Key, store::StoreError};
+use crate::{
+    handler::Policy,
+    store::StoreError,
+    stores::tests::{self as alike, MINUTE, acquire, complete, is_completed, request},
+};
 
 mod atomic;
 mod batching;
@@ -11,8 +15,6 @@ mod schema;
 mod sequences;
 mod sessions;
 mod sharing;
-
-const MINUTE: Duration = Duration::from_mins(1);
 
 /// A file of its own for each test, gone with it.
 struct File(TempDir);
@@ -39,31 +41,4 @@ impl File {
             .await
             .unwrap()
     }
-}
-
-fn request(id: impl crate::message::KeyPart) -> ClaimRequest {
-    let policy = Policy::builder()
-        .lease(MINUTE)
-        .retention(10 * MINUTE)
-        .build()
-        .unwrap();
-    ClaimRequest::new(Key::new("orders", id).unwrap(), &policy)
-}
-
-async fn acquire(store: &SqliteStore, id: impl crate::message::KeyPart) -> Lease {
-    match store.claim(&request(id)).await.unwrap() {
-        Claim::Acquired(lease) => lease,
-        other => panic!("{other:?}"),
-    }
-}
-
-async fn complete(store: &SqliteStore, lease: &Lease) {
-    let outcome = Outcome::new("done");
-    let written = store.complete(lease, &outcome, 10 * MINUTE).await;
-    assert_eq!(written.unwrap(), Write::Applied);
-}
-
-async fn is_completed(store: &SqliteStore, id: impl crate::message::KeyPart) -> bool {
-    let claim = store.claim(&request(id)).await.unwrap();
-    matches!(claim, Claim::Completed { .. })
 }

@@ -5,10 +5,12 @@ use sqlx::{Connection as _, Executor as _};
 
 use super::*;
 use crate::{
-    handler::{Outcome, Policy},
-    message::Key,
+    handler::Outcome,
     store::{Completion, Finish, Owner, Release, Store as _, TransactionalStore},
-    stores::postgres::transactions::OpenTransaction,
+    stores::{
+        postgres::transactions::OpenTransaction,
+        tests::{MINUTE, request},
+    },
 };
 
 mod ahead;
@@ -29,8 +31,6 @@ mod replies;
 mod stray;
 mod unread;
 mod values;
-
-const MINUTE: Duration = Duration::from_mins(1);
 
 type Lent = PgConnection;
 
@@ -152,15 +152,6 @@ async fn begin(
     request: &ClaimRequest,
 ) -> Result<Begun<OpenTransaction>, StoreError> {
     TransactionalStore::<Lent>::begin(store, request).await
-}
-
-fn request(id: &str) -> ClaimRequest {
-    let policy = Policy::builder()
-        .lease(MINUTE)
-        .retention(10 * MINUTE)
-        .build()
-        .unwrap();
-    ClaimRequest::new(Key::new("orders", id).unwrap(), &policy)
 }
 
 fn unique() -> String {

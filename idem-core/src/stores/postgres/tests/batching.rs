@@ -71,19 +71,7 @@ async fn a_claim_that_is_repeated_in_one_batch_gets_one_lease() {
 #[tokio::test]
 async fn writes_of_one_lease_in_one_batch_are_carried_out_in_order() {
     let database = Database::new();
-    let store = database.store().await;
-    let lease = acquire(&store, "a").await;
-    let outcome = Outcome::new("done");
-    let release = Release::failed("too late");
-    let (extended, completed, again, released) = tokio::join!(
-        store.extend(&lease, MINUTE),
-        store.complete(&lease, &outcome, MINUTE),
-        store.complete(&lease, &outcome, MINUTE),
-        store.release(&lease, &release),
-    );
-    let answers = [extended, completed, again, released].map(Result::unwrap);
-    let applied = Write::Applied;
-    assert_eq!(answers, [applied, applied, applied, Write::Fenced]);
+    alike::writes_of_one_lease_are_carried_out_in_order(&database.store().await).await;
 }
 
 #[tokio::test]
@@ -134,15 +122,7 @@ async fn a_corrupt_record_fails_its_own_caller_only() {
         async move { store.claim(&request(id)).await }
     });
     let answers = join_all(calls).await;
-    assert!(matches!(answers[0], Ok(Claim::Acquired(_))));
-    let Err(StoreError::Corrupt { key, source }) = &answers[1] else {
-        panic!("{:?}", answers[1])
-    };
-    assert_eq!(
-        (&**key, &*source.to_string()),
-        ("orders:bad", "`mended` is no state")
-    );
-    assert!(matches!(answers[2], Ok(Claim::Acquired(_))));
+    alike::only_the_second_is_corrupt(&answers);
 }
 
 #[tokio::test]

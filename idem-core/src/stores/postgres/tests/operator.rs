@@ -82,31 +82,10 @@ async fn a_record_that_cannot_be_read_is_named_and_hides_no_other() {
     assert!(page.unreadable[0].ends_with(":b"), "{page:?}");
 }
 
-/// Nothing is told of twice, wherever a page ends.
 #[tokio::test]
 async fn keys_are_listed_once_and_in_their_order() {
     let database = Database::new();
-    let store = database.store().await;
-    for id in ["d", "b", "e", "a", "c"] {
-        acquire(&store, id).await;
-    }
-    for limit in 1..=6 {
-        let mut listing = Listing::all().limit(limit);
-        let mut listed = Vec::new();
-        // One page more than there are keys: a listing that does not end is wrong.
-        for _ in 0..6 {
-            let page = store.list(&listing).await.unwrap();
-            listed.extend(
-                page.records
-                    .into_iter()
-                    .map(|record| record.key.to_string()),
-            );
-            let Some(next) = page.next else { break };
-            listing = listing.after(next);
-        }
-        let expected = ["orders:a", "orders:b", "orders:c", "orders:d", "orders:e"];
-        assert_eq!(listed, expected, "in pages of {limit}");
-    }
+    alike::keys_are_listed_once_and_in_their_order(&database.store().await).await;
 }
 
 /// As after a fail-over to a server that has not heard of the last numbers of the sequence.

@@ -3,10 +3,7 @@ use futures_util::future::join_all;
 use super::*;
 use crate::{
     message::SequencePlace,
-    store::{
-        OutOfPlace, Purge,
-        sequence::scene::{asks, with_an_exception, works},
-    },
+    store::sequence::scene::{asks, works},
 };
 
 mod faults;
@@ -37,22 +34,14 @@ fn acquired(answers: Vec<Result<Claim, StoreError>>) -> Vec<Lease> {
     answers.into_iter().map(lease).collect()
 }
 
-/// Another process, whose clock is ahead, removes the exception and is gone before it removes the
-/// sequence.
 #[tokio::test]
 async fn what_was_given_up_is_not_done_if_the_purge_was_ahead_of_its_time() {
     let database = Database::new();
     let (store, later) = (database.store().await, database.store().await);
-    with_an_exception(&store).await;
     later.advance(Policy::DEFAULT.retention() * 2);
-    while store.claim(&asks(1)).await.unwrap() == Claim::OutOfPlace(OutOfPlace::Late) {
-        assert_eq!(later.purge(1).await.unwrap(), 1);
-    }
-    let attempt = store.claim(&asks(1)).await.unwrap();
-    assert!(!matches!(attempt, Claim::Completed { .. }), "{attempt:?}");
+    alike::what_was_given_up_is_not_done_after_a_purge_ahead_of_its_time(&store, &later).await;
 }
 
-/// Another number's record is unreadable: its own claim says so, and that of no other.
 #[tokio::test]
 async fn the_mark_waits_for_what_cannot_be_read() {
     let database = Database::new();
@@ -64,14 +53,5 @@ async fn the_mark_waits_for_what_cannot_be_read() {
         .run("UPDATE idem_records SET state = 'elsewhere' WHERE key = 'readings:d-1~5'")
         .await;
     works(&store, 6).await;
-    let ahead = store.claim(&asks(20)).await.unwrap();
-    assert_eq!(
-        ahead,
-        Claim::OutOfPlace(OutOfPlace::Ahead { mark: 5, window: 8 })
-    );
-    let broken = store.claim(&asks(5)).await;
-    assert!(
-        matches!(broken, Err(StoreError::Corrupt { .. })),
-        "{broken:?}"
-    );
+    alike::the_mark_waits_for_number_5(&store).await;
 }

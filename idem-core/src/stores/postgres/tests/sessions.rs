@@ -1,23 +1,9 @@
 use super::*;
-use crate::{
-    message::{SessionKey, SessionPlace},
-    store::{OpenSession, Opened, OutOfPlace, SessionStore, Touched},
-};
+use crate::store::{OutOfPlace, SessionStore, Touched};
+use crate::stores::tests::{asks_in, open};
 
 const END_ALL: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
                        WHERE datname = current_database() AND application_name = 'idem'";
-
-async fn open(store: &PostgresStore, name: &str) -> SessionKey {
-    let key = Key::new("leases", name).unwrap();
-    let opened = store.open(&OpenSession::new(key.clone())).await.unwrap();
-    assert_eq!(opened, Opened::New);
-    key.into()
-}
-
-fn asks(session: &SessionKey, number: u64, awaited: u64) -> ClaimRequest {
-    let place = SessionPlace::new(session.clone(), number, awaited);
-    ClaimRequest::in_session(place, &Policy::DEFAULT)
-}
 
 async fn works(store: &PostgresStore, request: &ClaimRequest) -> Lease {
     let lease = match store.claim(request).await.unwrap() {
@@ -40,7 +26,7 @@ async fn a_session_that_is_locked_is_unavailable_and_no_other_is() {
         "BEGIN; SELECT FROM idem_records_sessions WHERE key = 'leases:locked' FOR UPDATE",
     )
     .await;
-    let claim = store.claim(&asks(&locked, 0, 0)).await;
+    let claim = store.claim(&asks_in(&locked, 0, 0)).await;
     assert!(
         matches!(claim, Err(StoreError::Unavailable(_))),
         "{claim:?}"
@@ -50,10 +36,10 @@ async fn a_session_that_is_locked_is_unavailable_and_no_other_is() {
         matches!(touched, Err(StoreError::Unavailable(_))),
         "{touched:?}"
     );
-    works(&store, &asks(&free, 0, 0)).await;
+    works(&store, &asks_in(&free, 0, 0)).await;
     assert_eq!(store.expire(10).await.unwrap(), 0);
     run(&mut bystander, "ROLLBACK").await;
-    works(&store, &asks(&locked, 0, 0)).await;
+    works(&store, &asks_in(&locked, 0, 0)).await;
     assert_eq!(store.touch(&locked).await.unwrap(), Touched::Living);
 }
 
@@ -71,20 +57,20 @@ async fn a_record_that_the_server_refuses_is_corrupt_and_nothing_else_is_unavail
              WHEN (new.key = 'leases:c-1~1') EXECUTE FUNCTION refuse()",
         )
         .await;
-    works(&store, &asks(&session, 0, 0)).await;
-    match store.claim(&asks(&session, 1, 0)).await {
+    works(&store, &asks_in(&session, 0, 0)).await;
+    match store.claim(&asks_in(&session, 1, 0)).await {
         Err(StoreError::Corrupt { key, source }) => {
             assert_eq!(key, "leases:c-1~1");
             assert!(source.to_string().contains("not this one"), "{source}");
         }
         other => panic!("{other:?}"),
     }
-    works(&store, &asks(&session, 2, 0)).await;
+    works(&store, &asks_in(&session, 2, 0)).await;
 
     database
         .run("ALTER TABLE idem_records_sessions RENAME TO elsewhere")
         .await;
-    let claim = store.claim(&asks(&session, 3, 0)).await;
+    let claim = store.claim(&asks_in(&session, 3, 0)).await;
     assert!(
         matches!(claim, Err(StoreError::Unavailable(_))),
         "{claim:?}"
@@ -97,21 +83,21 @@ async fn an_answer_that_is_locked_keeps_no_mark_from_moving() {
     let database = Database::new();
     let store = database.store().await;
     let session = open(&store, "c-1").await;
-    let in_hand = works(&store, &asks(&session, 0, 0)).await;
-    let passed = works(&store, &asks(&session, 1, 0)).await;
+    let in_hand = works(&store, &asks_in(&session, 0, 0)).await;
+    let passed = works(&store, &asks_in(&session, 1, 0)).await;
     let mut bystander = database.bystander().await;
     run(
         &mut bystander,
         "BEGIN; SELECT FROM idem_records WHERE key = 'leases:c-1~0' FOR UPDATE",
     )
     .await;
-    works(&store, &asks(&session, 2, 2)).await;
+    works(&store, &asks_in(&session, 2, 2)).await;
     let left = "SELECT count(*) FROM idem_records WHERE key IN ('leases:c-1~0', 'leases:c-1~1')";
     assert_eq!(database.number(left).await, 1);
     run(&mut bystander, "ROLLBACK").await;
     assert_eq!(store.extend(&passed, MINUTE).await.unwrap(), Write::Fenced);
     for number in [0, 1] {
-        let claim = store.claim(&asks(&session, number, 0)).await.unwrap();
+        let claim = store.claim(&asks_in(&session, number, 0)).await.unwrap();
         assert_eq!(claim, Claim::OutOfPlace(OutOfPlace::Stale));
     }
     complete(&store, &in_hand).await;
@@ -125,7 +111,7 @@ async fn connections_that_are_ended_cost_no_request_an_error() {
     let session = open(&store, "c-1").await;
     let work = async {
         for number in 0..60 {
-            let lease = works(&store, &asks(&session, number, number)).await;
+            let lease = works(&store, &asks_in(&session, number, number)).await;
             assert_eq!(lease.attempt, 1, "number {number}");
         }
     };
@@ -138,7 +124,7 @@ async fn connections_that_are_ended_cost_no_request_an_error() {
                 .unwrap();
             works(
                 &store,
-                &asks(&open(&store, &format!("{:?}", Owner::new())).await, 0, 0),
+                &asks_in(&open(&store, &format!("{:?}", Owner::new())).await, 0, 0),
             )
             .await;
         }
@@ -152,18 +138,7 @@ async fn a_closed_session_stays_closed_when_the_clock_steps_back() {
     let database = Database::new();
     let (store, later) = (database.store().await, database.store().await);
     later.advance(MINUTE);
-    let session = open(&store, "c-1").await;
-    works(&store, &asks(&session, 0, 0)).await;
-    later.close(&session).await.unwrap();
-    for number in [0, 1, 99] {
-        let claim = store.claim(&asks(&session, number, number)).await.unwrap();
-        assert_eq!(
-            claim,
-            Claim::OutOfPlace(OutOfPlace::SessionExpired),
-            "{number}"
-        );
-    }
-    assert_eq!(store.touch(&session).await.unwrap(), Touched::Expired);
+    alike::a_closed_session_stays_closed(&store, &later).await;
 }
 
 /// A transaction that was dropped half-way holds the session for nobody.
@@ -179,7 +154,7 @@ async fn a_claim_that_was_dropped_keeps_no_session_locked() {
         "BEGIN; LOCK TABLE idem_records IN ACCESS EXCLUSIVE MODE",
     )
     .await;
-    let request = asks(&session, 0, 0);
+    let request = asks_in(&session, 0, 0);
     {
         let claim = store.claim(&request);
         let locks = database.sessions_wait(1);
@@ -190,7 +165,7 @@ async fn a_claim_that_was_dropped_keeps_no_session_locked() {
         }
     }
     run(&mut bystander, "ROLLBACK").await;
-    works(&store, &asks(&session, 0, 0).owner(request.owner)).await;
+    works(&store, &asks_in(&session, 0, 0).owner(request.owner)).await;
 }
 
 /// Tables of a version before sessions: told at the start, not at the first session.

@@ -61,18 +61,7 @@ async fn a_claim_that_is_repeated_in_one_batch_gets_one_lease() {
 #[tokio::test]
 async fn writes_of_one_lease_in_one_batch_are_carried_out_in_order() {
     let (store, _) = store().await;
-    let lease = acquire(&store, 1).await;
-    let outcome = Outcome::new("done");
-    let release = Release::failed("too late");
-    let (extended, completed, again, released) = tokio::join!(
-        store.extend(&lease, MINUTE),
-        store.complete(&lease, &outcome, MINUTE),
-        store.complete(&lease, &outcome, MINUTE),
-        store.release(&lease, &release),
-    );
-    let answers = [extended, completed, again, released].map(Result::unwrap);
-    let applied = Write::Applied;
-    assert_eq!(answers, [applied, applied, applied, Write::Fenced]);
+    alike::writes_of_one_lease_are_carried_out_in_order(&store).await;
 }
 
 #[tokio::test]

@@ -19,16 +19,7 @@ async fn the_mark_waits_for_what_cannot_be_read() {
     assert_eq!(server.cli(["EXISTS", &name]).unwrap().trim(), "1");
     server.cli(["SET", &name, "something else"]).unwrap();
     works(&store, 6).await;
-    let ahead = store.claim(&asks(20)).await.unwrap();
-    assert_eq!(
-        ahead,
-        Claim::OutOfPlace(OutOfPlace::Ahead { mark: 5, window: 8 })
-    );
-    let broken = store.claim(&asks(5)).await;
-    assert!(
-        matches!(broken, Err(StoreError::Corrupt { .. })),
-        "{broken:?}"
-    );
+    alike::the_mark_waits_for_number_5(&store).await;
 }
 
 /// The sequence keeps its records for longer meanwhile.

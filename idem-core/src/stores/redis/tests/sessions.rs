@@ -1,6 +1,7 @@
 use idem_servers::redis::RedisCluster;
 
 use super::*;
+use crate::stores::tests::asks_in;
 use crate::{
     message::{SessionKey, SessionPlace},
     store::{OpenSession, Opened, OutOfPlace, SessionStore, Touched},
@@ -16,11 +17,6 @@ async fn open(store: &RedisStore, name: &str) -> SessionKey {
     session(name)
 }
 
-fn asks(session: &SessionKey, number: u64, awaited: u64) -> ClaimRequest {
-    let place = SessionPlace::new(session.clone(), number, awaited);
-    ClaimRequest::in_session(place, &Policy::DEFAULT)
-}
-
 fn name_of(store: &RedisStore, session: &SessionKey) -> String {
     String::from_utf8(store.calls.naming.session(session)).unwrap()
 }
@@ -33,7 +29,7 @@ async fn a_session_and_its_answers_are_on_one_node() {
     for client in 0..20 {
         let session = open(&store, &format!("c-{client}")).await;
         for number in 0..3 {
-            let lease = acquire_as(&store, &asks(&session, number, 0)).await;
+            let lease = acquire_as(&store, &asks_in(&session, number, 0)).await;
             complete(&store, &lease).await;
         }
         let pattern = format!("idem:{{{session}}}~*");
@@ -61,7 +57,7 @@ async fn redis_forgets_a_session_a_life_after_its_end() {
     assert_eq!(store.touch(&session).await.unwrap(), Touched::Living);
     server.cli(["DEL", &name]).unwrap();
     assert_eq!(store.touch(&session).await.unwrap(), Touched::Expired);
-    let claim = store.claim(&asks(&session, 0, 0)).await.unwrap();
+    let claim = store.claim(&asks_in(&session, 0, 0)).await.unwrap();
     assert_eq!(claim, Claim::OutOfPlace(OutOfPlace::SessionExpired));
 }
 
@@ -79,7 +75,7 @@ async fn nothing_of_a_session_is_removed_a_millisecond_too_early() {
     is_kept_until(server, &name, removed, Duration::ZERO);
     let mut answers = Vec::new();
     for number in 0..5 {
-        let request = asks(&session, number, 0);
+        let request = asks_in(&session, number, 0);
         let (lease, outcome) = (acquire_as(&store, &request).await, Outcome::new("done"));
         let written = store.complete(&lease, &outcome, 90 * MINUTE).await;
         assert_eq!(written.unwrap(), Write::Applied);
@@ -103,18 +99,7 @@ async fn a_closed_session_stays_closed_when_the_clock_steps_back() {
     let server = Redis::start().unwrap();
     let (store, later) = (impatient(&server).await, impatient(&server).await);
     later.advance(MINUTE / 2);
-    let session = open(&store, "c-1").await;
-    complete(&store, &acquire_as(&store, &asks(&session, 0, 0)).await).await;
-    later.close(&session).await.unwrap();
-    for number in [0, 1, 99] {
-        let claim = store.claim(&asks(&session, number, number)).await.unwrap();
-        assert_eq!(
-            claim,
-            Claim::OutOfPlace(OutOfPlace::SessionExpired),
-            "{number}"
-        );
-    }
-    assert_eq!(store.touch(&session).await.unwrap(), Touched::Expired);
+    alike::a_closed_session_stays_closed(&store, &later).await;
 }
 
 #[tokio::test]
@@ -128,7 +113,7 @@ async fn what_is_no_session_is_told_and_left_alone() {
         said.contains("of no layout that this program knows"),
         "{said}"
     );
-    let said = corrupt(store.claim(&asks(&session, 0, 0)).await);
+    let said = corrupt(store.claim(&asks_in(&session, 0, 0)).await);
     assert!(
         said.contains("of no layout that this program knows"),
         "{said}"
@@ -143,7 +128,7 @@ async fn what_is_no_answer_is_left_alone_by_the_mark() {
     let record = store.calls.naming.record(&session.request(0));
     let record = String::from_utf8(record).unwrap();
     server.cli(["HSET", &record, "field", "value"]).unwrap();
-    acquire_as(&store, &asks(&session, 1, 1)).await;
+    acquire_as(&store, &asks_in(&session, 1, 1)).await;
     let kind = server.cli(["TYPE", &record]).unwrap();
     assert_eq!(kind.trim(), "hash");
 }
@@ -164,7 +149,7 @@ async fn what_is_no_answer_is_left_alone_when_answers_are_kept_for_longer() {
     store.advance(hour);
     assert_eq!(store.touch(&session).await.unwrap(), Touched::Living);
     are_spoilt(server, names);
-    acquire_as(&store, &asks(&session, 3, 3)).await;
+    acquire_as(&store, &asks_in(&session, 3, 3)).await;
     are_spoilt(server, names);
 }
 
@@ -175,7 +160,7 @@ async fn scripts_of_sessions_that_were_dropped_are_sent_again() {
     let session = open(&store, "c-1").await;
     for number in 0..3 {
         server.cli(["SCRIPT", "FLUSH"]).unwrap();
-        let lease = acquire_as(&store, &asks(&session, number, number)).await;
+        let lease = acquire_as(&store, &asks_in(&session, number, number)).await;
         server.cli(["SCRIPT", "FLUSH"]).unwrap();
         complete(&store, &lease).await;
     }
@@ -189,7 +174,7 @@ async fn a_session_ends_whose_numbers_are_the_last() {
     let last = SessionPlace::MAX_NUMBER;
     complete(
         &store,
-        &acquire_as(&store, &asks(&session, last, last)).await,
+        &acquire_as(&store, &asks_in(&session, last, last)).await,
     )
     .await;
     assert_eq!(store.touch(&session).await.unwrap(), Touched::Living);

@@ -1,31 +1,10 @@
 use super::*;
-use crate::store::operator::{Intervened, Intervention, Listing, OperatorStore};
+use crate::store::operator::{Intervened, Intervention, OperatorStore};
 
-/// Nothing is told of twice, wherever a page ends.
 #[tokio::test]
 async fn keys_are_listed_once_and_in_their_order() {
     let file = File::new();
-    let store = file.store().await;
-    for id in ["d", "b", "e", "a", "c"] {
-        acquire(&store, id).await;
-    }
-    for limit in 1..=6 {
-        let mut listing = Listing::all().limit(limit);
-        let mut listed = Vec::new();
-        // One page more than there are keys: a listing that does not end is wrong.
-        for _ in 0..6 {
-            let page = store.list(&listing).await.unwrap();
-            listed.extend(
-                page.records
-                    .into_iter()
-                    .map(|record| record.key.to_string()),
-            );
-            let Some(next) = page.next else { break };
-            listing = listing.after(next);
-        }
-        let expected = ["orders:a", "orders:b", "orders:c", "orders:d", "orders:e"];
-        assert_eq!(listed, expected, "in pages of {limit}");
-    }
+    alike::keys_are_listed_once_and_in_their_order(&file.store().await).await;
 }
 
 /// Tables that an earlier build has created lack the one for interventions.

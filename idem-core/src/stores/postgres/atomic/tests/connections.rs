@@ -323,7 +323,7 @@ async fn a_beginning_cancelled_at_any_point_never_lends_a_stale_transaction() {
     for is_connected in [true, false] {
         let mut polls = 0;
         loop {
-            let mine = request(&format!("cancelled {is_connected} {polls}"));
+            let mine = request(format!("cancelled {is_connected} {polls}"));
             let begun = cancelled_after(polls, begin(&shop.store, &mine)).await;
             let has_ended = begun.is_some();
             drop(begun);
