@@ -1,4 +1,9 @@
 //! Claim, run under a heartbeat, complete or release: one message from first to last.
+//!
+//! It owns what all messages of a process share: the store, the heartbeats, who works on which key. A transport calls
+//! [`Executor::handle`] with each message, and what has no transport [`Executor::execute`]; the story of an attempt is in
+//! `attempt`, what differs between the modes in their files. What must stay true: each call ends in exactly one
+//! [`Execution`].
 
 use std::{future::ready, pin::pin, sync::Arc, time::Duration};
 

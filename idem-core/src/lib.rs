@@ -37,6 +37,14 @@
 //! | `metrics` | counters, gauges and histograms for the facade `metrics`; `docs/operations.md` lists them |
 //! | `testing` | what `idem-testing` stands on: clocks of stores that a test moves; not for production |
 
+/// For tests: holds a value to a pattern, and shows the value where it is another. As std's, which is not stable yet.
+#[cfg(test)]
+macro_rules! assert_matches {
+    ($value:expr, $($pattern:tt)+) => {
+        assert!(matches!($value, $($pattern)+), "{:?}", $value)
+    };
+}
+
 mod error_chain;
 pub mod executor;
 mod futures;

@@ -48,10 +48,7 @@ async fn a_file_is_one_keepers_at_a_time() {
     let clone = storage.clone();
     drop(storage);
     let error = FileSessionStorage::open(&path).await.unwrap_err();
-    assert!(
-        matches!(error, SessionStorageError::InUse { .. }),
-        "{error:?}"
-    );
+    assert_matches!(error, SessionStorageError::InUse { .. });
     assert!(error.to_string().contains("leases.session"), "{error}");
     drop(clone);
     FileSessionStorage::open(&path).await.unwrap();
@@ -64,10 +61,7 @@ async fn a_file_that_is_no_session_is_told_and_left_alone() {
     std::fs::write(&path, "{}").unwrap();
     let storage = FileSessionStorage::open(&path).await.unwrap();
     let error = storage.load().await.unwrap_err();
-    assert!(
-        matches!(error, SessionStorageError::Unreadable { .. }),
-        "{error:?}"
-    );
+    assert_matches!(error, SessionStorageError::Unreadable { .. });
     assert_eq!(std::fs::read(&path).unwrap(), b"{}");
 }
 
@@ -76,10 +70,7 @@ async fn a_file_that_cannot_be_written_says_which() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("nowhere").join("leases.session");
     let error = FileSessionStorage::open(&path).await.unwrap_err();
-    assert!(
-        matches!(error, SessionStorageError::Failed { .. }),
-        "{error:?}"
-    );
+    assert_matches!(error, SessionStorageError::Failed { .. });
     assert!(error.to_string().contains("nowhere"), "{error}");
 }
 
@@ -115,10 +106,7 @@ async fn a_place_is_one_sessions_at_a_time_and_one_that_is_about_to_be_free_is_w
     let place = StorageLocation::new("the row `a`");
     let taken = place.take().await.unwrap();
     let error = place.clone().take().await.unwrap_err();
-    assert!(
-        matches!(error, SessionStorageError::Occupied { .. }),
-        "{error:?}"
-    );
+    assert_matches!(error, SessionStorageError::Occupied { .. });
     assert!(error.to_string().contains("the row `a`"), "{error}");
     let (second, ()) = tokio::join!(place.take(), async { drop(taken) });
     assert!(second.is_ok());
@@ -160,16 +148,10 @@ mod sqlite {
         let second = SqliteSessionStorage::open(&path, "leases").await.unwrap();
         for refused in [first.save(&kept(1)).await, first.remove().await] {
             let error = refused.unwrap_err();
-            assert!(
-                matches!(error, SessionStorageError::InUse { .. }),
-                "{error:?}"
-            );
+            assert_matches!(error, SessionStorageError::InUse { .. });
         }
         let error = first.load().await.unwrap_err();
-        assert!(
-            matches!(error, SessionStorageError::InUse { .. }),
-            "{error:?}"
-        );
+        assert_matches!(error, SessionStorageError::InUse { .. });
         assert_eq!(second.load().await.unwrap(), Some(kept(0)));
         other.save(&kept(7)).await.unwrap();
         assert_eq!(second.load().await.unwrap(), Some(kept(0)));
@@ -184,10 +166,7 @@ mod sqlite {
         let spoil = sqlx::query("UPDATE idem_kept_sessions SET session = '{}'");
         spoil.execute(&pool.await.unwrap()).await.unwrap();
         let error = storage.load().await.unwrap_err();
-        assert!(
-            matches!(error, SessionStorageError::Unreadable { .. }),
-            "{error:?}"
-        );
+        assert_matches!(error, SessionStorageError::Unreadable { .. });
         assert!(error.to_string().contains("`leases`"), "{error}");
     }
 }

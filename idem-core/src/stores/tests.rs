@@ -141,8 +141,5 @@ pub(super) async fn the_mark_waits_for_number_5(store: &impl Store) {
     let waits = OutOfPlace::Ahead { mark: 5, window: 8 };
     assert_eq!(ahead, Claim::OutOfPlace(waits));
     let broken = store.claim(&asks(5)).await;
-    assert!(
-        matches!(broken, Err(StoreError::Corrupt { .. })),
-        "{broken:?}"
-    );
+    assert_matches!(broken, Err(StoreError::Corrupt { .. }));
 }

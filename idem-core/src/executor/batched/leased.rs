@@ -1,7 +1,8 @@
 //! Leased batches: the messages share the call of the handler, and nothing else.
 //!
 //! [`attempt`](crate::executor::attempt) claims and ends each of them as [`leased`](crate::executor::leased) work. Claims and
-//! completions that wait for the store share a statement there.
+//! completions that wait for the store share a statement there. What must stay true: each member ends its own claim; a call
+//! that was dropped leaves its members in doubt.
 
 use std::time::Duration;
 

@@ -87,10 +87,7 @@ async fn is_refused(shop: &Shop, ended: Ended) -> Refusal {
     };
     assert_eq!(outcome.answer(), Answer::Rejected(refusal.clone()));
     let copy = tell(shop, Act::Return).await;
-    assert!(
-        matches!(copy, Execution::Rejected { attempt: 0, .. }),
-        "{copy:?}"
-    );
+    assert_matches!(copy, Execution::Rejected { attempt: 0, .. });
     assert_eq!(shop.charges().await, 0);
     refusal
 }
@@ -113,16 +110,10 @@ async fn an_output_that_is_too_large_leaves_no_writes_and_is_refused_for_good() 
 async fn a_refused_message_leaves_no_writes_and_may_be_sent_again() {
     let shop = Shop::open().await;
     let ended = tell(&shop, Act::Refuse).await;
-    assert!(
-        matches!(ended, Execution::Rejected { attempt: 1, .. }),
-        "{ended:?}"
-    );
+    assert_matches!(ended, Execution::Rejected { attempt: 1, .. });
     assert_eq!(shop.charges().await, 0);
     let again = ask(&shop, Act::Return).await;
-    assert!(
-        matches!(again, Execution::Executed { attempt: 1, .. }),
-        "{again:?}"
-    );
+    assert_matches!(again, Execution::Executed { attempt: 1, .. });
     assert_eq!(shop.charges().await, 1);
 }
 
@@ -139,9 +130,6 @@ async fn a_crash_between_the_rollback_and_the_memory_leaves_nothing_done() {
     assert!(matches!(held, Execution::Conflict { .. }), "{held:?}");
     shop.store.advance(MINUTE);
     let again = ask(&shop, Act::Return).await;
-    assert!(
-        matches!(again, Execution::Executed { attempt: 2, .. }),
-        "{again:?}"
-    );
+    assert_matches!(again, Execution::Executed { attempt: 2, .. });
     assert_eq!(shop.charges().await, 1);
 }

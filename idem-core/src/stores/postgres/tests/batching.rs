@@ -173,17 +173,11 @@ async fn a_row_that_somebody_keeps_locked_fails_its_own_callers_only() {
     let lock = "BEGIN; SELECT FROM idem_records WHERE key = 'orders:a' FOR UPDATE";
     run(&mut bystander, lock).await;
     let (extended, ()) = tokio::join!(store.extend(&a, MINUTE), complete(&store, &b));
-    assert!(
-        matches!(extended, Err(StoreError::Unavailable(_))),
-        "{extended:?}"
-    );
+    assert_matches!(extended, Err(StoreError::Unavailable(_)));
     store.advance(2 * MINUTE);
     let overdue = request("a");
     let (claim, _) = tokio::join!(store.claim(&overdue), acquire(&store, "c"));
-    assert!(
-        matches!(claim, Err(StoreError::Unavailable(_))),
-        "{claim:?}"
-    );
+    assert_matches!(claim, Err(StoreError::Unavailable(_)));
     drop(bystander);
     acquire(&store, "a").await;
 }

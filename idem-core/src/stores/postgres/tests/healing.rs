@@ -100,10 +100,7 @@ async fn a_server_that_is_read_only_is_unavailable_until_it_is_not() {
     database.number(END_ALL).await;
     for _ in 0..2 {
         let claim = store.claim(&request("b")).await;
-        assert!(
-            matches!(claim, Err(StoreError::Unavailable(_))),
-            "{claim:?}"
-        );
+        assert_matches!(claim, Err(StoreError::Unavailable(_)));
     }
     read_only(&database, "off");
     acquire(&store, "b").await;
@@ -148,10 +145,7 @@ async fn a_session_that_was_begun_on_a_read_only_server_is_not_lent_later() {
     read_only(&database, "on");
     database.number(END_ALL).await;
     let begun = TransactionalStore::<Lent>::begin(&store, &request("a")).await;
-    assert!(
-        matches!(begun, Err(StoreError::Unavailable(_))),
-        "{begun:?}"
-    );
+    assert_matches!(begun, Err(StoreError::Unavailable(_)));
     read_only(&database, "off");
     let mut open = begin(&store, "a").await;
     charge(&mut open).await.unwrap();
@@ -219,14 +213,8 @@ async fn a_frozen_server_is_unavailable_and_heals() {
         store.claim(&request),
         store.complete(&lease, &outcome, MINUTE)
     );
-    assert!(
-        matches!(claim, Err(StoreError::Unavailable(_))),
-        "{claim:?}"
-    );
-    assert!(
-        matches!(written, Err(StoreError::Unavailable(_))),
-        "{written:?}"
-    );
+    assert_matches!(claim, Err(StoreError::Unavailable(_)));
+    assert_matches!(written, Err(StoreError::Unavailable(_)));
     server.thaw().unwrap();
     let claim = until_available(async || store.claim(&request).await).await;
     assert!(matches!(claim, Claim::Acquired(_)), "{claim:?}");
@@ -241,10 +229,7 @@ async fn a_server_that_crashed_is_unavailable_and_heals() {
     let lease = acquire(&store, "a").await;
     server.kill().unwrap();
     let claim = store.claim(&request("b")).await;
-    assert!(
-        matches!(claim, Err(StoreError::Unavailable(_))),
-        "{claim:?}"
-    );
+    assert_matches!(claim, Err(StoreError::Unavailable(_)));
     server.restart().unwrap();
     complete(&store, &lease).await;
     acquire(&store, "b").await;

@@ -14,10 +14,7 @@ async fn a_pooler_that_forgets_prepared_statements_is_refused() {
     let pooler = PgBouncer::start(postgres::shared().unwrap(), &[]).unwrap();
     for _ in 0..3 {
         let refused = PostgresStore::connect(&behind(&database, &pooler)).await;
-        assert!(
-            matches!(refused, Err(ConnectError::ForgetfulPooler)),
-            "{refused:?}"
-        );
+        assert_matches!(refused, Err(ConnectError::ForgetfulPooler));
     }
 }
 

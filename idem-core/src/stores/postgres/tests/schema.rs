@@ -20,12 +20,9 @@ async fn a_newer_version_is_refused() {
     drop(database.store().await);
     database.run("UPDATE idem_records_meta SET value = 2").await;
     let refused = PostgresStore::connect(&database.url).await;
-    assert!(
-        matches!(
-            refused,
-            Err(ConnectError::SchemaVersion { found: 2, known: 1 })
-        ),
-        "{refused:?}"
+    assert_matches!(
+        refused,
+        Err(ConnectError::SchemaVersion { found: 2, known: 1 })
     );
 }
 
@@ -183,8 +180,5 @@ async fn names_that_cannot_be_are_refused() {
         "{table:?}"
     );
     let schema = builder().schema("pg_own").build().await;
-    assert!(
-        matches!(schema, Err(ConnectError::InvalidSchema { .. })),
-        "{schema:?}"
-    );
+    assert_matches!(schema, Err(ConnectError::InvalidSchema { .. }));
 }

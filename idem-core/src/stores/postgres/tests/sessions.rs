@@ -27,15 +27,9 @@ async fn a_session_that_is_locked_is_unavailable_and_no_other_is() {
     )
     .await;
     let claim = store.claim(&asks_in(&locked, 0, 0)).await;
-    assert!(
-        matches!(claim, Err(StoreError::Unavailable(_))),
-        "{claim:?}"
-    );
+    assert_matches!(claim, Err(StoreError::Unavailable(_)));
     let touched = store.touch(&locked).await;
-    assert!(
-        matches!(touched, Err(StoreError::Unavailable(_))),
-        "{touched:?}"
-    );
+    assert_matches!(touched, Err(StoreError::Unavailable(_)));
     works(&store, &asks_in(&free, 0, 0)).await;
     assert_eq!(store.expire(10).await.unwrap(), 0);
     run(&mut bystander, "ROLLBACK").await;
@@ -71,10 +65,7 @@ async fn a_record_that_the_server_refuses_is_corrupt_and_nothing_else_is_unavail
         .run("ALTER TABLE idem_records_sessions RENAME TO elsewhere")
         .await;
     let claim = store.claim(&asks_in(&session, 3, 0)).await;
-    assert!(
-        matches!(claim, Err(StoreError::Unavailable(_))),
-        "{claim:?}"
-    );
+    assert_matches!(claim, Err(StoreError::Unavailable(_)));
 }
 
 /// A worker has its record in hand: whoever moves the mark neither waits for it nor removes it.

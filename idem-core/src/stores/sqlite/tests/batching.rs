@@ -106,10 +106,7 @@ async fn a_batch_that_cannot_commit_fails_for_all_and_the_next_one_works() {
         async move { store.claim(&request(id)).await }
     }));
     for answer in calls.await {
-        assert!(
-            matches!(answer, Err(StoreError::Unavailable(_))),
-            "{answer:?}"
-        );
+        assert_matches!(answer, Err(StoreError::Unavailable(_)));
     }
     // Closed, and not dropped: that ends the transaction some time later.
     sqlx::Connection::close(lock).await.unwrap();
@@ -131,10 +128,7 @@ async fn the_writer_connects_again_but_never_to_a_new_file() {
         .unwrap();
     for _ in 0..2 {
         let answer = store.claim(&request("b")).await;
-        assert!(
-            matches!(answer, Err(StoreError::Unavailable(_))),
-            "{answer:?}"
-        );
+        assert_matches!(answer, Err(StoreError::Unavailable(_)));
     }
     sqlx::raw_sql(sqlx::AssertSqlSafe(rename("away", "idem_records")))
         .execute(&mut bystander)

@@ -19,12 +19,9 @@ async fn a_newer_version_is_refused() {
     )
     .await;
     let refused = SqliteStore::connect(file.path()).await;
-    assert!(
-        matches!(
-            refused,
-            Err(ConnectError::SchemaVersion { found: 2, known: 1 })
-        ),
-        "{refused:?}"
+    assert_matches!(
+        refused,
+        Err(ConnectError::SchemaVersion { found: 2, known: 1 })
     );
 }
 
@@ -90,10 +87,7 @@ async fn a_table_that_is_not_ours_is_refused() {
         .table("orders")
         .build()
         .await;
-    assert!(
-        matches!(refused, Err(ConnectError::Unavailable(_))),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Err(ConnectError::Unavailable(_)));
 }
 
 #[tokio::test]

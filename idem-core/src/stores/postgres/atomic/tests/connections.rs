@@ -172,10 +172,7 @@ async fn a_connection_is_lent_again_after_a_commit_a_rollback_and_a_duplicate() 
     let first = pid(lend(&mut open)).await;
     shop.commits(open, &lease).await;
     let duplicate = begin(&shop.store, &request("o-1")).await;
-    assert!(
-        matches!(duplicate, Ok(Begun::Not(Claim::Completed { .. }))),
-        "{duplicate:?}"
-    );
+    assert_matches!(duplicate, Ok(Begun::Not(Claim::Completed { .. })));
     let (lease, mut open) = shop.begin("o-2").await;
     assert_eq!(first, pid(lend(&mut open)).await);
     shop.rolls_back(open, &lease).await;

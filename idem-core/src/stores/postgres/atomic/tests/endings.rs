@@ -183,10 +183,7 @@ async fn a_transaction_that_idles_too_long_ends_if_the_user_wants_that() {
         }
     }
     let refused = shop.commit(open, &lease).await.unwrap();
-    assert!(
-        matches!(&refused, Finished::Refused { error } if error.contains("idle")),
-        "{refused:?}"
-    );
+    assert_matches!(&refused, Finished::Refused { error } if error.contains("idle"));
     assert!(!shop.is_completed("o-1").await);
 }
 

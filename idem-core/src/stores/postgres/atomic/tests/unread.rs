@@ -19,6 +19,18 @@ async fn fail_to_copy_in_a_savepoint(connection: &mut PgConnection) {
         .unwrap();
 }
 
+/// A child without a parent: a deferred constraint, so the commit is refused.
+const ORPHAN: &str = "INSERT INTO children VALUES ('nobody', 'orphan')";
+
+/// A commit that is not carried out is not believed, whatever comes back, and leaves nothing.
+async fn commits_nothing(shop: &Shop, open: OpenTransaction, lease: &Lease) {
+    let commit = shop.commit(open, lease).await;
+    assert!(!matches!(commit, Ok(Finished::Committed)), "{commit:?}");
+    shop.nothing_is_locked().await;
+    assert_eq!(shop.charges().await, 0);
+    assert!(!shop.is_completed("o-1").await);
+}
+
 /// The number of charges that a handler's own transaction shows it.
 async fn seen(open: &mut OpenTransaction) -> Option<i64> {
     let count = "SELECT count(*) FROM charges";
@@ -34,11 +46,7 @@ async fn a_commit_is_not_believed_if_its_answer_is_that_to_an_earlier_statement(
     let (lease, mut open) = shop.begin("o-1").await;
     charge(lend(&mut open)).await;
     fail_to_copy(lend(&mut open)).await;
-    let commit = shop.commit(open, &lease).await;
-    assert!(!matches!(commit, Ok(Finished::Committed)), "{commit:?}");
-    shop.nothing_is_locked().await;
-    assert_eq!(shop.charges().await, 0);
-    assert!(!shop.is_completed("o-1").await);
+    commits_nothing(&shop, open, &lease).await;
 }
 
 /// However many statements' answers come before the commit's, and whatever they look like.
@@ -47,14 +55,10 @@ async fn a_commit_is_not_believed_by_the_number_of_its_answers() {
     let shop = Shop::open().await;
     let (lease, mut open) = shop.begin("o-1").await;
     fail_to_copy_in_a_savepoint(lend(&mut open)).await;
-    let orphan = "INSERT INTO children VALUES ('nobody', 'orphan')";
-    execute(lend(&mut open), orphan).await.unwrap();
+    execute(lend(&mut open), ORPHAN).await.unwrap();
     let many = vec!["SELECT 1"; 40].join(";");
     execute(lend(&mut open), many).await.unwrap();
-    let commit = shop.commit(open, &lease).await;
-    assert!(!matches!(commit, Ok(Finished::Committed)), "{commit:?}");
-    shop.nothing_is_locked().await;
-    assert!(!shop.is_completed("o-1").await);
+    commits_nothing(&shop, open, &lease).await;
 }
 
 #[tokio::test]
@@ -62,12 +66,8 @@ async fn a_deferred_constraint_that_fails_is_told_also_behind_an_answer_that_was
     let shop = Shop::open().await;
     let (lease, mut open) = shop.begin("o-1").await;
     fail_to_copy_in_a_savepoint(lend(&mut open)).await;
-    let orphan = "INSERT INTO children VALUES ('nobody', 'orphan')";
-    execute(lend(&mut open), orphan).await.unwrap();
-    let commit = shop.commit(open, &lease).await;
-    assert!(!matches!(commit, Ok(Finished::Committed)), "{commit:?}");
-    shop.nothing_is_locked().await;
-    assert!(!shop.is_completed("o-1").await);
+    execute(lend(&mut open), ORPHAN).await.unwrap();
+    commits_nothing(&shop, open, &lease).await;
 }
 
 /// A commit that nobody has seen answered is asked for by its content.
@@ -79,10 +79,7 @@ async fn a_commit_behind_an_answer_that_was_left_unread_is_found_by_whoever_asks
     let charge = "INSERT INTO charges VALUES ('o-1')";
     execute(lend(&mut open), charge).await.unwrap();
     let commit = shop.commit(open, &lease).await;
-    assert!(
-        matches!(commit, Err(StoreError::Unavailable(_))),
-        "{commit:?}"
-    );
+    assert_matches!(commit, Err(StoreError::Unavailable(_)));
     shop.nothing_is_locked().await;
     assert!(shop.is_completed("o-1").await);
     assert_eq!(shop.charges().await, 1);
@@ -94,13 +91,8 @@ async fn a_commit_is_not_believed_behind_a_copy_whose_end_was_cancelled() {
     let (lease, mut open) = shop.begin("o-1").await;
     cancel_the_end_of_a_copy(lend(&mut open)).await;
     assert!(is_answered_late(lend(&mut open)).await);
-    let orphan = "INSERT INTO children VALUES ('nobody', 'orphan')";
-    execute(lend(&mut open), orphan).await.unwrap();
-    let commit = shop.commit(open, &lease).await;
-    assert!(!matches!(commit, Ok(Finished::Committed)), "{commit:?}");
-    shop.nothing_is_locked().await;
-    assert_eq!(shop.charges().await, 0);
-    assert!(!shop.is_completed("o-1").await);
+    execute(lend(&mut open), ORPHAN).await.unwrap();
+    commits_nothing(&shop, open, &lease).await;
 }
 
 /// Sent and not waited for: the driver forgets that an answer comes.
@@ -130,13 +122,8 @@ async fn a_commit_is_not_believed_behind_a_copy_that_was_dropped() {
     charge(lend(&mut open)).await;
     drop_a_copy_in_a_savepoint(lend(&mut open)).await;
     assert!(is_answered_late(lend(&mut open)).await);
-    let orphan = "INSERT INTO children VALUES ('nobody', 'orphan')";
-    execute(lend(&mut open), orphan).await.unwrap();
-    let commit = shop.commit(open, &lease).await;
-    assert!(!matches!(commit, Ok(Finished::Committed)), "{commit:?}");
-    shop.nothing_is_locked().await;
-    assert_eq!(shop.charges().await, 0);
-    assert!(!shop.is_completed("o-1").await);
+    execute(lend(&mut open), ORPHAN).await.unwrap();
+    commits_nothing(&shop, open, &lease).await;
 }
 
 #[tokio::test]

@@ -153,10 +153,7 @@ async fn a_constraint_that_fails_at_the_commit_fails_its_own_message_only() {
     });
     let mut all = shop.handle_together(&["a", "b", "c"], &charging).await;
     let failed = all.remove(1);
-    assert!(
-        matches!(failed, Execution::Failed { attempt: 1, .. }),
-        "{failed:?}"
-    );
+    assert_matches!(failed, Execution::Failed { attempt: 1, .. });
     all_executed(&all);
     assert_eq!(shop.charges().await, ["a", "c"]);
 }

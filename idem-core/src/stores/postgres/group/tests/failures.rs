@@ -21,35 +21,23 @@ async fn b_ends(act: impl Fn() -> Result<(), Failed> + Send + Sync + 'static) ->
 #[tokio::test]
 async fn what_a_failed_member_has_written_is_rolled_back_alone() {
     let (shop, failed) = b_ends(|| Err(Failed::retry("not now"))).await;
-    assert!(
-        matches!(failed, Execution::Failed { attempt: 1, .. }),
-        "{failed:?}"
-    );
+    assert_matches!(failed, Execution::Failed { attempt: 1, .. });
     shop.store.advance(MINUTE);
     let again = shop.handle("b", &charge_only()).await;
-    assert!(
-        matches!(again, Execution::Executed { attempt: 2, .. }),
-        "{again:?}"
-    );
+    assert_matches!(again, Execution::Executed { attempt: 2, .. });
     assert_eq!(shop.charges().await, ["a", "b", "c"]);
 }
 
 #[tokio::test]
 async fn what_a_rejecting_member_has_written_is_rolled_back_alone() {
     let (_shop, rejected) = b_ends(|| Err(Failed::rejected("never"))).await;
-    assert!(
-        matches!(rejected, Execution::Rejected { attempt: 1, .. }),
-        "{rejected:?}"
-    );
+    assert_matches!(rejected, Execution::Rejected { attempt: 1, .. });
 }
 
 #[tokio::test]
 async fn what_a_panicking_member_has_written_is_rolled_back_alone() {
     let (_shop, failed) = b_ends(|| panic!("a bug in the handler")).await;
-    assert!(
-        matches!(failed, Execution::Failed { attempt: 1, .. }),
-        "{failed:?}"
-    );
+    assert_matches!(failed, Execution::Failed { attempt: 1, .. });
 }
 
 #[tokio::test]
@@ -59,10 +47,7 @@ async fn a_rejection_in_a_group_is_remembered() {
     let rejecting = charge_and(|_, _| Box::pin(async { Err(Failed::rejected("taken")) }));
     let ask = || Envelope::builder("a").expects_reply(true).build();
     let refused = shop.handle_envelope(ask(), &rejecting).await;
-    assert!(
-        matches!(refused, Execution::Refused { attempt: 1, .. }),
-        "{refused:?}"
-    );
+    assert_matches!(refused, Execution::Refused { attempt: 1, .. });
     let copy = shop.handle_envelope(ask(), &charge_only()).await;
     assert!(matches!(copy, Execution::Duplicate { .. }), "{copy:?}");
     assert_eq!(shop.charges().await, Vec::<String>::new());
@@ -110,10 +95,7 @@ async fn a_further_attempt_joins_no_group() {
     shop.store.advance(MINUTE);
     let _others = shop.others().await;
     let again = shop.handle("a", &charge_only()).await;
-    assert!(
-        matches!(again, Execution::Executed { attempt: 2, .. }),
-        "{again:?}"
-    );
+    assert_matches!(again, Execution::Executed { attempt: 2, .. });
     assert!(shop.store.groups.queues.lock().unwrap().is_empty());
 }
 

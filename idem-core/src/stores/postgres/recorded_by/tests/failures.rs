@@ -98,10 +98,7 @@ async fn a_rejection_is_for_good_and_leaves_nothing() {
         })
     });
     let execution = till.handle::<Pay, _>("o-1", &reject).await;
-    assert!(
-        matches!(execution, Execution::Rejected { attempt: 1, .. }),
-        "{execution:?}"
-    );
+    assert_matches!(execution, Execution::Rejected { attempt: 1, .. });
     assert_eq!(till.count("payments").await, 0);
     // A copy, or a replay, runs.
     till.pays("o-1").await;

@@ -36,10 +36,7 @@ async fn a_commit_that_did_not_arrive_is_no_attempt() {
     let execution = till
         .handle_again(&mut held, &pay_in(&proxy, Weather::Cut))
         .await;
-    assert!(
-        matches!(execution, Execution::StoreUnavailable { .. }),
-        "{execution:?}"
-    );
+    assert_matches!(execution, Execution::StoreUnavailable { .. });
     proxy.set(Weather::Fine);
     assert_eq!(executed(till.handle_again(&mut held, &pay()).await), 1);
     assert_eq!(till.count("payments").await, 1);
@@ -80,10 +77,7 @@ async fn a_connection_that_ends_during_the_handler_is_no_attempt() {
         })
     });
     let execution = till.handle::<Pay, _>("o-1", &killed).await;
-    assert!(
-        matches!(execution, Execution::StoreUnavailable { .. }),
-        "{execution:?}"
-    );
+    assert_matches!(execution, Execution::StoreUnavailable { .. });
     assert_eq!(till.count("idem_records").await, 0);
     till.pays("o-1").await;
 }
@@ -95,8 +89,5 @@ async fn a_store_that_is_away_is_told_of_and_nothing_runs() {
     proxy.set(Weather::Cut);
     let panics = act(|_, _, _| Box::pin(async { panic!("it ran") }));
     let execution = till.handle::<Pay, _>("o-1", &panics).await;
-    assert!(
-        matches!(execution, Execution::StoreUnavailable { .. }),
-        "{execution:?}"
-    );
+    assert_matches!(execution, Execution::StoreUnavailable { .. });
 }

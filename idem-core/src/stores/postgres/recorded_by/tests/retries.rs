@@ -52,10 +52,7 @@ async fn failures_are_counted_and_delayed_and_end_exhausted() {
     // Comes back by the transport.
     let mut last = message::<Pay>("o-1").redelivered(true);
     let last = till.handle_again(&mut last, &failing()).await;
-    assert!(
-        matches!(last, Execution::Exhausted { attempt: 3, .. }),
-        "{last:?}"
-    );
+    assert_matches!(last, Execution::Exhausted { attempt: 3, .. });
     // Sent again by a person, it starts over.
     let mut replay = message::<Pay>("o-1").replay(true);
     assert_eq!(
@@ -128,15 +125,12 @@ async fn a_message_that_kills_its_worker_is_given_up_in_the_end() {
     }
     let mut survivors = message::<Pay>("o-1").redelivered(true);
     let execution = till.handle_again(&mut survivors, &hang).await;
-    assert!(
-        matches!(
-            execution,
-            Execution::Exhausted {
-                cause: Cause::Vanished,
-                attempt: 3
-            }
-        ),
-        "{execution:?}"
+    assert_matches!(
+        execution,
+        Execution::Exhausted {
+            cause: Cause::Vanished,
+            attempt: 3
+        }
     );
 }
 
@@ -158,10 +152,7 @@ async fn a_zombie_commits_nothing() {
     });
     let mut message = message::<Pay>("o-1").redelivered(true);
     let execution = till.handle_again(&mut message, &zombie).await;
-    assert!(
-        matches!(execution, Execution::LeaseLost { attempt: 1 }),
-        "{execution:?}"
-    );
+    assert_matches!(execution, Execution::LeaseLost { attempt: 1 });
     assert_eq!(till.count("payments").await, 0);
 }
 

@@ -91,10 +91,7 @@ fn what_a_look_has_passed_waits_for_the_next_transaction() {
     }
     assert_eq!(batch.next(&asks(12)), Next::Claim);
     let below = batch.next(&asks(9));
-    assert!(
-        matches!(below, Next::Below(sequence) if sequence.mark == 12),
-        "{below:?}"
-    );
+    assert_matches!(below, Next::Below(sequence) if sequence.mark == 12);
     let looked = batch.looked().unwrap();
     assert_eq!(
         (&*looked.removed, &*looked.exceptions),

@@ -35,10 +35,7 @@ async fn a_handler_that_holds_the_write_lock_too_long_makes_others_wait_and_then
     let (lease, mut open) = shop.begin("o-1").await;
     charge(lend(&mut open)).await;
     let waited = shop.store.claim(&request("o-2")).await;
-    assert!(
-        matches!(waited, Err(StoreError::Unavailable(_))),
-        "{waited:?}"
-    );
+    assert_matches!(waited, Err(StoreError::Unavailable(_)));
     assert!(matches!(
         shop.commit(open, &lease).await,
         Ok(Finished::Committed)

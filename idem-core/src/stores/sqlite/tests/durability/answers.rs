@@ -80,10 +80,7 @@ async fn a_copy_is_told_that_its_key_is_completed_when_that_is_on_the_disk() {
     let request = request("o-1");
     let begun = TransactionalStore::<SqliteConnection>::begin(&disk.store, &request);
     let begun = disk.told_when_synced(begun).await;
-    assert!(
-        matches!(begun, Ok(Begun::Not(Claim::Completed { .. }))),
-        "{begun:?}"
-    );
+    assert_matches!(begun, Ok(Begun::Not(Claim::Completed { .. })));
 }
 
 #[tokio::test]
@@ -127,16 +124,10 @@ async fn what_could_not_be_written_to_the_disk_is_not_told() {
     let (lease, open) = disk.begin("o-1").await;
     disk.fail();
     let committed = disk.commit(&lease, open).await;
-    assert!(
-        matches!(committed, Err(StoreError::Unavailable(_))),
-        "{committed:?}"
-    );
+    assert_matches!(committed, Err(StoreError::Unavailable(_)));
     // It is in the file, and nobody knows for how long: a copy is not acknowledged for it.
     let claim = disk.store.claim(&request("o-1")).await;
-    assert!(
-        matches!(claim, Err(StoreError::Unavailable(_))),
-        "{claim:?}"
-    );
+    assert_matches!(claim, Err(StoreError::Unavailable(_)));
 }
 
 /// Synchronous code that asks the store occupies all threads that the runtime has for blocking work.
