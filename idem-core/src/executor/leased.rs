@@ -219,7 +219,7 @@ impl<S: Store> Grant<S> {
     }
 }
 
-/// How a leased mode calls its handler.
+/// How a leased mode calls its handler: with one message alone, unless the mode says otherwise.
 pub(super) trait CallsLeased<S: Store>: for<'l> Mode<Lent<'l> = ()> {
     /// See [`Claiming::run`].
     fn call<H, St>(
@@ -232,25 +232,14 @@ pub(super) trait CallsLeased<S: Store>: for<'l> Mode<Lent<'l> = ()> {
     ) -> impl Future<Output = (KeptLease, Called<H>)> + Send
     where
         H: Handler<St, Mode = Self>,
-        St: Send + Sync + 'static;
-}
-
-impl<S: Store> CallsLeased<S> for Leased {
-    fn call<H, St>(
-        _: &Grant<S>,
-        job: &Job<'_, S>,
-        nothing: &mut (),
-        body: H::Message,
-        context: Context<'_, St>,
-        kept: KeptLease,
-    ) -> impl Future<Output = (KeptLease, Called<H>)> + Send
-    where
-        H: Handler<St, Mode = Self>,
         St: Send + Sync + 'static,
     {
+        let _ = grant;
         run_alone::<Grant<S>, S, H, St>(job, nothing, body, context, kept)
     }
 }
+
+impl<S: Store> CallsLeased<S> for Leased {}
 
 impl<S, H> Claiming<S, H> for Grant<S>
 where

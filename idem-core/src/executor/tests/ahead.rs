@@ -1,7 +1,7 @@
 //! Atomic handlers that claim while they wait for a transaction.
 
 use super::{
-    busy::{Busy, claim, complete_by_hand_later, fail_once, is_claimed_later},
+    busy::{Busy, complete_by_hand_later, fail_once, is_claimed_later},
     doubles::Blank,
     *,
 };
@@ -67,9 +67,7 @@ async fn what_has_not_begun_when_the_executor_closes_was_no_attempt() {
     let (ended, runs) = handle(&executor, &mut message(), closing).await;
     assert_ended(&ended, "abandoned");
     assert_eq!((runs, began.elapsed()), (0, LEASE), "at once");
-    let Claim::Acquired(lease) = claim(&store).await else {
-        panic!("the key is free");
-    };
+    let lease = acquire(&store).await;
     assert_eq!(lease.attempt, 1);
 }
 

@@ -99,11 +99,6 @@ impl Transactions for Waits {
     }
 }
 
-pub(super) async fn claim(store: &MemoryStore) -> Claim {
-    let request = ClaimRequest::new(key(), &Policy::DEFAULT);
-    store.claim(&request).await.unwrap()
-}
-
 /// Claims the key, and fails.
 pub(super) async fn fail_once(store: &MemoryStore, key: Key) {
     let request = ClaimRequest::new(key, &Policy::DEFAULT);

@@ -4,10 +4,7 @@ use super::*;
 
 /// A worker claims and dies without a word.
 async fn vanish(store: &Faulty) {
-    let claim = store
-        .claim(&ClaimRequest::new(key(), &Policy::DEFAULT))
-        .await;
-    assert!(matches!(claim, Ok(Claim::Acquired(_))), "{claim:?}");
+    acquire(store).await;
     sleep(LEASE).await;
 }
 

@@ -36,6 +36,17 @@ fn is_unprotected<T: std::fmt::Debug>(ended: &Execution<T, Failed>, number: u32)
     );
 }
 
+/// How many attempts the store was told of, how many of those it knew already, and how many it is still to be told of.
+fn counts(executor: &Executor<Faulty>) -> (u64, u64, u64) {
+    let reports = executor.unprotected();
+    (reports.told(), reports.overtaken(), reports.pending())
+}
+
+async fn is_done_elsewhere(store: &Faulty) {
+    let there = claim(&store.elsewhere()).await;
+    assert!(matches!(there, Claim::Completed { .. }), "{there:?}");
+}
+
 /// Long enough for the store to be asked again.
 async fn a_while() {
     sleep(Duration::from_secs(3)).await;

@@ -1,7 +1,7 @@
 //! Messages whose group came to nothing, and that wait for a transaction of their own.
 
 use super::{
-    busy::{Busy, claim, complete_by_hand_later, fail_once, is_claimed_later},
+    busy::{Busy, complete_by_hand_later, fail_once, is_claimed_later},
     doubles::Blank,
     *,
 };

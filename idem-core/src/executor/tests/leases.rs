@@ -248,10 +248,7 @@ async fn a_process_that_was_paused_beyond_its_lease_asks_before_it_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn a_late_zombie_can_neither_complete_nor_release() {
     let (executor, store) = executor();
-    let request = ClaimRequest::new(key(), &Policy::DEFAULT);
-    let Ok(Claim::Acquired(zombie)) = store.claim(&request).await else {
-        panic!("acquired");
-    };
+    let zombie = acquire(&store).await;
     sleep(LEASE).await;
     run(&executor).await;
     let outcome = crate::handler::Outcome::default();

@@ -38,10 +38,7 @@ type Lender = TransactionalDouble<Faulty, Fate>;
 
 async fn take_over_and_complete(store: &impl Store) {
     sleep(LEASE).await;
-    let request = ClaimRequest::new(key(), &Policy::DEFAULT);
-    let Ok(Claim::Acquired(lease)) = store.claim(&request).await else {
-        panic!("the lease has run out");
-    };
+    let lease = acquire(store).await;
     let outcome = Outcome::new("the successor's");
     let write = store.complete(&lease, &outcome, LEASE).await;
     assert_eq!(write.unwrap(), Write::Applied);
@@ -126,17 +123,12 @@ fn lender(store: Faulty, fate: Fate) -> Lender {
     }
 }
 
-async fn remembered(store: &Lender) -> Claim {
-    let request = ClaimRequest::new(key(), &Policy::DEFAULT);
-    store.claim(&request).await.unwrap()
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_commit_that_was_applied_but_not_answered_is_an_execution() {
     let (ended, store) = commit(Fate::Applied).await;
     assert_output(&ended, 1, &1);
-    let claim = remembered(&store).await;
-    assert!(matches!(claim, Claim::Completed { outcome, .. } if outcome.as_bytes() == b"1"));
+    let known = claim(&store).await;
+    assert!(matches!(known, Claim::Completed { outcome, .. } if outcome.as_bytes() == b"1"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,7 +161,7 @@ async fn a_handler_whose_connection_breaks_each_time_has_failed() {
         }
         let ended = handle(&lender, &mut message).await;
         assert_ended(&ended, "exhausted 1");
-        assert!(matches!(remembered(&lender).await, Claim::Acquired(_)));
+        assert!(matches!(claim(&lender).await, Claim::Acquired(_)));
     }
 }
 
@@ -183,17 +175,17 @@ async fn a_handler_that_waits_on_a_silent_link_fails_when_its_time_is_up() {
         "{ended:?}"
     );
     assert!((LIMIT..LIMIT + LEASE).contains(&began.elapsed()));
-    let claim = remembered(&store).await;
-    assert!(matches!(claim, Claim::Acquired(_)), "{claim:?}");
+    let known = claim(&store).await;
+    assert!(matches!(known, Claim::Acquired(_)), "{known:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_completion_by_the_successor_is_not_taken_for_ones_own() {
     let (ended, store) = commit(Fate::Overtaken).await;
     assert_ended(&ended, "lease_lost 1");
-    let claim = remembered(&store).await;
+    let known = claim(&store).await;
     assert!(
-        matches!(claim, Claim::Completed { outcome, .. } if outcome.as_bytes() == b"the successor's")
+        matches!(known, Claim::Completed { outcome, .. } if outcome.as_bytes() == b"the successor's")
     );
 }
 
@@ -206,6 +198,6 @@ async fn a_rejection_after_an_earlier_commit_that_came_late_is_told_to_nobody() 
     let mut message = Prepared::new(request, &Policy::DEFAULT).unwrap();
     let ended = handle(&lender, &mut message).await;
     assert_ended(&ended, "lease_lost");
-    let claim = remembered(&lender).await;
-    assert!(matches!(claim, Claim::Completed { outcome, .. } if outcome.as_bytes() == b"1"));
+    let known = claim(&lender).await;
+    assert!(matches!(known, Claim::Completed { outcome, .. } if outcome.as_bytes() == b"1"));
 }

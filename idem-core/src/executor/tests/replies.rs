@@ -193,10 +193,7 @@ async fn a_copy_of_a_remembered_rejection_that_nobody_waits_for_is_a_rejection()
 #[tokio::test(start_paused = true)]
 async fn a_rejection_that_nobody_can_read_any_more_is_not_taken_for_done() {
     let (executor, store) = executor();
-    let request = ClaimRequest::new(key(), &Policy::DEFAULT);
-    let Ok(Claim::Acquired(lease)) = store.claim(&request).await else {
-        panic!("acquired");
-    };
+    let lease = acquire(&store).await;
     let unreadable = Outcome::new("!{");
     let write = store.complete(&lease, &unreadable, LEASE).await;
     assert_eq!(write.unwrap(), Write::Applied);

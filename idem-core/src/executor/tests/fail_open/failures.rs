@@ -41,11 +41,7 @@ async fn the_store_is_told_of_each_failed_attempt() {
     a_while().await;
     let ended = run_open(&executor).await;
     assert_ended(&ended, "executed 3");
-    let reports = executor.unprotected();
-    assert_eq!(
-        (reports.told(), reports.overtaken(), reports.pending()),
-        (2, 0, 0)
-    );
+    assert_eq!(counts(&executor), (2, 0, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,11 +120,7 @@ async fn what_follows_a_vanished_attempt_is_reported_instead() {
     assert_eq!(executor.unprotected().pending(), 1);
     store.heal();
     a_while().await;
-    let reports = executor.unprotected();
-    assert_eq!(
-        (reports.told(), reports.overtaken(), reports.pending()),
-        (1, 0, 0)
-    );
+    assert_eq!(counts(&executor), (1, 0, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,11 +14,6 @@ async fn work_for(
     executor.execute(key(), &policy, work).await
 }
 
-async fn claim_elsewhere(store: &Faulty) -> Claim {
-    let request = ClaimRequest::new(key(), &Policy::DEFAULT);
-    store.elsewhere().claim(&request).await.unwrap()
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_back_knows_of_work_that_still_runs_without_it() {
     let (executor, store) = away();
@@ -27,7 +22,7 @@ async fn a_store_that_is_back_knows_of_work_that_still_runs_without_it() {
         store.heal();
         sleep(Duration::from_secs(3)).await;
         for _ in 0..15 {
-            let theirs = claim_elsewhere(&store).await;
+            let theirs = claim(&store.elsewhere()).await;
             assert!(matches!(theirs, Claim::Held { .. }), "{theirs:?}");
             sleep(LEASE).await;
         }
@@ -35,7 +30,7 @@ async fn a_store_that_is_back_knows_of_work_that_still_runs_without_it() {
     is_unprotected(&ended, 1);
     let left = executor.report(Duration::from_secs(5)).await;
     assert_eq!((left.told(), left.overtaken(), left.pending()), (1, 0, 0));
-    let theirs = claim_elsewhere(&store).await;
+    let theirs = claim(&store.elsewhere()).await;
     assert!(matches!(theirs, Claim::Completed { .. }), "{theirs:?}");
 }
 
@@ -43,7 +38,7 @@ async fn a_store_that_is_back_knows_of_work_that_still_runs_without_it() {
 async fn work_without_the_store_goes_on_though_another_worker_has_done_it() {
     let (executor, store) = away();
     let (ended, ()) = tokio::join!(work_for(&executor, 2 * LEASE, fail_open()), async {
-        let Claim::Acquired(lease) = claim_elsewhere(&store).await else {
+        let Claim::Acquired(lease) = claim(&store.elsewhere()).await else {
             panic!("the key is free");
         };
         let theirs = store.elsewhere();
@@ -76,7 +71,7 @@ async fn ends_in_an_outage(fault: Fault) -> Executor<Faulty> {
     store.heal();
     let left = executor.report(LEASE).await;
     assert_eq!((left.told(), left.overtaken(), left.pending()), (1, 0, 0));
-    let theirs = claim_elsewhere(&store).await;
+    let theirs = claim(&store.elsewhere()).await;
     assert!(matches!(theirs, Claim::Completed { .. }), "{theirs:?}");
     executor
 }
@@ -128,7 +123,7 @@ async fn protected_work_that_was_taken_over_in_an_outage_completes_if_the_other_
     let (ended, lease) = tokio::join!(work_for(&executor, 2 * LEASE, fail_open()), async {
         store.go_away();
         sleep(LEASE + LEASE / 2).await;
-        let Claim::Acquired(lease) = claim_elsewhere(&store).await else {
+        let Claim::Acquired(lease) = claim(&store.elsewhere()).await else {
             panic!("its lease has run out");
         };
         lease
@@ -142,7 +137,7 @@ async fn protected_work_that_was_taken_over_in_an_outage_completes_if_the_other_
     assert_eq!(failed.unwrap(), Write::Applied);
     let left = executor.report(Duration::from_secs(5)).await;
     assert_eq!((left.told(), left.overtaken(), left.pending()), (1, 0, 0));
-    let theirs = claim_elsewhere(&store).await;
+    let theirs = claim(&store.elsewhere()).await;
     assert!(matches!(theirs, Claim::Completed { .. }), "{theirs:?}");
 }
 

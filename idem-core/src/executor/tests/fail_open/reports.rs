@@ -2,16 +2,6 @@
 
 use super::*;
 
-fn counts(executor: &Executor<Faulty>) -> (u64, u64, u64) {
-    let reports = executor.unprotected();
-    (reports.told(), reports.overtaken(), reports.pending())
-}
-
-async fn answer_elsewhere(store: &Faulty) -> Claim {
-    let request = ClaimRequest::new(key(), &Policy::DEFAULT);
-    store.elsewhere().claim(&request).await.unwrap()
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_copy_before_the_report_is_a_duplicate_though_the_store_is_back() {
     let (executor, store) = away();
@@ -33,7 +23,7 @@ async fn a_copy_after_the_report_is_a_duplicate_everywhere() {
     store.heal();
     a_while().await;
     assert_eq!(counts(&executor), (1, 0, 0));
-    let there = answer_elsewhere(&store).await;
+    let there = claim(&store.elsewhere()).await;
     assert!(
         matches!(&there, Claim::Completed { outcome, .. } if outcome.as_bytes() == b"1"),
         "{there:?}"
@@ -54,10 +44,7 @@ async fn a_report_whose_answers_are_lost_is_one_report() {
         (report.told(), report.overtaken(), report.pending()),
         (1, 0, 0)
     );
-    assert!(matches!(
-        answer_elsewhere(&store).await,
-        Claim::Completed { .. }
-    ));
+    is_done_elsewhere(&store).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,26 +54,21 @@ async fn a_claim_that_was_recorded_but_not_answered_is_had_back_by_the_report() 
     is_unprotected(&run_open(&executor).await, 1);
     executor.report(Duration::from_secs(1)).await;
     assert_eq!(counts(&executor), (1, 0, 0));
-    assert!(matches!(
-        answer_elsewhere(&store).await,
-        Claim::Completed { .. }
-    ));
+    is_done_elsewhere(&store).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_report_that_finds_another_workers_completion_lets_it_stand_and_is_counted() {
     let (executor, store) = away();
     run_open(&executor).await;
-    let Claim::Acquired(lease) = answer_elsewhere(&store).await else {
-        panic!("the key is free");
-    };
+    let lease = acquire(&store.elsewhere()).await;
     let outcome = Outcome::new("theirs");
     let theirs = store.elsewhere().complete(&lease, &outcome, LEASE).await;
     assert_eq!(theirs.unwrap(), Write::Applied);
     store.heal();
     a_while().await;
     assert_eq!(counts(&executor), (1, 1, 0));
-    let there = answer_elsewhere(&store).await;
+    let there = claim(&store.elsewhere()).await;
     assert!(matches!(there, Claim::Completed { outcome, .. } if outcome.as_bytes() == b"theirs"));
 }
 
@@ -94,9 +76,7 @@ async fn a_report_that_finds_another_workers_completion_lets_it_stand_and_is_cou
 async fn a_report_that_finds_another_worker_at_the_key_waits_for_it_and_completes_if_that_fails() {
     let (executor, store) = away();
     run_open(&executor).await;
-    let Claim::Acquired(lease) = answer_elsewhere(&store).await else {
-        panic!("the key is free");
-    };
+    let lease = acquire(&store.elsewhere()).await;
     store.heal();
     a_while().await;
     assert_eq!(counts(&executor), (0, 0, 1));
@@ -106,10 +86,7 @@ async fn a_report_that_finds_another_worker_at_the_key_waits_for_it_and_complete
     assert_eq!(failed.unwrap(), Write::Applied);
     a_while().await;
     assert_eq!(counts(&executor), (1, 0, 0));
-    assert!(matches!(
-        answer_elsewhere(&store).await,
-        Claim::Completed { .. }
-    ));
+    is_done_elsewhere(&store).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,18 +151,13 @@ async fn an_owner_that_cannot_acquire_any_more_reports_as_another() {
     is_unprotected(&ended, 1);
     store.heal();
     executor.report(Duration::from_secs(5)).await;
-    assert!(matches!(
-        answer_elsewhere(&store).await,
-        Claim::Completed { .. }
-    ));
+    is_done_elsewhere(&store).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_completion_does_not_wait_for_the_delay_of_a_failure() {
     let (executor, store) = away();
-    let Claim::Acquired(lease) = answer_elsewhere(&store).await else {
-        panic!("the key is free");
-    };
+    let lease = acquire(&store.elsewhere()).await;
     let failed = Release::retry_after(Duration::from_mins(5), "theirs failed");
     let failed = store.elsewhere().release(&lease, &failed).await;
     assert_eq!(failed.unwrap(), Write::Applied);
@@ -193,10 +165,7 @@ async fn a_completion_does_not_wait_for_the_delay_of_a_failure() {
     store.heal();
     a_while().await;
     assert_eq!(counts(&executor), (1, 0, 0));
-    assert!(matches!(
-        answer_elsewhere(&store).await,
-        Claim::Completed { .. }
-    ));
+    is_done_elsewhere(&store).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -273,8 +242,7 @@ fn a_report_whose_reporter_ended_on_the_way_does_not_find_its_own_completion_as_
         store.heal();
         store.script(Call::Complete, [Fault::AnswerLate]);
         a_while().await;
-        let there = answer_elsewhere(&store).await;
-        assert!(matches!(there, Claim::Completed { .. }), "{there:?}");
+        is_done_elsewhere(&store).await;
         assert_eq!(counts(&executor), (0, 0, 1));
     });
     runtime().block_on(executor.report(Duration::from_mins(1)));
