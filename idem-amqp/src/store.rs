@@ -19,8 +19,9 @@
 pub use idem_core::store::Store;
 #[doc(inline)]
 pub use idem_core::store::{
-    BatchStore, Begun, Claim, ClaimRequest, Completion, ConnectError, Finding, Finish, Finished,
-    GroupStore, Lease, Open, OpenSession, Opened, Opening, OutOfPlace, Owner, Purge, PurgeRun,
-    PurgeRuns, PurgeTask, RecordedByError, RecordedByStore, Release, SequenceStore, SessionStore,
-    Severity, StoreError, Touched, TransactionalStore, Write, outbox,
+    BatchStore, Begun, Claim, ClaimRequest, Completion, Condition, ConnectError, FailedReason,
+    Finding, Finish, Finished, GroupStore, KeyRecord, KeyState, Lease, Look, Looked, Open,
+    OpenSession, Opened, Opening, OutOfPlace, Owner, Purge, PurgeRun, PurgeRuns, PurgeTask,
+    RecordedByError, RecordedByStore, Release, SequenceStore, SessionStore, Severity, StoreError,
+    Touched, TransactionalStore, Write, outbox,
 };

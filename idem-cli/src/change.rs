@@ -6,6 +6,7 @@ use idem_amqp::{
     AnyStore, Key,
     handler::Outcome,
     operator::{Action, Intervened, Intervention, KeyRecord, KeyState, OperatorStore as _, Seen},
+    store::Look as _,
 };
 use serde_json::json;
 
@@ -22,7 +23,7 @@ pub(crate) async fn run(
     completion: Option<(Outcome, Duration)>,
 ) -> Result<(), Error> {
     let key = &change.key;
-    let record = store.show(key).await?.record;
+    let record = store.look(key).await?.map(|known| known.record);
     let seen = record.as_ref().map(KeyRecord::seen);
     let intervention = intervention(key, action, seen, completion);
     if !intervention.is_fit() {

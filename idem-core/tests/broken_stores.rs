@@ -48,5 +48,5 @@ mod write;
 use harness::{PlainHarness, ServerHarness};
 
 // The store that the broken ones are made of passes every case.
-idem_testing::conformance!(without_a_flaw; PlainHarness; Purge, OperatorStore, Durable, TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
+idem_testing::conformance!(without_a_flaw; PlainHarness; Purge, Look, OperatorStore, Durable, TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
 idem_testing::conformance!(without_a_flaw_on_a_server; ServerHarness; ServerClock);

@@ -327,6 +327,31 @@ mod tenants {
     }
 }
 
+mod handled {
+    use super::Error;
+
+    use idem_amqp::{Key, PostgresStore, store::{Condition, Look as _}};
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    struct Receipt;
+
+    async fn charged(store: &PostgresStore, order_id: &str) -> Result<String, Error> {
+        let Some(known) = store.look(&Key::new("orders.charge", order_id)?).await? else {
+            return Ok("it never came, or it is forgotten".into());
+        };
+        let record = &known.record;
+        Ok(match &record.condition {
+            Condition::Completed { .. } => match known.output::<Receipt>() {
+                Ok(receipt) => format!("charged at {:?}, {receipt:?}", record.completed_at),
+                Err(refusal) => format!("rejected: {refusal}"),
+            },
+            Condition::Failed { error, retry_in, .. } => format!("tried {} times: {error:?}, next in {retry_in:?}", record.attempts),
+            _ => format!("begun at {:?}, {} tries", record.created_at, record.attempts),
+        })
+    }
+}
+
 mod by_hand {
     use super::{Error, OrderPlaced};
 

@@ -1,5 +1,7 @@
 //! One record, in words and as JSON.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use idem_amqp::operator::{Condition, FailedReason, KeyRecord};
 use serde_json::{Value, json};
 
@@ -48,7 +50,7 @@ fn failed(reason: FailedReason, error: Option<&str>, retry_in: &str, is_due: boo
     text
 }
 
-/// Every field, times in seconds.
+/// Every field, times in seconds: those with `_at` since 1970.
 pub(crate) fn json(record: &KeyRecord) -> Value {
     let mut object = json!({
         "key": record.key.as_str(),
@@ -59,6 +61,8 @@ pub(crate) fn json(record: &KeyRecord) -> Value {
         "in_doubt": record.in_doubt,
         "owner": record.owner.map(|owner| hex(owner.as_bytes())),
         "fingerprint": record.fingerprint.map(|digest| hex(digest.as_bytes())),
+        "created_at": record.created_at.map(since_1970),
+        "completed_at": record.completed_at.map(since_1970),
         "age": record.age.as_secs_f64(),
         "remembered_for": record.remembered_for.as_secs_f64(),
     });
@@ -82,6 +86,13 @@ pub(crate) fn json(record: &KeyRecord) -> Value {
         object.extend(more);
     }
     object
+}
+
+/// In seconds.
+pub(crate) fn since_1970(at: SystemTime) -> f64 {
+    at.duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs_f64()
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

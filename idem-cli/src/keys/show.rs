@@ -1,10 +1,11 @@
 //! `idem keys show`
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use idem_amqp::{
     AnyStore, Key,
-    operator::{AuditEntry, KeyRecord, OperatorStore as _, Shown},
+    operator::{AuditEntry, OperatorStore as _},
+    store::{Look as _, Looked},
 };
 use serde_json::{Value, json};
 
@@ -12,21 +13,23 @@ use super::record;
 use crate::{error::Error, output::Output, span::words};
 
 pub(super) async fn run(store: &AnyStore, output: &Output, key: &Key) -> Result<(), Error> {
-    let shown = store.show(key).await?;
-    output.object(&as_json(key, &shown))?;
-    if let Some(record) = &shown.record {
-        output.fields(&fields(record, &shown))?;
+    let known = store.look(key).await?;
+    let audit = store.audit(key).await?;
+    output.object(&as_json(key, known.as_ref(), &audit))?;
+    if let Some(known) = &known {
+        output.fields(&fields(known))?;
     }
-    for entry in &shown.audit {
+    for entry in &audit {
         output.line(in_words(entry))?;
     }
-    match shown.record {
+    match known {
         Some(_) => Ok(()),
         None => Err(Error::NotFound(format!("the store has no key `{key}`"))),
     }
 }
 
-fn fields(record: &KeyRecord, shown: &Shown) -> Vec<(&'static str, String)> {
+fn fields(known: &Looked) -> Vec<(&'static str, String)> {
+    let record = &known.record;
     let mut fields = vec![
         ("key", record.key.to_string()),
         (
@@ -35,6 +38,8 @@ fn fields(record: &KeyRecord, shown: &Shown) -> Vec<(&'static str, String)> {
         ),
         ("attempts", record.attempts.to_string()),
         ("token", record.token.to_string()),
+        ("created", ago(record.created_at)),
+        ("completed", ago(record.completed_at)),
         ("age", words(record.age)),
         (
             "remembered",
@@ -47,12 +52,19 @@ fn fields(record: &KeyRecord, shown: &Shown) -> Vec<(&'static str, String)> {
     if let Some(fingerprint) = record.fingerprint {
         fields.push(("fingerprint", record::hex(fingerprint.as_bytes())));
     }
-    if let Some(outcome) = &shown.outcome {
+    if let Some(outcome) = &known.outcome {
         let bytes = outcome.as_bytes();
         let text = String::from_utf8_lossy(bytes);
         fields.push(("outcome", format!("{} bytes: {text}", bytes.len())));
     }
     fields
+}
+
+/// `3m ago`, or nothing.
+fn ago(at: Option<SystemTime>) -> String {
+    let Some(at) = at else { return "-".into() };
+    let age = SystemTime::now().duration_since(at).unwrap_or_default();
+    format!("{} ago", words(age))
 }
 
 /// `release by operator@ops-1, 3m ago, was in_progress under token 17`
@@ -70,27 +82,32 @@ fn in_words(entry: &AuditEntry) -> String {
     )
 }
 
-fn as_json(key: &Key, shown: &Shown) -> Value {
-    let outcome = shown.outcome.as_ref().map(|outcome| {
-        let bytes = outcome.as_bytes();
-        match std::str::from_utf8(bytes) {
-            Ok(text) => json!({"text": text}),
-            Err(_) => json!({"hex": record::hex(bytes)}),
-        }
-    });
-    let entries = shown.audit.iter().map(|entry| {
-        let since_1970 = entry.at.duration_since(UNIX_EPOCH).unwrap_or_default();
+fn as_json(key: &Key, known: Option<&Looked>, audit: &[AuditEntry]) -> Value {
+    let outcome = known
+        .and_then(|known| known.outcome.as_ref())
+        .map(|outcome| {
+            let bytes = outcome.as_bytes();
+            match (
+                serde_json::from_slice::<Value>(bytes),
+                std::str::from_utf8(bytes),
+            ) {
+                (Ok(value), _) => json!({"json": value}),
+                (_, Ok(text)) => json!({"text": text}),
+                _ => json!({"hex": record::hex(bytes)}),
+            }
+        });
+    let entries = audit.iter().map(|entry| {
         json!({
             "action": entry.action.as_str(),
             "by": entry.by,
-            "at": since_1970.as_secs_f64(),
+            "at": record::since_1970(entry.at),
             "state_before": entry.before.map(|seen| seen.state.as_str()),
             "token_before": entry.before.map(|seen| seen.token.get()),
         })
     });
     json!({
         "key": key.as_str(),
-        "record": shown.record.as_ref().map(record::json),
+        "record": known.map(|known| record::json(&known.record)),
         "outcome": outcome,
         "audit": entries.collect::<Vec<_>>(),
     })

@@ -107,7 +107,16 @@ async fn a_key_is_shown_with_all_that_is_known() {
         let done = idem
             .run(&["--json", "keys", "show", "orders.charge:done"])
             .await;
-        assert_eq!(done.objects()[0]["outcome"], json!({"text": "17"}));
+        assert_eq!(done.objects()[0]["outcome"], json!({"json": 17}));
+        let times = &done.objects()[0]["record"];
+        let [created, completed] = ["created_at", "completed_at"].map(|at| times[at].as_f64());
+        assert!(created.unwrap() > 1e9 && completed >= created, "{times}");
+        let in_words = idem.run(&["keys", "show", "orders.charge:done"]).await;
+        let completed = in_words
+            .ends(0)
+            .lines()
+            .find(|line| line.starts_with("completed"));
+        assert!(completed.unwrap().ends_with("s ago"), "{in_words:?}");
         assert_eq!(done.objects()[0]["record"]["outcome_bytes"], 2);
     }
 }

@@ -2,27 +2,28 @@
 
 use crate::{
     message::Key,
-    store::{Store, StoreError},
+    store::{Look, StoreError},
 };
 
 mod audit;
 mod counts;
 mod intervention;
-mod key_record;
 mod listing;
 
-pub use audit::{AuditEntry, Shown};
+pub use audit::AuditEntry;
 pub use counts::ScopeCounts;
 pub use intervention::{Action, Intervened, Intervention, Seen};
-pub use key_record::{Condition, FailedReason, KeyRecord, KeyState};
 pub use listing::{Cursor, Listing, Page};
 
-/// A store that shows its keys to the person who runs it, and lets that person release, forget or
+#[doc(no_inline)]
+pub use super::look::{Condition, FailedReason, KeyRecord, KeyState};
+
+/// A store that lists its keys for the person who runs it, and lets that person release, forget or
 /// complete one.
 ///
 /// The command `idem` is made of it. Workers never use it.
 ///
-/// An implementation keeps these rules beside those of [`Store`]; the conformance suite (list
+/// An implementation keeps these rules beside those of [`Look`]; the conformance suite (list
 /// `OperatorStore`) holds it to them.
 ///
 /// 1. [`list`](Self::list), followed from page to page, tells of every key that is there all the
@@ -46,22 +47,22 @@ pub use listing::{Cursor, Listing, Page};
 ///
 /// 5. The same intervention repeated, by its [owner](Intervention::owner), changes nothing and answers
 ///    [`Intervened::Applied`] again.
-/// 6. What was changed is shown by [`show`](Self::show) also after the record is gone.
+/// 6. What was changed is told by [`audit`](Self::audit), also after the record is gone.
 ///
 /// # Cancel safety
 /// A dropped future leaves an intervention unknown, as an `Err` does.
-pub trait OperatorStore: Store {
+pub trait OperatorStore: Look {
     /// One page of keys.
     ///
     /// # Errors
     /// If the store cannot tell.
     fn list(&self, listing: &Listing) -> impl Future<Output = Result<Page, StoreError>> + Send;
 
-    /// All that is known of one key, also of one whose retention has ended and that is not purged.
+    /// What operators did to a key, the latest last.
     ///
     /// # Errors
     /// If the store cannot tell.
-    fn show(&self, key: &Key) -> impl Future<Output = Result<Shown, StoreError>> + Send;
+    fn audit(&self, key: &Key) -> impl Future<Output = Result<Vec<AuditEntry>, StoreError>> + Send;
 
     /// How many keys there are of each scope, by the scope's name. The store reads all of its
     /// records for this.

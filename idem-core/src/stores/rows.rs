@@ -69,7 +69,7 @@ fn undecoded(error: impl Into<Unreadable>) -> sqlx::Error {
     sqlx::Error::Decode(error.into())
 }
 
-/// A record, but for the error of its last attempt: nothing that a claim or a write decides depends on that, so a
+/// A record, but for the error of its last attempt and its two times for people: nothing that a claim or a write decides depends on that, so a
 /// statement may leave it with the server.
 pub(super) fn record(row: &impl ReadRow) -> Result<Record, Unreadable> {
     Ok(Record {
@@ -83,6 +83,8 @@ pub(super) fn record(row: &impl ReadRow) -> Result<Record, Unreadable> {
             .transpose()?,
         retention: row.number("retention")?,
         forget_at: time(row, "forget_at")?,
+        created_at: None,
+        written_at: 0,
         state: state(row)?,
     })
 }
@@ -90,6 +92,8 @@ pub(super) fn record(row: &impl ReadRow) -> Result<Record, Unreadable> {
 /// A record with all that is kept of it.
 pub(super) fn record_in_full(row: &impl ReadRow) -> Result<Record, Unreadable> {
     let mut record = record(row)?;
+    record.created_at = row.time("created_at")?;
+    record.written_at = time(row, "updated_at")?;
     if let State::Failed { error, .. } = &mut record.state {
         *error = row.text("error")?.map(str::to_owned);
     }

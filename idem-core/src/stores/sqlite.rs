@@ -76,7 +76,7 @@ use writer::Writer;
 ///
 /// # Reading the file
 /// `SELECT * FROM idem_records_readable` in the `sqlite3` shell shows keys, states, attempts,
-/// errors and times.
+/// errors, outcomes and times.
 #[derive(Clone)]
 pub struct SqliteStore {
     writer: Writer,

@@ -849,25 +849,40 @@ caught! {
         operator_listings::keys_are_listed_by_the_head_of_their_names
     }
     hides_the_numbered (HidesNumbered) {
-        operator_sights::a_key_of_a_session_is_shown_and_listed
+        operator_listings::a_key_of_a_session_is_listed
     }
     counts_no_quarantine (CountsNoQuarantine) {
         operator_listings::keys_are_counted_by_scope_and_state
     }
+    looks_prolong (LooksProlong) {
+        looks::looking_at_a_key_does_not_prolong_it
+    }
+    looks_extend (LooksExtend) {
+        looks::looking_at_a_key_does_not_extend_its_lease
+    }
     shows_the_whole_lease (ShowsTheWholeLease) {
-        operator_sights::a_key_in_progress_is_shown_with_its_lease
+        looks::a_key_in_progress_is_shown_with_its_lease
     }
     shows_outcomes_as_text (ShowsOutcomesAsText) {
-        operator_sights::a_completed_key_is_shown_with_its_outcome
+        looks::a_completed_key_is_shown_with_its_outcome
     }
     hides_errors (HidesErrors) {
-        operator_sights::a_failed_key_is_shown_with_its_error_and_its_retry
+        looks::a_failed_key_is_shown_with_its_error_and_its_retry
     }
     shows_no_reason (ShowsNoReason) {
-        operator_sights::a_quarantined_key_is_shown_as_such
+        looks::a_quarantined_key_is_shown_as_such
     }
     shows_what_is_not (ShowsWhatIsNot) {
-        operator_sights::what_nobody_has_claimed_is_not_shown
+        looks::what_nobody_has_claimed_is_not_shown
+    }
+    creates_with_each_attempt (CreatesWithEachAttempt) {
+        looks::a_key_is_shown_with_its_first_claim_and_its_completion
+    }
+    creates_once (CreatesOnce) {
+        looks::a_key_that_was_forgotten_is_shown_as_a_new_one
+    }
+    completes_when_claimed (CompletesWhenClaimed) {
+        looks::a_key_is_shown_with_its_first_claim_and_its_completion
     }
     frees_for_later (FreesForLater) {
         operator_changes::a_released_retry_is_due_at_once

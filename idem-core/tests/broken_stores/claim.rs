@@ -185,6 +185,8 @@ impl PlainStore {
             fingerprint: request.fingerprint.or(known),
             retention: request.retention,
             forget_at: self.forgets_claim_at(lease_ends, request.retention),
+            created_at: self.now(),
+            written_at: self.now(),
             lease,
             not_before: old
                 .filter(|_| self.has(Flaw::KeepsTheDelay))

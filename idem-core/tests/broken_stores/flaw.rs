@@ -444,6 +444,10 @@ pub(crate) enum Flaw {
     HidesNumbered,
     /// Takes quarantined keys for others that failed.
     CountsNoQuarantine,
+    /// Remembers a key anew when somebody looks at it.
+    LooksProlong,
+    /// Extends a lease when somebody looks at its key.
+    LooksExtend,
     /// Shows the lease, and not what is left of it.
     ShowsTheWholeLease,
     /// Shows outcomes as text.
@@ -454,6 +458,12 @@ pub(crate) enum Flaw {
     ShowsNoReason,
     /// Shows a record where there is none.
     ShowsWhatIsNot,
+    /// Takes every attempt at a key for its first.
+    CreatesWithEachAttempt,
+    /// Takes a key that was forgotten for the one from before.
+    CreatesOnce,
+    /// Takes the last claim of a completed key for its completion.
+    CompletesWhenClaimed,
     /// Lets a key that was freed by hand wait for its retry.
     FreesForLater,
     /// Lets only a replay run, whatever an operator says.

@@ -1,14 +1,14 @@
 //! What the plain store shows to operators, and lets them change.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use idem_core::{
     FencingToken, Key, Outcome, StoreError,
     operator::{
         Action, AuditEntry, Condition, Cursor, FailedReason, Intervened, Intervention, KeyRecord,
-        KeyState, Listing, OperatorStore, Page, ScopeCounts, Seen, Shown,
+        KeyState, Listing, OperatorStore, Page, ScopeCounts, Seen,
     },
-    store::Release,
+    store::{Look, Looked, Release},
 };
 
 use crate::{
@@ -16,6 +16,37 @@ use crate::{
     record::{Record, State},
     store::{PlainStore, Shared},
 };
+
+impl Look for PlainStore {
+    async fn look(&self, key: &Key) -> Result<Option<Looked>, StoreError> {
+        let mut shared = self.shared();
+        let name = self.name(key);
+        let now = self.now();
+        let Some(record) = shared.records.get_mut(&name) else {
+            let condition = Condition::Completed { outcome_bytes: 0 };
+            let record = KeyRecord::new(key.clone(), FencingToken::new(0), condition);
+            return Ok(self
+                .has(Flaw::ShowsWhatIsNot)
+                .then(|| Looked::new(record, None)));
+        };
+        if self.has(Flaw::LooksProlong) {
+            record.forget_at = now + record.retention;
+        }
+        if let State::InProgress { lease_ends } = &mut record.state
+            && self.has(Flaw::LooksExtend)
+        {
+            *lease_ends = now + record.lease;
+        }
+        let outcome = match &record.state {
+            State::Completed(outcome) => Some(self.as_shown(outcome)),
+            _ => None,
+        };
+        Ok(Some(Looked::new(
+            self.key_record(key.clone(), record),
+            outcome,
+        )))
+    }
+}
 
 impl OperatorStore for PlainStore {
     async fn list(&self, listing: &Listing) -> Result<Page, StoreError> {
@@ -31,23 +62,11 @@ impl OperatorStore for PlainStore {
         Ok(Page::new(chosen, Vec::new(), next))
     }
 
-    async fn show(&self, key: &Key) -> Result<Shown, StoreError> {
-        let shared = self.shared();
+    async fn audit(&self, key: &Key) -> Result<Vec<AuditEntry>, StoreError> {
         let name = self.name(key);
-        let mut shown = Shown::default();
-        if let Some(record) = shared.records.get(&name) {
-            shown.record = Some(self.key_record(key.clone(), record));
-            shown.outcome = match &record.state {
-                State::Completed(outcome) => Some(self.as_shown(outcome)),
-                _ => None,
-            };
-        } else if self.has(Flaw::ShowsWhatIsNot) {
-            let condition = Condition::Completed { outcome_bytes: 0 };
-            shown.record = Some(KeyRecord::new(key.clone(), FencingToken::new(0), condition));
-        }
+        let shared = self.shared();
         let audit = shared.audit.iter().filter(|(noted, ..)| *noted == name);
-        shown.audit = audit.map(|(.., entry)| entry.clone()).collect();
-        Ok(shown)
+        Ok(audit.map(|(.., entry)| entry.clone()).collect())
     }
 
     async fn counts(&self) -> Result<Vec<ScopeCounts>, StoreError> {
@@ -116,7 +135,6 @@ impl PlainStore {
 
     fn key_record(&self, key: Key, record: &Record) -> KeyRecord {
         let now = self.now();
-        let claimed = u64::try_from(record.token - 1_000_000).expect("it is a time");
         let condition = match &record.state {
             State::InProgress { .. } if self.has(Flaw::ShowsTheWholeLease) => {
                 Condition::InProgress {
@@ -136,7 +154,11 @@ impl PlainStore {
         shown.in_doubt = record.in_doubt;
         shown.owner = Some(record.owner);
         shown.fingerprint = record.fingerprint;
-        shown.age = now.saturating_sub(Duration::from_micros(claimed));
+        let moment = |at| SystemTime::UNIX_EPOCH + at;
+        shown.created_at = Some(moment(record.created_at));
+        let is_completed = matches!(record.state, State::Completed(_));
+        shown.completed_at = is_completed.then(|| moment(record.written_at));
+        shown.age = now.saturating_sub(record.written_at);
         shown.remembered_for = record.forget_at.saturating_sub(now);
         shown
     }
@@ -204,6 +226,7 @@ impl PlainStore {
             }
             _ => {
                 let mut record = Record::unknown(intervention.owner, token);
+                record.created_at = self.now();
                 self.finish(&mut record, token, intervention);
                 shared.records.insert(name.to_owned(), record);
             }
@@ -224,6 +247,7 @@ impl PlainStore {
             _ => "",
         };
         record.state = State::Released(Release::failed(error));
+        record.written_at = self.now();
         if !self.has(Flaw::FreesForLater) {
             record.not_before = Duration::ZERO;
         }
@@ -235,6 +259,7 @@ impl PlainStore {
 
     fn finish(&self, record: &mut Record, token: i64, intervention: &Intervention) {
         record.state = State::Completed(intervention.outcome.clone());
+        record.written_at = self.now();
         if self.has(Flaw::CompletesAnyContent) {
             record.fingerprint = None;
         }

@@ -20,6 +20,10 @@ pub(crate) struct Record {
     pub(crate) fingerprint: Option<Fingerprint>,
     pub(crate) retention: Duration,
     pub(crate) forget_at: Duration,
+    /// The first claim.
+    pub(crate) created_at: Duration,
+    /// The last write.
+    pub(crate) written_at: Duration,
     pub(crate) lease: Duration,
     /// When the next attempt is due.
     pub(crate) not_before: Duration,
@@ -45,6 +49,8 @@ impl Record {
             fingerprint: None,
             retention: Duration::ZERO,
             forget_at: Duration::ZERO,
+            created_at: Duration::ZERO,
+            written_at: Duration::ZERO,
             lease: Duration::ZERO,
             not_before: Duration::ZERO,
             state: State::Completed(Outcome::default()),

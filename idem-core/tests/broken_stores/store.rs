@@ -162,7 +162,11 @@ impl PlainStore {
         let old = shared.records.get(&name);
         let token = self.next_token(old, shared.floor);
         let (record, claim) = self.decide(old, request, token);
-        if let Some(record) = record {
+        if let Some(mut record) = record {
+            let known = old.filter(|old| self.has(Flaw::CreatesOnce) || !self.forgotten(old));
+            if let Some(old) = known.filter(|_| !self.has(Flaw::CreatesWithEachAttempt)) {
+                record.created_at = old.created_at;
+            }
             if self.has(Flaw::LosesItsTokens) {
                 shared.floor = shared.floor.max(record.token);
             }

@@ -32,6 +32,7 @@ impl PlainStore {
         };
         let lease_ends = from + by;
         record.state = State::InProgress { lease_ends };
+        record.written_at = now;
         if !self.has(Flaw::ExtensionsAreNoWrites) {
             record.forget_at = self.forgets_claim_at(lease_ends, record.retention);
         }
@@ -64,6 +65,9 @@ impl PlainStore {
             return Write::Applied;
         }
         record.state = State::Completed(self.as_stored(outcome));
+        if !self.has(Flaw::CompletesWhenClaimed) {
+            record.written_at = self.now();
+        }
         if !self.has(Flaw::KeepsTheClaimsRetention) {
             record.retention = retention;
         }
@@ -129,6 +133,7 @@ impl PlainStore {
     }
 
     fn apply_release(&self, record: &mut Record, reason: &Release) {
+        record.written_at = self.now();
         match reason {
             Release::Failed { .. } => {
                 record.in_doubt = false;

@@ -1,6 +1,6 @@
 //! The lists of cases, and the macro that makes a test of each.
 
-use idem_core::store::{Purge, SequenceStore, SessionStore, operator::OperatorStore};
+use idem_core::store::{Look, Purge, SequenceStore, SessionStore, operator::OperatorStore};
 
 use super::{
     BatchHarness, Case, DurableHarness, EntityHarness, GroupHarness, Harness, TransactionalHarness,
@@ -142,6 +142,14 @@ impl<H: Harness> Case<H> {
         H: TransactionalHarness<Store: SequenceStore>,
     {
         crate::__conformance_list!(TransactionalSequences[cases]())
+    }
+
+    /// The cases of stores that tell what they know of a key.
+    pub fn of_looks() -> Vec<Self>
+    where
+        H: Harness<Store: Look>,
+    {
+        crate::__conformance_list!(Look[cases]())
     }
 
     /// The cases of stores that show their keys to operators.
@@ -681,6 +689,21 @@ macro_rules! __conformance_list {
             }
         }
     };
+    (Look [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            looks {
+                a_key_in_progress_is_shown_with_its_lease
+                a_completed_key_is_shown_with_its_outcome
+                a_failed_key_is_shown_with_its_error_and_its_retry
+                a_quarantined_key_is_shown_as_such
+                what_nobody_has_claimed_is_not_shown
+                a_key_is_shown_with_its_first_claim_and_its_completion
+                a_key_that_was_forgotten_is_shown_as_a_new_one
+                looking_at_a_key_does_not_prolong_it
+                looking_at_a_key_does_not_extend_its_lease
+            }
+        }
+    };
     (OperatorStore [$($emit:tt)+] $arguments:tt) => {
         $($emit)+! { $arguments
             operator_listings {
@@ -689,14 +712,7 @@ macro_rules! __conformance_list {
                 keys_are_listed_by_their_age
                 keys_are_listed_by_the_head_of_their_names
                 keys_are_counted_by_scope_and_state
-            }
-            operator_sights {
-                a_key_in_progress_is_shown_with_its_lease
-                a_completed_key_is_shown_with_its_outcome
-                a_failed_key_is_shown_with_its_error_and_its_retry
-                a_quarantined_key_is_shown_as_such
-                a_key_of_a_session_is_shown_and_listed
-                what_nobody_has_claimed_is_not_shown
+                a_key_of_a_session_is_listed
             }
             operator_changes {
                 a_released_retry_is_due_at_once

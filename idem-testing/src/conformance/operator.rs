@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use idem_core::{
     handler::Outcome,
-    message::Key,
-    store::operator::{
-        Action, Intervened, Intervention, KeyRecord, Listing, OperatorStore, Seen, Shown,
+    store::{
+        KeyRecord, Look, Looked,
+        operator::{Action, AuditEntry, Intervened, Intervention, Listing, OperatorStore, Seen},
     },
 };
 
@@ -17,22 +17,43 @@ pub(super) const BY: &str = "operator@ops-1";
 
 impl<H> Scene<'_, H>
 where
-    H: Harness<Store: OperatorStore>,
+    H: Harness<Store: Look>,
 {
-    pub(super) async fn shown(&self, key: &Key) -> Shown {
-        self.rule().answer(self.store().show(key).await)
+    pub(super) async fn looked(&self) -> Option<Looked> {
+        self.rule().answer(self.store().look(self.key()).await)
     }
 
     /// The record of this case's key, which must be there.
     pub(super) async fn record(&self) -> KeyRecord {
-        let shown = self.shown(self.key()).await;
-        let record = shown.record;
-        record.unwrap_or_else(|| panic!("{}\n  here: the key is not shown", self.rule()))
+        let known = self.looked().await;
+        let known = known.unwrap_or_else(|| panic!("{}\n  here: the key is not told", self.rule()));
+        known.record
+    }
+
+    pub(super) async fn outcome(&self) -> Option<Outcome> {
+        self.looked().await?.outcome
     }
 
     pub(super) async fn seen(&self) -> Option<Seen> {
-        let shown = self.shown(self.key()).await;
-        shown.record.map(|record| record.seen())
+        let known = self.looked().await;
+        known.map(|known| known.record.seen())
+    }
+
+    /// Checks a time that has passed or is left, and may be told a little late.
+    #[track_caller]
+    pub(super) fn is_about(&self, told: Duration, expected: Duration, why: &str) {
+        let gap = told.abs_diff(expected);
+        let text = format!("{why}: expected {expected:?}, the store told {told:?}");
+        self.holds(gap <= H::CLOCK.slack(), &text);
+    }
+}
+
+impl<H> Scene<'_, H>
+where
+    H: Harness<Store: OperatorStore>,
+{
+    pub(super) async fn audit(&self) -> Vec<AuditEntry> {
+        self.rule().answer(self.store().audit(self.key()).await)
     }
 
     /// Does this to the case's key as it is now.
@@ -82,13 +103,5 @@ where
             }
         }
         panic!("{}\n  here: the pages do not end", self.rule())
-    }
-
-    /// Checks a time that has passed or is left, and may be told a little late.
-    #[track_caller]
-    pub(super) fn is_about(&self, told: Duration, expected: Duration, why: &str) {
-        let gap = told.abs_diff(expected);
-        let text = format!("{why}: expected {expected:?}, the store told {told:?}");
-        self.holds(gap <= H::CLOCK.slack(), &text);
     }
 }

@@ -132,7 +132,7 @@ where
     scene.is(answer, Intervened::Unfit, "it is completed");
     let answer = scene.claimant().claim().await;
     answer.is_completed(b"done", "it is completed already");
-    let audit = scene.shown(scene.key()).await.audit;
+    let audit = scene.audit().await;
     scene.holds(audit.is_empty(), &format!("nothing was done: {audit:?}"));
 }
 
@@ -184,7 +184,7 @@ where
     scene.advance(Duration::from_hours(1)).await;
     scene.applies(Action::Complete).await;
     scene.applies(Action::Forget).await;
-    let audit = scene.shown(scene.key()).await.audit;
+    let audit = scene.audit().await;
     let told: Vec<_> = audit
         .iter()
         .map(|entry| (entry.action, entry.before.map(|seen| seen.state)))

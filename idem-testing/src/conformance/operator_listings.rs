@@ -3,9 +3,10 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use idem_core::{
-    message::Key,
+    handler::Policy,
+    message::{Key, SessionKey},
     store::{
-        Release,
+        Claim, ClaimRequest, Release, Store as _,
         operator::{KeyState, Listing, OperatorStore, ScopeCounts},
     },
 };
@@ -147,4 +148,24 @@ async fn claimed<H: Harness>(scene: &Scene<'_, H>, scope: &str, part: &str) -> H
     let key = Key::new(scope, part).expect("it is short");
     let answer = scene.claimant_of(key).claim().await;
     answer.is_acquired("a new key")
+}
+
+/// A number behind the key is no other key.
+pub async fn a_key_of_a_session_is_listed<H>(harness: &H)
+where
+    H: Harness<Store: OperatorStore>,
+{
+    let scene = Scene::new(harness, Rule::Listed);
+    let session = SessionKey::new("shown", &unique()).expect("it is short");
+    let key: Key = session.request(17);
+    let request = ClaimRequest::new(key.clone(), &Policy::DEFAULT);
+    let claimed = scene.rule().answer(scene.store().claim(&request).await);
+    scene.holds(
+        matches!(claimed, Claim::Acquired(_)),
+        &format!("{claimed:?}"),
+    );
+    let listing = Listing::all().prefix(session.as_str());
+    let listed = scene.listed(listing).await;
+    let keys: Vec<_> = listed.into_iter().map(|record| record.key).collect();
+    scene.holds(keys == [key], &format!("{keys:?}"));
 }

@@ -40,6 +40,7 @@ pub(super) enum Rule {
     Done,
     Exceptions,
     StaysKnown,
+    Looks,
     Listed,
     Intervenes,
     FencedOut,
@@ -153,6 +154,9 @@ impl fmt::Display for Rule {
             }
             Self::StaysKnown => {
                 "SequenceStore, rule 8: a sequence, and what is in its window, is kept while its producer goes on, and begins anew when it has expired"
+            }
+            Self::Looks => {
+                "Look: a key that is recorded is told as it is, and looking changes nothing"
             }
             Self::Listed => {
                 "OperatorStore, rule 1: a listing tells of every key that is chosen, as it is"

@@ -6,8 +6,8 @@ use idem_amqp::{
     FromContext, Key, MemoryStore, Worker,
     executor::ExecutionKind as Kind,
     handler::{Context, Rejection},
-    operator::OperatorStore as _,
     prelude::*,
+    store::Look as _,
 };
 use idem_tests::{
     bed::{Bed, persistent},
@@ -102,7 +102,7 @@ async fn a_message_that_is_not_valid_is_dead_lettered_as_invalid_and_never_claim
     worker.ended(Kind::Invalid, 1).await;
     assert_balance(&worker.stop().await, [(Kind::Invalid, 1)]);
     let key = Key::new("validated", "a").unwrap();
-    assert!(store.show(&key).await.unwrap().record.is_none());
+    assert!(store.look(&key).await.unwrap().is_none());
     bed.assert_nothing_stuck().await;
 }
 

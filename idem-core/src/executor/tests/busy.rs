@@ -7,7 +7,7 @@ use super::{
 use crate::{
     handler::Outcome,
     store::{
-        Completion, Finish, Finished, StoreError,
+        Completion, Finish, Finished, Look as _, StoreError,
         operator::{Intervened, Intervention, KeyState, OperatorStore as _},
     },
     stores::MemoryStore,
@@ -112,15 +112,15 @@ pub(super) async fn fail_once(store: &MemoryStore, key: Key) {
 /// Whether somebody has claimed the key, after one lease.
 pub(super) async fn is_claimed_later(store: &MemoryStore, key: &Key) -> bool {
     sleep(LEASE).await;
-    let record = store.show(key).await.unwrap().record;
-    record.is_some_and(|record| record.state() == KeyState::InProgress)
+    let known = store.look(key).await.unwrap();
+    known.is_some_and(|known| known.record.state() == KeyState::InProgress)
 }
 
 /// What an operator does while the message waits.
 pub(super) async fn complete_by_hand_later(store: &MemoryStore) {
     sleep(LEASE).await;
-    let shown = store.show(&key()).await.unwrap();
-    let seen = shown.record.map(|record| record.seen());
+    let known = store.look(&key()).await.unwrap();
+    let seen = known.map(|known| known.record.seen());
     let outcome = Outcome::new("7");
     let complete = Intervention::complete(key(), seen, "operator@ops-1", outcome, LEASE * 100);
     let intervened = store.intervene(&complete).await.unwrap();

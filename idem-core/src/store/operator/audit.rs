@@ -2,8 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{Action, KeyRecord, Seen};
-use crate::handler::Outcome;
+use super::{Action, Seen};
 
 /// An intervention that took effect, as the store has noted it down.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,16 +29,4 @@ impl AuditEntry {
             before,
         }
     }
-}
-
-/// All that is known of one key.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Shown {
-    /// `None` if there is none.
-    pub record: Option<KeyRecord>,
-    /// The outcome's bytes, if it is completed.
-    pub outcome: Option<Outcome>,
-    /// What operators did to the key, the latest last.
-    pub audit: Vec<AuditEntry>,
 }

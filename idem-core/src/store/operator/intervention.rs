@@ -12,10 +12,9 @@ use crate::{
 /// A change that an operator makes to one key.
 ///
 /// ```no_run
-/// # use idem_core::{Key, StoreError, operator::{Intervened, Intervention, OperatorStore}};
+/// # use idem_core::{Key, StoreError, store::Look as _, operator::{Intervened, Intervention, OperatorStore}};
 /// # async fn free(store: impl OperatorStore, key: Key) -> Result<bool, StoreError> {
-/// let shown = store.show(&key).await?;
-/// let seen = shown.record.map(|record| record.seen());
+/// let seen = store.look(&key).await?.map(|known| known.record.seen());
 /// let release = Intervention::release(key, seen, "operator@ops-1");
 /// Ok(store.intervene(&release).await? == Intervened::Applied)
 /// # }

@@ -24,6 +24,7 @@ mod writes;
 
 pub(crate) use claim::claim;
 pub(crate) use intervene::{Ruling, intervene};
+pub(crate) use shown::moment;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use writes::Change;
 pub(crate) use writes::{complete, extend, release};
@@ -50,6 +51,11 @@ pub(crate) struct Record {
     /// From this time on, the record counts as absent: the retention after the last write, after
     /// the lease's end or after a retry is due, whichever comes last.
     pub(crate) forget_at: i64,
+    /// When the key was claimed first since it was last absent; `None` in what earlier versions of this program have
+    /// written. For people only.
+    pub(crate) created_at: Option<i64>,
+    /// When it was written last. Of what is completed: when it was completed, because nothing writes it after that.
+    pub(crate) written_at: i64,
     /// Who may work, or what came of the work.
     pub(crate) state: State,
 }

@@ -7,8 +7,10 @@ use crate::{
     futures::BoxFuture,
     message::Key,
     store::{
-        StoreError,
-        operator::{Intervened, Intervention, Listing, OperatorStore, Page, ScopeCounts, Shown},
+        Look, Looked, StoreError,
+        operator::{
+            AuditEntry, Intervened, Intervention, Listing, OperatorStore, Page, ScopeCounts,
+        },
     },
 };
 
@@ -17,7 +19,8 @@ type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 /// [`OperatorStore`] with boxed futures.
 pub(super) trait ErasedOperator: Debug + Send + Sync {
     fn boxed_list<'a>(&'a self, listing: &'a Listing) -> Answer<'a, Page>;
-    fn boxed_show<'a>(&'a self, key: &'a Key) -> Answer<'a, Shown>;
+    fn boxed_look<'a>(&'a self, key: &'a Key) -> Answer<'a, Option<Looked>>;
+    fn boxed_audit<'a>(&'a self, key: &'a Key) -> Answer<'a, Vec<AuditEntry>>;
     fn boxed_counts(&self) -> Answer<'_, Vec<ScopeCounts>>;
     fn boxed_intervene<'a>(&'a self, intervention: &'a Intervention) -> Answer<'a, Intervened>;
     fn boxed_prepare(&self) -> Answer<'_, ()>;
@@ -28,8 +31,12 @@ impl<S: OperatorStore> ErasedOperator for S {
         Box::pin(S::list(self, listing))
     }
 
-    fn boxed_show<'a>(&'a self, key: &'a Key) -> Answer<'a, Shown> {
-        Box::pin(S::show(self, key))
+    fn boxed_look<'a>(&'a self, key: &'a Key) -> Answer<'a, Option<Looked>> {
+        Box::pin(S::look(self, key))
+    }
+
+    fn boxed_audit<'a>(&'a self, key: &'a Key) -> Answer<'a, Vec<AuditEntry>> {
+        Box::pin(S::audit(self, key))
     }
 
     fn boxed_counts(&self) -> Answer<'_, Vec<ScopeCounts>> {
@@ -45,14 +52,21 @@ impl<S: OperatorStore> ErasedOperator for S {
     }
 }
 
+/// On a store that shows nothing to operators, this is [`StoreError::Refused`].
+impl Look for AnyStore {
+    async fn look(&self, key: &Key) -> Result<Option<Looked>, StoreError> {
+        self.operator()?.boxed_look(key).await
+    }
+}
+
 /// On a store that shows nothing to operators, all of these are [`StoreError::Refused`].
 impl OperatorStore for AnyStore {
     async fn list(&self, listing: &Listing) -> Result<Page, StoreError> {
         self.operator()?.boxed_list(listing).await
     }
 
-    async fn show(&self, key: &Key) -> Result<Shown, StoreError> {
-        self.operator()?.boxed_show(key).await
+    async fn audit(&self, key: &Key) -> Result<Vec<AuditEntry>, StoreError> {
+        self.operator()?.boxed_audit(key).await
     }
 
     async fn counts(&self) -> Result<Vec<ScopeCounts>, StoreError> {
@@ -70,7 +84,7 @@ impl OperatorStore for AnyStore {
 
 impl AnyStore {
     fn operator(&self) -> Result<&dyn ErasedOperator, StoreError> {
-        let refused = "this store cannot list its keys: hide one that can by \
+        let refused = "this store cannot show its keys: hide one that can by \
                        `AnyStore::and_operator`, or name it by its URL";
         self.operator
             .as_deref()

@@ -1,4 +1,5 @@
 use super::*;
+use crate::store::Look as _;
 use crate::{handler::Policy, message::Key, random, store::OutOfPlace};
 
 async fn refused(url: &str) -> String {
@@ -29,12 +30,12 @@ async fn a_hidden_store_shows_its_keys_if_it_can() {
         store.claim(&request).await,
         Ok(Claim::Acquired(_))
     ));
-    assert!(store.show(&key).await.unwrap().record.is_some());
+    assert!(store.look(&key).await.unwrap().is_some());
     let hidden = AnyStore::new(MemoryStore::new());
-    let error = hidden.show(&key).await.unwrap_err();
+    let error = hidden.look(&key).await.unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert!(
-        source.starts_with("this store cannot list its keys"),
+        source.starts_with("this store cannot show its keys"),
         "{source}"
     );
 }

@@ -4,18 +4,27 @@ use super::Cached;
 use crate::{
     message::Key,
     store::{
-        StoreError,
-        operator::{Intervened, Intervention, Listing, OperatorStore, Page, ScopeCounts, Shown},
+        Look, Looked, StoreError,
+        operator::{
+            AuditEntry, Intervened, Intervention, Listing, OperatorStore, Page, ScopeCounts,
+        },
     },
 };
+
+/// What the store behind it knows: nothing is told from memory.
+impl<S: Look> Look for Cached<S> {
+    async fn look(&self, key: &Key) -> Result<Option<Looked>, StoreError> {
+        self.store().look(key).await
+    }
+}
 
 impl<S: OperatorStore> OperatorStore for Cached<S> {
     async fn list(&self, listing: &Listing) -> Result<Page, StoreError> {
         self.store().list(listing).await
     }
 
-    async fn show(&self, key: &Key) -> Result<Shown, StoreError> {
-        self.store().show(key).await
+    async fn audit(&self, key: &Key) -> Result<Vec<AuditEntry>, StoreError> {
+        self.store().audit(key).await
     }
 
     async fn counts(&self) -> Result<Vec<ScopeCounts>, StoreError> {

@@ -4,14 +4,28 @@ use super::{MemoryStore, kept::Kept};
 use crate::{
     message::Key,
     store::{
-        StoreError,
+        Look, Looked, StoreError,
         operator::{
             AuditEntry, Cursor, Intervened, Intervention, KeyRecord, Listing, OperatorStore, Page,
-            ScopeCounts, Shown,
+            ScopeCounts,
         },
         rules::record::{self, Record, Ruling, State},
     },
 };
+
+impl Look for MemoryStore {
+    async fn look(&self, key: &Key) -> Result<Option<Looked>, StoreError> {
+        let kept = self.kept();
+        let now = self.0.clock.now();
+        Ok(kept.records.get(key).map(|record| {
+            let outcome = match &record.state {
+                State::Completed { outcome } => Some(outcome.clone()),
+                _ => None,
+            };
+            Looked::new(key_record(key, record, now), outcome)
+        }))
+    }
+}
 
 impl OperatorStore for MemoryStore {
     /// In the order of the keys.
@@ -28,18 +42,10 @@ impl OperatorStore for MemoryStore {
         Ok(Page::new(chosen, Vec::new(), next))
     }
 
-    async fn show(&self, key: &Key) -> Result<Shown, StoreError> {
+    async fn audit(&self, key: &Key) -> Result<Vec<AuditEntry>, StoreError> {
         let kept = self.kept();
-        let record = kept.records.get(key);
-        let audit = kept.audit.get(key).map(Vec::as_slice).unwrap_or_default();
-        Ok(Shown {
-            record: record.map(|record| key_record(key, record, self.0.clock.now())),
-            outcome: record.and_then(|record| match &record.state {
-                State::Completed { outcome } => Some(outcome.clone()),
-                _ => None,
-            }),
-            audit: audit.iter().map(|(_, entry)| entry.clone()).collect(),
-        })
+        let audit = kept.audit.get(key).into_iter().flatten();
+        Ok(audit.map(|(_, entry)| entry.clone()).collect())
     }
 
     async fn counts(&self) -> Result<Vec<ScopeCounts>, StoreError> {
@@ -91,7 +97,6 @@ impl Kept {
     }
 }
 
-/// Tokens are the time of the claim, unless two came at once.
 fn key_record(key: &Key, record: &Record, now: i64) -> KeyRecord {
-    KeyRecord::of(key.clone(), record, record.token, now)
+    KeyRecord::of(key.clone(), record, now, 0)
 }

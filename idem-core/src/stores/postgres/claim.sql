@@ -13,7 +13,7 @@ candidate AS (
 written AS (
     INSERT INTO idem_records AS record (
         key, state, attempts, in_doubt, token, lease_ends, retention, updated_at, forget_at,
-        purge_after, owner, fingerprint
+        purge_after, owner, fingerprint, created_at
     )
     SELECT
         key, 'in_progress', 1, false, nextval('idem_records_token'),
@@ -22,12 +22,12 @@ written AS (
         updated_at,
         updated_at + lease * interval '1 microsecond' + retention * interval '1 microsecond',
         updated_at + retention * interval '1 microsecond',
-        owner, fingerprint
+        owner, fingerprint, updated_at
     FROM candidate
     ORDER BY key COLLATE "C"
     ON CONFLICT (key) DO UPDATE SET (
         state, reason, error, outcome, not_before, owner, retention, updated_at,
-        token, attempts, in_doubt, fingerprint, lease_ends, forget_at, purge_after
+        token, attempts, in_doubt, fingerprint, created_at, lease_ends, forget_at, purge_after
     ) = (
         SELECT
             'in_progress', NULL, NULL, NULL::bytea, NULL::timestamptz,
@@ -55,6 +55,7 @@ written AS (
                 WHEN 'replay' THEN excluded.fingerprint
                 ELSE coalesce(excluded.fingerprint, record.fingerprint)
             END,
+            CASE how WHEN 'anew' THEN excluded.updated_at ELSE record.created_at END,
             lease.ends,
             forget.at,
             -- Kept if it is at most an hour too early: a change would have to update its index.

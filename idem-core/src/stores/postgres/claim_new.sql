@@ -5,7 +5,7 @@
 written AS (
     INSERT INTO idem_records AS record (
         key, state, attempts, in_doubt, token, lease_ends, retention, updated_at, forget_at,
-        purge_after, owner, fingerprint
+        purge_after, owner, fingerprint, created_at
     )
     SELECT
         key, 'in_progress', 1, false, nextval('idem_records_token'),
@@ -14,7 +14,7 @@ written AS (
         updated_at,
         updated_at + lease * interval '1 microsecond' + retention * interval '1 microsecond',
         updated_at + retention * interval '1 microsecond',
-        owner, fingerprint
+        owner, fingerprint, updated_at
     FROM input AS excluded
     -- Keys that are recorded are left out here: ON CONFLICT would wait for a transaction that writes the row.
     LEFT JOIN LATERAL (

@@ -1,5 +1,7 @@
 //! The tables: created by one process at a time, and never guessed at.
 
+use std::time::Duration;
+
 use sqlx::{Connection, PgConnection};
 
 use super::{names::Names, pooler};
@@ -14,8 +16,8 @@ pub(super) const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 /// Whether a store creates its tables when it starts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Migrate {
-    /// Creates what is missing. Tables that are there are left alone, so that a role without the
-    /// right to create any is enough from then on.
+    /// Creates what is missing: also what this version of the program needs and an earlier one did not. Tables that
+    /// lack nothing are left alone, so that a role without the right to create any is enough from then on.
     #[default]
     AtStart,
     /// Refuses to start unless the tables are there: somebody else creates them, with the
@@ -66,7 +68,14 @@ pub(super) async fn migrate(
     if version != KNOWN {
         return Err(MigrateError::Version(version));
     }
-    // Tables that an earlier version of the program has created lack this one. Who has no right to create it can do
+    // Tables that an earlier version of the program has created lack this column, which every claim writes.
+    if !has_created_at(connection, names).await? {
+        match migrate {
+            Migrate::AtStart => complete(connection, names).await?,
+            Migrate::Never => return Err(MigrateError::Outdated(names.to_string())),
+        }
+    }
+    // They lack this table, too. Who has no right to create it can do
     // without, as long as no handler publishes: a worker looks.
     if migrate == Migrate::AtStart
         && !has_outbox(connection, names).await?
@@ -75,6 +84,12 @@ pub(super) async fn migrate(
         tracing::debug!(error = %ErrorChain::of(&error), "the table of the outbox could not be created");
     }
     Ok(())
+}
+
+async fn has_created_at(connection: &mut PgConnection, names: &Names) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar(names.put_into(include_str!("has_created_at.sql")))
+        .fetch_one(connection)
+        .await
 }
 
 async fn has_outbox(connection: &mut PgConnection, names: &Names) -> Result<bool, sqlx::Error> {
@@ -99,16 +114,45 @@ async fn create(connection: &mut PgConnection, names: &Names) -> Result<i64, Mig
 }
 
 /// Creates what tables of an earlier version of the program lack; nothing that is there is changed
-/// but the functions, which are the same.
+/// but the functions, which are the same. Workers may be at the tables meanwhile.
 pub(super) async fn complete(
     connection: &mut PgConnection,
     names: &Names,
 ) -> Result<(), MigrateError> {
+    let mut tries = 0;
+    loop {
+        let completed = try_to_complete(connection, names).await;
+        tries += 1;
+        match completed {
+            Err(MigrateError::Incomplete(_, error)) if is_locked(&error) && tries < TRIES => {
+                tokio::time::sleep(PAUSE).await;
+            }
+            completed => return completed,
+        }
+    }
+}
+
+/// How often a table is tried that a transaction has in use, and how long the others can use it between two tries.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(200);
+
+async fn try_to_complete(connection: &mut PgConnection, names: &Names) -> Result<(), MigrateError> {
     let mut transaction = connection.begin_with(READ_COMMITTED).await?;
     lock(&mut transaction, names).await?;
+    // Everybody who comes later waits behind whoever waits for a table's lock. A handler's transaction may take minutes.
+    sqlx::query("SET LOCAL lock_timeout = '200ms'")
+        .execute(&mut *transaction)
+        .await?;
     let completed = create_missing(&mut transaction, names).await;
     completed.map_err(|error| MigrateError::Incomplete(names.to_string(), error))?;
     Ok(transaction.commit().await?)
+}
+
+fn is_locked(error: &sqlx::Error) -> bool {
+    let code = error
+        .as_database_error()
+        .and_then(sqlx::error::DatabaseError::code);
+    code.is_some_and(|code| code == "55P03")
 }
 
 /// Until the transaction ends. What is there already is no news.
@@ -160,10 +204,15 @@ pub(super) enum MigrateError {
          migrate --print` prints, or let the store create them, or `idem migrate`"
     )]
     Missing(String),
+    #[error(
+        "the tables of {0} are of an earlier version: run the statements of `PostgresStore::schema`, \
+         which `idem migrate --print` prints, or let their owner run `idem migrate`"
+    )]
+    Outdated(String),
     #[error("the tables of {0} are not there, and could not be created")]
     Refused(String, #[source] sqlx::Error),
     #[error(
-        "the tables of {0} lack the one for what operators change, and it could not be created: let \
+        "the tables of {0} lack what this version needs, and it could not be created: let \
          their owner run `idem migrate`"
     )]
     Incomplete(String, #[source] sqlx::Error),

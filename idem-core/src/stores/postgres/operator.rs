@@ -16,10 +16,10 @@ use super::{
 use crate::{
     message::Key,
     store::{
-        StoreError,
+        Look, Looked, StoreError,
         operator::{
-            Cursor, Intervened, Intervention, KeyState, Listing, OperatorStore, Page, ScopeCounts,
-            Shown,
+            AuditEntry, Cursor, Intervened, Intervention, KeyState, Listing, OperatorStore, Page,
+            ScopeCounts,
         },
     },
     stores::rows::{operator as rows, time},
@@ -52,6 +52,23 @@ impl Operator {
     }
 }
 
+/// One after the other, on a connection of its own: in nobody's way.
+impl Look for PostgresStore {
+    async fn look(&self, key: &Key) -> Result<Option<Looked>, StoreError> {
+        let skew = self.clock.skew();
+        let statement = || {
+            sqlx::query(self.operator.sql.show.clone())
+                .bind(skew)
+                .bind(key.to_string())
+        };
+        let rows = self.operator.link.lock().await.fetch(statement).await;
+        let rows = rows.map_err(|fault| fault.unavailable())?;
+        let row = rows.first();
+        row.map(|row| rows::looked(key, row, now(row).map_err(unavailable)?))
+            .transpose()
+    }
+}
+
 impl OperatorStore for PostgresStore {
     /// In the order of the keys.
     async fn list(&self, listing: &Listing) -> Result<Page, StoreError> {
@@ -73,18 +90,10 @@ impl OperatorStore for PostgresStore {
         rows::page(&rows, rows.len() < limit as usize, now).map_err(unavailable)
     }
 
-    async fn show(&self, key: &Key) -> Result<Shown, StoreError> {
-        let skew = self.clock.skew();
-        let statement = || {
-            sqlx::query(self.operator.sql.show.clone())
-                .bind(skew)
-                .bind(key.to_string())
-        };
-        let rows = self.operator.link.lock().await.fetch(statement).await;
-        let rows = rows.map_err(|fault| fault.unavailable())?;
+    async fn audit(&self, key: &Key) -> Result<Vec<AuditEntry>, StoreError> {
         let sql = &self.operator.sql;
-        let entries = self.operator.carry_out(&Reading { sql, key }).await?;
-        rows::shown(key, rows.first(), &entries, now)
+        let rows = self.operator.carry_out(&Reading { sql, key }).await?;
+        rows::audit(key, &rows)
     }
 
     async fn counts(&self) -> Result<Vec<ScopeCounts>, StoreError> {

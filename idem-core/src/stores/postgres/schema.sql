@@ -9,7 +9,8 @@ CREATE TABLE IF NOT EXISTS idem_records (
     lease_ends  timestamptz,            -- of in_progress
     not_before  timestamptz,            -- of failed: when the next attempt is due, if not at once
     retention   bigint      NOT NULL,   -- microseconds
-    updated_at  timestamptz NOT NULL,   -- last write
+    created_at  timestamptz,            -- first claim; NULL if an earlier version has written it
+    updated_at  timestamptz NOT NULL,   -- last write; of completed: when it was completed
     forget_at   timestamptz NOT NULL,   -- retention after the last write, lease_ends or not_before
     purge_after timestamptz NOT NULL,   -- when a purge looks at the row: at forget_at, or earlier by up to
                                         -- an hour or the lease
@@ -21,6 +22,9 @@ CREATE TABLE IF NOT EXISTS idem_records (
 -- Half of each page is left free: a batch of claims fills pages, and the batch of their completions
 -- finds room for all new versions beside the old ones.
 WITH (fillfactor = 50);
+
+-- Tables of earlier versions lack it. It takes a lock on the table for a moment, and changes no row.
+ALTER TABLE idem_records ADD COLUMN IF NOT EXISTS created_at timestamptz;
 
 -- The only index besides the key's, and on a column that an update seldom changes: so that
 -- updates stay within their page and touch no index (HOT).
@@ -296,5 +300,42 @@ BEGIN
     ORDER BY place;
 END
 $$;
+
+-- An outcome for people: as JSON if it is JSON; else its text, or its bytes as hexadecimal digits.
+CREATE OR REPLACE FUNCTION idem_records_shown(outcome bytea) RETURNS json
+LANGUAGE plpgsql
+IMMUTABLE STRICT
+AS $$
+BEGIN
+    RETURN convert_from(outcome, 'UTF8')::json;
+EXCEPTION WHEN data_exception THEN
+    BEGIN
+        RETURN to_json(convert_from(outcome, 'UTF8'));
+    EXCEPTION WHEN data_exception THEN
+        RETURN to_json(encode(outcome, 'hex'));
+    END;
+END
+$$;
+
+-- The records for people. No program reads it.
+CREATE OR REPLACE VIEW idem_records_readable AS
+SELECT
+    record.key,
+    record.state,
+    record.reason,
+    record.error,
+    record.attempts,
+    record.in_doubt,
+    record.token,
+    idem_records_shown(record.outcome) AS outcome,
+    record.created_at,
+    CASE WHEN record.state = 'completed' THEN record.updated_at END AS completed_at,
+    greatest(record.lease_ends, open.lease_ends) AS lease_ends,
+    record.not_before,
+    record.updated_at,
+    record.forget_at
+FROM idem_records AS record
+LEFT JOIN idem_records_open AS open
+    ON record.state = 'in_progress' AND open.key = record.key AND open.token = record.token;
 
 INSERT INTO idem_records_meta (name, value) VALUES ('version', 1) ON CONFLICT DO NOTHING;

@@ -13,10 +13,10 @@ use super::{
 use crate::{
     message::Key,
     store::{
-        StoreError,
+        Look, Looked, StoreError,
         operator::{
-            Action, Intervened, Intervention, KeyState, Listing, OperatorStore, Page, ScopeCounts,
-            Shown,
+            Action, AuditEntry, Intervened, Intervention, KeyState, Listing, OperatorStore, Page,
+            ScopeCounts,
         },
     },
 };
@@ -29,6 +29,15 @@ static SCRIPT: Source = Source::new(concat!(
     include_str!("script/operator.lua"),
 ));
 
+impl Look for RedisStore {
+    async fn look(&self, key: &Key) -> Result<Option<Looked>, StoreError> {
+        let answer = self.run_alone(&self.call(key, vec![b"L".to_vec()])).await;
+        answer
+            .and_then(|value| Ok(record::looked(key, value)?))
+            .map_err(|fault| fault.of_key(key))
+    }
+}
+
 impl OperatorStore for RedisStore {
     /// As `SCAN` finds them, one server of a cluster after the other. While slots move from one
     /// server to another, keys in them may be missed.
@@ -36,10 +45,10 @@ impl OperatorStore for RedisStore {
         listing::page(self, listing).await
     }
 
-    async fn show(&self, key: &Key) -> Result<Shown, StoreError> {
-        let answer = self.run_alone(&self.call(key, vec![b"S".to_vec()])).await;
+    async fn audit(&self, key: &Key) -> Result<Vec<AuditEntry>, StoreError> {
+        let answer = self.run_alone(&self.call(key, vec![b"A".to_vec()])).await;
         answer
-            .and_then(|value| Ok(record::shown(key, value)?))
+            .and_then(|value| Ok(record::audit(value)?))
             .map_err(|fault| fault.of_key(key))
     }
 

@@ -8,8 +8,8 @@ use crate::{
     handler::FencingToken,
     message::Key,
     store::{
-        StoreError,
-        operator::{AuditEntry, Condition, Cursor, KeyRecord, Page, ScopeCounts, Seen, Shown},
+        Looked, StoreError,
+        operator::{AuditEntry, Condition, Cursor, KeyRecord, Page, ScopeCounts, Seen},
         rules::record::State,
     },
 };
@@ -34,29 +34,33 @@ pub(in crate::stores) fn page<R: ReadRow>(
     Ok(Page::new(records, unreadable, next.filter(|_| !is_last)))
 }
 
-pub(in crate::stores) fn shown<R: ReadRow>(
+pub(in crate::stores) fn looked(
     key: &Key,
-    row: Option<&R>,
-    entries: &[R],
-    now: impl Fn(&R) -> Result<i64, sqlx::Error>,
-) -> Result<Shown, StoreError> {
-    let corrupt = |source| StoreError::Corrupt {
+    row: &impl ReadRow,
+    now: i64,
+) -> Result<Looked, StoreError> {
+    let known = key_record(key.clone(), row, now);
+    let (record, state) = known.map_err(|source| corrupt(key, source))?;
+    let outcome = match state {
+        State::Completed { outcome } => Some(outcome),
+        _ => None,
+    };
+    Ok(Looked::new(record, outcome))
+}
+
+pub(in crate::stores) fn audit<R: ReadRow>(
+    key: &Key,
+    rows: &[R],
+) -> Result<Vec<AuditEntry>, StoreError> {
+    let entries = rows.iter().map(entry).collect::<Result<_, _>>();
+    entries.map_err(|source| corrupt(key, source))
+}
+
+fn corrupt(key: &Key, source: Unreadable) -> StoreError {
+    StoreError::Corrupt {
         key: key.to_string(),
         source,
-    };
-    let read = || {
-        let mut shown = Shown::default();
-        if let Some(row) = row {
-            let (record, state) = key_record(key.clone(), row, now(row)?)?;
-            shown.record = Some(record);
-            if let State::Completed { outcome } = state {
-                shown.outcome = Some(outcome);
-            }
-        }
-        shown.audit = entries.iter().map(entry).collect::<Result<_, _>>()?;
-        Ok(shown)
-    };
-    read().map_err(corrupt)
+    }
 }
 
 pub(in crate::stores) fn counts(row: &impl ReadRow) -> Result<ScopeCounts, sqlx::Error> {
@@ -72,9 +76,9 @@ pub(in crate::stores) fn counts(row: &impl ReadRow) -> Result<ScopeCounts, sqlx:
     })
 }
 
-fn key_record(key: Key, row: &impl ReadRow, now: i64) -> Result<(KeyRecord, State), Unreadable> {
+fn key_record<R: ReadRow>(key: Key, row: &R, now: i64) -> Result<(KeyRecord, State), Unreadable> {
     let known = record_in_full(row)?;
-    let mut record = KeyRecord::of(key, &known, time(row, "updated_at")?, now);
+    let mut record = KeyRecord::of(key, &known, now, R::EPOCH);
     // A list has no outcomes, only how long they are.
     if let Condition::Completed { outcome_bytes } = &mut record.condition {
         *outcome_bytes = row.number("outcome_bytes")?.unsigned_abs();

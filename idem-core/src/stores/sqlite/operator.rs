@@ -13,10 +13,10 @@ use super::{
 use crate::{
     message::Key,
     store::{
-        StoreError,
+        Look, Looked, StoreError,
         operator::{
-            Cursor, Intervened, Intervention, KeyState, Listing, OperatorStore, Page, ScopeCounts,
-            Shown,
+            AuditEntry, Cursor, Intervened, Intervention, KeyState, Listing, OperatorStore, Page,
+            ScopeCounts,
         },
         rules::record::micros,
     },
@@ -24,6 +24,20 @@ use crate::{
 };
 
 mod intervening;
+
+impl Look for SqliteStore {
+    async fn look(&self, key: &Key) -> Result<Option<Looked>, StoreError> {
+        let mut connection = self.reader().await?;
+        let row: Option<SqliteRow> = sqlx::query(self.sql.operator.show.clone())
+            .bind(row::text(key))
+            .fetch_optional(&mut connection)
+            .await
+            .map_err(unavailable)?;
+        self.close(connection).await?;
+        let now = self.clock.now();
+        row.map(|row| rows::looked(key, &row, now)).transpose()
+    }
+}
 
 impl OperatorStore for SqliteStore {
     /// In the order of the keys.
@@ -46,24 +60,18 @@ impl OperatorStore for SqliteStore {
         rows::page(&rows, is_last, |_| Ok(now)).map_err(unavailable)
     }
 
-    async fn show(&self, key: &Key) -> Result<Shown, StoreError> {
+    async fn audit(&self, key: &Key) -> Result<Vec<AuditEntry>, StoreError> {
         let mut connection = self.reader().await?;
         let sql = &self.sql.operator;
-        let row: Option<SqliteRow> = sqlx::query(sql.show.clone())
-            .bind(row::text(key))
-            .fetch_optional(&mut connection)
-            .await
-            .map_err(unavailable)?;
-        let entries = if has_audit(&mut connection, sql).await.map_err(unavailable)? {
+        let rows = if has_audit(&mut connection, sql).await.map_err(unavailable)? {
             let audit = sqlx::query(sql.audit.clone()).bind(row::text(key));
             audit.fetch_all(&mut connection).await
         } else {
             Ok(Vec::new())
         };
-        let entries = entries.map_err(unavailable)?;
+        let rows = rows.map_err(unavailable)?;
         self.close(connection).await?;
-        let now = self.clock.now();
-        rows::shown(key, row.as_ref(), &entries, |_| Ok(now))
+        rows::audit(key, &rows)
     }
 
     async fn counts(&self) -> Result<Vec<ScopeCounts>, StoreError> {

@@ -50,7 +50,7 @@ impl ReadRow for SqliteRow {
 type Statement = Query<'static, Sqlite, SqliteArguments>;
 
 /// Binds a record's row to `save.sql`.
-pub(super) fn bind(statement: Statement, key: &Key, record: &Record, now: i64) -> Statement {
+pub(super) fn bind(statement: Statement, key: &Key, record: &Record) -> Statement {
     let columns = Columns::of(&record.state);
     let fingerprint = record.fingerprint.as_ref();
     statement
@@ -67,7 +67,8 @@ pub(super) fn bind(statement: Statement, key: &Key, record: &Record, now: i64) -
         .bind(columns.lease_ends)
         .bind(columns.not_before)
         .bind(record.retention)
-        .bind(now)
+        .bind(record.created_at)
+        .bind(record.written_at)
         .bind(record.forget_at)
 }
 

@@ -23,12 +23,11 @@ pub(super) async fn migrate(
             known: KNOWN,
         });
     }
-    // A file of an earlier version of the program lacks it.
-    let has_outbox = sqlx::query(sql.outbox.counts.clone()).bind(0);
-    if has_outbox.fetch_one(&mut *connection).await.is_err() {
-        sqlx::raw_sql(sql.schema.clone())
-            .execute(&mut *connection)
-            .await?;
+    if !is_complete(connection, sql).await? {
+        in_transaction(connection, async |connection| {
+            complete(connection, sql).await
+        })
+        .await?;
     }
     check(connection, sql).await?;
     Ok(())
@@ -52,10 +51,7 @@ pub(super) async fn check(connection: &mut SqliteConnection, sql: &Sql) -> Resul
 
 /// Creates the tables under the write lock, where no other process does.
 async fn create(connection: &mut SqliteConnection, sql: &Sql) -> Result<i64, sqlx::Error> {
-    sqlx::raw_sql("BEGIN IMMEDIATE")
-        .execute(&mut *connection)
-        .await?;
-    let created = async {
+    in_transaction(connection, async |connection| {
         if let Some(version) = version(connection, sql).await? {
             return Ok(version);
         }
@@ -63,15 +59,48 @@ async fn create(connection: &mut SqliteConnection, sql: &Sql) -> Result<i64, sql
             .execute(&mut *connection)
             .await?;
         Ok(KNOWN)
+    })
+    .await
+}
+
+/// Whether nothing is missing that an earlier version of the program did not create.
+async fn is_complete(connection: &mut SqliteConnection, sql: &Sql) -> Result<bool, sqlx::Error> {
+    let has_outbox = sqlx::query(sql.outbox.counts.clone()).bind(0);
+    let has_outbox = has_outbox.fetch_one(&mut *connection).await.is_ok();
+    Ok(has_outbox && has_created_at(connection, sql).await?)
+}
+
+/// Creates what is missing.
+async fn complete(connection: &mut SqliteConnection, sql: &Sql) -> Result<(), sqlx::Error> {
+    // Asked under the lock: another process may have added it meanwhile.
+    if !has_created_at(connection, sql).await? {
+        sqlx::raw_sql(sql.add_created_at.clone())
+            .execute(&mut *connection)
+            .await?;
     }
-    .await;
-    let end = if created.is_ok() {
-        "COMMIT"
-    } else {
-        "ROLLBACK"
-    };
+    let schema = sqlx::raw_sql(sql.schema.clone());
+    schema.execute(connection).await.map(drop)
+}
+
+async fn has_created_at(connection: &mut SqliteConnection, sql: &Sql) -> Result<bool, sqlx::Error> {
+    let columns: i64 = sqlx::query_scalar(sql.has_created_at.clone())
+        .fetch_one(connection)
+        .await?;
+    Ok(columns > 0)
+}
+
+/// Does all of this, or nothing, under the write lock.
+async fn in_transaction<T>(
+    connection: &mut SqliteConnection,
+    work: impl AsyncFnOnce(&mut SqliteConnection) -> Result<T, sqlx::Error>,
+) -> Result<T, sqlx::Error> {
+    sqlx::raw_sql("BEGIN IMMEDIATE")
+        .execute(&mut *connection)
+        .await?;
+    let done = work(connection).await;
+    let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
     sqlx::raw_sql(end).execute(connection).await?;
-    created
+    done
 }
 
 /// The version of the tables, if they are there.

@@ -13,7 +13,8 @@ CREATE TABLE IF NOT EXISTS "idem_records" (
     lease_ends  INTEGER,                    -- of in_progress
     not_before  INTEGER,                    -- of failed: when the next attempt is due, if not at once
     retention   INTEGER NOT NULL,
-    updated_at  INTEGER NOT NULL,           -- last write
+    created_at  INTEGER,                    -- first claim; NULL if an earlier version has written it
+    updated_at  INTEGER NOT NULL,           -- last write; of completed: when it was completed
     forget_at   INTEGER NOT NULL            -- retention after the last write, lease_ends or not_before
 ) STRICT, WITHOUT ROWID;
 
@@ -101,7 +102,9 @@ CREATE TABLE IF NOT EXISTS "idem_records_meta" (
 -- version: of this schema. floor: the highest fencing token of a record that was purged.
 INSERT OR IGNORE INTO "idem_records_meta" (name, value) VALUES ('version', 1), ('floor', 0);
 
-CREATE VIEW IF NOT EXISTS "idem_records_readable" AS
+DROP VIEW IF EXISTS "idem_records_readable";
+
+CREATE VIEW "idem_records_readable" AS
 SELECT
     key,
     state,
@@ -110,7 +113,14 @@ SELECT
     attempts,
     in_doubt,
     token,
-    CAST(outcome AS TEXT) AS outcome,
+    -- As JSON if it is JSON.
+    iif(
+        json_valid(CAST(outcome AS TEXT)), json(CAST(outcome AS TEXT)), CAST(outcome AS TEXT)
+    ) AS outcome,
+    strftime('%Y-%m-%d %H:%M:%f', created_at / 1e6, 'unixepoch') AS created_at,
+    strftime(
+        '%Y-%m-%d %H:%M:%f', iif(state = 'completed', updated_at, NULL) / 1e6, 'unixepoch'
+    ) AS completed_at,
     strftime('%Y-%m-%d %H:%M:%f', lease_ends / 1e6, 'unixepoch') AS lease_ends,
     strftime('%Y-%m-%d %H:%M:%f', not_before / 1e6, 'unixepoch') AS not_before,
     strftime('%Y-%m-%d %H:%M:%f', updated_at / 1e6, 'unixepoch') AS updated_at,

@@ -13,6 +13,8 @@ pub(super) const DEFAULT_TABLE: &str = "idem_records";
 pub(super) struct Sql {
     pub(super) schema: SqlStr,
     pub(super) tables: SqlStr,
+    pub(super) has_created_at: SqlStr,
+    pub(super) add_created_at: SqlStr,
     pub(super) version: SqlStr,
     pub(super) load: SqlStr,
     pub(super) save: Save,
@@ -79,6 +81,8 @@ impl Sql {
         Ok(Self {
             schema: sql(include_str!("schema.sql")),
             tables: sql(include_str!("tables.sql")),
+            has_created_at: sql(include_str!("has_created_at.sql")),
+            add_created_at: sql(include_str!("add_created_at.sql")),
             version: sql(include_str!("version.sql")),
             load: sql(include_str!("load.sql")),
             save: Save::new(sql),

@@ -191,10 +191,11 @@ async fn who_is_called_again_after_its_batch_has_failed_is_told_of_the_doubt() {
 
 /// Takes the key of the order away from whoever has it.
 async fn take_away(store: &MemoryStore, order: u32) {
+    use crate::store::Look as _;
     use crate::store::operator::{Intervened, Intervention, OperatorStore as _};
     let key = Key::new("orders", order).unwrap();
-    let seen = store.show(&key).await.unwrap();
-    let seen = seen.record.map(|record| record.seen());
+    let known = store.look(&key).await.unwrap();
+    let seen = known.map(|known| known.record.seen());
     let complete =
         Intervention::complete(key, seen, "operator@ops-1", Outcome::new("7"), LEASE * 100);
     let intervened = store.intervene(&complete).await.unwrap();

@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     handler::AtomicBatch,
     store::{
-        Owner,
+        Look as _, Owner,
         operator::{Intervened, Intervention, OperatorStore as _},
     },
     stores::PostgresStore,
@@ -302,7 +302,7 @@ async fn a_member_whose_key_is_taken_away_is_not_done_and_the_others_are() {
             if calls.fetch_add(1, SeqCst) == 0 {
                 let key = Key::new("orders", "b").unwrap();
                 let store = other.executor.store();
-                let seen = store.show(&key).await?.record.map(|record| record.seen());
+                let seen = store.look(&key).await?.map(|it| it.record.seen());
                 let outcome = Outcome::new("null");
                 let complete =
                     Intervention::complete(key, seen, "operator@ops-1", outcome, LEASE * 100);

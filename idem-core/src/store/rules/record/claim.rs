@@ -27,7 +27,15 @@ pub(crate) fn claim(
     // A forgotten record counts as absent, but for its token: an owner from before may still write
     // under the old one.
     let Some(old) = record.filter(|record| !record.is_forgotten(now)) else {
-        return acquire(request, token, 1, false, request.fingerprint, now);
+        return acquire(
+            request,
+            token,
+            1,
+            false,
+            request.fingerprint,
+            Some(now),
+            now,
+        );
     };
     // A person has sent the message again, so its attempts begin anew. Otherwise they survive
     // release and takeover, or a message that kills every worker would never be given up.
@@ -59,7 +67,15 @@ pub(crate) fn claim(
         // docs/decisions/0005
         // The lease ran out without a word, so the new attempt is in doubt. For a replay, too: the
         // person who sent it has not seen what this attempt left behind.
-        State::InProgress { .. } => acquire(request, token, attempt, true, fingerprint, now),
+        State::InProgress { .. } => acquire(
+            request,
+            token,
+            attempt,
+            true,
+            fingerprint,
+            old.created_at,
+            now,
+        ),
         // An owner whose lease was ended never acquires again. Its claim may be a late copy, and
         // nobody would work under the lease.
         State::Failed { .. } if old.owner == request.owner => stay(Claim::Held {
@@ -69,7 +85,15 @@ pub(crate) fn claim(
         // holds. The replay is a person's decision, so doubt and fingerprint begin anew with it.
         State::Failed { reason, .. } if *reason == Reason::Quarantined => {
             if request.replay {
-                acquire(request, token, 1, false, request.fingerprint, now)
+                acquire(
+                    request,
+                    token,
+                    1,
+                    false,
+                    request.fingerprint,
+                    old.created_at,
+                    now,
+                )
             } else {
                 stay(Claim::Quarantined)
             }
@@ -85,7 +109,15 @@ pub(crate) fn claim(
         }),
         // The doubt stays: it was an earlier attempt that ended without a word, and an abandoned
         // one says nothing of that.
-        State::Failed { .. } => acquire(request, token, attempt, old.in_doubt, fingerprint, now),
+        State::Failed { .. } => acquire(
+            request,
+            token,
+            attempt,
+            old.in_doubt,
+            fingerprint,
+            old.created_at,
+            now,
+        ),
     }
 }
 
@@ -106,6 +138,7 @@ fn acquire(
     attempts: u32,
     in_doubt: bool,
     fingerprint: Option<Fingerprint>,
+    created_at: Option<i64>,
     now: i64,
 ) -> Step<Claim> {
     let lease_ends = after(now, request.lease);
@@ -119,6 +152,8 @@ fn acquire(
             fingerprint,
             retention: micros(request.retention),
             forget_at: after(lease_ends, request.retention),
+            created_at,
+            written_at: now,
             state: State::InProgress { lease_ends },
         },
     )
@@ -135,6 +170,7 @@ fn acquire_again(old: &Record, lease_ends: i64, request: &ClaimRequest, now: i64
         Record {
             retention: micros(request.retention),
             forget_at: after(lease_ends, request.retention),
+            written_at: now,
             state: State::InProgress { lease_ends },
             ..old.clone()
         },

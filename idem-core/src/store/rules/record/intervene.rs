@@ -73,6 +73,7 @@ impl Record {
         Self {
             token,
             forget_at: now.saturating_add(self.retention),
+            written_at: now,
             state: State::Failed {
                 reason: Reason::Failed,
                 error,
@@ -94,6 +95,8 @@ fn completed(old: Option<&Record>, intervention: &Intervention, token: i64, now:
         fingerprint: old.and_then(|old| old.fingerprint),
         retention: micros(intervention.retention),
         forget_at: after(now, intervention.retention),
+        created_at: old.map_or(Some(now), |old| old.created_at),
+        written_at: now,
         state: State::Completed {
             outcome: intervention.outcome.clone(),
         },

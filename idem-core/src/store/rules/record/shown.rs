@@ -3,7 +3,7 @@
 //! Nothing is decided here. Times of the store's clock become durations from now, which mean the
 //! same on the operator's machine; one that has passed is zero.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::{Reason, Record, State};
 use crate::{
@@ -13,15 +13,18 @@ use crate::{
 };
 
 impl KeyRecord {
-    /// A record as it is now. `written_at` is when it was last written or claimed; both times are
-    /// microseconds of the store's clock.
-    pub(crate) fn of(key: Key, record: &Record, written_at: i64, now: i64) -> Self {
+    /// A record as it is now, in microseconds of the store's clock, which counts from `epoch`, in microseconds since 1970.
+    pub(crate) fn of(key: Key, record: &Record, now: i64, epoch: i64) -> Self {
+        let moment = |at: i64| moment(at.saturating_add(epoch));
+        let is_completed = matches!(record.state, State::Completed { .. });
         Self {
             attempts: record.attempts,
             in_doubt: record.in_doubt,
             owner: Some(record.owner),
             fingerprint: record.fingerprint,
-            age: between(written_at, now),
+            created_at: record.created_at.map(moment),
+            completed_at: is_completed.then(|| moment(record.written_at)),
+            age: between(record.written_at, now),
             remembered_for: between(now, record.forget_at),
             ..Self::new(
                 key,
@@ -80,4 +83,9 @@ impl From<&State> for KeyState {
 /// From one time to a later one, in microseconds; zero if it is not later.
 fn between(from: i64, to: i64) -> Duration {
     Duration::from_micros(u64::try_from(to.saturating_sub(from)).unwrap_or(0))
+}
+
+/// A time in microseconds since 1970.
+pub(crate) fn moment(micros: i64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }

@@ -48,6 +48,8 @@ fn record(state: State) -> Record {
         fingerprint: content(b'x'),
         retention: micros(RETENTION),
         forget_at: NOW - SECOND + micros(RETENTION),
+        created_at: Some(NOW - 3 * SECOND),
+        written_at: NOW - SECOND,
         state,
     }
 }

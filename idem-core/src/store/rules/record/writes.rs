@@ -51,6 +51,7 @@ pub(crate) fn extend(record: Option<&Record>, token: i64, by: Duration, now: i64
                 // Counted from the lease's end: a purge must not remove the record of a key whose
                 // lease is held.
                 forget_at: lease_ends.saturating_add(old.retention),
+                written_at: now,
                 state: State::InProgress { lease_ends },
                 ..old.clone()
             })
@@ -70,6 +71,7 @@ pub(crate) fn complete(
         return applied(Record {
             retention: micros(retention),
             forget_at: after(now, retention),
+            written_at: now,
             state: State::Completed {
                 outcome: outcome.clone(),
             },
@@ -108,6 +110,7 @@ impl Record {
     /// claim or of a write is recognised.
     fn released(mut self, reason: &Release, now: i64) -> Self {
         self.forget_at = now.saturating_add(self.retention);
+        self.written_at = now;
         let mut not_before = None;
         let error = match reason {
             Release::Failed { error, retry_after } => {

@@ -1,14 +1,15 @@
 //! What is left of a key that an operator has changed through its cache.
 
 use super::*;
+use crate::store::Look as _;
 use crate::store::operator::{Intervened, Intervention, OperatorStore};
 
 async fn change(
     cache: &Cache,
     change: impl FnOnce(Option<crate::store::operator::Seen>) -> Intervention,
 ) {
-    let shown = cache.show(&request().key).await.unwrap();
-    let seen = shown.record.map(|record| record.seen());
+    let known = cache.look(&request().key).await.unwrap();
+    let seen = known.map(|known| known.record.seen());
     let intervened = cache.intervene(&change(seen)).await.unwrap();
     assert_eq!(intervened, Intervened::Applied);
 }

@@ -4,13 +4,13 @@ WITH clock AS MATERIALIZED (
 )
 SELECT
     input.key, clock.now, record.token, attempts, in_doubt, record.owner, record.fingerprint,
-    record.retention, record.forget_at, updated_at, record.state, record.reason, error,
+    record.retention, record.forget_at, created_at, updated_at, record.state, record.reason, error,
     record.lease_ends, record.not_before,
     CASE WHEN record.outcome IS NOT NULL THEN ''::bytea END AS outcome,
     octet_length(record.outcome)::bigint AS outcome_bytes
 FROM clock
 CROSS JOIN LATERAL (
-    SELECT key, error, updated_at
+    SELECT key, error, created_at, updated_at
     FROM idem_records
     WHERE key > $2
         AND ($3::text IS NULL OR state = $3)

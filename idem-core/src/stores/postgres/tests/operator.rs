@@ -1,11 +1,12 @@
 use std::error::Error as _;
 
 use super::*;
+use crate::store::Look as _;
 use crate::store::operator::{Action, Intervened, Intervention, Listing, OperatorStore as _};
 
 async fn release(store: &PostgresStore, lease: &Lease) -> Result<Intervened, StoreError> {
-    let shown = store.show(&lease.key).await.unwrap();
-    let seen = shown.record.map(|record| record.seen());
+    let known = store.look(&lease.key).await.unwrap();
+    let seen = known.map(|known| known.record.seen());
     let release = Intervention::release(lease.key.clone(), seen, "operator@ops-1");
     store.intervene(&release).await
 }
@@ -29,8 +30,8 @@ async fn an_operator_needs_no_right_to_create_tables_that_are_there() {
     let store = granted(&database).await;
     let lease = acquire(&store, "a").await;
     assert_eq!(release(&store, &lease).await.unwrap(), Intervened::Applied);
-    let shown = store.show(&lease.key).await.unwrap();
-    assert_eq!(shown.audit[0].action, Action::Release);
+    let audit = store.audit(&lease.key).await.unwrap();
+    assert_eq!(audit[0].action, Action::Release);
 }
 
 #[tokio::test]
@@ -107,7 +108,7 @@ async fn tokens_grow_though_their_sequence_was_set_back() {
         ("completed", Action::Complete),
     ] {
         let key = request(id).key;
-        let before = store.show(&key).await.unwrap().record.unwrap();
+        let before = store.look(&key).await.unwrap().unwrap().record;
         let (key, seen) = (before.key.clone(), Some(before.seen()));
         let intervention = match action {
             Action::Release => Intervention::release(key, seen, "ops"),
@@ -115,7 +116,7 @@ async fn tokens_grow_though_their_sequence_was_set_back() {
         };
         let done = store.intervene(&intervention).await.unwrap();
         assert_eq!(done, Intervened::Applied);
-        let after = store.show(&before.key).await.unwrap().record.unwrap();
+        let after = store.look(&before.key).await.unwrap().unwrap().record;
         assert!(after.token > before.token, "{before:?}, {after:?}");
     }
 }

@@ -1,6 +1,7 @@
 use futures_util::future::join_all;
 
 use super::*;
+use crate::store::Look as _;
 
 /// What the catalogue says about the tables.
 const CATALOGUE: &str = "
@@ -181,4 +182,103 @@ async fn names_that_cannot_be_are_refused() {
     );
     let schema = builder().schema("pg_own").build().await;
     assert_matches!(schema, Err(ConnectError::InvalidSchema { .. }));
+}
+
+/// What an earlier version of this program has not created.
+const OUTDATED: &str =
+    "DROP VIEW idem_records_readable; ALTER TABLE idem_records DROP COLUMN created_at";
+
+/// Workers of that version, and handlers' transactions, are at the tables meanwhile.
+#[tokio::test]
+async fn tables_of_an_earlier_version_get_what_they_lack() {
+    let database = Database::new();
+    let store = database.store().await;
+    let lease = acquire(&store, "held").await;
+    complete(&store, &acquire(&store, "done").await).await;
+    drop(store);
+    database.run(OUTDATED).await;
+    let mut other = database.bystander().await;
+    let mut handler = other.begin().await.unwrap();
+    sqlx::query("UPDATE idem_records SET attempts = attempts WHERE key LIKE '%done'")
+        .execute(&mut *handler)
+        .await
+        .unwrap();
+    let url = database.url.clone();
+    let starting = tokio::spawn(async move { PostgresStore::connect(&url).await });
+    // In turns with whoever waits for the lock: none of these waits for the handler.
+    for _ in 0..5 {
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        let asked = std::time::Instant::now();
+        database
+            .run("UPDATE idem_records SET attempts = attempts WHERE key LIKE '%held'")
+            .await;
+        assert!(
+            asked.elapsed() < Duration::from_secs(2),
+            "{:?}",
+            asked.elapsed()
+        );
+    }
+    assert!(!starting.is_finished());
+    handler.rollback().await.unwrap();
+    let store = starting.await.unwrap().unwrap();
+    complete(&store, &lease).await;
+    let claim = store.claim(&request("done")).await.unwrap();
+    assert!(matches!(claim, Claim::Completed { .. }), "{claim:?}");
+    let record = store.look(&lease.key).await.unwrap().unwrap().record;
+    assert_eq!(record.created_at, None);
+    assert!(record.completed_at.is_some());
+    let new = acquire(&store, "new").await;
+    let record = store.look(&new.key).await.unwrap().unwrap().record;
+    assert!(record.created_at.is_some());
+}
+
+#[tokio::test]
+async fn tables_of_an_earlier_version_that_may_not_be_changed_name_who_can_help() {
+    let database = Database::new();
+    drop(database.store().await);
+    database.run(OUTDATED).await;
+    let (role, url) = rights::stranger(&database).await;
+    database
+        .run(&format!(
+            "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role};
+             GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}"
+        ))
+        .await;
+    for migrate in [Migrate::AtStart, Migrate::Never] {
+        let refused = PostgresStore::builder(&url).migrate(migrate).build().await;
+        let Err(ConnectError::Unavailable(source)) = refused else {
+            panic!("{refused:?}")
+        };
+        let source = source.to_string();
+        assert!(
+            source.ends_with("let their owner run `idem migrate`"),
+            "{source}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_outcome_is_read_as_json_or_text_or_digits() {
+    let database = Database::new();
+    let store = database.store().await;
+    let table: &[(&[u8], &str)] = &[
+        (br#"{ "receipt": "r-17" }"#, r#"{ "receipt": "r-17" }"#),
+        (b"!no", r#""!no""#),
+        (b"\xff\x00", r#""ff00""#),
+        (br#""a\u0000b""#, r#""a\u0000b""#),
+    ];
+    for (index, (outcome, expected)) in table.iter().enumerate() {
+        let lease = acquire(&store, &index.to_string()).await;
+        let outcome = Outcome::new(outcome.to_vec());
+        let written = store.complete(&lease, &outcome, MINUTE).await;
+        assert_eq!(written.unwrap(), Write::Applied);
+        let query = "SELECT outcome::text, created_at <= completed_at FROM idem_records_readable WHERE key = $1";
+        let (shown, is_later): (String, bool) = sqlx::query_as(query)
+            .bind(lease.key.as_str())
+            .fetch_one(&mut database.bystander().await)
+            .await
+            .unwrap();
+        assert_eq!(shown, *expected);
+        assert!(is_later);
+    }
 }

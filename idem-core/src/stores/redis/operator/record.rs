@@ -6,43 +6,55 @@ use crate::{
     handler::{FencingToken, Outcome},
     message::{Fingerprint, Key},
     store::{
-        Owner,
-        operator::{Action, AuditEntry, Condition, FailedReason, KeyRecord, KeyState, Seen, Shown},
+        Looked, Owner,
+        operator::{Action, AuditEntry, Condition, FailedReason, KeyRecord, KeyState, Seen},
+        rules::record::moment,
     },
     stores::redis::fault::not_understood,
 };
 
-const LAYOUT: u8 = 1;
+/// Before it, records did not say when they were made and written.
+const FIRST_LAYOUT: u8 = 1;
+const LAYOUT: u8 = 2;
 
-/// The answer of `show`.
-pub(super) fn shown(key: &Key, answer: Value) -> RedisResult<Shown> {
+/// The answer of `look`.
+pub(super) fn looked(key: &Key, answer: Value) -> RedisResult<Option<Looked>> {
     let Value::Array(fields) = answer else {
         return Err(not_understood());
     };
-    let [now, stored, audit] = <[Value; 3]>::try_from(fields).map_err(|_| not_understood())?;
+    let [now, stored] = <[Value; 2]>::try_from(fields).map_err(|_| not_understood())?;
     let now: i64 = from_redis_value(now)?;
-    let mut shown = Shown::default();
-    if let Value::BulkString(stored) = stored {
-        let (record, text) = read(key.clone(), &stored, now).ok_or_else(not_understood)?;
-        let completed = matches!(record.condition, Condition::Completed { .. });
-        shown.outcome = completed.then(|| Outcome::new(text.to_vec()));
-        shown.record = Some(record);
-    }
-    let entries: Vec<Vec<u8>> = from_redis_value(audit)?;
+    let Value::BulkString(stored) = stored else {
+        return Ok(None);
+    };
+    let (record, text) = read(key.clone(), &stored, now).ok_or_else(not_understood)?;
+    let completed = matches!(record.condition, Condition::Completed { .. });
+    let outcome = completed.then(|| Outcome::new(text.to_vec()));
+    Ok(Some(Looked::new(record, outcome)))
+}
+
+/// The answer of `audit`.
+pub(super) fn audit(answer: Value) -> RedisResult<Vec<AuditEntry>> {
+    let entries: Vec<Vec<u8>> = from_redis_value(answer)?;
     let entries: Option<_> = entries.iter().map(|entry| read_entry(entry)).collect();
-    shown.audit = entries.ok_or_else(not_understood)?;
-    Ok(shown)
+    entries.ok_or_else(not_understood)
 }
 
 /// A record, and the text at its end: the outcome or the error. Nothing if it is of another layout.
 pub(super) fn read(key: Key, stored: &[u8], now: i64) -> Option<(KeyRecord, &[u8])> {
     let mut rest = Rest(stored);
-    if rest.byte()? != LAYOUT {
+    let layout = rest.byte()?;
+    if ![FIRST_LAYOUT, LAYOUT].contains(&layout) {
         return None;
     }
     let (state, in_doubt) = (rest.byte()?, rest.byte()? == 1);
     let attempts = u32::from_be_bytes(rest.take()?);
     let (token, forget_at) = (rest.number()?, rest.number()?);
+    let (created_at, written_at) = match layout {
+        FIRST_LAYOUT => (0, 0),
+        _ => (rest.number()?, rest.number()?),
+    };
+    let told = |at| (at > 0).then(|| moment(at));
     let fingerprint = match rest.byte()? {
         0 => None,
         _ => Some(Fingerprint::from_bytes(rest.take()?)),
@@ -74,13 +86,17 @@ pub(super) fn read(key: Key, stored: &[u8], now: i64) -> Option<(KeyRecord, &[u8
         b'q' => failed(FailedReason::Quarantined),
         _ => return None,
     };
+    let is_completed = matches!(condition, Condition::Completed { .. });
+    // In the first layout nothing is nearer to it: tokens are the time of the claim, unless two came at once.
+    let written = if written_at > 0 { written_at } else { token };
     let record = KeyRecord {
         attempts,
         in_doubt,
         owner,
         fingerprint,
-        // Tokens are the time of the claim, unless two came at once.
-        age: micros(now.saturating_sub(token)),
+        created_at: told(created_at),
+        completed_at: told(written_at).filter(|_| is_completed),
+        age: micros(now.saturating_sub(written)),
         remembered_for: micros(forget_at.saturating_sub(now)),
         ..KeyRecord::new(key, FencingToken::new(token), condition)
     };

@@ -39,13 +39,14 @@ local function claim(request)
   lease_ends, replay = now + lease, replay == 1
 
   -- Most keys are new.
-  token = now
+  token, created_at = now, now
   begin(1, 0, content)
   if save_new() then
     return acquired()
   end
 
   if not read() or forget_at <= now then
+    created_at = now
     return acquire(1, 0, content)
   end
 

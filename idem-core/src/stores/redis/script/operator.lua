@@ -46,7 +46,7 @@ local function finish(there, keep, outcome)
   if there then
     token = math.max(token + 1, now)
   else
-    attempts, in_doubt, fingerprint, token = 0, 0, '', now
+    attempts, in_doubt, fingerprint, token, created_at = 0, 0, '', now, now
   end
   state, forget_at = 'c', now + keep
   save(outcome)
@@ -81,11 +81,18 @@ local function intervene(request, by, outcome)
   return 'applied'
 end
 
--- OperatorStore::show.
+-- Look::look.
 --
--- answers  now, the record or nil, what was done to it
-local function show()
-  return { now, redis.call('GET', key), redis.call('LRANGE', KEYS[2], 0, -1) }
+-- answers  now, the record or nil
+local function look()
+  return { now, redis.call('GET', key) }
+end
+
+-- OperatorStore::audit.
+--
+-- answers  what was done to the record, one entry after the other
+local function audit()
+  return redis.call('LRANGE', KEYS[2], 0, -1)
 end
 
 -- Carries one call out.
@@ -93,7 +100,7 @@ end
 -- KEYS     the record, what was done to it
 -- ARGV     clock; the call's letter and what it takes
 
-local calls = { I = intervene, S = show }
+local calls = { A = audit, I = intervene, L = look }
 
 local request = ARGV[2]
 key = KEYS[1]

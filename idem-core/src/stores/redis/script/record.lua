@@ -2,12 +2,14 @@
 --
 -- A record is one string, which is read whole and written whole:
 --
---   B    layout, 1; big endian from here on
+--   B    layout, 2; big endian from here on
 --   c1   state: p in progress, c completed; f failed, a abandoned, g given up, q quarantined
 --   B    1 if in doubt
 --   I4   attempts
 --   d    fencing token
 --   d    when it is forgotten
+--   d    when the key was claimed first, or 0 if an earlier version of this program has written it
+--   d    when it was written last
 --   Bc0  fingerprint, 16 bytes or none
 --
 -- unless it is completed:
@@ -18,10 +20,13 @@
 --
 -- and to its end: c the outcome, f and g the error.
 --
+-- A record of layout 1 lacks the two times; it is read as ever, and written in layout 2.
+--
 -- Times are in microseconds, which a double holds exactly until the year 2255.
 
-local LAYOUT, HEAD, UNFINISHED = 1, '>Bc1BI4ddBc0', '>ddc16'
+local LAYOUT, HEAD, UNFINISHED = 2, '>Bc1BI4ddddBc0', '>ddc16'
 local WHOLE = HEAD .. UNFINISHED
+local FIRST_LAYOUT, FIRST_HEAD = 1, '>Bc1BI4ddBc0'
 
 -- How far a test has moved the clock on.
 local skew = tonumber(ARGV[1])
@@ -30,6 +35,7 @@ local now = time[1] * 1000000 + time[2] + skew
 
 local key
 local state, in_doubt, attempts, token, forget_at, fingerprint, due, retention, owner
+local created_at, written_at
 local stored, text_at
 
 -- The beginning of another record; nothing of what is no string. A server that lets nobody look says so: what it may
@@ -45,17 +51,29 @@ local function head_of(record, last)
   error(head)
 end
 
+-- Whether it is a record of either layout, by its beginning.
+local function is_record(head)
+  local layout = string.byte(head)
+  return layout == LAYOUT or layout == FIRST_LAYOUT
+end
+
 -- Whether there is one.
 local function read()
   stored = redis.call('GET', key)
   if not stored then
     return false
   end
-  if string.byte(stored) ~= LAYOUT then
+  local layout = string.byte(stored)
+  if layout == LAYOUT then
+    layout, state, in_doubt, attempts, token, forget_at, created_at, written_at, fingerprint, text_at =
+      struct.unpack(HEAD, stored)
+  elseif layout == FIRST_LAYOUT then
+    created_at, written_at = 0, 0
+    layout, state, in_doubt, attempts, token, forget_at, fingerprint, text_at =
+      struct.unpack(FIRST_HEAD, stored)
+  else
     error('UNREADABLE it is of no layout that this program knows', 0)
   end
-  local _
-  _, state, in_doubt, attempts, token, forget_at, fingerprint, text_at = struct.unpack(HEAD, stored)
   if not string.find(state, '[pcfagq]') then
     error('UNREADABLE it is in no state that this program knows', 0)
   end
@@ -67,10 +85,10 @@ end
 
 local function packed()
   if state == 'c' then
-    return struct.pack(HEAD, LAYOUT, state, in_doubt, attempts, token, forget_at,
+    return struct.pack(HEAD, LAYOUT, state, in_doubt, attempts, token, forget_at, created_at, now,
       #fingerprint, fingerprint)
   end
-  return struct.pack(WHOLE, LAYOUT, state, in_doubt, attempts, token, forget_at,
+  return struct.pack(WHOLE, LAYOUT, state, in_doubt, attempts, token, forget_at, created_at, now,
     #fingerprint, fingerprint, due, retention, owner)
 end
 

@@ -15,7 +15,7 @@
 --
 -- What is below the mark and not done is a set, `…~exceptions`, which expires with it.
 
-local SEQUENCE = '>BddI4ddddd'
+local SEQUENCE_LAYOUT, SEQUENCE = 1, '>BddI4ddddd'
 -- Above that, doubles leave numbers out.
 local MAX_NUMBER = 9007199254740991
 -- How many numbers the mark passes in one step at most.
@@ -40,7 +40,7 @@ local function read_sequence()
   if not kept then
     return false
   end
-  if string.byte(kept) ~= LAYOUT then
+  if string.byte(kept) ~= SEQUENCE_LAYOUT then
     error('UNREADABLE it is of no layout that this program knows', 0)
   end
   local _
@@ -53,7 +53,7 @@ end
 -- it rests on, and before what it makes superfluous goes: whichever command fails, no number is free again.
 local function save_sequence()
   local expires_in_redis = string.format('%d', (expires_at - skew) / 1000 + 1)
-  redis.call('SET', KEYS[1], struct.pack(SEQUENCE, LAYOUT, joined, mark, window, ahead_since,
+  redis.call('SET', KEYS[1], struct.pack(SEQUENCE, SEQUENCE_LAYOUT, joined, mark, window, ahead_since,
     ahead_at, look_by, expires_at, exceptions), 'PXAT', expires_in_redis)
   redis.call('PEXPIREAT', KEYS[3], expires_in_redis)
   for _, record in ipairs(passed) do
@@ -68,11 +68,13 @@ end
 -- How a number stands: missing, waiting, done, refused or given up. What this program does not know is
 -- waited for.
 local function standing(message)
-  local head = head_of(name_of(message), 40)
+  local head = head_of(name_of(message), 56)
   if head == '' then
     return 'missing'
   end
-  if not head or #head < 24 or string.byte(head) ~= LAYOUT then
+  -- Where the length of the fingerprint stands.
+  local length_at = head and string.byte(head) == LAYOUT and 40 or 24
+  if not head or #head < length_at or not is_record(head) then
     return 'waiting'
   end
   local _, its_state, _, _, _, its_end = struct.unpack('>Bc1BI4dd', head)
@@ -80,7 +82,7 @@ local function standing(message)
     return 'missing'
   elseif its_state == 'c' then
     -- Behind the fingerprint begins the outcome; a rejection with `!`.
-    local outcome = 25 + string.byte(head, 24)
+    local outcome = length_at + 1 + string.byte(head, length_at)
     return string.sub(head, outcome, outcome) == '!' and 'refused' or 'done'
   elseif its_state == 'g' or its_state == 'q' then
     return 'given up'
@@ -153,7 +155,7 @@ local function keep_records()
   for offset = 0, window - 1 do
     local record = name_of(mark + offset)
     local head = head_of(record, FORGET_AT + 7)
-    if head and #head == FORGET_AT + 8 and string.byte(head) == LAYOUT
+    if head and #head == FORGET_AT + 8 and is_record(head)
       and string.find(string.sub(head, 2, 2), '[cgq]') then
       local forget_at = struct.unpack('>d', head, FORGET_AT + 1)
       if now < forget_at and forget_at < expires_at then

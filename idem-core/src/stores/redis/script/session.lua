@@ -13,7 +13,7 @@
 -- opening finds it. The mark of one that was closed is above every number: none runs, even if the
 -- clock steps back to before the end.
 
-local SESSION = '>BdI4dd'
+local SESSION_LAYOUT, SESSION = 1, '>BdI4dd'
 -- Above that, doubles leave numbers out.
 local MAX_NUMBER = 9007199254740991
 local MINUTE = 60000000
@@ -36,7 +36,7 @@ local function read_session()
   if not kept then
     return false
   end
-  if string.byte(kept) ~= LAYOUT then
+  if string.byte(kept) ~= SESSION_LAYOUT then
     error('UNREADABLE it is of no layout that this program knows', 0)
   end
   local _
@@ -51,7 +51,7 @@ local function keep_records(until_at)
   for offset = 0, math.min(window - 1, MAX_NUMBER - mark) do
     local record = KEYS[1] .. string.format('%.0f', mark + offset)
     local head = head_of(record, FORGET_AT + 7)
-    if head and #head == FORGET_AT + 8 and string.byte(head) == LAYOUT
+    if head and #head == FORGET_AT + 8 and is_record(head)
       and struct.unpack('>d', head, FORGET_AT + 1) < until_at then
       redis.call('SETRANGE', record, FORGET_AT, struct.pack('>d', until_at))
       redis.call('PEXPIREAT', record, string.format('%d', (until_at - skew) / 1000 + 1))
@@ -66,7 +66,7 @@ local function save_session()
   if ended_at and math.floor(ended_at / AHEAD) < math.floor(ends_at / AHEAD) then
     keep_records(ends_at + AHEAD)
   end
-  redis.call('SET', KEYS[1], struct.pack(SESSION, LAYOUT, mark, window, life, ends_at),
+  redis.call('SET', KEYS[1], struct.pack(SESSION, SESSION_LAYOUT, mark, window, life, ends_at),
     'PXAT', string.format('%d', (remove_at() - skew) / 1000 + 1))
 end
 
@@ -89,7 +89,7 @@ local function remove_answers(first, last)
   for offset = 0, math.min(last, MAX_NUMBER) - first do
     local record = KEYS[1] .. string.format('%.0f', first + offset)
     local head = head_of(record, 1)
-    if head and #head == 2 and string.byte(head) == LAYOUT and string.sub(head, 2) ~= 'p' then
+    if head and #head == 2 and is_record(head) and string.sub(head, 2) ~= 'p' then
       redis.call('DEL', record)
     end
   end

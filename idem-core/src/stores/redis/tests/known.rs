@@ -234,15 +234,18 @@ async fn a_replay_and_other_content_that_the_store_lets_run_make_all_forget_the_
 
 #[tokio::test]
 async fn what_an_operator_forgets_through_one_cache_all_forget() {
-    use crate::store::operator::{Intervened, Intervention, OperatorStore as _};
+    use crate::store::{
+        Look as _,
+        operator::{Intervened, Intervention, OperatorStore as _},
+    };
 
     let store = MemoryStore::new();
     let cache = cache_on(idem_servers::redis::shared().unwrap());
     let [here, there] = [worker(&store, &cache), worker(&store, &cache)];
     handle(&here, &request("a")).await;
     until_known(&there, &request("a")).await;
-    let shown = here.show(&key()).await.unwrap();
-    let seen = shown.record.map(|record| record.seen());
+    let known = here.look(&key()).await.unwrap();
+    let seen = known.map(|known| known.record.seen());
     let forget = Intervention::forget(key(), seen, "operator@ops-1");
     let applied = here.intervene(&forget).await.unwrap();
     assert_eq!(applied, Intervened::Applied);

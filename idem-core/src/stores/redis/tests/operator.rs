@@ -1,4 +1,5 @@
 use super::*;
+use crate::store::Look as _;
 use crate::store::operator::{Action, Intervened, Intervention, OperatorStore};
 
 /// Changes the key as it is now, and says what came of it.
@@ -7,8 +8,8 @@ async fn intervene(
     key: &Key,
     action: Action,
 ) -> Result<Intervened, StoreError> {
-    let record = store.show(key).await.unwrap().record;
-    let (key, seen, by) = (key.clone(), record.map(|record| record.seen()), "ops");
+    let record = store.look(key).await.unwrap();
+    let (key, seen, by) = (key.clone(), record.map(|it| it.record.seen()), "ops");
     let intervention = match action {
         Action::Release => Intervention::release(key, seen, by),
         Action::Forget => Intervention::forget(key, seen, by),
@@ -29,7 +30,7 @@ async fn tokens_grow_over_interventions_though_the_clock_steps_back() {
         let lease = acquire(&later, 1).await;
         let done = intervene(&store, &lease.key, action).await;
         assert_eq!(done.unwrap(), Intervened::Applied);
-        let record = store.show(&lease.key).await.unwrap().record.unwrap();
+        let record = store.look(&lease.key).await.unwrap().unwrap().record;
         assert!(record.token > lease.token, "{action:?}: {record:?}");
         let late = later.extend(&lease, MINUTE).await.unwrap();
         assert_eq!(late, Write::Fenced, "{action:?}");
@@ -46,7 +47,7 @@ async fn a_key_remembers_its_last_hundred_interventions_for_ninety_days() {
             assert_eq!(done.unwrap(), Intervened::Applied);
         }
     }
-    let audit = store.show(&key).await.unwrap().audit;
+    let audit = store.audit(&key).await.unwrap();
     assert_eq!(audit.len(), 100);
     assert_eq!(audit.last().map(|entry| entry.action), Some(Action::Forget));
     let name = String::from_utf8(store.calls.naming.audit(&key)).unwrap();

@@ -1,4 +1,5 @@
 use super::*;
+use crate::store::Look as _;
 
 /// Milliseconds until Redis forgets the record by itself.
 fn expires_in(server: &Node, name: &str) -> u64 {
@@ -56,10 +57,45 @@ async fn a_completed_record_keeps_no_more_than_it_needs() {
     let lease = acquire_as(&store, &request(1).fingerprint(content)).await;
     let written = store.complete(&lease, &Outcome::new("null"), MINUTE).await;
     assert_eq!(written.unwrap(), Write::Applied);
-    // What Redis keeps in one piece with the key.
-    let encoding = server.cli(["OBJECT", "ENCODING", &name]).unwrap();
-    assert_eq!(encoding.trim(), "embstr");
-    assert_eq!(server.cli(["STRLEN", &name]).unwrap().trim(), "44");
+    assert_eq!(server.cli(["STRLEN", &name]).unwrap().trim(), "60");
+}
+
+/// As an earlier version of this program has left them: each is read, and written as it is now.
+#[tokio::test]
+async fn records_of_the_first_layout_are_read_and_brought_up_to_date() {
+    let (store, server) = store().await;
+    let [held, failed, done] = ["held", "failed", "done"].map(|id| record(&store, id));
+    let lease = acquire(&store, "held").await;
+    let given_back = acquire(&store, "failed").await;
+    let reason = Release::failed("card declined");
+    let released = store.release(&given_back, &reason).await.unwrap();
+    assert_eq!(released, Write::Applied);
+    complete(&store, &acquire(&store, "done").await).await;
+    for name in [&held, &failed, &done] {
+        // Without the two times.
+        let script = "local value = redis.call('GET', KEYS[1])
+            local first = string.char(1) .. string.sub(value, 2, 23) .. string.sub(value, 40)
+            return redis.call('SET', KEYS[1], first, 'KEEPTTL')";
+        server.cli(["EVAL", script, "1", name]).unwrap();
+    }
+    for id in ["held", "failed", "done"] {
+        let known = store.look(&request(id).key).await.unwrap();
+        let record = known.unwrap().record;
+        assert_eq!((record.created_at, record.completed_at), (None, None));
+        assert!(record.age < MINUTE, "{record:?}");
+        assert_eq!(record.attempts, 1);
+    }
+    assert!(is_completed(&store, "done").await);
+    complete(&store, &lease).await;
+    let again = acquire(&store, "failed").await;
+    assert_eq!(again.attempt, 2);
+    let shown = store.look(&lease.key).await.unwrap().unwrap().record;
+    assert_eq!(shown.created_at, None);
+    assert!(shown.completed_at.is_some());
+    for name in [&held, &failed] {
+        let layout = server.cli(["GETRANGE", name, "0", "0"]).unwrap();
+        assert_eq!(layout.trim_end_matches('\n'), "\u{2}");
+    }
 }
 
 #[tokio::test]
@@ -94,7 +130,15 @@ async fn a_text_that_is_no_record_is_corrupt_and_left_alone() {
     let name = record(&store, 1);
     // Nothing, text, a layout of the future, a state of the future, a record cut short.
     let head = "\u{1}z".to_owned() + &"x".repeat(60);
-    for text in ["", "{}", "completed", "\u{2}p", &head, "\u{1}pxxxxxxx"] {
+    for text in [
+        "",
+        "{}",
+        "completed",
+        "\u{3}p",
+        &head,
+        "\u{1}pxxxxxxx",
+        "\u{2}pxxxxxxx",
+    ] {
         server.cli(["SET", &name, text]).unwrap();
         let lease = Lease::new(
             request(1).key,

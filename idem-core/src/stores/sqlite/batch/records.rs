@@ -155,7 +155,7 @@ impl Batch<'_> {
     async fn write(&mut self, records: &[(Key, Record)]) -> Result<SqliteQueryResult, sqlx::Error> {
         let mut statement = sqlx::query(self.sql.save.of(records.len()));
         for (key, record) in records {
-            statement = row::bind(statement, key, record, self.now);
+            statement = row::bind(statement, key, record);
         }
         let written = statement.execute(&mut *self.connection).await?;
         self.has_written |= written.rows_affected() > 0;

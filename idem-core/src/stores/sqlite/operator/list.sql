@@ -1,5 +1,6 @@
 -- The outcome stays where it is: it may be large.
-SELECT key, token, attempts, in_doubt, owner, fingerprint, retention, forget_at, updated_at,
+SELECT key, token, attempts, in_doubt, owner, fingerprint, retention, forget_at, created_at,
+       updated_at,
        state, reason, error, lease_ends, not_before,
        x'' AS outcome, length(outcome) AS outcome_bytes
 FROM "idem_records"

@@ -1,4 +1,5 @@
 use super::*;
+use crate::store::Look as _;
 use crate::store::operator::{Intervened, Intervention, OperatorStore};
 
 #[tokio::test]
@@ -17,13 +18,13 @@ async fn a_file_without_a_table_for_interventions_gets_one_with_the_first() {
         .execute(&mut file.bystander().await)
         .await
         .unwrap();
-    let shown = store.show(&lease.key).await.unwrap();
-    assert_eq!(shown.audit, []);
-    let seen = shown.record.map(|record| record.seen());
+    assert_eq!(store.audit(&lease.key).await.unwrap(), []);
+    let known = store.look(&lease.key).await.unwrap();
+    let seen = known.map(|known| known.record.seen());
     let release = Intervention::release(lease.key.clone(), seen, "ops");
     assert_eq!(
         store.intervene(&release).await.unwrap(),
         Intervened::Applied
     );
-    assert_eq!(store.show(&lease.key).await.unwrap().audit.len(), 1);
+    assert_eq!(store.audit(&lease.key).await.unwrap().len(), 1);
 }

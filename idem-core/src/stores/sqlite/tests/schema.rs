@@ -1,6 +1,7 @@
 use sqlx::{AssertSqlSafe, Row};
 
 use super::*;
+use crate::store::Look as _;
 
 async fn run(file: &File, sql: &str) {
     sqlx::raw_sql(AssertSqlSafe(sql))
@@ -129,4 +130,63 @@ async fn the_records_can_be_read_by_a_person() {
         assert!(text(column).starts_with("20"), "{}", text(column));
     }
     assert!(text("updated_at") < text("not_before"));
+    assert!(text("created_at") < text("updated_at"));
+    assert_eq!(row.get::<Option<String>, _>("completed_at"), None);
+}
+
+#[tokio::test]
+async fn an_outcome_that_is_json_is_read_as_json() {
+    let file = File::new();
+    let store = file.store().await;
+    let table: &[(&[u8], &str)] = &[
+        (br#"{ "receipt": "r-17" }"#, r#"{"receipt":"r-17"}"#),
+        (b"!no", "!no"),
+    ];
+    for (index, (outcome, expected)) in table.iter().enumerate() {
+        let lease = acquire(&store, &index.to_string()).await;
+        let outcome = Outcome::new(outcome.to_vec());
+        let written = store.complete(&lease, &outcome, MINUTE).await;
+        assert_eq!(written.unwrap(), Write::Applied);
+        let query = "SELECT outcome, completed_at FROM idem_records_readable WHERE key = ?";
+        let (shown, completed_at): (String, String) = sqlx::query_as(query)
+            .bind(lease.key.as_str())
+            .fetch_one(&mut file.bystander().await)
+            .await
+            .unwrap();
+        assert_eq!(shown, *expected);
+        assert!(completed_at.starts_with("20"), "{completed_at}");
+    }
+}
+
+/// As an earlier version of this program has left it. A store of that version may still be at work.
+#[tokio::test]
+async fn a_file_of_an_earlier_version_gets_what_it_lacks() {
+    let file = File::new();
+    let store = file.store().await;
+    let lease = acquire(&store, "held").await;
+    complete(&store, &acquire(&store, "done").await).await;
+    drop(store);
+    let outdated = "DROP VIEW idem_records_readable;
+        ALTER TABLE idem_records DROP COLUMN created_at;
+        CREATE VIEW idem_records_readable AS SELECT key FROM idem_records";
+    run(&file, outdated).await;
+    let store = file.store().await;
+    complete(&store, &lease).await;
+    let claim = store.claim(&request("done")).await.unwrap();
+    assert!(matches!(claim, Claim::Completed { .. }), "{claim:?}");
+    let record = store.look(&lease.key).await.unwrap().unwrap().record;
+    assert_eq!(record.created_at, None);
+    assert!(record.completed_at.is_some());
+    let new = acquire(&store, "new").await;
+    let record = store.look(&new.key).await.unwrap().unwrap().record;
+    assert!(record.created_at.is_some());
+    run(&file, "SELECT completed_at FROM idem_records_readable").await;
+    // What an earlier version writes.
+    run(
+        &file,
+        "INSERT INTO idem_records (key, state, attempts, in_doubt, token, owner, retention, updated_at, forget_at)
+         SELECT 'orders:old', state, attempts, in_doubt, token, owner, retention, updated_at, forget_at
+         FROM idem_records LIMIT 1",
+    )
+    .await;
 }

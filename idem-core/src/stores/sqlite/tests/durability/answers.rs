@@ -4,7 +4,7 @@ use sqlx::SqliteConnection;
 
 use super::{super::super::atomic::OpenTransaction, *};
 use crate::store::{
-    Begun, Completion, Finish, Finished, TransactionalStore,
+    Begun, Completion, Finish, Finished, Look as _, TransactionalStore,
     operator::{Listing, OperatorStore as _},
 };
 
@@ -174,8 +174,8 @@ async fn an_operator_is_told_what_is_on_the_disk() {
     // These are synced by SQLite itself.
     let lease = acquire(&disk.store, "o-1").await;
     complete(&disk.store, &lease).await;
-    let shown = disk.told_when_synced(disk.store.show(&lease.key)).await;
-    assert!(shown.unwrap().record.is_some());
+    let shown = disk.told_when_synced(disk.store.look(&lease.key)).await;
+    assert!(shown.unwrap().is_some());
     let listing = Listing::all();
     let listed = disk.told_when_synced(disk.store.list(&listing)).await;
     assert_eq!(listed.unwrap().records.len(), 1);

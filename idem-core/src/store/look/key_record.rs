@@ -1,6 +1,10 @@
 //! What a store tells an operator of one key.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{
+    fmt,
+    str::FromStr,
+    time::{Duration, SystemTime},
+};
 
 use crate::{
     handler::FencingToken,
@@ -8,8 +12,8 @@ use crate::{
     store::Owner,
 };
 
-/// One key as its store has it, without the outcome's bytes. All times are relative to the store's
-/// clock when it was asked.
+/// One key as its store has it, without the outcome's bytes. All times are the store's clock's: durations count from when
+/// it was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyRecord {
@@ -25,8 +29,12 @@ pub struct KeyRecord {
     pub owner: Option<Owner>,
     /// The digest of its content.
     pub fingerprint: Option<Fingerprint>,
-    /// How long ago the record was written last. The memory store and Redis do not keep that: there it
-    /// is how long ago the key was claimed last, or changed by an operator.
+    /// When the key was claimed first, or completed by hand, since it was last unknown; `None` if an earlier version
+    /// of this program has written the record.
+    pub created_at: Option<SystemTime>,
+    /// When it was completed; `None` if it is not, or if an earlier version of this program has completed it in Redis.
+    pub completed_at: Option<SystemTime>,
+    /// How long ago the record was written last: claimed, extended, completed, given back, or changed by an operator.
     pub age: Duration,
     /// How long it will be remembered; zero if its retention has ended and it is not purged.
     pub remembered_for: Duration,
@@ -95,6 +103,8 @@ impl KeyRecord {
             in_doubt: false,
             owner: None,
             fingerprint: None,
+            created_at: None,
+            completed_at: None,
             age: Duration::ZERO,
             remembered_for: Duration::ZERO,
             condition,

@@ -1,0 +1,1 @@
+ALTER TABLE "idem_records" ADD COLUMN created_at INTEGER
