@@ -33,6 +33,14 @@ pub(crate) fn findings(store: &impl Store) -> BoxFuture<'_, Vec<Finding>> {
     if let Some(redis) = recognised::<RedisStore>(store) {
         return Box::pin(of_redis(redis));
     }
+    #[cfg(feature = "postgres")]
+    if let Some(postgres) = recognised::<idem_core::PostgresStore>(store) {
+        return Box::pin(async { postgres.findings().await.unwrap_or_default() });
+    }
+    #[cfg(feature = "sqlite")]
+    if let Some(sqlite) = recognised::<idem_core::SqliteStore>(store) {
+        return Box::pin(async { sqlite.findings().await.unwrap_or_default() });
+    }
     let _ = store;
     Box::pin(ready(Vec::new()))
 }

@@ -8,7 +8,7 @@ use idem_tests::{
 use lapin::types::{AMQPValue, FieldTable};
 use tempfile::{TempDir, tempdir};
 
-use crate::command::Idem;
+use crate::{command::Idem, tables::execute};
 
 async fn store(folder: &TempDir) -> StoreAt {
     let store = StoreAt::sqlite(&folder.path().join("idem.db"));
@@ -117,4 +117,26 @@ async fn a_doctor_without_a_queue_to_look_at_asks_for_one() {
     let ran = Idem::on(&store(&folder).await).run(&["doctor"]).await;
     ran.ends(2);
     assert!(ran.err.contains("<QUEUE>"), "{ran:?}");
+}
+
+#[tokio::test]
+async fn keys_that_nobody_purges_are_a_warning() {
+    let (bed, store) = (Bed::new().await, StoreAt::postgres().await);
+    bed.declare(&bed.queue()).await;
+    let idem = Idem::on(&store).and_at(bed.url());
+    idem.run(&["migrate"]).await.ends(0);
+    let by_hand = ["keys", "complete", "orders.charge:o-1", "--yes"];
+    idem.run(&by_hand).await.ends(0);
+    let ran = idem.run(&["doctor", bed.name()]).await;
+    assert!(!ran.ends(0).contains("unpurged"), "{ran:?}");
+    let ago = "now() - interval '73 hours'";
+    execute(
+        &store,
+        &format!("UPDATE idem_records SET forget_at = {ago}, purge_after = {ago}"),
+    )
+    .await;
+    let ran = idem.run(&["doctor", bed.name()]).await;
+    let out = ran.ends(0);
+    assert!(out.contains("warning unpurged"), "{out}");
+    assert!(out.contains("ended 3 days ago"), "{out}");
 }

@@ -6,7 +6,7 @@ use tempfile::tempdir;
 
 use crate::command::Idem;
 
-async fn execute(store: &StoreAt, statements: &str) {
+pub(crate) async fn execute(store: &StoreAt, statements: &str) {
     let mut connection = PgConnection::connect(&store.url).await.unwrap();
     let statements = sqlx::AssertSqlSafe(statements.to_owned());
     sqlx::raw_sql(statements)

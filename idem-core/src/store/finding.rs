@@ -2,6 +2,11 @@
 
 use std::fmt;
 
+/// For how long a record may lie there that is to be removed, until it counts as a sign that nobody does. Workers purge every
+/// hour.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) const UNPURGED_AFTER: std::time::Duration = std::time::Duration::from_hours(24);
+
 /// Something about a server, or about how it is used, that matters for what is promised.
 ///
 /// ```
@@ -54,6 +59,23 @@ impl Finding {
     /// Messages can be lost, or it does not work like this.
     pub fn error(code: &'static str, text: impl Into<String>) -> Self {
         Self::new(Severity::Error, code, text)
+    }
+
+    /// That a record whose retention has ended is still there, so many microseconds later.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    pub(crate) fn unpurged(micros: i64) -> Self {
+        let hours = micros / 3_600_000_000;
+        let since = match hours / 24 {
+            0..=1 => format!("{hours} hours"),
+            days => format!("{days} days"),
+        };
+        Self::warning(
+            "unpurged",
+            format!(
+                "keys whose retention ended {since} ago are still there, so nobody has purged this store since: let a worker do \
+                 it (without `purge_never`), run a `PurgeTask`, or schedule `idem purge`"
+            ),
+        )
     }
 
     fn new(severity: Severity, code: &'static str, text: impl Into<String>) -> Self {

@@ -10,6 +10,7 @@ mod counts;
 mod intervention;
 mod listing;
 
+pub(crate) use audit::AUDIT_LASTS;
 pub use audit::AuditEntry;
 pub use counts::ScopeCounts;
 pub use intervention::{Action, Intervened, Intervention, Seen};
@@ -47,7 +48,7 @@ pub use super::look::{Condition, FailedReason, KeyRecord, KeyState};
 ///
 /// 5. The same intervention repeated, by its [owner](Intervention::owner), changes nothing and answers
 ///    [`Intervened::Applied`] again.
-/// 6. What was changed is told by [`audit`](Self::audit), also after the record is gone.
+/// 6. What was changed is told by [`audit`](Self::audit), also after the record is gone; for 90 days at least.
 ///
 /// # Cancel safety
 /// A dropped future leaves an intervention unknown, as an `Err` does.

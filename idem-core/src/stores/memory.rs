@@ -184,6 +184,7 @@ impl Purge for MemoryStore {
     async fn purge(&self, batch: u32) -> Result<u32, StoreError> {
         let now = self.0.clock.now();
         let mut kept = self.kept();
+        kept.purge_audit(now);
         let records = kept.records.purge(batch, now);
         Ok(records + kept.sequences.purge(batch - records, now))
     }

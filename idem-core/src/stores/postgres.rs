@@ -9,8 +9,8 @@ use crate::{
     handler::Outcome,
     message::{Position, PositionKind},
     store::{
-        Claim, ClaimRequest, ConnectError, Lease, Purge, Release, Store, StoreError, Write,
-        rules::record::Change,
+        Claim, ClaimRequest, ConnectError, Finding, Lease, Purge, Release, Store, StoreError,
+        Write, finding::UNPURGED_AFTER, operator::AUDIT_LASTS, rules::record::Change,
     },
     stores::batcher::{Batcher, Waiting},
 };
@@ -183,6 +183,23 @@ impl PostgresStore {
         PostgresStoreBuilder::of_options(options)
     }
 
+    /// What can be found out about the tables: a [`Finding`] if nobody purges them.
+    ///
+    /// # Errors
+    /// If the store cannot tell.
+    pub async fn findings(&self) -> Result<Vec<Finding>, StoreError> {
+        let statement = || {
+            sqlx::query(self.sql.unpurged.clone())
+                .bind(self.clock.skew())
+                .bind(length::micros(UNPURGED_AFTER))
+        };
+        let rows = self.purging.lock().await.fetch(statement).await;
+        let rows = rows.map_err(|fault| fault.unavailable())?;
+        let since = rows.first().map(|row| row.try_get::<i64, _>(0)).transpose();
+        let since = since.map_err(StoreError::unavailable)?;
+        Ok(since.map(Finding::unpurged).into_iter().collect())
+    }
+
     /// The statements that create the tables and a function, for those who run their own
     /// migrations. None does harm if what it creates is there. Without a schema the names are not
     /// qualified.
@@ -275,6 +292,25 @@ impl Store for PostgresStore {
     }
 }
 
+impl PostgresStore {
+    /// Notes of what operators changed are not counted: they are no records. Nor need a worker's role be allowed to
+    /// remove them; then another one's does it, or nobody.
+    async fn purge_audit(&self, batch: u32) -> Result<(), StoreError> {
+        let statement = || {
+            sqlx::query(self.sql.purge_audit.clone())
+                .bind(self.clock.skew())
+                .bind(i64::from(batch))
+                .bind(length::micros(AUDIT_LASTS))
+        };
+        match self.purging.lock().await.fetch(statement).await {
+            Err(fault) if !fault.is_missing_right() && !fault.is_missing_table() => {
+                Err(fault.unavailable())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Purge for PostgresStore {
     /// Each statement commits by itself, so nothing is left half done.
     async fn purge(&self, batch: u32) -> Result<u32, StoreError> {
@@ -299,6 +335,7 @@ impl Purge for PostgresStore {
             // What one statement has used up of the batch is not left for the next.
             left -= u32::try_from(removed).unwrap_or(left).min(left);
         }
+        self.purge_audit(batch).await?;
         Ok(batch - left)
     }
 }

@@ -6,8 +6,8 @@ use crate::{
     handler::Outcome,
     message::PositionKind,
     store::{
-        Claim, ClaimRequest, ConnectError, Lease, Purge, Release, Store, StoreError, Write,
-        rules::record::Change,
+        Claim, ClaimRequest, ConnectError, Finding, Lease, Purge, Release, Store, StoreError,
+        Write, rules::record::Change,
     },
 };
 
@@ -99,6 +99,14 @@ impl SqliteStore {
     /// Starts from the defaults, with a path or `sqlite:FILE`.
     pub fn builder(location: impl AsRef<Path>) -> SqliteStoreBuilder {
         SqliteStoreBuilder::new(location.as_ref())
+    }
+
+    /// What can be found out about the file: a [`Finding`] if nobody purges it.
+    ///
+    /// # Errors
+    /// If the store cannot tell.
+    pub async fn findings(&self) -> Result<Vec<Finding>, StoreError> {
+        Ok(self.unpurged().await?.into_iter().collect())
     }
 
     /// The statements that create the tables, for those who run their own migrations. Each does

@@ -4,6 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use super::{Action, Seen};
 
+/// How long a note is kept at least: when a purge may remove it.
+pub(crate) const AUDIT_LASTS: Duration = Duration::from_hours(90 * 24);
+
 /// An intervention that took effect, as the store has noted it down.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

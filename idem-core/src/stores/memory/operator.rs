@@ -6,8 +6,8 @@ use crate::{
     store::{
         Look, Looked, StoreError,
         operator::{
-            AuditEntry, Cursor, Intervened, Intervention, KeyRecord, Listing, OperatorStore, Page,
-            ScopeCounts,
+            AUDIT_LASTS, AuditEntry, Cursor, Intervened, Intervention, KeyRecord, Listing,
+            OperatorStore, Page, ScopeCounts,
         },
         rules::record::{self, Record, Ruling, State},
     },
@@ -75,6 +75,14 @@ impl MemoryStore {
 }
 
 impl Kept {
+    pub(super) fn purge_audit(&mut self, now: i64) {
+        let oldest = record::moment(now) - AUDIT_LASTS;
+        self.audit.retain(|_, entries| {
+            entries.retain(|(_, entry)| entry.at > oldest);
+            !entries.is_empty()
+        });
+    }
+
     fn intervene(&mut self, intervention: &Intervention, now: i64) -> Intervened {
         let key = &intervention.key;
         let mut audit = self.audit.get(key).into_iter().flatten();

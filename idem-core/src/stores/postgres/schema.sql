@@ -74,7 +74,7 @@ CREATE TABLE IF NOT EXISTS idem_records_exceptions (
     PRIMARY KEY (sequence, number)
 );
 
--- What operators changed by hand; nothing removes it.
+-- What operators changed by hand; purged after 90 days.
 CREATE TABLE IF NOT EXISTS idem_records_audit (
     key          text COLLATE "C" NOT NULL,
     at           timestamptz      NOT NULL,

@@ -12,6 +12,8 @@ pub(super) struct Sql {
     pub(super) claim_new: SqlStr,
     pub(super) write: SqlStr,
     pub(super) purge: SqlStr,
+    pub(super) purge_audit: SqlStr,
+    pub(super) unpurged: SqlStr,
     pub(super) extend_open: SqlStr,
     /// What rolls a handler's transaction back. With a placeholder for the nonce.
     pub(super) roll_back: Template,
@@ -52,6 +54,8 @@ impl Sql {
             claim_new: patient(include_str!("claim_new.sql")),
             write: patient(include_str!("write.sql")),
             purge: names.put_into(include_str!("purge.sql")),
+            purge_audit: names.put_into(include_str!("operator/purge.sql")),
+            unpurged: names.put_into(include_str!("unpurged.sql")),
             extend_open: names.put_into(include_str!("atomic/extend_open.sql")),
             roll_back: ending(concat!(
                 include_str!("atomic/roll_back.sql"),
@@ -93,6 +97,8 @@ mod tests {
             &sql.claim_new,
             &sql.write,
             &sql.purge,
+            &sql.purge_audit,
+            &sql.unpurged,
             &sql.extend_open,
             &sql.settle,
             &sql.fate,

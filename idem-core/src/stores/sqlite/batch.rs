@@ -180,6 +180,7 @@ impl Batch<'_> {
             .await?;
         // In the same transaction: tokens must not be forgotten before the floor is above them.
         self.raise_floor(&tokens).await?;
+        self.purge_audit(batch).await?;
         let removed = u32::try_from(tokens.len()).unwrap_or(batch).min(batch);
         Ok(removed + self.purge_sequences(batch - removed).await?)
     }

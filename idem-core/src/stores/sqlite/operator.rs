@@ -13,7 +13,8 @@ use super::{
 use crate::{
     message::Key,
     store::{
-        Look, Looked, StoreError,
+        Finding, Look, Looked, StoreError,
+        finding::UNPURGED_AFTER,
         operator::{
             AuditEntry, Cursor, Intervened, Intervention, KeyState, Listing, OperatorStore, Page,
             ScopeCounts,
@@ -106,6 +107,19 @@ impl OperatorStore for SqliteStore {
 }
 
 impl SqliteStore {
+    /// What there is to say if nobody purges the file.
+    pub(super) async fn unpurged(&self) -> Result<Option<Finding>, StoreError> {
+        let mut connection = self.reader().await?;
+        let since: Option<i64> = sqlx::query_scalar(self.sql.operator.unpurged.clone())
+            .bind(self.clock.now())
+            .bind(micros(UNPURGED_AFTER))
+            .fetch_optional(&mut connection)
+            .await
+            .map_err(unavailable)?;
+        self.close(connection).await?;
+        Ok(since.map(Finding::unpurged))
+    }
+
     /// Readers are in nobody's way, however much they read.
     pub(super) async fn reader(&self) -> Result<SqliteConnection, StoreError> {
         self.pool.connect().await.map_err(unavailable)

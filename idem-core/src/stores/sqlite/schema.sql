@@ -56,7 +56,7 @@ CREATE TABLE IF NOT EXISTS "idem_records_exceptions" (
     PRIMARY KEY (sequence, number)
 ) STRICT, WITHOUT ROWID;
 
--- What operators changed by hand; nothing removes it.
+-- What operators changed by hand; purged after 90 days.
 CREATE TABLE IF NOT EXISTS "idem_records_audit" (
     key          TEXT    NOT NULL,
     at           INTEGER NOT NULL,

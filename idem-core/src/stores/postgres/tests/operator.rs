@@ -32,6 +32,10 @@ async fn an_operator_needs_no_right_to_create_tables_that_are_there() {
     assert_eq!(release(&store, &lease).await.unwrap(), Intervened::Applied);
     let audit = store.audit(&lease.key).await.unwrap();
     assert_eq!(audit[0].action, Action::Release);
+    // Nor one to remove what is noted down.
+    store.advance(100 * Duration::from_hours(24));
+    assert_eq!(store.purge(10).await.unwrap(), 1);
+    assert_eq!(store.audit(&lease.key).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -119,4 +123,54 @@ async fn tokens_grow_though_their_sequence_was_set_back() {
         let after = store.look(&before.key).await.unwrap().unwrap().record;
         assert!(after.token > before.token, "{before:?}, {after:?}");
     }
+}
+
+/// They are kept for 90 days.
+#[tokio::test]
+async fn what_operators_changed_long_ago_is_purged() {
+    let database = Database::new();
+    let store = database.store().await;
+    let key = acquire(&store, "a").await.key;
+    let day = Duration::from_hours(24);
+    let complete =
+        |seen| Intervention::complete(key.clone(), seen, "ops", Outcome::default(), 365 * day);
+    let seen = store.look(&key).await.unwrap().map(|it| it.record.seen());
+    let applied = store.intervene(&complete(seen)).await.unwrap();
+    assert_eq!(applied, Intervened::Applied);
+    store.advance(89 * day);
+    let seen = store.look(&key).await.unwrap().map(|it| it.record.seen());
+    let forget = Intervention::forget(key.clone(), seen, "ops");
+    assert_eq!(store.intervene(&forget).await.unwrap(), Intervened::Applied);
+    assert_eq!(store.purge(10).await.unwrap(), 0);
+    assert_eq!(store.audit(&key).await.unwrap().len(), 2);
+    store.advance(day);
+    assert_eq!(store.purge(10).await.unwrap(), 0, "they are no records");
+    let left = store.audit(&key).await.unwrap();
+    assert_eq!(left.len(), 1, "{left:?}");
+}
+
+#[tokio::test]
+async fn it_is_told_if_nobody_purges() {
+    let database = Database::new();
+    let store = database.store().await;
+    let codes = async || {
+        let findings = store.findings().await.unwrap();
+        findings.iter().map(|it| it.code).collect::<Vec<_>>()
+    };
+    complete(&store, &acquire(&store, "done").await).await;
+    let _held = acquire(&store, "held").await;
+    assert_eq!(codes().await, [""; 0]);
+    // What is to be removed is not so for long.
+    store.advance(Duration::from_hours(23));
+    assert_eq!(codes().await, [""; 0]);
+    store.advance(Duration::from_hours(2));
+    assert_eq!(codes().await, ["unpurged"]);
+    let findings = store.findings().await.unwrap();
+    assert!(
+        findings[0].text.contains("ended 24 hours ago"),
+        "{}",
+        findings[0].text
+    );
+    assert_eq!(store.purge(10).await.unwrap(), 2);
+    assert_eq!(codes().await, [""; 0]);
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     store::{
-        operator::{Intervened, Intervention},
+        operator::{AUDIT_LASTS, Intervened, Intervention},
         rules::record::{self, Ruling, Step},
     },
     stores::sqlite::{
@@ -41,6 +41,22 @@ impl Batch<'_> {
                 .execute(&mut *self.connection)
                 .await?;
         }
+        Ok(())
+    }
+
+    /// Notes of what operators changed are not counted: they are no records.
+    pub(in crate::stores::sqlite) async fn purge_audit(
+        &mut self,
+        batch: u32,
+    ) -> Result<(), sqlx::Error> {
+        if !super::has_audit(self.connection, &self.sql.operator).await? {
+            return Ok(());
+        }
+        sqlx::query(self.sql.operator.purge.clone())
+            .bind(self.now.saturating_sub(record::micros(AUDIT_LASTS)))
+            .bind(batch)
+            .execute(&mut *self.connection)
+            .await?;
         Ok(())
     }
 

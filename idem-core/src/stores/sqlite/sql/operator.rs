@@ -11,6 +11,8 @@ pub(in crate::stores::sqlite) struct Statements {
     pub(in crate::stores::sqlite) note: SqlStr,
     pub(in crate::stores::sqlite) audit: SqlStr,
     pub(in crate::stores::sqlite) remove: SqlStr,
+    pub(in crate::stores::sqlite) purge: SqlStr,
+    pub(in crate::stores::sqlite) unpurged: SqlStr,
 }
 
 impl Statements {
@@ -24,6 +26,8 @@ impl Statements {
             note: sql(include_str!("../operator/note.sql")),
             audit: sql(include_str!("../operator/audit.sql")),
             remove: sql(include_str!("../operator/remove.sql")),
+            purge: sql(include_str!("../operator/purge.sql")),
+            unpurged: sql(include_str!("../unpurged.sql")),
         }
     }
 }
