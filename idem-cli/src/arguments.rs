@@ -43,8 +43,8 @@ pub(crate) struct Arguments {
 pub(crate) struct StoreArguments {
     #[arg(
         long = "store",
-        help = "The store: sqlite:FILE, postgres://USER@HOST/DATABASE, redis://HOST or \
-                redis+cluster://HOST,HOST",
+        help = "The store: sqlite:FILE, postgres://USER@HOST/DATABASE, redis://HOST, \
+                redis+cluster://HOST,HOST or redis+sentinel://HOST,HOST/NAME",
         global = true,
         env = "IDEM_STORE_URL",
         hide_env_values = true,

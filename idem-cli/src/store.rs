@@ -28,11 +28,10 @@ pub(crate) fn kind(store: &StoreArguments) -> Result<(&str, Kind), Error> {
     let kind = match url.split(':').next() {
         Some("sqlite") if cfg!(feature = "sqlite") => Kind::Sqlite,
         Some("postgres" | "postgresql") if cfg!(feature = "postgres") => Kind::Postgres,
-        Some("redis" | "rediss" | "redis+cluster" | "rediss+cluster")
-            if cfg!(feature = "redis") =>
-        {
-            Kind::Redis
-        }
+        Some(
+            "redis" | "rediss" | "redis+cluster" | "rediss+cluster" | "redis+sentinel"
+            | "rediss+sentinel",
+        ) if cfg!(feature = "redis") => Kind::Redis,
         Some("memory") => {
             let text =
                 "a memory store lives and ends with its worker: nobody else can look into it";

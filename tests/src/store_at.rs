@@ -4,6 +4,7 @@ use std::{path::Path, time::Duration};
 
 use idem_amqp::{PostgresStore, RedisStore, SqliteStore};
 use idem_servers::{
+    RedisSentinels,
     postgres::{self, DatabaseServer},
     redis::{self, Node},
 };
@@ -72,6 +73,11 @@ impl StoreAt {
         Self::new(server.url())
     }
 
+    /// Under a prefix of its own on the primary that these sentinels name.
+    pub fn redis_by(sentinels: &RedisSentinels) -> Self {
+        Self::new(sentinels.url())
+    }
+
     /// The same by way of another port.
     #[must_use]
     pub fn by(&self, port: u16) -> Self {
@@ -108,7 +114,7 @@ impl StoreAt {
     pub fn product(&self) -> Product {
         match self.url.split(':').next() {
             Some("sqlite") => Product::Sqlite,
-            Some("redis") => Product::Redis,
+            Some("redis" | "redis+sentinel") => Product::Redis,
             _ => Product::Postgres,
         }
     }

@@ -131,8 +131,8 @@ impl AnyStore {
     /// | `memory:` | [`MemoryStore`] |
     /// | `sqlite:FILE`, `sqlite://FILE` | `SqliteStore`, with the feature `sqlite` |
     /// | `postgres://USER@HOST/DATABASE`, `postgresql://…` | `PostgresStore`, with the feature `postgres` |
-    /// | `redis://HOST`, `redis+cluster://HOST,HOST` | `RedisStore`, with the feature `redis` |
-    /// | `rediss://HOST`, `rediss+cluster://HOST,HOST` | the same through TLS, with the feature `rustls` |
+    /// | `redis://HOST`, `redis+cluster://HOST,HOST`, `redis+sentinel://HOST,HOST/NAME` | `RedisStore`, with the feature `redis` |
+    /// | `rediss://HOST`, `rediss+cluster://HOST,HOST`, `rediss+sentinel://HOST,HOST/NAME` | the same through TLS, with the feature `rustls` |
     ///
     /// # Errors
     /// If no store has the URL's scheme, the store is not compiled in, or it cannot be opened.
@@ -148,7 +148,8 @@ impl AnyStore {
             "memory" => Err(invalid("nothing comes after `memory:`")),
             "sqlite" => sqlite(url).await,
             "postgres" | "postgresql" => postgres(url).await,
-            "redis" | "rediss" | "redis+cluster" | "rediss+cluster" => redis(url).await,
+            "redis" | "rediss" | "redis+cluster" | "rediss+cluster" | "redis+sentinel"
+            | "rediss+sentinel" => redis(url).await,
             _ => Err(ConnectError::UnknownScheme {
                 scheme: scheme.into(),
             }),

@@ -28,6 +28,7 @@ mod primaries;
 mod replicas;
 mod script;
 mod sender;
+mod sentinel;
 mod sequences;
 mod server;
 mod sessions;
@@ -66,6 +67,7 @@ use server::Server;
 ///
 /// let one = RedisStore::connect("redis://:secret@cache.internal/0").await?;
 /// let cluster = RedisStore::connect("redis+cluster://10.0.0.1:7000,10.0.0.2:7000").await?;
+/// let watched = RedisStore::connect("redis+sentinel://10.0.0.1,10.0.0.2,10.0.0.3/orders").await?;
 /// # Ok(()) }
 /// ```
 ///
@@ -78,8 +80,8 @@ use server::Server;
 /// A call that finds its connection broken is repeated over a new one, which is harmless. A server
 /// that cannot be reached, does not answer within the response timeout, still loads its data or
 /// is a replica makes calls answer [`StoreError::Unavailable`]; the next call tries again. In a
-/// cluster that concerns the keys of that server only. Sentinel is not supported: let its
-/// clients' name or address follow the primary.
+/// cluster that concerns the keys of that server only. With Sentinel every connection begins with the question which server
+/// is the primary now.
 ///
 /// # Records
 /// A record is the string `prefix:{scope:part}`; `SCAN 0 MATCH idem:*` lists them. A session is the
@@ -99,8 +101,8 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Connects to one server (`redis://HOST`) or a cluster (`redis+cluster://HOST,HOST`), with
-    /// `rediss` instead of `redis` through TLS (feature `rustls`).
+    /// Connects to one server (`redis://HOST`), a cluster (`redis+cluster://HOST,HOST`), or the primary that sentinels
+    /// name (`redis+sentinel://HOST,HOST,HOST/NAME`), with `rediss` instead of `redis` through TLS (feature `rustls`).
     ///
     /// # Errors
     /// If the URL cannot be read, or Redis cannot be reached, refuses or is older than 6.2.

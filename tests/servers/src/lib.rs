@@ -9,6 +9,7 @@
 //! | [`postgres`] | [`Postgres`] | [`DatabaseServer`](postgres::DatabaseServer) |
 //! | [`redis`] | [`Redis`] | [`Node`](redis::Node) |
 //! | [`redis`] | [`RedisCluster`] | [`Cluster`](redis::Cluster) |
+//! | [`redis`] | [`RedisSentinels`] | |
 //! | [`pgbouncer`] | [`PgBouncer`] | [`Pooler`](pgbouncer::Pooler) |
 //!
 //! [`example`] runs programs on them, [`development`] keeps some until they are taken down, [`install`] makes sure that
@@ -44,6 +45,6 @@ pub use ports::free_ports;
 pub use postgres::Postgres;
 pub use private::Private;
 pub use rabbitmq::{Broker, QueueState, RabbitMq, RabbitMqCluster};
-pub use redis::{Redis, RedisCluster};
+pub use redis::{Redis, RedisCluster, RedisSentinels};
 pub use server::Server;
 pub use test_servers::TestServers;

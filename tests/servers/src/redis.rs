@@ -3,6 +3,7 @@
 mod cluster;
 mod layout;
 mod node;
+mod sentinels;
 
 use std::path::{Path, PathBuf};
 
@@ -10,6 +11,7 @@ pub(crate) use self::layout::Mode;
 pub use self::{
     cluster::{Cluster, RedisCluster},
     node::Node,
+    sentinels::RedisSentinels,
 };
 use super::{
     Installed, Private, Server,

@@ -3,10 +3,11 @@
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use idem_amqp::{FencingToken, RedisStore, Worker, executor::ExecutionKind as Kind, prelude::*};
-use idem_servers::Redis;
+use idem_servers::{Redis, RedisSentinels};
 use idem_tests::{
     bed::Bed,
     journal::{Journal, eventually},
+    process::Mode,
     proxy::Proxy,
     running::{Running, assert_balance},
     script::Order,
@@ -14,6 +15,8 @@ use idem_tests::{
     store_at::StoreAt,
 };
 use tokio::sync::Semaphore;
+
+use crate::load::{Load, assert_none_lost};
 
 /// A primary, its replica, and an address that leads to the one that is in charge.
 struct Pair {
@@ -266,4 +269,25 @@ async fn with_a_minimum_of_replicas_work_is_not_acknowledged_while_there_are_too
     assert_balance(&worker.stop().await, [(Kind::Executed, 1)]);
     assert_eq!(desk.calls.entries().len(), 1);
     bed.assert_nothing_stuck().await;
+}
+
+/// The primary is killed under load, and sentinels let its replica take its place.
+///
+/// - does: asks the sentinels for the primary again, and goes on by itself
+/// - leased: none lost; what the replica lacked may be twice
+#[tokio::test]
+async fn a_redis_whose_place_sentinels_give_to_its_replica_under_load_loses_nothing() {
+    let sentinels = Arc::new(off_thread(RedisSentinels::start).await);
+    let load = Load::of(&StoreAt::redis_by(&sentinels), Mode::Leased).await;
+    let charges = load.charges(async |[worker, _], _| {
+        worker.ended("executed", 10).await;
+        let sentinels = Arc::clone(&sentinels);
+        off_thread(move || {
+            let [primary, replica] = sentinels.servers();
+            primary.kill()?;
+            sentinels.wait_until_primary(replica)
+        })
+        .await;
+    });
+    assert_none_lost(&charges.await);
 }

@@ -84,7 +84,11 @@ async fn redis_is_a_store_that_purges_itself() {
 #[cfg(not(feature = "redis"))]
 #[tokio::test]
 async fn redis_that_is_not_compiled_in_names_its_feature() {
-    for url in ["redis://host", "redis+cluster://a,b"] {
+    for url in [
+        "redis://host",
+        "redis+cluster://a,b",
+        "redis+sentinel://a,b/orders",
+    ] {
         let error = refused(url).await;
         assert!(error.contains("the cargo feature `redis`"), "{error}");
     }

@@ -187,15 +187,21 @@ impl RedisStoreBuilder {
         let Some(quorum) = self.quorum else {
             return Ok(None);
         };
-        let Location::Server(node) = location else {
-            let refusal = "`min_replicas` does not work in a cluster; set `min-replicas-to-write`";
-            return Err(refusal.into());
-        };
         let timeouts = Timeouts {
             response: self.timeouts.response.saturating_add(quorum.within),
             ..self.timeouts
         };
-        let link = Link::new((**node).clone(), timeouts).map_err(fault::explained)?;
+        let link = match location {
+            Location::Server(node) => {
+                Link::new((**node).clone(), timeouts).map_err(fault::explained)?
+            }
+            Location::Watched(watched) => Link::watched((**watched).clone(), timeouts),
+            Location::Cluster(_) => {
+                let refusal =
+                    "`min_replicas` does not work in a cluster; set `min-replicas-to-write`";
+                return Err(refusal.into());
+            }
+        };
         Ok(Some((Arc::new(link), Replicas::new(quorum, naming))))
     }
 }

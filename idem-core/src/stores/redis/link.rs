@@ -15,7 +15,7 @@ use redis::{
     aio::MultiplexedConnection,
 };
 
-use super::{fault, location};
+use super::{fault, location, sentinel::Watched};
 
 /// A connection to one server.
 ///
@@ -24,9 +24,17 @@ use super::{fault, location};
 /// wait too long is replaced, a new one is tried once for all who wait, and if that fails they
 /// are told at once.
 pub(super) struct Link {
-    client: Client,
+    route: Route,
     config: AsyncConnectionConfig,
     current: Mutex<Connecting>,
+}
+
+/// Where a link leads.
+#[derive(Clone)]
+enum Route {
+    Server(Box<Client>),
+    /// Wherever the sentinels say at the time.
+    Watched(Box<Watched>),
 }
 
 type Connecting = Shared<BoxFuture<'static, RedisResult<MultiplexedConnection>>>;
@@ -46,17 +54,31 @@ impl Link {
 
     /// A link that connects when it is first asked.
     pub(super) fn new(node: ConnectionInfo, timeouts: Timeouts) -> RedisResult<Self> {
-        let client = Client::open(node.set_tcp_settings(location::settings(timeouts.response)))?;
+        let node = node.set_tcp_settings(location::settings(timeouts.response));
+        Ok(Self::by(
+            Route::Server(Box::new(Client::open(node)?)),
+            timeouts,
+        ))
+    }
+
+    /// The same, to the primary that the sentinels name each time.
+    pub(super) fn watched(mut watched: Watched, timeouts: Timeouts) -> Self {
+        let settings = location::settings(timeouts.response);
+        watched.server = watched.server.set_tcp_settings(settings);
+        Self::by(Route::Watched(Box::new(watched)), timeouts)
+    }
+
+    fn by(route: Route, timeouts: Timeouts) -> Self {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(timeouts.connect))
             .set_response_timeout(Some(timeouts.response))
             .set_pipeline_buffer_size(Self::BUFFER);
-        let current = Mutex::new(connect(&client, &config));
-        Ok(Self {
-            client,
+        let current = Mutex::new(connect(&route, &config));
+        Self {
+            route,
             config,
             current,
-        })
+        }
     }
 
     /// Sends one command, which may be carried out twice.
@@ -120,26 +142,29 @@ impl Link {
     fn replace(&self, broken: &Connecting) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.ptr_eq(broken) {
-            *current = connect(&self.client, &self.config);
+            *current = connect(&self.route, &self.config);
         }
     }
 }
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link")
-            .field("client", &self.client)
-            .finish_non_exhaustive()
+        f.debug_struct("Link").finish_non_exhaustive()
     }
 }
 
 /// Connects as soon as somebody waits for it.
-fn connect(client: &Client, config: &AsyncConnectionConfig) -> Connecting {
-    let (client, config) = (client.clone(), config.clone());
+fn connect(route: &Route, config: &AsyncConnectionConfig) -> Connecting {
+    let (route, config) = (route.clone(), config.clone());
     async move {
-        client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
+        match route {
+            Route::Server(client) => {
+                client
+                    .get_multiplexed_async_connection_with_config(&config)
+                    .await
+            }
+            Route::Watched(watched) => watched.connect(&config).await,
+        }
     }
     .boxed()
     .shared()

@@ -27,14 +27,8 @@ impl Server {
     /// Connects.
     pub(super) async fn connect(location: Location, timeouts: Timeouts) -> RedisResult<Self> {
         match location {
-            Location::Server(node) => {
-                let link = Link::new(*node, timeouts)?;
-                match link.ask(&redis::cmd("PING")).await {
-                    // Whoever may not ask has been let in all the same.
-                    Err(error) if !fault::is_not_permitted(&error) => Err(error),
-                    _ => Ok(Self::One(Arc::new(link))),
-                }
-            }
+            Location::Server(node) => Self::one(Link::new(*node, timeouts)?).await,
+            Location::Watched(watched) => Self::one(Link::watched(*watched, timeouts)).await,
             Location::Cluster(nodes) => {
                 let client = ClusterClientBuilder::new(nodes)
                     .connection_timeout(timeouts.connect)
@@ -44,6 +38,14 @@ impl Server {
                 let connected = client.get_async_connection().await?;
                 Ok(Self::Cluster(connected))
             }
+        }
+    }
+
+    async fn one(link: Link) -> RedisResult<Self> {
+        match link.ask(&redis::cmd("PING")).await {
+            // Whoever may not ask has been let in all the same.
+            Err(error) if !fault::is_not_permitted(&error) => Err(error),
+            _ => Ok(Self::One(Arc::new(link))),
         }
     }
 

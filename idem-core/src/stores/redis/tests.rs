@@ -19,6 +19,7 @@ mod operator;
 mod records;
 mod replication;
 mod restarts;
+mod sentinel;
 mod sequences;
 mod sessions;
 

@@ -1,1 +1,1 @@
-exec "$IDEM_REDIS/redis-server" "$HOME/redis.conf"
+exec "$IDEM_REDIS/redis-server" "$HOME/redis.conf" $IDEM_REDIS_MODE

@@ -18,6 +18,7 @@ const LAUNCH: &str = include_str!("launch.sh");
 pub(crate) enum Mode {
     Single,
     NodeOfACluster,
+    Sentinel,
 }
 
 /// Everything one needs to know to start a server, or to talk to one that runs.
@@ -28,6 +29,8 @@ pub(crate) struct Layout {
     /// Where the nodes of a cluster talk to each other.
     pub(crate) bus_port: u16,
     programs: PathBuf,
+    #[serde(default)]
+    pub(crate) is_sentinel: bool,
 }
 
 impl Layout {
@@ -44,6 +47,7 @@ impl Layout {
             port,
             bus_port,
             programs: installed.folder().to_owned(),
+            is_sentinel: matches!(mode, Mode::Sentinel),
         };
         layout
             .write_files(mode, settings)
@@ -58,6 +62,7 @@ impl Layout {
             port,
             bus_port: 0,
             programs: PathBuf::new(),
+            is_sentinel: false,
         }
     }
 
@@ -73,20 +78,20 @@ impl Layout {
         let bus_port = self.bus_port.to_string();
         let folder = self.folder.display().to_string();
         let of_a_cluster = [("cluster-enabled", "yes"), ("cluster-port", &bus_port)];
-        let of_its_mode: &[(&str, &str)] = match mode {
-            Mode::Single => &[],
-            Mode::NodeOfACluster => &of_a_cluster,
+        let with_data = [("save", ""), ("appendonly", "no")];
+        let of_its_mode = match mode {
+            Mode::Single => with_data.to_vec(),
+            Mode::NodeOfACluster => [with_data, of_a_cluster].concat(),
+            Mode::Sentinel => Vec::new(),
         };
         let ours = [
             ("bind", "127.0.0.1"),
             ("protected-mode", "yes"),
             ("port", &port),
             ("dir", &folder),
-            ("save", ""),
-            ("appendonly", "no"),
         ];
         let mut lines = String::new();
-        for (name, value) in ours.iter().chain(of_its_mode).chain(settings) {
+        for (name, value) in ours.iter().chain(&of_its_mode).chain(settings) {
             let _ = writeln!(lines, "{name} {}", words(value));
         }
         lines
@@ -108,7 +113,13 @@ impl Layout {
         Launch {
             folder: self.folder.clone(),
             script: self.folder.join("launch.sh"),
-            environment: vec![("IDEM_REDIS", self.programs.display().to_string())],
+            environment: vec![
+                ("IDEM_REDIS", self.programs.display().to_string()),
+                (
+                    "IDEM_REDIS_MODE",
+                    String::from(if self.is_sentinel { "--sentinel" } else { "" }),
+                ),
+            ],
             foreign_variables: &["REDISCLI_"],
         }
     }

@@ -24,6 +24,9 @@ impl Server for Node {
 
     /// A server that still loads its data refuses `GET`-like commands, and so tells no sizes.
     fn is_ready(&self) -> bool {
+        if self.layout.is_sentinel {
+            return probe::answers(self.port(), b"ROLE\r\n", "\r\nsentinel\r\n");
+        }
         let words = b"CONFIG GET dir\r\nDBSIZE\r\n";
         let expected = format!("{}\r\n:", self.layout.folder.display());
         probe::answers(self.port(), words, &expected)
