@@ -58,14 +58,14 @@ use {sqlite_harness::SqliteHarness, sqlite_transaction_harness::SqliteTransactio
 idem_testing::conformance!(memory; MemoryHarness; Purge, Look, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
 idem_testing::conformance!(cached_memory; CachedHarness<MemoryHarness>; Purge, Look, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
 #[cfg(feature = "sqlite")]
-idem_testing::conformance!(cached_sqlite; CachedHarness<SqliteHarness>; Purge, Look, OperatorStore, Durable, TransactionalStore, BatchStore, Outbox, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
+idem_testing::conformance!(cached_sqlite; CachedHarness<SqliteHarness>; Purge, Look, OperatorStore, Durable, TransactionalStore, BatchStore, Outbox, RecordedByStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
 #[cfg(feature = "sqlite")]
-idem_testing::conformance!(sqlite; SqliteHarness; Purge, Look, OperatorStore, Durable, TransactionalStore, BatchStore, Outbox, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
+idem_testing::conformance!(sqlite; SqliteHarness; Purge, Look, OperatorStore, Durable, TransactionalStore, BatchStore, Outbox, RecordedByStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
 // Two that are purged, and below one that forgets by itself.
 #[cfg(feature = "sqlite")]
 idem_testing::conformance!(any_sqlite; AnyHarness<SqliteHarness>; Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "sqlite")]
-idem_testing::conformance!(sqlite_transaction; SqliteTransactionHarness; TransactionalStore, BatchStore);
+idem_testing::conformance!(sqlite_transaction; SqliteTransactionHarness; TransactionalStore, BatchStore, RecordedByStore);
 #[cfg(feature = "postgres")]
 idem_testing::conformance!(postgres; PostgresHarness<ReadCommitted>; ServerClock, Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
 #[cfg(feature = "postgres")]

@@ -13,7 +13,7 @@ use crate::handler::RecordedRow;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot tell by a constraint what was handled, as `recorded_by` asks for",
     label = "this store's database does not name the constraint that was violated",
-    note = "`recorded_by` needs `PostgresStore`, with `&mut PgConnection` or `&mut PgTransaction<'_>`; SQLite names no constraint in its errors",
+    note = "`recorded_by` needs `PostgresStore` or `SqliteStore`",
     note = "without `recorded_by`, the handler runs on any store that can lend a `&mut {Tx}`"
 )]
 pub trait RecordedByStore<Tx>: TransactionalStore<Tx> {

@@ -21,6 +21,7 @@ mod location;
 mod log_sync;
 mod operator;
 mod outbox;
+mod recorded_by;
 mod row;
 mod schema;
 mod sequences;
@@ -36,6 +37,7 @@ pub use builder::SqliteStoreBuilder;
 use call::Call;
 use clock::Clock;
 use log_sync::LogSync;
+use recorded_by::Recording;
 use sql::Sql;
 use transaction_pool::TransactionPool;
 use write_queue::WriteQueue;
@@ -83,6 +85,7 @@ pub struct SqliteStore {
     pool: TransactionPool,
     write_queue: WriteQueue,
     log: LogSync,
+    recording: Recording,
     sql: Arc<Sql>,
     clock: Clock,
 }

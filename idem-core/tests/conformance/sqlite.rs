@@ -1,12 +1,12 @@
 //! `SqliteStore` in a file of its own, opened twice, as by two processes.
 
-use std::{path::PathBuf, time::Duration};
+use std::{error::Error, path::PathBuf, time::Duration};
 
 use idem_core::{
     SqliteStore,
     sqlx::{Connection as _, Executor as _, SqliteConnection, query, query_scalar},
 };
-use idem_testing::conformance::{DurableHarness, Harness, TransactionalHarness};
+use idem_testing::conformance::{DurableHarness, EntityHarness, Harness, TransactionalHarness};
 use tempfile::TempDir;
 
 use super::twice::Twice;
@@ -36,8 +36,12 @@ impl Harness for SqliteHarness {
             folder,
         };
         let mut connection = harness.connection().await;
-        let table = connection.execute("CREATE TABLE effects (name TEXT NOT NULL)");
-        table.await.expect("the file is new");
+        let tables = connection.execute(
+            "CREATE TABLE effects (name TEXT NOT NULL);
+            CREATE TABLE entities (name TEXT NOT NULL);
+            CREATE UNIQUE INDEX entities_name_key ON entities (name)",
+        );
+        tables.await.expect("the file is new");
         harness
     }
 
@@ -85,6 +89,18 @@ impl TransactionalHarness for SqliteHarness {
         let mut connection = self.connection().await;
         let count = count.bind(name).fetch_one(&mut connection).await;
         count.expect("the table can be read").unsigned_abs()
+    }
+}
+
+impl EntityHarness for SqliteHarness {
+    const CONSTRAINT: &'static str = "entities_name_key";
+
+    async fn insert_entity(
+        tx: &mut SqliteConnection,
+        name: &str,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let insert = query("INSERT INTO entities (name) VALUES (?)").bind(name);
+        Ok(insert.execute(tx).await.map(drop)?)
     }
 }
 

@@ -1,12 +1,12 @@
 //! `SqliteStore` again, lending a transaction instead of a connection.
 
-use std::time::Duration;
+use std::{error::Error, time::Duration};
 
 use idem_core::{
     SqliteStore,
     sqlx::{Sqlite, Transaction},
 };
-use idem_testing::conformance::{Harness, TransactionalHarness};
+use idem_testing::conformance::{EntityHarness, Harness, TransactionalHarness};
 
 use crate::sqlite_harness::SqliteHarness;
 
@@ -50,5 +50,16 @@ impl TransactionalHarness for SqliteTransactionHarness {
 
     async fn effects(&self, name: &str) -> u64 {
         self.0.effects(name).await
+    }
+}
+
+impl EntityHarness for SqliteTransactionHarness {
+    const CONSTRAINT: &'static str = SqliteHarness::CONSTRAINT;
+
+    async fn insert_entity(
+        tx: &mut Self::Tx,
+        name: &str,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        SqliteHarness::insert_entity(tx, name).await
     }
 }

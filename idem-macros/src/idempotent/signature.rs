@@ -59,6 +59,18 @@ impl Signature {
             })
     }
 
+    /// The parameters that are a fencing token, known by their name.
+    pub(super) fn fencing_tokens(&self) -> impl Iterator<Item = &TokenStream> {
+        let extractors = self
+            .parameters
+            .iter()
+            .filter_map(|parameter| match parameter {
+                Parameter::Extractor(ty) => Some(ty),
+                Parameter::Outbox(_) | Parameter::Connection(_) => None,
+            });
+        extractors.filter(|ty| parameter::is_fencing_token(ty))
+    }
+
     pub(super) fn is_atomic(&self) -> bool {
         self.connection().is_some()
     }

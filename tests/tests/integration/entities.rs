@@ -1,13 +1,16 @@
-//! Handlers whose own table records what was handled, on PostgreSQL.
+//! Handlers whose own table records what was handled, on PostgreSQL and SQLite.
 
 use std::time::Duration;
 
 use idem_amqp::{
-    RunError, Worker, executor::ExecutionKind as Kind, prelude::*, sqlx::PgConnection,
+    RunError, Worker,
+    executor::ExecutionKind as Kind,
+    prelude::*,
+    sqlx::{Connection as _, Executor as _, PgConnection, SqliteConnection, query_scalar},
 };
 use idem_tests::{
     bed::Bed,
-    ledger::{Charge, Ledger, in_postgres},
+    ledger::{Charge, Ledger, in_postgres, in_sqlite},
     process::{Crash, Mode, Process, Settings},
     running::{Running, assert_balance},
     script::{Order, Script},
@@ -162,6 +165,121 @@ async fn a_worker_whose_constraint_is_not_there_does_not_start_and_says_what_to_
     assert!(matches!(error, RunError::Unfit { .. }), "{error:?}");
     let text = error.to_string();
     for words in ["charges_order_id_key", "search_path", "ADD CONSTRAINT"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+#[idempotent(
+    key = "id",
+    scope = "orders.charge",
+    recorded_by = "charges_order_id_key"
+)]
+async fn charge_in_sqlite(
+    order: Order,
+    State(script): State<Script>,
+    attempt: Attempt,
+    delivery: Delivery,
+    db: &mut SqliteConnection,
+) -> Result<(), Failed> {
+    in_sqlite::write(db, &Charge::new(&order.id, attempt.number(), "here")).await?;
+    script.play(order, attempt, delivery).await
+}
+
+/// A ledger in a SQLite file that takes each order once.
+async fn in_a_file() -> (Ledger, SqliteConnection) {
+    let ledger = Ledger::on(Product::Sqlite).await;
+    // The store makes a file of its kind.
+    drop(ledger.store().open_sqlite().await);
+    let mut file = SqliteConnection::connect(&ledger.store().url)
+        .await
+        .unwrap();
+    let index = file.execute("CREATE UNIQUE INDEX charges_order_id_key ON charges (order_id)");
+    index.await.unwrap();
+    (ledger, file)
+}
+
+async fn charging_in_sqlite(bed: &Bed, ledger: &Ledger, script: &Script) -> Running {
+    let store = ledger.store().open_sqlite().await;
+    let worker = Worker::builder(store).state(script.clone());
+    bed.start(worker.consume::<charge_in_sqlite>(bed.queue()))
+}
+
+async fn records_in(file: &mut SqliteConnection) -> i64 {
+    let count = query_scalar("SELECT count(*) FROM idem_records");
+    count.fetch_one(file).await.unwrap()
+}
+
+/// Shares the promise of `entities::copies_at_two_workers_are_charged_once_each_by_the_handlers_table`.
+#[tokio::test]
+async fn copies_at_two_workers_are_charged_once_each_by_the_handlers_table_on_sqlite() {
+    let (bed, (ledger, mut file)) = (Bed::new().await, in_a_file().await);
+    let script = Script::new(async |_| {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        Ok(())
+    });
+    let workers = [
+        charging_in_sqlite(&bed, &ledger, &script).await,
+        charging_in_sqlite(&bed, &ledger, &script).await,
+    ];
+    let mut copies: Vec<u32> = (0..40).flat_map(|number| [number; 3]).collect();
+    fastrand::shuffle(&mut copies);
+    for number in copies {
+        bed.order(&format!("o-{number}")).await;
+    }
+    bed.until_settled().await;
+    let (mut executed, mut duplicates) = (0, 0);
+    for worker in workers {
+        let balance = worker.stop().await;
+        executed += balance.of(Kind::Executed);
+        duplicates += balance.of(Kind::Duplicate);
+    }
+    assert_eq!((executed, duplicates), (40, 80));
+    assert_eq!(ledger.count().await, 40);
+    assert_eq!(records_in(&mut file).await, 0);
+    bed.assert_nothing_stuck().await;
+}
+
+/// Shares the promise of `entities::attempts_of_a_handler_with_its_own_table_are_counted_and_used_up`.
+#[tokio::test]
+async fn attempts_of_a_handler_with_its_own_table_on_sqlite_are_counted_and_used_up() {
+    let (bed, (ledger, mut file)) = (Bed::new().await, in_a_file().await);
+    let script = Script::new(async |call| match &*call.id {
+        "b" if call.attempt == 3 => Ok(()),
+        _ => Err(Failed::retry("the gateway timed out")),
+    });
+    let worker = charging_in_sqlite(&bed, &ledger, &script).await;
+    bed.order("a").await;
+    let letter = bed.dead_letter().await;
+    assert_eq!((&*letter.reason(), &*letter.attempt()), ("exhausted", "3"));
+    bed.order("b").await;
+    worker.ended(Kind::Executed, 1).await;
+    bed.order("b").await;
+    worker.ended(Kind::Duplicate, 1).await;
+
+    let ends = [
+        (Kind::Failed, 4),
+        (Kind::Exhausted, 1),
+        (Kind::Executed, 1),
+        (Kind::Duplicate, 1),
+    ];
+    assert_balance(&worker.stop().await, ends);
+    assert_eq!(ledger.charges().await, [Charge::new("b", 3, "here")]);
+    // That of the dead letter.
+    assert_eq!(records_in(&mut file).await, 1);
+    bed.assert_nothing_stuck().await;
+}
+
+/// Shares the promise of `entities::a_worker_whose_constraint_is_not_there_does_not_start_and_says_what_to_write`.
+#[tokio::test]
+async fn a_worker_whose_index_is_not_in_the_file_does_not_start_and_says_what_to_write() {
+    let (bed, ledger) = (Bed::bare().await, Ledger::on(Product::Sqlite).await);
+    let store = ledger.store().open_sqlite().await;
+    let worker = Worker::builder(store).state(Script::succeeding());
+    let worker = worker.consume::<charge_in_sqlite>(bed.queue());
+    let error = bed.start(worker).failed().await;
+    assert!(matches!(error, RunError::Unfit { .. }), "{error:?}");
+    let text = error.to_string();
+    for words in ["charges_order_id_key", "CREATE UNIQUE INDEX"] {
         assert!(text.contains(words), "{words}: {text}");
     }
 }

@@ -79,15 +79,17 @@ impl SqliteStore {
         finish: Finish<'_>,
     ) -> Result<Finished, StoreError> {
         match finish {
-            Finish::Complete(completion) => self.commit_open(open, &[completion]).await,
-            Finish::CompleteAll(completions) => self.commit_open(open, completions).await,
-            Finish::RollBack | Finish::Record { .. } => {
-                let OpenTransaction { open, .. } = open;
-                roll_back(open.transaction).await;
-                match finish {
-                    Finish::RollBack => Ok(Finished::RolledBack),
-                    _ => Err(finish.refused()),
-                }
+            Finish::Complete(completion) => {
+                self.commit_open(open, Last::Completions(&[completion]))
+                    .await
+            }
+            Finish::CompleteAll(completions) => {
+                self.commit_open(open, Last::Completions(completions)).await
+            }
+            Finish::Record { entity, lease } => self.finish_recorded(open, entity, lease).await,
+            Finish::RollBack => {
+                roll_back(open).await;
+                Ok(Finished::RolledBack)
             }
         }
     }
@@ -95,7 +97,7 @@ impl SqliteStore {
     async fn commit_open(
         &self,
         lent: OpenTransaction,
-        completions: &[Completion<'_>],
+        last: Last<'_>,
     ) -> Result<Finished, StoreError> {
         let OpenTransaction {
             mut open,
@@ -103,9 +105,7 @@ impl SqliteStore {
             permit,
         } = lent;
         open.commit.allow();
-        let committed = self
-            .complete_and_commit(&mut open.transaction, completions)
-            .await;
+        let committed = self.write_and_commit(&mut open.transaction, last).await;
         let was_begun = open.commit.has_allowed();
         let ended = match committed {
             Ok(is_clean) => {
@@ -119,15 +119,14 @@ impl SqliteStore {
                 Ok(Finished::Committed)
             }
             Err(error) => {
-                roll_back(open.transaction).await;
+                undo(open.transaction).await;
                 if fault::is_failed_sync(&error) {
                     self.log.lose(error.to_string());
                 }
                 match error {
                     // SQLite had no more objections: the disk had, and who knows how far it came.
                     error if was_begun => Err(StoreError::unavailable(error)),
-                    error if is_fenced(&error) => Ok(Finished::Fenced),
-                    error => refused(error),
+                    error => not_committed(error),
                 }
             }
         };
@@ -144,25 +143,57 @@ impl SqliteStore {
         ended
     }
 
-    /// The completions and the commit in one exchange. `Ok` says whether the connection can be lent again, in the
+    /// A transaction without a claim.
+    pub(super) async fn open_unclaimed(&self) -> Result<OpenTransaction, StoreError> {
+        self.open_with(self.pool.permit().await).await
+    }
+
+    /// Commits what a row of the handler's records.
+    pub(super) async fn commit_recorded(
+        &self,
+        lent: OpenTransaction,
+    ) -> Result<Finished, StoreError> {
+        self.commit_open(lent, Last::Recorded).await
+    }
+
+    /// What is last and the commit in one exchange. `Ok` says whether the connection can be lent again, in the
     /// transaction that has begun there.
-    async fn complete_and_commit(
+    async fn write_and_commit(
         &self,
         connection: &mut SqliteConnection,
-        completions: &[Completion<'_>],
+        ending: Last<'_>,
     ) -> Result<bool, sqlx::Error> {
         let now = self.clock.now();
-        let list = list(completions, now);
-        let finish = match outbox::sent(completions, now) {
-            None => sqlx::query(self.sql.finish.clone()).bind(list).bind(now),
-            Some(sent) => sqlx::query(self.sql.finish_publishing.clone())
-                .bind(list)
-                .bind(now)
-                .bind(sent),
+        let finish = match ending {
+            Last::Recorded => sqlx::query(self.sql.commit_recorded.clone()),
+            Last::Completions(completions) => {
+                let list = list(completions, now);
+                match outbox::sent(completions, now) {
+                    None => sqlx::query(self.sql.finish.clone()).bind(list).bind(now),
+                    Some(sent) => sqlx::query(self.sql.finish_publishing.clone())
+                        .bind(list)
+                        .bind(now)
+                        .bind(sent),
+                }
+            }
         };
         let rows = finish.fetch_all(connection).await?;
         let further: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
         Ok(further == 0)
+    }
+}
+
+/// What is written last in a transaction.
+#[derive(Clone, Copy)]
+enum Last<'a> {
+    Completions(&'a [Completion<'a>]),
+    /// Nothing: a row of the handler's is the record.
+    Recorded,
+}
+
+impl OpenTransaction {
+    pub(super) fn transaction(&mut self) -> &mut SqliteConnection {
+        &mut self.open.transaction
     }
 }
 
@@ -184,9 +215,15 @@ fn list(completions: &[Completion<'_>], now: i64) -> String {
     serde_json::to_string(&list).expect("texts and numbers can be written as JSON")
 }
 
-/// Ends the transaction. If that fails, there is none, or it dies with its connection: one that
-/// is not clean is closed instead of being lent again.
-async fn roll_back(transaction: Transaction<'static, Sqlite>) {
+/// Ends the transaction, and lets the next handler have its place.
+pub(super) async fn roll_back(lent: OpenTransaction) {
+    let OpenTransaction { open, .. } = lent;
+    undo(open.transaction).await;
+}
+
+/// If it fails, there is no transaction, or it dies with its connection: one that is not clean is closed instead of
+/// being lent again.
+async fn undo(transaction: Transaction<'static, Sqlite>) {
     if let Err(error) = transaction.rollback().await {
         tracing::debug!(%error, "a handler's transaction could not be rolled back");
     }
@@ -198,9 +235,11 @@ fn is_fenced(error: &sqlx::Error) -> bool {
     error.is_some_and(|error| error.message() == "malformed JSON")
 }
 
-/// What an error means on the way to a commit: the attempt failed, or nobody knows.
-fn refused(error: sqlx::Error) -> Result<Finished, StoreError> {
-    if fault::is_refusal(&error) {
+/// What an error means on the way to a commit: it is fenced, the attempt failed, or nobody knows.
+pub(super) fn not_committed(error: sqlx::Error) -> Result<Finished, StoreError> {
+    if is_fenced(&error) {
+        Ok(Finished::Fenced)
+    } else if fault::is_refusal(&error) {
         Ok(Finished::Refused {
             error: error.to_string(),
         })
@@ -260,7 +299,8 @@ macro_rules! lend {
 
             async fn open(&self, opening: Open<'_>) -> Result<OpenTransaction, StoreError> {
                 match opening {
-                    Open::Batch => self.open_with(self.pool.permit().await).await,
+                    Open::Batch => self.open_unclaimed().await,
+                    Open::Recorded { entity, .. } => self.open_recorded(entity).await,
                     _ => Err(opening.refused()),
                 }
             }

@@ -13,7 +13,8 @@ use sqlx::{
 };
 
 use super::{
-    Clock, LogSync, Sql, SqliteStore, TransactionPool, WriteQueue, Writer, fault, location,
+    Clock, LogSync, Recording, Sql, SqliteStore, TransactionPool, WriteQueue, Writer, fault,
+    location,
     schema::{self, MigrateError},
     sql::DEFAULT_TABLE,
     writer,
@@ -125,6 +126,7 @@ impl SqliteStoreBuilder {
             writer: Writer::spawn(task),
             write_queue,
             log,
+            recording: Recording::new(),
             pool: TransactionPool::new(options.create_if_missing(false), self.connections),
             sql,
             clock,

@@ -1,9 +1,9 @@
 //! `group`: how many messages share a transaction, and what has to go with it.
 
-use proc_macro2::Span;
+use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::{Error, LitInt, Result, parse::ParseStream};
 
-use super::{Arguments, recorded_by::is_sqlite};
+use super::Arguments;
 use crate::{idempotent::signature::Signature, mistakes::Mistakes};
 
 /// A commit shared by more is not noticeably cheaper, and undoes more when it fails.
@@ -52,4 +52,14 @@ fn connection(signature: &Signature, span: Span, mistakes: &mut Mistakes) {
         ),
         Some(_) => {}
     }
+}
+
+fn is_sqlite(connection: TokenStream) -> bool {
+    connection.into_iter().any(|token| match token {
+        TokenTree::Ident(name) => ["SqliteConnection", "SqliteTransaction", "Sqlite"]
+            .iter()
+            .any(|known| name == known),
+        TokenTree::Group(group) => is_sqlite(group.stream()),
+        _ => false,
+    })
 }

@@ -1,6 +1,6 @@
 //! `recorded_by`: a unique constraint of the handler's own table, and what has to go with it.
 
-use proc_macro2::{Span, TokenStream, TokenTree};
+use proc_macro2::Span;
 use syn::{Error, LitStr, Result, parse::ParseStream};
 
 use super::Arguments;
@@ -34,7 +34,7 @@ fn mistake(name: &str) -> Option<String> {
     }
     if name.len() > LONGEST || name.contains('\0') {
         return Some(format!(
-            "PostgreSQL has no constraint of this name: use at most {LONGEST} bytes, none of them zero"
+            "no constraint has this name: use at most {LONGEST} bytes, none of them zero"
         ));
     }
     None
@@ -60,27 +60,18 @@ pub(super) fn check(arguments: &Arguments, signature: Option<&Signature>, mistak
 }
 
 fn connection(signature: &Signature, span: Span, mistakes: &mut Mistakes) {
-    match signature.connection() {
-        None => mistakes.push(Error::new(
+    if signature.connection().is_none() {
+        mistakes.push(Error::new(
             span,
-            "only what the handler writes in the store's transaction can be recorded by a constraint: take `db: &mut PgConnection`, or remove `recorded_by`",
-        )),
-        Some(connection) if is_sqlite(connection.clone()) => mistakes.at(
-            connection,
-            "SQLite does not name the constraint that was violated, so `recorded_by` needs PostgreSQL: take `&mut PgConnection` or `&mut PgTransaction<'_>`, or remove `recorded_by`",
-        ),
-        Some(_) => {}
+            "only what the handler writes in the store's transaction can be recorded by a constraint: take `db: &mut PgConnection` or `db: &mut SqliteConnection`, or remove `recorded_by`",
+        ));
     }
-}
-
-pub(super) fn is_sqlite(connection: TokenStream) -> bool {
-    connection.into_iter().any(|token| match token {
-        TokenTree::Ident(name) => ["SqliteConnection", "SqliteTransaction", "Sqlite"]
-            .iter()
-            .any(|known| name == known),
-        TokenTree::Group(group) => is_sqlite(group.stream()),
-        _ => false,
-    })
+    for token in signature.fencing_tokens() {
+        mistakes.at(
+            token,
+            "with `recorded_by`, a first attempt has no claim and so no fencing token: remove `FencingToken` or `recorded_by`",
+        );
+    }
 }
 
 /// The parts stand in the columns, so they are written out, each with one source.

@@ -82,6 +82,11 @@ impl Parameter {
     }
 }
 
+pub(super) fn is_fencing_token(ty: &TokenStream) -> bool {
+    let last = ty.clone().into_iter().last();
+    last.is_some_and(|token| token.to_string() == "FencingToken")
+}
+
 fn is_outbox(segment: &PathSegment) -> bool {
     segment.arguments.is_none() && (segment.ident == "Outbox" || segment.ident == "Outboxes")
 }

@@ -1,0 +1,2 @@
+DELETE FROM "idem_records"
+WHERE key = ?1 AND token = ?2 AND state = 'in_progress'
