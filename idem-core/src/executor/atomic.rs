@@ -420,20 +420,16 @@ impl<S: Store> Ending<'_, S> {
     /// Records how an attempt ended whose writes are rolled back. If that does not come to pass, nothing was done, and
     /// the attempt runs again.
     async fn record<T, E>(&self, (end, ended): (KeyEnd, Execution<T, E>)) -> Execution<T, E> {
-        let (store, lease) = (&self.job.executor.store, self.lease);
-        let is_recorded = match end {
-            // A failed attempt, which no transaction has counted: this does.
-            KeyEnd::Released(reason) => {
-                self.job.executor.release(lease, &reason).await == Write::Applied
-            }
-            KeyEnd::Completed(outcome) => {
-                let complete = || store.complete(lease, &outcome, self.job.request.retention);
-                // A rejection that is remembered. `Applied` may also be the answer to a repeated completion, so what
-                // is remembered is looked at.
-                until_known("complete", &lease.key, complete).await == Write::Applied
-                    && self.remembers(&outcome).await
-            }
-        };
+        // A failed attempt was counted by no transaction: this counts it.
+        let (executor, retention) = (self.job.executor, self.job.request.retention);
+        let written = executor.write_end(self.lease, &end, retention).await;
+        let is_recorded = written == Write::Applied
+            && match &end {
+                KeyEnd::Released(_) => true,
+                // A rejection that is remembered. `Applied` may also be the answer to a repeated completion, so what is
+                // remembered is looked at.
+                KeyEnd::Completed(outcome) => self.remembers(outcome).await,
+            };
         if is_recorded { ended } else { self.lost() }
     }
 

@@ -400,6 +400,20 @@ impl<T, E> Execution<T, E> {
     }
 }
 
+impl<T, E> Execution<T, E> {
+    /// A success of another kind, if this is one. What did not succeed is the same whoever knows of it.
+    pub(super) fn if_executed(self, other: impl FnOnce(T, Outcome, u32) -> Self) -> Self {
+        match self {
+            Self::Executed {
+                output,
+                outcome,
+                attempt,
+            } => other(output, outcome, attempt),
+            ended => ended,
+        }
+    }
+}
+
 impl<T, E: Failure> Execution<T, E> {
     /// What went wrong, in one line; `None` where nothing did.
     pub fn error(&self) -> Option<String> {

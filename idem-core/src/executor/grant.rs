@@ -138,6 +138,23 @@ impl<S: Store> Executor<S> {
     pub(super) async fn release(&self, lease: &Lease, reason: &Release) -> Write {
         release(&*self.store, lease, reason).await
     }
+
+    /// Writes how an attempt ended that has done nothing, or whose writes are rolled back, and waits for as long as the
+    /// store is away. Dropped half way, it repeats nothing: the attempt runs again.
+    pub(super) async fn write_end(
+        &self,
+        lease: &Lease,
+        end: &KeyEnd,
+        retention: Duration,
+    ) -> Write {
+        match end {
+            KeyEnd::Released(reason) => self.release(lease, reason).await,
+            KeyEnd::Completed(outcome) => {
+                let complete = || self.store.complete(lease, outcome, retention);
+                until_known("complete", &lease.key, complete).await
+            }
+        }
+    }
 }
 
 /// Tells a store how an attempt ended, and repeats that until the store has answered.

@@ -334,18 +334,11 @@ impl<S: Store> Grant<S> {
 /// How a message ended whose end this process alone knows. Only a success is another kind: a failed attempt
 /// comes again or is dead-lettered, whoever knows of it.
 fn unprotected<T, E>(ended: Execution<T, E>) -> Execution<T, E> {
-    match ended {
-        Execution::Executed {
-            output,
-            outcome,
-            attempt,
-        } => Execution::Unprotected {
-            output,
-            outcome,
-            attempt,
-        },
-        ended => ended,
-    }
+    ended.if_executed(|output, outcome, attempt| Execution::Unprotected {
+        output,
+        outcome,
+        attempt,
+    })
 }
 
 /// What is remembered of an output. The effect has happened, so an output that cannot be remembered is no reason to

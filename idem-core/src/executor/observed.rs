@@ -131,20 +131,13 @@ impl Observed {
             tracing::debug!(key = %request.key, attempt, would_have_been = kind.label(), "it ran because its policy is to observe");
         }
         history.would_have_been = would_have_been;
-        match ended {
-            Execution::Executed {
-                output,
-                outcome,
-                attempt,
-                // Also if the store took the completion: a copy of the message would run all the same.
-            } => Execution::Observed {
-                output,
-                outcome,
-                attempt,
-                would_have_been,
-            },
-            ended => ended,
-        }
+        // Also if the store took the completion: a copy of the message would run all the same.
+        ended.if_executed(|output, outcome, attempt| Execution::Observed {
+            output,
+            outcome,
+            attempt,
+            would_have_been,
+        })
     }
 }
 

@@ -47,16 +47,9 @@ pub(super) fn unclaimed<T, E>(
 ) -> Execution<T, E> {
     // Without this count the attempts of one delivery would never be used up.
     history.earlier = attempt;
-    match ended {
-        Execution::Executed {
-            output,
-            outcome,
-            attempt,
-        } => Execution::Unclaimed {
-            output,
-            outcome,
-            attempt,
-        },
-        ended => ended,
-    }
+    ended.if_executed(|output, outcome, attempt| Execution::Unclaimed {
+        output,
+        outcome,
+        attempt,
+    })
 }

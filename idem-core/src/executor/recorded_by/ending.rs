@@ -12,7 +12,6 @@ use crate::{
         guarded,
         heartbeat::Ran,
         remembered::{self, Requester},
-        until_known::until_known,
         verdict::{KeyEnd, NotRun, acquired, lease_lost, unrememberable, unsuccessful},
     },
     handler::{Operation, Outcome, Policy, Refusal},
@@ -169,15 +168,8 @@ where
             Err(ended) => return ended.into_execution(self.job.requester),
         };
         let (end, ended) = ended(&lease);
-        let store = &self.job.executor.store;
-        let written = match end {
-            KeyEnd::Released(reason) => self.job.executor.release(&lease, &reason).await,
-            KeyEnd::Completed(outcome) => {
-                let complete = || store.complete(&lease, &outcome, self.job.request.retention);
-                until_known("complete", &lease.key, complete).await
-            }
-        };
-        match written {
+        let (executor, retention) = (self.job.executor, self.job.request.retention);
+        match executor.write_end(&lease, &end, retention).await {
             Write::Applied => ended,
             // Somebody else has the key: what failed here may succeed there, and must not be dead-lettered.
             Write::Fenced => lease_lost(&lease),
