@@ -41,7 +41,10 @@
 #[cfg(test)]
 macro_rules! assert_matches {
     ($value:expr, $($pattern:tt)+) => {
-        assert!(matches!($value, $($pattern)+), "{:?}", $value)
+        match $value {
+            $($pattern)+ => {}
+            ref other => panic!("{other:?}"),
+        }
     };
 }
 

@@ -5,10 +5,7 @@ use super::{
     doubles::Blank,
     *,
 };
-use crate::{
-    executor::ExecutionKind, handler::Grouped, message::Envelope, store::GroupStore,
-    stores::MemoryStore,
-};
+use crate::{handler::Grouped, message::Envelope, store::GroupStore, stores::MemoryStore};
 
 type Charge = super::charge::Charge<Grouped<Blank, 8>>;
 
@@ -79,9 +76,6 @@ async fn a_message_with_its_last_attempt_waits_for_its_transaction_without_a_cla
     let elsewhere = async { assert!(!is_claimed_later(&store, &key()).await) };
     let busy = Busy::new(&store, LEASE * 3);
     let (ended, runs) = handle_on(busy, &attempts(2), elsewhere).await;
-    assert_eq!(
-        (ended.kind(), ended.attempt()),
-        (ExecutionKind::Executed, Some(2))
-    );
+    assert_ended(&ended, "executed 2");
     assert_eq!(runs, 1, "in no group");
 }

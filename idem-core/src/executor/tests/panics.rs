@@ -34,13 +34,13 @@ async fn an_error_that_panics_when_asked_is_a_failed_attempt() {
     let (executor, _) = executor();
     let work = async |_: Attempt| Err::<(), _>(Bomb);
     let failed = executor.execute(key(), &Policy::DEFAULT, work).await;
-    assert!(matches!(
+    assert_matches!(
         failed,
         Execution::Failed {
             cause: Cause::Panicked(_),
             ..
         }
-    ));
+    );
 }
 
 #[tokio::test(start_paused = true)]

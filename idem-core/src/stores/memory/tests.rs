@@ -27,14 +27,8 @@ async fn a_full_store_refuses_new_keys_until_a_retention_ends() {
 
     let refused = store.claim(&request(3)).await;
     assert!(matches!(refused, Err(StoreError::Full(2))));
-    assert!(matches!(
-        store.claim(&request(2)).await,
-        Ok(Claim::Held { .. })
-    ));
-    assert!(matches!(
-        store.claim(&request(1)).await,
-        Ok(Claim::Completed { .. })
-    ));
+    assert_matches!(store.claim(&request(2)).await, Ok(Claim::Held { .. }));
+    assert_matches!(store.claim(&request(1)).await, Ok(Claim::Completed { .. }));
     let kept = store.extend(&held, 20 * MINUTE).await;
     assert_eq!(kept.unwrap(), Write::Applied);
 
@@ -60,14 +54,8 @@ async fn purge_removes_a_batch_at_a_time_and_nothing_that_is_remembered() {
     advance(MINUTE).await;
     assert_eq!(store.purge(3).await.unwrap(), 3);
     assert_eq!(store.purge(3).await.unwrap(), 2);
-    assert!(matches!(
-        store.claim(&request(5)).await,
-        Ok(Claim::Held { .. })
-    ));
-    assert!(matches!(
-        store.claim(&request(6)).await,
-        Ok(Claim::Completed { .. })
-    ));
+    assert_matches!(store.claim(&request(5)).await, Ok(Claim::Held { .. }));
+    assert_matches!(store.claim(&request(6)).await, Ok(Claim::Completed { .. }));
 }
 
 #[tokio::test(start_paused = true)]

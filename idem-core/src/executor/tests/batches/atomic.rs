@@ -150,9 +150,6 @@ async fn a_message_with_its_last_attempt_waits_for_its_transaction_without_a_cla
     let handled = executor.handle(&mut message, &calls);
     let (ended, is_claimed) = tokio::join!(handled, is_claimed_later(&store, &key));
     assert!(!is_claimed);
-    assert_eq!(
-        (ended.kind(), ended.attempt()),
-        (ExecutionKind::Executed, Some(2))
-    );
+    assert_ended(&ended, "executed 2");
     assert_eq!(calls.into_inner().unwrap(), [1]);
 }

@@ -107,10 +107,7 @@ async fn writes_and_completion_commit_together() {
     let (lease, mut open) = shop.begin("o-1").await;
     charge(lend(&mut open)).await;
     assert_eq!(shop.charges().await, 0);
-    assert!(matches!(
-        shop.commit(open, &lease).await,
-        Ok(Finished::Committed)
-    ));
+    assert_matches!(shop.commit(open, &lease).await, Ok(Finished::Committed));
     assert_eq!(shop.charges().await, 1);
     assert!(is_completed(&shop.store, "o-1").await);
 }
@@ -157,10 +154,7 @@ async fn a_transaction_is_lent_with_its_savepoints() {
     let mut kept = lent.begin().await.unwrap();
     charge(&mut kept).await;
     kept.commit().await.unwrap();
-    assert!(matches!(
-        shop.commit(open, &lease).await,
-        Ok(Finished::Committed)
-    ));
+    assert_matches!(shop.commit(open, &lease).await, Ok(Finished::Committed));
     assert_eq!(shop.charges().await, 2);
 }
 
@@ -183,10 +177,7 @@ async fn a_lease_that_was_taken_over_takes_the_writes_with_it() {
     shop.store.advance(MINUTE);
     let successor = acquire(&shop.store, "o-1").await;
     charge(lend(&mut open)).await;
-    assert!(matches!(
-        shop.commit(open, &lease).await,
-        Ok(Finished::Fenced)
-    ));
+    assert_matches!(shop.commit(open, &lease).await, Ok(Finished::Fenced));
     assert_eq!(shop.charges().await, 0);
     complete(&shop.store, &successor).await;
 }
@@ -197,10 +188,7 @@ async fn a_lease_that_ran_out_but_that_nobody_took_over_still_commits() {
     let (lease, mut open) = shop.begin("o-1").await;
     shop.store.advance(2 * MINUTE);
     charge(lend(&mut open)).await;
-    assert!(matches!(
-        shop.commit(open, &lease).await,
-        Ok(Finished::Committed)
-    ));
+    assert_matches!(shop.commit(open, &lease).await, Ok(Finished::Committed));
 }
 
 #[tokio::test]
@@ -210,13 +198,10 @@ async fn a_lease_is_extended_while_its_transaction_is_open() {
     let extended = TransactionalStore::<Lent>::extend_open(&shop.store, &lease, 5 * MINUTE).await;
     assert_eq!(extended.unwrap(), Write::Applied);
     shop.store.advance(2 * MINUTE);
-    assert!(matches!(
+    assert_matches!(
         shop.store.claim(&request("o-1")).await,
         Ok(Claim::Held { .. })
-    ));
+    );
     charge(lend(&mut open)).await;
-    assert!(matches!(
-        shop.commit(open, &lease).await,
-        Ok(Finished::Committed)
-    ));
+    assert_matches!(shop.commit(open, &lease).await, Ok(Finished::Committed));
 }

@@ -155,10 +155,7 @@ async fn purge_removes_a_batch_at_a_time_and_keeps_the_highest_token() {
     store.advance(10 * MINUTE);
     assert_eq!(store.purge(3).await.unwrap(), 3);
     assert_eq!(store.purge(3).await.unwrap(), 2);
-    assert!(matches!(
-        store.claim(&request(5_u32)).await,
-        Ok(Claim::Held { .. })
-    ));
+    assert_matches!(store.claim(&request(5_u32)).await, Ok(Claim::Held { .. }));
 
     let floor: i64 = sqlx::query_scalar("SELECT value FROM idem_records_meta WHERE name = 'floor'")
         .fetch_one(&mut file.bystander().await)

@@ -46,10 +46,10 @@ async fn what_was_answered_survives_kill_9() {
 
     let store = file.store().await;
     assert!(is_completed(&store, "finished").await);
-    assert!(matches!(
+    assert_matches!(
         store.claim(&request("unfinished")).await,
         Ok(Claim::Held { .. })
-    ));
+    );
     store.advance(MINUTE);
     let taken_over = acquire(&store, "unfinished").await;
     assert_eq!((taken_over.attempt, taken_over.in_doubt), (2, true));

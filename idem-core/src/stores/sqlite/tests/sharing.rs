@@ -75,10 +75,7 @@ async fn what_one_store_completes_another_knows() {
     let file = File::new();
     let (one, other) = (file.store().await, file.store().await);
     let lease = acquire(&one, "a").await;
-    assert!(matches!(
-        other.claim(&request("a")).await,
-        Ok(Claim::Held { .. })
-    ));
+    assert_matches!(other.claim(&request("a")).await, Ok(Claim::Held { .. }));
     complete(&other, &lease).await;
     assert!(is_completed(&one, "a").await);
 }

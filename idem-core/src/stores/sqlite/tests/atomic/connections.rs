@@ -8,10 +8,10 @@ async fn a_dropped_transaction_leaves_nothing_written_and_nothing_locked() {
     drop(open);
     shop.nothing_is_locked().await;
     assert_eq!(shop.charges().await, 0);
-    assert!(matches!(
+    assert_matches!(
         shop.store.claim(&request("o-1")).await,
         Ok(Claim::Held { .. })
-    ));
+    );
 }
 
 #[tokio::test]
@@ -36,10 +36,7 @@ async fn a_handler_that_holds_the_write_lock_too_long_makes_others_wait_and_then
     charge(lend(&mut open)).await;
     let waited = shop.store.claim(&request("o-2")).await;
     assert_matches!(waited, Err(StoreError::Unavailable(_)));
-    assert!(matches!(
-        shop.commit(open, &lease).await,
-        Ok(Finished::Committed)
-    ));
+    assert_matches!(shop.commit(open, &lease).await, Ok(Finished::Committed));
     acquire(&shop.store, "o-2").await;
 }
 
@@ -49,10 +46,7 @@ async fn what_a_handler_leaves_on_its_connection_is_not_lent_on() {
     let (lease, mut open) = shop.begin("o-1").await;
     let litter = "CREATE TEMP TABLE leftover (id)";
     execute(lend(&mut open), litter).await.unwrap();
-    assert!(matches!(
-        shop.commit(open, &lease).await,
-        Ok(Finished::Committed)
-    ));
+    assert_matches!(shop.commit(open, &lease).await, Ok(Finished::Committed));
 
     let (lease, mut open) = shop.begin("o-2").await;
     let found = execute(lend(&mut open), "SELECT * FROM temp.leftover").await;
@@ -63,10 +57,7 @@ async fn what_a_handler_leaves_on_its_connection_is_not_lent_on() {
 
     let (lease, mut open) = shop.begin("o-3").await;
     charge(lend(&mut open)).await;
-    assert!(matches!(
-        shop.commit(open, &lease).await,
-        Ok(Finished::Committed)
-    ));
+    assert_matches!(shop.commit(open, &lease).await, Ok(Finished::Committed));
 }
 
 /// Whoever got the connection next could commit by itself.
@@ -78,10 +69,7 @@ async fn a_commit_hook_that_a_handler_has_set_is_not_there_for_the_next_one() {
     handle.set_commit_hook(|| true);
     drop(handle);
     charge(lend(&mut open)).await;
-    assert!(matches!(
-        shop.commit(open, &lease).await,
-        Ok(Finished::Committed)
-    ));
+    assert_matches!(shop.commit(open, &lease).await, Ok(Finished::Committed));
     let (_, mut open) = shop.begin("o-2").await;
     charge(lend(&mut open)).await;
     assert!(execute(lend(&mut open), "COMMIT").await.is_err());
@@ -123,10 +111,7 @@ async fn handlers_beyond_the_connections_wait_before_they_claim() {
 
     acquire(&shop.store, "o-2").await;
     charge(lend(&mut open)).await;
-    assert!(matches!(
-        shop.commit(open, &lease).await,
-        Ok(Finished::Committed)
-    ));
+    assert_matches!(shop.commit(open, &lease).await, Ok(Finished::Committed));
     assert!(matches!(second.await, Ok(Begun::Not(Claim::Held { .. }))));
 }
 

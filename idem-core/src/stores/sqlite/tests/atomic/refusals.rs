@@ -22,10 +22,7 @@ async fn a_handler_that_ends_the_transaction_by_itself_is_refused() {
         let before = shop.charges().await;
         let (lease, mut open) = shop.begin("o-1").await;
         charge(lend(&mut open)).await;
-        assert!(matches!(
-            shop.commit(open, &lease).await,
-            Ok(Finished::Committed)
-        ));
+        assert_matches!(shop.commit(open, &lease).await, Ok(Finished::Committed));
         assert_eq!(shop.charges().await, before + 1, "{own_end}");
     }
 }
@@ -59,10 +56,7 @@ async fn a_swallowed_error_of_one_statement_costs_that_statement_only() {
     charge(lend(&mut open)).await;
     let twice = "INSERT INTO unique_charges VALUES ('a'), ('a')";
     assert!(execute(lend(&mut open), twice).await.is_err());
-    assert!(matches!(
-        shop.commit(open, &lease).await,
-        Ok(Finished::Committed)
-    ));
+    assert_matches!(shop.commit(open, &lease).await, Ok(Finished::Committed));
     assert_eq!(shop.charges().await, 1);
 }
 

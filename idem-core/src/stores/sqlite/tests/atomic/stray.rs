@@ -34,10 +34,7 @@ async fn what_is_written_after_a_nested_transaction_that_was_dropped_is_refused(
 async fn nobody_commits_but_the_store() {
     let shop = Shop::with(|builder| builder.connections(1)).await;
     let (lease, open) = shop.begin("o-1").await;
-    assert!(matches!(
-        shop.commit(open, &lease).await,
-        Ok(Finished::Committed)
-    ));
+    assert_matches!(shop.commit(open, &lease).await, Ok(Finished::Committed));
     for sql in [
         "COMMIT",
         "ROLLBACK; BEGIN; INSERT INTO charges VALUES ('own'); COMMIT",
@@ -52,10 +49,7 @@ async fn nobody_commits_but_the_store() {
     }
     let (lease, mut open) = shop.begin("o-3").await;
     charge(lend(&mut open)).await;
-    assert!(matches!(
-        shop.commit(open, &lease).await,
-        Ok(Finished::Committed)
-    ));
+    assert_matches!(shop.commit(open, &lease).await, Ok(Finished::Committed));
     assert_eq!(shop.charges().await, 1);
 }
 
