@@ -3,7 +3,10 @@
 use crate::store::Store;
 
 #[cfg(test)]
-#[cfg(any(feature = "postgres", feature = "redis", feature = "sqlite"))]
+#[cfg_attr(
+    not(any(feature = "postgres", feature = "redis", feature = "sqlite")),
+    allow(dead_code, reason = "memory has no tests of its own about sequences")
+)]
 pub(crate) mod scene;
 
 /// A store that keeps sequences: for each producer one mark, below which all is done, and records
