@@ -11,7 +11,7 @@ use idem_amqp::{
 use idem_servers::{Broker, rabbitmq};
 use lapin::{BasicProperties, options::BasicRejectOptions, types::FieldTable};
 use serde::Serialize;
-use tokio::task::spawn_blocking;
+use tokio::{task::spawn_blocking, time::sleep};
 
 use crate::{
     journal::{LIMIT, eventually, looking},
@@ -49,6 +49,11 @@ pub const QUICK: Policy = Policy::builder()
     ))
     .max_attempts(3)
     .build_const();
+
+/// Between two looks at queues, both of which have to find them empty. Each queue's counts are old by up to a quarter of a
+/// second, each by its own age: a message that goes from one to another may be in neither. It rests for longer than this on a
+/// rung of the ladder.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
 
 impl Bed {
     /// A queue on the broker that tests share, declared as a worker would.
@@ -255,7 +260,11 @@ impl Bed {
     pub async fn until_settled(&self) {
         let queues = self.names();
         let settled = looking("no message is stuck", async || {
-            let stuck = self.counts.stuck(&queues).await;
+            let mut stuck = self.counts.stuck(&queues).await;
+            if stuck.is_empty() {
+                sleep(BETWEEN_LOOKS).await;
+                stuck = self.counts.stuck(&queues).await;
+            }
             if stuck.is_empty() { Ok(()) } else { Err(stuck) }
         })
         .await;

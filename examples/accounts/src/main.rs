@@ -117,6 +117,7 @@ async fn main() -> Result<(), Error> {
     }
 
     let (told, settled) = unbounded_channel();
+    let publishing = tokio::spawn(publish(publisher, settled));
     let balance = Worker::builder(store)
         .consume::<open>(Queue::quorum(OPENINGS).prefetch(1))
         .consume::<debit>(Queue::quorum(DEBITS).prefetch(1))
@@ -124,7 +125,7 @@ async fn main() -> Result<(), Error> {
             let _ = told.send(());
         })
         .run_until(amqp_url, async {
-            if let Err(error) = publish(&publisher, settled).await {
+            if let Ok(Err(error)) = publishing.await {
                 eprintln!("accounts: {error}");
             }
         })
@@ -141,7 +142,7 @@ async fn main() -> Result<(), Error> {
 }
 
 /// Every message twice, and once more when idem has forgotten it.
-async fn publish(publisher: &Publisher, mut settled: UnboundedReceiver<()>) -> Result<(), Error> {
+async fn publish(publisher: Publisher, mut settled: UnboundedReceiver<()>) -> Result<(), Error> {
     let opened = AccountOpened {
         opening_id: "m-1".to_owned(),
         account: "ada".to_owned(),

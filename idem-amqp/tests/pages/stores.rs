@@ -1,6 +1,6 @@
 use std::{num::NonZeroUsize, time::Duration};
 
-use idem_amqp::{MemoryStore, PostgresStore, RedisStore, SqliteStore, prelude::*, sqlx::{PgConnection, self}, stores::{Cached, Migrate}};
+use idem_amqp::{MemoryStore, PostgresStore, RedisStore, SqliteStore, prelude::*, sqlx::{PgConnection, SqliteConnection, self}, stores::{Cached, Migrate}};
 use serde::Deserialize;
 
 use super::Error;
@@ -72,6 +72,18 @@ mod recorded_by {
     #[idempotent(key = "order_id", scope = "orders.charge", recorded_by = "payments_order_id_key")]
     async fn charge(order: OrderPlaced, db: &mut PgConnection) -> Result<(), Failed> {
         sqlx::query("INSERT INTO payments (order_id, amount_cents) VALUES ($1, $2)")
+            .bind(order.order_id).bind(order.amount_cents).execute(db).await?;
+        Ok(())
+    }
+}
+
+mod recorded_by_on_sqlite {
+    use super::*;
+
+    // CREATE UNIQUE INDEX payments_order_id_key ON payments (order_id)
+    #[idempotent(key = "order_id", scope = "orders.charge", recorded_by = "payments_order_id_key")]
+    async fn charge(order: OrderPlaced, db: &mut SqliteConnection) -> Result<(), Failed> {
+        sqlx::query("INSERT INTO payments (order_id, amount_cents) VALUES (?, ?)")
             .bind(order.order_id).bind(order.amount_cents).execute(db).await?;
         Ok(())
     }

@@ -19,7 +19,7 @@ const RUNGS: [&str; 7] = [
     "idem.retry.1h",
 ];
 
-/// The counts of one vhost. Asking takes the broker about half a second.
+/// The counts of one vhost.
 #[derive(Debug)]
 pub struct Counts {
     broker: Broker,

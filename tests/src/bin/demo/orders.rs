@@ -292,8 +292,12 @@ impl<'a> Show<'a> {
         if let Some(server) = &self.broker.private {
             let queues = block_in_place(|| server.list_queues("/"))?;
             let queue = queue(self.run);
-            let mut states = queues.iter().filter(|state| state.name == queue);
-            return Ok(states.all(|state| state.ready == 0 && state.unacked == 0));
+            let mut states = queues
+                .iter()
+                .filter(|state| state.name == queue || state.name.starts_with("idem.retry."));
+            let are_empty = states.all(|state| state.ready == 0 && state.unacked == 0);
+            // Counts are a little old: a message that goes to the ladder, or comes back, may be in none of them.
+            return Ok(are_empty && self.last_end.elapsed() >= Duration::from_millis(500));
         }
         // It is not known what the workers still hold: that takes silence, for longer than a lease if some messages are
         // missing, because what the killed worker held is done after that.
