@@ -110,6 +110,8 @@ async fn the_records_can_be_read_by_a_person() {
     let file = File::new();
     let store = file.store().await;
     let lease = acquire(&store, "o-17").await;
+    // Times are shown to the millisecond.
+    store.advance(Duration::from_secs(1));
     let reason = Release::retry_after(Duration::from_mins(5), "card declined");
     let released = store.release(&lease, &reason).await;
     assert_eq!(released.unwrap(), Write::Applied);
