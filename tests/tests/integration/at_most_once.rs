@@ -46,7 +46,7 @@ impl Mail {
     scope = "mail.remind",
     in_doubt = "quarantine",
     timeout = "2s",
-    lease = "500ms",
+    lease = "2s",
     backoff = "20ms"
 )]
 async fn remind(order: Order, State(mail): State<Mail>) -> Result<(), Failed> {

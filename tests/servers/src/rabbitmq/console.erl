@@ -1,5 +1,5 @@
 % Answers expressions from inside of a broker, each on a connection of its own, as long as the broker runs. The value of
-% an expression is JSON. `rabbitmqctl` starts an Erlang machine for each question, which takes half a second of processor.
+% an expression is a text. `rabbitmqctl` starts an Erlang machine for each question, which takes half a second of processor.
 Asker = self(),
 spawn(fun() ->
     {ok, Listener} = gen_tcp:listen(0, [binary, {ip, {127, 0, 0, 1}}, {packet, 4}, {active, false}, {backlog, 128}]),
