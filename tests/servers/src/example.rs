@@ -3,6 +3,7 @@
 use std::{
     path::Path,
     process::{Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
 use super::{Broker, rabbitmq};
@@ -10,18 +11,23 @@ use super::{Broker, rabbitmq};
 /// How long a program may take, in seconds.
 const PATIENCE: &str = "120";
 
-/// A vhost of this program's own on the broker that tests share; `AMQP_URL` for it.
+/// How many vhosts this process has made.
+static VHOSTS: AtomicU32 = AtomicU32::new(0);
+
+/// A new vhost on the broker that tests share; `AMQP_URL` for it.
 ///
 /// # Panics
 /// If there is no broker: says how to get one.
 pub fn vhost(program: &str) -> String {
     let broker: &Broker = rabbitmq::shared().expect("a private RabbitMQ");
     let name = Path::new(program).file_stem().unwrap_or_default();
-    let name = format!("{}-{}", name.to_string_lossy(), std::process::id());
+    // Each call has its own: one that another call is still creating lets nobody in.
+    let (process, call) = (std::process::id(), VHOSTS.fetch_add(1, Relaxed));
+    let name = format!("{}-{process}-{call}", name.to_string_lossy());
     broker.add_vhost(&name).expect("a vhost of one's own")
 }
 
-/// Runs a program that ends by itself in a [vhost of its own](vhost), and returns what it printed.
+/// Runs a program that ends by itself in a [new vhost](vhost), and returns what it printed.
 ///
 /// # Panics
 /// If it fails, or does not end.

@@ -11,7 +11,7 @@ use idem_tests::{
     journal::eventually,
     ledger::Ledger,
     manner::Manner,
-    process::{Crash, Event, Mode, Process, Settings},
+    process::{Crash, Event, Gate, Mode, Process, Settings},
     requester::Requester,
     running::assert_balance,
     script::{Order, Script},
@@ -283,7 +283,18 @@ async fn charges_after_a_kill_in_a_batch(
     bed.json(&Order::new("killer").behaving(Manner::Kills))
         .await;
     publish(&bed, &["d", "e"]).await;
-    let first = Process::start(LEDGER_WORKER, &settings);
+    // The first batch waits until the worker has every order, so that the killer shares its batch.
+    let gate = ledger.file("gate");
+    let gated = settings.with(|settings| {
+        settings.gate = Some(Gate {
+            file: gate.clone(),
+            blocking: false,
+        });
+    });
+    let first = Process::start(LEDGER_WORKER, &gated);
+    first.started().await;
+    bed.until_waiting(0).await;
+    std::fs::write(&gate, []).unwrap();
     let events = first.events.clone();
     let all_told = |events: &[Event]| killed_batch(events).is_some();
     events

@@ -130,7 +130,7 @@ impl Broker {
     pub fn add_vhost(&self, name: &str) -> Result<String> {
         if self.answers_for_itself() {
             self.evaluate(&format!(
-                "_ = rabbit_vhost:add(<<{name:?}/utf8>>, <<\"guest\">>), \
+                "ok = rabbit_vhost:add(<<{name:?}/utf8>>, <<\"guest\">>), \
                  ok = rabbit_auth_backend_internal:set_permissions(<<\"guest\">>, <<{name:?}/utf8>>, \
                  <<\".*\">>, <<\".*\">>, <<\".*\">>, <<\"guest\">>), <<\"ok\">>"
             ))?;
