@@ -16,5 +16,6 @@
 
 #[doc(inline)]
 pub use idem_core::executor::{
-    Cause, Execution, ExecutionKind, Executor, Prepared, RunsOn, SequenceWait, UnprotectedStats,
+    Cause, Execution, ExecutionKind, Executor, Lateness, Prepared, RunsOn, SequenceWait,
+    UnprotectedStats,
 };

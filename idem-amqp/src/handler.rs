@@ -34,7 +34,7 @@
 pub use idem_core::handler::{
     Answer, Atomic, AtomicBatch, Backoff, BatchOptions, BatchOutput, BatchResults, Context,
     DecodeError, Enforcement, Failures, FromState, GivenUp, Grouped, Handler, InDoubt, Invalid,
-    Keyless, Leased, LeasedBatch, Member, Mode, OnConflict, OnDuplicate, Operation, Outcome,
+    Keyless, Late, Leased, LeasedBatch, Member, Mode, OnConflict, OnDuplicate, Operation, Outcome,
     PolicyBuilder, PolicyError, RecordedBy, RecordedRow, RecordingConstraint, Refusal, Rejection,
     SequenceNumber, SequenceOptions, StoreOutage,
 };

@@ -32,6 +32,7 @@ mod guarded;
 mod heartbeat;
 mod history;
 mod in_flight;
+mod lateness;
 mod leased;
 mod observed;
 mod outbox;
@@ -60,6 +61,7 @@ pub use fail_open::UnprotectedStats;
 use heartbeat::{HeartbeatScheduler, Limit, Ran};
 use history::History;
 use in_flight::{InFlight, Working};
+pub use lateness::Lateness;
 use outbox::Committed;
 pub use prepared::Prepared;
 pub(crate) use remembered::Requester;
@@ -67,7 +69,7 @@ pub use sequence_waits::SequenceWait;
 use sequence_waits::SequenceWaits;
 use unread::Unread;
 #[cfg(feature = "testing")]
-pub(crate) use verdict::{NotRun, ended_by, judge, objection};
+pub(crate) use verdict::{NotRun, Objection, judge};
 
 /// Runs work once per key.
 ///

@@ -32,7 +32,7 @@ pub use outbox::{
 };
 pub use outcome::Outcome;
 pub use policy::{
-    Enforcement, GivenUp, InDoubt, Keyless, OnConflict, OnDuplicate, Policy, PolicyBuilder,
+    Enforcement, GivenUp, InDoubt, Keyless, Late, OnConflict, OnDuplicate, Policy, PolicyBuilder,
     PolicyError, StoreOutage,
 };
 pub use refusal::Refusal;

@@ -6,6 +6,7 @@ pub(crate) mod envelope;
 pub(crate) mod fingerprint;
 pub(crate) mod key;
 mod position;
+mod time;
 
 pub use envelope::{Envelope, EnvelopeBuilder, HeaderSource, SessionNumber};
 pub use fingerprint::{Fingerprint, FingerprintBuilder};

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    executor::{Cause, Execution, ExecutionKind, NotRun, Requester, ended_by, judge, objection},
+    executor::{Cause, Execution, ExecutionKind, NotRun, Objection, Requester, judge},
     handler::{Failed, FencingToken, Outcome, Policy},
     store::{
         Claim, ClaimRequest, Lease, Owner, Release, Write,
@@ -128,9 +128,9 @@ pub fn unrun(
     closed: bool,
     in_doubt: bool,
 ) -> Option<(Release, ExecutionKind)> {
-    let reason = objection(lease, policy, closed, in_doubt)?;
-    let ended: Execution<(), Failed> = ended_by(&reason, lease).into_execution(Requester::Nobody);
-    Some((reason, ended.kind()))
+    let objection = Objection::to(lease, policy, closed, in_doubt)?;
+    let ended: Execution<(), Failed> = NotRun::from(objection).into_execution(Requester::Nobody);
+    Some((objection.release(), ended.kind()))
 }
 
 /// What the store is told after a failed attempt, and how that ends the message.

@@ -12,6 +12,9 @@ impl Delivery {
             .expects_reply(expects_reply)
             .session(sessions::place(self).ok().flatten())
             .extension(self.clone());
+        if let Some(timestamp) = self.origin().properties.timestamp() {
+            envelope = envelope.timestamp(*timestamp);
+        }
         if let Some(id) = self.origin().properties.message_id() {
             envelope = envelope.id(id.as_str());
         }

@@ -108,6 +108,7 @@ where
         let mut message = match self.prepare(arrival, &mut circumstances) {
             Ok(message) => message
                 .replay(arrival.delivery.starts_over())
+                .sent_again(arrival.delivery.is_replay())
                 .redelivered(arrival.delivery.may_have_run())
                 .attempted_before(attempts(&arrival.delivery)),
             Err(ended) => {

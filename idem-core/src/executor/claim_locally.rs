@@ -9,7 +9,7 @@ use super::{
     fail_open::SOON,
     grant::{Grant, Protection},
     heartbeat::Moment,
-    verdict::{NotRun, ended_by},
+    verdict::NotRun,
 };
 use crate::{
     error_chain::ErrorChain,
@@ -68,11 +68,11 @@ impl<S: Store> Job<'_, S> {
         // As for a lease of the store's: the attempts may be used up, or the executor closed. This comes before the
         // start: from there on the reporter may claim the key in the store, and nobody would give that claim back.
         if let Some(objection) = self.objection(&lease) {
-            if local.write_release(&lease, &objection) == Write::Fenced {
+            if local.write_release(&lease, &objection.release()) == Write::Fenced {
                 return Err(overtaken);
             }
             local.tell(&executor.store);
-            return Err(ended_by(&objection, &lease));
+            return Err(objection.into());
         }
         // Or that copy has ended by now, and the local memory has its end: this claim is not the current one
         // any more. Running would repeat what is done.

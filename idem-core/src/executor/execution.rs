@@ -8,6 +8,7 @@
 use std::{fmt, time::Duration};
 
 use crate::{
+    executor::Lateness,
     handler::{Failure, Outcome, Refusal, Verdict},
     message::KeyError,
     store::StoreError,
@@ -163,9 +164,12 @@ pub enum Execution<T, E> {
         /// How many numbers may be in use.
         window: u32,
     },
-    /// The number's turn in its sequence has passed without it; the handler did not run, and does
-    /// only for a replay.
-    Late,
+    /// The number's turn in its sequence has passed without it; or the message is older than its key would be
+    /// remembered, and the policy is to quarantine such messages. The handler did not run, and does only for a replay.
+    Late {
+        /// Which of the two it is.
+        why: Lateness,
+    },
     /// The number is too far above the lowest one of its sequence that is not done; the handler did
     /// not run.
     Ahead {
@@ -371,7 +375,7 @@ impl<T, E> Execution<T, E> {
             Self::Stale => ExecutionKind::Stale,
             Self::SessionExpired => ExecutionKind::SessionExpired,
             Self::BeyondWindow { .. } => ExecutionKind::BeyondWindow,
-            Self::Late => ExecutionKind::Late,
+            Self::Late { .. } => ExecutionKind::Late,
             Self::Ahead { .. } => ExecutionKind::Ahead,
             Self::StoreUnavailable { .. } => ExecutionKind::StoreUnavailable,
             Self::RecordCorrupt { .. } => ExecutionKind::RecordCorrupt,
@@ -439,7 +443,7 @@ impl<T, E: Failure> Execution<T, E> {
             Self::BeyondWindow { window } => Some(format!(
                 "the number is beyond the window of {window} from the lowest awaited one"
             )),
-            Self::Late => Some("its turn in the sequence has passed without it".into()),
+            Self::Late { why } => Some(why.to_string()),
             Self::Ahead { mark, window } => Some(format!(
                 "the number is beyond the window of {window} from {mark}, which is not done"
             )),

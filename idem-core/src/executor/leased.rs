@@ -20,7 +20,7 @@ use super::{
     heartbeat::{KeptLease, Moment, Ran},
     remembered,
     unclaimed::unclaimed,
-    verdict::{KeyEnd, NotRun, ended_by, lease_lost, objection, stopped, unsuccessful},
+    verdict::{KeyEnd, NotRun, Objection, lease_lost, stopped, unsuccessful},
 };
 use crate::{
     executor::{Cause, Execution},
@@ -107,15 +107,14 @@ impl<S: Store> Job<'_, S> {
         // First marked here, then looked for in the local memory. `claim_locally` does the two in the other order, so
         // at least one of two copies sees the other, and they never both run.
         let working = executor.working(self.request);
-        let (objection, ended) = if executor.local.remembers(&lease.key) {
+        let (release, ended) = if executor.local.remembers(&lease.key) {
             // While the store was asked, another copy began without it. This one steps back, and is no attempt.
             // A guess. The other copy runs in this process, and wakes this message when it has ended.
             let remaining = self.request.lease;
             let held = NotRun::Answered(Claim::Held { remaining });
             (Release::Abandoned, held)
         } else if let Some(objection) = self.objection(&lease) {
-            let ended = ended_by(&objection, &lease);
-            (objection, ended)
+            (objection.release(), objection.into())
         } else {
             let protection = Protection::of_store(self);
             return Ok(self.granted(lease, claimed, Some(working), protection));
@@ -124,13 +123,13 @@ impl<S: Store> Job<'_, S> {
         // that long to look again.
         drop(working);
         // Nothing ran: a lost lease changes nothing.
-        let _ = executor.release(&lease, &objection).await;
+        let _ = executor.release(&lease, &release).await;
         Err(ended)
     }
 
     /// Why a key that was just acquired is given back: leased work can be in doubt.
-    pub(super) fn objection(&self, lease: &Lease) -> Option<Release> {
-        objection(lease, self.policy, self.executor.is_closed(), true)
+    pub(super) fn objection(&self, lease: &Lease) -> Option<Objection> {
+        Objection::to(lease, self.policy, self.executor.is_closed(), true)
     }
 }
 

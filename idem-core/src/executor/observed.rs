@@ -17,7 +17,7 @@ use super::{
     grant::{Grant, Observed, Protection, tell},
     heartbeat::Moment,
     in_flight::Working,
-    verdict::{KeyEnd, NotRun, ended_by, objection},
+    verdict::{KeyEnd, NotRun, Objection},
 };
 use crate::{
     executor::{Execution, ExecutionKind},
@@ -62,9 +62,8 @@ impl<S: Store> Job<'_, S> {
             Ok(Ok(Claim::Acquired(lease))) => {
                 // An enforced attempt would be given back for this. Here it is only noted, and the claim is kept, so
                 // that copies are known for copies.
-                let objection = objection(&lease, self.policy, false, true);
-                let ended = objection.map(|objection| ended_by(&objection, &lease));
-                let would_have_been = ended.map(|ended| kind(ended, self.requester));
+                let objection = Objection::to(&lease, self.policy, false, true);
+                let would_have_been = objection.map(|it| kind(it.into(), self.requester));
                 let working = executor.working(self.request);
                 let observed = Protection::Observed(Observed { would_have_been });
                 return self.granted(lease, claimed, Some(working), observed);

@@ -5,7 +5,7 @@
 //! same each time; the owner stays the same while nothing has run, so that it gets a claim back whose answer was
 //! lost; the user's code that panics here ends its message, not the worker.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, time::SystemTime};
 
 use super::{
     guarded::{self, caught},
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     error_chain::ErrorChain,
     executor::{Execution, ExecutionKind},
-    handler::{Answer, Mode as _, Operation, Outcome, Policy, Refusal},
+    handler::{Answer, Late, Mode as _, Operation, Outcome, Policy, Refusal},
     message::{Envelope, Key, KeyError, Position, SequencePlace, SessionKey, SessionPlace},
     random,
     store::{Claim, ClaimRequest},
@@ -30,7 +30,8 @@ pub struct Prepared<H: Operation> {
     pub(super) envelope: Envelope,
     /// What is claimed. The owner stays the same while nothing has run: it gets a claim back whose answer was lost.
     pub(super) request: ClaimRequest,
-    /// The handler's policy, without what would let a message of a session or a sequence run unclaimed.
+    /// The handler's policy, without what would let a message of a session or a sequence run unclaimed, and without what
+    /// is for late messages, unless this is one.
     pub(super) policy: Policy,
     /// Why it has no usable key. It then runs under a random key that nobody else has, because its policy says so.
     pub(super) keyless: Option<KeyError>,
@@ -99,8 +100,14 @@ impl<H: Operation> Prepared<H> {
 
     /// A message that claims this, without a body and without a history.
     fn of(envelope: Envelope, request: ClaimRequest, policy: &Policy) -> Self {
+        let policy = request.heeded_by(policy);
+        let policy = if is_late::<H>(&envelope, &request, &policy) {
+            policy
+        } else {
+            policy.in_time()
+        };
         Self {
-            policy: request.heeded_by(policy),
+            policy,
             request,
             keyless: None,
             history: History::default(),
@@ -115,7 +122,15 @@ impl<H: Operation> Prepared<H> {
     /// Says whether this is a dead letter that a person sent again.
     pub fn replay(mut self, replay: bool) -> Self {
         self.request = self.request.replay(replay);
-        self.begins_unless(replay)
+        self.sent_again(replay).begins_unless(replay)
+    }
+
+    /// Says whether a person has sent it again, now or at an earlier delivery: then it is never [late](crate::handler::Late).
+    pub fn sent_again(mut self, sent_again: bool) -> Self {
+        if sent_again {
+            self.policy = self.policy.in_time();
+        }
+        self
     }
 
     /// Says whether it may have been attempted before: the transport delivers it again, or it comes
@@ -273,6 +288,18 @@ fn name<H: Operation>(envelope: &Envelope, policy: &Policy) -> Result<Named<H>, 
         keyless,
         unread: None,
     })
+}
+
+/// Whether all that a store knew of its key may be forgotten. A timestamp in whole seconds is up to a second before the
+/// message: it is late so much too soon, and never too late.
+fn is_late<H: Operation>(envelope: &Envelope, request: &ClaimRequest, policy: &Policy) -> bool {
+    if policy.late() == Late::Run || !H::Mode::FORGETS || !request.position.is_none() {
+        return false;
+    }
+    let sent_at = envelope.sent_at(policy.time_header());
+    // A time in the future tells nothing, but that clocks differ.
+    let age = sent_at.and_then(|at| SystemTime::now().duration_since(at).ok());
+    age.is_some_and(|age| age >= policy.retention())
 }
 
 /// The error says what is wrong with the message, a panic included.

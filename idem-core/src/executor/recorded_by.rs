@@ -18,7 +18,7 @@ use super::{
     guarded,
     heartbeat::{KeptLease, Moment, Ran},
     in_flight::Working,
-    verdict::{NotRun, acquired},
+    verdict::{NotRun, Objection, acquired},
 };
 use crate::{
     executor::Execution,
@@ -27,8 +27,7 @@ use crate::{
     },
     message::{Envelope, Position},
     store::{
-        ClaimRequest, Lease, Open, RecordedByError, RecordedByStore, Release, Store,
-        TransactionalStore,
+        ClaimRequest, Lease, Open, RecordedByError, RecordedByStore, Store, TransactionalStore,
     },
     stores::measured::Measured,
 };
@@ -277,7 +276,7 @@ impl<S: Store> Job<'_, S> {
         executor.roll_back(transaction).await;
         Err(match refused {
             NotBegun::Ended(ended) => ended,
-            NotBegun::Objected(lease, objection) => executor.object(&lease, &objection).await,
+            NotBegun::Objected(lease, objection) => executor.object(&lease, objection).await,
         })
     }
 
@@ -313,5 +312,5 @@ impl<S: Store> Job<'_, S> {
 enum NotBegun {
     Ended(NotRun),
     /// It has a claim, which is to be given back.
-    Objected(Lease, Release),
+    Objected(Lease, Objection),
 }

@@ -6,9 +6,13 @@
 
 use std::time::Duration;
 
+mod objection;
+
+pub(crate) use objection::Objection;
+
 use super::{Requester, guarded, remembered, retry_after};
 use crate::{
-    executor::{Cause, Execution},
+    executor::{Cause, Execution, Lateness},
     handler::{Failure, InDoubt, Outcome, Policy, Refusal, Verdict},
     store::{Begun, Claim, Lease, OutOfPlace, Release, StoreError},
 };
@@ -22,6 +26,8 @@ pub(crate) enum NotRun {
     Unavailable(StoreError),
     /// So many attempts were made before, which is all that the policy allows; the key was given up.
     Exhausted(u32),
+    /// Nothing is known of the key, and may have been forgotten; the key was given up.
+    TooOld,
     /// The executor is closed; the key was given back, and this was no attempt.
     Abandoned,
 }
@@ -50,6 +56,9 @@ impl NotRun {
             Self::Exhausted(attempts) => Execution::Exhausted {
                 cause: Cause::Vanished,
                 attempt: attempts,
+            },
+            Self::TooOld => Execution::Late {
+                why: Lateness::BeyondRetention,
             },
             Self::Abandoned => Execution::Abandoned,
         }
@@ -95,43 +104,10 @@ fn out_of_place<T, E>(why: OutOfPlace) -> Execution<T, E> {
         OutOfPlace::Stale => Execution::Stale,
         OutOfPlace::SessionExpired => Execution::SessionExpired,
         OutOfPlace::BeyondWindow { window } => Execution::BeyondWindow { window },
-        OutOfPlace::Late => Execution::Late,
+        OutOfPlace::Late => Execution::Late {
+            why: Lateness::InSequence,
+        },
         OutOfPlace::Ahead { mark, window } => Execution::Ahead { mark, window },
-    }
-}
-
-/// Why a key that was just acquired is given back without a run; `None` if the handler is to run.
-///
-/// `closed` says whether the executor is closed, `doubt` whether an attempt of this mode can be in doubt: the
-/// writes of an atomic one are rolled back when it vanishes, and leave no doubt.
-pub(crate) fn objection(
-    lease: &Lease,
-    policy: &Policy,
-    closed: bool,
-    doubt: bool,
-) -> Option<Release> {
-    // First, because it says nothing about the message: it must be neither quarantined nor given up by a process that
-    // is only about to end. The next one decides.
-    if closed {
-        return Some(Release::Abandoned);
-    }
-    if doubt && lease.in_doubt && policy.in_doubt() == InDoubt::Quarantine {
-        return Some(Release::Quarantined);
-    }
-    // The last attempt that the policy allows gives its key up when it fails, and attempts restart then. So a
-    // higher number means, as a rule, that the last one vanished. Without this limit a message that kills its
-    // worker would do so for ever.
-    (lease.attempt > policy.max_attempts())
-        .then(|| Release::gave_up(Cause::<crate::handler::Failed>::Vanished.to_string()))
-}
-
-/// How a message ends to which this was objected. The attempt that was just claimed did not run, and is not
-/// reported as one.
-pub(crate) fn ended_by(objection: &Release, lease: &Lease) -> NotRun {
-    match objection {
-        Release::Abandoned => NotRun::Abandoned,
-        Release::Quarantined => NotRun::Answered(Claim::Quarantined),
-        Release::Failed { .. } | Release::GaveUp { .. } => NotRun::Exhausted(lease.attempt - 1),
     }
 }
 

@@ -197,6 +197,9 @@ pub trait Mode: sealed::Mode + Send + Sync + 'static {
     /// Whether a handler of this mode can run without a claim: while the store is away, or because its
     /// policy only observes.
     const RUNS_UNCLAIMED: bool;
+
+    /// Whether what was handled is forgotten after the retention.
+    const FORGETS: bool = true;
 }
 
 /// At most one worker at a time holds the key, and what it did is remembered. Any store.

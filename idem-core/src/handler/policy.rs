@@ -8,11 +8,13 @@ mod copies;
 mod enforcement;
 mod given_up;
 mod keyless;
+mod late;
 
 pub use copies::{OnConflict, OnDuplicate};
 pub use enforcement::Enforcement;
 pub use given_up::GivenUp;
 pub use keyless::Keyless;
+pub use late::Late;
 
 /// What to do with a message whose earlier attempt ended without a word (leased handlers only:
 /// an atomic handler's attempt was rolled back, there is nothing to doubt).
@@ -87,6 +89,8 @@ pub enum StoreOutage {
 /// | keyless | dead-letter | what becomes of a message without a usable key |
 /// | on duplicate | ack | what becomes of a copy of what is done |
 /// | on conflict | wait | what becomes of a copy of what is being handled |
+/// | late | run | what becomes of a message that is older than the retention, and of whose key nothing is known |
+/// | time header | none | which header tells a message's own time; else AMQP's `timestamp` does |
 ///
 /// ```
 /// use std::time::Duration;
@@ -114,6 +118,8 @@ pub struct Policy {
     on_duplicate: OnDuplicate,
     on_conflict: OnConflict,
     keyless: Keyless,
+    late: Late,
+    time_header: Option<&'static str>,
 }
 
 impl Policy {
@@ -133,6 +139,8 @@ impl Policy {
         on_duplicate: OnDuplicate::Ack,
         on_conflict: OnConflict::Wait,
         keyless: Keyless::DeadLetter,
+        late: Late::Run,
+        time_header: None,
     };
 
     /// The shortest lease: a heartbeat must fit into it several times.
@@ -236,6 +244,22 @@ impl Policy {
     /// What becomes of a message without a usable key.
     pub const fn keyless(&self) -> Keyless {
         self.keyless
+    }
+
+    /// What becomes of a message that is older than the retention, and of whose key nothing is known.
+    pub const fn late(&self) -> Late {
+        self.late
+    }
+
+    /// Which header tells a message's own time, if not the transport's property.
+    pub const fn time_header(&self) -> Option<&'static str> {
+        self.time_header
+    }
+
+    /// For a message that is not late.
+    pub(crate) const fn in_time(mut self) -> Self {
+        self.late = Late::Run;
+        self
     }
 
     /// Whether nothing is claimed, whatever the message.
@@ -375,6 +399,18 @@ impl PolicyBuilder {
     /// What becomes of a message without a usable key.
     pub const fn keyless(mut self, keyless: Keyless) -> Self {
         self.0.keyless = keyless;
+        self
+    }
+
+    /// What becomes of a message that is older than the retention, and of whose key nothing is known.
+    pub const fn late(mut self, late: Late) -> Self {
+        self.0.late = late;
+        self
+    }
+
+    /// Which header tells a message's own time, in seconds or milliseconds since 1970; without it AMQP's `timestamp` does.
+    pub const fn time_header(mut self, name: &'static str) -> Self {
+        self.0.time_header = Some(name);
         self
     }
 

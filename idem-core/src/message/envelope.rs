@@ -1,10 +1,10 @@
 //! All that a key, a decoder or an extractor sees of a transport.
 
-use std::{any::Any, borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
+use std::{any::Any, borrow::Cow, collections::BTreeMap, fmt, sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
 
-use crate::message::Fingerprint;
+use crate::message::{Fingerprint, time};
 
 /// Headers of a message, read without copying them out of the transport's own form.
 ///
@@ -75,6 +75,7 @@ struct Content {
     extensions: Extensions,
     expects_reply: bool,
     session: Option<SessionNumber>,
+    time: Option<SystemTime>,
 }
 
 /// One of each type, and few of them.
@@ -96,6 +97,7 @@ impl Envelope {
             extensions: Extensions::new(),
             expects_reply: false,
             session: None,
+            time: None,
         }
     }
 
@@ -129,6 +131,25 @@ impl Envelope {
     /// Where the message stands in the session of its client, if it is in one: then that is its key.
     pub fn session(&self) -> Option<&SessionNumber> {
         self.0.session.as_ref()
+    }
+
+    /// When the message was made, as its publisher says: in this header, if one is named, in seconds or milliseconds
+    /// since 1970; else as the transport tells (AMQP: `timestamp`).
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use idem_core::Envelope;
+    ///
+    /// let envelope = Envelope::builder("{}").header("x-made-at", "1750000000123").build();
+    /// let made_at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_750_000_000_123);
+    /// assert_eq!(envelope.sent_at(Some("x-made-at")), Some(made_at));
+    /// assert_eq!(envelope.sent_at(None), None);
+    /// ```
+    pub fn sent_at(&self, header: Option<&str>) -> Option<SystemTime> {
+        match header {
+            Some(name) => time::read(&self.header(name)?),
+            None => self.0.time,
+        }
     }
 
     /// A digest of the body, for messages that carry no id of their own.
@@ -171,6 +192,7 @@ pub struct EnvelopeBuilder {
     extensions: Extensions,
     expects_reply: bool,
     session: Option<SessionNumber>,
+    time: Option<SystemTime>,
 }
 
 impl EnvelopeBuilder {
@@ -211,6 +233,12 @@ impl EnvelopeBuilder {
         self
     }
 
+    /// When the message was made, in the transport's own number: seconds since 1970, or milliseconds. 0 is no time.
+    pub fn timestamp(mut self, number: u64) -> Self {
+        self.time = time::of(number);
+        self
+    }
+
     /// Ends the envelope.
     pub fn build(self) -> Envelope {
         Envelope(Arc::new(Content {
@@ -220,6 +248,7 @@ impl EnvelopeBuilder {
             extensions: self.extensions,
             expects_reply: self.expects_reply,
             session: self.session,
+            time: self.time,
         }))
     }
 }

@@ -31,7 +31,7 @@ mod value;
 pub(super) use choice::Choice;
 pub(super) use value::{Enforcement, Fingerprint, InDoubt, StoreOutage};
 
-const NAMES: [&str; 27] = [
+const NAMES: [&str; 29] = [
     "key",
     "key_with",
     "scope",
@@ -49,6 +49,8 @@ const NAMES: [&str; 27] = [
     "on_exhausted",
     "on_duplicate",
     "on_conflict",
+    "late",
+    "time_header",
     "fingerprint",
     "recorded_by",
     "group",
@@ -80,6 +82,7 @@ pub(super) struct Arguments {
     pub(super) enforcement: Option<Enforcement>,
     /// Those that are a word, by their names: the type, and the variant that the word means.
     pub(super) choices: Vec<Choice>,
+    pub(super) time_header: Option<LitStr>,
     pub(super) fingerprint: Option<Fingerprint>,
     pub(super) recorded_by: Option<LitStr>,
     pub(super) group: Option<LitInt>,
@@ -124,9 +127,11 @@ impl Arguments {
             "in_doubt" => self.in_doubt = Some(value::in_doubt(input)?),
             "store_outage" => self.store_outage = Some(value::store_outage(input)?),
             "mode" => self.enforcement = Some(value::enforcement(input)?),
-            "keyless" | "on_rejected" | "on_exhausted" | "on_duplicate" | "on_conflict" => {
+            "keyless" | "on_rejected" | "on_exhausted" | "on_duplicate" | "on_conflict"
+            | "late" => {
                 self.choices.push(choice::parse(input, &name)?);
             }
+            "time_header" => self.time_header = Some(value::header(input)?),
             "fingerprint" => self.fingerprint = Some(value::fingerprint(input)?),
             "recorded_by" => self.recorded_by = Some(recorded_by::parse(input)?),
             "group" => self.group = Some(group::parse(input)?),

@@ -25,7 +25,7 @@ fn body(id: &str) -> Vec<u8> {
 }
 
 /// What a person does with a dead letter once the cause is gone.
-async fn send_again(bed: &Bed, letter: DeadLetter) {
+pub(crate) async fn send_again(bed: &Bed, letter: DeadLetter) {
     bed.send(bed.name(), &letter.body, letter.properties).await;
 }
 

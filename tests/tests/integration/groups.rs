@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 const LEDGER_WORKER: &str = env!("CARGO_BIN_EXE_ledger-worker");
 
 #[idempotent(key = "id", scope = "orders.charge", group = 16)]
-async fn charge(
+pub(crate) async fn charge(
     order: Order,
     State(script): State<Script>,
     attempt: Attempt,

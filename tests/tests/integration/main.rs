@@ -49,6 +49,7 @@ mod ladder;
 mod ladder_faults;
 mod ladder_queues;
 mod ladder_replays;
+mod late;
 mod leases;
 mod load;
 mod local_memory;

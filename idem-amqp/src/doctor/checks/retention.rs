@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use idem_core::{
     Policy,
-    handler::{Backoff, Enforcement},
+    handler::{Backoff, Enforcement, Late},
     store::Finding,
 };
 
@@ -23,34 +23,43 @@ pub(super) fn look(patient: &Patient<'_>, replay_window: Duration) -> Option<Dia
         return None;
     }
     if patient.recorded {
-        return look_at_failures(queue, policy);
+        return look_at_failures(patient);
     }
-    let latest = latest_copy(queue, policy).saturating_add(replay_window);
+    let in_queue = in_queue(patient);
+    let latest = latest_copy(queue, policy)
+        .saturating_add(in_queue)
+        .saturating_add(replay_window);
     if policy.retention() >= latest {
         return None;
     }
     let name = queue.name();
-    let replayed = match replay_window {
-        Duration::ZERO => String::new(),
-        window => format!(", {} of it being the replay window", Span(window)),
-    };
+    let queued = part(in_queue, "the queue's `x-message-ttl`");
+    let replayed = part(replay_window, "the replay window");
     Some(Diagnosis::told(Finding::warning(
         RETENTION,
         format!(
-            "keys of `{name}` are remembered for {}, and a copy of a message can come {} after it{replayed}: \
-             it would run again, and attempts would start over; raise `retention`, or shorten the \
+            "keys of `{name}` are remembered for {}, and a copy of a message can come {} after it{queued}{replayed}: \
+             {}, and attempts would start over; raise `retention`, or shorten the \
              backoff or the ladder",
             Span(policy.retention()),
-            Span(latest)
+            Span(latest),
+            match policy.late() {
+                Late::Quarantine =>
+                    "it would be dead-lettered as `late`, if it tells when it was made",
+                _ => "it would run again",
+            }
         ),
     )))
 }
 
 /// What was handled is in the handler's own table; the store remembers failures, each from its own
 /// attempt on.
-fn look_at_failures(queue: &Queue, policy: &Policy) -> Option<Diagnosis> {
+fn look_at_failures(patient: &Patient<'_>) -> Option<Diagnosis> {
+    let Patient { queue, policy, .. } = patient;
     let longest = away(queue, policy.backoff().longest());
-    let latest = longest.saturating_add(conflict(queue));
+    let latest = longest
+        .saturating_add(conflict(queue))
+        .saturating_add(in_queue(patient));
     if policy.retention() >= latest {
         return None;
     }
@@ -71,6 +80,22 @@ fn look_at_failures(queue: &Queue, policy: &Policy) -> Option<Diagnosis> {
 fn latest_copy(queue: &Queue, policy: &Policy) -> Duration {
     let attempts = between_attempts(policy, |wait| away(queue, wait));
     attempts.saturating_add(conflict(queue))
+}
+
+/// How long a message may lie in the queue before the broker expires it; nothing if it may lie there for ever, or if nobody
+/// tells.
+fn in_queue(patient: &Patient<'_>) -> Duration {
+    let ttl = patient
+        .arguments()
+        .and_then(|it| it.milliseconds("x-message-ttl"));
+    ttl.unwrap_or_default()
+}
+
+fn part(span: Duration, what: &str) -> String {
+    match span {
+        Duration::ZERO => String::new(),
+        span => format!(", {} of it being {what}", Span(span)),
+    }
 }
 
 /// How long a message is away because its key is held.

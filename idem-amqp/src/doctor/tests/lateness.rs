@@ -1,5 +1,7 @@
 //! How long a message may take, and how late a copy may be.
 
+use idem_core::handler::Late;
+
 use super::*;
 
 #[test]
@@ -84,6 +86,30 @@ fn a_retention_that_is_shorter_than_a_copy_can_be_late_is_a_warning() {
         let found = found(&facts(V4_0, queue, policy, Told::Ours));
         let warned = found.contains(&(Severity::Warning, "retention", Bars::No));
         assert_eq!(warned, expected, "{queue:?} {retention:?}");
+    }
+}
+
+#[test]
+fn the_time_that_messages_may_lie_in_their_queue_adds_to_how_late_a_copy_can_be() {
+    let queue = Queue::existing("orders").local_retries();
+    let told_of = |ttl: &str| told([("x-message-ttl", ttl), ("x-dead-letter-exchange", "")]);
+    // Ten attempts and a conflict take less than an hour of the three days.
+    assert_eq!(
+        found(&facts(V4_0, &queue, Policy::DEFAULT, told_of("172800000"))),
+        []
+    );
+    for (late, becomes) in [
+        (Late::Run, "it would run again"),
+        (Late::Quarantine, "it would be dead-lettered as `late`"),
+    ] {
+        let policy = policy(|policy| policy.late(late));
+        let said = examine(&facts(V4_0, &queue, policy, told_of("259200000")));
+        assert_eq!(said.len(), 1, "{said:?}");
+        let finding = &said[0].finding;
+        assert_eq!(finding.code, "retention");
+        for expected in ["72 h of it being the queue's `x-message-ttl`", becomes] {
+            assert!(finding.text.contains(expected), "{}", finding.text);
+        }
     }
 }
 

@@ -12,13 +12,13 @@ use super::{
         attempt::{Granted, Job, Uncalled},
         heartbeat::{KeptLease, Moment, Ran},
         in_flight::Working,
-        verdict::{NotRun, acquired, begun, ended_by, objection},
+        verdict::{NotRun, Objection, acquired, begun},
     },
     AtomicClaim,
 };
 use crate::{
     executor::Execution,
-    store::{self, Claim, Finish, Finished, Lease, Release, Store, StoreError, TransactionalStore},
+    store::{self, Claim, Finish, Finished, Lease, Store, StoreError, TransactionalStore},
 };
 
 /// The permission to run in a transaction.
@@ -96,7 +96,7 @@ impl<S: Store> Job<'_, S> {
             // Rolled back first: the release takes as long as the store is away, and another handler may need the
             // transaction's connection.
             executor.roll_back(transaction).await;
-            return Err(executor.object(&lease, &objection).await);
+            return Err(executor.object(&lease, objection).await);
         }
         Ok(Opened {
             lease,
@@ -113,15 +113,15 @@ impl<S: Store> Job<'_, S> {
     ) -> Result<Lease, NotRun> {
         let lease = acquired(answer)?;
         match self.objection_without_doubt(&lease) {
-            Some(objection) => Err(self.executor.object(&lease, &objection).await),
+            Some(objection) => Err(self.executor.object(&lease, objection).await),
             None => Ok(lease),
         }
     }
 
     /// Why a key that was just acquired is given back. Work in a transaction is never in doubt: what an earlier attempt
     /// wrote was rolled back with it.
-    pub(in crate::executor) fn objection_without_doubt(&self, lease: &Lease) -> Option<Release> {
-        objection(lease, self.policy, self.executor.is_closed(), false)
+    pub(in crate::executor) fn objection_without_doubt(&self, lease: &Lease) -> Option<Objection> {
+        Objection::to(lease, self.policy, self.executor.is_closed(), false)
     }
 
     /// Starts the heartbeat of a claim whose transaction is open.
@@ -150,7 +150,7 @@ impl<S: Store> Job<'_, S> {
         let (lease, opening) = begun(executor.store.claim_ahead(self.request).await)?;
         let working = executor.working(self.request);
         if let Some(objection) = self.objection_without_doubt(&lease) {
-            return Err(executor.object(&lease, &objection).await);
+            return Err(executor.object(&lease, objection).await);
         }
         if lease.attempt == self.policy.max_attempts() {
             self.give_back_last(&lease).await;
@@ -190,7 +190,7 @@ impl<S: Store> Job<'_, S> {
         }
         // Here the executor is closed, and nothing ran.
         drop(kept);
-        Err(executor.object(&lease, &Release::Abandoned).await)
+        Err(executor.object(&lease, Objection::Closed).await)
     }
 }
 
@@ -237,9 +237,9 @@ impl<S: Store> Executor<S> {
 
     /// Gives a key back of which nothing is to run, and says how its message ends. Waits for as long as the store is
     /// away.
-    pub(in crate::executor) async fn object(&self, lease: &Lease, objection: &Release) -> NotRun {
+    pub(in crate::executor) async fn object(&self, lease: &Lease, objection: Objection) -> NotRun {
         // Nothing ran: a lost lease changes nothing.
-        let _ = self.release(lease, objection).await;
-        ended_by(objection, lease)
+        let _ = self.release(lease, &objection.release()).await;
+        objection.into()
     }
 }

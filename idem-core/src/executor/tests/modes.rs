@@ -10,7 +10,8 @@ use super::*;
 use crate::{
     handler::{
         Atomic, AtomicBatch, Backoff, BatchOptions, Context, DecodeError, Enforcement, Grouped,
-        Leased, LeasedBatch, Operation, RecordedBy, RecordingConstraint, Rejection, StoreOutage,
+        Late, Leased, LeasedBatch, Operation, RecordedBy, RecordingConstraint, Rejection,
+        StoreOutage,
     },
     message::{Envelope, KeyError},
     store::Owner,
@@ -54,6 +55,10 @@ it rejects; a replay
     rejected 1, executed 1: 2                 leased, failing open, leased batch
     rejected 1, executed 1: 1                 atomic, grouped, recorded by, atomic batch
     rejected 1, observed 1: 2                 observing
+it is too old; a copy; a replay
+    late, late, executed 1: 1                 leased, atomic, grouped, failing open, leased batch, atomic batch
+    executed 1, duplicate, duplicate: 1       recorded by
+    observed 1 (late), observed 1 (duplicate), observed 1 (duplicate): 3observing
 it cannot be called; the next attempt
     undecodable, executed 1: 1                leased, atomic, grouped, recorded by, failing open, leased batch, atomic batch
     undecodable, observed 1: 1                observing
@@ -236,6 +241,8 @@ enum Scenario {
     TooLong,
     OtherContent,
     Replay,
+    /// It was made before the retention, and is to be quarantined for that.
+    TooOld,
     /// A copy comes to another process while the handler runs; so long after the first.
     CopyAfter(Duration),
     /// The call is dropped while the handler runs; the next delivery comes when its lease is over.
@@ -244,7 +251,7 @@ enum Scenario {
     Away,
 }
 
-const SCENARIOS: [(&str, Scenario); 14] = [
+const SCENARIOS: [(&str, Scenario); 15] = [
     (
         "it succeeds; a copy",
         Scenario::Deliveries(&[Act::Succeed, Act::Succeed]),
@@ -268,6 +275,7 @@ const SCENARIOS: [(&str, Scenario); 14] = [
         Scenario::Deliveries(&[Act::Reject, Act::Succeed]),
     ),
     ("it rejects; a replay", Scenario::Replay),
+    ("it is too old; a copy; a replay", Scenario::TooOld),
     (
         "it cannot be called; the next attempt",
         Scenario::Deliveries(&[Act::Unfit, Act::Succeed]),
@@ -427,6 +435,18 @@ where
                 told.push(self.deliver(Act::Reject).await);
                 let replay = self.message("").replay(true);
                 told.push(self.handle(&self.executor, replay, Act::Succeed).await);
+            }
+            Scenario::TooOld => {
+                let policy = self.policy.to_builder().late(Late::Quarantine);
+                let policy = policy.build().unwrap();
+                let message = || {
+                    let envelope = Envelope::builder(format!("{} ", self.order)).timestamp(1);
+                    Prepared::new(envelope.build(), &policy).unwrap_or_else(|it| panic!("{it:?}"))
+                };
+                for is_replay in [false, false, true] {
+                    let message = message().replay(is_replay);
+                    told.push(self.handle(&self.executor, message, Act::Succeed).await);
+                }
             }
             Scenario::CopyAfter(later) => {
                 let copy = async {

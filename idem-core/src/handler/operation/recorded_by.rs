@@ -22,6 +22,7 @@ impl<Tx> sealed::Mode for RecordedBy<Tx> {}
 impl<Tx: Send + 'static> Mode for RecordedBy<Tx> {
     type Lent<'a> = &'a mut Tx;
     const RUNS_UNCLAIMED: bool = false;
+    const FORGETS: bool = false;
 }
 
 /// A constraint, and what stands in its columns, in their order, once the message was handled.

@@ -19,6 +19,7 @@ fn words(name: &str) -> (&'static str, &'static [(&'static str, &'static str)]) 
         "on_rejected" | "on_exhausted" => {
             ("GivenUp", &[("dead-letter", "DeadLetter"), ("ack", "Ack")])
         }
+        "late" => ("Late", &[("run", "Run"), ("quarantine", "Quarantine")]),
         "keyless" => ("Keyless", &[("dead-letter", "DeadLetter"), ("run", "Run")]),
         "on_duplicate" => (
             "OnDuplicate",

@@ -17,6 +17,27 @@ pub(super) fn check(arguments: &Arguments, signature: Option<&Signature>, mistak
         }
     }
     let mut choices = arguments.choices.iter();
+    if let Some(late) = choices.find(|it| it.name == "late" && it.variant == "Quarantine") {
+        if arguments.is_plain() {
+            mistakes.at(
+                &late.variant,
+                "a plain handler claims nothing, and knows no message: remove `late`",
+            );
+        }
+        if arguments.recorded_by.is_some() {
+            mistakes.at(
+                &late.variant,
+                "the table of `recorded_by` forgets nothing, so no message is too late for it: remove `late`",
+            );
+        }
+        if is_numbered {
+            mistakes.at(
+                &late.variant,
+                "a sequence knows by its mark what is done, whatever its age: remove `late`",
+            );
+        }
+    }
+    let mut choices = arguments.choices.iter();
     if let Some(keyless) = choices.find(|it| it.name == "keyless" && it.variant == "Run") {
         if is_atomic {
             mistakes.at(

@@ -45,6 +45,16 @@ pub(super) fn scope(input: ParseStream<'_>) -> Result<LitStr> {
     }
 }
 
+pub(super) fn header(input: ParseStream<'_>) -> Result<LitStr> {
+    const CURE: &str = "write the name of a header, such as `time_header = \"x-made-at\"`";
+    let span = input.span();
+    let name: LitStr = input.parse().map_err(|_| Error::new(span, CURE))?;
+    if name.value().is_empty() {
+        return Err(Error::new(span, CURE));
+    }
+    Ok(name)
+}
+
 pub(super) fn max_attempts(input: ParseStream<'_>) -> Result<LitInt> {
     const CURE: &str = "write a number from 1 to 4294967295, such as `max_attempts = 10`";
     let span = input.span();

@@ -48,6 +48,10 @@ pub(super) fn constant(root: &TokenStream, arguments: &Arguments) -> Option<Toke
         .as_ref()
         .map(|enforcement| &enforcement.0)
         .map(|variant| quote!(.enforcement(#root::handler::Enforcement::#variant)));
+    let time_header = arguments
+        .time_header
+        .as_ref()
+        .map(|name| quote!(.time_header(#name)));
     let choices = arguments.choices.iter().map(|choice| {
         let Choice {
             name,
@@ -67,6 +71,7 @@ pub(super) fn constant(root: &TokenStream, arguments: &Arguments) -> Option<Toke
         store_outage,
         max_outcome,
         enforcement,
+        time_header,
     ];
     let set: Vec<_> = set.into_iter().flatten().chain(choices).collect();
     if set.is_empty() {

@@ -10,7 +10,9 @@ struct Order {
     on_rejected = "drop",
     on_exhausted = dead_letter,
     on_duplicate = 1,
-    on_conflict = "retry"
+    on_conflict = "retry",
+    late = "dead-letter",
+    time_header = 5
 )]
 async fn charge(order: Order) -> Result<(), Failed> {
     drop(order.order_id);
