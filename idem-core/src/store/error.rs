@@ -9,8 +9,8 @@ pub enum StoreError {
     /// The store cannot be reached, or is busy; asking again may help.
     #[error("the store is unavailable")]
     Unavailable(#[source] Box<dyn Error + Send + Sync>),
-    /// The store is there and refuses: it has no memory left, too few replicas, or does not let
-    /// this user in. Asking again helps once somebody has changed that.
+    /// The store is there and refuses: it does not let this user in, or does not confirm what it has done. Asking again
+    /// helps once somebody has changed that.
     #[error("the store refuses")]
     Refused(#[source] Box<dyn Error + Send + Sync>),
     /// A bounded store is full of keys that it must not forget yet.

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod layout;
+mod no_writes;
 mod node;
 mod sentinels;
 
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 pub(crate) use self::layout::Mode;
 pub use self::{
     cluster::{Cluster, RedisCluster},
+    no_writes::NoWrites,
     node::Node,
     sentinels::RedisSentinels,
 };

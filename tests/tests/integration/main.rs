@@ -58,6 +58,7 @@ mod long_replays;
 mod lost_answers;
 mod metrics;
 mod narrow_windows;
+mod no_writes;
 mod nodes;
 mod observed;
 mod order;

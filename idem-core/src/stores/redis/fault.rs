@@ -58,16 +58,9 @@ const NOT_PERMITTED: &str = "redis does not let this user run `EVAL`, `EVALSHA` 
 /// Words of an error that is about this one record.
 const UNREADABLE: [&str; 3] = ["WRONGTYPE", "UNREADABLE", "data string too short"];
 
-/// Words of an error that waiting alone does not mend.
-const REFUSALS: [&str; 7] = [
-    "OOM",
-    "MISCONF",
-    "NOREPLICAS",
-    "NOAUTH",
-    "WRONGPASS",
-    "NOPERM",
-    NOT_BY_SCRIPT,
-];
+/// Words of an error about this user. A server that takes no writes for now (`OOM`, `MISCONF`, `NOREPLICAS`, `READONLY`,
+/// `LOADING`) refuses everybody, and is away like one that does not answer.
+const REFUSALS: [&str; 4] = ["NOAUTH", "WRONGPASS", "NOPERM", NOT_BY_SCRIPT];
 
 /// Why a call has no answer.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -102,6 +95,8 @@ impl Fault {
             },
             Self::Redis(error) if is_refusal(&error) => StoreError::Refused(explained(error)),
             Self::Redis(error) => StoreError::Unavailable(explained(error)),
+            // Not away: this server has carried the call out, and may know the key for done. Whoever fails open must not run
+            // what it knows.
             fault @ Self::TooFewReplicas { .. } => StoreError::Refused(Box::new(fault)),
             Self::TaskEnded(ended) => ended.into(),
         }
@@ -128,7 +123,7 @@ pub(super) fn explained(error: RedisError) -> Box<dyn Error + Send + Sync> {
     }
 }
 
-/// The server is there, and somebody has to change something before it does what is asked.
+/// The server is there, and does not do this for this user before somebody changes something.
 fn is_refusal(error: &RedisError) -> bool {
     REFUSALS.iter().any(|word| says(error, word))
 }

@@ -1,38 +1,61 @@
+//! A server that is there and takes no writes for now is away: whoever asks it asks again, until it takes them.
+
+use idem_servers::redis::NoWrites;
+
 use super::*;
 
-#[tokio::test]
-async fn a_server_out_of_memory_refuses_and_says_so() {
-    let server = Redis::start().unwrap();
-    let store = impatient(&server).await;
-    let lease = acquire(&store, 1).await;
-    let limit = |bytes| server.cli(["CONFIG", "SET", "maxmemory", bytes]).unwrap();
-    limit("1");
-    let said = refused(store.claim(&request(2)).await);
-    assert!(said.contains("`maxmemory`"), "{said}");
-    let outcome = Outcome::new("done");
-    let said = refused(store.complete(&lease, &outcome, MINUTE).await);
-    assert!(said.contains("`maxmemory`"), "{said}");
-    limit("0");
-    complete(&store, &lease).await;
-    acquire(&store, 2).await;
+/// How the server says it, in the words of the store's error.
+fn said_of(why: NoWrites) -> &'static str {
+    match why {
+        NoWrites::OutOfMemory => "`maxmemory`",
+        NoWrites::CannotSave => "cannot save its data",
+        NoWrites::TooFewReplicas => "`min-replicas-to-write`",
+        NoWrites::Replica => "is a replica",
+        NoWrites::Loading => "still loading",
+    }
 }
 
 #[tokio::test]
-async fn a_duplicate_is_told_even_if_memory_is_full() {
-    let server = Redis::start().unwrap();
+async fn a_server_that_takes_no_writes_is_away_until_it_takes_them() {
+    let server = Redis::start_to_refuse().unwrap();
+    let store = impatient(&server).await;
+    for (number, why) in NoWrites::ALL.into_iter().enumerate() {
+        let held = acquire(&store, format!("held {number}")).await;
+        let asking = request(format!("asked {number}"));
+        server.refuse_writes(why).unwrap();
+        let outcome = Outcome::new("done");
+        for said in [
+            unavailable(store.claim(&asking).await),
+            unavailable(store.complete(&held, &outcome, MINUTE).await),
+            unavailable(store.extend(&held, MINUTE).await),
+            unavailable(store.release(&held, &Release::failed("no")).await),
+        ] {
+            assert!(said.contains(said_of(why)), "{why:?}: {said}");
+        }
+        server.take_writes(why).unwrap();
+        complete(&store, &held).await;
+        let lease = acquire_as(&store, &asking).await;
+        assert_eq!(lease.attempt, 1, "{why:?}");
+    }
+}
+
+/// So whoever fails open meanwhile repeats nothing that the server knows.
+#[tokio::test]
+async fn a_server_that_takes_no_writes_tells_of_duplicates_unless_it_loads() {
+    let server = Redis::start_to_refuse().unwrap();
     let store = impatient(&server).await;
     let lease = acquire(&store, 1).await;
     complete(&store, &lease).await;
-    server.cli(["CONFIG", "SET", "maxmemory", "1"]).unwrap();
-    assert!(is_completed(&store, 1).await);
-}
-
-#[tokio::test]
-async fn a_server_that_cannot_save_refuses_and_says_so() {
-    let server = Redis::start().unwrap();
-    let store = impatient(&server).await;
-    let needs = ["CONFIG", "SET", "min-replicas-to-write", "1"];
-    server.cli(needs).unwrap();
-    let said = refused(store.claim(&request(1)).await);
-    assert!(said.contains("`min-replicas-to-write`"), "{said}");
+    let held = acquire(&store, 2).await;
+    for why in NoWrites::ALL {
+        if why == NoWrites::Loading {
+            continue;
+        }
+        server.refuse_writes(why).unwrap();
+        assert!(is_completed(&store, 1).await, "{why:?}");
+        let answer = store.claim(&request(2)).await.unwrap();
+        assert!(matches!(answer, Claim::Held { .. }), "{why:?}: {answer:?}");
+        server.take_writes(why).unwrap();
+    }
+    complete(&store, &held).await;
 }
