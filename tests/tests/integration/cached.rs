@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, atomic::Ordering::SeqCst},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
     time::Duration,
 };
 
@@ -13,7 +16,7 @@ use idem_amqp::{
     sqlx::{Connection as _, SqliteConnection, query},
     stores::Cached,
 };
-use idem_servers::Redis;
+use idem_servers::{Redis, redis::NoWrites};
 use idem_tests::{
     bed::Bed,
     cell::{Charging, charge_in_postgres},
@@ -105,7 +108,11 @@ struct Tiers {
 
 impl Tiers {
     async fn start() -> Self {
-        let redis = Arc::new(off_thread(Redis::start).await);
+        Self::behind(Redis::start).await
+    }
+
+    async fn behind(redis: fn() -> idem_servers::Result<Redis>) -> Self {
+        let redis = Arc::new(off_thread(redis).await);
         let ledger = Ledger::on(Product::Postgres).await;
         let cached = async || {
             let first = RedisStore::builder(&redis.url()).cache("orders").unwrap();
@@ -208,6 +215,23 @@ async fn hangs(redis: &Arc<Redis>) {
 async fn emptied(redis: &Arc<Redis>) {
     let redis = Arc::clone(redis);
     off_thread(move || redis.cli(["FLUSHALL"])).await;
+}
+
+/// Each call ends one reason to take no writes, and begins the next one.
+fn refuses_in_turn() -> impl AsyncFn(&Arc<Redis>) {
+    let calls = AtomicUsize::new(0);
+    async move |redis| {
+        let call = calls.fetch_add(1, SeqCst);
+        let redis = Arc::clone(redis);
+        off_thread(move || {
+            let reason = |number: usize| NoWrites::ALL.get(number).copied();
+            if let Some(last) = call.checked_sub(1).and_then(reason) {
+                redis.take_writes(last)?;
+            }
+            reason(call).map_or(Ok(()), |next| redis.refuse_writes(next))
+        })
+        .await;
+    }
 }
 
 async fn worker_without_its_first_tier<H>()
@@ -324,6 +348,27 @@ async fn what_stands_in_front_of_postgres_and_is_emptied_loses_and_doubles_nothi
     Tiers::start()
         .await
         .withstand::<charge_in_postgres>(emptied)
+        .await;
+}
+
+/// Redis stands in front of PostgreSQL, and takes no writes while messages and copies of them come: for each reason that there is.
+///
+/// - does: asks PostgreSQL
+/// - atomic: once each
+/// - leased: once each
+#[tokio::test]
+async fn what_stands_in_front_of_postgres_and_takes_no_writes_loses_and_doubles_nothing() {
+    let tiers = Tiers::behind(Redis::start_to_refuse).await;
+    tiers.withstand::<charge>(refuses_in_turn()).await;
+}
+
+/// Shares the promise of `cached::what_stands_in_front_of_postgres_and_takes_no_writes_loses_and_doubles_nothing`.
+#[tokio::test]
+async fn what_stands_in_front_of_postgres_and_takes_no_writes_loses_and_doubles_nothing_of_atomic_workers()
+ {
+    let tiers = Tiers::behind(Redis::start_to_refuse).await;
+    tiers
+        .withstand::<charge_in_postgres>(refuses_in_turn())
         .await;
 }
 
