@@ -180,6 +180,13 @@ pub(super) fn is_not_permitted(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm)
 }
 
+/// The server is there, and answers `PING` with this as long as it takes no writes. Of the other reasons only a write tells.
+pub(super) fn is_for_now(error: &RedisError) -> bool {
+    ["MISCONF", "LOADING", "MASTERDOWN"]
+        .iter()
+        .any(|word| says(error, word))
+}
+
 /// The connection is of no use any more, or leads to a server that has become a replica: its
 /// name may lead to the primary by now.
 pub(super) fn is_of_connection(error: &RedisError) -> bool {

@@ -43,8 +43,10 @@ impl Server {
 
     async fn one(link: Link) -> RedisResult<Self> {
         match link.ask(&redis::cmd("PING")).await {
-            // Whoever may not ask has been let in all the same.
-            Err(error) if !fault::is_not_permitted(&error) => Err(error),
+            // Whoever may not ask has been let in all the same, and a server that takes no writes for now is there.
+            Err(error) if !fault::is_not_permitted(&error) && !fault::is_for_now(&error) => {
+                Err(error)
+            }
             _ => Ok(Self::One(Arc::new(link))),
         }
     }

@@ -59,3 +59,18 @@ async fn a_server_that_takes_no_writes_tells_of_duplicates_unless_it_loads() {
     }
     complete(&store, &held).await;
 }
+
+/// A worker that is started meanwhile waits like one that runs.
+#[tokio::test]
+async fn a_store_opens_while_its_server_takes_no_writes() {
+    let server = Redis::start_to_refuse().unwrap();
+    for (number, why) in NoWrites::ALL.into_iter().enumerate() {
+        server.refuse_writes(why).unwrap();
+        let store = impatient(&server).await;
+        let asking = request(format!("asked {number}"));
+        unavailable(store.claim(&asking).await);
+        server.take_writes(why).unwrap();
+        let lease = acquire_as(&store, &asking).await;
+        complete(&store, &lease).await;
+    }
+}
