@@ -10,6 +10,7 @@ pub(crate) mod grouped;
 pub(crate) mod operation;
 mod outbox;
 mod outcome;
+pub(crate) mod owned;
 pub(crate) mod policy;
 mod refusal;
 pub(crate) mod reply;
@@ -31,6 +32,8 @@ pub use outbox::{
     OutgoingContent, OutgoingId,
 };
 pub use outcome::Outcome;
+pub(crate) use owned::Lend;
+pub use owned::{AtomicOwned, OwnedTransaction};
 pub use policy::{
     Enforcement, GivenUp, InDoubt, Keyless, Late, OnConflict, OnDuplicate, Policy, PolicyBuilder,
     PolicyError, StoreOutage,

@@ -34,6 +34,7 @@ use crate::{
 };
 
 mod opening;
+mod owned;
 mod sharing;
 
 pub(super) use sharing::{Shared, shared_or_alone};
@@ -117,6 +118,46 @@ impl<Tx> AtomicClaim<Tx> {
         }
     }
 
+    /// Ends a claim whose handler was not called.
+    async fn end_uncalled<S, T, E>(
+        self,
+        job: &mut Job<'_, S>,
+        transaction: S::Transaction,
+        kept: KeptLease,
+        why: Uncalled,
+    ) -> Execution<T, E>
+    where
+        S: TransactionalStore<Tx>,
+    {
+        // No heartbeat goes on beside the release: the store would refuse it as fenced.
+        drop(kept);
+        // First: the transaction holds a lock on the key's record in some stores, and the release would wait for it.
+        job.executor.roll_back(transaction).await;
+        let lease = Some(&self.lease);
+        job.executor.give_back_uncalled(lease, why).await
+    }
+
+    /// Ends a claim whose handler was called.
+    async fn end<S, T, E>(
+        self,
+        job: &mut Job<'_, S>,
+        transaction: S::Transaction,
+        kept: KeptLease,
+        ran: Ran<Result<T, E>>,
+    ) -> Execution<T, E>
+    where
+        S: TransactionalStore<Tx>,
+        T: serde::Serialize,
+        E: Failure,
+    {
+        // Before the commit, which ends the lease: a heartbeat beside it would find the key completed.
+        drop(kept);
+        let ended = self.ending(job).settle(transaction, ran).await;
+        // Last: copies that are woken by this find in the store what they are told here.
+        self.note(job, &ended);
+        ended
+    }
+
     /// Notes how it ended, and tells copies that wait here.
     pub(super) fn note<S, T, E>(self, job: &mut Job<'_, S>, ended: &Execution<T, E>) {
         self.working.tell_copies(ended, job.request.retention);
@@ -165,12 +206,7 @@ where
         kept: KeptLease,
         why: Uncalled,
     ) -> Self::Attempted {
-        // No heartbeat goes on beside the release: the store would refuse it as fenced.
-        drop(kept);
-        // First: the transaction holds a lock on the key's record in some stores, and the release would wait for it.
-        job.executor.roll_back(transaction).await;
-        let lease = Some(&self.lease);
-        job.executor.give_back_uncalled(lease, why).await
+        self.end_uncalled(job, transaction, kept, why).await
     }
 
     async fn finish(
@@ -180,12 +216,7 @@ where
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> Self::Attempted {
-        // Before the commit, which ends the lease: a heartbeat beside it would find the key completed.
-        drop(kept);
-        let ended = self.ending(job).settle(transaction, ran).await;
-        // Last: copies that are woken by this find in the store what they are told here.
-        self.note(job, &ended);
-        ended
+        self.end(job, transaction, kept, ran).await
     }
 }
 

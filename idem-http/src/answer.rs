@@ -1,0 +1,122 @@
+//! What a client is told of how its request ended.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Response};
+use idem_core::{Execution, Outcome, executor::Cause, handler::Answer as Known};
+
+use crate::{
+    endpoint::{Live, Unsuccessful},
+    problem::{Problem, ProblemKind},
+    remembered::{Recalled, Remembered},
+    response_body::ResponseBody,
+};
+
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+/// For how many seconds the request is remembered.
+const RETENTION: HeaderName = HeaderName::from_static("idempotency-retention");
+
+/// How long a client is asked to wait if nobody knows better.
+const A_WHILE: Duration = Duration::from_secs(1);
+
+/// The answer to a request that ended so. `live` is what its handler has answered, if it ran.
+pub(crate) fn answer<B, E>(
+    ended: Execution<Remembered, Unsuccessful>,
+    live: Option<Live<B, E>>,
+    retention: Duration,
+) -> Live<B, E> {
+    let problem = match ended {
+        Execution::Executed { .. } | Execution::Refused { .. } => {
+            return handlers(live, Some(retention));
+        }
+        Execution::Unprotected { .. }
+        | Execution::Observed { .. }
+        | Execution::Unclaimed { .. }
+        | Execution::Failed {
+            cause: Cause::Error(_),
+            ..
+        } => return handlers(live, None),
+        Execution::Failed { cause, .. } => {
+            Problem::new(ProblemKind::HandlerFailed, cause.to_string())
+        }
+        Execution::Duplicate { outcome, remaining } => match recall(&outcome) {
+            Ok(mut response) => {
+                let headers = response.headers_mut();
+                headers.insert(REPLAYED, HeaderValue::from_static("true"));
+                headers.insert(RETENTION, remaining.as_secs().into());
+                return Ok(ResponseBody::whole(response));
+            }
+            Err(problem) => problem,
+        },
+        Execution::Conflict { remaining } => in_progress(remaining),
+        // Its response counts for nothing: another request has the key by now.
+        Execution::LeaseLost { .. } => in_progress(A_WHILE),
+        Execution::KeyReused => {
+            let detail =
+                "send another key with another request, and the same request with the same key";
+            Problem::new(ProblemKind::KeyReused, detail)
+        }
+        Execution::InDoubt { error, .. } => Problem::new(ProblemKind::InDoubt, error),
+        Execution::StoreUnavailable { error } => {
+            tracing::warn!(%error, "a request was not handled: the store cannot be asked");
+            let detail = "nothing was done; send the request again, with the same key";
+            Problem::new(ProblemKind::StoreUnavailable, detail).retry_after(A_WHILE)
+        }
+        Execution::RecordCorrupt { error } => {
+            tracing::error!(%error, "a request was not handled: the record of its key cannot be read");
+            let detail = "its record is of another version of the service, or damaged";
+            Problem::new(ProblemKind::RecordUnreadable, detail)
+        }
+        Execution::Abandoned => {
+            let detail = "nothing was done; send the request again, with the same key";
+            Problem::new(ProblemKind::ShuttingDown, detail).retry_after(A_WHILE)
+        }
+        other => {
+            let detail = other.error().unwrap_or_else(|| other.kind().to_string());
+            Problem::new(ProblemKind::HandlerFailed, detail)
+        }
+    };
+    Ok(ResponseBody::whole(problem.into_response()))
+}
+
+/// What the handler has answered.
+fn handlers<B, E>(live: Option<Live<B, E>>, retention: Option<Duration>) -> Live<B, E> {
+    let mut response = live.unwrap_or_else(|| {
+        let problem = Problem::new(ProblemKind::HandlerFailed, "its response broke off");
+        Ok(ResponseBody::whole(problem.into_response()))
+    })?;
+    if let Some(retention) = retention {
+        let headers = response.headers_mut();
+        headers.insert(RETENTION, retention.as_secs().into());
+    }
+    Ok(response)
+}
+
+fn in_progress(remaining: Duration) -> Problem {
+    let detail = "send the request again later, with the same key, to get its response";
+    Problem::new(ProblemKind::InProgress, detail).retry_after(remaining)
+}
+
+/// The response that was remembered, or what is told instead of it.
+fn recall(outcome: &Outcome) -> Result<Response<Bytes>, Problem> {
+    let not_kept = |detail: String| Problem::new(ProblemKind::ResponseNotKept, detail);
+    let recalled = match outcome.answer() {
+        Known::Output(json) => Recalled::of(json),
+        Known::Rejected(refusal) => {
+            let response = refusal.error().map(serde_json::Value::to_string);
+            response.and_then(|json| Recalled::of(json.as_bytes()))
+        }
+        _ => None,
+    };
+    match recalled {
+        Some(Recalled::Response(response)) => Ok(response),
+        Some(Recalled::Untold(status)) => Err(not_kept(format!(
+            "it was answered with {status}; it is not handled again under this key"
+        ))),
+        None => Err(not_kept(
+            "what was remembered of it cannot be read; it is not handled again under this key"
+                .into(),
+        )),
+    }
+}

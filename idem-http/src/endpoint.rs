@@ -1,0 +1,312 @@
+//! A request as an operation of the engine, whose handler is the service behind the layer.
+
+use std::{
+    fmt,
+    future::poll_fn,
+    marker::PhantomData,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{
+    Extensions, Request, Response, StatusCode,
+    header::{self, HeaderMap},
+    response::Parts as Head,
+};
+use http_body::Body;
+use http_body_util::BodyExt as _;
+use idem_core::{
+    Envelope, Failure, Key, Policy, Verdict,
+    handler::{
+        AtomicOwned, Context, DecodeError, Handler, Leased, Mode, Operation, OwnedTransaction,
+        Refusal, Rejection,
+    },
+    message::{Fingerprint, KeyError},
+};
+use serde_json::Value;
+use tower_service::Service;
+
+use crate::{
+    remembered::Remembered,
+    request::{Arrived, BodyError},
+    response_body::ResponseBody,
+    rules::{Remember, Rules},
+};
+
+/// Requests with a body of type `B`, handled in mode `M`.
+pub(crate) struct Endpoint<M, B>(PhantomData<fn() -> (M, B)>);
+
+/// A mode in which a layer can run handlers: [`Leased`], or [`AtomicOwned`]. Sealed.
+pub trait EndpointMode: Mode + sealed::Attach {}
+
+impl EndpointMode for Leased {}
+
+impl<Tx: Send + 'static> EndpointMode for AtomicOwned<Tx> {}
+
+mod sealed {
+    use super::{AtomicOwned, Extensions, Leased, Mode, TxSlot};
+
+    pub trait Attach: Mode {
+        /// Puts what the handler is lent where its extractor finds it.
+        fn attach(lent: Self::Lent<'_>, extensions: &mut Extensions);
+    }
+
+    impl Attach for Leased {
+        fn attach((): (), _: &mut Extensions) {}
+    }
+
+    impl<Tx: Send + 'static> Attach for AtomicOwned<Tx> {
+        fn attach(lent: Self::Lent<'_>, extensions: &mut Extensions) {
+            extensions.insert(TxSlot::holding(lent));
+        }
+    }
+}
+
+/// A transaction until the handler takes it.
+pub(crate) struct TxSlot<Tx>(Arc<Mutex<Option<OwnedTransaction<Tx>>>>);
+
+impl<Tx> TxSlot<Tx> {
+    fn holding(transaction: OwnedTransaction<Tx>) -> Self {
+        Self(Arc::new(Mutex::new(Some(transaction))))
+    }
+
+    #[cfg(feature = "axum")]
+    pub(crate) fn take(&self) -> Option<OwnedTransaction<Tx>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl<Tx> Clone for TxSlot<Tx> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<M, B> Operation for Endpoint<M, B>
+where
+    M: EndpointMode,
+    B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
+    B::Error: Into<BodyError>,
+{
+    type Message = Request<B>;
+    type Output = Remembered;
+    type Error = Unsuccessful;
+    type Mode = M;
+    // Of the metrics. Keys begin with the layer's name.
+    const SCOPE: &'static str = "http";
+
+    fn decode(envelope: &Envelope) -> Result<Request<B>, DecodeError> {
+        Arrived::of(envelope)
+    }
+
+    fn key(_: &Request<B>, envelope: &Envelope) -> Result<Key, KeyError> {
+        let missing = || KeyError::Missing {
+            part: crate::key::IDEMPOTENCY_KEY.to_string(),
+        };
+        let arrived = Arrived::<B>::in_envelope(envelope);
+        arrived.key.clone().ok_or_else(missing)
+    }
+
+    fn fingerprint(_: &Request<B>, envelope: &Envelope) -> Option<Fingerprint> {
+        Arrived::<B>::in_envelope(envelope).fingerprint
+    }
+}
+
+/// What the service answered, before anybody is told of it.
+pub(crate) type Live<B, E> = Result<Response<ResponseBody<B>>, E>;
+
+/// One call of the service behind the layer.
+pub(crate) struct Call<Inner, B, E> {
+    service: Mutex<Inner>,
+    rules: Rules,
+    answered: Mutex<Option<Live<B, E>>>,
+}
+
+impl<Inner, B, E> Call<Inner, B, E> {
+    pub(crate) fn new(service: Inner, rules: Rules) -> Self {
+        Self {
+            service: Mutex::new(service),
+            rules,
+            answered: Mutex::new(None),
+        }
+    }
+
+    /// What the service has answered in its last attempt, if there was one.
+    pub(crate) fn into_answered(self) -> Option<Live<B, E>> {
+        let answered = self.answered.into_inner();
+        answered.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answer(&self, answered: Option<Live<B, E>>) {
+        *self.answered.lock().unwrap_or_else(PoisonError::into_inner) = answered;
+    }
+}
+
+impl<M, B, Inner, RB> Handler<Call<Inner, RB, Inner::Error>> for Endpoint<M, B>
+where
+    M: EndpointMode,
+    B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
+    B::Error: Into<BodyError>,
+    Inner: Service<Request<B>, Response = Response<RB>> + Clone + Send + 'static,
+    Inner::Future: Send,
+    Inner::Error: Send + 'static,
+    RB: Body<Data = Bytes> + Send + 'static,
+{
+    fn call<'a>(
+        mut request: Request<B>,
+        context: &'a Context<'a, Call<Inner, RB, Inner::Error>>,
+        lent: M::Lent<'a>,
+    ) -> Result<impl Future<Output = Result<Remembered, Unsuccessful>> + Send + 'a, Rejection> {
+        let extensions = request.extensions_mut();
+        extensions.insert(context.attempt);
+        extensions.insert(context.key.clone());
+        M::attach(lent, extensions);
+        Ok(context.state.run(request))
+    }
+}
+
+impl<Inner, RB, E> Call<Inner, RB, E>
+where
+    RB: Body<Data = Bytes> + Send + 'static,
+    E: Send,
+{
+    /// Calls the service, and says what is remembered of its answer.
+    async fn run<B>(&self, request: Request<B>) -> Result<Remembered, Unsuccessful>
+    where
+        Inner: Service<Request<B>, Response = Response<RB>, Error = E> + Clone + Send + 'static,
+        Inner::Future: Send,
+        B: Send,
+    {
+        // What an earlier attempt has answered does not count any more.
+        self.answer(None);
+        let service = self.service.lock();
+        let mut service = service.unwrap_or_else(PoisonError::into_inner).clone();
+        let answered = match poll_fn(|cx| service.poll_ready(cx)).await {
+            Ok(()) => service.call(request).await,
+            Err(error) => Err(error),
+        };
+        match answered {
+            Ok(response) => self.judge(response).await,
+            Err(error) => {
+                self.answer(Some(Err(error)));
+                Err(Unsuccessful::failed("the service behind the layer failed"))
+            }
+        }
+    }
+
+    /// What is remembered of a response. It is kept here as it is, for the client that waits for it.
+    async fn judge(&self, response: Response<RB>) -> Result<Remembered, Unsuccessful> {
+        let (head, body) = response.into_parts();
+        let status = head.status;
+        let (max, whole) = (self.rules.max_response as u64, body.size_hint().exact());
+        let fits = whole.is_some_and(|bytes| bytes <= max);
+        let remember = match self.rules.remembers(&head) {
+            // A refusal that is not told again is none: another request finds out anew.
+            Remember::Refused if !fits => Remember::Failed,
+            Remember::Done if !fits => Remember::DoneUntold,
+            remember => remember,
+        };
+        if matches!(remember, Remember::Failed | Remember::DoneUntold) {
+            self.answer_as_it_is(head, body);
+            return match remember {
+                Remember::DoneUntold => Ok(Remembered::untold(status)),
+                _ => Err(Unsuccessful::failed(format!(
+                    "the handler answered {status}"
+                ))),
+            };
+        }
+        // Before anything is completed: a response that breaks off is none.
+        let Ok(body) = body.collect().await else {
+            return Err(Unsuccessful::failed("the handler's response broke off"));
+        };
+        let body = body.to_bytes();
+        let (limit, forgotten) = (Policy::LARGEST_OUTCOME / 2, &self.rules.forgotten);
+        let ended = match remember {
+            Remember::Refused => match Remembered::value(&head, &body, forgotten, limit) {
+                Some(response) => Err(Unsuccessful::refused(status, response)),
+                None => Err(Unsuccessful::failed(format!(
+                    "the handler answered {status}"
+                ))),
+            },
+            _ => Ok(Remembered::of(&head, &body, forgotten, limit)
+                .unwrap_or_else(|| Remembered::untold(status))),
+        };
+        let response = ResponseBody::whole(Response::from_parts(head, body));
+        self.answer(Some(Ok(response)));
+        ended
+    }
+
+    fn answer_as_it_is(&self, head: Head, body: RB) {
+        let body = ResponseBody::handlers(body);
+        self.answer(Some(Ok(Response::from_parts(head, body))));
+    }
+}
+
+impl Rules {
+    /// What a response says about its request: by its handler's word, or by its status and whether it may be stored.
+    fn remembers(&self, head: &Head) -> Remember {
+        if let Some(said) = head.extensions.get::<Remember>() {
+            return *said;
+        }
+        let remember = (self.remember)(head.status);
+        if must_not_be_stored(&head.headers) {
+            remember.untold()
+        } else {
+            remember
+        }
+    }
+}
+
+fn must_not_be_stored(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::CACHE_CONTROL).iter();
+    let mut directives = values.flat_map(|value| value.to_str().unwrap_or_default().split(','));
+    directives.any(|directive| directive.trim().eq_ignore_ascii_case("no-store"))
+}
+
+/// Why nothing of what a handler wrote is to stay.
+#[derive(Debug)]
+pub(crate) struct Unsuccessful {
+    why: String,
+    /// What copies are answered with, if it is for good.
+    refusal: Option<Value>,
+}
+
+impl Unsuccessful {
+    fn failed(why: impl Into<String>) -> Self {
+        Self {
+            why: why.into(),
+            refusal: None,
+        }
+    }
+
+    fn refused(status: StatusCode, response: Value) -> Self {
+        Self {
+            why: format!("the handler answered {status}"),
+            refusal: Some(response),
+        }
+    }
+}
+
+impl fmt::Display for Unsuccessful {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl Failure for Unsuccessful {
+    fn verdict(&self) -> Verdict {
+        match self.refusal {
+            Some(_) => Verdict::Reject,
+            None => Verdict::RetryAfter(Duration::ZERO),
+        }
+    }
+
+    fn refusal(&self) -> Refusal {
+        let refusal = Refusal::rejected(&self.why);
+        match &self.refusal {
+            Some(response) => refusal.typed(response.clone()),
+            None => refusal,
+        }
+    }
+}

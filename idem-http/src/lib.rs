@@ -1,0 +1,46 @@
+//! `Idempotency-Key` for HTTP services: a request is handled once, even when it arrives twice.
+//!
+//! A client that lost the answer sends its request again, under the same key. An [`IdempotencyLayer`] round the routes
+//! runs the handler for the first, and answers the others with the first one's response: from memory, SQLite,
+//! PostgreSQL or Redis, as idem's queue workers do. With [`atomic`](IdempotencyLayer::atomic) the handler writes in the
+//! transaction in which its response is recorded, so a crash between effect and response loses or doubles neither.
+//!
+//! ```
+//! use axum::{Json, Router, http::StatusCode, routing::post};
+//! use idem_core::MemoryStore;
+//! use idem_http::IdempotencyLayer;
+//! use serde_json::{Value, json};
+//!
+//! async fn charge(Json(order): Json<Value>) -> (StatusCode, Json<Value>) {
+//!     (StatusCode::CREATED, Json(json!({ "charged": order["amount_cents"] })))
+//! }
+//!
+//! let once = IdempotencyLayer::new(MemoryStore::new())
+//!     .scoped_by(|request| request.headers.get("x-tenant")?.to_str().ok().map(str::to_owned));
+//! let app: Router = Router::new().route("/charges", post(charge)).layer(once);
+//! # let _ = app;
+//! ```
+//!
+//! What is answered when, what is compared and what is remembered: `docs/http.md`.
+
+mod answer;
+mod endpoint;
+#[cfg(feature = "axum")]
+mod extract;
+mod key;
+mod layer;
+mod problem;
+mod remembered;
+mod request;
+mod response_body;
+mod rules;
+mod service;
+
+pub use endpoint::EndpointMode;
+#[cfg(feature = "axum")]
+pub use extract::Tx;
+pub use layer::{IdempotencyLayer, Unscoped};
+pub use problem::ProblemKind;
+pub use response_body::ResponseBody;
+pub use rules::{KeyRule, Remember};
+pub use service::Idempotency;

@@ -1,0 +1,173 @@
+//! A request as it has arrived: its key, its content, and what of it is compared with others of that key.
+
+use std::{
+    error::Error,
+    sync::{Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use http::{Request, Uri, header, request::Parts};
+use http_body::Body;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use idem_core::{
+    Envelope, Key,
+    handler::DecodeError,
+    message::{Fingerprint, KeyError},
+    store::Owner,
+};
+use tokio::time::timeout;
+
+use crate::{
+    key::{self, IDEMPOTENCY_KEY, KeyProblem},
+    problem::{Problem, ProblemKind},
+    rules::{KeyRule, Rules},
+};
+
+/// What a body may fail with.
+pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
+
+/// A request that may be handled.
+pub(crate) struct Arrived<B> {
+    parts: Parts,
+    body: Source<B>,
+    /// `None` if it has none, and runs all the same.
+    pub(crate) key: Option<Key>,
+    /// `None` if requests under the same key are not compared.
+    pub(crate) fingerprint: Option<Fingerprint>,
+}
+
+enum Source<B> {
+    Whole(Bytes),
+    /// Until it is handed on.
+    Stream(Mutex<Option<B>>),
+}
+
+impl<B> Arrived<B>
+where
+    B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
+    B::Error: Into<BodyError>,
+{
+    /// Looks for the request's key and reads its body. Nothing is recorded by now.
+    pub(crate) async fn read(request: Request<B>, rules: &Rules) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        let key = find_key(&parts, rules)?;
+        if !rules.compares {
+            let body = Source::Stream(Mutex::new(Some(body)));
+            return Ok(Self {
+                parts,
+                body,
+                key,
+                fingerprint: None,
+            });
+        }
+        let body = whole(body, rules).await?;
+        let fingerprint = Some(fingerprint(&parts, &body, rules));
+        Ok(Self {
+            parts,
+            body: Source::Whole(body),
+            key,
+            fingerprint,
+        })
+    }
+
+    /// Gives a request without a key one that no other has: what runs in a transaction cannot run without a claim.
+    pub(crate) fn claim_anything(&mut self, rules: &Rules) {
+        let random = u128::from_be_bytes(*Owner::new().as_bytes());
+        let key = Key::new(&rules.name, format!("unkeyed-{random:032x}"));
+        self.key = Some(key.expect("the name is a scope, and the rest is short"));
+    }
+
+    pub(crate) fn into_envelope(self) -> Envelope {
+        // Somebody waits for the answer, so a refusal is remembered and told again.
+        let envelope = Envelope::builder(Bytes::new()).expects_reply(true);
+        envelope.extension(self).build()
+    }
+
+    /// The request for the handler.
+    pub(crate) fn of(envelope: &Envelope) -> Result<Request<B>, DecodeError> {
+        let arrived = Self::in_envelope(envelope);
+        let body = match &arrived.body {
+            Source::Whole(bytes) => B::from(bytes.clone()),
+            Source::Stream(body) => {
+                let body = body.lock().unwrap_or_else(PoisonError::into_inner).take();
+                body.ok_or_else(|| DecodeError::new("its body was handed on, and is gone"))?
+            }
+        };
+        Ok(Request::from_parts(arrived.parts.clone(), body))
+    }
+
+    pub(crate) fn in_envelope(envelope: &Envelope) -> &Self {
+        let arrived = envelope.extension();
+        arrived.expect("each envelope of this crate is of a request")
+    }
+}
+
+/// The request's key, under the scope of who asks.
+fn find_key(parts: &Parts, rules: &Rules) -> Result<Option<Key>, Problem> {
+    let sent = match key::key(&parts.headers) {
+        Ok(sent) => sent,
+        Err(KeyProblem::Missing) if rules.key == KeyRule::Optional => return Ok(None),
+        Err(problem) => return Err(problem.into()),
+    };
+    let mut key = Key::builder(&rules.name);
+    if let Some(scope) = &rules.scope {
+        let scope = scope(parts).filter(|scope| !scope.is_empty());
+        let scope = scope.ok_or_else(|| {
+            let detail = "the service could not make out who asks, which keeps the keys of its clients apart";
+            Problem::new(ProblemKind::ScopeMissing, detail)
+        })?;
+        key = key.part("scope", &scope);
+    }
+    let key = key.part(IDEMPOTENCY_KEY.as_str(), &sent).build();
+    key.map(Some)
+        .map_err(|error: KeyError| Problem::new(ProblemKind::KeyInvalid, error.to_string()))
+}
+
+/// All of a body, if it is not too large and does not take too long.
+async fn whole<B>(body: B, rules: &Rules) -> Result<Bytes, Problem>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BodyError>,
+{
+    let limit = rules.max_request;
+    let too_large = || {
+        let detail = format!("it has more than {limit} bytes, which is what can be compared");
+        Problem::new(ProblemKind::BodyTooLarge, detail)
+    };
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_large());
+    }
+    match timeout(rules.body_timeout, Limited::new(body, limit).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(error)) => Err(Problem::new(ProblemKind::BodyBroken, error.to_string())),
+        Err(_) => {
+            let detail = format!("it did not arrive within {:?}", rules.body_timeout);
+            Err(Problem::new(ProblemKind::BodyTimeout, detail))
+        }
+    }
+}
+
+/// What two requests with the same key have in common if they are the same.
+fn fingerprint(parts: &Parts, body: &[u8], rules: &Rules) -> Fingerprint {
+    let uri = uri(parts);
+    let mut of = Fingerprint::builder()
+        .field("method", parts.method.as_str())
+        .field("path", uri.path())
+        .field("query", &uri.query());
+    for name in [&header::CONTENT_TYPE].into_iter().chain(&*rules.compared) {
+        let values = parts.headers.get_all(name).iter();
+        let values: Vec<_> = values.map(http::HeaderValue::as_bytes).collect();
+        of = of.field(name.as_str(), &values);
+    }
+    of.field("body", &Fingerprint::of(body).to_string()).build()
+}
+
+/// The path as the client sent it: a router that is nested in another one sees only the rest of it.
+fn uri(parts: &Parts) -> &Uri {
+    #[cfg(feature = "axum")]
+    if let Some(axum::extract::OriginalUri(uri)) = parts.extensions.get() {
+        return uri;
+    }
+    &parts.uri
+}

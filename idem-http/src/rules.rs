@@ -1,0 +1,157 @@
+//! What a layer is told: which requests it is for, what of them is compared, what of a response is remembered.
+
+use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
+
+use http::{HeaderName, Method, StatusCode, header, request::Parts};
+use idem_core::{Policy, handler::Backoff};
+
+/// What becomes of a request without a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyRule {
+    /// It is answered with 400, and its handler does not run.
+    Required,
+    /// Its handler runs, and a copy of the request runs it again.
+    Optional,
+}
+
+/// What a response says about its request. A handler says it of one response by an extension of that type; the layer by
+/// [`IdempotencyLayer::remember`](crate::IdempotencyLayer::remember).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Remember {
+    /// It is done: what was written is committed, and copies are answered with this response.
+    Done,
+    /// It is done: what was written is committed. The response is for this client alone: copies are answered with 409.
+    DoneUntold,
+    /// It is refused for good: what was written is rolled back, and copies are answered with this response.
+    Refused,
+    /// It has failed: what was written is rolled back, and the key is free for another attempt, at once.
+    Failed,
+}
+
+impl Remember {
+    /// Done up to 399, refused from 400, failed if another attempt may do better: 408, 425, 429 and from 500.
+    pub fn by_status(status: StatusCode) -> Self {
+        match status.as_u16() {
+            408 | 425 | 429 | 500.. => Self::Failed,
+            400.. => Self::Refused,
+            _ => Self::Done,
+        }
+    }
+
+    /// The same of a response that must not be stored.
+    pub(crate) fn untold(self) -> Self {
+        match self {
+            Self::Done | Self::DoneUntold => Self::DoneUntold,
+            // Whether it is refused is asked again, as the response says.
+            Self::Refused | Self::Failed => Self::Failed,
+        }
+    }
+}
+
+pub(crate) type Scope = dyn Fn(&Parts) -> Option<String> + Send + Sync;
+
+/// What a layer is told. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Rules {
+    pub(crate) name: Arc<str>,
+    /// Who asks; `None` if it is all the same.
+    pub(crate) scope: Option<Arc<Scope>>,
+    pub(crate) policy: Policy,
+    pub(crate) key: KeyRule,
+    pub(crate) methods: Arc<HashSet<Method>>,
+    /// Which headers of the request are compared, besides its content type.
+    pub(crate) compared: Arc<[HeaderName]>,
+    /// Whether requests under the same key are compared at all. If not, a body is handed on as it comes.
+    pub(crate) compares: bool,
+    pub(crate) max_request: usize,
+    pub(crate) body_timeout: Duration,
+    pub(crate) max_response: usize,
+    /// Headers of a response that are not remembered, besides those of a connection.
+    pub(crate) forgotten: Arc<HashSet<HeaderName>>,
+    pub(crate) remember: fn(StatusCode) -> Remember,
+    /// How long a copy waits for the first request to end.
+    pub(crate) wait: Duration,
+    /// How long a client is kept waiting at most.
+    pub(crate) deadline: Option<Duration>,
+}
+
+impl Rules {
+    pub(crate) fn of(scope: Option<Arc<Scope>>) -> Self {
+        Self {
+            name: "http".into(),
+            scope,
+            policy: heeded(Policy::DEFAULT),
+            key: KeyRule::Required,
+            methods: Arc::new([Method::POST, Method::PATCH].into()),
+            compared: Arc::new([]),
+            compares: true,
+            max_request: 1024 * 1024,
+            body_timeout: Duration::from_secs(30),
+            max_response: 256 * 1024,
+            forgotten: Arc::new([header::DATE, header::SET_COOKIE].into()),
+            remember: Remember::by_status,
+            wait: Duration::from_secs(5),
+            deadline: None,
+        }
+    }
+}
+
+/// The shortest wait that a policy can have: of an attempt that panicked, say.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// The policy, as a client with a key needs it: it decides itself how often and when it tries, so a failed key is free at
+/// once, however often it has failed; and the limit for what is remembered is the layer's.
+pub(crate) fn heeded(policy: Policy) -> Policy {
+    let policy = policy
+        .to_builder()
+        .max_attempts(u32::MAX)
+        .backoff(Backoff::new(SHORTEST, SHORTEST))
+        .max_outcome(Policy::LARGEST_OUTCOME);
+    policy.build().expect("what was changed of it can be")
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rules")
+            .field("name", &self.name)
+            .field("is_scoped", &self.scope.is_some())
+            .field("policy", &self.policy)
+            .field("key", &self.key)
+            .field("methods", &self.methods)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_says_what_is_remembered() {
+        for (status, expected) in [
+            (200, Remember::Done),
+            (201, Remember::Done),
+            (204, Remember::Done),
+            (303, Remember::Done),
+            (400, Remember::Refused),
+            (404, Remember::Refused),
+            (409, Remember::Refused),
+            (422, Remember::Refused),
+            (408, Remember::Failed),
+            (425, Remember::Failed),
+            (429, Remember::Failed),
+            (500, Remember::Failed),
+            (503, Remember::Failed),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(Remember::by_status(status), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn the_default_policy_can_be_heeded() {
+        assert_eq!(heeded(Policy::DEFAULT).max_attempts(), u32::MAX);
+    }
+}

@@ -1,0 +1,259 @@
+//! Handlers that write in the transaction in which their response is recorded.
+
+use std::time::Duration;
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::post as route,
+};
+use idem_core::{Policy, store::TransactionalStore};
+use idem_http::{IdempotencyLayer, KeyRule, Tx};
+use serde_json::{Value, json};
+
+use crate::{
+    client::post,
+    service::{Effects, Service},
+    stores::{Ledger, on_each_database},
+};
+
+on_each_database!(
+    what_is_written_commits_with_the_response,
+    a_response_that_is_an_error_rolls_back_what_was_written,
+    a_handler_that_panics_has_written_nothing,
+    a_handler_whose_client_has_gone_commits,
+    copies_at_once_write_once,
+    a_transaction_that_a_task_keeps_commits_nothing,
+    a_transaction_that_a_task_gives_back_in_time_is_committed,
+    a_response_that_is_not_kept_commits,
+    requests_without_a_key_write_each,
+    a_handler_without_the_layer_is_told_what_it_lacks,
+);
+
+async fn charge<L: Ledger>(
+    State(effects): State<Effects>,
+    Tx(mut db): Tx<L::Connection>,
+    Json(order): Json<Value>,
+) -> Response {
+    effects.begin();
+    L::write(db.as_mut(), order["id"].as_str().unwrap()).await;
+    match order["behave"].as_str().unwrap_or_default() {
+        "wait" => effects.pass().await,
+        "panic" => panic!("the handler panics"),
+        "keep" => {
+            let gate = effects.clone();
+            tokio::spawn(async move {
+                gate.pass().await;
+                L::write(db.as_mut(), "late").await;
+            });
+        }
+        _ => {}
+    }
+    let status = order["status"].as_u64().unwrap_or(201).try_into().unwrap();
+    let status = StatusCode::from_u16(status).unwrap();
+    let count = effects.end();
+    let bytes = order["bytes"].as_u64().unwrap_or(0).try_into().unwrap();
+    let answer = json!({ "run": count, "padding": "x".repeat(bytes) });
+    (status, Json(answer)).into_response()
+}
+
+async fn start<L: Ledger>(
+    ledger: &L,
+    change: impl FnOnce(IdempotencyLayer<L::Store>) -> IdempotencyLayer<L::Store>,
+) -> Service
+where
+    L::Store: TransactionalStore<L::Connection>,
+{
+    ledger.create().await;
+    let effects = Effects::new();
+    let policy = Policy::builder()
+        .lease(Duration::from_secs(1))
+        .build()
+        .unwrap();
+    let layer = IdempotencyLayer::new(ledger.store())
+        .unscoped()
+        .policy(policy);
+    let layer = change(layer.wait(Duration::from_secs(30))).atomic::<L::Connection>();
+    let app = Router::new()
+        .route("/charges", route(charge::<L>))
+        .layer(layer);
+    Service::serve(app.with_state(effects.clone()), effects).await
+}
+
+async fn what_is_written_commits_with_the_response<L: Ledger>()
+where
+    L::Store: TransactionalStore<L::Connection>,
+{
+    let ledger = L::open().await;
+    let service = start(&ledger, |it| it).await;
+    for is_copy in [false, true, true] {
+        let answer = service.send(post(r#"{"id":"a"}"#).key("k")).await;
+        answer.assert(201, is_copy);
+        assert_eq!(answer.json()["run"], 1);
+    }
+    service
+        .send(post(r#"{"id":"b"}"#).key("k"))
+        .await
+        .assert_problem(422, "key-reused");
+    assert_eq!(ledger.written().await, ["a"]);
+}
+
+async fn a_response_that_is_an_error_rolls_back_what_was_written<L: Ledger>()
+where
+    L::Store: TransactionalStore<L::Connection>,
+{
+    let ledger = L::open().await;
+    let service = start(&ledger, |it| it).await;
+    for is_copy in [false, true] {
+        let refused = service
+            .send(post(r#"{"id":"a","status":422}"#).key("refused"))
+            .await;
+        refused.assert(422, is_copy);
+        assert_eq!(refused.json()["run"], 1);
+    }
+    for run in [2, 3] {
+        let failed = service
+            .send(post(r#"{"id":"b","status":503}"#).key("failed"))
+            .await;
+        failed.assert(503, false);
+        assert_eq!(failed.json()["run"], run);
+    }
+    assert!(ledger.written().await.is_empty());
+    service
+        .send(post(r#"{"id":"c"}"#).key("done"))
+        .await
+        .assert(201, false);
+    assert_eq!(ledger.written().await, ["c"]);
+}
+
+async fn a_handler_that_panics_has_written_nothing<L: Ledger>()
+where
+    L::Store: TransactionalStore<L::Connection>,
+{
+    let ledger = L::open().await;
+    let service = start(&ledger, |it| it).await;
+    for _ in 0..2 {
+        let request = post(r#"{"id":"a","behave":"panic"}"#).key("k");
+        service
+            .send(request)
+            .await
+            .assert_problem(500, "handler-failed");
+        service.effects.begun().await;
+    }
+    assert!(ledger.written().await.is_empty());
+}
+
+async fn a_handler_whose_client_has_gone_commits<L: Ledger>()
+where
+    L::Store: TransactionalStore<L::Connection>,
+{
+    let ledger = L::open().await;
+    let service = start(&ledger, |it| it).await;
+    let request = post(r#"{"id":"a","behave":"wait"}"#).key("k");
+    request
+        .send_and_leave(service.address, service.effects.begun())
+        .await;
+    // Longer than the lease, which is kept.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    service.effects.open();
+    service.send(request).await.assert(201, true);
+    assert_eq!(ledger.written().await, ["a"]);
+}
+
+async fn copies_at_once_write_once<L: Ledger>()
+where
+    L::Store: TransactionalStore<L::Connection>,
+{
+    let ledger = L::open().await;
+    let service = start(&ledger, |it| it).await;
+    let requests =
+        (0..60).map(|n| post(&format!(r#"{{"id":"{}"}}"#, n % 3)).key(&format!("k{}", n % 3)));
+    let sent: Vec<_> = requests.map(|request| service.spawn(request)).collect();
+    let mut replayed = 0;
+    for sent in sent {
+        let answer = sent.await.unwrap();
+        assert_eq!(answer.status, 201, "{answer:?}");
+        replayed += usize::from(answer.is_replayed());
+    }
+    assert_eq!(replayed, 57);
+    assert_eq!(ledger.written().await, ["0", "1", "2"]);
+}
+
+async fn a_transaction_that_a_task_keeps_commits_nothing<L: Ledger>()
+where
+    L::Store: TransactionalStore<L::Connection>,
+{
+    let ledger = L::open().await;
+    let service = start(&ledger, |it| it).await;
+    let request = post(r#"{"id":"a","behave":"keep"}"#).key("k");
+    let told = service.send(request.clone()).await;
+    told.assert_problem(409, "in-progress");
+    assert!(ledger.written().await.is_empty());
+    // The task writes into a transaction that nobody commits any more.
+    service.effects.open();
+    let other = post(r#"{"id":"b"}"#).key("other");
+    service.send(other).await.assert(201, false);
+    assert_eq!(ledger.written().await, ["b"]);
+}
+
+async fn a_transaction_that_a_task_gives_back_in_time_is_committed<L: Ledger>()
+where
+    L::Store: TransactionalStore<L::Connection>,
+{
+    let ledger = L::open().await;
+    let policy = Policy::builder()
+        .lease(Duration::from_secs(30))
+        .build()
+        .unwrap();
+    let service = start(&ledger, |it| it.policy(policy)).await;
+    let sent = service.spawn(post(r#"{"id":"a","behave":"keep"}"#).key("k"));
+    service.effects.begun().await;
+    assert!(ledger.written().await.is_empty());
+    service.effects.open();
+    sent.await.unwrap().assert(201, false);
+    assert_eq!(ledger.written().await, ["a", "late"]);
+}
+
+async fn a_response_that_is_not_kept_commits<L: Ledger>()
+where
+    L::Store: TransactionalStore<L::Connection>,
+{
+    let ledger = L::open().await;
+    let service = start(&ledger, |it| it.max_response(100)).await;
+    let request = post(r#"{"id":"a","bytes":100}"#).key("k");
+    service.send(request.clone()).await.assert(201, false);
+    service
+        .send(request)
+        .await
+        .assert_problem(409, "response-not-kept");
+    assert_eq!(ledger.written().await, ["a"]);
+}
+
+async fn requests_without_a_key_write_each<L: Ledger>()
+where
+    L::Store: TransactionalStore<L::Connection>,
+{
+    let ledger = L::open().await;
+    let service = start(&ledger, |it| it.key(KeyRule::Optional)).await;
+    for _ in 0..2 {
+        service.send(post(r#"{"id":"a"}"#)).await.assert(201, false);
+    }
+    assert_eq!(ledger.written().await, ["a", "a"]);
+}
+
+async fn a_handler_without_the_layer_is_told_what_it_lacks<L: Ledger>() {
+    let ledger = L::open().await;
+    let effects = Effects::new();
+    let layer = IdempotencyLayer::new(ledger.store()).unscoped();
+    let app = Router::new()
+        .route("/charges", route(charge::<L>))
+        .layer(layer);
+    let service = Service::serve(app.with_state(effects.clone()), effects).await;
+    for _ in 0..2 {
+        let answer = service.send(post(r#"{"id":"a"}"#).key("k")).await;
+        answer.assert_problem(500, "handler-failed");
+    }
+    assert_eq!(service.effects.count(), 0);
+}

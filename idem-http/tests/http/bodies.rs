@@ -1,0 +1,94 @@
+//! Bodies at their limits, slow ones, and ones that break off.
+
+use std::time::Duration;
+
+use idem_core::MemoryStore;
+use idem_http::IdempotencyLayer;
+use tokio::io::AsyncWriteExt as _;
+
+use crate::{
+    client::{answer, post},
+    service::Service,
+};
+
+const LIMIT: usize = 10_000;
+
+async fn limited() -> Service {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let layer = layer
+        .max_request(LIMIT)
+        .body_timeout(Duration::from_millis(500));
+    Service::start(layer).await
+}
+
+fn body(bytes: usize) -> String {
+    let empty = r#"{"id":""}"#.len();
+    format!(r#"{{"id":"{}"}}"#, "x".repeat(bytes - empty))
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_to_be_compared_does_not_run_and_leaves_no_record() {
+    let service = limited().await;
+    for (key, bytes) in [("just", LIMIT + 1), ("far", 10 * LIMIT)] {
+        let request = post(&body(bytes)).key(key);
+        let told = service.send(request.clone()).await;
+        told.assert_problem(413, "body-too-large");
+        let chunked = request.send_in_chunks(service.address).await;
+        chunked.assert_problem(413, "body-too-large");
+        assert_eq!(service.effects.count(), 0);
+    }
+    // The key is as good as new.
+    service
+        .send(post("{}").key("just"))
+        .await
+        .assert(201, false);
+    for bytes in [LIMIT - 1, LIMIT] {
+        let request = post(&body(bytes)).key(&bytes.to_string());
+        service.send(request.clone()).await.assert(201, false);
+        request
+            .send_in_chunks(service.address)
+            .await
+            .assert(201, true);
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_arrive_in_time_does_not_run() {
+    let service = limited().await;
+    let request = post("{}").key("k");
+    let mut stream = request.begin(service.address, 100).await;
+    stream.write_all(b"{").await.unwrap();
+    answer(stream).await.assert_problem(408, "body-timeout");
+    assert_eq!(service.effects.count(), 0);
+    service.send(request).await.assert(201, false);
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_does_not_run() {
+    let service = limited().await;
+    let request = post("{}").key("k");
+    let mut stream = request.begin(service.address, 100).await;
+    stream.write_all(b"{").await.unwrap();
+    drop(stream);
+    service.send(request).await.assert(201, false);
+    assert_eq!(service.effects.count(), 1);
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_compared_may_have_any_size() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let service = Service::start(
+        layer
+            .max_request(LIMIT)
+            .max_response(200 * LIMIT)
+            .compare_nothing(),
+    )
+    .await;
+    // Less than axum's own limit of 2 MB.
+    let request = post(&body(100 * LIMIT)).key("k");
+    let first = request.send_in_chunks(service.address).await;
+    first.assert(201, false);
+    assert_eq!(first.json()["id"].as_str().unwrap().len(), 100 * LIMIT - 9);
+    service.send(post("{}").key("k")).await.assert(201, true);
+    assert_eq!(service.effects.count(), 1);
+}

@@ -1,0 +1,73 @@
+//! Clients that go away or wait for long, and services that end.
+
+use std::time::Duration;
+
+use idem_core::MemoryStore;
+use idem_http::IdempotencyLayer;
+
+use crate::{
+    client::post,
+    service::{PATIENCE, Service},
+    stores::{TestStore, on_each_store},
+};
+
+on_each_store!(
+    a_handler_whose_client_has_gone_runs_to_its_end,
+    a_client_that_waits_too_long_gets_its_response_later,
+);
+
+async fn a_handler_whose_client_has_gone_runs_to_its_end<T: TestStore>() {
+    let opened = T::open().await;
+    let layer = IdempotencyLayer::new(opened.store()).unscoped();
+    let service = Service::start(layer.wait(Duration::from_secs(30))).await;
+    let request = post(r#"{"behave":"wait"}"#).key("k");
+    request
+        .send_and_leave(service.address, service.effects.begun())
+        .await;
+    let copy = service.spawn(request);
+    // The server has time to notice.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(service.effects.count(), 0);
+    service.effects.open();
+    copy.await.unwrap().assert(201, true);
+    assert_eq!(service.effects.count(), 1);
+}
+
+async fn a_client_that_waits_too_long_gets_its_response_later<T: TestStore>() {
+    let opened = T::open().await;
+    let layer = IdempotencyLayer::new(opened.store()).unscoped();
+    let layer = layer.deadline(Duration::from_millis(100));
+    let service = Service::start(layer).await;
+    let request = post(r#"{"behave":"wait"}"#).key("k");
+    for _ in 0..2 {
+        let answer = service.send(request.clone()).await;
+        answer.assert_problem(503, "deadline");
+        assert_eq!(answer.header("retry-after"), Some("1"));
+    }
+    service.effects.open();
+    let mut copy = service.send(request.clone()).await;
+    while copy.status == 503 {
+        copy = service.send(request.clone()).await;
+    }
+    copy.assert(201, true);
+    assert_eq!(service.effects.count(), 1);
+}
+
+#[tokio::test]
+async fn a_service_that_ends_waits_for_its_handlers_and_starts_none() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let service = Service::start(layer.clone()).await;
+    let request = post(r#"{"behave":"wait"}"#).key("k");
+    request
+        .send_and_leave(service.address, service.effects.begun())
+        .await;
+    assert!(!layer.drain(Duration::from_millis(50)).await);
+    let refused = service.send(post("{}").key("other")).await;
+    refused.assert_problem(503, "shutting-down");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    service.effects.open();
+    assert!(layer.drain(PATIENCE).await);
+    assert_eq!(service.effects.count(), 1);
+    // What is done is told to the last.
+    service.send(request).await.assert(201, true);
+}

@@ -1,0 +1,272 @@
+//! Keys, copies, and what is told apart.
+
+use std::time::Duration;
+
+use axum::http::HeaderName;
+use idem_core::MemoryStore;
+use idem_http::{IdempotencyLayer, KeyRule};
+
+use crate::{
+    client::post,
+    service::Service,
+    stores::{TestStore, on_each_store},
+};
+
+on_each_store!(
+    a_copy_is_answered_with_the_response_of_the_first,
+    a_copy_that_comes_at_once_waits_for_the_first,
+    a_copy_that_has_waited_long_enough_is_told_when_to_come_again,
+    of_a_hundred_copies_at_once_one_runs,
+    another_request_under_the_same_key_does_not_run,
+    clients_may_use_the_same_key,
+);
+
+async fn unscoped<T: TestStore>() -> Service {
+    let opened = T::open().await;
+    let service = Service::start(IdempotencyLayer::new(opened.store()).unscoped()).await;
+    service.keeping(opened)
+}
+
+async fn a_copy_is_answered_with_the_response_of_the_first<T: TestStore>() {
+    let service = unscoped::<T>().await;
+    let request = post(r#"{"id":"o-1"}"#).key("k-1");
+    let first = service.send(request.clone()).await;
+    first.assert(201, false);
+    assert_eq!(first.json()["effects"], 1);
+    assert_eq!(first.header("set-cookie"), Some("session=1"));
+    assert_eq!(first.header("idempotency-retention"), Some("259200"));
+    // The same key, quoted as the draft has it.
+    let quoted = post(r#"{"id":"o-1"}"#).key("\"k-1\"");
+    for copy in [request.clone(), quoted, request] {
+        let copy = service.send(copy).await;
+        copy.assert(201, true);
+        assert_eq!(copy.body, first.body);
+        assert_eq!(copy.header("location"), Some("/charges/1"));
+        assert_eq!(copy.header("content-type"), Some("application/json"));
+        assert_eq!(copy.header("set-cookie"), None);
+        let seconds: u64 = copy
+            .header("idempotency-retention")
+            .unwrap()
+            .parse()
+            .unwrap();
+        assert!((258_000..=259_200).contains(&seconds), "{seconds}");
+    }
+    service
+        .send(post(r#"{"id":"o-1"}"#).key("k-2"))
+        .await
+        .assert(201, false);
+    assert_eq!(service.effects.count(), 2);
+}
+
+async fn a_copy_that_comes_at_once_waits_for_the_first<T: TestStore>() {
+    let opened = T::open().await;
+    let layer = IdempotencyLayer::new(opened.store()).unscoped();
+    let service = Service::start(layer.wait(Duration::from_secs(30))).await;
+    let request = post(r#"{"behave":"wait"}"#).key("k");
+    let first = service.spawn(request.clone());
+    service.effects.begun().await;
+    let copy = service.spawn(request);
+    // It has time to run, if it would.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!copy.is_finished());
+    service.effects.open();
+    let (first, copy) = (first.await.unwrap(), copy.await.unwrap());
+    first.assert(201, false);
+    copy.assert(201, true);
+    assert_eq!(first.body, copy.body);
+    assert_eq!(service.effects.count(), 1);
+}
+
+async fn a_copy_that_has_waited_long_enough_is_told_when_to_come_again<T: TestStore>() {
+    let opened = T::open().await;
+    let layer = IdempotencyLayer::new(opened.store()).unscoped();
+    let service = Service::start(layer.wait(Duration::from_millis(50))).await;
+    let request = post(r#"{"behave":"wait"}"#).key("k");
+    let first = service.spawn(request.clone());
+    service.effects.begun().await;
+    let copy = service.send(request.clone()).await;
+    copy.assert_problem(409, "in-progress");
+    let seconds: u64 = copy.header("retry-after").unwrap().parse().unwrap();
+    // The lease has 30 s.
+    assert!((1..=30).contains(&seconds), "{seconds}");
+    service.effects.open();
+    first.await.unwrap().assert(201, false);
+    service.send(request).await.assert(201, true);
+    assert_eq!(service.effects.count(), 1);
+}
+
+async fn of_a_hundred_copies_at_once_one_runs<T: TestStore>() {
+    let opened = T::open().await;
+    let layer = IdempotencyLayer::new(opened.store()).unscoped();
+    let service = Service::start(layer.wait(Duration::from_secs(30))).await;
+    let copies: Vec<_> = (0..100)
+        .map(|_| service.spawn(post("{}").key("k")))
+        .collect();
+    let mut replayed = 0;
+    for copy in copies {
+        let copy = copy.await.unwrap();
+        assert_eq!((copy.status, &copy.json()["effects"]), (201, &1.into()));
+        replayed += usize::from(copy.is_replayed());
+    }
+    assert_eq!((replayed, service.effects.count()), (99, 1));
+}
+
+async fn another_request_under_the_same_key_does_not_run<T: TestStore>() {
+    let opened = T::open().await;
+    let layer = IdempotencyLayer::new(opened.store()).unscoped();
+    let layer = layer.compare_headers([HeaderName::from_static("x-api-version")]);
+    let service = Service::start(layer).await;
+    let request = || post(r#"{"id":"o-1"}"#);
+    let cases = [
+        ("body", request(), post(r#"{"id":"o-2"}"#)),
+        ("method", request(), request().method("PATCH")),
+        (
+            "path",
+            request().to("/refunds/1"),
+            request().to("/refunds/2"),
+        ),
+        ("route", request(), request().to("/refunds/2")),
+        (
+            "mount",
+            request().to("/v1/charges"),
+            request().to("/v2/charges"),
+        ),
+        (
+            "query",
+            request().to("/charges?a=1"),
+            request().to("/charges?a=2"),
+        ),
+        ("no query", request().to("/charges?"), request()),
+        ("content type", request(), request().without("content-type")),
+        (
+            "chosen header",
+            request().header("x-api-version", "1"),
+            request().header("x-api-version", "2"),
+        ),
+    ];
+    for (what, first, other) in cases {
+        let before = service.effects.count();
+        service
+            .send(first.clone().key(what.replace(' ', "-").as_str()))
+            .await
+            .assert(201, false);
+        let other = service.send(other.key(&what.replace(' ', "-"))).await;
+        other.assert_problem(422, "key-reused");
+        service
+            .send(first.key(&what.replace(' ', "-")))
+            .await
+            .assert(201, true);
+        assert_eq!(service.effects.count(), before + 1, "{what}");
+    }
+    // A header that was not chosen makes no other request.
+    service
+        .send(request().key("h").header("x-trace", "1"))
+        .await
+        .assert(201, false);
+    service
+        .send(request().key("h").header("x-trace", "2"))
+        .await
+        .assert(201, true);
+}
+
+async fn clients_may_use_the_same_key<T: TestStore>() {
+    let opened = T::open().await;
+    let layer = IdempotencyLayer::new(opened.store()).scoped_by(|request| {
+        request
+            .headers
+            .get("x-tenant")?
+            .to_str()
+            .ok()
+            .map(str::to_owned)
+    });
+    let service = Service::start(layer).await;
+    let request = |tenant: &str| post("{}").key("k").header("x-tenant", tenant);
+    // Text that separates a key's parts does not bring them together.
+    for tenant in ["acme", "umbrella", "a:k", "a", "acme:k"] {
+        service.send(request(tenant)).await.assert(201, false);
+        service.send(request(tenant)).await.assert(201, true);
+    }
+    assert_eq!(service.effects.count(), 5);
+    for nobody in [post("{}").key("k"), request("")] {
+        service
+            .send(nobody)
+            .await
+            .assert_problem(400, "scope-missing");
+    }
+    assert_eq!(service.effects.count(), 5);
+}
+
+#[tokio::test]
+async fn a_request_without_a_usable_key_does_not_run() {
+    let service = unscoped::<crate::stores::Memory>().await;
+    service
+        .send(post("{}"))
+        .await
+        .assert_problem(400, "key-missing");
+    let longest = "k".repeat(255);
+    let longer = "k".repeat(256);
+    for key in ["", "\"\"", "a b", "a,b", "\"a", &longer] {
+        let answer = service.send(post("{}").key(key)).await;
+        answer.assert_problem(400, "key-invalid");
+    }
+    let twice = post("{}").key("a").key("a");
+    service.send(twice).await.assert_problem(400, "key-invalid");
+    assert_eq!(service.effects.count(), 0);
+    service
+        .send(post("{}").key(&longest))
+        .await
+        .assert(201, false);
+    // One that differs from it in its last byte is another one, though neither fits a store's key as it is.
+    let other = format!("{}j", &longest[1..]);
+    service
+        .send(post("{}").key(&other))
+        .await
+        .assert(201, false);
+    service
+        .send(post("{}").key(&longest))
+        .await
+        .assert(201, true);
+}
+
+#[tokio::test]
+async fn an_optional_key_protects_those_who_send_one() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let service = Service::start(layer.key(KeyRule::Optional)).await;
+    for _ in 0..2 {
+        let answer = service.send(post("{}")).await;
+        answer.assert(201, false);
+        assert_eq!(answer.header("idempotency-retention"), None);
+    }
+    service.send(post("{}").key("k")).await.assert(201, false);
+    service.send(post("{}").key("k")).await.assert(201, true);
+    assert_eq!(service.effects.count(), 3);
+    service
+        .send(post("{}").key("a b"))
+        .await
+        .assert_problem(400, "key-invalid");
+}
+
+#[tokio::test]
+async fn other_methods_are_passed_through() {
+    let service = unscoped::<crate::stores::Memory>().await;
+    for method in ["GET", "PUT", "DELETE"] {
+        for _ in 0..2 {
+            let request = post("{}").method(method).key("k");
+            let answer = service.send(request).await;
+            answer.assert(201, false);
+            assert_eq!(answer.header("idempotency-retention"), None);
+        }
+    }
+    assert_eq!(service.effects.count(), 6);
+}
+
+#[tokio::test]
+async fn layers_of_other_names_share_a_store_and_no_keys() {
+    let store = MemoryStore::new();
+    for name in ["orders", "refunds"] {
+        let layer = IdempotencyLayer::new(store.clone()).unscoped().named(name);
+        let service = Service::start(layer).await;
+        service.send(post("{}").key("k")).await.assert(201, false);
+        service.send(post("{}").key("k")).await.assert(201, true);
+    }
+}
