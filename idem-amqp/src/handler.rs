@@ -32,11 +32,11 @@
 
 #[doc(inline)]
 pub use idem_core::handler::{
-    Answer, Atomic, AtomicBatch, Backoff, BatchOptions, BatchOutput, BatchResults, Context,
-    DecodeError, Enforcement, Failures, FromState, GivenUp, Grouped, Handler, InDoubt, Invalid,
-    Keyless, Late, Leased, LeasedBatch, Member, Mode, OnConflict, OnDuplicate, Operation, Outcome,
-    PolicyBuilder, PolicyError, RecordedBy, RecordedRow, RecordingConstraint, Refusal, Rejection,
-    SequenceNumber, SequenceOptions, StoreOutage,
+    Answer, Atomic, AtomicBatch, AtomicOwned, Backoff, BatchOptions, BatchOutput, BatchResults,
+    Context, DecodeError, Enforcement, Failures, FromState, GivenUp, Grouped, Handler, InDoubt,
+    Invalid, Keyless, Late, Leased, LeasedBatch, Member, Mode, OnConflict, OnDuplicate, Operation,
+    Outcome, OwnedTransaction, PolicyBuilder, PolicyError, RecordedBy, RecordedRow,
+    RecordingConstraint, Refusal, Rejection, SequenceNumber, SequenceOptions, StoreOutage,
 };
 #[doc(no_inline)]
 pub use idem_core::handler::{

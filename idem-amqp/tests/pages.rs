@@ -39,6 +39,9 @@ mod outbox;
 #[path = "pages/handlers.rs"]
 mod handlers;
 #[rustfmt::skip]
+#[path = "pages/http.rs"]
+mod http;
+#[rustfmt::skip]
 #[path = "pages/how_often.rs"]
 mod how_often;
 #[rustfmt::skip]
@@ -55,12 +58,13 @@ mod sequences;
 mod stores;
 
 /// A page, and the module that its parts are in.
-const PAGES: [(&str, &str); 17] = [
+const PAGES: [(&str, &str); 18] = [
     ("docs/batches.md", "batches"),
     ("docs/outbox.md", "outbox"),
     ("docs/cookbook.md", "cookbook"),
     ("docs/existing-service.md", "existing_service"),
     ("docs/handlers.md", "handlers"),
+    ("docs/http.md", "http"),
     ("docs/how-often.md", "how_often"),
     ("docs/production.md", "production"),
     ("docs/migration.md", "migration"),

@@ -4,6 +4,8 @@ mod atomic;
 mod bodies;
 mod client;
 mod lifecycle;
+#[cfg(all(feature = "postgres", feature = "redis"))]
+mod outages;
 mod protocol;
 mod responses;
 mod service;

@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The crates that have such a file.
-const CRATES: [&str; 3] = ["idem-core", "idem-amqp", "idem-testing"];
+const CRATES: [&str; 4] = ["idem-core", "idem-amqp", "idem-http", "idem-testing"];
 
 /// One line for each public item, impls of `auto` traits and those of `derive` left out.
 fn public_items(root: &Path, package: &str) -> String {

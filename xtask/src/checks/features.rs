@@ -2,13 +2,14 @@
 //! all its packages, and so hides what a crate's users will meet. All other sets are the nightly job's.
 
 /// Pairs of a published package and its features.
-const USUAL: [(&str, &str); 8] = [
+const USUAL: [(&str, &str); 9] = [
     ("idem-macros", ""),
     ("idem-core", ""),
     ("idem-amqp", ""),
     ("idem-amqp", "macros,sqlite"),
     ("idem-amqp", "macros,postgres"),
     ("idem-amqp", "macros,redis"),
+    ("idem-http", ""),
     ("idem-testing", ""),
     ("idem-cli", ""),
 ];

@@ -1,0 +1,230 @@
+//! The same order by HTTP and by the queue is charged once, also when the service is killed in the middle.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use idem_amqp::{
+    Publication, Publisher,
+    sqlx::{self, Connection as _, SqliteConnection},
+};
+use idem_servers::example;
+use serde_json::{Value, json};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_order-api");
+
+/// A service on a port of its own.
+struct Service {
+    process: Child,
+    address: String,
+}
+
+impl Service {
+    fn start(orders: &Path, variables: &[(&str, &str)]) -> Self {
+        let mut process = Command::new(PROGRAM)
+            .env("HTTP_ADDR", "127.0.0.1:0")
+            .env("STORE_URL", format!("sqlite:{}", orders.display()))
+            .envs(variables.iter().copied())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        let mut output = BufReader::new(process.stdout.take().unwrap());
+        output.read_line(&mut said).unwrap();
+        let address = said.trim().strip_prefix("listening on ");
+        let address = address.expect("it says where it listens").to_owned();
+        Self { process, address }
+    }
+
+    fn begin(&self, key: &str, order: &Value) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let order = order.to_string();
+        let length = order.len();
+        write!(
+            stream,
+            "POST /charges HTTP/1.1\r\nhost: test\r\nconnection: close\r\nidempotency-key: {key}\r\n\
+             content-type: application/json\r\ncontent-length: {length}\r\n\r\n{order}"
+        )
+        .unwrap();
+        stream
+    }
+
+    /// The status, whether it is a replay, and the body.
+    fn post(&self, key: &str, order: &Value) -> (u16, bool, Value) {
+        let mut answer = String::new();
+        self.begin(key, order).read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let is_replayed = head.contains("\r\nidempotency-replayed: true");
+        (status, is_replayed, serde_json::from_str(body).unwrap())
+    }
+
+    /// Sends SIGTERM, and waits until it has ended.
+    fn stop(mut self) {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").arg(id).status().unwrap().success());
+        assert!(self.process.wait().unwrap().success());
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn order(id: &str, amount_cents: i64) -> Value {
+    json!({ "order_id": id, "customer": "ann", "amount_cents": amount_cents })
+}
+
+fn receipt(id: &str, amount_cents: i64) -> Value {
+    json!({ "order_id": id, "amount_cents": amount_cents, "charge_id": format!("ch-{id}") })
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Runtime::new().unwrap().block_on(work)
+}
+
+/// The orders that were charged, each with the door that it came by.
+fn charges(orders: &Path) -> Vec<(String, String)> {
+    let url = format!("sqlite:{}", orders.display());
+    block_on(async {
+        let mut db = SqliteConnection::connect(&url).await.unwrap();
+        let rows = sqlx::query_as("SELECT order_id, worker FROM charges ORDER BY order_id");
+        rows.fetch_all(&mut db).await.unwrap()
+    })
+}
+
+/// Waits until a request has been claimed: its handler has begun, or is about to.
+fn until_claimed(orders: &Path) {
+    let url = format!("sqlite:{}", orders.display());
+    until("a request is claimed", || {
+        block_on(async {
+            let mut db = SqliteConnection::connect(&url).await.unwrap();
+            let records = sqlx::query_scalar("SELECT count(*) FROM idem_records");
+            records
+                .fetch_one(&mut db)
+                .await
+                .is_ok_and(|records: i64| records > 0)
+        })
+    });
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "not within 60 s: {what}"
+        );
+        sleep(Duration::from_millis(20));
+    }
+}
+
+fn database() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let orders = folder.path().join("orders.db");
+    (folder, orders)
+}
+
+fn charged(id: &str, door: &str) -> (String, String) {
+    (id.into(), door.into())
+}
+
+#[test]
+fn an_order_that_comes_by_both_doors_is_charged_once() {
+    let url = example::vhost(PROGRAM);
+    let (_folder, orders) = database();
+    let service = Service::start(&orders, &[("AMQP_URL", &url)]);
+    let publish = |id: &str| {
+        let order = order(id, 500);
+        block_on(async {
+            let publisher = Publisher::connect(&*url).await.unwrap();
+            publisher.declare("orders").await.unwrap();
+            for _ in 0..2 {
+                publisher
+                    .publish(&Publication::json("orders", &order))
+                    .await
+                    .unwrap();
+            }
+        });
+    };
+    assert_eq!(
+        service.post("k-1", &order("a", 500)),
+        (201, false, receipt("a", 500))
+    );
+    assert_eq!(
+        service.post("k-1", &order("a", 500)),
+        (201, true, receipt("a", 500))
+    );
+    // The same order under another key, and by the queue.
+    assert_eq!(
+        service.post("k-2", &order("a", 500)),
+        (201, false, receipt("a", 500))
+    );
+    publish("a");
+    // The other way round.
+    publish("b");
+    until("b is charged", || charges(&orders).len() == 2);
+    assert_eq!(
+        service.post("k-3", &order("b", 500)),
+        (201, false, receipt("b", 500))
+    );
+    let (status, is_replayed, problem) = service.post("k-4", &order("b", 900));
+    assert_eq!((status, is_replayed), (409, false), "{problem}");
+    for is_copy in [false, true] {
+        let (status, is_replayed, problem) = service.post("k-5", &order("c", 0));
+        assert_eq!((status, is_replayed), (422, is_copy), "{problem}");
+        assert_eq!(problem["detail"], "amount_cents must be positive");
+    }
+    service.stop();
+    assert_eq!(
+        charges(&orders),
+        [charged("a", "http"), charged("b", "queue")]
+    );
+}
+
+#[test]
+fn a_service_that_is_killed_in_the_middle_has_done_nothing() {
+    let (_folder, orders) = database();
+    let slow = [
+        ("AMQP_URL", "none"),
+        ("WORK_MS", "60000"),
+        ("LEASE_MS", "1000"),
+    ];
+    let mut service = Service::start(&orders, &slow);
+    let _sent = service.begin("k", &order("a", 500));
+    until_claimed(&orders);
+    service.process.kill().unwrap();
+    service.process.wait().unwrap();
+    let service = Service::start(&orders, &[("AMQP_URL", "none")]);
+    assert_eq!(
+        service.post("k", &order("a", 500)),
+        (201, false, receipt("a", 500))
+    );
+    assert_eq!(
+        service.post("k", &order("a", 500)),
+        (201, true, receipt("a", 500))
+    );
+    service.stop();
+    assert_eq!(charges(&orders), [charged("a", "http")]);
+}
+
+#[test]
+fn a_service_that_is_told_to_stop_ends_what_it_has_begun() {
+    let (_folder, orders) = database();
+    let slow = [("AMQP_URL", "none"), ("WORK_MS", "1000")];
+    let service = Service::start(&orders, &slow);
+    let sent = service.begin("k", &order("a", 500));
+    until_claimed(&orders);
+    // The client goes away.
+    drop(sent);
+    service.stop();
+    assert_eq!(charges(&orders), [charged("a", "http")]);
+}
