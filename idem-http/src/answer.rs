@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response};
-use idem_core::{Execution, Outcome, executor::Cause, handler::Answer as Known};
+use idem_core::{Execution, Key, Outcome, executor::Cause, handler::Answer as Known};
 
 use crate::{
     endpoint::{Live, Unsuccessful},
@@ -17,18 +17,24 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// For how many seconds the request is remembered.
 const RETENTION: HeaderName = HeaderName::from_static("idempotency-retention");
 
+/// What a client is told of an error that is the service's alone; the rest is in the log.
+pub(crate) const FAILED: &str = "the service could not handle it; send it again, with the same key";
+
 /// How long a client is asked to wait if nobody knows better.
 const A_WHILE: Duration = Duration::from_secs(1);
 
-/// The answer to a request that ended so. `live` is what its handler has answered, if it ran.
+/// The answer to a request that ended so. `live` is what its handler has answered, if it ran. Without a key, nothing of it is
+/// remembered.
 pub(crate) fn answer<B, E>(
     ended: Execution<Remembered, Unsuccessful>,
     live: Option<Live<B, E>>,
+    key: Option<&Key>,
     retention: Duration,
 ) -> Live<B, E> {
+    let named = key.map_or("none", Key::as_str);
     let problem = match ended {
         Execution::Executed { .. } | Execution::Refused { .. } => {
-            return handlers(live, Some(retention));
+            return handlers(live, key.map(|_| retention));
         }
         Execution::Unprotected { .. }
         | Execution::Observed { .. }
@@ -37,8 +43,9 @@ pub(crate) fn answer<B, E>(
             cause: Cause::Error(_),
             ..
         } => return handlers(live, None),
-        Execution::Failed { cause, .. } => {
-            Problem::new(ProblemKind::HandlerFailed, cause.to_string())
+        Execution::Failed { cause, attempt, .. } => {
+            tracing::error!(key = named, attempt, %cause, "a request could not be handled");
+            Problem::new(ProblemKind::HandlerFailed, FAILED)
         }
         Execution::Duplicate { outcome, remaining } => match recall(&outcome) {
             Ok(mut response) => {
@@ -51,7 +58,14 @@ pub(crate) fn answer<B, E>(
         },
         Execution::Conflict { remaining } => in_progress(remaining),
         // Its response counts for nothing: another request has the key by now.
-        Execution::LeaseLost { .. } => in_progress(A_WHILE),
+        Execution::LeaseLost { attempt } => {
+            tracing::warn!(
+                key = named,
+                attempt,
+                "a request lost its lease: another one has its key"
+            );
+            in_progress(A_WHILE)
+        }
         Execution::KeyReused => {
             let detail =
                 "send another key with another request, and the same request with the same key";
@@ -59,12 +73,12 @@ pub(crate) fn answer<B, E>(
         }
         Execution::InDoubt { error, .. } => Problem::new(ProblemKind::InDoubt, error),
         Execution::StoreUnavailable { error } => {
-            tracing::warn!(%error, "a request was not handled: the store cannot be asked");
+            tracing::warn!(key = named, %error, "a request was not handled: the store cannot be asked");
             let detail = "nothing was done; send the request again, with the same key";
             Problem::new(ProblemKind::StoreUnavailable, detail).retry_after(A_WHILE)
         }
         Execution::RecordCorrupt { error } => {
-            tracing::error!(%error, "a request was not handled: the record of its key cannot be read");
+            tracing::error!(key = named, %error, "a request was not handled: the record of its key cannot be read");
             let detail = "its record is of another version of the service, or damaged";
             Problem::new(ProblemKind::RecordUnreadable, detail)
         }
@@ -73,8 +87,9 @@ pub(crate) fn answer<B, E>(
             Problem::new(ProblemKind::ShuttingDown, detail).retry_after(A_WHILE)
         }
         other => {
-            let detail = other.error().unwrap_or_else(|| other.kind().to_string());
-            Problem::new(ProblemKind::HandlerFailed, detail)
+            let error = other.error().unwrap_or_default();
+            tracing::error!(key = named, kind = %other.kind(), error, "a request could not be handled");
+            Problem::new(ProblemKind::HandlerFailed, FAILED)
         }
     };
     Ok(ResponseBody::whole(problem.into_response()))
@@ -83,7 +98,7 @@ pub(crate) fn answer<B, E>(
 /// What the handler has answered.
 fn handlers<B, E>(live: Option<Live<B, E>>, retention: Option<Duration>) -> Live<B, E> {
     let mut response = live.unwrap_or_else(|| {
-        let problem = Problem::new(ProblemKind::HandlerFailed, "its response broke off");
+        let problem = Problem::new(ProblemKind::HandlerFailed, FAILED);
         Ok(ResponseBody::whole(problem.into_response()))
     })?;
     if let Some(retention) = retention {

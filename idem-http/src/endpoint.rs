@@ -4,7 +4,10 @@ use std::{
     fmt,
     future::poll_fn,
     marker::PhantomData,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -63,6 +66,10 @@ mod sealed {
     }
 }
 
+/// Marks a request that a layer handles: one inside of it leaves it alone.
+#[derive(Clone, Copy)]
+pub(crate) struct Handled;
+
 /// A transaction until the handler takes it.
 pub(crate) struct TxSlot<Tx>(Arc<Mutex<Option<OwnedTransaction<Tx>>>>);
 
@@ -109,7 +116,7 @@ where
     }
 
     fn fingerprint(_: &Request<B>, envelope: &Envelope) -> Option<Fingerprint> {
-        Arrived::<B>::in_envelope(envelope).fingerprint
+        Some(Arrived::<B>::in_envelope(envelope).fingerprint)
     }
 }
 
@@ -119,17 +126,27 @@ pub(crate) type Live<B, E> = Result<Response<ResponseBody<B>>, E>;
 /// One call of the service behind the layer.
 pub(crate) struct Call<Inner, B, E> {
     service: Mutex<Inner>,
-    rules: Rules,
+    rules: Arc<Rules>,
+    /// Whether the request was for a route that there is.
+    is_routed: AtomicBool,
+    was_called: AtomicBool,
     answered: Mutex<Option<Live<B, E>>>,
 }
 
 impl<Inner, B, E> Call<Inner, B, E> {
-    pub(crate) fn new(service: Inner, rules: Rules) -> Self {
+    pub(crate) fn new(service: Inner, rules: Arc<Rules>) -> Self {
         Self {
             service: Mutex::new(service),
             rules,
+            is_routed: AtomicBool::new(true),
+            was_called: AtomicBool::new(false),
             answered: Mutex::new(None),
         }
+    }
+
+    /// Whether the service was called and cannot be called again, because the request's body is gone.
+    pub(crate) fn is_spent(&self) -> bool {
+        !self.rules.compares_body && self.was_called.load(Relaxed)
     }
 
     /// What the service has answered in its last attempt, if there was one.
@@ -161,6 +178,7 @@ where
         let extensions = request.extensions_mut();
         extensions.insert(context.attempt);
         extensions.insert(context.key.clone());
+        extensions.insert(Handled);
         M::attach(lent, extensions);
         Ok(context.state.run(request))
     }
@@ -180,6 +198,9 @@ where
     {
         // What an earlier attempt has answered does not count any more.
         self.answer(None);
+        self.was_called.store(true, Relaxed);
+        self.is_routed
+            .store(is_routed(request.extensions()), Relaxed);
         let service = self.service.lock();
         let mut service = service.unwrap_or_else(PoisonError::into_inner).clone();
         let answered = match poll_fn(|cx| service.poll_ready(cx)).await {
@@ -201,7 +222,7 @@ where
         let status = head.status;
         let (max, whole) = (self.rules.max_response as u64, body.size_hint().exact());
         let fits = whole.is_some_and(|bytes| bytes <= max);
-        let remember = match self.rules.remembers(&head) {
+        let remember = match self.remembers(&head) {
             // A refusal that is not told again is none: another request finds out anew.
             Remember::Refused if !fits => Remember::Failed,
             Remember::Done if !fits => Remember::DoneUntold,
@@ -220,21 +241,44 @@ where
         let Ok(body) = body.collect().await else {
             return Err(Unsuccessful::failed("the handler's response broke off"));
         };
+        let trailers = body.trailers().cloned();
         let body = body.to_bytes();
         let (limit, forgotten) = (Policy::LARGEST_OUTCOME / 2, &self.rules.forgotten);
-        let ended = match remember {
-            Remember::Refused => match Remembered::value(&head, &body, forgotten, limit) {
+        let ended = if remember == Remember::Refused {
+            let response = Remembered::value(&head, &body, forgotten, limit);
+            match response.filter(|_| trailers.is_none()) {
                 Some(response) => Err(Unsuccessful::refused(status, response)),
                 None => Err(Unsuccessful::failed(format!(
                     "the handler answered {status}"
                 ))),
-            },
-            _ => Ok(Remembered::of(&head, &body, forgotten, limit)
-                .unwrap_or_else(|| Remembered::untold(status))),
+            }
+        } else {
+            let response = Remembered::of(&head, &body, forgotten, limit);
+            Ok(response.filter(|_| trailers.is_none()).unwrap_or_else(|| {
+                tracing::warn!(%status, "a response is not remembered: it has trailers, a header that is no text, or is too large");
+                Remembered::untold(status)
+            }))
         };
-        let response = ResponseBody::whole(Response::from_parts(head, body));
+        let response = Response::from_parts(head, body);
+        let response = ResponseBody::with_trailers(response, trailers);
         self.answer(Some(Ok(response)));
         ended
+    }
+
+    /// What a response says about its request: by its handler's word, or by its status and headers.
+    fn remembers(&self, head: &Head) -> Remember {
+        if let Some(said) = head.extensions.get::<Remember>() {
+            return *said;
+        }
+        let may_do_better = !self.is_routed.load(Relaxed)
+            // Perhaps the body broke off, and that is what is wrong with it.
+            || !self.rules.compares_body
+            || head.headers.contains_key(header::RETRY_AFTER);
+        match (self.rules.remember)(head.status) {
+            Remember::Refused if may_do_better => Remember::Failed,
+            remember if must_not_be_stored(&head.headers) => remember.untold(),
+            remember => remember,
+        }
     }
 
     fn answer_as_it_is(&self, head: Head, body: RB) {
@@ -243,19 +287,15 @@ where
     }
 }
 
-impl Rules {
-    /// What a response says about its request: by its handler's word, or by its status and whether it may be stored.
-    fn remembers(&self, head: &Head) -> Remember {
-        if let Some(said) = head.extensions.get::<Remember>() {
-            return *said;
-        }
-        let remember = (self.remember)(head.status);
-        if must_not_be_stored(&head.headers) {
-            remember.untold()
-        } else {
-            remember
-        }
+/// Whether there is a route for the request, as far as anybody knows. An instance that is older than the route must not
+/// refuse for good what a newer one can do.
+fn is_routed(extensions: &Extensions) -> bool {
+    #[cfg(feature = "axum")]
+    if extensions.get::<axum::extract::OriginalUri>().is_some() {
+        return extensions.get::<axum::extract::MatchedPath>().is_some();
     }
+    let _ = extensions;
+    true
 }
 
 fn must_not_be_stored(headers: &HeaderMap) -> bool {

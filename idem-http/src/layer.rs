@@ -8,6 +8,7 @@ use idem_core::{
     handler::{AtomicOwned, Leased},
     store::TransactionalStore,
 };
+use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
 
@@ -107,8 +108,12 @@ impl<S: Store, M> IdempotencyLayer<S, M> {
         self.with(|rules| rules.name = name.into())
     }
 
-    /// How long a request is remembered, how long its lease is, what happens while the store is away. A client decides
-    /// itself how often it tries, so the policy's attempts and backoff are not heeded.
+    /// How long a request is remembered, how long its lease is, how long its handler may take (10 minutes if the policy
+    /// has no timeout), what happens while the store is away, and after an attempt that ended without a word. A client
+    /// decides itself how often it tries, so nothing else of a policy is heeded.
+    ///
+    /// # Panics
+    /// If the policy does not enforce.
     pub fn policy(self, policy: Policy) -> Self {
         self.with(|rules| rules.policy = rules::heeded(policy))
     }
@@ -128,9 +133,10 @@ impl<S: Store, M> IdempotencyLayer<S, M> {
         self.with(|rules| rules.compared = headers.into_iter().collect())
     }
 
-    /// Does not compare requests under the same key. Their bodies are handed on as they come, and may have any size.
-    pub fn compare_nothing(self) -> Self {
-        self.with(|rules| rules.compares = false)
+    /// Does not compare the bodies of requests under the same key. They are handed on as they come, and may have any size.
+    /// A handler's 4xx is then a failure, unless it says otherwise: the body may have broken off.
+    pub fn compare_no_body(self) -> Self {
+        self.with(|rules| rules.compares_body = false)
     }
 
     /// The largest body of a request in bytes, 1 MiB unless this says otherwise: it is read before its handler runs.
@@ -166,19 +172,23 @@ impl<S: Store, M> IdempotencyLayer<S, M> {
         self.with(|rules| rules.wait = wait)
     }
 
-    /// How long a client is kept waiting. Then it is answered with 503 and `Retry-After`, and the handler goes on: the
-    /// next request with this key gets its response.
+    /// How long a client with a key is kept waiting. Then it is answered with 503 and `Retry-After`, and the handler goes on:
+    /// the next request with this key is told what has come of it.
     pub fn deadline(self, deadline: Duration) -> Self {
         self.with(|rules| rules.deadline = Some(deadline))
     }
 
-    /// Lets no further handler start, and waits until those that run have ended, no longer than this. Says whether they
-    /// have. Those that have not are dropped with the process; atomic ones are rolled back then, and others are free
-    /// when their lease has run out.
+    /// Lets no further handler start, and waits until those that run have ended, and until the store has been told of what
+    /// was done while it was away; no longer than this. Says whether all that has come to pass. Handlers that have not ended
+    /// are dropped with the process; atomic ones are rolled back then, and others are free when their lease has run out.
     pub async fn drain(&self, grace: Duration) -> bool {
         self.executor.close();
         self.tasks.close();
-        tokio::time::timeout(grace, self.tasks.wait()).await.is_ok()
+        let begun = Instant::now();
+        let ended = timeout(grace, self.tasks.wait()).await.is_ok();
+        let left = grace.saturating_sub(begun.elapsed());
+        let untold = self.executor.report(left).await.pending();
+        ended && untold == 0
     }
 }
 

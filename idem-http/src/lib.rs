@@ -15,8 +15,12 @@
 //!     (StatusCode::CREATED, Json(json!({ "charged": order["amount_cents"] })))
 //! }
 //!
+//! /// What an authentication layer outside of this one puts into the request's extensions.
+//! #[derive(Clone)]
+//! struct Tenant(String);
+//!
 //! let once = IdempotencyLayer::new(MemoryStore::new())
-//!     .scoped_by(|request| request.headers.get("x-tenant")?.to_str().ok().map(str::to_owned));
+//!     .scoped_by(|request| request.extensions.get::<Tenant>().map(|tenant| tenant.0.clone()));
 //! let app: Router = Router::new().route("/charges", post(charge)).layer(once);
 //! # let _ = app;
 //! ```

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::json;
 
-use crate::key::KeyProblem;
+use crate::{key::KeyProblem, rules::Remember};
 
 /// What was wrong, for programs: the last part of the problem's `type`. Frozen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -139,6 +139,8 @@ impl Problem {
         });
         let mut response = Response::new(Bytes::from(body.to_string()));
         *response.status_mut() = kind.status();
+        // For a layer outside of this one, which may be of another kind: it says nothing about the request for good.
+        response.extensions_mut().insert(Remember::Failed);
         let headers = response.headers_mut();
         headers.insert(
             header::CONTENT_TYPE,

@@ -38,6 +38,9 @@ struct Stored<H, B> {
     body: Option<B>,
 }
 
+/// What was stored, as it is read.
+type Read = Stored<Vec<(String, String)>, Body<Box<RawValue>, String>>;
+
 /// A body in the first of these forms that gives it back byte by byte.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -107,8 +110,7 @@ impl Remembered {
 impl Recalled {
     /// What was remembered so; `None` if it is nothing of the kind.
     pub(crate) fn of(json: &[u8]) -> Option<Self> {
-        let stored: Stored<Vec<(String, String)>, Body<Box<RawValue>, String>> =
-            serde_json::from_slice(json).ok()?;
+        let stored: Read = serde_json::from_slice(json).ok()?;
         let status = StatusCode::from_u16(stored.status).ok()?;
         let Some(body) = stored.body else {
             return Some(Self::Untold(status));
@@ -158,7 +160,7 @@ fn in_json(body: &[u8]) -> Body<&RawValue, &str> {
     }
 }
 
-fn as_text<'a>(body: &'a [u8]) -> Body<&'a RawValue, &'a str> {
+fn as_text(body: &[u8]) -> Body<&RawValue, &str> {
     match str::from_utf8(body) {
         Ok(text) => Body::Text(text),
         Err(_) => Body::Base64(BASE64_STANDARD.encode(body)),

@@ -32,8 +32,7 @@ pub(crate) struct Arrived<B> {
     body: Source<B>,
     /// `None` if it has none, and runs all the same.
     pub(crate) key: Option<Key>,
-    /// `None` if requests under the same key are not compared.
-    pub(crate) fingerprint: Option<Fingerprint>,
+    pub(crate) fingerprint: Fingerprint,
 }
 
 enum Source<B> {
@@ -51,20 +50,17 @@ where
     pub(crate) async fn read(request: Request<B>, rules: &Rules) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         let key = find_key(&parts, rules)?;
-        if !rules.compares {
+        let (fingerprint, body) = if rules.compares_body {
+            let body = whole(body, rules).await?;
+            let fingerprint = fingerprint(&parts, Some(&body), rules);
+            (fingerprint, Source::Whole(body))
+        } else {
             let body = Source::Stream(Mutex::new(Some(body)));
-            return Ok(Self {
-                parts,
-                body,
-                key,
-                fingerprint: None,
-            });
-        }
-        let body = whole(body, rules).await?;
-        let fingerprint = Some(fingerprint(&parts, &body, rules));
+            (fingerprint(&parts, None, rules), body)
+        };
         Ok(Self {
             parts,
-            body: Source::Whole(body),
+            body,
             key,
             fingerprint,
         })
@@ -149,7 +145,7 @@ where
 }
 
 /// What two requests with the same key have in common if they are the same.
-fn fingerprint(parts: &Parts, body: &[u8], rules: &Rules) -> Fingerprint {
+fn fingerprint(parts: &Parts, body: Option<&[u8]>, rules: &Rules) -> Fingerprint {
     let uri = uri(parts);
     let mut of = Fingerprint::builder()
         .field("method", parts.method.as_str())
@@ -160,7 +156,8 @@ fn fingerprint(parts: &Parts, body: &[u8], rules: &Rules) -> Fingerprint {
         let values: Vec<_> = values.map(http::HeaderValue::as_bytes).collect();
         of = of.field(name.as_str(), &values);
     }
-    of.field("body", &Fingerprint::of(body).to_string()).build()
+    let body = body.map(|body| Fingerprint::of(body).to_string());
+    of.field("body", &body).build()
 }
 
 /// The path as the client sent it: a router that is nested in another one sees only the rest of it.

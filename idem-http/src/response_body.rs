@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::Response;
+use http::{HeaderMap, Response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
@@ -24,7 +24,7 @@ pin_project! {
     #[derive(Debug)]
     enum Inner<B> {
         Handlers { #[pin] body: B },
-        Whole { bytes: Bytes },
+        Whole { bytes: Bytes, trailers: Option<HeaderMap> },
     }
 }
 
@@ -35,8 +35,15 @@ impl<B> ResponseBody<B> {
     }
 
     pub(crate) fn whole(response: Response<Bytes>) -> Response<Self> {
+        Self::with_trailers(response, None)
+    }
+
+    pub(crate) fn with_trailers(
+        response: Response<Bytes>,
+        trailers: Option<HeaderMap>,
+    ) -> Response<Self> {
         response.map(|bytes| Self {
-            inner: Inner::Whole { bytes },
+            inner: Inner::Whole { bytes, trailers },
         })
     }
 }
@@ -51,9 +58,14 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().inner.project() {
             Projected::Handlers { body } => body.poll_frame(cx),
-            Projected::Whole { bytes } => {
+            Projected::Whole { bytes, trailers } => {
                 let bytes = std::mem::take(bytes);
-                Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
+                let frame = if bytes.is_empty() {
+                    trailers.take().map(Frame::trailers)
+                } else {
+                    Some(Frame::data(bytes))
+                };
+                Poll::Ready(frame.map(Ok))
             }
         }
     }
@@ -61,14 +73,14 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
     fn is_end_stream(&self) -> bool {
         match &self.inner {
             Inner::Handlers { body } => body.is_end_stream(),
-            Inner::Whole { bytes } => bytes.is_empty(),
+            Inner::Whole { bytes, trailers } => bytes.is_empty() && trailers.is_none(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.inner {
             Inner::Handlers { body } => body.size_hint(),
-            Inner::Whole { bytes } => SizeHint::with_exact(bytes.len() as u64),
+            Inner::Whole { bytes, .. } => SizeHint::with_exact(bytes.len() as u64),
         }
     }
 }

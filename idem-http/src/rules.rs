@@ -3,7 +3,10 @@
 use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 
 use http::{HeaderName, Method, StatusCode, header, request::Parts};
-use idem_core::{Policy, handler::Backoff};
+use idem_core::{
+    Policy,
+    handler::{Backoff, Enforcement},
+};
 
 /// What becomes of a request without a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,10 +34,11 @@ pub enum Remember {
 }
 
 impl Remember {
-    /// Done up to 399, refused from 400, failed if another attempt may do better: 408, 425, 429 and from 500.
+    /// Done up to 399, refused from 400, failed if the same request may do better later: 401, 405, 408, 423, 425, 429 and
+    /// from 500.
     pub fn by_status(status: StatusCode) -> Self {
         match status.as_u16() {
-            408 | 425 | 429 | 500.. => Self::Failed,
+            401 | 405 | 408 | 423 | 425 | 429 | 500.. => Self::Failed,
             400.. => Self::Refused,
             _ => Self::Done,
         }
@@ -63,8 +67,8 @@ pub(crate) struct Rules {
     pub(crate) methods: Arc<HashSet<Method>>,
     /// Which headers of the request are compared, besides its content type.
     pub(crate) compared: Arc<[HeaderName]>,
-    /// Whether requests under the same key are compared at all. If not, a body is handed on as it comes.
-    pub(crate) compares: bool,
+    /// Whether the bodies of requests under the same key are compared. If not, a body is handed on as it comes.
+    pub(crate) compares_body: bool,
     pub(crate) max_request: usize,
     pub(crate) body_timeout: Duration,
     pub(crate) max_response: usize,
@@ -86,7 +90,7 @@ impl Rules {
             key: KeyRule::Required,
             methods: Arc::new([Method::POST, Method::PATCH].into()),
             compared: Arc::new([]),
-            compares: true,
+            compares_body: true,
             max_request: 1024 * 1024,
             body_timeout: Duration::from_secs(30),
             max_response: 256 * 1024,
@@ -101,14 +105,24 @@ impl Rules {
 /// The shortest wait that a policy can have: of an attempt that panicked, say.
 const SHORTEST: Duration = Duration::from_millis(1);
 
+/// How long a handler may take, if the policy does not say: one that hangs would keep its key for ever, also when its client
+/// is long gone.
+const LONGEST_RUN: Duration = Duration::from_mins(10);
+
 /// The policy, as a client with a key needs it: it decides itself how often and when it tries, so a failed key is free at
 /// once, however often it has failed; and the limit for what is remembered is the layer's.
 pub(crate) fn heeded(policy: Policy) -> Policy {
+    assert_eq!(
+        policy.enforcement(),
+        Enforcement::Enforce,
+        "a layer enforces what it promises: leave it out where nothing is to be enforced"
+    );
     let policy = policy
         .to_builder()
         .max_attempts(u32::MAX)
         .backoff(Backoff::new(SHORTEST, SHORTEST))
-        .max_outcome(Policy::LARGEST_OUTCOME);
+        .max_outcome(Policy::LARGEST_OUTCOME)
+        .timeout(policy.timeout().unwrap_or(LONGEST_RUN));
     policy.build().expect("what was changed of it can be")
 }
 
@@ -139,6 +153,9 @@ mod tests {
             (404, Remember::Refused),
             (409, Remember::Refused),
             (422, Remember::Refused),
+            (401, Remember::Failed),
+            (405, Remember::Failed),
+            (423, Remember::Failed),
             (408, Remember::Failed),
             (425, Remember::Failed),
             (429, Remember::Failed),
@@ -148,6 +165,12 @@ mod tests {
             let status = StatusCode::from_u16(status).unwrap();
             assert_eq!(Remember::by_status(status), expected, "{status}");
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "a layer enforces what it promises")]
+    fn a_policy_that_enforces_nothing_is_none_for_a_layer() {
+        heeded(Policy::DEFAULT.plain());
     }
 
     #[test]

@@ -25,10 +25,11 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 use tower_service::Service;
+use tracing::Instrument as _;
 
 use crate::{
-    answer::answer,
-    endpoint::{Call, Endpoint, EndpointMode, Live},
+    answer::{FAILED, answer},
+    endpoint::{Call, Endpoint, EndpointMode, Handled, Live},
     problem::{Problem, ProblemKind},
     request::{Arrived, BodyError},
     response_body::ResponseBody,
@@ -39,6 +40,9 @@ use crate::{
 /// [`LONGEST_PAUSE`]. In the same process nobody waits for it: the end of the first request wakes its copies.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Longer than any client waits, and short enough to be added to a time.
+const LONGEST_WAIT: Duration = Duration::from_hours(24 * 365);
 
 /// A service whose requests are handled once for each key: see [`IdempotencyLayer`](crate::IdempotencyLayer).
 pub struct Idempotency<S, M = Leased, Inner = ()> {
@@ -89,7 +93,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        if self.rules.methods.contains(request.method()) {
+        let is_handled = request.extensions().get::<Handled>().is_some();
+        if self.rules.methods.contains(request.method()) && !is_handled {
             return Box::pin(self.clone().handle(request));
         }
         let mut inner = self.inner.clone();
@@ -117,26 +122,26 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
             Ok(request) => request,
             Err(problem) => return told(problem),
         };
-        let deadline = self.rules.deadline;
+        // Who has no key must not be told to come again: another handler would run beside this one.
+        let deadline = self.rules.deadline.filter(|_| request.key.is_some());
         // A task of its own: the client may go away, which drops this future, and what has begun has to end.
         let tasks = self.tasks.clone();
-        let mut work = tasks.spawn(self.work(request));
+        let mut work = tasks.spawn(self.work(request).in_current_span());
         let worked = match deadline {
-            Some(deadline) => match timeout(deadline, &mut work).await {
-                Ok(worked) => worked,
-                Err(_) => {
-                    let detail =
-                        "send the request again later, with the same key, to get its response";
+            Some(deadline) => {
+                let Ok(worked) = timeout(deadline, &mut work).await else {
+                    let detail = "send the request again later, with the same key";
                     let problem = Problem::new(ProblemKind::Deadline, detail);
                     return told(problem.retry_after(FIRST_PAUSE));
-                }
-            },
+                };
+                worked
+            }
             None => work.await,
         };
         worked.map_or_else(
             |error| {
-                let detail = format!("its task ended: {error}");
-                told(Problem::new(ProblemKind::HandlerFailed, detail))
+                tracing::error!(%error, "a request's task has ended without an answer");
+                told(Problem::new(ProblemKind::HandlerFailed, FAILED))
             },
             identity,
         )
@@ -154,20 +159,26 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
         RB: Body<Data = Bytes> + Send + 'static,
     {
         let mut policy = self.rules.policy;
+        let key = request.key.clone();
         if request.key.is_none() && !M::RUNS_UNCLAIMED {
             request.claim_anything(&self.rules);
         } else if request.key.is_none() {
             let unkeyed = policy.to_builder().keyless(Keyless::Run).build();
             policy = unkeyed.expect("what was changed of it can be");
         }
-        let call = Call::new(self.inner, (*self.rules).clone());
+        let call = Call::new(self.inner, Arc::clone(&self.rules));
         let prepared = Prepared::<Endpoint<M, B>>::new(request.into_envelope(), &policy);
         let ended = match prepared {
             Ok(prepared) => until_ended(&self.executor, prepared, &call, self.rules.wait).await,
             Err(ended) => ended,
         };
         tracing::debug!(ended = %ended.kind(), "a request has ended");
-        answer(ended, call.into_answered(), policy.retention())
+        answer(
+            ended,
+            call.into_answered(),
+            key.as_ref(),
+            policy.retention(),
+        )
     }
 }
 
@@ -188,7 +199,7 @@ where
     B::Error: Into<BodyError>,
     RB: Body<Data = Bytes> + Send + 'static,
 {
-    let until = Instant::now() + wait;
+    let until = Instant::now() + wait.min(LONGEST_WAIT);
     let mut pause = FIRST_PAUSE;
     loop {
         let ended = executor.handle(&mut request, call).await;
@@ -198,13 +209,13 @@ where
         }
         match &ended {
             Execution::Conflict { remaining } => {
-                let next = pause.min(*remaining).min(left);
+                let next = pause.min(*remaining).max(FIRST_PAUSE).min(left);
                 select! {
                     () = sleep(next) => {}
                     () = request.holder_ended() => {}
                 }
             }
-            Execution::StoreUnavailable { .. } => sleep(pause.min(left)).await,
+            Execution::StoreUnavailable { .. } if !call.is_spent() => sleep(pause.min(left)).await,
             _ => return ended,
         }
         pause = (pause * 2).min(LONGEST_PAUSE);

@@ -148,11 +148,12 @@ where
         shutdown_signal().await;
         tokio::time::sleep(GRACE).await;
     };
-    tokio::select! {
-        closed = async { tokio::try_join!(requests, messages) } => { closed?; }
-        () = stopped => {}
-    }
+    let doors = Box::pin(async { tokio::try_join!(requests, messages) });
+    let closed = tokio::select! {
+        closed = doors => closed.map(drop),
+        () = stopped => Ok(()),
+    };
     // What clients have left behind runs to its end.
     once.drain(GRACE).await;
-    Ok(())
+    closed
 }

@@ -34,7 +34,7 @@ let once = IdempotencyLayer::new(store)
     .scoped_by(|request| request.extensions.get::<Tenant>().map(|tenant| tenant.0.clone()))
     .named("orders.api")
     .atomic::<PgConnection>();
-let app: Router = Router::new().route("/charges", post(charge)).layer(once);
+let app: Router = Router::new().route("/charges", post(charge)).layer(once.clone());
 
 async fn charge(Tx(mut db): Tx<PgConnection>, Json(order): Json<Order>) -> Result<Json<Receipt>, ApiError> {
     let id = sqlx::query_scalar("INSERT INTO charges (order_id, cents) VALUES ($1, $2) RETURNING id")

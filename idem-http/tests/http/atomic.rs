@@ -47,6 +47,8 @@ async fn charge<L: Ledger>(
             tokio::spawn(async move {
                 gate.pass().await;
                 L::write(db.as_mut(), "late").await;
+                drop(db);
+                gate.begin();
             });
         }
         _ => {}
@@ -189,10 +191,12 @@ where
     let service = start(&ledger, |it| it).await;
     let request = post(r#"{"id":"a","behave":"keep"}"#).key("k");
     let told = service.send(request.clone()).await;
-    told.assert_problem(409, "in-progress");
+    told.assert_problem(500, "handler-failed");
     assert!(ledger.written().await.is_empty());
+    service.effects.begun().await;
     // The task writes into a transaction that nobody commits any more.
     service.effects.open();
+    service.effects.begun().await;
     let other = post(r#"{"id":"b"}"#).key("other");
     service.send(other).await.assert(201, false);
     assert_eq!(ledger.written().await, ["b"]);
@@ -238,7 +242,9 @@ where
     let ledger = L::open().await;
     let service = start(&ledger, |it| it.key(KeyRule::Optional)).await;
     for _ in 0..2 {
-        service.send(post(r#"{"id":"a"}"#)).await.assert(201, false);
+        let answer = service.send(post(r#"{"id":"a"}"#)).await;
+        answer.assert(201, false);
+        assert_eq!(answer.header("idempotency-retention"), None);
     }
     assert_eq!(ledger.written().await, ["a", "a"]);
 }

@@ -75,13 +75,27 @@ async fn a_body_that_breaks_off_does_not_run() {
 }
 
 #[tokio::test]
+async fn a_body_that_is_not_compared_and_breaks_off_is_not_refused_for_good() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let service = Service::start(layer.compare_no_body()).await;
+    let request = post("{}").key("k");
+    let mut stream = request.begin(service.address, 100).await;
+    stream.write_all(b"{").await.unwrap();
+    // What the handler is told of it is axum's word for a bad request.
+    drop(stream);
+    let answer = service.send(request).await;
+    answer.assert(201, false);
+    assert_eq!(service.effects.count(), 1);
+}
+
+#[tokio::test]
 async fn a_body_that_is_not_compared_may_have_any_size() {
     let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
     let service = Service::start(
         layer
             .max_request(LIMIT)
             .max_response(200 * LIMIT)
-            .compare_nothing(),
+            .compare_no_body(),
     )
     .await;
     // Less than axum's own limit of 2 MB.
@@ -90,5 +104,8 @@ async fn a_body_that_is_not_compared_may_have_any_size() {
     first.assert(201, false);
     assert_eq!(first.json()["id"].as_str().unwrap().len(), 100 * LIMIT - 9);
     service.send(post("{}").key("k")).await.assert(201, true);
+    // What else makes a request is compared all the same.
+    let other = post("{}").key("k").to("/refunds/1");
+    service.send(other).await.assert_problem(422, "key-reused");
     assert_eq!(service.effects.count(), 1);
 }

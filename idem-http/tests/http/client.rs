@@ -66,7 +66,7 @@ impl Request {
         let mut head =
             format!("{method} {target} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n{length}");
         for (name, value) in &self.headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            head.extend([name, ": ", value, "\r\n"]);
         }
         head.push_str("\r\n");
         head.into_bytes()

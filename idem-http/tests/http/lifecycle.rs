@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idem_core::MemoryStore;
-use idem_http::IdempotencyLayer;
+use idem_http::{IdempotencyLayer, KeyRule};
 
 use crate::{
     client::post,
@@ -50,6 +50,22 @@ async fn a_client_that_waits_too_long_gets_its_response_later<T: TestStore>() {
         copy = service.send(request.clone()).await;
     }
     copy.assert(201, true);
+    assert_eq!(service.effects.count(), 1);
+}
+
+/// It would be told to come again while its handler runs, and another one would run beside it.
+#[tokio::test]
+async fn a_client_without_a_key_waits_for_its_response() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let layer = layer
+        .key(KeyRule::Optional)
+        .deadline(Duration::from_millis(50));
+    let service = Service::start(layer).await;
+    let sent = service.spawn(post(r#"{"behave":"wait"}"#));
+    service.effects.begun().await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    service.effects.open();
+    sent.await.unwrap().assert(201, false);
     assert_eq!(service.effects.count(), 1);
 }
 

@@ -87,7 +87,8 @@ async fn a_service_that_fails_open_runs_without_its_store() {
         .store_outage(StoreOutage::FailOpen)
         .build();
     let layer = IdempotencyLayer::new(redis(&server).await).unscoped();
-    let service = Service::start(layer.policy(policy.unwrap())).await;
+    let layer = layer.policy(policy.unwrap());
+    let service = Service::start(layer.clone()).await;
     server.freeze().unwrap();
     let answer = service.send(request()).await;
     answer.assert(201, false);
@@ -95,6 +96,12 @@ async fn a_service_that_fails_open_runs_without_its_store() {
     // This process knows what it has done.
     service.send(request()).await.assert(201, true);
     assert_eq!(service.effects.count(), 1);
+    // Nobody else knows it yet.
+    assert!(!layer.drain(Duration::from_millis(100)).await);
     server.thaw().unwrap();
-    done(&service, request()).await.assert(201, true);
+    assert!(layer.drain(PATIENCE).await);
+    let another = IdempotencyLayer::new(redis(&server).await).unscoped();
+    let another = Service::start(another).await;
+    done(&another, request()).await.assert(201, true);
+    assert_eq!(another.effects.count(), 0);
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use axum::http::HeaderName;
+use axum::{Router, http::HeaderName, routing::any};
 use idem_core::MemoryStore;
 use idem_http::{IdempotencyLayer, KeyRule};
 
 use crate::{
     client::post,
-    service::Service,
+    service::{Effects, Service, charge},
     stores::{TestStore, on_each_store},
 };
 
@@ -258,6 +258,27 @@ async fn other_methods_are_passed_through() {
         }
     }
     assert_eq!(service.effects.count(), 6);
+}
+
+/// The inner one would find the key held by the outer one.
+#[tokio::test]
+async fn a_layer_inside_of_another_one_leaves_its_requests_alone() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let effects = Effects::new();
+    let route = any(charge).layer(layer.clone());
+    let app = Router::new().route("/charges", route).layer(layer);
+    let service = Service::serve(app.with_state(effects.clone()), effects).await;
+    service.send(post("{}").key("k")).await.assert(201, false);
+    service.send(post("{}").key("k")).await.assert(201, true);
+    assert_eq!(service.effects.count(), 1);
+}
+
+#[tokio::test]
+async fn a_copy_may_wait_for_ever() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let service = Service::start(layer.wait(Duration::MAX)).await;
+    service.send(post("{}").key("k")).await.assert(201, false);
+    service.send(post("{}").key("k")).await.assert(201, true);
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ async fn a_refusal_is_remembered<T: TestStore>() {
 async fn a_failure_frees_the_key_at_once<T: TestStore>() {
     let service = unscoped::<T>().await;
     let mut runs = 0;
-    for status in [408, 425, 429, 500, 502, 503] {
+    for status in [401, 405, 408, 423, 425, 429, 500, 502, 503] {
         let request = post(&format!(r#"{{"status":{status}}}"#)).key(&status.to_string());
         // Far more often than a queue's message is attempted.
         for _ in 0..12 {
@@ -192,4 +192,24 @@ async fn what_vanished_is_left_to_a_person_if_the_policy_says_so() {
     let service = Service::start(layer().wait(std::time::Duration::from_secs(10))).await;
     service.send(request).await.assert_problem(409, "in-doubt");
     assert_eq!(service.effects.count(), 0);
+}
+
+/// It may be another instance's, which is newer.
+#[tokio::test]
+async fn a_route_that_is_not_there_is_not_refused_for_good() {
+    let service = unscoped::<crate::stores::Memory>().await;
+    let request = post("{}").to("/v3/charges").key("k");
+    for _ in 0..2 {
+        service.send(request.clone()).await.assert(404, false);
+    }
+}
+
+/// The client was told to come again.
+#[tokio::test]
+async fn a_refusal_with_retry_after_is_not_for_good() {
+    let service = unscoped::<crate::stores::Memory>().await;
+    let request = post(r#"{"status":409,"behave":"retry-after"}"#).key("k");
+    for _ in 0..2 {
+        service.send(request.clone()).await.assert(409, false);
+    }
 }

@@ -26,7 +26,7 @@ use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
 use crate::client::{Answer, Request};
 
 /// As long as a test waits for what has to happen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What handlers have done, and when they may go on.
 #[derive(Clone)]
@@ -99,6 +99,9 @@ pub(crate) async fn charge(State(effects): State<Effects>, body: Bytes) -> Respo
                 header::CACHE_CONTROL,
                 HeaderValue::from_static("private, No-Store"),
             );
+        }
+        "retry-after" => {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         "done-untold" => {
             response.extensions_mut().insert(Remember::DoneUntold);

@@ -86,7 +86,7 @@ impl TestStore for Redis {
     async fn open() -> Self {
         let server = idem_servers::redis::shared().expect("Redis can be started");
         let store = idem_core::RedisStore::builder(&server.url())
-            .prefix(&name())
+            .prefix(name())
             .build();
         Self(store.await.unwrap())
     }

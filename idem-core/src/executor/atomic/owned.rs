@@ -19,7 +19,7 @@ use super::{
     AtomicClaim,
 };
 use crate::{
-    executor::Execution,
+    executor::{Cause, Execution},
     futures::FutureExt as _,
     handler::{AtomicOwned, Attempt, Handler, Lend, Mode, Operation, OwnedTransaction, Policy},
     message::Envelope,
@@ -176,6 +176,12 @@ where
         kept: KeptLease,
         ran: Ran<Result<H::Output, H::Error>>,
     ) -> Self::Attempted {
+        // Nothing is to be written: whoever has the transaction may keep it.
+        if matches!(ran, Ran::LeaseLost) {
+            let ended = super::lease_lost(&self.0.lease);
+            self.0.note(job, &ended);
+            return ended;
+        }
         match place.reclaim(job.policy.lease()).await {
             Some(transaction) => self.0.end(job, transaction, kept, ran).await,
             None => self.never_back(job),
@@ -191,9 +197,13 @@ impl<Tx> OwnedClaim<Tx> {
         tracing::error!(
             key = %lease.key,
             attempt = lease.attempt,
-            "the handler has returned and its transaction is still in use: nothing is committed; drop it before the handler returns"
+            "the handler has returned and its transaction is still in use, by a task or by the body of its answer: nothing is committed; drop it before the handler returns"
         );
-        let ended = super::lease_lost(lease);
+        let ended = Execution::Failed {
+            cause: Cause::Refused("its transaction was still in use when it had returned".into()),
+            attempt: lease.attempt,
+            retry_after: job.policy.lease(),
+        };
         self.0.note(job, &ended);
         ended
     }
