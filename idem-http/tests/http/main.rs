@@ -8,7 +8,9 @@ mod client;
 mod lifecycle;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod outages;
+mod page;
 mod protocol;
 mod responses;
 mod service;
+mod spans;
 mod stores;

@@ -291,3 +291,18 @@ async fn layers_of_other_names_share_a_store_and_no_keys() {
         service.send(post("{}").key("k")).await.assert(201, true);
     }
 }
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn a_record_that_cannot_be_read_is_told_and_does_not_run() {
+    let opened = crate::stores::Sqlite::open().await;
+    let layer = IdempotencyLayer::new(opened.store()).unscoped();
+    let service = Service::start(layer).await;
+    service.send(post("{}").key("k")).await.assert(201, false);
+    opened
+        .execute("UPDATE idem_records SET state = 'torn'")
+        .await;
+    let told = service.send(post("{}").key("k")).await;
+    told.assert_problem(500, "record-unreadable");
+    assert_eq!(service.effects.count(), 1);
+}

@@ -52,6 +52,18 @@ impl TestStore for Sqlite {
     }
 }
 
+#[cfg(feature = "sqlite")]
+impl Sqlite {
+    /// Changes the database, as nobody should.
+    pub(crate) async fn execute(&self, sql: &'static str) {
+        use idem_core::sqlx::{Connection as _, SqliteConnection, query};
+        let url = format!("sqlite:{}", self.file.display());
+        let mut db = SqliteConnection::connect(&url).await.unwrap();
+        query(sql).execute(&mut db).await.unwrap();
+        db.close().await.unwrap();
+    }
+}
+
 #[cfg(feature = "postgres")]
 pub(crate) struct Postgres {
     store: idem_core::PostgresStore,

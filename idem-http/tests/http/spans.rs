@@ -1,0 +1,51 @@
+//! What is logged while a request is handled stands in the span that is round the request.
+
+use std::{
+    io::Write,
+    sync::{Arc, Mutex},
+};
+
+use axum::{Router, body::Body, http::Request, routing::post};
+use idem_core::MemoryStore;
+use idem_http::IdempotencyLayer;
+use tower_service::Service as _;
+use tracing::Instrument as _;
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The handler runs in a task of its own.
+#[tokio::test]
+async fn a_handlers_log_is_in_the_requests_span() {
+    let (log, written) = {
+        let log = Log::default();
+        (log.clone(), log)
+    };
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_writer(move || log.clone())
+        .finish();
+    let _here = tracing::subscriber::set_default(subscriber);
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let handler = async || tracing::info!("charged");
+    let mut app: Router = Router::new().route("/", post(handler)).layer(layer);
+    let request = Request::post("/").header("idempotency-key", "k");
+    let request = request.body(Body::empty()).unwrap();
+    let span = tracing::info_span!("request", id = 17);
+    let answered = app.call(request).instrument(span).await.unwrap();
+    assert_eq!(answered.status(), 200);
+    let written = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    let line = written.lines().find(|line| line.contains("charged"));
+    let line = line.unwrap_or_else(|| panic!("{written}"));
+    assert!(line.contains("request{id=17}"), "{line}");
+}
