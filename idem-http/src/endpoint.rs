@@ -20,6 +20,7 @@ use http::{
 use http_body::Body;
 use http_body_util::BodyExt as _;
 use idem_core::{
+    __private::outbox,
     Envelope, Failure, Key, Policy, Verdict,
     handler::{
         AtomicOwned, Context, DecodeError, Handler, Leased, Mode, Operation, OwnedTransaction,
@@ -51,15 +52,22 @@ mod sealed {
     use super::{AtomicOwned, Extensions, Leased, Mode, TxSlot};
 
     pub trait Attach: Mode {
+        /// Whether what a handler publishes can commit with its response.
+        const PUBLISHES: bool;
+
         /// Puts what the handler is lent where its extractor finds it.
         fn attach(lent: Self::Lent<'_>, extensions: &mut Extensions);
     }
 
     impl Attach for Leased {
+        const PUBLISHES: bool = false;
+
         fn attach((): (), _: &mut Extensions) {}
     }
 
     impl<Tx: Send + 'static> Attach for AtomicOwned<Tx> {
+        const PUBLISHES: bool = true;
+
         fn attach(lent: Self::Lent<'_>, extensions: &mut Extensions) {
             extensions.insert(TxSlot::holding(lent));
         }
@@ -102,6 +110,7 @@ where
     type Mode = M;
     // Of the metrics. Keys begin with the layer's name.
     const SCOPE: &'static str = "http";
+    const PUBLISHES: bool = M::PUBLISHES;
 
     fn decode(envelope: &Envelope) -> Result<Request<B>, DecodeError> {
         Arrived::of(envelope)
@@ -179,6 +188,9 @@ where
         extensions.insert(context.attempt);
         extensions.insert(context.key.clone());
         extensions.insert(Handled);
+        if M::PUBLISHES {
+            extensions.insert(outbox(context));
+        }
         M::attach(lent, extensions);
         Ok(context.state.run(request))
     }

@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::State,
     http::StatusCode,
     response::{IntoResponse, Response},
     routing::post as route,
 };
-use idem_core::{Policy, store::TransactionalStore};
+use idem_core::{
+    Policy,
+    handler::{IntoOutgoing, Outbox, OutboxError, OutgoingContent},
+    store::TransactionalStore,
+};
 use idem_http::{IdempotencyLayer, KeyRule, Tx};
 use serde_json::{Value, json};
 
@@ -29,15 +33,18 @@ on_each_database!(
     a_transaction_that_a_task_gives_back_in_time_is_committed,
     a_response_that_is_not_kept_commits,
     requests_without_a_key_write_each,
+    what_is_published_commits_with_the_response,
     a_handler_without_the_layer_is_told_what_it_lacks,
 );
 
 async fn charge<L: Ledger>(
     State(effects): State<Effects>,
     Tx(mut db): Tx<L::Connection>,
+    Extension(outbox): Extension<Outbox>,
     Json(order): Json<Value>,
 ) -> Response {
     effects.begin();
+    outbox.publish(Told).unwrap();
     L::write(db.as_mut(), order["id"].as_str().unwrap()).await;
     match order["behave"].as_str().unwrap_or_default() {
         "wait" => effects.pass().await,
@@ -59,6 +66,20 @@ async fn charge<L: Ledger>(
     let bytes = order["bytes"].as_u64().unwrap_or(0).try_into().unwrap();
     let answer = json!({ "run": count, "padding": "x".repeat(bytes) });
     (status, Json(answer)).into_response()
+}
+
+/// What the handler publishes.
+struct Told;
+
+impl IntoOutgoing for Told {
+    fn into_outgoing(self, id: String) -> Result<OutgoingContent, OutboxError> {
+        Ok(OutgoingContent {
+            message_id: id,
+            target: "shipping".into(),
+            head: Vec::new(),
+            body: b"{}".to_vec(),
+        })
+    }
 }
 
 async fn start<L: Ledger>(
@@ -247,6 +268,36 @@ where
         assert_eq!(answer.header("idempotency-retention"), None);
     }
     assert_eq!(ledger.written().await, ["a", "a"]);
+}
+
+async fn what_is_published_commits_with_the_response<L: Ledger>()
+where
+    L::Store: TransactionalStore<L::Connection>,
+{
+    let ledger = L::open().await;
+    let service = start(&ledger, |it| it).await;
+    let store = ledger.store();
+    let waiting = async || store.outbox().unwrap().counts().await.unwrap().waiting;
+    for status in [422, 503] {
+        let request = post(&format!(r#"{{"id":"a","status":{status}}}"#)).key(&status.to_string());
+        service.send(request).await.assert(status, false);
+    }
+    assert_eq!(waiting().await, 0);
+    for is_copy in [false, true] {
+        service
+            .send(post(r#"{"id":"a"}"#).key("k"))
+            .await
+            .assert(201, is_copy);
+    }
+    // It waits for nobody: a relay, or a worker on the store, takes it at its next look.
+    assert_eq!(waiting().await, 1);
+    let taken = store
+        .outbox()
+        .unwrap()
+        .take(10, Duration::from_secs(1))
+        .await
+        .unwrap();
+    assert_eq!(taken.len(), 1);
 }
 
 async fn a_handler_without_the_layer_is_told_what_it_lacks<L: Ledger>() {
