@@ -19,6 +19,9 @@ mod postgres_harness;
 #[cfg(feature = "postgres")]
 #[path = "conformance/postgres_level.rs"]
 mod postgres_level;
+#[cfg(feature = "postgres")]
+#[path = "conformance/postgres_pool.rs"]
+mod postgres_pool;
 #[cfg(feature = "redis")]
 #[path = "conformance/redis.rs"]
 mod redis_harness;
@@ -106,6 +109,41 @@ idem_testing::conformance!(redis_cluster; RedisClusterHarness; ServerClock, Look
 idem_testing::conformance!(any_redis; AnyHarness<RedisHarness>; ServerClock, Look, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
 #[cfg(feature = "redis")]
 idem_testing::conformance!(cached_redis; CachedHarness<RedisHarness>; ServerClock, Look, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
+
+/// Cases use stores one after the other.
+#[cfg(feature = "postgres")]
+#[test]
+fn a_case_on_postgres_finds_nothing_of_the_cases_before_it() {
+    use idem_core::{
+        Key, Outcome, Policy, Store as _,
+        store::{Claim, ClaimRequest, Write},
+    };
+    use idem_testing::conformance::{Harness as _, TransactionalHarness, run};
+    use std::time::Duration;
+
+    type OnConnections = ConnectionHarness<ReadCommitted>;
+
+    for _ in 0..20 {
+        run(async |harness: &OnConnections| {
+            let key = Key::new("scope", "the same each time").expect("a short name");
+            let request = ClaimRequest::new(key, &Policy::DEFAULT);
+            let (store, other) = (harness.store(), harness.store());
+            let claim = store.claim(&request).await.expect("the server is up");
+            let Claim::Acquired(lease) = claim else {
+                panic!("an earlier case has claimed it: {claim:?}");
+            };
+            assert_eq!(lease.attempt, 1);
+            assert_eq!(harness.effects("the same each time").await, 0);
+            let outcome = Outcome::new("done");
+            let completed = store.complete(&lease, &outcome, Duration::from_hours(1));
+            let completed = completed.await.expect("the server is up");
+            assert_eq!(completed, Write::Applied);
+            let again = other.claim(&request).await.expect("the server is up");
+            assert!(matches!(again, Claim::Completed { .. }), "{again:?}");
+            harness.advance(Duration::from_mins(1)).await;
+        });
+    }
+}
 
 /// No case can move the system's clock: the stores of servers do not look at it.
 #[test]

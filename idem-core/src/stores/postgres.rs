@@ -223,6 +223,14 @@ impl PostgresStore {
         self.outbox.look_anew();
     }
 
+    /// Takes back how far this store's clock was moved, and that of its clones.
+    #[cfg(any(test, feature = "testing"))]
+    #[doc(hidden)]
+    pub fn reset_clock(&self) {
+        self.clock.reset();
+        self.outbox.look_anew();
+    }
+
     async fn claim_answered_when(
         &self,
         request: &ClaimRequest,

@@ -1,6 +1,6 @@
 //! Any store behind `AnyStore`.
 
-use std::time::Duration;
+use std::{pin::Pin, time::Duration};
 
 use idem_core::AnyStore;
 use idem_testing::conformance::{Clock, DurableHarness, Harness, WorkerClockHarness};
@@ -22,6 +22,10 @@ impl<H: Harness<Store: Into<AnyStore>>> Harness for AnyHarness<H> {
 
     async fn advance(&self, by: Duration) {
         self.0.advance(by).await;
+    }
+
+    fn block_on(case: Pin<Box<dyn Future<Output = ()> + '_>>) {
+        H::block_on(case);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Any store behind `Cached`: one cache, because a lease is completed where it was claimed; reopened
 //! with a cache that knows nothing, as in a new process, or with the one in Redis that all know.
 
-use std::{error::Error, sync::Mutex, time::Duration};
+use std::{error::Error, pin::Pin, sync::Mutex, time::Duration};
 
 use idem_core::{Store, stores::Cached};
 use idem_testing::conformance::{
@@ -65,6 +65,10 @@ impl<H: Harness, W: Where> Harness for CachedHarness<H, W> {
         if H::CLOCK == Clock::Running {
             self.store().advance(by);
         }
+    }
+
+    fn block_on(case: Pin<Box<dyn Future<Output = ()> + '_>>) {
+        H::block_on(case);
     }
 }
 

@@ -1,19 +1,18 @@
 //! `PostgresStore` in a schema of its own, opened twice, as by two processes.
 
-use std::{marker::PhantomData, time::Duration};
+use std::{marker::PhantomData, pin::Pin, time::Duration};
 
 use idem_core::PostgresStore;
 use idem_testing::conformance::{DurableHarness, Harness, WorkerClockHarness};
 
 use super::{
-    postgres_level::{Level, unique},
-    twice::Twice,
+    postgres_level::Level,
+    postgres_pool::{self, Own},
 };
 
 /// Runs the cases.
 pub(crate) struct PostgresHarness<L> {
-    stores: Twice<PostgresStore>,
-    schema: String,
+    own: Own,
     level: PhantomData<L>,
 }
 
@@ -21,20 +20,22 @@ impl<L: Level> Harness for PostgresHarness<L> {
     type Store = PostgresStore;
 
     async fn start() -> Self {
-        let schema = unique("case");
         Self {
-            stores: Twice::of([open::<L>(&schema).await, open::<L>(&schema).await]),
-            schema,
+            own: Own::take::<L>().await,
             level: PhantomData,
         }
     }
 
     fn store(&self) -> PostgresStore {
-        self.stores.next()
+        self.own.get().stores.next()
     }
 
     async fn advance(&self, by: Duration) {
-        self.stores.advance(by, PostgresStore::advance);
+        self.own.get().stores.advance(by, PostgresStore::advance);
+    }
+
+    fn block_on(case: Pin<Box<dyn Future<Output = ()> + '_>>) {
+        postgres_pool::block_on::<L>(case);
     }
 }
 
@@ -42,12 +43,6 @@ impl<L: Level> WorkerClockHarness for PostgresHarness<L> {}
 
 impl<L: Level> DurableHarness for PostgresHarness<L> {
     async fn reopen(&self) {
-        let stores = [open::<L>(&self.schema).await, open::<L>(&self.schema).await];
-        self.stores.reopen(stores, PostgresStore::advance);
+        self.own.get().reopen().await;
     }
-}
-
-async fn open<L: Level>(schema: &str) -> PostgresStore {
-    let store = PostgresStore::builder(L::database()).schema(schema).build();
-    store.await.expect("the server can be reached")
 }

@@ -1,73 +1,44 @@
 //! `PostgresStore` lending connections and transactions, in databases of each isolation level.
 
-use std::{error::Error, marker::PhantomData, time::Duration};
+use std::{error::Error, marker::PhantomData, pin::Pin, time::Duration};
 
 use idem_core::{
     PostgresStore,
-    sqlx::{Connection as _, Executor as _, PgConnection, PgTransaction, query, query_scalar},
+    sqlx::{Executor as _, PgConnection, PgTransaction, query, query_scalar},
 };
 use idem_testing::conformance::{EntityHarness, Harness, TransactionalHarness};
 
 use super::{
-    postgres_level::{Level, unique},
-    twice::Twice,
+    postgres_level::Level,
+    postgres_pool::{self, Own},
 };
 
 /// Runs the cases, and lends connections.
 pub(crate) struct ConnectionHarness<L> {
-    stores: Twice<PostgresStore>,
-    schema: String,
+    own: Own,
     level: PhantomData<L>,
-}
-
-impl<L: Level> ConnectionHarness<L> {
-    async fn bystander(&self) -> PgConnection {
-        let mut connection = PgConnection::connect(L::database())
-            .await
-            .expect("it is up");
-        let in_schema = format!("SET search_path TO {}", self.schema);
-        let set = connection.execute(idem_core::sqlx::AssertSqlSafe(in_schema));
-        set.await.expect("the schema is there");
-        connection
-    }
 }
 
 impl<L: Level> Harness for ConnectionHarness<L> {
     type Store = PostgresStore;
 
     async fn start() -> Self {
-        let schema = unique("case");
-        // The handlers' own tables lie beside the store's.
-        let url = format!("{}?options[search_path]={schema}", L::database());
-        let open = async || {
-            let store = PostgresStore::builder(&url).schema(&schema);
-            // One at a time, so that two messages are in the same.
-            store
-                .groups(1)
-                .build()
-                .await
-                .expect("the server can be reached")
-        };
-        let harness = Self {
-            stores: Twice::of([open().await, open().await]),
-            schema: schema.clone(),
+        Self {
+            own: Own::take::<L>().await,
             level: PhantomData,
-        };
-        let mut connection = harness.bystander().await;
-        let tables = connection.execute(
-            "CREATE TABLE effects (name text NOT NULL);
-             CREATE TABLE entities (name text CONSTRAINT entities_name_key UNIQUE)",
-        );
-        tables.await.expect("the schema is new");
-        harness
+        }
     }
 
     fn store(&self) -> PostgresStore {
-        self.stores.next()
+        self.own.get().stores.next()
     }
 
     async fn advance(&self, by: Duration) {
-        self.stores.advance(by, PostgresStore::advance);
+        self.own.get().stores.advance(by, PostgresStore::advance);
+    }
+
+    fn block_on(case: Pin<Box<dyn Future<Output = ()> + '_>>) {
+        postgres_pool::block_on::<L>(case);
     }
 }
 
@@ -102,8 +73,8 @@ impl<L: Level> TransactionalHarness for ConnectionHarness<L> {
 
     async fn effects(&self, name: &str) -> u64 {
         let count = query_scalar::<_, i64>("SELECT count(*) FROM effects WHERE name = $1");
-        let mut connection = self.bystander().await;
-        let count = count.bind(name).fetch_one(&mut connection).await;
+        let mut bystander = self.own.get().bystander.lock().await;
+        let count = count.bind(name).fetch_one(&mut *bystander).await;
         count.expect("the table can be read").unsigned_abs()
     }
 }
@@ -136,6 +107,10 @@ impl<L: Level> Harness for TransactionHarness<L> {
 
     async fn advance(&self, by: Duration) {
         self.0.advance(by).await;
+    }
+
+    fn block_on(case: Pin<Box<dyn Future<Output = ()> + '_>>) {
+        ConnectionHarness::<L>::block_on(case);
     }
 }
 

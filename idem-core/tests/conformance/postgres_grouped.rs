@@ -1,6 +1,6 @@
 //! `PostgresStore` with each transaction shared: somebody has written in it before, and commits with it.
 
-use std::time::Duration;
+use std::{pin::Pin, time::Duration};
 
 use idem_core::{
     Key, Outcome, Policy, PostgresStore, Store, StoreError,
@@ -168,6 +168,10 @@ impl Harness for GroupedHarness {
 
     async fn advance(&self, by: Duration) {
         self.0.advance(by).await;
+    }
+
+    fn block_on(case: Pin<Box<dyn Future<Output = ()> + '_>>) {
+        Connections::block_on(case);
     }
 }
 

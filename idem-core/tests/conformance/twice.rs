@@ -51,6 +51,13 @@ impl<S: Clone> Twice<S> {
         self.stores.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// `reset` takes back how far the clock of one store was moved.
+    #[allow(dead_code, reason = "not every store is used again")]
+    pub(crate) fn restart(&self, reset: fn(&S)) {
+        self.stores().iter().for_each(reset);
+        *self.advanced() = Duration::ZERO;
+    }
+
     fn advanced(&self) -> MutexGuard<'_, Duration> {
         self.advanced.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,6 +10,9 @@ mod postgres_harness;
 #[cfg(feature = "postgres")]
 #[path = "../conformance/postgres_level.rs"]
 mod postgres_level;
+#[cfg(feature = "postgres")]
+#[path = "../conformance/postgres_pool.rs"]
+mod postgres_pool;
 #[cfg(feature = "redis")]
 #[path = "../conformance/redis.rs"]
 mod redis_harness;

@@ -2,9 +2,7 @@
 
 use std::{fmt, pin::Pin};
 
-use tokio::runtime::Builder;
-
-use super::{Clock, Harness};
+use super::Harness;
 
 /// A case by its name, for a test runner of your own; see [`Case::of_store`].
 pub struct Case<H> {
@@ -36,7 +34,7 @@ impl<H> fmt::Debug for Case<H> {
     }
 }
 
-/// Runs one case on a fresh store, in a runtime of its own; what the tests written by
+/// Runs one case on a fresh store, by [`Harness::block_on`]; what the tests written by
 /// [`conformance!`](crate::conformance!) call.
 pub fn run<H: Harness>(case: impl AsyncFnOnce(&H) + 'static) {
     run_erased(Box::new(|harness| Box::pin(case(harness))));
@@ -44,15 +42,10 @@ pub fn run<H: Harness>(case: impl AsyncFnOnce(&H) + 'static) {
 
 type Erased<H> = Box<dyn for<'a> FnOnce(&'a H) -> Pin<Box<dyn Future<Output = ()> + 'a>>>;
 
-/// Knows the harness, and not the case: a runtime is compiled for each harness, not for each of its hundreds of cases.
+/// Knows the harness, and not the case: it is compiled for each harness, not for each of its hundreds of cases.
 fn run_erased<H: Harness>(case: Erased<H>) {
-    Builder::new_current_thread()
-        .enable_all()
-        .start_paused(H::CLOCK == Clock::Paused)
-        .build()
-        .expect("a runtime can be built")
-        .block_on(async {
-            let harness = H::start().await;
-            case(&harness).await;
-        });
+    H::block_on(Box::pin(async {
+        let harness = H::start().await;
+        case(&harness).await;
+    }));
 }

@@ -1,8 +1,9 @@
 //! What the suite has to be told about a store.
 
-use std::{error::Error, time::Duration};
+use std::{error::Error, pin::Pin, time::Duration};
 
 use idem_core::store::{BatchStore, GroupStore, RecordedByStore, Store, TransactionalStore};
+use tokio::runtime::Builder;
 
 /// Opens a store for a case, and moves its clock.
 ///
@@ -25,6 +26,17 @@ pub trait Harness: Send + Sync + Sized + 'static {
 
     /// Moves the clock of all handles forward, without sleeping.
     fn advance(&self, by: Duration) -> impl Future<Output = ()> + Send;
+
+    /// Runs a case to its end, on [`CLOCK`](Self::CLOCK): in a runtime of its own, unless a harness has one that
+    /// outlives the case, with what was opened in it.
+    fn block_on(case: Pin<Box<dyn Future<Output = ()> + '_>>) {
+        Builder::new_current_thread()
+            .enable_all()
+            .start_paused(Self::CLOCK == Clock::Paused)
+            .build()
+            .expect("a runtime can be built")
+            .block_on(case);
+    }
 }
 
 /// Restarts the store, for the cases of stores that outlive their process.

@@ -22,4 +22,9 @@ impl Clock {
         self.skew
             .fetch_add(super::length::micros(by), Ordering::Relaxed);
     }
+
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn reset(&self) {
+        self.skew.store(0, Ordering::Relaxed);
+    }
 }
