@@ -2,7 +2,10 @@
 
 use std::{path::Path, time::Duration};
 
-use idem_amqp::{PostgresStore, RedisStore, SqliteStore};
+use idem_amqp::{
+    PostgresStore, RedisStore, SqliteStore,
+    operator::{OperatorStore, ScopeCounts},
+};
 use idem_servers::{
     RedisSentinels,
     postgres::{self, DatabaseServer},
@@ -144,7 +147,33 @@ impl StoreAt {
         .await
     }
 
+    /// Waits until so many keys are recorded in it.
+    pub async fn until_recorded(&self, keys: u64) {
+        match self.product() {
+            Product::Sqlite => until_recorded(&self.open_sqlite().await, keys).await,
+            Product::Postgres => until_recorded(&self.open_postgres().await, keys).await,
+            Product::Redis => until_recorded(&self.open_redis().await, keys).await,
+        }
+    }
+
     fn response_timeout(&self) -> Duration {
         Duration::from_millis(self.response_ms)
     }
+}
+
+async fn until_recorded(store: &impl OperatorStore, keys: u64) {
+    eventually("the keys are recorded", async || {
+        let scopes = store.counts().await.map_err(|error| error.to_string())?;
+        let recorded: u64 = scopes.iter().map(keys_of).sum();
+        if recorded == keys {
+            Ok(())
+        } else {
+            Err(format!("{recorded} keys"))
+        }
+    })
+    .await;
+}
+
+fn keys_of(scope: &ScopeCounts) -> u64 {
+    scope.in_progress + scope.completed + scope.failed
 }
