@@ -154,6 +154,8 @@ struct Shop {
     url: String,
     store: PostgresStore,
     executor: Executor<PostgresStore>,
+    /// Whether a message that finds the store away is handled again, as a worker does.
+    asks_again: bool,
 }
 
 impl Shop {
@@ -180,6 +182,7 @@ impl Shop {
             url,
             store,
             executor,
+            asks_again: false,
         };
         let tables =
             "CREATE TABLE charges (id text, transaction xid8 DEFAULT pg_current_xact_id());
@@ -203,7 +206,13 @@ impl Shop {
     async fn handle_envelope(&self, envelope: Envelope, act: &Act) -> Ended {
         let policy = Policy::builder().lease(MINUTE).build().unwrap();
         let mut message = Prepared::<Charge>::new(envelope, &policy).unwrap();
-        self.executor.handle(&mut message, act).await
+        loop {
+            let ended = self.executor.handle(&mut message, act).await;
+            if !self.asks_again || !matches!(ended, Execution::StoreUnavailable { .. }) {
+                return ended;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// Handles them in this order in one group: whoever is first waits until the others wait.

@@ -37,7 +37,9 @@ impl Pair {
         let proxy = Arc::new(Proxy::to(port).await);
         let url = self.primary.url();
         let url = url.replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
-        let shop = Shop::at(&url, |builder| builder.groups(1)).await;
+        let mut shop = Shop::at(&url, |builder| builder.groups(1)).await;
+        // While a standby takes over, a store may be away: that is no end of a message.
+        shop.asks_again = true;
         (shop, proxy)
     }
 
