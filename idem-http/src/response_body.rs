@@ -84,3 +84,31 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt as _, Empty};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_that_is_there_ends_with_its_trailers() {
+        let trailers = || HeaderMap::from_iter([("x-sum".parse().unwrap(), "17".parse().unwrap())]);
+        for (bytes, trailers) in [
+            ("", None),
+            ("receipt", None),
+            ("", Some(trailers())),
+            ("receipt", Some(trailers())),
+        ] {
+            let response = Response::new(Bytes::from(bytes));
+            let response = ResponseBody::<Empty<_>>::with_trailers(response, trailers.clone());
+            let body = response.into_body();
+            assert_eq!(body.size_hint().exact(), Some(bytes.len() as u64));
+            let is_over = bytes.is_empty() && trailers.is_none();
+            assert_eq!(body.is_end_stream(), is_over, "{bytes}");
+            let body = body.collect().await.unwrap();
+            assert_eq!(body.trailers(), trailers.as_ref(), "{bytes}");
+            assert_eq!(body.to_bytes(), bytes);
+        }
+    }
+}
