@@ -311,11 +311,17 @@ async fn what_is_wrong_with_an_outbox_the_doctor_says(product: Product) {
     let away = outbox::findings(&outbox, "amqp://127.0.0.1:1/%2f").await;
     assert_eq!(away.unwrap()[0].code, "outbox-untaken");
 
-    // A worker that starts takes them.
+    // A worker that starts takes what is due, so it does not say that nobody does.
+    post.by_hand(
+        "UPDATE idem_records_outbox SET lane = NULL, due = {now} + CASE
+            WHEN target LIKE '%missing' THEN 60 * {minute} ELSE -3 * {minute} END",
+    )
+    .await;
+    let (codes, _) = asked().await;
+    assert_eq!(codes, ["outbox-target", "outbox-untaken"]);
     let log = Log::default();
     let logged = log.capture();
     let worker = post.start(&Metered::default()).await;
-    post.until_dead(2, 1).await;
     worker.until("it is ready", Health::is_ready).await;
     drop(logged);
     worker.stop().await;
