@@ -58,11 +58,13 @@ mod sequences;
 mod stores;
 
 /// A page, and the module that its parts are in.
-const PAGES: [(&str, &str); 18] = [
+const PAGES: [(&str, &str); 19] = [
     ("docs/batches.md", "batches"),
     ("docs/outbox.md", "outbox"),
     ("docs/cookbook.md", "cookbook"),
     ("docs/existing-service.md", "existing_service"),
+    // Compiled where tonic is.
+    ("docs/grpc.md", "../../../idem-http/tests/http/grpc/page"),
     ("docs/handlers.md", "handlers"),
     ("docs/http.md", "http"),
     ("docs/how-often.md", "how_often"),

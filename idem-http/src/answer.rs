@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use idem_core::{Execution, Key, Outcome, executor::Cause, handler::Answer as Known};
 
 use crate::{
     endpoint::{Live, Unsuccessful},
     problem::{Problem, ProblemKind},
+    protocol::Protocol,
     remembered::{Recalled, Remembered},
     response_body::ResponseBody,
 };
@@ -30,11 +31,14 @@ pub(crate) fn answer<B, E>(
     live: Option<Live<B, E>>,
     key: Option<&Key>,
     retention: Duration,
+    protocol: &dyn Protocol,
 ) -> Live<B, E> {
+    let tell = |problem| Ok(ResponseBody::whole(protocol.tell(problem)));
+    let unanswered = || tell(Problem::new(ProblemKind::HandlerFailed, FAILED));
     let named = key.map_or("none", Key::as_str);
     let problem = match ended {
         Execution::Executed { .. } | Execution::Refused { .. } => {
-            return handlers(live, key.map(|_| retention));
+            return live.map_or_else(unanswered, |live| kept_for(live, key.map(|_| retention)));
         }
         Execution::Unprotected { .. }
         | Execution::Observed { .. }
@@ -42,17 +46,17 @@ pub(crate) fn answer<B, E>(
         | Execution::Failed {
             cause: Cause::Error(_),
             ..
-        } => return handlers(live, None),
+        } => return live.unwrap_or_else(unanswered),
         Execution::Failed { cause, attempt, .. } => {
             tracing::error!(key = named, attempt, %cause, "a request could not be handled");
             Problem::new(ProblemKind::HandlerFailed, FAILED)
         }
         Execution::Duplicate { outcome, remaining } => match recall(&outcome) {
-            Ok(mut response) => {
+            Ok((mut response, trailers)) => {
                 let headers = response.headers_mut();
                 headers.insert(REPLAYED, HeaderValue::from_static("true"));
                 headers.insert(RETENTION, remaining.as_secs().into());
-                return Ok(ResponseBody::whole(response));
+                return Ok(ResponseBody::with_trailers(response, trailers));
             }
             Err(problem) => problem,
         },
@@ -92,15 +96,12 @@ pub(crate) fn answer<B, E>(
             Problem::new(ProblemKind::HandlerFailed, FAILED)
         }
     };
-    Ok(ResponseBody::whole(problem.into_response()))
+    tell(problem)
 }
 
-/// What the handler has answered.
-fn handlers<B, E>(live: Option<Live<B, E>>, retention: Option<Duration>) -> Live<B, E> {
-    let mut response = live.unwrap_or_else(|| {
-        let problem = Problem::new(ProblemKind::HandlerFailed, FAILED);
-        Ok(ResponseBody::whole(problem.into_response()))
-    })?;
+/// What the handler has answered, if that is remembered for so long.
+fn kept_for<B, E>(live: Live<B, E>, retention: Option<Duration>) -> Live<B, E> {
+    let mut response = live?;
     if let Some(retention) = retention {
         let headers = response.headers_mut();
         headers.insert(RETENTION, retention.as_secs().into());
@@ -114,7 +115,7 @@ fn in_progress(remaining: Duration) -> Problem {
 }
 
 /// The response that was remembered, or what is told instead of it.
-fn recall(outcome: &Outcome) -> Result<Response<Bytes>, Problem> {
+fn recall(outcome: &Outcome) -> Result<(Response<Bytes>, HeaderMap), Problem> {
     let not_kept = |detail: String| Problem::new(ProblemKind::ResponseNotKept, detail);
     let recalled = match outcome.answer() {
         Known::Output(json) => Recalled::of(json),
@@ -125,7 +126,7 @@ fn recall(outcome: &Outcome) -> Result<Response<Bytes>, Problem> {
         _ => None,
     };
     match recalled {
-        Some(Recalled::Response(response)) => Ok(response),
+        Some(Recalled::Response(response, trailers)) => Ok((response, trailers)),
         Some(Recalled::Untold(status)) => Err(not_kept(format!(
             "it was answered with {status}; it is not handled again under this key"
         ))),

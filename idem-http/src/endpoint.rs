@@ -18,7 +18,6 @@ use http::{
     response::Parts as Head,
 };
 use http_body::Body;
-use http_body_util::BodyExt as _;
 use idem_core::{
     __private::outbox,
     Envelope, Failure, Key, Policy, Verdict,
@@ -32,10 +31,13 @@ use serde_json::Value;
 use tower_service::Service;
 
 use crate::{
+    inner::{InnerService, RequestBody},
+    reading::{Read, read},
+    remember::Remember,
     remembered::Remembered,
-    request::{Arrived, BodyError},
+    request::Arrived,
     response_body::ResponseBody,
-    rules::{Remember, Rules},
+    rules::Rules,
 };
 
 /// Requests with a body of type `B`, handled in mode `M`.
@@ -86,7 +88,6 @@ impl<Tx> TxSlot<Tx> {
         Self(Arc::new(Mutex::new(Some(transaction))))
     }
 
-    #[cfg(feature = "axum")]
     pub(crate) fn take(&self) -> Option<OwnedTransaction<Tx>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -98,12 +99,7 @@ impl<Tx> Clone for TxSlot<Tx> {
     }
 }
 
-impl<M, B> Operation for Endpoint<M, B>
-where
-    M: EndpointMode,
-    B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
-    B::Error: Into<BodyError>,
-{
+impl<M: EndpointMode, B: RequestBody> Operation for Endpoint<M, B> {
     type Message = Request<B>;
     type Output = Remembered;
     type Error = Unsuccessful;
@@ -142,6 +138,10 @@ pub(crate) struct Call<Inner, B, E> {
     answered: Mutex<Option<Live<B, E>>>,
 }
 
+/// A call of this service with requests whose body is a `B`.
+pub(crate) type CallOf<Inner, B> =
+    Call<Inner, <Inner as InnerService<B>>::ResponseBody, <Inner as Service<Request<B>>>::Error>;
+
 impl<Inner, B, E> Call<Inner, B, E> {
     pub(crate) fn new(service: Inner, rules: Arc<Rules>) -> Self {
         Self {
@@ -155,7 +155,7 @@ impl<Inner, B, E> Call<Inner, B, E> {
 
     /// Whether the service was called and cannot be called again, because the request's body is gone.
     pub(crate) fn is_spent(&self) -> bool {
-        !self.rules.compares_body && self.was_called.load(Relaxed)
+        !self.rules.read_body() && self.was_called.load(Relaxed)
     }
 
     /// What the service has answered in its last attempt, if there was one.
@@ -169,19 +169,15 @@ impl<Inner, B, E> Call<Inner, B, E> {
     }
 }
 
-impl<M, B, Inner, RB> Handler<Call<Inner, RB, Inner::Error>> for Endpoint<M, B>
+impl<M, B, Inner> Handler<CallOf<Inner, B>> for Endpoint<M, B>
 where
     M: EndpointMode,
-    B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
-    B::Error: Into<BodyError>,
-    Inner: Service<Request<B>, Response = Response<RB>> + Clone + Send + 'static,
-    Inner::Future: Send,
-    Inner::Error: Send + 'static,
-    RB: Body<Data = Bytes> + Send + 'static,
+    B: RequestBody,
+    Inner: InnerService<B>,
 {
     fn call<'a>(
         mut request: Request<B>,
-        context: &'a Context<'a, Call<Inner, RB, Inner::Error>>,
+        context: &'a Context<'a, CallOf<Inner, B>>,
         lent: M::Lent<'a>,
     ) -> Result<impl Future<Output = Result<Remembered, Unsuccessful>> + Send + 'a, Rejection> {
         let extensions = request.extensions_mut();
@@ -204,9 +200,8 @@ where
     /// Calls the service, and says what is remembered of its answer.
     async fn run<B>(&self, request: Request<B>) -> Result<Remembered, Unsuccessful>
     where
-        Inner: Service<Request<B>, Response = Response<RB>, Error = E> + Clone + Send + 'static,
-        Inner::Future: Send,
-        B: Send,
+        Inner: InnerService<B, ResponseBody = RB> + Service<Request<B>, Error = E>,
+        B: RequestBody,
     {
         // What an earlier attempt has answered does not count any more.
         self.answer(None);
@@ -231,71 +226,87 @@ where
     /// What is remembered of a response. It is kept here as it is, for the client that waits for it.
     async fn judge(&self, response: Response<RB>) -> Result<Remembered, Unsuccessful> {
         let (head, body) = response.into_parts();
-        let status = head.status;
-        let (max, whole) = (self.rules.max_response as u64, body.size_hint().exact());
-        let fits = whole.is_some_and(|bytes| bytes <= max);
-        let remember = match self.remembers(&head) {
-            // A refusal that is not told again is none: another request finds out anew.
-            Remember::Refused if !fits => Remember::Failed,
-            Remember::Done if !fits => Remember::DoneUntold,
-            remember => remember,
-        };
-        if matches!(remember, Remember::Failed | Remember::DoneUntold) {
-            self.answer_as_it_is(head, body);
-            return match remember {
-                Remember::DoneUntold => Ok(Remembered::untold(status)),
-                _ => Err(Unsuccessful::failed(format!(
-                    "the handler answered {status}"
-                ))),
-            };
+        let (protocol, limit) = (&self.rules.protocol, self.rules.max_response);
+        let early = self.remembers(&head, None);
+        let may_keep = protocol.may_keep(&body.size_hint(), limit as u64);
+        if !may_keep || early.is_some_and(Remember::keeps_nothing) {
+            return self.as_it_is(head, ResponseBody::handlers(body), early);
         }
+        let mut body = Box::pin(body);
         // Before anything is completed: a response that breaks off is none.
-        let Ok(body) = body.collect().await else {
-            return Err(Unsuccessful::failed("the handler's response broke off"));
-        };
-        let trailers = body.trailers().cloned();
-        let body = body.to_bytes();
-        let (limit, forgotten) = (Policy::LARGEST_OUTCOME / 2, &self.rules.forgotten);
-        let ended = if remember == Remember::Refused {
-            let response = Remembered::value(&head, &body, forgotten, limit);
-            match response.filter(|_| trailers.is_none()) {
-                Some(response) => Err(Unsuccessful::refused(status, response)),
-                None => Err(Unsuccessful::failed(format!(
-                    "the handler answered {status}"
-                ))),
+        let (bytes, trailers) = match read(body.as_mut(), limit, |read| protocol.is_one(read)).await
+        {
+            Ok(Read::Whole(bytes, trailers)) => (bytes, trailers.unwrap_or_default()),
+            Ok(Read::TooLarge(begun) | Read::Many(begun)) => {
+                return self.as_it_is(head, ResponseBody::begun(begun, body), early);
             }
-        } else {
-            let response = Remembered::of(&head, &body, forgotten, limit);
-            Ok(response.filter(|_| trailers.is_none()).unwrap_or_else(|| {
-                tracing::warn!(%status, "a response is not remembered: it has trailers, a header that is no text, or is too large");
-                Remembered::untold(status)
-            }))
+            Err(_) => return Err(Unsuccessful::failed("the handler's response broke off")),
         };
-        let response = Response::from_parts(head, body);
+        let ended = self.remembered(&head, &bytes, &trailers);
+        let response = Response::from_parts(head, bytes);
         let response = ResponseBody::with_trailers(response, trailers);
         self.answer(Some(Ok(response)));
         ended
     }
 
-    /// What a response says about its request: by its handler's word, or by its status and headers.
-    fn remembers(&self, head: &Head) -> Remember {
-        if let Some(said) = head.extensions.get::<Remember>() {
-            return *said;
-        }
-        let may_do_better = !self.is_routed.load(Relaxed)
-            // Perhaps the body broke off, and that is what is wrong with it.
-            || !self.rules.compares_body
-            || head.headers.contains_key(header::RETRY_AFTER);
-        match (self.rules.remember)(head.status) {
-            Remember::Refused if may_do_better => Remember::Failed,
-            remember if must_not_be_stored(&head.headers) => remember.untold(),
-            remember => remember,
+    /// A response of which nothing is kept. One whose trailers are yet to come, and are not waited for, is that of work that
+    /// is done.
+    fn as_it_is(
+        &self,
+        head: Head,
+        body: ResponseBody<RB>,
+        early: Option<Remember>,
+    ) -> Result<Remembered, Unsuccessful> {
+        let status = head.status;
+        self.answer(Some(Ok(Response::from_parts(head, body))));
+        match early.map_or(Remember::DoneUntold, Remember::untold) {
+            Remember::DoneUntold => Ok(Remembered::untold(status)),
+            // A refusal that is not told again is none: another request finds out anew.
+            _ => Err(Unsuccessful::answered(status)),
         }
     }
 
-    fn answer_as_it_is(&self, head: Head, body: RB) {
-        let body = ResponseBody::handlers(body);
-        self.answer(Some(Ok(Response::from_parts(head, body))));
+    /// What is remembered of a response that is there.
+    fn remembered(
+        &self,
+        head: &Head,
+        body: &[u8],
+        trailers: &HeaderMap,
+    ) -> Result<Remembered, Unsuccessful> {
+        let status = head.status;
+        let (limit, forgotten) = (Policy::LARGEST_OUTCOME / 2, &self.rules.forgotten);
+        match self.remembers(head, Some(trailers)) {
+            Some(Remember::Done) => {
+                let response = Remembered::of(head, body, trailers, forgotten, limit);
+                Ok(response.unwrap_or_else(|| {
+                    tracing::warn!(%status, "a response is not remembered: it has a header that is no text, or is too large");
+                    Remembered::untold(status)
+                }))
+            }
+            Some(Remember::DoneUntold) => Ok(Remembered::untold(status)),
+            Some(Remember::Refused) => {
+                let response = Remembered::value(head, body, trailers, forgotten, limit);
+                let refused = response.map(|response| Unsuccessful::refused(status, response));
+                Err(refused.unwrap_or_else(|| Unsuccessful::answered(status)))
+            }
+            Some(Remember::Failed) | None => Err(Unsuccessful::answered(status)),
+        }
+    }
+
+    /// What a response says about its request: by its handler's word, or as the protocol has it. `None` if its trailers are
+    /// to say it.
+    fn remembers(&self, head: &Head, trailers: Option<&HeaderMap>) -> Option<Remember> {
+        if let Some(said) = head.extensions.get::<Remember>() {
+            return Some(*said);
+        }
+        // Perhaps the body broke off, and that is what is wrong with it.
+        let may_do_better = !self.is_routed.load(Relaxed) || !self.rules.read_body();
+        let (protocol, by_status) = (&self.rules.protocol, self.rules.remember);
+        Some(match protocol.remembers(head, trailers, by_status)? {
+            Remember::Refused if may_do_better => Remember::Failed,
+            remember if must_not_be_stored(&head.headers) => remember.untold(),
+            remember => remember,
+        })
     }
 }
 
@@ -332,10 +343,14 @@ impl Unsuccessful {
         }
     }
 
+    fn answered(status: StatusCode) -> Self {
+        Self::failed(format!("the handler answered {status}"))
+    }
+
     fn refused(status: StatusCode, response: Value) -> Self {
         Self {
-            why: format!("the handler answered {status}"),
             refusal: Some(response),
+            ..Self::answered(status)
         }
     }
 }

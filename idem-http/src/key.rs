@@ -25,11 +25,11 @@ impl KeyProblem {
     pub(crate) fn detail(self) -> &'static str {
         match self {
             Self::Missing => {
-                "send the header `Idempotency-Key` with a value that names this one operation, a UUID say, and the same value when you send it again"
+                "send `Idempotency-Key` with a value that names this one operation, a UUID say, and the same value when you send it again"
             }
-            Self::Empty => "the header `Idempotency-Key` is empty",
+            Self::Empty => "the key is empty",
             Self::TooLong => "the key is longer than 255 bytes",
-            Self::Repeated => "send the header `Idempotency-Key` once",
+            Self::Repeated => "send `Idempotency-Key` once",
             Self::Characters => {
                 "the key has characters that cannot be sent: use letters, digits and punctuation of ASCII, and quote a key with spaces, commas or semicolons"
             }
@@ -52,6 +52,11 @@ pub(crate) fn key(headers: &HeaderMap) -> Result<String, KeyProblem> {
         None if value.contains([',', ';', '"', ' ', '\t']) => return Err(KeyProblem::Characters),
         None => value.to_owned(),
     };
+    checked(key)
+}
+
+/// The key, if its length is one's.
+pub(crate) fn checked(key: String) -> Result<String, KeyProblem> {
     match key.len() {
         0 => Err(KeyProblem::Empty),
         1..=LONGEST => Ok(key),

@@ -13,7 +13,8 @@ use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
 
 use crate::{
-    rules::{self, KeyRule, Remember, Rules},
+    remember::Remember,
+    rules::{self, KeyRule, Rules},
     service::Idempotency,
 };
 
@@ -116,6 +117,13 @@ impl<S: Store, M> IdempotencyLayer<S, M> {
     /// If the policy does not enforce.
     pub fn policy(self, policy: Policy) -> Self {
         self.with(|rules| rules.policy = rules::heeded(policy))
+    }
+
+    /// For servers of gRPC: calls are understood, and answered, as its clients expect. Unary ones, that is: a call with more
+    /// than one message does not run, and a response of more than one is not remembered.
+    #[cfg(feature = "tonic")]
+    pub fn grpc(self, grpc: crate::Grpc) -> Self {
+        self.with(|rules| rules.protocol = Arc::new(grpc))
     }
 
     /// What becomes of a request without a key: [`KeyRule::Required`] unless this says otherwise.

@@ -29,11 +29,16 @@
 
 mod answer;
 mod endpoint;
-#[cfg(feature = "axum")]
 mod extract;
+#[cfg(feature = "tonic")]
+mod grpc;
+mod inner;
 mod key;
 mod layer;
 mod problem;
+mod protocol;
+mod reading;
+mod remember;
 mod remembered;
 mod request;
 mod response_body;
@@ -41,10 +46,13 @@ mod rules;
 mod service;
 
 pub use endpoint::EndpointMode;
-#[cfg(feature = "axum")]
-pub use extract::Tx;
+pub use extract::{NoTransaction, Tx};
+#[cfg(feature = "tonic")]
+pub use grpc::Grpc;
+pub use inner::{InnerService, RequestBody};
 pub use layer::{IdempotencyLayer, Unscoped};
 pub use problem::ProblemKind;
+pub use remember::Remember;
 pub use response_body::ResponseBody;
-pub use rules::{KeyRule, Remember};
+pub use rules::KeyRule;
 pub use service::Idempotency;

@@ -1,12 +1,12 @@
 //! What a client is told that is not its handler's response: `application/problem+json` of RFC 9457.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use serde_json::json;
 
-use crate::{key::KeyProblem, rules::Remember};
+use crate::{key::KeyProblem, remember::Remember};
 
 /// What was wrong, for programs: the last part of the problem's `type`. Frozen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,6 +32,10 @@ pub enum ProblemKind {
     BodyTimeout,
     /// 400: the request's body broke off.
     BodyBroken,
+    /// 415, of gRPC: the message is compressed, and its key is a field of it.
+    BodyEncoded,
+    /// 501, of gRPC: the call has more than one message, and only unary calls are handled once.
+    Streamed,
     /// 500: the handler panicked, the database refused its transaction, or its response broke off.
     HandlerFailed,
     /// 500: the store has a record of the key that this version cannot read.
@@ -58,6 +62,8 @@ impl ProblemKind {
             Self::BodyTooLarge => "body-too-large",
             Self::BodyTimeout => "body-timeout",
             Self::BodyBroken => "body-broken",
+            Self::BodyEncoded => "body-encoded",
+            Self::Streamed => "streamed",
             Self::HandlerFailed => "handler-failed",
             Self::RecordUnreadable => "record-unreadable",
             Self::StoreUnavailable => "store-unavailable",
@@ -76,6 +82,8 @@ impl ProblemKind {
             Self::InProgress | Self::ResponseNotKept | Self::InDoubt => StatusCode::CONFLICT,
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::BodyEncoded => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Streamed => StatusCode::NOT_IMPLEMENTED,
             Self::HandlerFailed | Self::RecordUnreadable => StatusCode::INTERNAL_SERVER_ERROR,
             Self::StoreUnavailable | Self::Deadline | Self::ShuttingDown => {
                 StatusCode::SERVICE_UNAVAILABLE
@@ -95,6 +103,8 @@ impl ProblemKind {
             Self::BodyTooLarge => "The request's body is too large",
             Self::BodyTimeout => "The request's body did not arrive in time",
             Self::BodyBroken => "The request's body broke off",
+            Self::BodyEncoded => "The request's body is compressed",
+            Self::Streamed => "Streams are not handled",
             Self::HandlerFailed => "The request could not be handled",
             Self::RecordUnreadable => "The record of the request cannot be read",
             Self::StoreUnavailable => "It cannot be looked up whether the request was handled",
@@ -109,7 +119,7 @@ impl ProblemKind {
 pub(crate) struct Problem {
     pub(crate) kind: ProblemKind,
     detail: String,
-    retry_after: Option<Duration>,
+    pub(crate) retry_after: Option<Duration>,
 }
 
 impl Problem {
@@ -150,6 +160,13 @@ impl Problem {
             headers.insert(header::RETRY_AFTER, whole_seconds(wait).into());
         }
         response
+    }
+}
+
+/// In one line, for people.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind.title(), self.detail)
     }
 }
 

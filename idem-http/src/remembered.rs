@@ -36,6 +36,9 @@ struct Stored<H, B> {
     /// `None` if the response is not kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<B>,
+    /// `None` if there are none, as in what earlier builds have stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trailers: Option<H>,
 }
 
 /// What was stored, as it is read.
@@ -52,8 +55,13 @@ enum Body<J, T> {
 
 /// What is known of a response that was remembered.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart where it was made"
+)]
 pub(crate) enum Recalled {
-    Response(Response<Bytes>),
+    /// All of it, and its trailers.
+    Response(Response<Bytes>, HeaderMap),
     /// It had this status, and nothing else of it was kept.
     Untold(StatusCode),
 }
@@ -64,20 +72,22 @@ impl Remembered {
     pub(crate) fn of(
         head: &Head,
         body: &[u8],
+        trailers: &HeaderMap,
         forgotten: &HashSet<HeaderName>,
         limit: usize,
     ) -> Option<Self> {
-        Self::stored(head, Some(in_json(body)), forgotten, limit)
+        Self::stored(head, in_json(body), trailers, forgotten, limit)
     }
 
     /// The same as a value, which does not keep how JSON was spaced: its body is a text.
     pub(crate) fn value(
         head: &Head,
         body: &[u8],
+        trailers: &HeaderMap,
         forgotten: &HashSet<HeaderName>,
         limit: usize,
     ) -> Option<serde_json::Value> {
-        let Self(json) = Self::stored(head, Some(as_text(body)), forgotten, limit)?;
+        let Self(json) = Self::stored(head, as_text(body), trailers, forgotten, limit)?;
         serde_json::from_str(json.get()).ok()
     }
 
@@ -87,20 +97,27 @@ impl Remembered {
             status: status.as_u16(),
             headers: None,
             body: None,
+            trailers: None,
         };
         Self(to_raw_value(&stored).expect("a number is expressible as JSON"))
     }
 
     fn stored(
         head: &Head,
-        body: Option<Body<&RawValue, &str>>,
+        body: Body<&RawValue, &str>,
+        trailers: &HeaderMap,
         forgotten: &HashSet<HeaderName>,
         limit: usize,
     ) -> Option<Self> {
+        let trailers = Some(trailers).filter(|trailers| !trailers.is_empty());
         let stored = Stored {
             status: head.status.as_u16(),
             headers: Some(kept(&head.headers, forgotten)?),
-            body,
+            body: Some(body),
+            trailers: match trailers {
+                Some(trailers) => Some(kept(trailers, forgotten)?),
+                None => None,
+            },
         };
         let json = to_raw_value(&stored).ok()?;
         (json.get().len() <= limit).then_some(Self(json))
@@ -122,13 +139,19 @@ impl Recalled {
         };
         let mut response = Response::new(body);
         *response.status_mut() = status;
-        for (name, value) in stored.headers.unwrap_or_default() {
-            let value = HeaderValue::from_bytes(value.as_bytes()).ok()?;
-            let name: HeaderName = name.parse().ok()?;
-            response.headers_mut().append(name, value);
-        }
-        Some(Self::Response(response))
+        *response.headers_mut() = headers(stored.headers.unwrap_or_default())?;
+        let trailers = headers(stored.trailers.unwrap_or_default())?;
+        Some(Self::Response(response, trailers))
     }
+}
+
+fn headers(stored: Vec<(String, String)>) -> Option<HeaderMap> {
+    let mut headers = HeaderMap::with_capacity(stored.len());
+    for (name, value) in stored {
+        let value = HeaderValue::from_bytes(value.as_bytes()).ok()?;
+        headers.append(name.parse::<HeaderName>().ok()?, value);
+    }
+    Some(headers)
 }
 
 /// The headers that are kept; `None` if one is no text.
@@ -162,8 +185,9 @@ fn in_json(body: &[u8]) -> Body<&RawValue, &str> {
 
 fn as_text(body: &[u8]) -> Body<&RawValue, &str> {
     match str::from_utf8(body) {
-        Ok(text) => Body::Text(text),
-        Err(_) => Body::Base64(BASE64_STANDARD.encode(body)),
+        // A zero byte is no text for people, nor for every database.
+        Ok(text) if !body.contains(&0) => Body::Text(text),
+        _ => Body::Base64(BASE64_STANDARD.encode(body)),
     }
 }
 
@@ -180,16 +204,17 @@ mod tests {
     }
 
     fn recalled(head: &Head, body: &[u8]) -> Response<Bytes> {
-        let remembered = Remembered::of(head, body, &HashSet::new(), 1 << 20).expect("it is kept");
-        let json = serde_json::to_vec(&remembered).unwrap();
+        let remembered = Remembered::of(head, body, &HeaderMap::new(), &HashSet::new(), 1 << 20);
+        let json = serde_json::to_vec(&remembered.expect("it is kept")).unwrap();
         match Recalled::of(&json) {
-            Some(Recalled::Response(response)) => response,
+            Some(Recalled::Response(response, trailers)) if trailers.is_empty() => response,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn a_body_comes_back_byte_by_byte() {
+        let (none, all) = (HeaderMap::new(), HashSet::new());
         let deep = [b"[".repeat(200), b"]".repeat(200)].concat();
         for (body, form) in [
             (&br#"{"a": 1,  "b":[1.50, 1e3]}"#[..], "json"),
@@ -197,17 +222,19 @@ mod tests {
             (b" {} ", "text"),
             (b"{} {}", "text"),
             (b"", "text"),
-            ("Gr\u{fc}\u{df}e \u{0}\n\"".as_bytes(), "text"),
+            ("Gr\u{fc}\u{df}e \u{1}\n\"".as_bytes(), "text"),
+            (b"\0\0\0\0\x02ok", "base64"),
             (b"\xff\x00\xfe", "base64"),
             (&deep, "json"),
         ] {
             let head = response(&[]);
-            let remembered = Remembered::of(&head, body, &HashSet::new(), 1 << 20).unwrap();
+            let remembered = Remembered::of(&head, body, &none, &all, 1 << 20).unwrap();
             let json = serde_json::to_string(&remembered).unwrap();
             assert!(json.contains(&format!(r#""body":{{"{form}":"#)), "{json}");
             assert_eq!(recalled(&head, body).body(), body, "{json}");
-            let value = Remembered::value(&head, body, &HashSet::new(), 1 << 20).unwrap();
-            let Some(Recalled::Response(again)) = Recalled::of(value.to_string().as_bytes()) else {
+            let value = Remembered::value(&head, body, &none, &all, 1 << 20).unwrap();
+            let Some(Recalled::Response(again, _)) = Recalled::of(value.to_string().as_bytes())
+            else {
                 panic!("{value}");
             };
             assert_eq!(again.body(), body, "{value}");
@@ -228,8 +255,9 @@ mod tests {
             ("date", b"now"),
         ]);
         let forgotten = HashSet::from([header::DATE]);
-        let remembered = Remembered::of(&head, b"{}", &forgotten, 1 << 20).unwrap();
-        let Some(Recalled::Response(again)) =
+        let trailers = response(&[("grpc-status", b"0"), ("x-two", b"1"), ("x-two", b"2")]).headers;
+        let remembered = Remembered::of(&head, b"{}", &trailers, &forgotten, 1 << 20).unwrap();
+        let Some(Recalled::Response(again, sent)) =
             Recalled::of(&serde_json::to_vec(&remembered).unwrap())
         else {
             panic!("{remembered:?}");
@@ -245,14 +273,19 @@ mod tests {
             ("x-two", "\u{fc}".as_bytes()),
         ];
         assert_eq!(again, expected);
+        assert_eq!(sent, trailers);
         assert_eq!(recalled(&head, b"{}").status(), 201);
     }
 
     #[test]
     fn what_cannot_be_given_back_is_not_kept() {
-        let none = HashSet::new();
-        assert!(Remembered::of(&response(&[("x", b"\xff")]), b"{}", &none, 1000).is_none());
-        assert!(Remembered::of(&response(&[]), &[b'1'; 1000], &none, 1000).is_none());
+        let of = |head: &Head, body: &[u8], trailers: &HeaderMap| {
+            Remembered::of(head, body, trailers, &HashSet::new(), 1000)
+        };
+        let (plain, odd) = (response(&[]), response(&[("x", b"\xff")]));
+        assert!(of(&odd, b"{}", &plain.headers).is_none());
+        assert!(of(&plain, b"{}", &odd.headers).is_none());
+        assert!(of(&plain, &[b'1'; 1000], &plain.headers).is_none());
         let untold = serde_json::to_vec(&Remembered::untold(StatusCode::CREATED)).unwrap();
         assert!(matches!(Recalled::of(&untold), Some(Recalled::Untold(status)) if status == 201));
         assert!(Recalled::of(b"17").is_none());

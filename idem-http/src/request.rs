@@ -1,14 +1,12 @@
 //! A request as it has arrived: its key, its content, and what of it is compared with others of that key.
 
 use std::{
-    error::Error,
+    pin::pin,
     sync::{Mutex, PoisonError},
 };
 
 use bytes::Bytes;
 use http::{Request, Uri, header, request::Parts};
-use http_body::Body;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use idem_core::{
     Envelope, Key,
     handler::DecodeError,
@@ -18,13 +16,12 @@ use idem_core::{
 use tokio::time::timeout;
 
 use crate::{
+    inner::RequestBody,
     key::{self, IDEMPOTENCY_KEY, KeyProblem},
     problem::{Problem, ProblemKind},
+    reading::{Read, read},
     rules::{KeyRule, Rules},
 };
-
-/// What a body may fail with.
-pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
 
 /// A request that may be handled.
 pub(crate) struct Arrived<B> {
@@ -41,23 +38,31 @@ enum Source<B> {
     Stream(Mutex<Option<B>>),
 }
 
-impl<B> Arrived<B>
-where
-    B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
-    B::Error: Into<BodyError>,
-{
+impl<B: RequestBody> Arrived<B> {
     /// Looks for the request's key and reads its body. Nothing is recorded by now.
     pub(crate) async fn read(request: Request<B>, rules: &Rules) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
-        let key = find_key(&parts, rules)?;
-        let (fingerprint, body) = if rules.compares_body {
+        let in_headers = || key::key(&parts.headers);
+        let (key, body) = if rules.protocol.looks_at_body() {
             let body = whole(body, rules).await?;
-            let fingerprint = fingerprint(&parts, Some(&body), rules);
-            (fingerprint, Source::Whole(body))
+            let sent = rules.protocol.key_in(&parts, &body)?;
+            let sent = sent.map_or_else(in_headers, Ok);
+            (find_key(sent, &parts, rules)?, Source::Whole(body))
         } else {
-            let body = Source::Stream(Mutex::new(Some(body)));
-            (fingerprint(&parts, None, rules), body)
+            // Before anything is read.
+            let key = find_key(in_headers(), &parts, rules)?;
+            let body = if rules.compares_body {
+                Source::Whole(whole(body, rules).await?)
+            } else {
+                Source::Stream(Mutex::new(Some(body)))
+            };
+            (key, body)
         };
+        let compared = match &body {
+            Source::Whole(bytes) if rules.compares_body => Some(&**bytes),
+            _ => None,
+        };
+        let fingerprint = fingerprint(&parts, compared, rules);
         Ok(Self {
             parts,
             body,
@@ -83,7 +88,7 @@ where
     pub(crate) fn of(envelope: &Envelope) -> Result<Request<B>, DecodeError> {
         let arrived = Self::in_envelope(envelope);
         let body = match &arrived.body {
-            Source::Whole(bytes) => B::from(bytes.clone()),
+            Source::Whole(bytes) => B::whole(bytes.clone()),
             Source::Stream(body) => {
                 let body = body.lock().unwrap_or_else(PoisonError::into_inner).take();
                 body.ok_or_else(|| DecodeError::new("its body was handed on, and is gone"))?
@@ -98,9 +103,13 @@ where
     }
 }
 
-/// The request's key, under the scope of who asks.
-fn find_key(parts: &Parts, rules: &Rules) -> Result<Option<Key>, Problem> {
-    let sent = match key::key(&parts.headers) {
+/// The key that a request has sent, under the scope of who asks.
+fn find_key(
+    sent: Result<String, KeyProblem>,
+    parts: &Parts,
+    rules: &Rules,
+) -> Result<Option<Key>, Problem> {
+    let sent = match sent {
         Ok(sent) => sent,
         Err(KeyProblem::Missing) if rules.key == KeyRule::Optional => return Ok(None),
         Err(problem) => return Err(problem.into()),
@@ -120,11 +129,7 @@ fn find_key(parts: &Parts, rules: &Rules) -> Result<Option<Key>, Problem> {
 }
 
 /// All of a body, if it is not too large and does not take too long.
-async fn whole<B>(body: B, rules: &Rules) -> Result<Bytes, Problem>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<BodyError>,
-{
+async fn whole<B: RequestBody>(body: B, rules: &Rules) -> Result<Bytes, Problem> {
     let limit = rules.max_request;
     let too_large = || {
         let detail = format!("it has more than {limit} bytes, which is what can be compared");
@@ -133,10 +138,19 @@ where
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large());
     }
-    match timeout(rules.body_timeout, Limited::new(body, limit).collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(error)) => Err(Problem::new(ProblemKind::BodyBroken, error.to_string())),
+    let mut body = pin!(body);
+    let reading = read(body.as_mut(), limit, |read| rules.protocol.is_one(read));
+    match timeout(rules.body_timeout, reading).await {
+        Ok(Ok(Read::Whole(bytes, _))) => Ok(bytes),
+        Ok(Ok(Read::TooLarge(_))) => Err(too_large()),
+        Ok(Ok(Read::Many(_))) => {
+            let detail = "send one message: only unary calls are handled once";
+            Err(Problem::new(ProblemKind::Streamed, detail))
+        }
+        Ok(Err(error)) => {
+            let error = error.into().to_string();
+            Err(Problem::new(ProblemKind::BodyBroken, error))
+        }
         Err(_) => {
             let detail = format!("it did not arrive within {:?}", rules.body_timeout);
             Err(Problem::new(ProblemKind::BodyTimeout, detail))

@@ -24,6 +24,7 @@ pin_project! {
     #[derive(Debug)]
     enum Inner<B> {
         Handlers { #[pin] body: B },
+        Begun { read: Bytes, body: Pin<Box<B>> },
         Whole { bytes: Bytes, trailers: Option<HeaderMap> },
     }
 }
@@ -34,14 +35,18 @@ impl<B> ResponseBody<B> {
         Self { inner }
     }
 
-    pub(crate) fn whole(response: Response<Bytes>) -> Response<Self> {
-        Self::with_trailers(response, None)
+    /// The handler's, of which so much was read.
+    pub(crate) fn begun(read: Bytes, body: Pin<Box<B>>) -> Self {
+        let inner = Inner::Begun { read, body };
+        Self { inner }
     }
 
-    pub(crate) fn with_trailers(
-        response: Response<Bytes>,
-        trailers: Option<HeaderMap>,
-    ) -> Response<Self> {
+    pub(crate) fn whole(response: Response<Bytes>) -> Response<Self> {
+        Self::with_trailers(response, HeaderMap::new())
+    }
+
+    pub(crate) fn with_trailers(response: Response<Bytes>, trailers: HeaderMap) -> Response<Self> {
+        let trailers = Some(trailers).filter(|trailers| !trailers.is_empty());
         response.map(|bytes| Self {
             inner: Inner::Whole { bytes, trailers },
         })
@@ -58,6 +63,11 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match self.project().inner.project() {
             Projected::Handlers { body } => body.poll_frame(cx),
+            Projected::Begun { read, body } if read.is_empty() => body.as_mut().poll_frame(cx),
+            Projected::Begun { read, .. } => {
+                let read = std::mem::take(read);
+                Poll::Ready(Some(Ok(Frame::data(read))))
+            }
             Projected::Whole { bytes, trailers } => {
                 let bytes = std::mem::take(bytes);
                 let frame = if bytes.is_empty() {
@@ -73,6 +83,7 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
     fn is_end_stream(&self) -> bool {
         match &self.inner {
             Inner::Handlers { body } => body.is_end_stream(),
+            Inner::Begun { read, body } => read.is_empty() && body.is_end_stream(),
             Inner::Whole { bytes, trailers } => bytes.is_empty() && trailers.is_none(),
         }
     }
@@ -80,7 +91,25 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
     fn size_hint(&self) -> SizeHint {
         match &self.inner {
             Inner::Handlers { body } => body.size_hint(),
-            Inner::Whole { bytes, .. } => SizeHint::with_exact(bytes.len() as u64),
+            Inner::Begun { read, body } => {
+                let (read, rest) = (read.len() as u64, body.size_hint());
+                let mut size = SizeHint::new();
+                size.set_lower(rest.lower().saturating_add(read));
+                if let Some(upper) = rest.upper() {
+                    size.set_upper(upper.saturating_add(read));
+                }
+                size
+            }
+            Inner::Whole {
+                bytes,
+                trailers: None,
+            } => SizeHint::with_exact(bytes.len() as u64),
+            // HTTP/1.1 sends trailers after chunks, and those only if no length was told.
+            Inner::Whole { bytes, .. } => {
+                let mut size = SizeHint::new();
+                size.set_lower(bytes.len() as u64);
+                size
+            }
         }
     }
 }
@@ -95,20 +124,34 @@ mod tests {
     async fn a_body_that_is_there_ends_with_its_trailers() {
         let trailers = || HeaderMap::from_iter([("x-sum".parse().unwrap(), "17".parse().unwrap())]);
         for (bytes, trailers) in [
-            ("", None),
-            ("receipt", None),
-            ("", Some(trailers())),
-            ("receipt", Some(trailers())),
+            ("", HeaderMap::new()),
+            ("receipt", HeaderMap::new()),
+            ("", trailers()),
+            ("receipt", trailers()),
         ] {
             let response = Response::new(Bytes::from(bytes));
             let response = ResponseBody::<Empty<_>>::with_trailers(response, trailers.clone());
             let body = response.into_body();
-            assert_eq!(body.size_hint().exact(), Some(bytes.len() as u64));
-            let is_over = bytes.is_empty() && trailers.is_none();
+            let exact = trailers.is_empty().then_some(bytes.len() as u64);
+            assert_eq!(body.size_hint().exact(), exact);
+            assert_eq!(body.size_hint().lower(), bytes.len() as u64);
+            let is_over = bytes.is_empty() && trailers.is_empty();
             assert_eq!(body.is_end_stream(), is_over, "{bytes}");
             let body = body.collect().await.unwrap();
-            assert_eq!(body.trailers(), trailers.as_ref(), "{bytes}");
+            let sent = body.trailers().cloned().unwrap_or_default();
+            assert_eq!(sent, trailers, "{bytes}");
             assert_eq!(body.to_bytes(), bytes);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_was_begun_is_sent_from_its_beginning() {
+        for (read, rest) in [("a ", "receipt"), ("a receipt", ""), ("", "a receipt")] {
+            let full = http_body_util::Full::new(Bytes::from(rest));
+            let body = ResponseBody::begun(Bytes::from(read), Box::pin(full));
+            assert_eq!(body.size_hint().exact(), Some(9));
+            assert!(!body.is_end_stream());
+            assert_eq!(body.collect().await.unwrap().to_bytes(), "a receipt");
         }
     }
 }

@@ -2,10 +2,15 @@
 
 use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 
-use http::{HeaderName, Method, StatusCode, header, request::Parts};
+use http::{HeaderName, Method, Request, StatusCode, header, request::Parts};
 use idem_core::{
     Policy,
     handler::{Backoff, Enforcement},
+};
+
+use crate::{
+    protocol::{Http, Protocol},
+    remember::Remember,
 };
 
 /// What becomes of a request without a key.
@@ -18,42 +23,6 @@ pub enum KeyRule {
     Optional,
 }
 
-/// What a response says about its request. A handler says it of one response by an extension of that type; the layer by
-/// [`IdempotencyLayer::remember`](crate::IdempotencyLayer::remember).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Remember {
-    /// It is done: what was written is committed, and copies are answered with this response.
-    Done,
-    /// It is done: what was written is committed. The response is for this client alone: copies are answered with 409.
-    DoneUntold,
-    /// It is refused for good: what was written is rolled back, and copies are answered with this response.
-    Refused,
-    /// It has failed: what was written is rolled back, and the key is free for another attempt, at once.
-    Failed,
-}
-
-impl Remember {
-    /// Done up to 399, refused from 400, failed if the same request may do better later: 401, 405, 408, 423, 425, 429 and
-    /// from 500.
-    pub fn by_status(status: StatusCode) -> Self {
-        match status.as_u16() {
-            401 | 405 | 408 | 423 | 425 | 429 | 500.. => Self::Failed,
-            400.. => Self::Refused,
-            _ => Self::Done,
-        }
-    }
-
-    /// The same of a response that must not be stored.
-    pub(crate) fn untold(self) -> Self {
-        match self {
-            Self::Done | Self::DoneUntold => Self::DoneUntold,
-            // Whether it is refused is asked again, as the response says.
-            Self::Refused | Self::Failed => Self::Failed,
-        }
-    }
-}
-
 pub(crate) type Scope = dyn Fn(&Parts) -> Option<String> + Send + Sync;
 
 /// What a layer is told. Clones share it.
@@ -63,11 +32,12 @@ pub(crate) struct Rules {
     /// Who asks; `None` if it is all the same.
     pub(crate) scope: Option<Arc<Scope>>,
     pub(crate) policy: Policy,
+    pub(crate) protocol: Arc<dyn Protocol>,
     pub(crate) key: KeyRule,
     pub(crate) methods: Arc<HashSet<Method>>,
     /// Which headers of the request are compared, besides its content type.
     pub(crate) compared: Arc<[HeaderName]>,
-    /// Whether the bodies of requests under the same key are compared. If not, a body is handed on as it comes.
+    /// Whether the bodies of requests under the same key are compared.
     pub(crate) compares_body: bool,
     pub(crate) max_request: usize,
     pub(crate) body_timeout: Duration,
@@ -87,6 +57,7 @@ impl Rules {
             name: "http".into(),
             scope,
             policy: heeded(Policy::DEFAULT),
+            protocol: Arc::new(Http),
             key: KeyRule::Required,
             methods: Arc::new([Method::POST, Method::PATCH].into()),
             compared: Arc::new([]),
@@ -99,6 +70,16 @@ impl Rules {
             wait: Duration::from_secs(5),
             deadline: None,
         }
+    }
+
+    /// Whether requests like this one are handled once.
+    pub(crate) fn are_for<B>(&self, request: &Request<B>) -> bool {
+        self.methods.contains(request.method()) && self.protocol.is_for(request.uri().path())
+    }
+
+    /// Whether a body is read before its handler runs. If not, it is handed on as it comes.
+    pub(crate) fn read_body(&self) -> bool {
+        self.compares_body || self.protocol.looks_at_body()
     }
 }
 
@@ -132,6 +113,7 @@ impl fmt::Debug for Rules {
             .field("name", &self.name)
             .field("is_scoped", &self.scope.is_some())
             .field("policy", &self.policy)
+            .field("protocol", &self.protocol)
             .field("key", &self.key)
             .field("methods", &self.methods)
             .finish_non_exhaustive()
@@ -141,31 +123,6 @@ impl fmt::Debug for Rules {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_status_says_what_is_remembered() {
-        for (status, expected) in [
-            (200, Remember::Done),
-            (201, Remember::Done),
-            (204, Remember::Done),
-            (303, Remember::Done),
-            (400, Remember::Refused),
-            (404, Remember::Refused),
-            (409, Remember::Refused),
-            (422, Remember::Refused),
-            (401, Remember::Failed),
-            (405, Remember::Failed),
-            (423, Remember::Failed),
-            (408, Remember::Failed),
-            (425, Remember::Failed),
-            (429, Remember::Failed),
-            (500, Remember::Failed),
-            (503, Remember::Failed),
-        ] {
-            let status = StatusCode::from_u16(status).unwrap();
-            assert_eq!(Remember::by_status(status), expected, "{status}");
-        }
-    }
 
     #[test]
     #[should_panic(expected = "a layer enforces what it promises")]

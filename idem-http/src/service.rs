@@ -11,9 +11,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use http::{Request, Response};
-use http_body::Body;
 use idem_core::{
     Execution, Executor, Prepared, Store,
     executor::RunsOn,
@@ -29,9 +27,11 @@ use tracing::Instrument as _;
 
 use crate::{
     answer::{FAILED, answer},
-    endpoint::{Call, Endpoint, EndpointMode, Handled, Live},
+    endpoint::{Call, CallOf, Endpoint, EndpointMode, Handled, Live, Unsuccessful},
+    inner::{InnerService, RequestBody},
     problem::{Problem, ProblemKind},
-    request::{Arrived, BodyError},
+    remembered::Remembered,
+    request::Arrived,
     response_body::ResponseBody,
     rules::Rules,
 };
@@ -72,20 +72,20 @@ impl<S, M, Inner> Idempotency<S, M, Inner> {
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-impl<S, M, Inner, B, RB> Service<Request<B>> for Idempotency<S, M, Inner>
+/// The answer of a layer round this service.
+type Answer<Inner, B> =
+    Live<<Inner as InnerService<B>>::ResponseBody, <Inner as Service<Request<B>>>::Error>;
+
+impl<S, M, Inner, B> Service<Request<B>> for Idempotency<S, M, Inner>
 where
     S: Store,
     M: EndpointMode + RunsOn<S>,
-    Inner: Service<Request<B>, Response = Response<RB>> + Clone + Send + 'static,
-    Inner::Future: Send + 'static,
-    Inner::Error: Send + 'static,
-    B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
-    B::Error: Into<BodyError>,
-    RB: Body<Data = Bytes> + Send + 'static,
+    Inner: InnerService<B>,
+    B: RequestBody,
 {
-    type Response = Response<ResponseBody<RB>>;
+    type Response = Response<ResponseBody<Inner::ResponseBody>>;
     type Error = Inner::Error;
-    type Future = BoxFuture<Live<RB, Inner::Error>>;
+    type Future = BoxFuture<Answer<Inner, B>>;
 
     /// Always: a copy needs no service, and whoever needs one waits for it in its turn.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Inner::Error>> {
@@ -94,7 +94,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let is_handled = request.extensions().get::<Handled>().is_some();
-        if self.rules.methods.contains(request.method()) && !is_handled {
+        if self.rules.are_for(&request) && !is_handled {
             return Box::pin(self.clone().handle(request));
         }
         let mut inner = self.inner.clone();
@@ -107,23 +107,20 @@ where
 }
 
 impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
-    async fn handle<B, RB>(self, request: Request<B>) -> Live<RB, Inner::Error>
+    async fn handle<B>(self, request: Request<B>) -> Answer<Inner, B>
     where
         M: EndpointMode + RunsOn<S>,
-        Inner: Service<Request<B>, Response = Response<RB>> + Clone + Send + 'static,
-        Inner::Future: Send + 'static,
-        Inner::Error: Send + 'static,
-        B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
-        B::Error: Into<BodyError>,
-        RB: Body<Data = Bytes> + Send + 'static,
+        Inner: InnerService<B>,
+        B: RequestBody,
     {
-        let told = |problem: Problem| Ok(ResponseBody::whole(problem.into_response()));
-        let request = match Arrived::read(request, &self.rules).await {
+        let rules = Arc::clone(&self.rules);
+        let told = |problem| Ok(ResponseBody::whole(rules.protocol.tell(problem)));
+        let request = match Arrived::read(request, &rules).await {
             Ok(request) => request,
             Err(problem) => return told(problem),
         };
         // Who has no key must not be told to come again: another handler would run beside this one.
-        let deadline = self.rules.deadline.filter(|_| request.key.is_some());
+        let deadline = rules.deadline.filter(|_| request.key.is_some());
         // A task of its own: the client may go away, which drops this future, and what has begun has to end.
         let tasks = self.tasks.clone();
         let mut work = tasks.spawn(self.work(request).in_current_span());
@@ -148,15 +145,11 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
     }
 
     /// Handles a request, or waits for another one with its key to be handled.
-    async fn work<B, RB>(self, mut request: Arrived<B>) -> Live<RB, Inner::Error>
+    async fn work<B>(self, mut request: Arrived<B>) -> Answer<Inner, B>
     where
         M: EndpointMode + RunsOn<S>,
-        Inner: Service<Request<B>, Response = Response<RB>> + Clone + Send + 'static,
-        Inner::Future: Send + 'static,
-        Inner::Error: Send + 'static,
-        B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
-        B::Error: Into<BodyError>,
-        RB: Body<Data = Bytes> + Send + 'static,
+        Inner: InnerService<B>,
+        B: RequestBody,
     {
         let mut policy = self.rules.policy;
         let key = request.key.clone();
@@ -178,26 +171,23 @@ impl<S: Store, M, Inner> Idempotency<S, M, Inner> {
             call.into_answered(),
             key.as_ref(),
             policy.retention(),
+            &*self.rules.protocol,
         )
     }
 }
 
 /// Handles a request, again and again while another one has its key or the store is away, for as long as a copy waits.
-async fn until_ended<S, M, Inner, B, RB>(
+async fn until_ended<S, M, Inner, B>(
     executor: &Executor<S>,
     mut request: Prepared<Endpoint<M, B>>,
-    call: &Call<Inner, RB, Inner::Error>,
+    call: &CallOf<Inner, B>,
     wait: Duration,
-) -> Execution<crate::remembered::Remembered, crate::endpoint::Unsuccessful>
+) -> Execution<Remembered, Unsuccessful>
 where
     S: Store,
     M: EndpointMode + RunsOn<S>,
-    Inner: Service<Request<B>, Response = Response<RB>> + Clone + Send + 'static,
-    Inner::Future: Send + 'static,
-    Inner::Error: Send + 'static,
-    B: Body<Data = Bytes> + From<Bytes> + Send + 'static,
-    B::Error: Into<BodyError>,
-    RB: Body<Data = Bytes> + Send + 'static,
+    Inner: InnerService<B>,
+    B: RequestBody,
 {
     let until = Instant::now() + wait.min(LONGEST_WAIT);
     let mut pause = FIRST_PAUSE;
@@ -232,6 +222,13 @@ impl<S, M, Inner: Clone> Clone for Idempotency<S, M, Inner> {
             mode: PhantomData,
         }
     }
+}
+
+#[cfg(feature = "tonic")]
+impl<S, M, Inner: tonic::server::NamedService> tonic::server::NamedService
+    for Idempotency<S, M, Inner>
+{
+    const NAME: &'static str = Inner::NAME;
 }
 
 impl<S, M, Inner> fmt::Debug for Idempotency<S, M, Inner> {

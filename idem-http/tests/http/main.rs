@@ -5,6 +5,8 @@
 mod atomic;
 mod bodies;
 mod client;
+#[cfg(feature = "tonic")]
+mod grpc;
 mod lifecycle;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod outages;

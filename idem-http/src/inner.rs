@@ -1,0 +1,63 @@
+//! What the service behind a layer takes and answers.
+
+use std::{error::Error, future::Future};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use http_body_util::Full;
+use tower_service::Service;
+
+/// What a body may fail with.
+pub(crate) type BodyError = Box<dyn Error + Send + Sync>;
+
+/// The body of a request that a layer reads before it hands the request on. Those of axum, of tonic and `Full` are such.
+pub trait RequestBody: Body<Data = Bytes, Error: Into<BodyError>> + Send + 'static {
+    /// The body with these bytes.
+    fn whole(bytes: Bytes) -> Self;
+}
+
+impl RequestBody for Full<Bytes> {
+    fn whole(bytes: Bytes) -> Self {
+        Self::new(bytes)
+    }
+}
+
+#[cfg(feature = "axum")]
+impl RequestBody for axum::body::Body {
+    fn whole(bytes: Bytes) -> Self {
+        bytes.into()
+    }
+}
+
+#[cfg(feature = "tonic")]
+impl RequestBody for tonic::body::Body {
+    fn whole(bytes: Bytes) -> Self {
+        Self::new(Full::new(bytes))
+    }
+}
+
+/// The service behind a layer, for requests with a body of type `B`. Implemented for whatever fits.
+pub trait InnerService<B>:
+    Service<
+        Request<B>,
+        Response = Response<Self::ResponseBody>,
+        Error: Send + 'static,
+        Future: Future<Output: Send> + Send + 'static,
+    > + Clone
+    + Send
+    + 'static
+{
+    /// The body of its responses.
+    type ResponseBody: Body<Data = Bytes> + Send + 'static;
+}
+
+impl<T, B, R> InnerService<B> for T
+where
+    T: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    T::Error: Send + 'static,
+    T::Future: Send + 'static,
+    R: Body<Data = Bytes> + Send + 'static,
+{
+    type ResponseBody = R;
+}

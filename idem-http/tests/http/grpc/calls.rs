@@ -1,0 +1,302 @@
+//! Keys, copies, and what is told apart.
+
+use std::time::Duration;
+
+use idem_core::MemoryStore;
+use idem_http::{Grpc, IdempotencyLayer, KeyRule};
+use tonic::{Code, transport::Server};
+use tower_layer::Layer as _;
+
+use crate::{
+    grpc::service::{Call, Charges, Order, Service, charge, order},
+    service::Effects,
+    stores::{Memory, TestStore, on_each_store},
+};
+
+on_each_store!(
+    a_copy_of_a_call_is_answered_with_the_response_of_the_first,
+    a_copy_of_a_call_under_way_waits_and_is_then_told_when_to_come_again,
+    of_a_hundred_calls_at_once_one_runs,
+    another_message_under_the_same_key_does_not_run,
+    callers_may_use_the_same_key,
+    a_key_may_be_a_field_of_the_message,
+);
+
+async fn unscoped<T: TestStore>() -> Service {
+    let opened = T::open().await;
+    let layer = IdempotencyLayer::new(opened.store()).unscoped();
+    let service = Service::start(layer.grpc(Grpc::new())).await;
+    service.keeping(opened)
+}
+
+async fn a_copy_of_a_call_is_answered_with_the_response_of_the_first<T: TestStore>() {
+    let service = unscoped::<T>().await;
+    let call = order("o-1").key("k-1");
+    let mut first = service.send_raw(&call, call.frame()).await;
+    assert_eq!(first.status().code(), Code::Ok);
+    assert_eq!(first.headers["idempotency-retention"], "259200");
+    assert_eq!(first.headers["x-run"], "1");
+    let trailers = first.trailers.clone().unwrap();
+    assert_eq!(
+        (
+            &trailers["grpc-status"],
+            trailers.get_all("x-sum").iter().count()
+        ),
+        (&"0".parse().unwrap(), 2)
+    );
+    for _ in 0..2 {
+        let mut copy = service.send_raw(&call, call.frame()).await;
+        assert_eq!(copy.headers.remove("idempotency-replayed").unwrap(), "true");
+        for raw in [&mut first, &mut copy] {
+            raw.headers.remove("idempotency-retention");
+            raw.headers.remove("date");
+        }
+        assert_eq!(copy, first);
+    }
+    // As tonic's client sees it.
+    let copy = service.send(call).await;
+    copy.assert(Code::Ok, true);
+    let receipt = copy.0.as_ref().unwrap();
+    assert_eq!(
+        (receipt.get_ref().effects, &*receipt.get_ref().id),
+        (1, "o-1")
+    );
+    let run = receipt.metadata().get_bin("x-run-bin").unwrap();
+    assert_eq!(&*run.to_bytes().unwrap(), b"\xff\0");
+    service
+        .send(order("o-1").key("k-2"))
+        .await
+        .assert(Code::Ok, false);
+    assert_eq!(service.effects.count(), 2);
+}
+
+async fn a_copy_of_a_call_under_way_waits_and_is_then_told_when_to_come_again<T: TestStore>() {
+    let opened = T::open().await;
+    let layer = IdempotencyLayer::new(opened.store()).unscoped();
+    let layer = layer.wait(Duration::from_millis(300)).grpc(Grpc::new());
+    let service = Service::start(layer).await;
+    let call = order("o-1").key("k").behave("wait");
+    let first = service.spawn(call.clone());
+    service.effects.begun().await;
+    let told = service.send(call.clone()).await;
+    told.assert_problem(Code::Aborted, "IN_PROGRESS");
+    // The lease has 30 s.
+    let wait = told.retry_after().unwrap();
+    assert!(
+        wait > Duration::ZERO && wait <= Duration::from_secs(30),
+        "{wait:?}"
+    );
+    let copy = service.spawn(call.clone());
+    service.effects.open();
+    first.await.unwrap().assert(Code::Ok, false);
+    copy.await.unwrap().assert(Code::Ok, true);
+    assert_eq!(service.effects.count(), 1);
+}
+
+async fn of_a_hundred_calls_at_once_one_runs<T: TestStore>() {
+    let opened = T::open().await;
+    let layer = IdempotencyLayer::new(opened.store()).unscoped();
+    let layer = layer.wait(Duration::from_secs(30)).grpc(Grpc::new());
+    let service = Service::start(layer).await;
+    let calls: Vec<_> = (0..100)
+        .map(|_| service.spawn(order("o-1").key("k")))
+        .collect();
+    let mut replayed = 0;
+    for call in calls {
+        let answer = call.await.unwrap();
+        assert_eq!(
+            (answer.code(), answer.effects()),
+            (Code::Ok, 1),
+            "{answer:?}"
+        );
+        replayed += usize::from(answer.is_replayed());
+    }
+    assert_eq!((replayed, service.effects.count()), (99, 1));
+}
+
+async fn another_message_under_the_same_key_does_not_run<T: TestStore>() {
+    let service = unscoped::<T>().await;
+    service
+        .send(order("o-1").key("k"))
+        .await
+        .assert(Code::Ok, false);
+    for other in [order("o-2"), order("o-1").to("/shop.Charges/Refund")] {
+        let told = service.send(other.key("k")).await;
+        told.assert_problem(Code::InvalidArgument, "KEY_REUSED");
+        assert_eq!(told.retry_after(), None);
+    }
+    service
+        .send(order("o-1").key("k"))
+        .await
+        .assert(Code::Ok, true);
+    assert_eq!(service.effects.count(), 1);
+}
+
+async fn callers_may_use_the_same_key<T: TestStore>() {
+    let opened = T::open().await;
+    let layer = IdempotencyLayer::new(opened.store()).scoped_by(|request| {
+        let tenant = request.headers.get("x-tenant")?;
+        tenant.to_str().ok().map(str::to_owned)
+    });
+    let service = Service::start(layer.grpc(Grpc::new())).await;
+    let call = order("o-1").key("k");
+    for tenant in ["acme", "umbrella"] {
+        for is_copy in [false, true] {
+            let answer = service.send(call.clone().header("x-tenant", tenant)).await;
+            answer.assert(Code::Ok, is_copy);
+        }
+    }
+    let told = service.send(call).await;
+    told.assert_problem(Code::InvalidArgument, "SCOPE_MISSING");
+    assert_eq!(service.effects.count(), 2);
+}
+
+async fn a_key_may_be_a_field_of_the_message<T: TestStore>() {
+    let opened = T::open().await;
+    let layer = IdempotencyLayer::new(opened.store()).unscoped();
+    let grpc = Grpc::new().key_from("/shop.Charges/Charge", |order: &Order| {
+        order.request_id.clone()
+    });
+    let service = Service::start(layer.grpc(grpc)).await;
+    let named = |key: &str| order("o-1").but(|order| order.request_id = key.into());
+    service.send(named("k")).await.assert(Code::Ok, false);
+    service.send(named("k")).await.assert(Code::Ok, true);
+    // What a client's library puts into the metadata is another matter.
+    service
+        .send(named("k").key("by-the-library"))
+        .await
+        .assert(Code::Ok, true);
+    // The same names space: it is the key that is in the metadata of others.
+    let other = service.send(order("o-2").key("k")).await;
+    other.assert_problem(Code::InvalidArgument, "KEY_REUSED");
+    service
+        .send(order("o-1").key("m"))
+        .await
+        .assert(Code::Ok, false);
+    service
+        .send(order("o-1").key("m"))
+        .await
+        .assert(Code::Ok, true);
+    assert_eq!(service.effects.count(), 2);
+    let nameless = service.send(order("o-1")).await;
+    nameless.assert_problem(Code::InvalidArgument, "KEY_MISSING");
+    let long = service.send(named(&"k".repeat(256))).await;
+    long.assert_problem(Code::InvalidArgument, "KEY_INVALID");
+    // Methods that were not named have theirs in the metadata.
+    let refund = |call: Call| call.to("/shop.Charges/Refund");
+    let told = service.send(refund(named("r"))).await;
+    told.assert_problem(Code::InvalidArgument, "KEY_MISSING");
+    service
+        .send(refund(named("r").key("r")))
+        .await
+        .assert(Code::Ok, false);
+    assert_eq!(service.effects.count(), 3);
+}
+
+#[tokio::test]
+async fn a_message_whose_key_cannot_be_read_does_not_run() {
+    let grpc = Grpc::new().key_from("/shop.Charges/Charge", |order: &Order| {
+        order.request_id.clone()
+    });
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let service = Service::start(layer.grpc(grpc)).await;
+    let call = order("o-1").key("k");
+    let mut compressed = call.frame();
+    compressed[0] = 1;
+    for (frame, code) in [
+        (compressed, Code::Unimplemented),
+        (b"\0\0\0\0\x02\x0a\xff".to_vec(), Code::InvalidArgument),
+        (b"\0\0\0\0\x03\x0a".to_vec(), Code::InvalidArgument),
+        (Vec::new(), Code::InvalidArgument),
+    ] {
+        let told = service.send_raw(&call, frame).await;
+        assert_eq!(told.status().code(), code, "{told:?}");
+        assert_eq!((told.body.len(), &told.trailers), (0, &None));
+    }
+    assert_eq!(service.effects.count(), 0);
+}
+
+#[tokio::test]
+async fn a_call_without_a_usable_key_does_not_run() {
+    let service = unscoped::<Memory>().await;
+    let told = service.send(order("o-1")).await;
+    told.assert_problem(Code::InvalidArgument, "KEY_MISSING");
+    for key in ["", "a b", &"k".repeat(256)] {
+        let told = service.send(order("o-1").key(key)).await;
+        told.assert_problem(Code::InvalidArgument, "KEY_INVALID");
+    }
+    let twice = service.send(order("o-1").key("a").key("b")).await;
+    twice.assert_problem(Code::InvalidArgument, "KEY_INVALID");
+    assert_eq!(service.effects.count(), 0);
+}
+
+#[tokio::test]
+async fn an_optional_key_protects_the_calls_that_have_one() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let service = Service::start(layer.grpc(Grpc::new()).key(KeyRule::Optional)).await;
+    for _ in 0..2 {
+        let answer = service.send(order("o-1")).await;
+        answer.assert(Code::Ok, false);
+        assert_eq!(answer.metadata("idempotency-retention"), None);
+    }
+    service
+        .send(order("o-1").key("k"))
+        .await
+        .assert(Code::Ok, false);
+    service
+        .send(order("o-1").key("k"))
+        .await
+        .assert(Code::Ok, true);
+    assert_eq!(service.effects.count(), 3);
+}
+
+#[tokio::test]
+async fn methods_that_were_not_chosen_are_passed_through() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let grpc = Grpc::new().only(["/shop.Charges/Charge"]);
+    let service = Service::start(layer.grpc(grpc)).await;
+    for _ in 0..2 {
+        let answer = service
+            .send(order("o-1").to("/shop.Charges/Refund").key("k"))
+            .await;
+        answer.assert(Code::Ok, false);
+        assert_eq!(answer.metadata("idempotency-retention"), None);
+    }
+    service
+        .send(order("o-1").key("k"))
+        .await
+        .assert(Code::Ok, false);
+    service
+        .send(order("o-1").key("k"))
+        .await
+        .assert(Code::Ok, true);
+}
+
+#[tokio::test]
+async fn a_layer_may_be_round_one_service_of_several() {
+    let effects = Effects::new();
+    let handler = {
+        let effects = effects.clone();
+        move |request: tonic::Request<Order>| -> super::service::BoxFuture<_> {
+            Box::pin(charge(effects.clone(), request.into_inner()))
+        }
+    };
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let charges = layer
+        .grpc(Grpc::new())
+        .layer(Charges::new(handler, effects.clone()));
+    let mut server = Server::builder();
+    let service = Service::listen(effects, |incoming| {
+        server.add_service(charges).serve_with_incoming(incoming)
+    });
+    let service = service.await;
+    service
+        .send(order("o-1").key("k"))
+        .await
+        .assert(Code::Ok, false);
+    service
+        .send(order("o-1").key("k"))
+        .await
+        .assert(Code::Ok, true);
+    assert_eq!(service.effects.count(), 1);
+}
