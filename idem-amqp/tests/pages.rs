@@ -58,13 +58,14 @@ mod sequences;
 mod stores;
 
 /// A page, and the module that its parts are in.
-const PAGES: [(&str, &str); 19] = [
+const PAGES: [(&str, &str); 20] = [
     ("docs/batches.md", "batches"),
     ("docs/outbox.md", "outbox"),
     ("docs/cookbook.md", "cookbook"),
     ("docs/existing-service.md", "existing_service"),
-    // Compiled where tonic is.
+    // Compiled where their dependencies are.
     ("docs/grpc.md", "../../../idem-http/tests/http/grpc/page"),
+    ("docs/http-clients.md", "../../../idem-http/tests/http/clients_page"),
     ("docs/handlers.md", "handlers"),
     ("docs/http.md", "http"),
     ("docs/how-often.md", "how_often"),

@@ -28,6 +28,8 @@
 //! What is answered when, what is compared and what is remembered: `docs/http.md`.
 
 mod answer;
+#[cfg(feature = "client")]
+pub mod client;
 mod endpoint;
 mod extract;
 #[cfg(feature = "tonic")]

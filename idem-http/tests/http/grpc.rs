@@ -14,3 +14,6 @@ mod outages;
 mod page;
 mod responses;
 mod service;
+
+#[cfg(feature = "client")]
+pub(crate) use service::{Answer, Service, order};

@@ -5,6 +5,11 @@
 mod atomic;
 mod bodies;
 mod client;
+#[cfg(feature = "client")]
+#[allow(dead_code, reason = "it is what a page shows")]
+mod clients_page;
+#[cfg(feature = "client")]
+mod cutting;
 #[cfg(feature = "tonic")]
 mod grpc;
 mod lifecycle;
@@ -13,6 +18,8 @@ mod outages;
 mod page;
 mod protocol;
 mod responses;
+#[cfg(feature = "client")]
+mod sending;
 mod service;
 mod spans;
 mod stores;

@@ -2,7 +2,7 @@
 //! all its packages, and so hides what a crate's users will meet. All other sets are the nightly job's.
 
 /// Pairs of a published package and its features.
-const USUAL: [(&str, &str); 10] = [
+const USUAL: [(&str, &str); 11] = [
     ("idem-macros", ""),
     ("idem-core", ""),
     ("idem-amqp", ""),
@@ -10,6 +10,7 @@ const USUAL: [(&str, &str); 10] = [
     ("idem-amqp", "macros,postgres"),
     ("idem-amqp", "macros,redis"),
     ("idem-http", ""),
+    ("idem-http", "client"),
     ("idem-http", "tonic"),
     ("idem-testing", ""),
     ("idem-cli", ""),

@@ -5,6 +5,7 @@ use std::{
     collections::HashMap,
     convert::Infallible,
     future::Future,
+    net::SocketAddr,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -21,49 +22,50 @@ use tokio::{net::TcpListener, time::timeout};
 use tonic::{
     Code, Request, Response, Status,
     body::Body,
+    client::GrpcService,
     metadata::MetadataValue,
     server::{ClientStreamingService, NamedService, ServerStreamingService, UnaryService},
     transport::{Channel, Server, server::TcpIncoming},
 };
 use tonic_prost::ProstCodec;
 use tonic_types::{ErrorDetails, StatusExt as _};
-use tower_service::Service as _;
 
 use crate::service::{Effects, PATIENCE};
 
-pub(super) const CHARGE: &str = "/shop.Charges/Charge";
+pub(crate) const CHARGE: &str = "/shop.Charges/Charge";
 
 /// What is charged, and how the handler behaves.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Order {
+pub(crate) struct Order {
     #[prost(string, tag = "1")]
-    pub(super) request_id: String,
+    pub(crate) request_id: String,
     #[prost(string, tag = "2")]
-    pub(super) id: String,
+    pub(crate) id: String,
     #[prost(string, tag = "3")]
-    pub(super) behave: String,
+    pub(crate) behave: String,
     #[prost(int32, tag = "4")]
-    pub(super) code: i32,
+    pub(crate) code: i32,
     #[prost(uint32, tag = "5")]
-    pub(super) bytes: u32,
+    pub(crate) bytes: u32,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Receipt {
+pub(crate) struct Receipt {
     #[prost(string, tag = "1")]
-    pub(super) id: String,
+    pub(crate) id: String,
     /// How many effects there are by now.
     #[prost(uint64, tag = "2")]
-    pub(super) effects: u64,
+    pub(crate) effects: u64,
     #[prost(bytes = "vec", tag = "3")]
-    pub(super) padding: Vec<u8>,
+    pub(crate) padding: Vec<u8>,
 }
 
-pub(super) type Answered = Result<Response<Receipt>, Status>;
-pub(super) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub(crate) type Answered = Result<Response<Receipt>, Status>;
+type StdError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A handler of unary calls.
-pub(super) trait Handle:
+pub(crate) trait Handle:
     Fn(Request<Order>) -> BoxFuture<Answered> + Clone + Send + Sync + 'static
 {
 }
@@ -71,7 +73,7 @@ pub(super) trait Handle:
 impl<T: Fn(Request<Order>) -> BoxFuture<Answered> + Clone + Send + Sync + 'static> Handle for T {}
 
 /// Does what the order says, and answers with how many effects there are by then.
-pub(super) async fn charge(effects: Effects, order: Order) -> Answered {
+pub(crate) async fn charge(effects: Effects, order: Order) -> Answered {
     effects.begin();
     if order.behave == "wait" {
         effects.pass().await;
@@ -112,13 +114,13 @@ pub(super) async fn charge(effects: Effects, order: Order) -> Answered {
 
 /// What a generated server would be.
 #[derive(Clone)]
-pub(super) struct Charges<H> {
+pub(crate) struct Charges<H> {
     handler: H,
     effects: Effects,
 }
 
 impl<H> Charges<H> {
-    pub(super) fn new(handler: H, effects: Effects) -> Self {
+    pub(crate) fn new(handler: H, effects: Effects) -> Self {
         Self { handler, effects }
     }
 }
@@ -204,16 +206,17 @@ impl<H: Send + 'static> ClientStreamingService<Order> for Charges<H> {
 }
 
 /// A service that listens until it is dropped.
-pub(super) struct Service {
-    pub(super) effects: Effects,
-    pub(super) channel: Channel,
+pub(crate) struct Service {
+    pub(crate) effects: Effects,
+    pub(crate) address: SocketAddr,
+    pub(crate) channel: Channel,
     task: tokio::task::JoinHandle<()>,
     /// The store, if it is not kept elsewhere.
     store: Option<Box<dyn Any + Send>>,
 }
 
 impl Service {
-    pub(super) async fn start<S: Store>(layer: IdempotencyLayer<S>) -> Self {
+    pub(crate) async fn start<S: Store>(layer: IdempotencyLayer<S>) -> Self {
         let effects = Effects::new();
         let counted = effects.clone();
         let handler = move |request: Request<Order>| -> BoxFuture<Answered> {
@@ -223,7 +226,7 @@ impl Service {
     }
 
     /// With a handler of the test's own.
-    pub(super) async fn serve<S, M, H>(
+    pub(crate) async fn serve<S, M, H>(
         layer: IdempotencyLayer<S, M>,
         effects: Effects,
         handler: H,
@@ -238,34 +241,36 @@ impl Service {
         Self::listen(effects, |incoming| server.serve_with_incoming(incoming)).await
     }
 
-    pub(super) async fn listen<F>(effects: Effects, serve: impl FnOnce(TcpIncoming) -> F) -> Self
+    pub(crate) async fn listen<F>(effects: Effects, serve: impl FnOnce(TcpIncoming) -> F) -> Self
     where
         F: Future<Output = Result<(), tonic::transport::Error>> + Send + 'static,
     {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
+        let address = listener.local_addr().unwrap();
+        let channel = Channel::from_shared(format!("http://{address}")).unwrap();
         let serving = serve(TcpIncoming::from(listener));
         Self {
             effects,
-            channel: Channel::from_shared(address).unwrap().connect_lazy(),
+            address,
+            channel: channel.connect_lazy(),
             task: tokio::spawn(async { serving.await.unwrap() }),
             store: None,
         }
     }
 
     /// Keeps the store for as long as the service listens.
-    pub(super) fn keeping(mut self, store: impl Any + Send) -> Self {
+    pub(crate) fn keeping(mut self, store: impl Any + Send) -> Self {
         self.store = Some(Box::new(store));
         self
     }
 
-    pub(super) async fn send(&self, call: Call) -> Answer {
+    pub(crate) async fn send(&self, call: Call) -> Answer {
         let answer = timeout(PATIENCE, call.send(self.channel.clone())).await;
         Answer(answer.expect("an answer comes"))
     }
 
     /// Sends it in the background.
-    pub(super) fn spawn(&self, call: Call) -> tokio::task::JoinHandle<Answer> {
+    pub(crate) fn spawn(&self, call: Call) -> tokio::task::JoinHandle<Answer> {
         let channel = self.channel.clone();
         tokio::spawn(async move {
             let answer = timeout(PATIENCE, call.send(channel)).await;
@@ -274,7 +279,7 @@ impl Service {
     }
 
     /// What goes over the wire, frames and all.
-    pub(super) async fn send_raw(&self, call: &Call, body: Vec<u8>) -> Raw {
+    pub(crate) async fn send_raw(&self, call: &Call, body: Vec<u8>) -> Raw {
         let request = http::Request::post(format!("http://shop{}", call.path));
         let mut request = request
             .header("content-type", "application/grpc")
@@ -306,15 +311,15 @@ impl Drop for Service {
 
 /// A call in the making.
 #[derive(Clone)]
-pub(super) struct Call {
+pub(crate) struct Call {
     path: &'static str,
     metadata: Vec<(&'static str, String)>,
     timeout: Option<Duration>,
-    pub(super) order: Order,
+    pub(crate) order: Order,
 }
 
 /// A call of `Charge`.
-pub(super) fn order(id: &str) -> Call {
+pub(crate) fn order(id: &str) -> Call {
     Call {
         path: CHARGE,
         metadata: Vec::new(),
@@ -327,34 +332,34 @@ pub(super) fn order(id: &str) -> Call {
 }
 
 impl Call {
-    pub(super) fn key(self, key: &str) -> Self {
+    pub(crate) fn key(self, key: &str) -> Self {
         self.header("idempotency-key", key)
     }
 
-    pub(super) fn header(mut self, name: &'static str, value: &str) -> Self {
+    pub(crate) fn header(mut self, name: &'static str, value: &str) -> Self {
         self.metadata.push((name, value.into()));
         self
     }
 
-    pub(super) fn to(self, path: &'static str) -> Self {
+    pub(crate) fn to(self, path: &'static str) -> Self {
         Self { path, ..self }
     }
 
-    pub(super) fn within(mut self, timeout: Duration) -> Self {
+    pub(crate) fn within(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    pub(super) fn but(mut self, change: impl FnOnce(&mut Order)) -> Self {
+    pub(crate) fn but(mut self, change: impl FnOnce(&mut Order)) -> Self {
         change(&mut self.order);
         self
     }
 
-    pub(super) fn behave(self, behave: &str) -> Self {
+    pub(crate) fn behave(self, behave: &str) -> Self {
         self.but(|order| order.behave = behave.into())
     }
 
-    pub(super) fn request<T>(&self, message: T) -> Request<T> {
+    pub(crate) fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         for (name, value) in &self.metadata {
             request.metadata_mut().append(*name, value.parse().unwrap());
@@ -365,12 +370,16 @@ impl Call {
         request
     }
 
-    async fn send(self, channel: Channel) -> Answered {
-        let mut client = tonic::client::Grpc::new(channel);
-        client
-            .ready()
-            .await
-            .map_err(|error| Status::unavailable(error.to_string()))?;
+    /// By this client.
+    pub(crate) async fn send<C>(self, client: C) -> Answered
+    where
+        C: GrpcService<Body>,
+        C::ResponseBody: http_body::Body<Data = Bytes> + Send + 'static,
+        <C::ResponseBody as http_body::Body>::Error: Into<StdError>,
+    {
+        let mut client = tonic::client::Grpc::new(client);
+        let ready = client.ready().await.map_err(Into::into);
+        ready.map_err(|error| Status::unavailable(error.to_string()))?;
         let path = http::uri::PathAndQuery::from_static(self.path);
         let codec = ProstCodec::<Order, Receipt>::default();
         client
@@ -379,7 +388,7 @@ impl Call {
     }
 
     /// The message as it is sent.
-    pub(super) fn frame(&self) -> Vec<u8> {
+    pub(crate) fn frame(&self) -> Vec<u8> {
         let message = self.order.encode_to_vec();
         let length = u32::try_from(message.len()).unwrap().to_be_bytes();
         [&[0][..], &length, &message].concat()
@@ -388,14 +397,14 @@ impl Call {
 
 /// What came back, as tonic's client tells it.
 #[derive(Debug)]
-pub(super) struct Answer(pub(super) Answered);
+pub(crate) struct Answer(pub(crate) Answered);
 
 impl Answer {
-    pub(super) fn code(&self) -> Code {
+    pub(crate) fn code(&self) -> Code {
         self.0.as_ref().map_or_else(Status::code, |_| Code::Ok)
     }
 
-    pub(super) fn metadata(&self, name: &str) -> Option<&str> {
+    pub(crate) fn metadata(&self, name: &str) -> Option<&str> {
         let metadata = self
             .0
             .as_ref()
@@ -403,17 +412,17 @@ impl Answer {
         metadata.get(name).map(|value| value.to_str().unwrap())
     }
 
-    pub(super) fn is_replayed(&self) -> bool {
+    pub(crate) fn is_replayed(&self) -> bool {
         self.metadata("idempotency-replayed") == Some("true")
     }
 
-    pub(super) fn effects(&self) -> u64 {
+    pub(crate) fn effects(&self) -> u64 {
         self.0.as_ref().unwrap().get_ref().effects
     }
 
     /// Of the first call, or of a copy.
     #[track_caller]
-    pub(super) fn assert(&self, code: Code, is_replayed: bool) -> &Self {
+    pub(crate) fn assert(&self, code: Code, is_replayed: bool) -> &Self {
         assert_eq!(
             (self.code(), self.is_replayed()),
             (code, is_replayed),
@@ -424,7 +433,7 @@ impl Answer {
 
     /// That it is this problem of the layer's, and not the handler's status.
     #[track_caller]
-    pub(super) fn assert_problem(&self, code: Code, reason: &str) -> &Self {
+    pub(crate) fn assert_problem(&self, code: Code, reason: &str) -> &Self {
         self.assert(code, false);
         let info = self.0.as_ref().unwrap_err().get_details_error_info();
         let info = info.unwrap_or_else(|| panic!("{self:?}"));
@@ -433,7 +442,7 @@ impl Answer {
     }
 
     /// How long the client is asked to wait.
-    pub(super) fn retry_after(&self) -> Option<Duration> {
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
         let info = self.0.as_ref().unwrap_err().get_details_retry_info();
         let wait = info.and_then(|info| info.retry_delay);
         let pushback = self.metadata("grpc-retry-pushback-ms");
@@ -448,14 +457,14 @@ impl Answer {
 
 /// What came back, as it is.
 #[derive(Debug, PartialEq)]
-pub(super) struct Raw {
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
-    pub(super) trailers: Option<HeaderMap>,
+pub(crate) struct Raw {
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+    pub(crate) trailers: Option<HeaderMap>,
 }
 
 impl Raw {
-    pub(super) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         let trailers = self.trailers.as_ref();
         Status::from_header_map(trailers.unwrap_or(&self.headers)).unwrap()
     }

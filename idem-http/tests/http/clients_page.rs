@@ -1,0 +1,19 @@
+//! What `docs/http-clients.md` shows.
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use idem_http::client::ClientLayer;
+use tower_layer::Layer as _;
+use tower_service::Service as _;
+
+#[rustfmt::skip]
+async fn charge(order: String) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+let mut client = ClientLayer::new().layer(client);
+let order = Request::post("http://orders/charges").body(Full::from(order))?;
+let receipt = client.call(order).await?;
+drop(receipt);
+Ok(())
+}

@@ -1,0 +1,337 @@
+//! Clients with keys and retries, against services with the layer.
+
+use std::{
+    future::poll_fn,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use idem_core::{MemoryStore, Policy};
+use idem_http::{
+    IdempotencyLayer,
+    client::{ClientLayer, RetryPolicy, Sending},
+};
+use serde_json::Value;
+use tokio::time::timeout;
+use tower_layer::Layer as _;
+use tower_service::Service as _;
+
+use crate::{
+    cutting::{Cut, Proxy},
+    service::{PATIENCE, Service},
+    stores::{TestStore, on_each_store},
+};
+
+on_each_store!(
+    a_request_that_is_cut_off_is_sent_again_and_has_its_effect_once,
+    of_many_requests_over_a_bad_network_each_has_its_effect_once,
+);
+
+/// Counts the requests that are sent.
+#[derive(Clone)]
+struct Counting {
+    client: Client<HttpConnector, Full<Bytes>>,
+    sent: Arc<AtomicUsize>,
+}
+
+impl tower_service::Service<Request<Full<Bytes>>> for Counting {
+    type Response = Response<hyper::body::Incoming>;
+    type Error = hyper_util::client::legacy::Error;
+    type Future = hyper_util::client::legacy::ResponseFuture;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.client.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
+        self.sent.fetch_add(1, SeqCst);
+        self.client.call(request)
+    }
+}
+
+/// A client that waits little.
+#[derive(Clone)]
+struct Sender {
+    client: Sending<Counting>,
+    sent: Arc<AtomicUsize>,
+    to: SocketAddr,
+}
+
+struct Answer {
+    status: u16,
+    is_replayed: bool,
+    body: Value,
+}
+
+impl Sender {
+    fn new(to: SocketAddr) -> Self {
+        let retries = RetryPolicy::new().max_tries(100);
+        Self::with(
+            to,
+            retries.waits(Duration::from_millis(5), Duration::from_millis(100)),
+        )
+    }
+
+    fn with(to: SocketAddr, retries: RetryPolicy) -> Self {
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counting = Counting {
+            client,
+            sent: Arc::clone(&sent),
+        };
+        let client = ClientLayer::new().retries(retries).layer(counting);
+        Self { client, sent, to }
+    }
+
+    async fn post(&self, body: &str, key: Option<&str>) -> Answer {
+        self.try_post(body, key).await.unwrap()
+    }
+
+    async fn try_post(
+        &self,
+        body: &str,
+        key: Option<&str>,
+    ) -> Result<Answer, Box<dyn std::error::Error + Send + Sync>> {
+        let mut request = Request::post(format!("http://{}/charges", self.to));
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        let request = request.body(Full::from(body.to_owned())).unwrap();
+        let mut client = self.client.clone();
+        poll_fn(|cx| client.poll_ready(cx)).await.unwrap();
+        let response = timeout(PATIENCE, client.call(request)).await;
+        let (head, body) = response.expect("an answer comes")?.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Ok(Answer {
+            status: head.status.as_u16(),
+            is_replayed: head.headers.contains_key("idempotency-replayed"),
+            body: serde_json::from_slice(&body).unwrap_or_default(),
+        })
+    }
+
+    fn sent(&self) -> usize {
+        self.sent.load(SeqCst)
+    }
+}
+
+async fn service<T: TestStore>() -> Service {
+    let opened = T::open().await;
+    let layer = IdempotencyLayer::new(opened.store()).unscoped();
+    let service = Service::start(layer.wait(Duration::from_secs(30))).await;
+    service.keeping(opened)
+}
+
+async fn a_request_that_is_cut_off_is_sent_again_and_has_its_effect_once<T: TestStore>() {
+    let service = service::<T>().await;
+    // In the head and in the body of the request, before the response, in its head and in its body.
+    let requests = [1, 100, 200, 1000].map(Cut::Request);
+    let responses = [1, 100, 250, 400].map(Cut::Response);
+    for (effects, cut) in (1..).zip(requests.into_iter().chain(responses)) {
+        let proxy = Proxy::start(service.address, move |connection| match connection {
+            0..3 => cut,
+            _ => Cut::Never,
+        });
+        let proxy = proxy.await;
+        let sender = Sender::new(proxy.address);
+        let id = "x".repeat(1000);
+        let answer = sender.post(&format!(r#"{{"id":"{id}"}}"#), None).await;
+        assert_eq!(
+            (answer.status, &answer.body["effects"]),
+            (201, &effects.into()),
+            "{cut:?}"
+        );
+        assert_eq!(answer.body["id"], *id, "{cut:?}");
+        // What was answered in the end is the first response if that was lost.
+        let is_lost = matches!(cut, Cut::Response(_));
+        assert_eq!(answer.is_replayed, is_lost, "{cut:?}");
+        assert_eq!((proxy.connections(), sender.sent()), (4, 4), "{cut:?}");
+        assert_eq!(service.effects.count(), effects, "{cut:?}");
+    }
+}
+
+async fn of_many_requests_over_a_bad_network_each_has_its_effect_once<T: TestStore>() {
+    let service = service::<T>().await;
+    // Two of three connections break.
+    let proxy = Proxy::start(service.address, |connection| match connection % 6 {
+        0 | 3 => Cut::Never,
+        1 => Cut::Request(connection % 300 + 1),
+        _ => Cut::Response(connection % 400 + 1),
+    });
+    let proxy = proxy.await;
+    let sender = Sender::new(proxy.address);
+    let sending = (0..200).map(|n| {
+        let sender = sender.clone();
+        tokio::spawn(async move {
+            let answer = sender.post(&format!(r#"{{"id":"{n}"}}"#), None).await;
+            assert_eq!(
+                (answer.status, &answer.body["id"]),
+                (201, &n.to_string().into())
+            );
+            answer.body["effects"].as_u64().unwrap()
+        })
+    });
+    let sending: Vec<_> = sending.collect();
+    let mut effects = Vec::new();
+    for sent in sending {
+        effects.push(sent.await.unwrap());
+    }
+    effects.sort_unstable();
+    assert_eq!(effects, (1..=200).collect::<Vec<_>>());
+    assert_eq!(service.effects.count(), 200);
+    assert!(sender.sent() > 200);
+}
+
+/// For as long as it lasts at most, a copy is asked to wait.
+fn short_lease() -> Policy {
+    let policy = Policy::builder().lease(Duration::from_secs(1));
+    policy.build().unwrap()
+}
+
+#[tokio::test]
+async fn a_copy_comes_again_when_it_is_told_to() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let layer = layer.policy(short_lease()).wait(Duration::ZERO);
+    let service = Service::start(layer.deadline(Duration::from_millis(100))).await;
+    let sender = Sender::new(service.address);
+    let body = r#"{"behave":"wait"}"#;
+    let sent = [(); 2].map(|()| {
+        let sender = sender.clone();
+        tokio::spawn(async move { sender.post(body, Some("k")).await })
+    });
+    service.effects.begun().await;
+    while sender.sent() < 4 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    service.effects.open();
+    for sent in sent {
+        let answer = sent.await.unwrap();
+        // The first one was let go of after its deadline, and is a copy of itself now.
+        assert_eq!((answer.status, answer.is_replayed), (201, true));
+    }
+    assert_eq!(service.effects.count(), 1);
+}
+
+#[tokio::test]
+async fn what_is_said_for_good_is_not_asked_again() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let layer = layer.max_request(1000).max_response(1000);
+    let service = Service::start(layer).await;
+    let sender = Sender::new(service.address);
+    let large = format!(r#"{{"id":"{}"}}"#, "x".repeat(1000));
+    let mut sent = 0;
+    for (body, key, status) in [
+        ("{}", "done", 201),
+        (r#"{"id":"other"}"#, "done", 422),
+        (&*large, "large", 413),
+        ("{}", "a b", 400),
+        (r#"{"status":403}"#, "refused", 403),
+        (r#"{"status":500}"#, "failed", 500),
+        (r#"{"bytes":1001}"#, "not kept", 400),
+        (r#"{"bytes":1001}"#, "not-kept", 201),
+        (r#"{"bytes":1001}"#, "not-kept", 409),
+    ] {
+        sent += 1;
+        let answer = sender.post(body, Some(key)).await;
+        assert_eq!((answer.status, sender.sent()), (status, sent), "{key}");
+    }
+}
+
+#[tokio::test]
+async fn tries_are_bounded() {
+    let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+    let service = Service::start(layer).await;
+    let quick = RetryPolicy::new().waits(Duration::from_millis(5), Duration::from_millis(5));
+    let sender = Sender::with(service.address, quick.clone().max_tries(3));
+    let answer = sender.post(r#"{"status":503}"#, None).await;
+    assert_eq!(
+        (answer.status, sender.sent(), service.effects.count()),
+        (503, 3, 3)
+    );
+    // Somebody who listens and says nothing but that it is over.
+    let proxy = Proxy::start(service.address, |_| Cut::Response(1)).await;
+    let sender = Sender::with(proxy.address, quick.max_tries(3));
+    assert!(sender.try_post("{}", None).await.is_err());
+    assert_eq!((sender.sent(), proxy.connections()), (3, 3));
+    // A wait that is asked for, and is longer than there is time.
+    let brief = RetryPolicy::new().max_time(Duration::from_millis(500));
+    let sender = Sender::with(service.address, brief);
+    let body = r#"{"status":503,"behave":"retry-after"}"#;
+    assert_eq!(sender.post(body, None).await.status, 503);
+    assert_eq!(sender.sent(), 1);
+}
+
+#[cfg(feature = "tonic")]
+mod over_grpc {
+    use idem_http::Grpc;
+    use tonic::{Code, transport::Channel};
+
+    use super::*;
+    use crate::grpc::{self, order};
+
+    fn channel(to: SocketAddr) -> Channel {
+        let endpoint = Channel::from_shared(format!("http://{to}")).unwrap();
+        endpoint.connect_lazy()
+    }
+
+    fn layer() -> ClientLayer {
+        let retries = RetryPolicy::new().max_tries(100);
+        ClientLayer::new()
+            .retries(retries.waits(Duration::from_millis(5), Duration::from_millis(50)))
+    }
+
+    async fn service(wait: Duration) -> grpc::Service {
+        let layer = IdempotencyLayer::new(MemoryStore::new()).unscoped();
+        let layer = layer.policy(short_lease());
+        grpc::Service::start(layer.wait(wait).grpc(Grpc::new())).await
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_cut_off_is_sent_again_and_has_its_effect_once() {
+        let service = service(Duration::from_secs(30)).await;
+        let places = (1..400).step_by(40);
+        let cuts = places.flat_map(|bytes| [Cut::Request(bytes), Cut::Response(bytes)]);
+        for (effects, cut) in (1..).zip(cuts) {
+            let proxy = Proxy::start(service.address, move |connection| match connection {
+                0..3 => cut,
+                _ => Cut::Never,
+            });
+            let proxy = proxy.await;
+            let client = layer().layer(channel(proxy.address));
+            let answer = order("o-1").send(client).await;
+            assert_eq!(answer.unwrap().get_ref().effects, effects, "{cut:?}");
+            assert_eq!(service.effects.count() as u64, effects, "{cut:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_copy_of_a_call_comes_again_when_it_is_told_to() {
+        let service = service(Duration::ZERO).await;
+        let call = order("o-1").key("k").behave("wait");
+        let first = service.spawn(call.clone());
+        service.effects.begun().await;
+        let client = layer().layer(channel(service.address));
+        let copy = tokio::spawn(call.clone().send(client));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(!copy.is_finished());
+        service.effects.open();
+        first.await.unwrap().assert(Code::Ok, false);
+        grpc::Answer(copy.await.unwrap()).assert(Code::Ok, true);
+        // What is final comes back at once, with its details.
+        let client = layer().layer(channel(service.address));
+        let other = order("o-2").key("k").send(client).await;
+        grpc::Answer(other).assert_problem(Code::InvalidArgument, "KEY_REUSED");
+        assert_eq!(service.effects.count(), 1);
+    }
+}
