@@ -3,6 +3,7 @@
 //! With the variable `IDEM_WRITE_API` the files are written instead of compared.
 
 use std::{
+    collections::BTreeSet,
     env, fs,
     path::{Path, PathBuf},
     process::Command,
@@ -11,7 +12,9 @@ use std::{
 /// The crates that have such a file.
 const CRATES: [&str; 4] = ["idem-core", "idem-amqp", "idem-http", "idem-testing"];
 
-/// One line for each public item, impls of `auto` traits and those of `derive` left out.
+/// One line for each public item but fields of variants, impls of `auto` traits and those of `derive` left out. What has
+/// two paths is written once; functions in the impl of a trait are not written: they are the trait's. Nor is an impl of
+/// a type's own, whose functions name the type, unless it has bounds.
 fn public_items(root: &Path, package: &str) -> String {
     let json = rustdoc(root, package);
     let api = public_api::Builder::from_rustdoc_json(&json)
@@ -21,7 +24,37 @@ fn public_items(root: &Path, package: &str) -> String {
         .build();
     let api = api.unwrap_or_else(|error| panic!("cannot read {}: {error}", json.display()));
     let lines: Vec<_> = api.items().map(ToString::to_string).collect();
-    lines.join("\n") + "\n"
+    shortened(&lines).join("\n") + "\n"
+}
+
+fn shortened(items: &[String]) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut written = BTreeSet::new();
+    // The type whose impl of a trait is being written, and the variant that the last line is about.
+    let (mut implementor, mut variant) = (None, None);
+    for item in items {
+        if item.starts_with("impl") {
+            let of = item.split_once(" for ").map(|(_, of)| of.split(" where "));
+            implementor = of.and_then(|mut of| Some(format!("fn {}::", of.next()?)));
+        }
+        let of_trait = implementor.as_ref().is_some_and(|of| item.contains(of));
+        let says_nothing = item.starts_with("impl ") && implementor.is_none();
+        if of_trait || says_nothing || !written.insert(item) {
+            continue;
+        }
+        let field = variant.and_then(|variant| item.strip_prefix(variant)?.strip_prefix("::"));
+        if let (Some(field), Some(line)) = (field, lines.last_mut()) {
+            let open = line.strip_suffix(" }").map(|fields| format!("{fields},"));
+            let open = open.unwrap_or_else(|| format!("{line} {{"));
+            *line = format!("{open} {field} }}");
+        } else {
+            let name = item.trim_start_matches("#[non_exhaustive] ");
+            let is_variant = name.split(' ').count() == 2 && name.starts_with("pub ");
+            variant = is_variant.then_some(name);
+            lines.push(item.clone());
+        }
+    }
+    lines
 }
 
 /// The documentation as JSON, which rustdoc of a stable toolchain writes only if it is told to.
@@ -85,4 +118,32 @@ fn the_public_api_is_the_one_that_is_written_down() {
          `IDEM_WRITE_API=1 cargo test -p idem-layers`, and look at the diff:\n{}\n",
         differ.join("\n")
     );
+}
+
+#[test]
+fn what_is_said_elsewhere_has_no_line() {
+    let items = [
+        "pub enum a::Claim",
+        "pub a::Claim::Held",
+        "pub a::Claim::Held::by: u64",
+        "pub a::Claim::Held::until: u64",
+        "pub a::Claim::Lost",
+        "impl a::Claim",
+        "pub fn a::Claim::is_held(&self) -> bool",
+        "impl core::fmt::Display for a::Claim",
+        "pub fn a::Claim::fmt(&self, &mut core::fmt::Formatter<'_>) -> core::fmt::Result",
+        "pub fn a::claim()",
+        "pub enum a::store::Claim",
+        "pub fn a::Claim::is_held(&self) -> bool",
+    ];
+    let lines = [
+        "pub enum a::Claim",
+        "pub a::Claim::Held { by: u64, until: u64 }",
+        "pub a::Claim::Lost",
+        "pub fn a::Claim::is_held(&self) -> bool",
+        "impl core::fmt::Display for a::Claim",
+        "pub fn a::claim()",
+        "pub enum a::store::Claim",
+    ];
+    assert_eq!(shortened(&items.map(str::to_owned)), lines);
 }
