@@ -17,8 +17,7 @@ mod oracle;
 mod stores;
 
 use forgets::{Forgets, WhenPurged};
-use idem_core::store::Purge;
-use idem_testing::conformance::Harness;
+use idem_testing::conformance::{Harness, PurgeHarness};
 use proptest::test_runner::TestRunner;
 
 #[test]
@@ -32,7 +31,7 @@ fn a_cache_answers_as_the_model_does() {
 }
 
 /// On a fresh store for each interleaving.
-fn answers_as_the_model_does<H: Harness<Store: Purge>>() {
+fn answers_as_the_model_does<H: PurgeHarness>() {
     let outcome = TestRunner::new(compare::config(2000)).run(&call::calls(), |calls| {
         stores::runtime::<H>().block_on(async {
             let harness = H::start().await;

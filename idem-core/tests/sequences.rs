@@ -16,8 +16,8 @@ mod oracle;
 mod stores;
 
 use drive::Purges;
-use idem_core::store::{Purge, SequenceStore};
-use idem_testing::conformance::Harness;
+use idem_core::store::Purge;
+use idem_testing::conformance::SequenceHarness;
 
 #[test]
 fn memory_keeps_sequences_as_the_model_does() {
@@ -76,10 +76,7 @@ fn one_number_is_delayed_in_redis_while_thousands_pass() {
     delayed::while_many_pass::<stores::RedisHarness>(5_000);
 }
 
-fn keeps_sequences_as_the_model_does<H>(cases: u32, purges: Purges<H::Store>)
-where
-    H: Harness<Store: SequenceStore>,
-{
+fn keeps_sequences_as_the_model_does<H: SequenceHarness>(cases: u32, purges: Purges<H::Store>) {
     stores::answers_as_the_model::<H, _>(cases, &call::calls(), &async |harness, calls| {
         drive::run(harness, purges, calls).await
     });

@@ -13,8 +13,7 @@ mod oracle;
 mod stores;
 
 use drive::Forgets;
-use idem_core::store::SessionStore;
-use idem_testing::conformance::Harness;
+use idem_testing::conformance::SessionHarness;
 
 #[test]
 fn memory_keeps_sessions_as_the_model_does() {
@@ -50,10 +49,7 @@ fn a_redis_cluster_keeps_sessions_as_the_model_does() {
     keeps_sessions_as_the_model_does::<stores::RedisClusterHarness>(300, Forgets::ByItself);
 }
 
-fn keeps_sessions_as_the_model_does<H>(cases: u32, forgets: Forgets)
-where
-    H: Harness<Store: SessionStore>,
-{
+fn keeps_sessions_as_the_model_does<H: SessionHarness>(cases: u32, forgets: Forgets) {
     stores::answers_as_the_model::<H, _>(cases, &call::calls(), &async |harness, calls| {
         drive::run(harness, forgets, calls).await
     });

@@ -117,8 +117,9 @@ mod scene;
 
 pub use case::{Case, run};
 pub use harness::{
-    BatchHarness, Clock, DurableHarness, EntityHarness, GroupHarness, Harness,
-    TransactionalHarness, WorkerClockHarness,
+    BatchHarness, Clock, DurableHarness, EntityHarness, GroupHarness, Harness, LookHarness,
+    OperatorHarness, PurgeHarness, SequenceHarness, SessionHarness, TransactionalHarness,
+    WorkerClockHarness,
 };
 
 use client::{Client, LIFE, WINDOW};

@@ -12,7 +12,7 @@ use idem_core::{
     message::{SequenceKey, SequencePlace},
     store::{Claim, ClaimRequest, OutOfPlace, Owner, Release, SequenceStore, Write},
 };
-use idem_testing::conformance::Harness;
+use idem_testing::conformance::SequenceHarness;
 use tokio::sync::Mutex;
 
 /// The number that is delayed.
@@ -22,10 +22,7 @@ const WINDOW: u32 = 1000;
 const WORKERS: usize = 8;
 
 /// Numbers up to this one are run, more than may pass the delayed one: those wait for it.
-pub(crate) fn while_many_pass<H>(many: u64)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub(crate) fn while_many_pass<H: SequenceHarness>(many: u64) {
     crate::stores::runtime::<H>().block_on(async {
         let harness = H::start().await;
         let unique = u128::from_be_bytes(*Owner::new().as_bytes());

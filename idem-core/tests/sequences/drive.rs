@@ -8,9 +8,9 @@ use idem_core::{
     Outcome, Policy, Store, StoreError,
     handler::Answer,
     message::{SequenceKey, SequencePlace},
-    store::{Claim, ClaimRequest, Lease, OutOfPlace, Owner, Release, SequenceStore, Write},
+    store::{Claim, ClaimRequest, Lease, OutOfPlace, Owner, Release, Write},
 };
-use idem_testing::conformance::Harness;
+use idem_testing::conformance::{Harness, SequenceHarness};
 use proptest::{prelude::prop_assert, test_runner::TestCaseError};
 
 use crate::compare::{Given, UNIT, at, known, lease_of, same, unique_key};
@@ -25,14 +25,11 @@ use super::{
 pub(crate) type Purges<S> = Option<for<'a> fn(&'a S) -> BoxFuture<'a, Result<u32, StoreError>>>;
 
 /// Runs the calls, in sequences of their own.
-pub(crate) async fn run<H>(
+pub(crate) async fn run<H: SequenceHarness>(
     harness: &H,
     purges: Purges<H::Store>,
     calls: &[Call],
-) -> Result<(), TestCaseError>
-where
-    H: Harness<Store: SequenceStore>,
-{
+) -> Result<(), TestCaseError> {
     let mut run = Run::new(harness, purges);
     for (step, call) in calls.iter().enumerate() {
         at(step, call, run.step(call).await)?;
@@ -54,7 +51,7 @@ struct Run<'a, H: Harness> {
     oracle: Oracle,
 }
 
-impl<'a, H: Harness<Store: SequenceStore>> Run<'a, H> {
+impl<'a, H: SequenceHarness> Run<'a, H> {
     fn new(harness: &'a H, purges: Purges<H::Store>) -> Self {
         let sequence = || SequenceKey::from(unique_key());
         Self {

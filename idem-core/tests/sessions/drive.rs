@@ -5,7 +5,7 @@ use idem_core::{
     message::{SessionKey, SessionPlace},
     store::{Claim, ClaimRequest, Lease, OpenSession, OutOfPlace, Owner, Release, SessionStore},
 };
-use idem_testing::conformance::Harness;
+use idem_testing::conformance::SessionHarness;
 use proptest::{prelude::prop_assert, test_runner::TestCaseError};
 
 use crate::compare::{UNIT, at, known, lease_of, same, unique_key};
@@ -23,14 +23,11 @@ pub(crate) enum Forgets {
 }
 
 /// Runs the calls, in sessions of their own.
-pub(crate) async fn run<H>(
+pub(crate) async fn run<H: SessionHarness>(
     harness: &H,
     forgets: Forgets,
     calls: &[Call],
-) -> Result<(), TestCaseError>
-where
-    H: Harness<Store: SessionStore>,
-{
+) -> Result<(), TestCaseError> {
     // Removals are compared by number, so nothing may be left of runs before.
     harness.advance(1000 * UNIT).await;
     while known(harness.store().expire(1000).await)? > 0 {}
@@ -50,7 +47,7 @@ struct Run<'a, H> {
     oracle: Oracle,
 }
 
-impl<'a, H: Harness<Store: SessionStore>> Run<'a, H> {
+impl<'a, H: SessionHarness> Run<'a, H> {
     fn new(harness: &'a H, forgets: Forgets) -> Self {
         let session = || SessionKey::from(unique_key());
         Self {

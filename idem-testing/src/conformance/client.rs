@@ -9,7 +9,7 @@ use idem_core::{
 };
 
 use super::{
-    Harness, LEASE, RETENTION, Rule, Scene,
+    LEASE, RETENTION, Rule, Scene, SessionHarness,
     claimant::{Answer, Claimant},
     holder::Holder,
     scene::{key, unique},
@@ -27,7 +27,7 @@ pub(super) struct Client<'a, H> {
     rule: Rule,
 }
 
-impl<'a, H: Harness<Store: SessionStore>> Client<'a, H> {
+impl<'a, H: SessionHarness> Client<'a, H> {
     /// One whose session nobody has opened.
     pub(super) fn unknown(harness: &'a H, rule: Rule) -> Self {
         Self {

@@ -2,7 +2,10 @@
 
 use std::{error::Error, pin::Pin, time::Duration};
 
-use idem_core::store::{BatchStore, GroupStore, RecordedByStore, Store, TransactionalStore};
+use idem_core::store::{
+    BatchStore, GroupStore, Look, Purge, RecordedByStore, SequenceStore, SessionStore, Store,
+    TransactionalStore, operator::OperatorStore,
+};
 use tokio::runtime::Builder;
 
 /// Opens a store for a case, and moves its clock.
@@ -38,6 +41,31 @@ pub trait Harness: Send + Sync + Sized + 'static {
             .block_on(case);
     }
 }
+
+/// A store that is told when to forget. Every [`Harness`] of such a store is one.
+pub trait PurgeHarness: Harness<Store: Purge> {}
+
+impl<H: Harness<Store: Purge>> PurgeHarness for H {}
+
+/// A store that keeps sessions. Every [`Harness`] of such a store is one.
+pub trait SessionHarness: Harness<Store: SessionStore> {}
+
+impl<H: Harness<Store: SessionStore>> SessionHarness for H {}
+
+/// A store that keeps sequences. Every [`Harness`] of such a store is one.
+pub trait SequenceHarness: Harness<Store: SequenceStore> {}
+
+impl<H: Harness<Store: SequenceStore>> SequenceHarness for H {}
+
+/// A store that shows a key. Every [`Harness`] of such a store is one.
+pub trait LookHarness: Harness<Store: Look> {}
+
+impl<H: Harness<Store: Look>> LookHarness for H {}
+
+/// A store that shows its keys to operators. Every [`Harness`] of such a store is one.
+pub trait OperatorHarness: Harness<Store: OperatorStore> {}
+
+impl<H: Harness<Store: OperatorStore>> OperatorHarness for H {}
 
 /// Restarts the store, for the cases of stores that outlive their process.
 pub trait DurableHarness: Harness {

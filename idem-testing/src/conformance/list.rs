@@ -1,9 +1,8 @@
 //! The lists of cases, and the macro that makes a test of each.
 
-use idem_core::store::{Look, Purge, SequenceStore, SessionStore, operator::OperatorStore};
-
 use super::{
-    BatchHarness, Case, DurableHarness, EntityHarness, GroupHarness, Harness, TransactionalHarness,
+    BatchHarness, Case, DurableHarness, EntityHarness, GroupHarness, Harness, LookHarness,
+    OperatorHarness, PurgeHarness, SequenceHarness, SessionHarness, TransactionalHarness,
     WorkerClockHarness,
 };
 
@@ -66,155 +65,60 @@ macro_rules! cases {
     };
 }
 
-impl<H: Harness> Case<H> {
+/// A function for each list.
+macro_rules! lists {
+    ($($(#[$doc:meta])+ $name:ident: $list:ident, $($harness:ident)&+;)+) => {
+        impl<H: Harness> Case<H> { $(
+            $(#[$doc])+
+            pub fn $name() -> Vec<Self>
+            where
+                $(H: $harness,)+
+            {
+                crate::__conformance_list!($list [cases] ())
+            }
+        )+ }
+    };
+}
+
+lists! {
     /// The cases that every store must pass.
-    pub fn of_store() -> Vec<Self> {
-        crate::__conformance_list!(Store[cases]())
-    }
-
+    of_store: Store, Harness;
     /// The cases of stores that are told when to forget.
-    pub fn of_purge() -> Vec<Self>
-    where
-        H: Harness<Store: Purge>,
-    {
-        crate::__conformance_list!(Purge[cases]())
-    }
-
+    of_purge: Purge, PurgeHarness;
     /// The cases of stores that keep sessions.
-    pub fn of_sessions() -> Vec<Self>
-    where
-        H: Harness<Store: SessionStore>,
-    {
-        crate::__conformance_list!(SessionStore[cases]())
-    }
-
+    of_sessions: SessionStore, SessionHarness;
     /// The cases of stores that are told when to remove sessions.
-    pub fn of_session_expiry() -> Vec<Self>
-    where
-        H: Harness<Store: SessionStore>,
-    {
-        crate::__conformance_list!(SessionExpiry[cases]())
-    }
-
+    of_session_expiry: SessionExpiry, SessionHarness;
     /// The cases of stores that keep sessions and outlive their process.
-    pub fn of_durable_sessions() -> Vec<Self>
-    where
-        H: DurableHarness + Harness<Store: SessionStore>,
-    {
-        crate::__conformance_list!(DurableSessions[cases]())
-    }
-
+    of_durable_sessions: DurableSessions, DurableHarness & SessionHarness;
     /// The cases of stores that keep sessions and lend their transaction.
-    pub fn of_transactional_sessions() -> Vec<Self>
-    where
-        H: TransactionalHarness<Store: SessionStore>,
-    {
-        crate::__conformance_list!(TransactionalSessions[cases]())
-    }
-
+    of_transactional_sessions: TransactionalSessions, SessionHarness & TransactionalHarness;
     /// The cases of stores that keep sequences.
-    pub fn of_sequences() -> Vec<Self>
-    where
-        H: Harness<Store: SequenceStore>,
-    {
-        crate::__conformance_list!(SequenceStore[cases]())
-    }
-
+    of_sequences: SequenceStore, SequenceHarness;
     /// The cases of stores that are told when to remove sequences.
-    pub fn of_sequence_purge() -> Vec<Self>
-    where
-        H: Harness<Store: SequenceStore + Purge>,
-    {
-        crate::__conformance_list!(SequencePurge[cases]())
-    }
-
+    of_sequence_purge: SequencePurge, SequenceHarness & PurgeHarness;
     /// The cases of stores that keep sequences and outlive their process.
-    pub fn of_durable_sequences() -> Vec<Self>
-    where
-        H: DurableHarness + Harness<Store: SequenceStore>,
-    {
-        crate::__conformance_list!(DurableSequences[cases]())
-    }
-
+    of_durable_sequences: DurableSequences, DurableHarness & SequenceHarness;
     /// The cases of stores that keep sequences and lend their transaction.
-    pub fn of_transactional_sequences() -> Vec<Self>
-    where
-        H: TransactionalHarness<Store: SequenceStore>,
-    {
-        crate::__conformance_list!(TransactionalSequences[cases]())
-    }
-
+    of_transactional_sequences: TransactionalSequences, SequenceHarness & TransactionalHarness;
     /// The cases of stores that tell what they know of a key.
-    pub fn of_looks() -> Vec<Self>
-    where
-        H: Harness<Store: Look>,
-    {
-        crate::__conformance_list!(Look[cases]())
-    }
-
+    of_looks: Look, LookHarness;
     /// The cases of stores that show their keys to operators.
-    pub fn of_operators() -> Vec<Self>
-    where
-        H: Harness<Store: OperatorStore>,
-    {
-        crate::__conformance_list!(OperatorStore[cases]())
-    }
-
+    of_operators: OperatorStore, OperatorHarness;
     /// The cases of stores that outlive their process.
-    pub fn of_durability() -> Vec<Self>
-    where
-        H: DurableHarness,
-    {
-        crate::__conformance_list!(Durable[cases]())
-    }
-
+    of_durability: Durable, DurableHarness;
     /// The cases of stores that lend their transaction.
-    pub fn of_transactions() -> Vec<Self>
-    where
-        H: TransactionalHarness,
-    {
-        crate::__conformance_list!(TransactionalStore[cases]())
-    }
-
+    of_transactions: TransactionalStore, TransactionalHarness;
     /// The cases of stores whose messages may share a transaction.
-    pub fn of_groups() -> Vec<Self>
-    where
-        H: GroupHarness,
-    {
-        crate::__conformance_list!(GroupStore[cases]())
-    }
-
+    of_groups: GroupStore, GroupHarness;
     /// The cases of stores that complete several keys with one commit.
-    pub fn of_batches() -> Vec<Self>
-    where
-        H: BatchHarness,
-    {
-        crate::__conformance_list!(BatchStore[cases]())
-    }
-
+    of_batches: BatchStore, BatchHarness;
     /// The cases of stores that keep what handlers publish.
-    pub fn of_outboxes() -> Vec<Self>
-    where
-        H: TransactionalHarness,
-    {
-        crate::__conformance_list!(Outbox[cases]())
-    }
-
+    of_outboxes: Outbox, TransactionalHarness;
     /// The cases of stores that can tell by a constraint what was handled.
-    pub fn of_entities() -> Vec<Self>
-    where
-        H: EntityHarness,
-    {
-        crate::__conformance_list!(RecordedByStore[cases]())
-    }
-
+    of_entities: RecordedByStore, EntityHarness;
     /// The cases of stores whose time is a server's.
-    pub fn of_server_clock() -> Vec<Self>
-    where
-        H: WorkerClockHarness,
-    {
-        crate::__conformance_list!(ServerClock[cases]())
-    }
+    of_server_clock: ServerClock, WorkerClockHarness;
 }
 
 /// The names of all cases, handed to the macro that is given.

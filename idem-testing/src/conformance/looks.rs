@@ -5,16 +5,13 @@ use std::time::Duration;
 use idem_core::{
     handler::Outcome,
     message::Fingerprint,
-    store::{Condition, FailedReason, Look, Release},
+    store::{Condition, FailedReason, Release},
 };
 
-use super::{Harness, LEASE, RETENTION, Rule, Scene};
+use super::{LEASE, LookHarness, RETENTION, Rule, Scene};
 
 /// Who holds it, since when, and for how long.
-pub async fn a_key_in_progress_is_shown_with_its_lease<H>(harness: &H)
-where
-    H: Harness<Store: Look>,
-{
+pub async fn a_key_in_progress_is_shown_with_its_lease<H: LookHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Looks);
     scene.acquired().await.fails().await;
     let claimant = scene.claimant().content("a");
@@ -43,10 +40,7 @@ where
 }
 
 /// The bytes themselves, and how long they are remembered.
-pub async fn a_completed_key_is_shown_with_its_outcome<H>(harness: &H)
-where
-    H: Harness<Store: Look>,
-{
+pub async fn a_completed_key_is_shown_with_its_outcome<H: LookHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Looks);
     let outcome = vec![0, 255, b'\n', 7];
     let holder = scene.acquired().await;
@@ -69,10 +63,7 @@ where
 }
 
 /// The words of the last failure, and when there is another attempt.
-pub async fn a_failed_key_is_shown_with_its_error_and_its_retry<H>(harness: &H)
-where
-    H: Harness<Store: Look>,
-{
+pub async fn a_failed_key_is_shown_with_its_error_and_its_retry<H: LookHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Looks);
     let delay = Duration::from_mins(10);
     let failed = Release::retry_after(delay, "no such customer: ü");
@@ -95,10 +86,7 @@ where
 }
 
 /// A person has to look at it.
-pub async fn a_quarantined_key_is_shown_as_such<H>(harness: &H)
-where
-    H: Harness<Store: Look>,
-{
+pub async fn a_quarantined_key_is_shown_as_such<H: LookHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Looks);
     let _vanished = scene.acquired().await;
     scene.advance(LEASE).await;
@@ -116,10 +104,7 @@ where
 }
 
 /// Nothing is made by looking.
-pub async fn what_nobody_has_claimed_is_not_shown<H>(harness: &H)
-where
-    H: Harness<Store: Look>,
-{
+pub async fn what_nobody_has_claimed_is_not_shown<H: LookHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Looks);
     for _ in 0..2 {
         let known = scene.looked().await;
@@ -129,10 +114,7 @@ where
 }
 
 /// Whatever was tried between them, and whoever has tried it.
-pub async fn a_key_is_shown_with_its_first_claim_and_its_completion<H>(harness: &H)
-where
-    H: Harness<Store: Look>,
-{
+pub async fn a_key_is_shown_with_its_first_claim_and_its_completion<H: LookHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Looks);
     scene.acquired().await.fails().await;
     let first = scene.record().await;
@@ -164,10 +146,7 @@ where
 }
 
 /// Its message comes as if it had never come.
-pub async fn a_key_that_was_forgotten_is_shown_as_a_new_one<H>(harness: &H)
-where
-    H: Harness<Store: Look>,
-{
+pub async fn a_key_that_was_forgotten_is_shown_as_a_new_one<H: LookHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Looks);
     let holder = scene.acquired().await;
     holder.complete("done").await.is_applied("the holder");
@@ -184,10 +163,7 @@ where
 }
 
 /// It is forgotten when its retention has ended, however often somebody has looked.
-pub async fn looking_at_a_key_does_not_prolong_it<H>(harness: &H)
-where
-    H: Harness<Store: Look>,
-{
+pub async fn looking_at_a_key_does_not_prolong_it<H: LookHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Looks);
     let holder = scene.acquired().await;
     holder.complete("done").await.is_applied("the holder");
@@ -202,10 +178,7 @@ where
 }
 
 /// Whoever comes next takes over when the lease has run out.
-pub async fn looking_at_a_key_does_not_extend_its_lease<H>(harness: &H)
-where
-    H: Harness<Store: Look>,
-{
+pub async fn looking_at_a_key_does_not_extend_its_lease<H: LookHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Looks);
     let _vanished = scene.acquired().await;
     for _ in 0..2 {

@@ -10,15 +10,12 @@ use idem_core::{
     },
 };
 
-use super::{Harness, RETENTION, Scene};
+use super::{LookHarness, OperatorHarness, RETENTION, Scene};
 
 /// Who changes things in these cases.
 pub(super) const BY: &str = "operator@ops-1";
 
-impl<H> Scene<'_, H>
-where
-    H: Harness<Store: Look>,
-{
+impl<H: LookHarness> Scene<'_, H> {
     pub(super) async fn looked(&self) -> Option<Looked> {
         self.rule().answer(self.store().look(self.key()).await)
     }
@@ -48,10 +45,7 @@ where
     }
 }
 
-impl<H> Scene<'_, H>
-where
-    H: Harness<Store: OperatorStore>,
-{
+impl<H: OperatorHarness> Scene<'_, H> {
     pub(super) async fn audit(&self) -> Vec<AuditEntry> {
         self.rule().answer(self.store().audit(self.key()).await)
     }

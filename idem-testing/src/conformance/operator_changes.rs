@@ -4,16 +4,13 @@ use std::time::Duration;
 
 use idem_core::store::{
     Release,
-    operator::{Action, Intervened, KeyState, OperatorStore},
+    operator::{Action, Intervened, KeyState},
 };
 
-use super::{Harness, LEASE, RETENTION, Rule, Scene, operator::BY};
+use super::{LEASE, OperatorHarness, RETENTION, Rule, Scene, operator::BY};
 
 /// Nobody has to wait for it, and its attempts are counted on.
-pub async fn a_released_retry_is_due_at_once<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn a_released_retry_is_due_at_once<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::ByState);
     let holder = scene.acquired().await;
     holder.fails_for(Duration::from_hours(1)).await;
@@ -26,10 +23,7 @@ where
 }
 
 /// It runs without being sent again, and is in doubt no more.
-pub async fn a_quarantined_key_that_is_released_runs<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn a_quarantined_key_that_is_released_runs<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::ByState);
     let _vanished = scene.acquired().await;
     scene.advance(LEASE).await;
@@ -43,10 +37,7 @@ where
 }
 
 /// Only forgetting it lets it run again.
-pub async fn a_completed_key_is_not_released<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn a_completed_key_is_not_released<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::ByState);
     let holder = scene.acquired().await;
     holder.complete("done").await.is_applied("the holder");
@@ -57,10 +48,7 @@ where
 }
 
 /// As if it had never come, but for the token.
-pub async fn a_forgotten_completion_runs_anew<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn a_forgotten_completion_runs_anew<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::ByState);
     let claimant = scene.claimant().content("a");
     let holder = claimant.claim().await.is_acquired("a new key");
@@ -75,10 +63,7 @@ where
 }
 
 /// The outcome is the operator's, the content stays the message's.
-pub async fn a_key_completed_by_hand_makes_copies_duplicates<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn a_key_completed_by_hand_makes_copies_duplicates<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::ByState);
     let claimant = scene.claimant().content("a");
     let holder = claimant.claim().await.is_acquired("a new key");
@@ -98,10 +83,7 @@ where
 }
 
 /// So that its message does not run when it comes.
-pub async fn a_key_that_never_came_can_be_completed<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn a_key_that_never_came_can_be_completed<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::ByState);
     scene.applies(Action::Complete).await;
     let answer = scene.claimant().content("a").claim().await;
@@ -116,10 +98,7 @@ where
 }
 
 /// On nothing, and on what is done.
-pub async fn what_makes_no_sense_changes_nothing<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn what_makes_no_sense_changes_nothing<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::ByState);
     for action in [Action::Release, Action::Forget] {
         let answer = scene.intervene(action).await;
@@ -137,10 +116,7 @@ where
 }
 
 /// Whoever did not hear the answer asks again, also after others have come.
-pub async fn an_intervention_may_be_repeated<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn an_intervention_may_be_repeated<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::RepeatedByHand);
     for action in [Action::Release, Action::Complete, Action::Forget] {
         let before = scene.seen().await;
@@ -174,10 +150,7 @@ where
 }
 
 /// Who, when, what, and what was there before.
-pub async fn interventions_are_noted_down<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn interventions_are_noted_down<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::NotedDown);
     let holder = scene.acquired().await;
     scene.applies(Action::Release).await;

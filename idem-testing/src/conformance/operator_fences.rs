@@ -6,13 +6,10 @@ use idem_core::store::{
     operator::{Action, Intervened, OperatorStore},
 };
 
-use super::{Harness, LEASE, Rule, Scene, holder::Holder, race::race, scene::reasons};
+use super::{LEASE, OperatorHarness, Rule, Scene, holder::Holder, race::race, scene::reasons};
 
 /// The next attempt is in doubt, as after a takeover.
-pub async fn the_holder_of_a_released_key_is_fenced_out<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn the_holder_of_a_released_key_is_fenced_out<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::FencedOut);
     let claimant = scene.claimant();
     let holder = claimant.claim().await.is_acquired("a new key");
@@ -28,10 +25,7 @@ where
 }
 
 /// As by a purge.
-pub async fn the_holder_of_a_forgotten_key_is_fenced_out<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn the_holder_of_a_forgotten_key_is_fenced_out<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::FencedOut);
     let holder = scene.acquired().await;
     scene.applies(Action::Forget).await;
@@ -43,10 +37,7 @@ where
 }
 
 /// Its outcome comes too late.
-pub async fn the_holder_of_a_key_completed_by_hand_is_fenced_out<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn the_holder_of_a_key_completed_by_hand_is_fenced_out<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::FencedOut);
     let holder = scene.acquired().await;
     scene.applies(Action::Complete).await;
@@ -56,10 +47,7 @@ where
 }
 
 /// The operator has decided on what is no more.
-pub async fn what_was_seen_of_another_attempt_changes_nothing<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn what_was_seen_of_another_attempt_changes_nothing<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Intervenes);
     let none = scene.seen().await;
     let first = scene.acquired().await;
@@ -78,10 +66,7 @@ where
 }
 
 /// The token is the same, but the work is done meanwhile.
-pub async fn what_was_seen_in_another_state_changes_nothing<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn what_was_seen_in_another_state_changes_nothing<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Intervenes);
     let holder = scene.acquired().await;
     let seen = scene.seen().await;
@@ -96,10 +81,7 @@ where
 }
 
 /// Operators who have all seen the same.
-pub async fn of_interventions_that_race_one_takes_effect<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn of_interventions_that_race_one_takes_effect<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Intervenes);
     for _ in 0..5 {
         let holder = scene.acquired().await;

@@ -11,13 +11,10 @@ use idem_core::{
     },
 };
 
-use super::{Harness, LEASE, Rule, Scene, holder::Holder, scene::unique};
+use super::{Harness, LEASE, OperatorHarness, Rule, Scene, holder::Holder, scene::unique};
 
 /// Pages that are smaller than the whole add up to it.
-pub async fn every_key_is_listed_page_by_page<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn every_key_is_listed_page_by_page<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Listed);
     let scope = scope();
     let mut expected = BTreeSet::new();
@@ -39,10 +36,7 @@ where
 }
 
 /// Each key is in one of three states.
-pub async fn keys_are_listed_by_their_state<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn keys_are_listed_by_their_state<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Listed);
     let scope = scope();
     let held = claimed(&scene, &scope, "held").await;
@@ -64,10 +58,7 @@ where
 }
 
 /// What was touched a moment ago is not old.
-pub async fn keys_are_listed_by_their_age<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn keys_are_listed_by_their_age<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Listed);
     let (scope, hour) = (scope(), Duration::from_hours(1));
     let old = claimed(&scene, &scope, "old").await;
@@ -85,10 +76,7 @@ where
 }
 
 /// No character of a name means anything to the store.
-pub async fn keys_are_listed_by_the_head_of_their_names<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn keys_are_listed_by_the_head_of_their_names<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Listed);
     let scope = scope();
     for part in ["a_1", "ab1", "a*1", "a?1", "[a]1", "a{1", "a\\1", "A_1"] {
@@ -105,10 +93,7 @@ where
 }
 
 /// Overdue leases, quarantined keys and forgotten ones are told apart.
-pub async fn keys_are_counted_by_scope_and_state<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn keys_are_counted_by_scope_and_state<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Listed);
     let scope = scope();
     let overdue = claimed(&scene, &scope, "overdue").await;
@@ -151,10 +136,7 @@ async fn claimed<H: Harness>(scene: &Scene<'_, H>, scope: &str, part: &str) -> H
 }
 
 /// A number behind the key is no other key.
-pub async fn a_key_of_a_session_is_listed<H>(harness: &H)
-where
-    H: Harness<Store: OperatorStore>,
-{
+pub async fn a_key_of_a_session_is_listed<H: OperatorHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Listed);
     let session = SessionKey::new("shown", &unique()).expect("it is short");
     let key: Key = session.request(17);

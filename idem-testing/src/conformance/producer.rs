@@ -5,11 +5,11 @@ use std::{ops::Range, time::Duration};
 use idem_core::{
     handler::{Answer as Meaning, Policy, Refusal},
     message::{SequenceKey, SequencePlace},
-    store::{Claim, ClaimRequest, OutOfPlace, Release, SequenceStore, Store},
+    store::{Claim, ClaimRequest, OutOfPlace, Release, Store},
 };
 
 use super::{
-    Harness, LEASE, RETENTION, Rule, Scene,
+    LEASE, RETENTION, Rule, Scene, SequenceHarness,
     claimant::{Answer, Claimant},
     holder::Holder,
     scene::{key, unique},
@@ -28,7 +28,7 @@ pub(super) struct Producer<'a, H> {
     rule: Rule,
 }
 
-impl<'a, H: Harness<Store: SequenceStore>> Producer<'a, H> {
+impl<'a, H: SequenceHarness> Producer<'a, H> {
     /// One of whom the store has not heard.
     pub(super) fn new(harness: &'a H, rule: Rule) -> Self {
         Self::named(harness, rule, &unique())

@@ -7,17 +7,14 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use idem_core::store::{Claim, Lease, Purge, Release};
 
 use super::{
-    Harness, LEASE, RETENTION, Rule, Scene,
+    Harness, LEASE, PurgeHarness, RETENTION, Rule, Scene,
     holder::Holder,
     race::race,
     scene::{key, reasons, unique},
 };
 
 /// Every state a record can be in ends here, once its retention is over.
-pub async fn a_purge_removes_what_the_retention_has_ended_for<H>(harness: &H)
-where
-    H: Harness<Store: Purge>,
-{
+pub async fn a_purge_removes_what_the_retention_has_ended_for<H: PurgeHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Purge);
     let _vanished = other(&scene).await;
     let done = other(&scene).await;
@@ -33,10 +30,7 @@ where
 }
 
 /// Shortly before the end of its retention a record is remembered.
-pub async fn a_purge_leaves_what_is_remembered<H>(harness: &H)
-where
-    H: Harness<Store: Purge>,
-{
+pub async fn a_purge_leaves_what_is_remembered<H: PurgeHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Purge);
     let holder = scene.acquired().await;
     holder.complete("done").await.is_applied("the holder");
@@ -52,10 +46,7 @@ where
 }
 
 /// A worker that holds its key for longer than the retention keeps it.
-pub async fn a_purge_leaves_a_key_that_is_held<H>(harness: &H)
-where
-    H: Harness<Store: Purge>,
-{
+pub async fn a_purge_leaves_a_key_that_is_held<H: PurgeHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Purge);
     let second = Duration::from_secs(1);
     let claim = scene.claimant().retention(second).claim().await;
@@ -69,10 +60,7 @@ where
 
 /// A key that waits for its retry for longer than the retention goes on waiting, and its attempts
 /// are counted on.
-pub async fn a_purge_leaves_a_key_that_waits_for_its_retry<H>(harness: &H)
-where
-    H: Harness<Store: Purge>,
-{
+pub async fn a_purge_leaves_a_key_that_waits_for_its_retry<H: PurgeHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Purge);
     let (short, delay) = (Duration::from_mins(1), Duration::from_mins(10));
     let claim = scene.claimant().retention(short).claim().await;
@@ -95,10 +83,7 @@ where
 }
 
 /// At most as many as asked for; fewer means that none are left.
-pub async fn a_purge_removes_at_most_a_batch<H>(harness: &H)
-where
-    H: Harness<Store: Purge>,
-{
+pub async fn a_purge_removes_at_most_a_batch<H: PurgeHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Purge);
     for _ in 0..7 {
         other(&scene).await.fails().await;
@@ -110,10 +95,7 @@ where
 }
 
 /// Forgotten once and for all, but for the token.
-pub async fn a_purged_key_is_new_and_its_token_grows<H>(harness: &H)
-where
-    H: Harness<Store: Purge>,
-{
+pub async fn a_purged_key_is_new_and_its_token_grows<H: PurgeHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::TokensGrow);
     let mut last = 0;
     for round in 0..5 {
@@ -128,10 +110,7 @@ where
 }
 
 /// A worker that wakes up after its record was purged writes nothing.
-pub async fn a_purged_key_is_not_revived<H>(harness: &H)
-where
-    H: Harness<Store: Purge>,
-{
+pub async fn a_purged_key_is_not_revived<H: PurgeHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Fencing);
     let zombie = scene.acquired().await;
     scene.advance(LEASE + RETENTION).await;
@@ -147,10 +126,7 @@ where
 }
 
 /// A repeated completion of a purged key is no completion any more.
-pub async fn a_purged_completion_is_not_repeated<H>(harness: &H)
-where
-    H: Harness<Store: Purge>,
-{
+pub async fn a_purged_completion_is_not_repeated<H: PurgeHarness>(harness: &H) {
     let scene = Scene::new(harness, Rule::Fencing);
     let holder = scene.acquired().await;
     holder.complete("done").await.is_applied("the holder");
@@ -162,10 +138,9 @@ where
 }
 
 /// The record is forgotten, workers ask for it, and a purge is going on: one gets it and keeps it.
-pub async fn a_purge_that_races_with_claims_takes_nothing_from_the_winner<H>(harness: &H)
-where
-    H: Harness<Store: Purge>,
-{
+pub async fn a_purge_that_races_with_claims_takes_nothing_from_the_winner<H: PurgeHarness>(
+    harness: &H,
+) {
     let scene = Scene::new(harness, Rule::Purge);
     let mut last = 0;
     for round in 0..15 {
@@ -204,10 +179,7 @@ where
 }
 
 /// Two that purge at once remove each record once, and neither fails.
-pub async fn purges_that_race_share_the_work<H>(harness: &H)
-where
-    H: Harness<Store: Purge>,
-{
+pub async fn purges_that_race_share_the_work<H: PurgeHarness>(harness: &H) {
     const RECORDS: u32 = 30;
     let scene = Scene::new(harness, Rule::Purge);
     for _ in 0..RECORDS {
@@ -238,10 +210,7 @@ async fn other<H: Harness>(scene: &Scene<'_, H>) -> Holder<H::Store> {
     claim.is_acquired("a new key")
 }
 
-async fn removes<H>(scene: &Scene<'_, H>, batch: u32, expected: u32, why: &str)
-where
-    H: Harness<Store: Purge>,
-{
+async fn removes<H: PurgeHarness>(scene: &Scene<'_, H>, batch: u32, expected: u32, why: &str) {
     let removed = Rule::Purge.answer(scene.store().purge(batch).await);
     scene.holds(
         removed == expected,

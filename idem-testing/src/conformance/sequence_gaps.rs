@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use idem_core::{
     handler::{Outcome, Refusal},
-    store::{Release, SequenceStore},
+    store::Release,
 };
 
-use super::{Harness, LEASE, Producer, RETENTION, Rule, claimant::Claimant};
+use super::{LEASE, Producer, RETENTION, Rule, SequenceHarness, claimant::Claimant};
 
 /// For how long a gap is waited for in these cases.
 const PATIENCE: Duration = MINUTE.saturating_mul(MINUTES);
@@ -16,10 +16,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 const MINUTES: u32 = 6;
 
 /// A dead letter: the mark does not wait for it, and its copies do not run.
-pub async fn what_was_given_up_is_late<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn what_was_given_up_is_late<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Exceptions);
     given_up(&producer, &Release::gave_up("it will not work")).await;
     producer.are_late(2..3, "it was given up").await;
@@ -28,10 +25,7 @@ where
 }
 
 /// A person sends the dead letter again: it runs, once.
-pub async fn a_replay_of_what_was_given_up_runs_once<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_replay_of_what_was_given_up_runs_once<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Exceptions);
     given_up(&producer, &Release::gave_up("it will not work")).await;
     let replay = producer.replays(2).await.is_acquired("a person sent it");
@@ -45,10 +39,7 @@ where
 }
 
 /// A replay below the mark fails and is retried, or vanishes and is taken over.
-pub async fn a_replay_below_the_mark_has_its_attempts<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_replay_below_the_mark_has_its_attempts<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Exceptions);
     given_up(&producer, &Release::gave_up("it will not work")).await;
     let replay = producer.replays(2).await.is_acquired("a person sent it");
@@ -64,10 +55,7 @@ where
 }
 
 /// In doubt, and below the mark: it says so, as anywhere.
-pub async fn what_was_quarantined_stays_quarantined<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn what_was_quarantined_stays_quarantined<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Exceptions);
     given_up(&producer, &Release::Quarantined).await;
     let answer = producer.claim(2).await;
@@ -78,10 +66,7 @@ where
 }
 
 /// The requester was told that nothing was done. That is remembered, but is not done.
-pub async fn what_was_refused_is_not_done<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn what_was_refused_is_not_done<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Exceptions);
     let refused = Outcome::rejected(&Refusal::rejected("it will not work"));
     producer.works_on(0..2).await;
@@ -110,10 +95,7 @@ where
 }
 
 /// Its record is forgotten long before its sequence.
-pub async fn what_was_given_up_stays_late<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn what_was_given_up_stays_late<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Exceptions);
     given_up(&producer, &Release::gave_up("it will not work")).await;
     for _ in 0..4 {
@@ -127,10 +109,7 @@ where
 }
 
 /// Who asks for it has the mark pass what never came, and not before its time.
-pub async fn a_gap_is_skipped_when_it_is_asked_for<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_gap_is_skipped_when_it_is_asked_for<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Gaps);
     producer.works_on(0..2).await;
     producer.works_on(4..9).await;
@@ -153,10 +132,7 @@ where
 }
 
 /// A stream that loses a message now and then: each of them would stop it for so long.
-pub async fn all_gaps_of_a_window_are_skipped_at_once<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn all_gaps_of_a_window_are_skipped_at_once<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Gaps);
     producer.works(0).await;
     producer.works_on(2..4).await;
@@ -172,10 +148,7 @@ where
 }
 
 /// The next gap has its own time: its number may have been sent just now.
-pub async fn when_the_mark_moves_the_next_gap_is_waited_for<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn when_the_mark_moves_the_next_gap_is_waited_for<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Gaps);
     producer.works(0).await;
     producer.works_on(2..4).await;
@@ -191,10 +164,7 @@ where
 }
 
 /// The workers were away: what is missing had no chance to come.
-pub async fn after_a_pause_a_gap_is_waited_for_anew<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn after_a_pause_a_gap_is_waited_for_anew<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Gaps);
     producer.works(0).await;
     producer.works_on(2..8).await;
@@ -216,10 +186,7 @@ where
 }
 
 /// Nobody is kept waiting by it, so there is nothing to skip.
-pub async fn a_gap_that_keeps_nobody_waiting_is_not_skipped<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_gap_that_keeps_nobody_waiting_is_not_skipped<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Gaps);
     producer.works(0).await;
     producer.works_on(2..7).await;
@@ -235,10 +202,7 @@ where
 }
 
 /// A worker has it, or it is to be tried again: that is no gap, however long it takes.
-pub async fn what_is_tried_again_is_never_skipped<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn what_is_tried_again_is_never_skipped<H: SequenceHarness>(harness: &H) {
     for reason in [None, Some(Release::failed("no")), Some(Release::Abandoned)] {
         let producer = Producer::new(harness, Rule::Gaps);
         let holder = producer.acquires(0).await;
@@ -256,10 +220,9 @@ where
 }
 
 /// It failed, and its message was lost on its way back: when its retention is over it is missing.
-pub async fn what_is_tried_again_is_missing_when_its_retention_ends<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn what_is_tried_again_is_missing_when_its_retention_ends<H: SequenceHarness>(
+    harness: &H,
+) {
     let producer = Producer::new(harness, Rule::Gaps);
     producer.acquires(0).await.fails().await;
     producer.works_on(1..8).await;
@@ -276,10 +239,7 @@ where
 
 /// Everything between was lost: a window of it is skipped at a time, for what is beyond it may be
 /// waiting.
-pub async fn a_wide_gap_is_skipped_window_by_window<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_wide_gap_is_skipped_window_by_window<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Gaps);
     producer.works(0).await;
     producer.releases(1, &Release::gave_up("no")).await;
@@ -294,10 +254,7 @@ where
 }
 
 /// While the mark stands still, what others have done above it stays known, and so do dead letters.
-pub async fn what_waits_for_a_gap_is_kept<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn what_waits_for_a_gap_is_kept<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::StaysKnown);
     producer.works(0).await;
     producer.works_on(2..5).await;
@@ -320,10 +277,7 @@ where
 }
 
 /// Asks as a message that waits, for nearly as long as a gap is waited for and then for the rest.
-async fn waits<H>(producer: &Producer<'_, H>, number: u64, mark: u64, why: &str)
-where
-    H: Harness<Store: SequenceStore>,
-{
+async fn waits<H: SequenceHarness>(producer: &Producer<'_, H>, number: u64, mark: u64, why: &str) {
     producer.mark_is(mark, why).await;
     let answer = skips(producer, number).claim().await;
     answer.is_ahead(mark, why);
@@ -339,18 +293,12 @@ where
 }
 
 /// A message of a handler that lets gaps be skipped.
-fn skips<H>(producer: &Producer<'_, H>, number: u64) -> Claimant<H::Store>
-where
-    H: Harness<Store: SequenceStore>,
-{
+fn skips<H: SequenceHarness>(producer: &Producer<'_, H>, number: u64) -> Claimant<H::Store> {
     producer.asks_at(producer.place(number).skip_after(PATIENCE))
 }
 
 /// Eight numbers, of which number 2 was given back for this reason, and the mark passed them all.
-async fn given_up<H>(producer: &Producer<'_, H>, reason: &Release)
-where
-    H: Harness<Store: SequenceStore>,
-{
+async fn given_up<H: SequenceHarness>(producer: &Producer<'_, H>, reason: &Release) {
     producer.works_on(0..2).await;
     producer.releases(2, reason).await;
     producer.works_on(3..8).await;

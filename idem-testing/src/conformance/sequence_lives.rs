@@ -2,18 +2,15 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Claim, OutOfPlace, Release, SequenceStore};
+use idem_core::store::{Claim, OutOfPlace, Release};
 
 use super::{
-    Harness, Producer, RETENTION, Rule,
+    Producer, RETENTION, Rule, SequenceHarness,
     producer::{FAR, PRODUCED},
 };
 
 /// As long as messages come, however few.
-pub async fn a_sequence_is_known_while_messages_come<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_sequence_is_known_while_messages_come<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::StaysKnown);
     producer.works_on(0..3).await;
     for number in 3..6 {
@@ -25,10 +22,7 @@ where
 }
 
 /// Also by messages that do not run.
-pub async fn a_message_that_is_ahead_keeps_its_sequence_known<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_message_that_is_ahead_keeps_its_sequence_known<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::StaysKnown);
     producer.works_on(0..2).await;
     for _ in 0..4 {
@@ -39,10 +33,7 @@ where
 }
 
 /// Nobody has heard of the producer for the retention: its sequence begins where it goes on.
-pub async fn an_expired_sequence_begins_anew<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn an_expired_sequence_begins_anew<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::StaysKnown);
     producer.works_on(0..30).await;
     producer.mark_is(30, "all are done").await;
@@ -58,10 +49,7 @@ where
 }
 
 /// Nothing of an earlier sequence is left in the one that has its name.
-pub async fn the_exceptions_of_an_expired_sequence_are_gone<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn the_exceptions_of_an_expired_sequence_are_gone<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::StaysKnown);
     producer.releases(0, &Release::gave_up("no")).await;
     producer.works_on(1..5).await;
@@ -76,10 +64,9 @@ where
 }
 
 /// Done shortly before the next look is due, and passed at once.
-pub async fn what_the_mark_has_passed_is_known_for_most_of_the_retention<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn what_the_mark_has_passed_is_known_for_most_of_the_retention<H: SequenceHarness>(
+    harness: &H,
+) {
     let producer = Producer::new(harness, Rule::StaysKnown);
     producer.works(0).await;
     producer.scene.advance_nearly(RETENTION / 8).await;
@@ -91,10 +78,7 @@ where
 
 /// A copy is no sign that the producer goes on: one that counts anew without an epoch must come
 /// through at some time.
-pub async fn a_copy_below_the_mark_keeps_no_sequence_known<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_copy_below_the_mark_keeps_no_sequence_known<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::StaysKnown);
     producer.works_on(0..5).await;
     producer.mark_is(5, "all are done").await;
@@ -107,10 +91,7 @@ where
 }
 
 /// A handler's window was narrowed while the mark stands still: what is done above it is kept.
-pub async fn a_window_may_be_narrowed<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_window_may_be_narrowed<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::StaysKnown);
     let narrow = |number| producer.asks_at(producer.place(number).window(2));
     producer.works(0).await;
@@ -129,10 +110,7 @@ where
 }
 
 /// A handler's retention was shortened: what is written from then on is looked at in time.
-pub async fn a_retention_may_be_shortened<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_retention_may_be_shortened<H: SequenceHarness>(harness: &H) {
     const SHORTER: Duration = Duration::from_hours(4);
     let producer = Producer::new(harness, Rule::StaysKnown);
     producer.works_on(0..2).await;
@@ -154,10 +132,7 @@ where
 }
 
 /// What is told of the rest of the time is true.
-pub async fn what_is_done_is_told_with_the_rest_of_its_time<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn what_is_done_is_told_with_the_rest_of_its_time<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::StaysKnown);
     producer.works_on(0..5).await;
     producer.mark_is(5, "all are done").await;
@@ -171,10 +146,7 @@ where
 }
 
 /// An attempt outlives its sequence: it counts, and its number is not run beside it.
-pub async fn a_number_in_progress_outlives_its_sequence<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_number_in_progress_outlives_its_sequence<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::StaysKnown);
     let slow = producer.acquires(0).await;
     slow.extend(2 * RETENTION).await.is_applied("the holder");

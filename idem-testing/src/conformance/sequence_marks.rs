@@ -1,14 +1,11 @@
 //! How the mark moves, and what is known of what it has passed.
 
-use idem_core::store::{Release, SequenceStore};
+use idem_core::store::Release;
 
-use super::{Harness, LEASE, Producer, RETENTION, Rule, producer::PRODUCED};
+use super::{LEASE, Producer, RETENTION, Rule, SequenceHarness, producer::PRODUCED};
 
 /// What is below is one number, not a record for each message.
-pub async fn the_mark_passes_what_is_done<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn the_mark_passes_what_is_done<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::MarkMoves);
     let first = producer.works(0).await;
     let again = first.complete("again").await;
@@ -23,10 +20,7 @@ where
 }
 
 /// Copies, replays and other content: nobody runs it, however long ago it was.
-pub async fn what_the_mark_has_passed_never_runs_again<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn what_the_mark_has_passed_never_runs_again<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Done);
     producer.works_on(0..40).await;
     producer.mark_is(40, "all are done").await;
@@ -41,10 +35,7 @@ where
 }
 
 /// A worker is at it.
-pub async fn the_mark_stops_at_a_number_in_progress<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn the_mark_stops_at_a_number_in_progress<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::MarkMoves);
     let slow = producer.acquires(0).await;
     producer.works_on(1..8).await;
@@ -57,10 +48,7 @@ where
 }
 
 /// It will be tried again, at once or later.
-pub async fn the_mark_stops_at_a_number_that_failed<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn the_mark_stops_at_a_number_that_failed<H: SequenceHarness>(harness: &H) {
     for reason in [
         Release::failed("it did not work"),
         Release::retry_after(10 * LEASE, "it did not work"),
@@ -79,10 +67,7 @@ where
 }
 
 /// A gap: it may still be on its way.
-pub async fn the_mark_stops_at_a_number_that_never_came<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn the_mark_stops_at_a_number_that_never_came<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Gaps);
     producer.works(0).await;
     producer.works_on(2..9).await;
@@ -96,10 +81,7 @@ where
 }
 
 /// Whoever asks for an outcome does not have it removed.
-pub async fn the_mark_never_passes_the_number_that_is_claimed<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn the_mark_never_passes_the_number_that_is_claimed<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::MarkMoves);
     producer.works_on(0..8).await;
     for _ in 0..2 {
@@ -111,10 +93,7 @@ where
 }
 
 /// One number fails again and again, and all others pass it within the window, window after window.
-pub async fn one_number_is_delayed_while_others_pass<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn one_number_is_delayed_while_others_pass<H: SequenceHarness>(harness: &H) {
     const MANY: u64 = 300;
     let producer = Producer::new(harness, Rule::MarkMoves).with_window(1000);
     for number in (0..MANY).filter(|number| *number != 7) {
@@ -135,10 +114,7 @@ where
 }
 
 /// A completion is repeated whose answer was lost: fenced, and the claim after it tells the truth.
-pub async fn a_completion_that_the_mark_has_passed_is_found_done<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_completion_that_the_mark_has_passed_is_found_done<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Done);
     let owner = producer.asks(0);
     let holder = owner.claim().await.is_acquired("nobody has it");
@@ -150,10 +126,7 @@ where
 }
 
 /// A zombie below the mark changes nothing.
-pub async fn a_lease_that_the_mark_has_passed_is_fenced<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_lease_that_the_mark_has_passed_is_fenced<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Done);
     let zombie = producer.acquires(0).await;
     producer.scene.advance(LEASE).await;
@@ -168,10 +141,7 @@ where
 }
 
 /// Hours between two messages: the mark does not wait until half a window has come.
-pub async fn the_mark_moves_before_what_is_done_is_forgotten<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn the_mark_moves_before_what_is_done_is_forgotten<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::MarkMoves);
     for number in 0..u64::from(2 * PRODUCED) {
         producer.works(number).await;

@@ -4,19 +4,20 @@
 use std::collections::BTreeSet;
 
 use futures_util::FutureExt as _;
-use idem_core::store::{Purge, Release, SequenceStore};
+use idem_core::store::{Purge, Release};
 
 use super::{
-    Harness, Producer, RETENTION, Rule,
+    Producer, PurgeHarness, RETENTION, Rule, SequenceHarness,
     race::race,
     sequence_races::{ROUNDS, claims, leases},
 };
 
 /// The sequence and its exceptions count one each.
-pub async fn an_expired_sequence_is_purged_with_its_exceptions<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore + Purge>,
-{
+pub async fn an_expired_sequence_is_purged_with_its_exceptions<
+    H: SequenceHarness + PurgeHarness,
+>(
+    harness: &H,
+) {
     let producer = Producer::new(harness, Rule::StaysKnown);
     for number in 0..3 {
         producer.releases(number, &Release::gave_up("no")).await;
@@ -41,10 +42,7 @@ where
 }
 
 /// However long ago they began.
-pub async fn a_known_sequence_is_not_purged<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore + Purge>,
-{
+pub async fn a_known_sequence_is_not_purged<H: SequenceHarness + PurgeHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::StaysKnown);
     producer.works_on(0..5).await;
     for _ in 0..4 {
@@ -56,10 +54,9 @@ where
 }
 
 /// So that nobody waits long.
-pub async fn at_most_a_batch_of_sequences_is_purged<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore + Purge>,
-{
+pub async fn at_most_a_batch_of_sequences_is_purged<H: SequenceHarness + PurgeHarness>(
+    harness: &H,
+) {
     let mut producers = Vec::new();
     for _ in 0..3 {
         let producer = Producer::new(harness, Rule::StaysKnown);
@@ -78,10 +75,9 @@ where
 }
 
 /// What was purged in part is begun anew as a whole.
-pub async fn a_sequence_that_is_purged_in_part_begins_anew<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore + Purge>,
-{
+pub async fn a_sequence_that_is_purged_in_part_begins_anew<H: SequenceHarness + PurgeHarness>(
+    harness: &H,
+) {
     let producer = Producer::new(harness, Rule::StaysKnown);
     for number in 0..3 {
         producer.releases(number, &Release::gave_up("no")).await;
@@ -98,10 +94,9 @@ where
 }
 
 /// Each thing is counted by one of them.
-pub async fn purges_of_sequences_that_race_share_the_work<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore + Purge>,
-{
+pub async fn purges_of_sequences_that_race_share_the_work<H: SequenceHarness + PurgeHarness>(
+    harness: &H,
+) {
     let mut producers = Vec::new();
     for _ in 0..6 {
         let producer = Producer::new(harness, Rule::StaysKnown);
@@ -131,10 +126,11 @@ where
 }
 
 /// A sequence expires and is purged while its producer goes on: it begins anew, once.
-pub async fn claims_that_race_with_the_purge_begin_one_sequence<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore + Purge>,
-{
+pub async fn claims_that_race_with_the_purge_begin_one_sequence<
+    H: SequenceHarness + PurgeHarness,
+>(
+    harness: &H,
+) {
     for _ in 0..ROUNDS {
         let producer = Producer::new(harness, Rule::StaysKnown).with_window(32);
         producer.works_on(0..8).await;
@@ -166,10 +162,12 @@ where
     }
 }
 
-async fn purges<H>(producer: &Producer<'_, H>, batch: u32, expected: u32, why: &str)
-where
-    H: Harness<Store: SequenceStore + Purge>,
-{
+async fn purges<H: SequenceHarness + PurgeHarness>(
+    producer: &Producer<'_, H>,
+    batch: u32,
+    expected: u32,
+    why: &str,
+) {
     let removed = Rule::Purge.answer(producer.scene.store().purge(batch).await);
     producer.scene.holds(
         removed == expected,

@@ -3,20 +3,19 @@
 use std::collections::BTreeSet;
 
 use futures_util::{FutureExt as _, future::BoxFuture};
-use idem_core::store::{Claim, Lease, OutOfPlace, SequenceStore, Store};
+use idem_core::store::{Claim, Lease, OutOfPlace, Store};
 
 use super::{
-    Harness, Producer, Rule, claimant::Claimant, holder::Holder, producer::FAR, race::race,
+    Producer, Rule, SequenceHarness, claimant::Claimant, holder::Holder, producer::FAR, race::race,
 };
 
 const CONTENDERS: usize = 12;
 pub(super) const ROUNDS: usize = 10;
 
 /// The first message of a sequence, many times at once: one works, all others are held off.
-pub async fn of_copies_that_race_to_begin_a_sequence_one_is_acquired<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn of_copies_that_race_to_begin_a_sequence_one_is_acquired<H: SequenceHarness>(
+    harness: &H,
+) {
     for _ in 0..ROUNDS {
         let producer = Producer::new(harness, Rule::InSequence);
         let said = race(claims((0..CONTENDERS).map(|_| producer.asks(0)))).await;
@@ -32,10 +31,7 @@ where
 }
 
 /// One owner asks many times at once, as after lost answers: one lease, one attempt.
-pub async fn an_owner_that_races_with_itself_gets_one_lease<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn an_owner_that_races_with_itself_gets_one_lease<H: SequenceHarness>(harness: &H) {
     for _ in 0..ROUNDS {
         let producer = Producer::new(harness, Rule::InSequence);
         let owner = producer.asks(0).request.owner;
@@ -50,10 +46,7 @@ where
 }
 
 /// The first messages of a sequence in any order, each twice: each number runs once, and none is late.
-pub async fn numbers_that_race_to_begin_a_sequence_all_run_once<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn numbers_that_race_to_begin_a_sequence_all_run_once<H: SequenceHarness>(harness: &H) {
     for _ in 0..ROUNDS {
         let producer = Producer::new(harness, Rule::Begins);
         let numbers = (0..8).chain(0..8).map(|number| producer.asks(number));
@@ -73,10 +66,7 @@ where
 }
 
 /// Completions on their way while others move the mark: each counts, and none is run again.
-pub async fn completions_that_race_with_the_mark_count<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn completions_that_race_with_the_mark_count<H: SequenceHarness>(harness: &H) {
     for _ in 0..ROUNDS {
         let producer = Producer::new(harness, Rule::MarkMoves);
         let mut all: Vec<BoxFuture<'static, bool>> = Vec::new();
@@ -104,10 +94,7 @@ where
 }
 
 /// Copies of what is done come while the mark passes it: none runs.
-pub async fn copies_that_race_with_the_mark_never_run<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn copies_that_race_with_the_mark_never_run<H: SequenceHarness>(harness: &H) {
     for _ in 0..ROUNDS {
         let producer = Producer::new(harness, Rule::Done);
         producer.works_on(0..4).await;

@@ -1,14 +1,11 @@
 //! What was answered about a sequence is still true after the store was opened again.
 
-use idem_core::store::{Release, SequenceStore};
+use idem_core::store::Release;
 
-use super::{DurableHarness, Harness, Producer, Rule};
+use super::{DurableHarness, Producer, Rule, SequenceHarness};
 
 /// Its mark, its records, and what is below.
-pub async fn a_sequence_survives_a_restart<H>(harness: &H)
-where
-    H: DurableHarness + Harness<Store: SequenceStore>,
-{
+pub async fn a_sequence_survives_a_restart<H: DurableHarness + SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::StaysKnown);
     producer.works(0).await;
     producer.releases(1, &Release::gave_up("no")).await;

@@ -1,18 +1,17 @@
 //! Atomic handlers of numbered messages: who is lent a transaction, and what a commit leaves.
 
-use idem_core::store::{Claim, Finished, OutOfPlace, Release, SequenceStore};
+use idem_core::store::{Claim, Finished, OutOfPlace, Release};
 
 use super::{
-    LEASE, Producer, Rule, TransactionalHarness,
+    LEASE, Producer, Rule, SequenceHarness, TransactionalHarness,
     open::{Open, begin},
     scene::unique,
 };
 
 /// The completion and the handler's writes commit together, and the mark passes them.
-pub async fn a_numbered_transaction_commits_once<H>(harness: &H)
-where
-    H: TransactionalHarness<Store: SequenceStore>,
-{
+pub async fn a_numbered_transaction_commits_once<H: SequenceHarness + TransactionalHarness>(
+    harness: &H,
+) {
     let (producer, effect) = (Producer::new(harness, Rule::InSequence), unique());
     let mut open = Open::<H>::of(&producer.asks(0)).await;
     producer.claim(0).await.is_held("its transaction is open");
@@ -28,10 +27,9 @@ where
 }
 
 /// Failed, rolled back: the mark waits for the next attempt.
-pub async fn a_numbered_transaction_is_tried_again<H>(harness: &H)
-where
-    H: TransactionalHarness<Store: SequenceStore>,
-{
+pub async fn a_numbered_transaction_is_tried_again<H: SequenceHarness + TransactionalHarness>(
+    harness: &H,
+) {
     let (producer, effect) = (Producer::new(harness, Rule::InSequence), unique());
     let mut open = Open::<H>::of(&producer.asks(0)).await;
     open.write_effect(&effect).await;
@@ -47,10 +45,11 @@ where
 }
 
 /// A message that does not run gets nothing to write through.
-pub async fn no_transaction_is_opened_for_what_does_not_run<H>(harness: &H)
-where
-    H: TransactionalHarness<Store: SequenceStore>,
-{
+pub async fn no_transaction_is_opened_for_what_does_not_run<
+    H: SequenceHarness + TransactionalHarness,
+>(
+    harness: &H,
+) {
     let producer = Producer::new(harness, Rule::Window);
     producer.works(0).await;
     producer.releases(1, &Release::gave_up("no")).await;
@@ -75,10 +74,11 @@ where
 }
 
 /// A zombie commits nothing, also when the mark has passed its number.
-pub async fn a_transaction_that_the_mark_has_passed_commits_nothing<H>(harness: &H)
-where
-    H: TransactionalHarness<Store: SequenceStore>,
-{
+pub async fn a_transaction_that_the_mark_has_passed_commits_nothing<
+    H: SequenceHarness + TransactionalHarness,
+>(
+    harness: &H,
+) {
     let (producer, effect) = (Producer::new(harness, Rule::Done), unique());
     let mut zombie = Open::<H>::of(&producer.asks(0)).await;
     producer.scene.advance(LEASE).await;

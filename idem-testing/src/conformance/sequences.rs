@@ -2,20 +2,17 @@
 
 use idem_core::{
     message::{PositionKind, SequencePlace},
-    store::{Claim, OutOfPlace, Release, SequenceStore, Store, StoreError},
+    store::{Claim, OutOfPlace, Release, Store, StoreError},
 };
 
 use super::{
-    Harness, LEASE, Producer, Rule,
+    LEASE, Producer, Rule, SequenceHarness,
     producer::FAR,
     scene::{key, unique},
 };
 
 /// The first message that is ever seen begins the sequence, whichever it is.
-pub async fn a_number_inside_the_window_is_acquired<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_number_inside_the_window_is_acquired<H: SequenceHarness>(harness: &H) {
     for number in [0, 3, 1_000_000] {
         let producer = Producer::new(harness, Rule::InSequence);
         let holder = producer.acquires(number).await;
@@ -29,10 +26,7 @@ where
 }
 
 /// Several workers: the broker mixes the messages.
-pub async fn numbers_of_a_window_run_in_any_order<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn numbers_of_a_window_run_in_any_order<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::InSequence);
     for number in [0, 5, 2, 7, 3, 1, 6, 4] {
         producer.works(number).await;
@@ -41,10 +35,7 @@ where
 }
 
 /// A duplicate is told what came of the first.
-pub async fn an_outcome_inside_the_window_is_repeated<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn an_outcome_inside_the_window_is_repeated<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::InSequence);
     producer.works_on(0..3).await;
     for number in 0..3 {
@@ -53,10 +44,7 @@ where
 }
 
 /// Only its holder works on a number, and a vanished one has a successor.
-pub async fn a_number_is_held_and_taken_over<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_number_is_held_and_taken_over<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::InSequence);
     let vanished = producer.acquires(0).await;
     let held = producer.claim(0).await.is_held("a worker has it");
@@ -69,10 +57,7 @@ where
 }
 
 /// The owner asks again who did not hear the answer.
-pub async fn an_owner_may_repeat_a_numbered_claim<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn an_owner_may_repeat_a_numbered_claim<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::InSequence);
     let owner = producer.asks(0);
     let [one, other] = [owner.claim().await, owner.claim().await]
@@ -81,10 +66,7 @@ where
 }
 
 /// Attempts, errors and delays are what they are without a sequence.
-pub async fn a_failed_number_is_tried_again<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_failed_number_is_tried_again<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::InSequence);
     producer.acquires(0).await.fails().await;
     let holder = producer.acquires(0).await;
@@ -98,10 +80,7 @@ where
 }
 
 /// A producer that gives one number to two messages.
-pub async fn other_content_under_a_number_is_key_reuse<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn other_content_under_a_number_is_key_reuse<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::InSequence);
     let claim = producer.asks(0).content("one").claim().await;
     let holder = claim.is_acquired("nobody has the number");
@@ -111,10 +90,7 @@ where
 }
 
 /// Two producers, or two epochs of one.
-pub async fn sequences_are_independent<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn sequences_are_independent<H: SequenceHarness>(harness: &H) {
     let [one, other] = [0; 2].map(|_| Producer::new(harness, Rule::InSequence));
     one.works_on(0..20).await;
     other.works(0).await;
@@ -125,10 +101,7 @@ where
 }
 
 /// Names of which one begins with the other, or a number.
-pub async fn sequences_that_look_alike_are_kept_apart<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn sequences_that_look_alike_are_kept_apart<H: SequenceHarness>(harness: &H) {
     let unique = unique();
     let names = ["", "1", "~", "~1", "{", "}", "%", "*", "A", "a"];
     let producers =
@@ -143,10 +116,7 @@ where
 }
 
 /// One number too many: it waits until those before are done.
-pub async fn a_number_beyond_the_window_is_ahead<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_number_beyond_the_window_is_ahead<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Window);
     producer.acquires(0).await;
     for number in [8, 9, 1000, u64::from(u32::MAX), FAR] {
@@ -159,10 +129,7 @@ where
 }
 
 /// What is ahead runs as soon as there is room, and is counted from then on.
-pub async fn a_number_that_was_ahead_runs_when_it_is_its_turn<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_number_that_was_ahead_runs_when_it_is_its_turn<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Window);
     let first = producer.acquires(0).await;
     let owner = producer.asks(8);
@@ -175,10 +142,7 @@ where
 }
 
 /// Numbers as large as they can be.
-pub async fn the_greatest_number_of_a_sequence_is_the_last<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn the_greatest_number_of_a_sequence_is_the_last<H: SequenceHarness>(harness: &H) {
     const LAST: u64 = SequencePlace::MAX_NUMBER;
     let producer = Producer::new(harness, Rule::Window);
     for number in [LAST + 1, u64::MAX] {
@@ -193,10 +157,7 @@ where
 }
 
 /// A window of one runs number after number; the widest one lets a hundred thousand run.
-pub async fn a_window_of_a_sequence_may_be_narrow_or_wide<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_window_of_a_sequence_may_be_narrow_or_wide<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Window);
     for number in 0..4 {
         let narrow = |number| producer.asks_at(producer.place(number).window(1));
@@ -222,10 +183,7 @@ where
 }
 
 /// A message that names one place and asks for the key of another.
-pub async fn a_message_under_another_key_is_refused<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_message_under_another_key_is_refused<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::InSequence);
     let mut claimant = producer.asks(0);
     claimant.request.key = key(&unique());
@@ -239,10 +197,9 @@ where
 
 /// The store has not heard of it, or no longer: of what came before nobody knows, so that nothing is
 /// taken for done, and nothing for late.
-pub async fn what_came_before_the_beginning_goes_by_the_ordinary_rules<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn what_came_before_the_beginning_goes_by_the_ordinary_rules<H: SequenceHarness>(
+    harness: &H,
+) {
     let producer = Producer::new(harness, Rule::Begins);
     producer.works(1000).await;
     for number in [999, 0] {
@@ -264,10 +221,7 @@ where
 
 /// A message that was delivered before, perhaps one of many that are done and forgotten: it runs by the
 /// ordinary rules, and the producer goes on where it is.
-pub async fn what_may_not_begin_a_sequence_does_not<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn what_may_not_begin_a_sequence_does_not<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Begins);
     let again = |number| producer.asks_at(producer.place(number).begins(false));
     let holder = again(20).claim().await.is_acquired("nobody has it");
@@ -285,10 +239,7 @@ where
 }
 
 /// Days later, a person sends an old dead letter again: the producer goes on where it is.
-pub async fn a_replay_begins_no_sequence<H>(harness: &H)
-where
-    H: Harness<Store: SequenceStore>,
-{
+pub async fn a_replay_begins_no_sequence<H: SequenceHarness>(harness: &H) {
     let producer = Producer::new(harness, Rule::Begins);
     let replay = producer.replays(20).await;
     let replay = replay.is_acquired("nobody has the number");

@@ -4,13 +4,10 @@
 use futures_util::FutureExt as _;
 use idem_core::store::SessionStore;
 
-use super::{Client, Harness, LIFE, Rule, race::race};
+use super::{Client, LIFE, Rule, SessionHarness, race::race};
 
 /// The session and its answers, a life after its end and not before.
-pub async fn a_session_is_removed_a_life_after_its_end<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_session_is_removed_a_life_after_its_end<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Expiry).await;
     let answered = client.works(0, 0).await;
     let failed = client.acquires(1, 0).await;
@@ -28,10 +25,7 @@ where
 }
 
 /// However long ago they began.
-pub async fn living_sessions_are_not_removed<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn living_sessions_are_not_removed<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Expiry).await;
     client.works(0, 0).await;
     for _ in 0..4 {
@@ -45,10 +39,7 @@ where
 }
 
 /// A worker still works on one of its requests.
-pub async fn a_request_in_progress_is_not_removed<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_request_in_progress_is_not_removed<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Expiry).await;
     let holder = client.acquires(0, 0).await;
     client.scene.advance(2 * LIFE).await;
@@ -58,10 +49,7 @@ where
 }
 
 /// So that nobody waits long.
-pub async fn at_most_a_batch_of_sessions_is_removed<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn at_most_a_batch_of_sessions_is_removed<H: SessionHarness>(harness: &H) {
     let clients = several(harness, 5).await;
     clients[0].scene.advance(2 * LIFE).await;
     for (batch, expected) in [(0, 0), (2, 2), (2, 2), (2, 1), (2, 0)] {
@@ -70,10 +58,7 @@ where
 }
 
 /// Ordinary keys, and the answers of others.
-pub async fn nothing_else_is_removed<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn nothing_else_is_removed<H: SessionHarness>(harness: &H) {
     let gone = Client::new(harness, Rule::Expiry).await;
     let ordinary = gone.scene.acquired().await;
     ordinary.complete("done").await.is_applied("the holder");
@@ -91,10 +76,7 @@ where
 }
 
 /// Two that remove at once remove each session once, and neither fails.
-pub async fn several_that_remove_share_the_work<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn several_that_remove_share_the_work<H: SessionHarness>(harness: &H) {
     const SESSIONS: u32 = 20;
     let clients = several(harness, SESSIONS).await;
     clients[0].scene.advance(2 * LIFE).await;
@@ -116,10 +98,7 @@ where
     );
 }
 
-async fn several<H>(harness: &H, count: u32) -> Vec<Client<'_, H>>
-where
-    H: Harness<Store: SessionStore>,
-{
+async fn several<H: SessionHarness>(harness: &H, count: u32) -> Vec<Client<'_, H>> {
     let mut clients = Vec::new();
     for _ in 0..count {
         let client = Client::new(harness, Rule::Expiry).await;
@@ -129,10 +108,7 @@ where
     clients
 }
 
-async fn removes<H>(client: &Client<'_, H>, batch: u32, expected: u32, why: &str)
-where
-    H: Harness<Store: SessionStore>,
-{
+async fn removes<H: SessionHarness>(client: &Client<'_, H>, batch: u32, expected: u32, why: &str) {
     let removed = Rule::Expiry.answer(client.scene.store().expire(batch).await);
     client.scene.holds(
         removed == expected,

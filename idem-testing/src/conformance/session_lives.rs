@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
-use idem_core::store::{Opened, SessionStore, Touched};
+use idem_core::store::{Opened, Touched};
 
-use super::{Client, Harness, LIFE, Rule};
+use super::{Client, LIFE, Rule, SessionHarness};
 
 /// Nothing was heard for a whole life.
-pub async fn a_session_ends_with_its_life<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_session_ends_with_its_life<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::SessionEnds).await;
     client.works(0, 0).await;
     client.scene.advance(LIFE).await;
@@ -22,10 +19,7 @@ where
 }
 
 /// Up to the last moment.
-pub async fn a_session_lives_until_its_end<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_session_lives_until_its_end<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::SessionEnds).await;
     client.works(0, 0).await;
     client.scene.advance_nearly(LIFE).await;
@@ -33,10 +27,7 @@ where
 }
 
 /// A client that only waits says that it is there.
-pub async fn a_touch_prolongs_a_session<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_touch_prolongs_a_session<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::SignOfLife).await;
     client.works(0, 0).await;
     for _ in 0..5 {
@@ -51,10 +42,7 @@ where
 }
 
 /// Whatever the answer: it was asked.
-pub async fn every_claim_prolongs_a_session<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn every_claim_prolongs_a_session<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::SignOfLife).await;
     client.works(2, 2).await;
     client.scene.advance(LIFE * 3 / 4).await;
@@ -70,10 +58,7 @@ where
 }
 
 /// Neither a touch nor a claim nor another opening brings it back.
-pub async fn a_session_that_has_ended_never_lives_again<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_session_that_has_ended_never_lives_again<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::SessionEnds).await;
     client.scene.advance(LIFE).await;
     client.touches(Touched::Expired, "its life is over").await;
@@ -86,10 +71,7 @@ where
 }
 
 /// The client says that it needs no more.
-pub async fn a_closed_session_has_ended<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_closed_session_has_ended<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::SessionEnds).await;
     let answered = client.works(0, 0).await;
     client.closes().await;
@@ -103,10 +85,7 @@ where
 }
 
 /// There is nothing to close, and nothing is left of it.
-pub async fn closing_an_unknown_session_does_nothing<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn closing_an_unknown_session_does_nothing<H: SessionHarness>(harness: &H) {
     let client = Client::unknown(harness, Rule::SessionEnds);
     client.closes().await;
     client.opens(&client.opening(), Opened::New).await;
@@ -114,10 +93,7 @@ where
 }
 
 /// The first copy of the opening was slow: it arrives when all is over, or so it seems.
-pub async fn a_late_opening_does_not_revive_a_closed_session<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_late_opening_does_not_revive_a_closed_session<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::NeverAgain).await;
     client.works(0, 0).await;
     client.closes().await;
@@ -131,10 +107,7 @@ where
 }
 
 /// A life may be shorter than a call to the store takes.
-pub async fn a_late_opening_does_not_revive_a_short_session<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_late_opening_does_not_revive_a_short_session<H: SessionHarness>(harness: &H) {
     let client = Client::unknown(harness, Rule::NeverAgain);
     let opening = client.opening().life(Duration::from_secs(5));
     client.opens(&opening, Opened::New).await;
@@ -145,10 +118,7 @@ where
 }
 
 /// The worker outlives the session: what it did counts.
-pub async fn a_request_completes_after_its_session_was_closed<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_request_completes_after_its_session_was_closed<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Answers).await;
     let holder = client.acquires(0, 0).await;
     client.closes().await;
@@ -159,10 +129,7 @@ where
 }
 
 /// Also after the session was removed: the lease is the worker's, not the session's.
-pub async fn a_request_completes_after_its_session_is_gone<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_request_completes_after_its_session_is_gone<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Expiry).await;
     let holder = client.acquires(0, 0).await;
     client.is_gone().await;
@@ -172,10 +139,7 @@ where
 }
 
 /// Removed or not: nothing of it ever runs again, for its own owner neither.
-pub async fn a_session_that_is_gone_runs_nothing<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_session_that_is_gone_runs_nothing<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::NeverAgain).await;
     client.works(0, 0).await;
     client.acquires(1, 0).await.fails().await;

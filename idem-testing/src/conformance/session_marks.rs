@@ -4,16 +4,13 @@ use std::time::Duration;
 
 use idem_core::{
     message::SessionPlace,
-    store::{OpenSession, Release, SessionStore},
+    store::{OpenSession, Release},
 };
 
-use super::{Client, Harness, LEASE, RETENTION, Rule, WINDOW};
+use super::{Client, LEASE, RETENTION, Rule, SessionHarness, WINDOW};
 
 /// A client with several requests in flight: the broker may mix them.
-pub async fn numbers_inside_the_window_run_in_any_order<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn numbers_inside_the_window_run_in_any_order<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Mark).await;
     for number in [4, 1, 3, 0, 2] {
         client.works(number, 0).await;
@@ -24,10 +21,7 @@ where
 }
 
 /// One number too far: refused, until the client has heard more answers.
-pub async fn a_number_beyond_the_window_does_not_run<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_number_beyond_the_window_does_not_run<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Mark).await;
     for number in [5, 6, 1000, u64::from(u32::MAX), u64::MAX] {
         client.claim(number, 0).await.is_beyond("the window is 5");
@@ -39,10 +33,7 @@ where
 }
 
 /// What is refused moves nothing.
-pub async fn a_number_beyond_the_window_does_not_move_the_mark<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_number_beyond_the_window_does_not_move_the_mark<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Mark).await;
     client.works(0, 0).await;
     let answer = client.claim(15, 10).await;
@@ -52,10 +43,7 @@ where
 }
 
 /// An answer that was heard is not asked for again, unless by a late copy.
-pub async fn a_number_below_the_mark_is_stale<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_number_below_the_mark_is_stale<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Mark).await;
     client.works(0, 0).await;
     client.works(2, 2).await;
@@ -70,10 +58,7 @@ where
 }
 
 /// Late copies carry the marks of their time.
-pub async fn the_mark_never_moves_back<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn the_mark_never_moves_back<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Mark).await;
     client.works(4, 4).await;
     client.works(5, 1).await;
@@ -85,10 +70,7 @@ where
 }
 
 /// The answers that nobody awaits any more are gone: a completion has nothing to repeat.
-pub async fn answers_that_the_mark_passes_are_removed<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn answers_that_the_mark_passes_are_removed<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Answers).await;
     let passed = [
         client.works(0, 0).await,
@@ -107,10 +89,7 @@ where
 }
 
 /// Also those of a client that has heard more than a window of answers since.
-pub async fn a_mark_that_leaps_removes_all_answers_below<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_mark_that_leaps_removes_all_answers_below<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Answers).await;
     let first = client.works(0, 0).await;
     let last = client.works(4, 0).await;
@@ -123,10 +102,7 @@ where
 }
 
 /// What is still awaited stays, the first of it included.
-pub async fn answers_from_the_mark_on_stay<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn answers_from_the_mark_on_stay<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Answers).await;
     for number in 0..5 {
         client.works(number, 0).await;
@@ -138,10 +114,7 @@ where
 }
 
 /// The client has given up on a request that runs: it runs to its end, and counts.
-pub async fn a_request_that_the_mark_passes_completes<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_request_that_the_mark_passes_completes<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Answers).await;
     let passed = client.acquires(0, 0).await;
     client.works(1, 1).await;
@@ -157,10 +130,7 @@ where
 }
 
 /// A worker that vanished below the mark leaves nothing for a successor.
-pub async fn a_request_that_the_mark_has_passed_is_not_taken_over<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_request_that_the_mark_has_passed_is_not_taken_over<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Mark).await;
     let owner = client.asks(0, 0);
     owner.claim().await.is_acquired("nobody has the number");
@@ -172,10 +142,7 @@ where
 }
 
 /// An attempt failed, and the client has given up on it.
-pub async fn a_failure_that_the_mark_passes_is_not_retried<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_failure_that_the_mark_passes_is_not_retried<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Mark).await;
     for (number, reason) in [
         (0, Release::failed("it did not work")),
@@ -193,10 +160,7 @@ where
 }
 
 /// A request that does not await its own answer is one that nobody needs; it moves nothing.
-pub async fn a_number_below_what_it_awaits_itself_is_stale<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_number_below_what_it_awaits_itself_is_stale<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Mark).await;
     client.works(0, 0).await;
     let answer = client.claim(1, 4).await;
@@ -206,10 +170,7 @@ where
 }
 
 /// Numbers as large as they can be.
-pub async fn the_greatest_number_is_the_last<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn the_greatest_number_is_the_last<H: SessionHarness>(harness: &H) {
     const LAST: u64 = SessionPlace::MAX_NUMBER;
     let client = Client::new(harness, Rule::Mark).await;
     client.works(LAST - 1, LAST - 1).await;
@@ -225,10 +186,7 @@ where
 }
 
 /// What is forgotten would run again; who still awaits the answer may ask for it.
-pub async fn no_record_is_forgotten_while_its_session_lives<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn no_record_is_forgotten_while_its_session_lives<H: SessionHarness>(harness: &H) {
     let client = Client::unknown(harness, Rule::Answers);
     let opening = client.opening().life(OpenSession::MAX_LIFE);
     client.opens(&opening, idem_core::store::Opened::New).await;

@@ -3,16 +3,13 @@
 use futures_util::{FutureExt as _, future::BoxFuture};
 use idem_core::store::{Claim, Lease, OpenSession, OutOfPlace, SessionStore, Store, Touched};
 
-use super::{Client, Harness, LIFE, Rule, claimant::Claimant, race::race};
+use super::{Client, LIFE, Rule, SessionHarness, claimant::Claimant, race::race};
 
 const CONTENDERS: usize = 12;
 const ROUNDS: usize = 10;
 
 /// One works, all others are held off.
-pub async fn of_many_that_race_for_a_number_one_acquires_it<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn of_many_that_race_for_a_number_one_acquires_it<H: SessionHarness>(harness: &H) {
     for _ in 0..ROUNDS {
         let client = Client::new(harness, Rule::Placed).await;
         let contenders = (0..CONTENDERS).map(|_| client.asks(0, 0));
@@ -29,10 +26,7 @@ where
 }
 
 /// One owner asks many times at once, as after lost answers: one lease, one attempt.
-pub async fn an_owner_that_races_with_itself_gets_one_lease<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn an_owner_that_races_with_itself_gets_one_lease<H: SessionHarness>(harness: &H) {
     for _ in 0..ROUNDS {
         let client = Client::new(harness, Rule::Placed).await;
         let owner = client.asks(0, 0).request.owner;
@@ -50,10 +44,7 @@ where
 }
 
 /// Many numbers, each with a mark of its own: the greatest stays, and no move is lost.
-pub async fn marks_that_race_leave_the_greatest<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn marks_that_race_leave_the_greatest<H: SessionHarness>(harness: &H) {
     const LAST: u64 = CONTENDERS as u64 - 1;
     for _ in 0..ROUNDS {
         let client = Client::new(harness, Rule::Mark).await;
@@ -73,10 +64,7 @@ where
 }
 
 /// The client closes while its requests still arrive: each came before or after.
-pub async fn a_session_that_is_closed_in_a_race_has_ended<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_session_that_is_closed_in_a_race_has_ended<H: SessionHarness>(harness: &H) {
     for round in 0..ROUNDS {
         let client = Client::new(harness, Rule::SessionEnds).await;
         let contenders = (0..5).map(|number| client.asks(number, 0));
@@ -105,10 +93,7 @@ where
 }
 
 /// A completion on its way when the mark passes its number counts, before or after.
-pub async fn a_completion_that_races_with_the_mark_counts<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_completion_that_races_with_the_mark_counts<H: SessionHarness>(harness: &H) {
     for _ in 0..ROUNDS {
         let client = Client::new(harness, Rule::Answers).await;
         let mut all: Vec<BoxFuture<'static, bool>> = Vec::new();
@@ -131,10 +116,7 @@ where
 }
 
 /// A session that nobody heard of for long is removed while its requests arrive at last.
-pub async fn claims_that_race_with_the_removal_never_run<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn claims_that_race_with_the_removal_never_run<H: SessionHarness>(harness: &H) {
     for _ in 0..ROUNDS {
         let client = Client::new(harness, Rule::NeverAgain).await;
         client.works(0, 0).await;
@@ -164,10 +146,7 @@ where
 }
 
 /// Removing what has ended takes no sign of life away from what lives.
-pub async fn touches_that_race_with_the_removal_keep_a_session<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn touches_that_race_with_the_removal_keep_a_session<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::SignOfLife).await;
     client.works(0, 0).await;
     for _ in 0..ROUNDS {
@@ -194,10 +173,7 @@ where
 }
 
 /// The opening was sent several times: one of them began the session.
-pub async fn openings_that_race_open_one_session<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn openings_that_race_open_one_session<H: SessionHarness>(harness: &H) {
     for _ in 0..ROUNDS {
         let client = Client::unknown(harness, Rule::OpenedOnce);
         let openings = (0..CONTENDERS).map(|_| {

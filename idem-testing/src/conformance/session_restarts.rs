@@ -1,14 +1,11 @@
 //! What was answered about a session is still true after the store was opened again.
 
-use idem_core::store::{Opened, SessionStore, Touched};
+use idem_core::store::{Opened, Touched};
 
-use super::{Client, DurableHarness, Harness, LIFE, Rule};
+use super::{Client, DurableHarness, LIFE, Rule, SessionHarness};
 
 /// Mark, window, answers and the time of its end.
-pub async fn a_session_survives_a_restart<H>(harness: &H)
-where
-    H: DurableHarness + Harness<Store: SessionStore>,
-{
+pub async fn a_session_survives_a_restart<H: DurableHarness + SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::SessionEnds).await;
     client.works(3, 3).await;
     client.scene.advance(LIFE / 2).await;
@@ -24,10 +21,9 @@ where
 }
 
 /// Its end, too.
-pub async fn the_end_of_a_session_survives_a_restart<H>(harness: &H)
-where
-    H: DurableHarness + Harness<Store: SessionStore>,
-{
+pub async fn the_end_of_a_session_survives_a_restart<H: DurableHarness + SessionHarness>(
+    harness: &H,
+) {
     let client = Client::new(harness, Rule::SessionEnds).await;
     client.works(0, 0).await;
     client.closes().await;

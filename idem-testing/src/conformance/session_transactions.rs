@@ -1,18 +1,19 @@
 //! Atomic handlers in sessions: who is lent a transaction, and what a commit leaves.
 
-use idem_core::store::{Claim, Finished, OutOfPlace, Release, SessionStore};
+use idem_core::store::{Claim, Finished, OutOfPlace, Release};
 
 use super::{
-    Client, LEASE, LIFE, Rule, TransactionalHarness,
+    Client, LEASE, LIFE, Rule, SessionHarness, TransactionalHarness,
     open::{Open, begin},
     scene::unique,
 };
 
 /// The answer and the handler's writes commit together, and the answer is repeated.
-pub async fn a_transaction_in_a_session_commits_its_answer<H>(harness: &H)
-where
-    H: TransactionalHarness<Store: SessionStore>,
-{
+pub async fn a_transaction_in_a_session_commits_its_answer<
+    H: SessionHarness + TransactionalHarness,
+>(
+    harness: &H,
+) {
     let (client, effect) = (Client::new(harness, Rule::Placed).await, unique());
     let mut open = Open::<H>::of(&client.asks(0, 0)).await;
     let held = client.claim(0, 0).await;
@@ -29,10 +30,9 @@ where
 }
 
 /// Failed, rolled back, tried again: attempts count as outside of sessions.
-pub async fn a_transaction_in_a_session_is_tried_again<H>(harness: &H)
-where
-    H: TransactionalHarness<Store: SessionStore>,
-{
+pub async fn a_transaction_in_a_session_is_tried_again<H: SessionHarness + TransactionalHarness>(
+    harness: &H,
+) {
     let (client, effect) = (Client::new(harness, Rule::Placed).await, unique());
     let mut open = Open::<H>::of(&client.asks(0, 0)).await;
     open.write_effect(&effect).await;
@@ -50,10 +50,11 @@ where
 }
 
 /// A request that does not run gets nothing to write through.
-pub async fn no_transaction_is_opened_outside_of_the_session<H>(harness: &H)
-where
-    H: TransactionalHarness<Store: SessionStore>,
-{
+pub async fn no_transaction_is_opened_outside_of_the_session<
+    H: SessionHarness + TransactionalHarness,
+>(
+    harness: &H,
+) {
     let client = Client::new(harness, Rule::Mark).await;
     client.works(2, 2).await;
     let outside = [
@@ -68,10 +69,11 @@ where
 }
 
 /// The mark passes an open transaction: it commits, because its work was begun in time.
-pub async fn a_transaction_that_the_mark_passes_commits<H>(harness: &H)
-where
-    H: TransactionalHarness<Store: SessionStore>,
-{
+pub async fn a_transaction_that_the_mark_passes_commits<
+    H: SessionHarness + TransactionalHarness,
+>(
+    harness: &H,
+) {
     let (client, effect) = (Client::new(harness, Rule::Answers).await, unique());
     let mut open = Open::<H>::of(&client.asks(0, 0)).await;
     client.works(1, 1).await;
@@ -89,10 +91,11 @@ where
 }
 
 /// A zombie inside a session commits nothing.
-pub async fn a_transaction_that_was_taken_over_in_a_session_commits_nothing<H>(harness: &H)
-where
-    H: TransactionalHarness<Store: SessionStore>,
-{
+pub async fn a_transaction_that_was_taken_over_in_a_session_commits_nothing<
+    H: SessionHarness + TransactionalHarness,
+>(
+    harness: &H,
+) {
     let (client, effect) = (Client::new(harness, Rule::Placed).await, unique());
     let zombie = Open::<H>::of(&client.asks(0, 0)).await;
     client.scene.advance(LEASE).await;
@@ -110,10 +113,11 @@ where
         .await;
 }
 
-async fn not_begun<H>(client: &Client<'_, H>, number: u64, expected: &Claim)
-where
-    H: TransactionalHarness<Store: SessionStore>,
-{
+async fn not_begun<H: SessionHarness + TransactionalHarness>(
+    client: &Client<'_, H>,
+    number: u64,
+    expected: &Claim,
+) {
     match begin::<H>(&client.asks(number, 0)).await {
         Err(claim) if claim == *expected => {}
         other => client.scene.did_not_expect(other, &format!("{expected:?}")),

@@ -2,19 +2,16 @@
 
 use idem_core::{
     message::PositionKind,
-    store::{Claim, Opened, OutOfPlace, SessionStore, Store, StoreError},
+    store::{Claim, Opened, OutOfPlace, Store, StoreError},
 };
 
 use super::{
-    Client, Harness, LEASE, LIFE, Rule, WINDOW,
+    Client, LEASE, LIFE, Rule, SessionHarness, WINDOW,
     scene::{key, unique},
 };
 
 /// The first request: attempt 1, under the key of its place.
-pub async fn a_request_of_a_living_session_is_acquired<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_request_of_a_living_session_is_acquired<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Placed).await;
     let holder = client.acquires(0, 0).await;
     holder.is_attempt(1, false, "nobody has asked before");
@@ -30,10 +27,7 @@ where
 }
 
 /// No session, no work.
-pub async fn a_request_of_an_unknown_session_never_runs<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_request_of_an_unknown_session_never_runs<H: SessionHarness>(harness: &H) {
     let client = Client::unknown(harness, Rule::SessionEnds);
     for number in [0, 3, 99] {
         let answer = client.claim(number, 0).await;
@@ -48,10 +42,7 @@ where
 }
 
 /// The reply was lost: the answer is there, for another owner too.
-pub async fn an_answer_is_repeated<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn an_answer_is_repeated<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Placed).await;
     client.works(0, 0).await;
     client.works(1, 0).await;
@@ -62,10 +53,7 @@ where
 }
 
 /// Two clients use the same numbers.
-pub async fn sessions_are_independent<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn sessions_are_independent<H: SessionHarness>(harness: &H) {
     let one = Client::new(harness, Rule::Placed).await;
     let other = Client::new(harness, Rule::Placed).await;
     let holder = one.acquires(3, 3).await;
@@ -81,10 +69,7 @@ where
 }
 
 /// Keys of sessions that differ only in what is beyond the length of a key, or look like numbers.
-pub async fn sessions_that_look_alike_are_kept_apart<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn sessions_that_look_alike_are_kept_apart<H: SessionHarness>(harness: &H) {
     let unique = unique();
     let long = "x".repeat(400);
     let names = [
@@ -115,10 +100,7 @@ where
 }
 
 /// The answer to the claim was lost: the same owner has its lease.
-pub async fn a_repeated_request_gets_the_same_lease<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_repeated_request_gets_the_same_lease<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Placed).await;
     client.works(0, 0).await;
     let owner = client.asks(2, 2);
@@ -132,10 +114,7 @@ where
 }
 
 /// A copy of the request while it runs.
-pub async fn a_request_is_held_while_another_works_on_it<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_request_is_held_while_another_works_on_it<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Placed).await;
     let holder = client.acquires(0, 0).await;
     let told = client.claim(0, 0).await.is_held("another works on it");
@@ -149,10 +128,7 @@ where
 }
 
 /// A worker vanishes inside a session: another takes over, and the first is fenced.
-pub async fn a_request_is_taken_over_when_its_lease_has_run_out<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_request_is_taken_over_when_its_lease_has_run_out<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Placed).await;
     let zombie = client.acquires(0, 0).await;
     client.scene.advance(LEASE).await;
@@ -169,10 +145,7 @@ where
 }
 
 /// A client that uses a number twice.
-pub async fn other_content_under_the_same_number_is_key_reuse<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn other_content_under_the_same_number_is_key_reuse<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Placed).await;
     let first = client.asks(0, 0).content("ten euros").claim().await;
     let holder = first.is_acquired("nobody has the number");
@@ -184,10 +157,7 @@ where
 }
 
 /// The answer to the opening was lost: nothing is started over.
-pub async fn a_session_is_opened_once<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_session_is_opened_once<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::OpenedOnce).await;
     client.works(3, 3).await;
     client.opens(&client.opening(), Opened::Known).await;
@@ -197,10 +167,7 @@ where
 }
 
 /// Whatever a second opening asks for.
-pub async fn a_second_opening_changes_neither_window_nor_life<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_second_opening_changes_neither_window_nor_life<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::OpenedOnce).await;
     let other = client.opening().window(2 * WINDOW).life(9 * LIFE);
     client.opens(&other, Opened::Known).await;
@@ -212,10 +179,7 @@ where
 }
 
 /// A session's window may be as narrow as one request at a time, or as wide as a store takes.
-pub async fn a_window_may_be_narrow_or_wide<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_window_may_be_narrow_or_wide<H: SessionHarness>(harness: &H) {
     for window in [1, idem_core::store::OpenSession::MAX_WINDOW] {
         let client = Client::unknown(harness, Rule::Mark);
         client
@@ -234,10 +198,7 @@ where
 }
 
 /// A request that names another key than its place's would escape the session.
-pub async fn a_request_under_another_key_is_refused<H>(harness: &H)
-where
-    H: Harness<Store: SessionStore>,
-{
+pub async fn a_request_under_another_key_is_refused<H: SessionHarness>(harness: &H) {
     let client = Client::new(harness, Rule::Placed).await;
     let mut asks = client.asks(0, 0);
     for other in [key(&unique()), client.session.request(1)] {
