@@ -102,7 +102,7 @@ where
     let app = Router::new()
         .route("/charges", route(charge::<L>))
         .layer(layer);
-    Service::serve(app.with_state(effects.clone()), effects).await
+    Service::serve(app.with_state(effects.clone()), effects)
 }
 
 async fn what_is_written_commits_with_the_response<L: Ledger>()
@@ -307,7 +307,7 @@ async fn a_handler_without_the_layer_is_told_what_it_lacks<L: Ledger>() {
     let app = Router::new()
         .route("/charges", route(charge::<L>))
         .layer(layer);
-    let service = Service::serve(app.with_state(effects.clone()), effects).await;
+    let service = Service::serve(app.with_state(effects.clone()), effects);
     for _ in 0..2 {
         let answer = service.send(post(r#"{"id":"a"}"#).key("k")).await;
         answer.assert_problem(500, "handler-failed");

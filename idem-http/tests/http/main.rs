@@ -8,10 +8,10 @@ mod client;
 #[cfg(feature = "client")]
 #[allow(dead_code, reason = "it is what a page shows")]
 mod clients_page;
-#[cfg(feature = "client")]
 mod cutting;
 #[cfg(feature = "tonic")]
 mod grpc;
+mod http2;
 mod lifecycle;
 #[cfg(all(feature = "postgres", feature = "redis"))]
 mod outages;

@@ -21,7 +21,7 @@ use axum::{
 use idem_core::Store;
 use idem_http::{IdempotencyLayer, Remember};
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
+use tokio::{net::TcpSocket, sync::Semaphore, time::timeout};
 
 use crate::client::{Answer, Request};
 
@@ -156,6 +156,10 @@ pub(crate) struct Service {
 
 impl Service {
     /// `charge` under any method at `/charges` and `/refunds/{id}`, and nested at `/v1` and `/v2`.
+    #[expect(
+        clippy::unused_async,
+        reason = "it needs the runtime, whose sockets it opens"
+    )]
     pub(crate) async fn start<S: Store>(layer: IdempotencyLayer<S>) -> Self {
         let effects = Effects::new();
         let charges = || Router::new().route("/charges", any(charge));
@@ -163,11 +167,14 @@ impl Service {
         let app = charges().route("/refunds/{id}", any(charge)).layer(layer);
         let app = app.with_state(effects.clone());
         let app = app.nest("/v1", nested.clone()).nest("/v2", nested);
-        Self::serve(app, effects).await
+        Self::serve(app, effects)
     }
 
-    pub(crate) async fn serve(app: Router, effects: Effects) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    pub(crate) fn serve(app: Router, effects: Effects) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        // So many connections may wait to be accepted; the kernel resets what is beyond that.
+        let listener = socket.listen(4096).unwrap();
         let address = listener.local_addr().unwrap();
         let serving = async { axum::serve(listener, app).await.unwrap() };
         Self {
