@@ -18,6 +18,7 @@ mod request;
 pub(crate) mod rules;
 pub(crate) mod sequence;
 mod session;
+mod stream;
 mod transaction;
 pub(crate) mod transactional;
 
@@ -32,6 +33,7 @@ pub use recorded_by::{RecordedByError, RecordedByStore};
 pub use request::{ClaimRequest, Owner};
 pub use sequence::SequenceStore;
 pub use session::{OpenSession, Opened, SessionStore, Touched};
+pub use stream::{StreamClaim, StreamLease, StreamState, StreamStore};
 pub use transaction::{Completion, Finish, Finished, Open};
 pub use transactional::{Begun, Opening, TransactionalStore};
 

@@ -40,6 +40,8 @@ mod sequence;
 mod session;
 #[path = "broken_stores/store.rs"]
 mod store;
+#[path = "broken_stores/stream.rs"]
+mod stream;
 #[path = "broken_stores/transaction.rs"]
 mod transaction;
 #[path = "broken_stores/write.rs"]
@@ -48,5 +50,5 @@ mod write;
 use harness::{PlainHarness, ServerHarness};
 
 // The store that the broken ones are made of passes every case.
-idem_testing::conformance!(without_a_flaw; PlainHarness; Purge, Look, OperatorStore, Durable, TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
+idem_testing::conformance!(without_a_flaw; PlainHarness; Purge, Look, OperatorStore, Durable, TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences, StreamStore, DurableStreams);
 idem_testing::conformance!(without_a_flaw_on_a_server; ServerHarness; ServerClock);

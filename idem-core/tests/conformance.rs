@@ -58,32 +58,32 @@ use {
 #[cfg(feature = "sqlite")]
 use {sqlite_harness::SqliteHarness, sqlite_transaction_harness::SqliteTransactionHarness};
 
-idem_testing::conformance!(memory; MemoryHarness; Purge, Look, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
-idem_testing::conformance!(cached_memory; CachedHarness<MemoryHarness>; Purge, Look, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge);
+idem_testing::conformance!(memory; MemoryHarness; Purge, Look, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge, StreamStore);
+idem_testing::conformance!(cached_memory; CachedHarness<MemoryHarness>; Purge, Look, OperatorStore, SessionStore, SessionExpiry, SequenceStore, SequencePurge, StreamStore);
 #[cfg(feature = "sqlite")]
-idem_testing::conformance!(cached_sqlite; CachedHarness<SqliteHarness>; Purge, Look, OperatorStore, Durable, TransactionalStore, BatchStore, Outbox, RecordedByStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
+idem_testing::conformance!(cached_sqlite; CachedHarness<SqliteHarness>; Purge, Look, OperatorStore, Durable, TransactionalStore, BatchStore, Outbox, RecordedByStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences, StreamStore, DurableStreams);
 #[cfg(feature = "sqlite")]
-idem_testing::conformance!(sqlite; SqliteHarness; Purge, Look, OperatorStore, Durable, TransactionalStore, BatchStore, Outbox, RecordedByStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences);
+idem_testing::conformance!(sqlite; SqliteHarness; Purge, Look, OperatorStore, Durable, TransactionalStore, BatchStore, Outbox, RecordedByStore, SessionStore, SessionExpiry, DurableSessions, TransactionalSessions, SequenceStore, SequencePurge, DurableSequences, TransactionalSequences, StreamStore, DurableStreams);
 // Two that are purged, and below one that forgets by itself.
 #[cfg(feature = "sqlite")]
-idem_testing::conformance!(any_sqlite; AnyHarness<SqliteHarness>; Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+idem_testing::conformance!(any_sqlite; AnyHarness<SqliteHarness>; Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences, StreamStore, DurableStreams);
 #[cfg(feature = "sqlite")]
 idem_testing::conformance!(sqlite_transaction; SqliteTransactionHarness; TransactionalStore, BatchStore, RecordedByStore);
 #[cfg(feature = "postgres")]
-idem_testing::conformance!(postgres; PostgresHarness<ReadCommitted>; ServerClock, Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+idem_testing::conformance!(postgres; PostgresHarness<ReadCommitted>; ServerClock, Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences, StreamStore, DurableStreams);
 #[cfg(feature = "postgres")]
-idem_testing::conformance!(postgres_repeatable_read; PostgresHarness<RepeatableRead>; Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+idem_testing::conformance!(postgres_repeatable_read; PostgresHarness<RepeatableRead>; Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences, StreamStore, DurableStreams);
 #[cfg(feature = "postgres")]
-idem_testing::conformance!(postgres_serializable; PostgresHarness<Serializable>; Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+idem_testing::conformance!(postgres_serializable; PostgresHarness<Serializable>; Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences, StreamStore, DurableStreams);
 #[cfg(feature = "postgres")]
-idem_testing::conformance!(any_postgres; AnyHarness<PostgresHarness<ReadCommitted>>; ServerClock, Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+idem_testing::conformance!(any_postgres; AnyHarness<PostgresHarness<ReadCommitted>>; ServerClock, Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences, StreamStore, DurableStreams);
 #[cfg(feature = "postgres")]
-idem_testing::conformance!(cached_postgres; CachedHarness<PostgresHarness<ReadCommitted>>; ServerClock, Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+idem_testing::conformance!(cached_postgres; CachedHarness<PostgresHarness<ReadCommitted>>; ServerClock, Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences, StreamStore, DurableStreams);
 #[cfg(feature = "postgres")]
 idem_testing::conformance!(cached_postgres_atomic; CachedHarness<ConnectionHarness<ReadCommitted>>; only TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, TransactionalSessions, TransactionalSequences);
 // Redis in front of PostgreSQL.
 #[cfg(all(feature = "postgres", feature = "redis"))]
-idem_testing::conformance!(shared_postgres; CachedHarness<PostgresHarness<ReadCommitted>, InRedis>; ServerClock, Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences);
+idem_testing::conformance!(shared_postgres; CachedHarness<PostgresHarness<ReadCommitted>, InRedis>; ServerClock, Purge, Look, OperatorStore, Durable, SessionStore, SessionExpiry, DurableSessions, SequenceStore, SequencePurge, DurableSequences, StreamStore, DurableStreams);
 #[cfg(all(feature = "postgres", feature = "redis"))]
 idem_testing::conformance!(shared_postgres_atomic; CachedHarness<ConnectionHarness<ReadCommitted>, InRedis>; only TransactionalStore, GroupStore, BatchStore, Outbox, RecordedByStore, TransactionalSessions, TransactionalSequences);
 /// What the default of the database is must not matter.
@@ -102,13 +102,13 @@ mod postgres_atomic {
 #[cfg(feature = "postgres")]
 idem_testing::conformance!(postgres_grouped; GroupedHarness; only TransactionalStore);
 #[cfg(feature = "redis")]
-idem_testing::conformance!(redis; RedisHarness; ServerClock, Look, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
+idem_testing::conformance!(redis; RedisHarness; ServerClock, Look, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences, StreamStore, DurableStreams);
 #[cfg(feature = "redis")]
-idem_testing::conformance!(redis_cluster; RedisClusterHarness; ServerClock, Look, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
+idem_testing::conformance!(redis_cluster; RedisClusterHarness; ServerClock, Look, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences, StreamStore, DurableStreams);
 #[cfg(feature = "redis")]
-idem_testing::conformance!(any_redis; AnyHarness<RedisHarness>; ServerClock, Look, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
+idem_testing::conformance!(any_redis; AnyHarness<RedisHarness>; ServerClock, Look, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences, StreamStore, DurableStreams);
 #[cfg(feature = "redis")]
-idem_testing::conformance!(cached_redis; CachedHarness<RedisHarness>; ServerClock, Look, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences);
+idem_testing::conformance!(cached_redis; CachedHarness<RedisHarness>; ServerClock, Look, OperatorStore, Durable, SessionStore, DurableSessions, SequenceStore, DurableSequences, StreamStore, DurableStreams);
 
 /// Cases use stores one after the other.
 #[cfg(feature = "postgres")]

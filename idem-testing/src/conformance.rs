@@ -52,6 +52,8 @@
 //! | `SequencePurge` | the same, with [`Purge`](idem_core::store::Purge), and data that no other case shares | purging sequences |
 //! | `DurableSequences` | the same, and [`DurableHarness`] | remembering sequences over a restart |
 //! | `TransactionalSequences` | the same, and [`TransactionalHarness`] | atomic handlers in sequences |
+//! | `StreamStore` | a store with [`StreamStore`](idem_core::store::StreamStore) | keeping marks of streams |
+//! | `DurableStreams` | the same, and [`DurableHarness`] | remembering marks over a restart |
 //! | `OperatorStore` | a store with [`OperatorStore`](idem_core::store::operator::OperatorStore) | what operators see and change |
 //! | `Durable` | [`DurableHarness`] | remembering what it answered over a restart |
 //!
@@ -97,6 +99,8 @@ pub mod session_races;
 pub mod session_restarts;
 pub mod session_transactions;
 pub mod sessions;
+pub mod stream_restarts;
+pub mod streams;
 pub mod tokens;
 pub mod transactions;
 pub mod worker_clocks;
@@ -112,14 +116,15 @@ mod open;
 mod operator;
 mod producer;
 mod race;
+mod reader;
 mod rule;
 mod scene;
 
 pub use case::{Case, run};
 pub use harness::{
     BatchHarness, Clock, DurableHarness, EntityHarness, GroupHarness, Harness, LookHarness,
-    OperatorHarness, PurgeHarness, SequenceHarness, SessionHarness, TransactionalHarness,
-    WorkerClockHarness,
+    OperatorHarness, PurgeHarness, SequenceHarness, SessionHarness, StreamHarness,
+    TransactionalHarness, WorkerClockHarness,
 };
 
 use client::{Client, LIFE, WINDOW};

@@ -6,3 +6,4 @@
 pub(crate) mod record;
 pub(crate) mod sequence;
 pub(crate) mod session;
+pub(crate) mod stream;

@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{
     handler::Outcome,
-    message::{PositionKind, SessionKey},
+    message::{Key, PositionKind, SessionKey},
     store::{
-        Claim, ClaimRequest, ConnectError, Lease, OpenSession, Opened, Purge, Release,
-        SequenceStore, SessionStore, Store, StoreError, Touched, Write, operator::OperatorStore,
-        outbox::SharedOutbox,
+        Claim, ClaimRequest, ConnectError, Lease, OpenSession, Opened, Owner, Purge, Release,
+        SequenceStore, SessionStore, Store, StoreError, StreamClaim, StreamLease, StreamState,
+        StreamStore, Touched, Write, operator::OperatorStore, outbox::SharedOutbox,
     },
     stores::MemoryStore,
 };
@@ -18,7 +18,7 @@ mod operator;
 #[cfg(test)]
 mod tests;
 
-use erased::{Erased, ErasedPurge, ErasedSessions};
+use erased::{Erased, ErasedPurge, ErasedSessions, ErasedStreams};
 use operator::ErasedOperator;
 
 /// Any store, behind one type: what an application takes whose store is named by its
@@ -45,6 +45,8 @@ pub struct AnyStore {
     sessions: Option<Arc<dyn ErasedSessions>>,
     /// The same store; `None` if it shows nothing to operators.
     operator: Option<Arc<dyn ErasedOperator>>,
+    /// The same store; `None` if it keeps no marks.
+    streams: Option<Arc<dyn ErasedStreams>>,
     /// Of the same store; `None` if it has none.
     outbox: Option<SharedOutbox>,
 }
@@ -57,6 +59,7 @@ impl AnyStore {
             purge: Some(Arc::clone(&store) as _),
             sessions: None,
             operator: None,
+            streams: None,
             outbox: None,
             store,
         }
@@ -69,6 +72,7 @@ impl AnyStore {
             purge: Some(Arc::clone(&store) as _),
             sessions: Some(Arc::clone(&store) as _),
             operator: None,
+            streams: None,
             outbox: None,
             store,
         }
@@ -81,6 +85,7 @@ impl AnyStore {
             purge: None,
             sessions: None,
             operator: None,
+            streams: None,
             outbox: None,
         }
     }
@@ -92,6 +97,7 @@ impl AnyStore {
             purge: None,
             sessions: Some(Arc::clone(&store) as _),
             operator: None,
+            streams: None,
             outbox: None,
             store,
         }
@@ -100,6 +106,12 @@ impl AnyStore {
     /// Shows the keys of this clone of the store to operators, too.
     pub fn and_operator(mut self, store: impl OperatorStore) -> Self {
         self.operator = Some(Arc::new(store));
+        self
+    }
+
+    /// Keeps marks of streams in this clone of the store, too.
+    pub fn and_streams(mut self, store: impl StreamStore) -> Self {
+        self.streams = Some(Arc::new(store));
         self
     }
 
@@ -207,17 +219,20 @@ async fn redis(_: &str) -> Result<AnyStore, ConnectError> {
 
 impl From<MemoryStore> for AnyStore {
     fn from(store: MemoryStore) -> Self {
-        let operated = store.clone();
-        Self::with_sessions(store).and_operator(operated)
+        let (operated, marks) = (store.clone(), store.clone());
+        Self::with_sessions(store)
+            .and_operator(operated)
+            .and_streams(marks)
     }
 }
 
 #[cfg(feature = "postgres")]
 impl From<crate::stores::PostgresStore> for AnyStore {
     fn from(store: crate::stores::PostgresStore) -> Self {
-        let (operated, outbox) = (store.clone(), store.outbox());
+        let (operated, marks, outbox) = (store.clone(), store.clone(), store.outbox());
         Self::with_sessions(store)
             .and_operator(operated)
+            .and_streams(marks)
             .and_outbox(outbox)
     }
 }
@@ -225,9 +240,10 @@ impl From<crate::stores::PostgresStore> for AnyStore {
 #[cfg(feature = "sqlite")]
 impl From<crate::stores::SqliteStore> for AnyStore {
     fn from(store: crate::stores::SqliteStore) -> Self {
-        let (operated, outbox) = (store.clone(), store.outbox());
+        let (operated, marks, outbox) = (store.clone(), store.clone(), store.outbox());
         Self::with_sessions(store)
             .and_operator(operated)
+            .and_streams(marks)
             .and_outbox(outbox)
     }
 }
@@ -235,8 +251,10 @@ impl From<crate::stores::SqliteStore> for AnyStore {
 #[cfg(feature = "redis")]
 impl From<crate::stores::RedisStore> for AnyStore {
     fn from(store: crate::stores::RedisStore) -> Self {
-        let operated = store.clone();
-        Self::expiring_with_sessions(store).and_operator(operated)
+        let (operated, marks) = (store.clone(), store.clone());
+        Self::expiring_with_sessions(store)
+            .and_operator(operated)
+            .and_streams(marks)
     }
 }
 
@@ -305,5 +323,51 @@ impl AnyStore {
         self.sessions
             .as_deref()
             .ok_or_else(|| StoreError::Refused(refused.into()))
+    }
+    fn streams(&self) -> Result<&dyn ErasedStreams, StoreError> {
+        let refused = "this store keeps no marks of streams: hide one that does with \
+                       `AnyStore::and_streams`, or name it by its URL";
+        self.streams
+            .as_deref()
+            .ok_or_else(|| StoreError::Refused(refused.into()))
+    }
+}
+
+/// On a store that keeps no marks, all of these are [`StoreError::Refused`].
+impl StreamStore for AnyStore {
+    async fn claim_stream(
+        &self,
+        stream: &Key,
+        owner: Owner,
+        lease: Duration,
+    ) -> Result<StreamClaim, StoreError> {
+        self.streams()?
+            .boxed_claim_stream(stream, owner, lease)
+            .await
+    }
+
+    async fn extend_stream(
+        &self,
+        lease: &StreamLease,
+        mark: Option<u64>,
+        by: Duration,
+    ) -> Result<Write, StoreError> {
+        self.streams()?.boxed_extend_stream(lease, mark, by).await
+    }
+
+    async fn release_stream(
+        &self,
+        lease: &StreamLease,
+        mark: Option<u64>,
+    ) -> Result<Write, StoreError> {
+        self.streams()?.boxed_release_stream(lease, mark).await
+    }
+
+    async fn look_at_stream(&self, stream: &Key) -> Result<Option<StreamState>, StoreError> {
+        self.streams()?.boxed_look_at_stream(stream).await
+    }
+
+    async fn set_mark(&self, stream: &Key, mark: Option<u64>) -> Result<(), StoreError> {
+        self.streams()?.boxed_set_mark(stream, mark).await
     }
 }

@@ -8,13 +8,15 @@ use std::{
 
 use crate::{
     handler::Outcome,
-    message::{Position, PositionKind, SessionKey},
+    message::{Key, Position, PositionKind, SessionKey},
     store::{
-        Claim, ClaimRequest, Lease, OpenSession, Opened, Purge, Release, SequenceStore,
-        SessionStore, Store, StoreError, Touched, Write,
+        Claim, ClaimRequest, Lease, OpenSession, Opened, Owner, Purge, Release, SequenceStore,
+        SessionStore, Store, StoreError, StreamClaim, StreamLease, StreamState, StreamStore,
+        Touched, Write,
         rules::{
             record::{self, Record, Step},
             session,
+            stream::{self, Stream},
         },
     },
 };
@@ -83,7 +85,7 @@ impl MemoryStore {
 
     /// As an operator does who deletes a record.
     #[cfg(test)]
-    pub(crate) fn forget(&self, key: &crate::message::Key) {
+    pub(crate) fn forget(&self, key: &Key) {
         self.kept().records.remove(key);
     }
 
@@ -98,6 +100,19 @@ impl MemoryStore {
             records.put(lease.key.clone(), record);
         }
         step.answer
+    }
+
+    fn write_stream<A>(
+        &self,
+        stream: &Key,
+        step: impl FnOnce(Option<&Stream>, i64) -> (Option<Stream>, A),
+    ) -> A {
+        let streams = &mut self.kept().streams;
+        let (written, answer) = step(streams.get(stream), self.0.clock.now());
+        if let Some(written) = written {
+            streams.insert(stream.clone(), written);
+        }
+        answer
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -232,5 +247,54 @@ impl SessionStore for MemoryStore {
             kept.remove_answers(key, session.answers());
         }
         Ok(u32::try_from(ended.len()).expect("at most `batch`, which is a u32"))
+    }
+}
+
+impl StreamStore for MemoryStore {
+    async fn claim_stream(
+        &self,
+        stream: &Key,
+        owner: Owner,
+        lease: Duration,
+    ) -> Result<StreamClaim, StoreError> {
+        Ok(self.write_stream(stream, |known, now| {
+            stream::claim(known, stream, owner, lease, now)
+        }))
+    }
+
+    async fn extend_stream(
+        &self,
+        lease: &StreamLease,
+        mark: Option<u64>,
+        by: Duration,
+    ) -> Result<Write, StoreError> {
+        let token = lease.token.get();
+        Ok(self.write_stream(&lease.stream, |known, now| {
+            stream::extend(known, token, mark, by, now)
+        }))
+    }
+
+    async fn release_stream(
+        &self,
+        lease: &StreamLease,
+        mark: Option<u64>,
+    ) -> Result<Write, StoreError> {
+        let token = lease.token.get();
+        Ok(self.write_stream(&lease.stream, |known, now| {
+            stream::release(known, token, mark, now)
+        }))
+    }
+
+    async fn look_at_stream(&self, stream: &Key) -> Result<Option<StreamState>, StoreError> {
+        Ok(self.write_stream(stream, |known, now| {
+            (None, known.map(|known| stream::state(known, now)))
+        }))
+    }
+
+    async fn set_mark(&self, stream: &Key, mark: Option<u64>) -> Result<(), StoreError> {
+        self.write_stream(stream, |known, now| {
+            (Some(stream::set(known, mark, now)), ())
+        });
+        Ok(())
     }
 }

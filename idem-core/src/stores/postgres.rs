@@ -42,6 +42,7 @@ mod sequences;
 mod sessions;
 mod settings;
 mod sql;
+mod streams;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -62,6 +63,7 @@ use recorded_by::Entities;
 use sequences::Sequences;
 use sessions::Sessions;
 use sql::Sql;
+use streams::Streams;
 use transaction_pool::TransactionPool;
 use writes::WriteCall;
 
@@ -73,7 +75,7 @@ use writes::WriteCall;
 /// | processes | any number, on any hosts |
 /// | time | the server's clock |
 /// | speed | one round trip per call; calls that wait while a statement is under way share the next one, and its commit |
-/// | connections | one for claims, one for writes, one for purging, one for the leases of atomic handlers and one to look into tables of their own, once there are any; up to four for sessions and sequences |
+/// | connections | one for claims, one for writes, one for purging, one for the leases of atomic handlers and one to look into tables of their own, once there are any; one for the marks of streams; up to four for sessions and sequences |
 /// | isolation | whatever the server's default is |
 /// | atomic handlers | take `&mut PgConnection` or `&mut PgTransaction<'_>`, on connections of their own |
 /// | poolers | in session mode, or such as bring prepared statements along; others are refused at the start |
@@ -144,6 +146,7 @@ pub struct PostgresStore {
     entities: Entities,
     operator: Operator,
     outbox: Outbox,
+    streams: Streams,
     names: Names,
     sql: Arc<Sql>,
     clock: Clock,

@@ -32,6 +32,7 @@ mod sentinel;
 mod sequences;
 mod server;
 mod sessions;
+mod streams;
 #[cfg(test)]
 mod tests;
 

@@ -27,6 +27,7 @@ mod schema;
 mod sequences;
 mod sessions;
 mod sql;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod transaction_pool;

@@ -56,6 +56,7 @@ fn times(case: &str) -> usize {
     let races = [
         "concurrency::",
         "session_races::",
+        "streams::of_many",
         "sequence_races::",
         "operator_fences::",
     ];
@@ -468,6 +469,7 @@ caught! {
     loses_its_sessions (LosesItsRecords) {
         session_restarts::a_session_survives_a_restart
         session_restarts::the_end_of_a_session_survives_a_restart
+        stream_restarts::a_mark_survives_a_restart
     }
     loses_effects_in_sessions (LosesEffects) { session_transactions::a_transaction_in_a_session_commits_its_answer }
     effects_at_once_in_sessions (EffectsAtOnce) { session_transactions::a_transaction_in_a_session_is_tried_again }
@@ -690,4 +692,31 @@ caught! {
     takes_waiting_for_untaken (TakesWaitingForUntaken) { outbox::a_glance_shows_how_many_wait_and_for_how_long }
     suspects_every_lane (SuspectsEveryLane) { outbox::what_may_need_somebody_is_told }
     lists_more_than_a_page (ListsMoreThanAPage) { outbox::messages_are_listed_in_pages }
+    begins_with_a_mark (BeginsWithAMark) { streams::a_new_stream_has_no_mark }
+    everybody_reads (EverybodyReads) { streams::one_worker_at_a_time_reads_a_stream }
+    holds_off_its_reader (HoldsOffItsReader) { streams::a_repeated_claim_of_a_stream_gets_the_same_lease }
+    never_takes_streams_over (NeverTakesStreamsOver) { streams::a_stream_whose_reader_is_gone_is_taken_over }
+    streams_unfenced (StreamsUnfenced) {
+        streams::a_stream_whose_reader_is_gone_is_taken_over
+        streams::a_person_sets_the_mark_anywhere
+    }
+    stream_tokens_stay (StreamTokensStay) { streams::a_stream_whose_reader_is_gone_is_taken_over }
+    heartbeats_do_nothing (HeartbeatsDoNothing) {
+        streams::a_heartbeat_keeps_a_stream
+        streams::a_lease_that_ran_out_still_moves_the_mark
+    }
+    loses_the_last_mark (LosesTheLastMark) {
+        streams::a_mark_is_found_by_the_next_reader
+        streams::a_great_offset_is_kept_exactly
+    }
+    stream_marks_move_back (StreamMarksMoveBack) { streams::a_mark_never_moves_back }
+    ends_with_the_lease (EndsWithTheLease) { streams::a_lease_that_ran_out_still_moves_the_mark }
+    keeps_streams_given_back (KeepsStreamsGivenBack) { streams::a_stream_that_was_given_back_is_free_at_once }
+    heartbeats_bring_streams_back (HeartbeatsBringStreamsBack) { streams::a_late_heartbeat_does_not_bring_a_stream_back }
+    sets_marks_forward_only (SetsMarksForwardOnly) { streams::a_person_sets_the_mark_anywhere }
+    sets_marks_under_its_reader (SetsMarksUnderItsReader) { streams::a_person_sets_the_mark_anywhere }
+    one_mark_for_all (OneMarkForAll) { streams::each_handler_has_a_mark_of_its_own }
+    forgets_marks (ForgetsMarks) { streams::a_mark_is_kept_without_end }
+    cuts_offsets (CutsOffsets) { streams::a_great_offset_is_kept_exactly }
+    claims_streams_in_two_steps (ClaimsStreamsInTwoSteps) { streams::of_many_that_race_for_a_stream_one_reads }
 }

@@ -527,4 +527,41 @@ pub(crate) enum Flaw {
     SuspectsEveryLane,
     /// Lists all messages on the first page.
     ListsMoreThanAPage,
+    // Streams
+    /// Takes a stream that nobody has read for one whose first message is done.
+    BeginsWithAMark,
+    /// Lets every worker read a stream.
+    EverybodyReads,
+    /// Answers the second claim of a reader like anybody else's.
+    HoldsOffItsReader,
+    /// Keeps a stream for a reader that never comes back.
+    NeverTakesStreamsOver,
+    /// Moves the mark whatever the token.
+    StreamsUnfenced,
+    /// Gives the next reader the token of the one before.
+    StreamTokensStay,
+    /// Lets the lease of a reader end though it was extended.
+    HeartbeatsDoNothing,
+    /// Forgets the mark when a stream is given back.
+    LosesTheLastMark,
+    /// Believes a write that comes late.
+    StreamMarksMoveBack,
+    /// Refuses to move the mark once the lease has run out, though nobody took over.
+    EndsWithTheLease,
+    /// Lets a stream that was given back wait for the end of its lease.
+    KeepsStreamsGivenBack,
+    /// A heartbeat that comes late brings a stream back that was given back.
+    HeartbeatsBringStreamsBack,
+    /// Does not let a person move a mark back.
+    SetsMarksForwardOnly,
+    /// Leaves the reader of a stream whose mark a person sets.
+    SetsMarksUnderItsReader,
+    /// Keeps one mark for all handlers and streams.
+    OneMarkForAll,
+    /// Forgets a mark as it forgets keys.
+    ForgetsMarks,
+    /// Keeps the lower half of an offset.
+    CutsOffsets,
+    /// Looks first who reads a stream, and writes later.
+    ClaimsStreamsInTwoSteps,
 }

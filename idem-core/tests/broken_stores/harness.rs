@@ -131,6 +131,8 @@ pub(crate) fn cases() -> Vec<Case<PlainHarness>> {
     cases.extend(Case::of_sequence_purge());
     cases.extend(Case::of_durable_sequences());
     cases.extend(Case::of_transactional_sequences());
+    cases.extend(Case::of_streams());
+    cases.extend(Case::of_durable_streams());
     cases
 }
 

@@ -15,7 +15,8 @@ use idem_core::{
 use tokio::{task::yield_now, time::Instant};
 
 use crate::{
-    flaw::Flaw, group::Group, outbox::Waiting, record::Record, sequence::Sequence, session::Session,
+    flaw::Flaw, group::Group, outbox::Waiting, record::Record, sequence::Sequence,
+    session::Session, stream::Stream,
 };
 
 /// All in one map behind one lock, on tokio's clock.
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) records: HashMap<String, Record>,
     pub(crate) sessions: HashMap<String, Session>,
     pub(crate) sequences: HashMap<String, Sequence>,
+    pub(crate) streams: HashMap<String, Stream>,
     pub(crate) floor: i64,
     /// What operators did, to which record.
     pub(crate) audit: Vec<(String, Owner, AuditEntry)>,
@@ -213,6 +215,7 @@ impl PlainStore {
             shared.records.clear();
             shared.sessions.clear();
             shared.sequences.clear();
+            shared.streams.clear();
         }
         if self.has(Flaw::LosesItsTokens) {
             shared.floor = 0;

@@ -4,7 +4,7 @@ use std::{error::Error, pin::Pin, time::Duration};
 
 use idem_core::store::{
     BatchStore, GroupStore, Look, Purge, RecordedByStore, SequenceStore, SessionStore, Store,
-    TransactionalStore, operator::OperatorStore,
+    StreamStore, TransactionalStore, operator::OperatorStore,
 };
 use tokio::runtime::Builder;
 
@@ -56,6 +56,11 @@ impl<H: Harness<Store: SessionStore>> SessionHarness for H {}
 pub trait SequenceHarness: Harness<Store: SequenceStore> {}
 
 impl<H: Harness<Store: SequenceStore>> SequenceHarness for H {}
+
+/// A store that keeps marks of streams. Every [`Harness`] of such a store is one.
+pub trait StreamHarness: Harness<Store: StreamStore> {}
+
+impl<H: Harness<Store: StreamStore>> StreamHarness for H {}
 
 /// A store that shows a key. Every [`Harness`] of such a store is one.
 pub trait LookHarness: Harness<Store: Look> {}

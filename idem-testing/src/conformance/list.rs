@@ -2,8 +2,8 @@
 
 use super::{
     BatchHarness, Case, DurableHarness, EntityHarness, GroupHarness, Harness, LookHarness,
-    OperatorHarness, PurgeHarness, SequenceHarness, SessionHarness, TransactionalHarness,
-    WorkerClockHarness,
+    OperatorHarness, PurgeHarness, SequenceHarness, SessionHarness, StreamHarness,
+    TransactionalHarness, WorkerClockHarness,
 };
 
 /// Writes one test per case of the conformance suite, in a module of the given name.
@@ -101,6 +101,10 @@ lists! {
     of_durable_sequences: DurableSequences, DurableHarness & SequenceHarness;
     /// The cases of stores that keep sequences and lend their transaction.
     of_transactional_sequences: TransactionalSequences, SequenceHarness & TransactionalHarness;
+    /// The cases of stores that keep marks of streams.
+    of_streams: StreamStore, StreamHarness;
+    /// The cases of stores that keep marks of streams and outlive their process.
+    of_durable_streams: DurableStreams, DurableHarness & StreamHarness;
     /// The cases of stores that tell what they know of a key.
     of_looks: Look, LookHarness;
     /// The cases of stores that show their keys to operators.
@@ -655,6 +659,34 @@ macro_rules! __conformance_list {
         $($emit)+! { $arguments
             sequence_restarts {
                 a_sequence_survives_a_restart
+            }
+        }
+    };
+    (StreamStore [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            streams {
+                a_new_stream_has_no_mark
+                one_worker_at_a_time_reads_a_stream
+                a_repeated_claim_of_a_stream_gets_the_same_lease
+                a_stream_whose_reader_is_gone_is_taken_over
+                a_heartbeat_keeps_a_stream
+                a_mark_is_found_by_the_next_reader
+                a_mark_never_moves_back
+                a_lease_that_ran_out_still_moves_the_mark
+                a_stream_that_was_given_back_is_free_at_once
+                a_late_heartbeat_does_not_bring_a_stream_back
+                a_person_sets_the_mark_anywhere
+                each_handler_has_a_mark_of_its_own
+                a_mark_is_kept_without_end
+                a_great_offset_is_kept_exactly
+                of_many_that_race_for_a_stream_one_reads
+            }
+        }
+    };
+    (DurableStreams [$($emit:tt)+] $arguments:tt) => {
+        $($emit)+! { $arguments
+            stream_restarts {
+                a_mark_survives_a_restart
             }
         }
     };

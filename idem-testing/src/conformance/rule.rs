@@ -40,6 +40,11 @@ pub(super) enum Rule {
     Done,
     Exceptions,
     StaysKnown,
+    OneReads,
+    StreamFencing,
+    StreamMark,
+    SetByHand,
+    KeptForEver,
     Looks,
     Listed,
     Intervenes,
@@ -155,6 +160,19 @@ impl fmt::Display for Rule {
             Self::StaysKnown => {
                 "SequenceStore, rule 8: a sequence, and what is in its window, is kept while its producer goes on, and begins anew when it has expired"
             }
+            Self::OneReads => {
+                "StreamStore, rule 1: one worker at a time reads a stream, for as long as its lease lasts"
+            }
+            Self::StreamFencing => {
+                "StreamStore, rules 2 and 3: tokens grow, and a write takes effect if and only if its token is the current one"
+            }
+            Self::StreamMark => {
+                "StreamStore, rule 4: the mark is kept for each handler and stream, and never moves back"
+            }
+            Self::SetByHand => {
+                "StreamStore, rule 4: a person moves the mark anywhere, and fences whoever reads"
+            }
+            Self::KeptForEver => "StreamStore, rule 5: a mark is kept until somebody sets it",
             Self::Looks => {
                 "Look: a key that is recorded is told as it is, and looking changes nothing"
             }

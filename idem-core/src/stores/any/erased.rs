@@ -5,10 +5,10 @@ use std::{any::Any, fmt::Debug, time::Duration};
 use crate::{
     futures::BoxFuture,
     handler::Outcome,
-    message::{PositionKind, SessionKey},
+    message::{Key, PositionKind, SessionKey},
     store::{
-        Claim, ClaimRequest, Lease, OpenSession, Opened, Purge, Release, SessionStore, Store,
-        StoreError, Touched, Write,
+        Claim, ClaimRequest, Lease, OpenSession, Opened, Owner, Purge, Release, SessionStore,
+        Store, StoreError, StreamClaim, StreamLease, StreamState, StreamStore, Touched, Write,
     },
 };
 
@@ -94,5 +94,64 @@ impl<S: SessionStore> ErasedSessions for S {
 
     fn boxed_expire(&self, batch: u32) -> Answer<'_, u32> {
         Box::pin(S::expire(self, batch))
+    }
+}
+
+/// [`StreamStore`] likewise.
+pub(super) trait ErasedStreams: Debug + Send + Sync {
+    fn boxed_claim_stream<'a>(
+        &'a self,
+        stream: &'a Key,
+        owner: Owner,
+        lease: Duration,
+    ) -> Answer<'a, StreamClaim>;
+    fn boxed_extend_stream<'a>(
+        &'a self,
+        lease: &'a StreamLease,
+        mark: Option<u64>,
+        by: Duration,
+    ) -> Answer<'a, Write>;
+    fn boxed_release_stream<'a>(
+        &'a self,
+        lease: &'a StreamLease,
+        mark: Option<u64>,
+    ) -> Answer<'a, Write>;
+    fn boxed_look_at_stream<'a>(&'a self, stream: &'a Key) -> Answer<'a, Option<StreamState>>;
+    fn boxed_set_mark<'a>(&'a self, stream: &'a Key, mark: Option<u64>) -> Answer<'a, ()>;
+}
+
+impl<S: StreamStore> ErasedStreams for S {
+    fn boxed_claim_stream<'a>(
+        &'a self,
+        stream: &'a Key,
+        owner: Owner,
+        lease: Duration,
+    ) -> Answer<'a, StreamClaim> {
+        Box::pin(S::claim_stream(self, stream, owner, lease))
+    }
+
+    fn boxed_extend_stream<'a>(
+        &'a self,
+        lease: &'a StreamLease,
+        mark: Option<u64>,
+        by: Duration,
+    ) -> Answer<'a, Write> {
+        Box::pin(S::extend_stream(self, lease, mark, by))
+    }
+
+    fn boxed_release_stream<'a>(
+        &'a self,
+        lease: &'a StreamLease,
+        mark: Option<u64>,
+    ) -> Answer<'a, Write> {
+        Box::pin(S::release_stream(self, lease, mark))
+    }
+
+    fn boxed_look_at_stream<'a>(&'a self, stream: &'a Key) -> Answer<'a, Option<StreamState>> {
+        Box::pin(S::look_at_stream(self, stream))
+    }
+
+    fn boxed_set_mark<'a>(&'a self, stream: &'a Key, mark: Option<u64>) -> Answer<'a, ()> {
+        Box::pin(S::set_mark(self, stream, mark))
     }
 }

@@ -9,8 +9,9 @@ use crate::{
     handler::Outcome,
     message::{Key, PositionKind, SessionKey},
     store::{
-        Claim, ClaimRequest, Lease, OpenSession, Opened, Purge, Release, SequenceStore,
-        SessionStore, Store, StoreError, Touched, Write,
+        Claim, ClaimRequest, Lease, OpenSession, Opened, Owner, Purge, Release, SequenceStore,
+        SessionStore, Store, StoreError, StreamClaim, StreamLease, StreamState, StreamStore,
+        Touched, Write,
     },
 };
 
@@ -191,5 +192,41 @@ impl<S: SessionStore> SessionStore for Cached<S> {
 
     async fn expire(&self, batch: u32) -> Result<u32, StoreError> {
         self.0.store.expire(batch).await
+    }
+}
+
+impl<S: StreamStore> StreamStore for Cached<S> {
+    async fn claim_stream(
+        &self,
+        stream: &Key,
+        owner: Owner,
+        lease: Duration,
+    ) -> Result<StreamClaim, StoreError> {
+        self.0.store.claim_stream(stream, owner, lease).await
+    }
+
+    async fn extend_stream(
+        &self,
+        lease: &StreamLease,
+        mark: Option<u64>,
+        by: Duration,
+    ) -> Result<Write, StoreError> {
+        self.0.store.extend_stream(lease, mark, by).await
+    }
+
+    async fn release_stream(
+        &self,
+        lease: &StreamLease,
+        mark: Option<u64>,
+    ) -> Result<Write, StoreError> {
+        self.0.store.release_stream(lease, mark).await
+    }
+
+    async fn look_at_stream(&self, stream: &Key) -> Result<Option<StreamState>, StoreError> {
+        self.0.store.look_at_stream(stream).await
+    }
+
+    async fn set_mark(&self, stream: &Key, mark: Option<u64>) -> Result<(), StoreError> {
+        self.0.store.set_mark(stream, mark).await
     }
 }

@@ -12,6 +12,7 @@ use crate::{
             record::{self, Record, State},
             sequence::{self, Below, Entered, Placed, Sequence, Standing},
             session::{self, Session},
+            stream::Stream,
         },
     },
 };
@@ -25,6 +26,8 @@ pub(super) struct Kept {
     pub(super) sessions: Sessions,
     /// Nor are these.
     pub(super) sequences: Sequences,
+    /// Nor are these.
+    pub(super) streams: HashMap<Key, Stream>,
     pub(super) audit: Audit,
     capacity: usize,
 }
@@ -35,6 +38,7 @@ impl Kept {
             records: Records::default(),
             sessions: Sessions::default(),
             sequences: Sequences::default(),
+            streams: HashMap::new(),
             audit: Audit::default(),
             capacity,
         }

@@ -18,6 +18,7 @@ use super::{
     sequences::Sequences,
     sessions::Sessions,
     settings,
+    streams::Streams,
 };
 use crate::store::ConnectError;
 
@@ -231,6 +232,7 @@ impl PostgresStoreBuilder {
             sequences,
             operator: Operator::new(&address, &names),
             outbox: Outbox::new(&address, &names, &clock),
+            streams: Streams::new(&address, &names, &clock),
             transaction_timeout: self.transaction_timeout,
             address,
             names,

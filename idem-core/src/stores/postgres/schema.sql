@@ -74,6 +74,16 @@ CREATE TABLE IF NOT EXISTS idem_records_exceptions (
     PRIMARY KEY (sequence, number)
 );
 
+-- How far each handler has come in each stream, and who reads it. Kept until somebody sets it.
+CREATE TABLE IF NOT EXISTS idem_records_streams (
+    key        text COLLATE "C" PRIMARY KEY,    -- scope and stream
+    token      bigint      NOT NULL,    -- fencing token of the last claim
+    owner      bytea       NOT NULL,    -- of the last claim; empty if it was given back
+    lease_ends timestamptz NOT NULL,    -- until then nobody else reads
+    mark       bigint                   -- the lowest offset that is not done
+)
+WITH (fillfactor = 50);
+
 -- What operators changed by hand; purged after 90 days.
 CREATE TABLE IF NOT EXISTS idem_records_audit (
     key          text COLLATE "C" NOT NULL,

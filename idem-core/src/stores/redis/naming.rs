@@ -64,6 +64,13 @@ impl Naming {
         name
     }
 
+    /// How far a handler has come in a stream. No number is like that, either.
+    pub(super) fn stream(&self, stream: &Key) -> Vec<u8> {
+        let mut name = self.braced(stream.as_str());
+        name.extend_from_slice(b"~stream");
+        name
+    }
+
     /// What the names of the records begin with whose keys begin with this text, up to the mark before
     /// a number, which stands behind the braces.
     pub(super) fn head(&self, text: &str) -> Vec<u8> {

@@ -127,6 +127,7 @@ impl Batch<'_> {
                 Call::Session(call) => self.carry_out_session(call).await?,
                 Call::Operator(call) => self.carry_out_operator(call).await?,
                 Call::Outbox(call) => self.carry_out_outbox(call).await?,
+                Call::Stream(call) => self.carry_out_stream(call).await?,
             }
         }
         Ok(())

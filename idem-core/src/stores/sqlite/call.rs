@@ -9,7 +9,8 @@ use crate::{
     handler::OutgoingId,
     message::{Key, SessionKey},
     store::{
-        Claim, ClaimRequest, OpenSession, Opened, StoreError, Touched, Write,
+        Claim, ClaimRequest, OpenSession, Opened, Owner, StoreError, StreamClaim, StreamState,
+        Touched, Write,
         operator::{Intervened, Intervention},
         outbox::{OutboxChange, Taken, Unpublished},
         rules::record::Change,
@@ -37,6 +38,7 @@ pub(super) enum Call {
     Session(SessionCall),
     Operator(OperatorCall),
     Outbox(OutboxCall),
+    Stream(StreamCall),
 }
 
 /// What callers ask of the writer about sessions.
@@ -115,6 +117,40 @@ pub(super) enum OutboxAnswer {
     Changed(u64),
 }
 
+/// What is asked about a stream.
+#[derive(Debug)]
+pub(super) struct StreamCall {
+    pub(super) stream: Key,
+    pub(super) ask: StreamAsk,
+    pub(super) reply: Reply<StreamAnswer>,
+}
+
+#[derive(Debug)]
+pub(super) enum StreamAsk {
+    Claim {
+        owner: Owner,
+        lease: Duration,
+    },
+    Extend {
+        token: i64,
+        mark: Option<u64>,
+        by: Duration,
+    },
+    Release {
+        token: i64,
+        mark: Option<u64>,
+    },
+    Look,
+    Set(Option<u64>),
+}
+
+#[derive(Debug)]
+pub(super) enum StreamAnswer {
+    Claimed(StreamClaim),
+    Written(Write),
+    Seen(Option<StreamState>),
+}
+
 /// An answer that is held back until the batch is committed.
 #[derive(Debug)]
 pub(super) struct Reply<T> {
@@ -128,7 +164,11 @@ impl Call {
         match self {
             Self::Claim { request, .. } => request.position.is_none().then_some(&request.key),
             Self::Write { key, .. } => Some(key),
-            Self::Purge { .. } | Self::Session(_) | Self::Operator(_) | Self::Outbox(_) => None,
+            Self::Purge { .. }
+            | Self::Session(_)
+            | Self::Operator(_)
+            | Self::Outbox(_)
+            | Self::Stream(_) => None,
         }
     }
 
@@ -151,6 +191,8 @@ impl Call {
             Self::Write { change, .. } => matches!(change, Change::Extend { .. }),
             // What was published is published again.
             Self::Outbox(call) => matches!(call.ask, OutboxAsk::Remove(_) | OutboxAsk::Note(_)),
+            // What is delivered again from an earlier mark has been handled.
+            Self::Stream(call) => matches!(call.ask, StreamAsk::Extend { .. } | StreamAsk::Look),
             _ => false,
         }
     }
@@ -182,7 +224,7 @@ impl Call {
             Self::Claim { reply, .. } => reply.hold(Err(error)),
             Self::Write { reply, .. } => reply.hold(Err(error)),
             Self::Purge { reply, .. } => reply.hold(Err(error)),
-            Self::Session(_) | Self::Operator(_) | Self::Outbox(_) => {}
+            Self::Session(_) | Self::Operator(_) | Self::Outbox(_) | Self::Stream(_) => {}
         }
     }
 
@@ -195,6 +237,7 @@ impl Call {
             Self::Session(call) => call.answer(committed),
             Self::Operator(call) => call.answer(committed),
             Self::Outbox(call) => call.reply.send(committed),
+            Self::Stream(call) => call.reply.send(committed),
         }
     }
 }

@@ -67,7 +67,9 @@ async fn create(connection: &mut SqliteConnection, sql: &Sql) -> Result<i64, sql
 async fn is_complete(connection: &mut SqliteConnection, sql: &Sql) -> Result<bool, sqlx::Error> {
     let has_outbox = sqlx::query(sql.outbox.counts.clone()).bind(0);
     let has_outbox = has_outbox.fetch_one(&mut *connection).await.is_ok();
-    Ok(has_outbox && has_created_at(connection, sql).await?)
+    let has_streams = sqlx::query(sql.streams.load.clone()).bind("");
+    let has_streams = has_streams.fetch_optional(&mut *connection).await.is_ok();
+    Ok(has_outbox && has_streams && has_created_at(connection, sql).await?)
 }
 
 /// Creates what is missing.

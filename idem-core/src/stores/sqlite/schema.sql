@@ -56,6 +56,15 @@ CREATE TABLE IF NOT EXISTS "idem_records_exceptions" (
     PRIMARY KEY (sequence, number)
 ) STRICT, WITHOUT ROWID;
 
+-- How far each handler has come in each stream, and who reads it. Kept until somebody sets it.
+CREATE TABLE IF NOT EXISTS "idem_records_streams" (
+    key        TEXT    NOT NULL PRIMARY KEY,    -- scope and stream
+    token      INTEGER NOT NULL,            -- fencing token of the last claim
+    owner      BLOB    NOT NULL,            -- of the last claim
+    lease_ends INTEGER NOT NULL,            -- until then nobody else reads
+    mark       INTEGER                      -- the lowest offset that is not done
+) STRICT, WITHOUT ROWID;
+
 -- What operators changed by hand; purged after 90 days.
 CREATE TABLE IF NOT EXISTS "idem_records_audit" (
     key          TEXT    NOT NULL,

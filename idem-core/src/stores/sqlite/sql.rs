@@ -5,6 +5,7 @@ use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 pub(super) mod operator;
 pub(super) mod outbox;
 mod sequences;
+mod streams;
 use crate::store::ConnectError;
 
 /// The name that the files beside this one are written with.
@@ -35,6 +36,7 @@ pub(super) struct Sql {
     pub(super) sequences: sequences::Statements,
     pub(super) operator: operator::Statements,
     pub(super) outbox: outbox::Statements,
+    pub(super) streams: streams::Statements,
 }
 
 /// Writes several records with one statement.
@@ -105,6 +107,7 @@ impl Sql {
             sequences: sequences::Statements::new(sql),
             operator: operator::Statements::new(sql),
             outbox: outbox::Statements::new(sql),
+            streams: streams::Statements::new(sql),
         })
     }
 }
