@@ -178,6 +178,14 @@ pub enum BuildError {
         /// Why, and what to do.
         reason: String,
     },
+    /// A stream is consumed as a queue, or a queue as a stream.
+    #[error("`{queue}` cannot be consumed so: {reason}")]
+    Stream {
+        /// The name of the stream, or of the queue.
+        queue: String,
+        /// Why, and what to do.
+        reason: String,
+    },
     /// A URL is not one of an AMQP broker.
     #[error(transparent)]
     Broker(#[from] BrokerError),

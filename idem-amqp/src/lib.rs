@@ -84,7 +84,7 @@ pub use error::{BuildError, PublishError, RunError};
 pub use publisher::Publisher;
 pub use shutdown::shutdown_signal;
 pub use topology::Queue;
-pub use wire::{Delivery, Ladder, Publication, QueueType};
+pub use wire::{Delivery, Ladder, Publication, QueueType, StreamOffset};
 pub use worker::{Worker, WorkerBuilder};
 
 #[cfg(feature = "postgres")]

@@ -23,5 +23,5 @@ pub use idem_core::store::{
     Finding, Finish, Finished, GroupStore, KeyRecord, KeyState, Lease, Look, Looked, Open,
     OpenSession, Opened, Opening, OutOfPlace, Owner, Purge, PurgeRun, PurgeRuns, PurgeTask,
     RecordedByError, RecordedByStore, Release, SequenceStore, SessionStore, Severity, StoreError,
-    Touched, TransactionalStore, Write, outbox,
+    StreamClaim, StreamLease, StreamState, StreamStore, Touched, TransactionalStore, Write, outbox,
 };

@@ -31,8 +31,21 @@ pub(crate) use queue::{Binding, DeadLetterTarget};
 const UNLIMITED: i64 = 1_000_000_000;
 
 /// Declares the queue, its dead-letter queue and its retry ladder, or checks that the queues exist. Binds the queue to
-/// its exchanges.
+/// its exchanges. Of a stream, its handler's queues as well.
 pub(crate) async fn establish(channel: &Channel, queue: &Queue) -> Result<(), TopologyError> {
+    let Some(stream) = queue.as_stream() else {
+        return establish_queue(channel, queue).await;
+    };
+    // First: what fails must have somewhere to go.
+    if let Some(failures) = queue.failures() {
+        establish_queue(channel, &failures).await?;
+    }
+    let arguments = stream.is_ours.then(|| stream.arguments());
+    establish_one(channel, queue.name(), arguments, queue).await?;
+    ladder::bind_to_exchanges(channel, queue).await
+}
+
+async fn establish_queue(channel: &Channel, queue: &Queue) -> Result<(), TopologyError> {
     if let Retries::Ladder(ladder) = queue.retries() {
         ladder::declare(channel, ladder, queue).await?;
     }
@@ -154,7 +167,8 @@ async fn establish_one(
 /// while messages are on the ladder, none that is published tells.
 pub(crate) async fn keep_way_back(connection: &Connection, queue: &Queue) {
     const EVERY: Duration = Duration::from_secs(15);
-    if !queue.has_ladder() {
+    // That of a stream ends at another queue, which has its own consumer.
+    if !queue.has_ladder() || queue.is_stream() {
         return pending().await;
     }
     loop {

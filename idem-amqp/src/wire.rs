@@ -19,6 +19,7 @@ pub(crate) mod retry;
 pub(crate) mod sessions;
 mod settled;
 pub(crate) mod settlement;
+pub(crate) mod stream;
 pub(crate) mod unreadable;
 
 pub use dead_letter::DeadLetter;
@@ -31,4 +32,5 @@ pub use retries::QueueType;
 pub use sessions::{SessionStats, Sessions};
 pub use settled::Settled;
 pub use settlement::{Reason, Settlement};
+pub use stream::StreamOffset;
 pub(crate) use unreadable::unmark;

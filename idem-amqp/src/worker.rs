@@ -56,6 +56,7 @@ mod replier;
 mod replying;
 mod session_requests;
 mod stats;
+mod stream;
 mod subscription;
 mod supervisor;
 mod topology_repair;
@@ -82,6 +83,7 @@ use replying::ReplySender;
 use session_requests::{RequestProcessor, SessionRequests};
 use stats::Counters;
 pub use stats::WorkerStats;
+use stream::StreamReader;
 use subscription::Subscription;
 use supervisor::Supervisor;
 
@@ -219,8 +221,12 @@ impl Worker {
                 policy,
                 runner,
                 meters,
+                marks,
                 ..
             } = subscription;
+            let stream = marks.as_ref().map(|marks| {
+                StreamReader::new(queue.clone(), Arc::clone(marks), Arc::clone(&self.health))
+            });
             Arc::new(Consumer {
                 slots: Slots::new(queue.handlers(), queue.waiting()),
                 processor: Arc::new(DeliveryProcessor {
@@ -246,6 +252,7 @@ impl Worker {
                 grace: Arc::clone(grace),
                 failures: Arc::default(),
                 idle: self.idle,
+                stream,
             })
         });
         let session_requests = self.subscriptions.iter().filter_map(|subscription| {

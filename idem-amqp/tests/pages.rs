@@ -56,16 +56,22 @@ mod sequences;
 #[rustfmt::skip]
 #[path = "pages/stores.rs"]
 mod stores;
+#[rustfmt::skip]
+#[path = "pages/streams.rs"]
+mod streams;
 
 /// A page, and the module that its parts are in.
-const PAGES: [(&str, &str); 20] = [
+const PAGES: [(&str, &str); 21] = [
     ("docs/batches.md", "batches"),
     ("docs/outbox.md", "outbox"),
     ("docs/cookbook.md", "cookbook"),
     ("docs/existing-service.md", "existing_service"),
     // Compiled where their dependencies are.
     ("docs/grpc.md", "../../../idem-http/tests/http/grpc/page"),
-    ("docs/http-clients.md", "../../../idem-http/tests/http/clients_page"),
+    (
+        "docs/http-clients.md",
+        "../../../idem-http/tests/http/clients_page",
+    ),
     ("docs/handlers.md", "handlers"),
     ("docs/http.md", "http"),
     ("docs/how-often.md", "how_often"),
@@ -80,6 +86,7 @@ const PAGES: [(&str, &str); 20] = [
     ("docs/stores/postgres.md", "stores"),
     ("docs/stores/redis.md", "stores"),
     ("docs/stores/sqlite.md", "stores"),
+    ("docs/streams.md", "streams"),
 ];
 
 fn read(path: &str) -> String {

@@ -17,6 +17,7 @@ mod batch;
 mod entity;
 mod group;
 mod sessions;
+mod streams;
 
 /// A bug.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

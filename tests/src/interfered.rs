@@ -24,6 +24,7 @@ mod batch;
 mod entity;
 mod group;
 mod sessions;
+mod streams;
 
 /// A call of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub enum Call {
     Session,
     /// Sessions that have ended are removed.
     Expire,
+    /// A stream is claimed, extended, given back, looked at or set.
+    Stream,
 }
 
 /// What becomes of a call.
@@ -62,7 +65,7 @@ pub enum Fate {
 pub struct Interfered<S> {
     store: S,
     plan: Arc<Plan>,
-    counts: Arc<[AtomicU64; 6]>,
+    counts: Arc<[AtomicU64; 7]>,
 }
 
 type Plan = dyn Fn(Call, u64) -> Fate + Send + Sync;

@@ -18,6 +18,7 @@ mod retries;
 mod sequences;
 mod sessions;
 mod store;
+mod streams;
 mod timeout;
 
 /// What concerns the worker as a whole.
@@ -36,6 +37,12 @@ pub(super) fn of_queue<'a>(
     patient: &'a Patient<'a>,
     facts: &'a Facts<'a>,
 ) -> impl Iterator<Item = Diagnosis> {
+    if patient.queue.is_stream() {
+        let found = acceptance::look(patient)
+            .chain(streams::look(patient))
+            .chain(prefetch::look(patient));
+        return found.collect::<Vec<_>>().into_iter();
+    }
     let broker = facts.broker.version();
     let several = acceptance::look(patient)
         .chain(declaration::look(patient))
@@ -54,5 +61,6 @@ pub(super) fn of_queue<'a>(
         groups::look(patient, facts),
         batches::look(patient, facts),
     ];
-    several.chain(single.into_iter().flatten())
+    let found: Vec<_> = several.chain(single.into_iter().flatten()).collect();
+    found.into_iter()
 }

@@ -127,6 +127,7 @@ impl Patient<'_> {
     /// The queue's type, if it is known.
     pub(super) fn kind(&self) -> Option<Kind> {
         match self.queue.declared() {
+            _ if self.queue.is_stream() => Some(Kind::Stream),
             Some(QueueType::Quorum) => Some(Kind::Quorum),
             Some(QueueType::Classic) => Some(Kind::Classic),
             None => self.arguments().map(Arguments::kind),

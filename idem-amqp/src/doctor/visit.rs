@@ -81,7 +81,7 @@ impl History {
     pub(crate) async fn visit_at_start(&self, connection: &Connection, broker: &Broker) -> Visit {
         let matters = |case: &Case| {
             let native = matches!(case.queue.retries(), Retries::Native(_));
-            native || case.queue.declared().is_none()
+            native || !case.queue.is_ours()
         };
         let product = if self.queues.iter().any(matters) {
             product(broker).await
@@ -117,9 +117,10 @@ impl History {
     /// What can be said without the broker.
     pub(crate) fn unvisited(&self) -> Vec<Diagnosis> {
         let answers = self.queues.iter().map(|case| Answers {
-            queue: match case.queue.declared() {
-                Some(_) => Told::Ours,
-                None => Told::Hidden("the broker cannot be reached".into()),
+            queue: if case.queue.is_ours() {
+                Told::Ours
+            } else {
+                Told::Hidden("the broker cannot be reached".into())
             },
             // That the one cannot be looked at says the same of the others.
             dead_letters: Told::Ours,
@@ -175,7 +176,7 @@ async fn told(
     product: Product,
     asked: Asked,
 ) -> Told {
-    if queue.declared().is_some() {
+    if queue.is_ours() {
         return Told::Ours;
     }
     look_up(connection, queue, name, product, asked).await
@@ -189,6 +190,10 @@ async fn told_of_dead_letters(
     product: Product,
     asked: Asked,
 ) -> Told {
+    // Its handler's queue has the same, and is looked at, too.
+    if queue.is_stream() {
+        return Told::Ours;
+    }
     let declared = queue.declared().is_some();
     if declared && asked == Asked::ButAccepted {
         return Told::Ours;

@@ -66,7 +66,9 @@ fn is_dead_letter_target(answer: &Answer, queue: &Queue) -> bool {
 
 fn different(role: Role, argument: &str, existing: Option<&str>) -> &'static str {
     match (role, argument, existing) {
-        (_, "x-queue-type", Some("stream")) => "a stream cannot be used here: choose another name",
+        (_, "x-queue-type", Some("stream")) => {
+            "it is a stream: consume it with `consume_stream(Queue::existing_stream(…))`, or choose another name"
+        }
         (Role::Itself, "x-queue-type", Some("quorum")) => {
             "declare it with `Queue::quorum`, or consume it as it is with `Queue::existing`"
         }

@@ -27,7 +27,7 @@ fn patterns(queue: &Queue) -> [String; 3] {
     let mut write = vec![escaped(DEFAULT_EXCHANGE)];
     write.extend(exchange);
     let mut read = vec![name.clone()];
-    if queue.declared().is_some() {
+    if queue.is_ours() {
         configure.extend([name.clone()].into_iter().chain(dead));
     } else {
         // RabbitMQ 4.3 tells only those that a queue is there who have some permission for it.
@@ -41,6 +41,11 @@ fn patterns(queue: &Queue) -> [String; 3] {
     }
     if !queue.bindings().is_empty() || queue.has_ladder() {
         write.push(name);
+    }
+    if let Some(failures) = queue.comes_back_to() {
+        for patterns in [&mut configure, &mut write, &mut read] {
+            patterns.push(escaped(&failures));
+        }
     }
     let mut sources: Vec<_> = queue
         .bindings()

@@ -13,10 +13,12 @@ mod bindings;
 mod dead_letters;
 mod replies;
 mod stated;
+mod stream;
 
 pub(crate) use bindings::Binding;
 pub(crate) use dead_letters::DeadLetterTarget;
 use stated::Stated;
+pub(crate) use stream::Stream;
 
 /// A queue to consume from: whether the worker declares it, and how it consumes.
 ///
@@ -52,6 +54,8 @@ pub struct Queue {
     policy: Option<Policy>,
     stated: Stated,
     in_sessions: bool,
+    /// If it is a stream.
+    stream: Option<Box<Stream>>,
     /// The exchanges whose messages it gets, beside what is sent to it by its name.
     bindings: Vec<Binding>,
     /// What addresses begin with that may be replied to; any may if nothing is said.
@@ -105,6 +109,7 @@ impl Queue {
             policy: None,
             stated: Stated::default(),
             in_sessions: false,
+            stream: None,
             bindings: Vec::new(),
             reply_to_prefixes: None,
         }
@@ -211,6 +216,11 @@ impl Queue {
 
     /// Why its messages cannot come back as it says, if they cannot.
     pub(crate) fn impossible_retries(&self) -> Option<&'static str> {
+        if self.is_stream() && !self.has_ladder() {
+            return Some(
+                "it is a stream, which takes nothing back: leave `local_retries` and `native_retries` out",
+            );
+        }
         match &self.retries {
             Retries::Native(delay) => delay.objection(self.kind),
             Retries::Ladder(_) | Retries::Local => None,

@@ -77,3 +77,44 @@ fn a_queue_is_told_its_own_delays_only_where_it_keeps_them() {
     assert_eq!(told.replace(delays, ""), others);
     assert_ne!(told, others);
 }
+
+#[test]
+fn the_arguments_of_streams_stay_as_they_were_released() {
+    let shown = |queue: Queue| shown(&queue.as_stream().expect("it is one").arguments());
+    assert_eq!(shown(Queue::stream("s")), "x-queue-type=stream");
+    let limited = Queue::stream("s")
+        .max_age(Duration::from_hours(1))
+        .max_bytes(1_000_000)
+        .segment_bytes(5_000);
+    assert_eq!(
+        shown(limited),
+        "x-max-age=3600s x-max-length-bytes=1000000 x-queue-type=stream \
+         x-stream-max-segment-size-bytes=5000"
+    );
+}
+
+#[test]
+fn what_fails_in_a_stream_goes_to_queues_of_its_handlers_own() {
+    let told = |queue: Queue| {
+        let read = queue.read_by("orders.charge");
+        let failures = read.failures().expect("it is a stream");
+        let of = |queue: &Queue| queue.dead_letter_queue().map(str::to_owned);
+        (failures.name().to_owned(), of(&read), of(&failures))
+    };
+    let dead = Some("ledger.orders.charge.dead".to_owned());
+    assert_eq!(
+        told(Queue::stream("ledger")),
+        ("ledger.orders.charge".into(), dead.clone(), dead)
+    );
+    let own = Some("failed".to_owned());
+    assert_eq!(
+        told(Queue::stream("ledger").dead_letters("failed")),
+        ("ledger.orders.charge".into(), own.clone(), own)
+    );
+    assert!(
+        Queue::quorum("orders")
+            .read_by("orders.charge")
+            .failures()
+            .is_none()
+    );
+}

@@ -36,6 +36,8 @@ pub(crate) struct Origin {
     /// here are what was left of them.
     pub(crate) unreadable: Option<String>,
     pub(crate) queue: Arc<str>,
+    /// Where it comes back to, if that is another queue: a stream takes nothing back.
+    pub(crate) comes_back_to: Option<Arc<str>>,
     pub(crate) exchange: ShortString,
     pub(crate) routing_key: ShortString,
     pub(crate) redelivered: bool,
@@ -99,16 +101,31 @@ impl Delivery {
 
     /// One that was just received, and its body.
     pub(crate) fn received(queue: Arc<str>, raw: RawDelivery) -> (Self, Vec<u8>) {
+        Self::received_for(queue, None, raw)
+    }
+
+    /// The same, of what comes back to another queue.
+    pub(crate) fn received_for(
+        queue: Arc<str>,
+        comes_back_to: Option<Arc<str>>,
+        raw: RawDelivery,
+    ) -> (Self, Vec<u8>) {
         let mut properties = raw.properties;
         let delivery = Self::new(Origin {
             unreadable: unmark(&mut properties),
             queue,
+            comes_back_to,
             exchange: raw.exchange,
             routing_key: raw.routing_key,
             redelivered: raw.redelivered,
             properties,
         });
         (delivery, raw.data)
+    }
+
+    /// The queue that it comes back to when it has failed, or is sent again.
+    pub(crate) fn home(&self) -> &str {
+        self.0.comes_back_to.as_deref().unwrap_or(self.queue())
     }
 
     /// What is wrong with the properties that it came with, if they could not be read.
@@ -235,6 +252,7 @@ mod tests {
         }
         Delivery::new(Origin {
             unreadable: None,
+            comes_back_to: None,
             queue: "orders".into(),
             exchange: "".into(),
             routing_key: "orders".into(),

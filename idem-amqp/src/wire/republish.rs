@@ -39,7 +39,7 @@ impl Republished {
             headers: publishers_own(properties.headers().as_ref()),
             properties: carried_over(properties),
         };
-        again.text(QUEUE, delivery.queue());
+        again.text(QUEUE, delivery.home());
         again.text(EXCHANGE, delivery.exchange());
         again.text(ROUTING_KEY, delivery.routing_key());
         if let Some(expiration) = delivery.expiration() {

@@ -22,8 +22,8 @@ pub(crate) struct FailureInfo<'a> {
     pub(crate) key: Option<&'a Key>,
 }
 
-/// The message as it is put on a rung. Its routing key is its queue's name, by which `idem.return`
-/// finds the way back.
+/// The message as it is put on a rung. Its routing key is the name of the queue that it comes back
+/// to, by which `idem.return` finds the way.
 ///
 /// An attempt that ran was an ordinary one from then on: the mark of a replay is taken off. Where
 /// none ran, what was said about earlier ones is kept, and so is that mark, unless the replay had
@@ -53,7 +53,7 @@ pub(crate) fn retry(
     if let Some(key) = failure.key {
         message.text(KEY, key.as_str());
     }
-    message.publication(&rung_name(rung), delivery.queue(), body)
+    message.publication(&rung_name(rung), delivery.home(), body)
 }
 
 /// How often the message has been to the ladder, since its last attempt, because its key was held.

@@ -176,6 +176,14 @@ pub(crate) enum Counted {
     OnTheLadder,
 }
 
+/// Whether what is not done can go back to where it came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    Queue,
+    /// It takes nothing back.
+    Stream,
+}
+
 /// What the settlement depends on beside the kind of the execution.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Circumstances<'a> {
@@ -183,6 +191,7 @@ pub(crate) struct Circumstances<'a> {
     pub(crate) policy: &'a Policy,
     /// How messages of this queue come back.
     pub(crate) retries: &'a Retries,
+    pub(crate) source: Source,
     /// How often this delivery was tried.
     pub(crate) tries: u32,
     /// How long this delivery has been held because of conflicts.
@@ -221,6 +230,7 @@ impl<'a> Circumstances<'a> {
         Self {
             policy: &Policy::DEFAULT,
             retries,
+            source: Source::Queue,
             tries: 0,
             held: Duration::ZERO,
             conflicts: 0,
@@ -381,7 +391,13 @@ fn step_back(kind: ExecutionKind, now: &Circumstances<'_>) -> Settlement {
 fn come_back(wanted: Duration, now: &Circumstances<'_>) -> Settlement {
     match now.retries {
         Retries::Ladder(ladder) if wanted < ladder.first().min(LONGEST_DELAY) && has_room(now) => {
-            Settlement::Requeue { after: wanted }
+            match (now.source, now.runner) {
+                (Source::Queue, _) => Settlement::Requeue { after: wanted },
+                (Source::Stream, Runner::Runs) => Settlement::Hold { recheck: wanted },
+                (Source::Stream, Runner::Panicked) => Settlement::Retry {
+                    after: ladder.rung_for(wanted),
+                },
+            }
         }
         Retries::Ladder(ladder) => Settlement::Retry {
             after: ladder.rung_for(wanted),

@@ -3,10 +3,10 @@
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use idem_core::{
-    Executor, Store,
+    Executor, Key, Store,
     executor::RunsOn,
     handler::{Enforcement, Handler, Keyless, Mode as _, StoreOutage},
-    store::{Purge, PurgeTask, SessionStore},
+    store::{Purge, PurgeTask, SessionStore, StreamStore},
 };
 
 use super::{
@@ -15,6 +15,7 @@ use super::{
     fitness,
     handler_runner::HandlerRunner,
     registrar::Registrar,
+    stream::StoreMarks,
     subscription::{self, HandlerType, InVain, Served},
 };
 use crate::wire::Settled;
@@ -128,6 +129,39 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
         self.subscribe::<H>(queue.policy(policy), None)
     }
 
+    /// Reads a stream with a handler: `.consume_stream::<book>(Queue::stream("ledger"))`.
+    ///
+    /// The handler reads all of it, whatever other handlers do. One worker at a time reads; the others stand by. The store keeps the mark up
+    /// to which all is done, and each start goes on from there. What fails goes to a queue of the handler's own, which is consumed,
+    /// too: see [`Queue::stream`]. `docs/streams.md` tells the whole story.
+    ///
+    /// Messages are handled once by the handler's key, as those of a queue are.
+    pub fn consume_stream<H>(self, stream: Queue) -> Self
+    where
+        H: Handler<St>,
+        H::Mode: RunsOn<S>,
+        S: StreamStore,
+    {
+        let stream = stream.read_by(H::SCOPE);
+        let failures = stream.failures();
+        let key = Key::new(H::SCOPE, stream.name());
+        let executor = self.executor.clone();
+        let mut worker = self.subscribe::<H>(stream, None);
+        if let Some(last) = worker.subscriptions.last_mut() {
+            match (&failures, key) {
+                (Some(_), Ok(stream)) => {
+                    last.marks = Some(Arc::new(StoreMarks { executor, stream }));
+                }
+                (Some(_), Err(_)) => {}
+                (None, _) => last.in_vain = Some(InVain::Reads),
+            }
+        }
+        match failures {
+            Some(failures) => worker.subscribe::<H>(failures, None),
+            None => worker,
+        }
+    }
+
     /// Consumes a queue with a handler, whose clients may open sessions:
     /// `.consume_in_sessions::<grant>("leases", Sessions::default())`.
     ///
@@ -230,6 +264,7 @@ impl<S: Store, St: Send + Sync + 'static> WorkerBuilder<S, St> {
             in_vain,
             numbered: subscription::sequence_of::<H>(self.executor.store(), &policy),
             recorded: H::RECORDED_BY.is_some(),
+            marks: None,
             served,
             policy,
             handler: HandlerType::of::<H>(),

@@ -13,7 +13,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, PollSemaphore};
 
-use super::ack_sender::AckSender;
+use super::{ack_sender::AckSender, stream::Reading};
 use crate::{
     connection::health::HealthState,
     telemetry::{FailureLog, SlotCounts},
@@ -39,9 +39,19 @@ pub(super) struct ChannelContext {
     pub(super) failures: Arc<FailureLog>,
     /// Told what executions show of the store.
     pub(super) health: Arc<HealthState>,
+    /// If its deliveries are those of a stream.
+    pub(super) reading: Option<Arc<Reading>>,
 }
 
 impl ChannelContext {
+    /// A delivery is done, or safe in another queue.
+    pub(super) fn done(&self, tag: u64) {
+        match &self.reading {
+            Some(reading) => reading.done(tag, &self.acks),
+            None => self.acks.ack(tag),
+        }
+    }
+
     /// Whether nothing is to be started any more.
     fn stops(&self) -> bool {
         self.ended.is_cancelled() || self.draining.is_cancelled()

@@ -2,7 +2,7 @@
 //!
 //! What differs is a [`Consuming`]: what is declared first, and what becomes of a delivery.
 
-use std::{fmt::Display, sync::Arc, time::Duration};
+use std::{fmt::Display, future::ready, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use idem_core::{ErrorChain, handler::Backoff};
@@ -37,6 +37,21 @@ pub(super) trait Consuming: Sync {
         &self,
         channel: &Channel,
     ) -> impl Future<Output = Result<(), TopologyError>> + Send;
+
+    /// What the consumer is declared with.
+    fn arguments(&self) -> FieldTable {
+        FieldTable::default()
+    }
+
+    /// Whether what was not started goes back with a `nack`.
+    fn takes_back(&self) -> bool {
+        true
+    }
+
+    /// All is settled that will be, and nothing is consumed any more.
+    fn drained(&self) -> impl Future<Output = ()> + Send {
+        ready(())
+    }
 
     /// The broker refused to let it be consumed.
     fn refused(&self, error: Error) -> TopologyError;
@@ -206,7 +221,7 @@ impl<C: Consuming> Channels<'_, C> {
             consumer.queue().into(),
             "".into(),
             BasicConsumeOptions::default(),
-            FieldTable::default(),
+            consumer.arguments(),
         );
         let deliveries = consuming
             .await
@@ -246,6 +261,7 @@ impl<C: Consuming> Channels<'_, C> {
             self.consumer.finish_running().await;
             // A link that has gone silent must not hold the shutdown up.
             let drained = timeout(DRAIN_TIMEOUT, self.drain(channel, deliveries, &settling)).await;
+            self.consumer.drained().await;
             if let Ok(drained) = drained {
                 drained?;
             } else {
@@ -288,7 +304,7 @@ impl<C: Consuming> Channels<'_, C> {
         while let Some(Some(Ok(delivery))) = deliveries.next().now_or_never() {
             self.consumer.abandon(delivery);
         }
-        if self.consumer.tasks().is_empty() {
+        if self.consumer.takes_back() && self.consumer.tasks().is_empty() {
             // Tag 0 with `multiple` means all that are outstanding: here, the unstarted.
             let rest = BasicNackOptions {
                 multiple: true,

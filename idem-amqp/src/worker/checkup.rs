@@ -12,9 +12,9 @@ use idem_core::{
 use lapin::Connection;
 
 use super::{
-    Worker,
+    Subscription, Worker,
     consumer::{Consumer, ToldLimit},
-    fitness,
+    fitness, stream,
 };
 use crate::{
     connection::{Broker, Link},
@@ -129,6 +129,11 @@ impl Worker {
                     let table = outbox.table();
                     let asker = Asker::Anybody;
                     findings.extend(doctor::outbox::look(&table, Some(&connection), asker).await);
+                }
+                for Subscription { queue, marks, .. } in &self.subscriptions {
+                    let Some(marks) = marks else { continue };
+                    let found = stream::look::look(&connection, queue, &**marks).await;
+                    findings.extend(found.map(|finding| finding.about(queue.name())));
                 }
                 let _ = connection.close(200, "done".into()).await;
                 findings.extend(findings_of(visit.diagnoses));

@@ -9,7 +9,7 @@ use crate::{
         delivery::Delivery,
         headers::ATTEMPT,
         retry::conflicts,
-        settlement::{Asker, Circumstances, Content, Delivered},
+        settlement::{Asker, Circumstances, Content, Delivered, Source},
     },
 };
 
@@ -28,6 +28,11 @@ pub(super) fn circumstances<'a>(
         content: content(&arrival.delivery),
         asker: asker(arrival),
         delivered: delivered(&arrival.delivery),
+        source: if queue.is_stream() {
+            Source::Stream
+        } else {
+            Source::Queue
+        },
         ..Circumstances::new(queue.retries())
     }
 }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use lapin::{Channel, Connection, Error, message::Delivery as RawDelivery};
+use lapin::{Channel, Connection, Error, message::Delivery as RawDelivery, types::FieldTable};
 use tokio::time::{sleep_until, timeout_at};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument as _;
@@ -16,6 +16,7 @@ use super::{
     channels::{Channels, Consuming, Settling, Stopped},
     delivery_processor::DeliveryProcessor,
     grace::Grace,
+    stream::{Arrived, StreamReader},
 };
 use crate::{
     connection::health::HealthState,
@@ -40,6 +41,8 @@ pub(super) struct Consumer {
     pub(super) failures: Arc<FailureLog>,
     /// For how long nothing may come before the channel is renewed.
     pub(super) idle: Duration,
+    /// If it consumes a stream.
+    pub(super) stream: Option<StreamReader>,
 }
 
 /// For handlers that were dropped to end.
@@ -59,7 +62,9 @@ impl Consumer {
     }
 
     fn receive(&self, raw: RawDelivery) -> Arrival {
-        let (delivery, body) = Delivery::received(self.processor.queue.shared_name(), raw);
+        let queue = &self.processor.queue;
+        let (name, comes_back_to) = (queue.shared_name(), queue.comes_back_to());
+        let (delivery, body) = Delivery::received_for(name, comes_back_to, raw);
         Arrival::new(delivery, body, &self.processor.queue)
     }
 
@@ -102,7 +107,26 @@ impl Consuming for Consumer {
     }
 
     async fn establish(&self, channel: &Channel) -> Result<(), TopologyError> {
-        topology::establish(channel, &self.processor.queue).await
+        topology::establish(channel, &self.processor.queue).await?;
+        match &self.stream {
+            Some(stream) => stream.claim(channel).await,
+            None => Ok(()),
+        }
+    }
+
+    fn arguments(&self) -> FieldTable {
+        let stream = self.stream.as_ref();
+        stream.map(StreamReader::arguments).unwrap_or_default()
+    }
+
+    fn takes_back(&self) -> bool {
+        self.stream.is_none()
+    }
+
+    async fn drained(&self) {
+        if let Some(stream) = &self.stream {
+            stream.leave().await;
+        }
     }
 
     fn refused(&self, error: Error) -> TopologyError {
@@ -110,8 +134,11 @@ impl Consuming for Consumer {
         topology::explain(Step::Consume(queue.name()), queue, error)
     }
 
-    fn context(&self, Settling { acks, ended }: Settling) -> ChannelContext {
+    fn context(&self, settling: Settling) -> ChannelContext {
         let queue = &self.processor.queue;
+        let stream = self.stream.as_ref();
+        let reading = stream.and_then(|stream| stream.on_channel(&settling));
+        let Settling { acks, ended } = settling;
         ChannelContext {
             slots: self.slots.clone(),
             delivery_limit: queue.returns_allowed(self.told_limit.get().copied()),
@@ -120,10 +147,18 @@ impl Consuming for Consumer {
             health: Arc::clone(&self.health),
             ended,
             draining: self.draining.clone(),
+            reading,
         }
     }
 
-    fn start(&self, raw: RawDelivery, context: &Arc<ChannelContext>) {
+    fn start(&self, mut raw: RawDelivery, context: &Arc<ChannelContext>) {
+        if let (Some(stream), Some(reading)) = (&self.stream, &context.reading) {
+            match stream.receive(reading, &raw) {
+                Arrived::Done => return context.acks.ack(raw.delivery_tag),
+                // A stream does not say it, and whoever ran it may have died of it.
+                Arrived::New { may_have_run } => raw.redelivered |= may_have_run,
+            }
+        }
         self.processor.counters.delivered(&self.processor.meters);
         let (tag, bytes) = (raw.delivery_tag, raw.data.len());
         let arrival = self.receive(raw);
@@ -143,7 +178,10 @@ impl Consuming for Consumer {
     }
 
     async fn beside(&self, connection: &Connection) {
-        topology::keep_way_back(connection, &self.processor.queue).await;
+        match &self.stream {
+            Some(stream) => stream.keep().await,
+            None => topology::keep_way_back(connection, &self.processor.queue).await,
+        }
     }
 
     fn tasks(&self) -> &TaskTracker {

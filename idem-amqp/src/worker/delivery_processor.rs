@@ -69,6 +69,12 @@ impl DeliveryProcessor {
         mut slot: Slot,
     ) {
         let arrived = Instant::now();
+        if let Some(reading) = &context.reading {
+            tokio::select! {
+                () = reading.pinned() => {}
+                () = context.stopping() => {}
+            }
+        }
         let mut end = tokio::select! {
             // A handler that has ended in the same moment as the grace period counts as ended.
             biased;

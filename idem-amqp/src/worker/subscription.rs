@@ -15,7 +15,7 @@ use idem_core::{
     store::RecordedByError,
 };
 
-use super::{handler_runner::RunHandler, registrar::Register};
+use super::{handler_runner::RunHandler, registrar::Register, stream::Marks};
 use crate::{
     doctor::{Batches, Case, Gaps},
     error::BuildError,
@@ -77,6 +77,8 @@ pub(crate) struct Subscription {
     pub(super) numbered: Option<SequenceKept>,
     /// Whether a table of its handler's own says what was handled.
     pub(super) recorded: bool,
+    /// Where its handler is, if it is a stream.
+    pub(super) marks: Option<Arc<dyn Marks>>,
     /// If its clients may open sessions.
     pub(super) served: Option<Served>,
 }
@@ -88,6 +90,8 @@ pub(super) enum InVain {
     Observes,
     RunsUnclaimed,
     Publishes,
+    /// What is to be a stream is a queue.
+    Reads,
 }
 
 /// Which handler it is, and the scope of its keys.
@@ -178,6 +182,7 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
         queue,
         in_vain,
         numbered,
+        marks,
         ..
     } in subscriptions
     {
@@ -192,12 +197,28 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
             return Err(BuildError::DeadLettersToItself { queue: name.into() });
         }
         if !names.insert(name) {
-            return Err(BuildError::QueueTwice { queue: name.into() });
+            let queue_name = name.into();
+            return Err(if queue.is_stream() {
+                BuildError::Stream {
+                    queue: queue_name,
+                    reason:
+                        "another handler of this worker reads it: give each a worker of its own"
+                            .into(),
+                }
+            } else {
+                BuildError::QueueTwice { queue: queue_name }
+            });
         }
         if let Some(reason) = queue.impossible_retries() {
             return Err(BuildError::NativeRetries {
                 queue: name.into(),
                 reason: reason.into(),
+            });
+        }
+        if queue.is_stream() && marks.is_none() {
+            return Err(BuildError::Stream {
+                queue: name.into(),
+                reason: "consume it with `consume_stream`, on a store that keeps its mark".into(),
             });
         }
         if let Some(Err(reason)) = numbered {
@@ -213,6 +234,12 @@ pub(super) fn check(subscriptions: &[Subscription]) -> Result<(), BuildError> {
             Some(InVain::RunsUnclaimed) => return Err(BuildError::AtomicUnclaimed { queue }),
             Some(InVain::Observes) => return Err(BuildError::AtomicObserved { queue }),
             Some(InVain::Publishes) => return Err(BuildError::NoOutbox { queue }),
+            Some(InVain::Reads) => {
+                return Err(BuildError::Stream {
+                    queue,
+                    reason: "it is a queue: consume it with `consume`, or name a stream with `Queue::stream`".into(),
+                });
+            }
         }
     }
     let served = subscriptions.iter();

@@ -53,7 +53,7 @@ impl TopologyRepair {
     }
 
     fn is_ours(&self) -> bool {
-        self.queue.declared().is_some() || self.queue.has_ladder()
+        self.queue.is_ours() || self.queue.has_ladder()
     }
 }
 

@@ -142,6 +142,7 @@ where
                 draining: CancellationToken::new(),
                 failures: Arc::default(),
                 health: Arc::new(health),
+                reading: None,
             },
             queue,
         }
@@ -151,6 +152,7 @@ where
     pub async fn run(&self, message: Arriving) -> Processed {
         let origin = Origin {
             unreadable: None,
+            comes_back_to: None,
             queue: self.queue.name().into(),
             exchange: message.exchange,
             routing_key: message.routing_key,

@@ -11,6 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::{flawed::Flaw, ledger::Ledger, queue_type, store_at::StoreAt};
 
 /// What a worker's process is to do.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a setting of its own"
+)]
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Settings {
     /// The broker.
@@ -51,6 +55,8 @@ pub struct Settings {
     pub flaw: Option<Flaw>,
     /// Whether clients may open sessions.
     pub sessions: bool,
+    /// Whether the queue is a stream.
+    pub stream: bool,
     /// By what the orders are told apart.
     pub keys: Keys,
     /// The queue to which handlers publish, by their outbox, that an order is charged.
@@ -129,6 +135,7 @@ impl Settings {
             gate: None,
             flaw: None,
             sessions: false,
+            stream: false,
             keys: Keys::Ids,
             events: None,
         }
@@ -144,9 +151,12 @@ impl Settings {
         } else {
             QueueType::Quorum
         };
-        let mut queue = Queue::of_type(&self.queue, kind)
-            .prefetch(self.prefetch)
-            .policy(self.policy());
+        let queue = if self.stream {
+            Queue::stream(&self.queue).takeover_after(Duration::from_secs(2))
+        } else {
+            Queue::of_type(&self.queue, kind)
+        };
+        let mut queue = queue.prefetch(self.prefetch).policy(self.policy());
         if let Some(rungs) = &self.rungs_ms {
             let rungs = rungs.iter().copied().map(Duration::from_millis);
             queue = queue.ladder(Ladder::new(rungs).expect("tests have ladders that hold"));

@@ -88,6 +88,8 @@ mod sessions;
 mod shutdown;
 mod store_crashes;
 mod store_freezes;
+mod stream_faults;
+mod streams;
 mod topology;
 mod traces;
 mod unclaimed;

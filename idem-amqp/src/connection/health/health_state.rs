@@ -99,6 +99,31 @@ impl HealthState {
         }
     }
 
+    /// Another worker reads this stream: that is as it should be.
+    pub(crate) fn stands_by(&self, stream: &str) {
+        self.consuming(stream);
+    }
+
+    /// Messages of this stream were removed before they were handled.
+    pub(crate) fn truncated(&self, stream: &str, mark: u64, first: u64) {
+        let error = format!("it begins with {first}, and the handler was at {mark}");
+        if let Some(stream) = self.state().queue(stream) {
+            stream.truncation.fail(Instant::now(), Some(error));
+        }
+    }
+
+    /// This stream ends before the mark; or no longer.
+    pub(crate) fn mark_beyond_end(&self, stream: &str, mark: Option<u64>) {
+        let mut state = self.state();
+        let Some(reach) = state.queue(stream).map(|stream| &mut stream.reach) else {
+            return;
+        };
+        match mark {
+            Some(mark) => reach.fail(Instant::now(), Some(format!("the mark is {mark}"))),
+            None => reach.recover(Instant::now()),
+        }
+    }
+
     pub(crate) fn not_consuming(&self, queue: &str, error: Option<&dyn Display>) {
         let error = error.map(ToString::to_string);
         if let Some(queue) = self.state().queue(queue) {

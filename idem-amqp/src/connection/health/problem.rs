@@ -46,6 +46,18 @@ pub enum ProblemKind {
         /// The queue's name.
         queue: String,
     },
+    /// A stream was truncated above a handler's mark: messages were removed before they were handled. Told until the
+    /// worker ends.
+    StreamTruncated {
+        /// The stream's name.
+        queue: String,
+    },
+    /// A stream ends before its handler's mark: it was deleted and made anew, or set back. It is not read before somebody
+    /// sets the mark.
+    MarkBeyondEnd {
+        /// The stream's name.
+        queue: String,
+    },
     /// The outbox of the handlers cannot be read: what they publish leaves late, or not at all.
     OutboxUnreadable,
     /// Messages of the outbox were given up, and wait for somebody.
@@ -64,6 +76,7 @@ impl ProblemKind {
             Self::Unprotected
                 | Self::Blocked
                 | Self::Gap { .. }
+                | Self::StreamTruncated { .. }
                 | Self::OutboxUnreadable
                 | Self::OutboxDead
                 | Self::OutboxLate
@@ -73,7 +86,7 @@ impl ProblemKind {
     /// Whether it is worth a restart when it lasts. A restart helps no queue that is gone, and a
     /// message whose dead letter could not be published would run again.
     pub(super) fn may_need_a_restart(&self) -> bool {
-        self.hinders() && !matches!(self, Self::Unpublished { .. })
+        self.hinders() && !matches!(self, Self::Unpublished { .. } | Self::MarkBeyondEnd { .. })
     }
 }
 
@@ -94,6 +107,13 @@ impl fmt::Display for ProblemKind {
             Self::Gap { queue } => {
                 write!(f, "numbered messages of {queue} wait for an earlier one")
             }
+            Self::StreamTruncated { queue } => {
+                write!(
+                    f,
+                    "messages of {queue} were removed before they were handled"
+                )
+            }
+            Self::MarkBeyondEnd { queue } => write!(f, "{queue} ends before the mark"),
             Self::OutboxUnreadable => f.write_str("the outbox cannot be read"),
             Self::OutboxDead => f.write_str("messages of the outbox were given up"),
             Self::OutboxLate => f.write_str("messages of the outbox do not leave"),

@@ -46,6 +46,10 @@ pub(super) struct QueueState {
     pub(super) letters: Condition,
     /// In its sequences.
     pub(super) gaps: Gaps,
+    /// If it is a stream: whether it was truncated above the mark.
+    pub(super) truncation: Condition,
+    /// If it is a stream: whether it reaches the mark.
+    pub(super) reach: Condition,
     /// When the log was told of numbers that were done long ago.
     pub(super) stale: Pause,
 }
@@ -83,6 +87,8 @@ impl State {
         for queue in &mut self.queues {
             queue.consuming = Condition::ill(now);
             queue.letters = Condition::well(now);
+            queue.truncation = Condition::well(now);
+            queue.reach = Condition::well(now);
         }
         self.store = Condition::well(now);
         self.registrations = Registrations::default();
@@ -151,6 +157,18 @@ impl State {
         {
             let queue = name.clone();
             look(ProblemKind::NotConsuming { queue }, consuming);
+        }
+        for QueueState {
+            name,
+            truncation,
+            reach,
+            ..
+        } in &self.queues
+        {
+            let queue = name.clone();
+            look(ProblemKind::StreamTruncated { queue }, truncation);
+            let queue = name.clone();
+            look(ProblemKind::MarkBeyondEnd { queue }, reach);
         }
         look(ProblemKind::StoreUnavailable, self.longest_outage(now));
         for QueueState { name, letters, .. } in &self.queues {

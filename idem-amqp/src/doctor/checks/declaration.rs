@@ -52,7 +52,7 @@ fn missing(patient: &Patient<'_>) -> Diagnosis {
     ))
 }
 
-fn hidden(patient: &Patient<'_>, why: &str) -> Diagnosis {
+pub(super) fn hidden(patient: &Patient<'_>, why: &str) -> Diagnosis {
     let name = patient.queue.name();
     Diagnosis::told(Finding::note(
         HIDDEN,
@@ -71,7 +71,7 @@ fn stream(patient: &Patient<'_>, arguments: &Arguments) -> Option<Diagnosis> {
             "stream",
             format!(
                 "`{name}` is a stream, which keeps what was acknowledged and takes nothing back; \
-                 consume a quorum queue that is fed by it"
+                 consume it with `consume_stream(Queue::existing_stream(\"{name}\"))`"
             ),
         ))
     })

@@ -112,6 +112,22 @@ fn a_stream_bars_the_start_and_cannot_be_accepted() {
     );
 }
 
+#[test]
+fn of_a_stream_that_is_read_as_one_it_is_said_what_it_cannot_do() {
+    let read = |queue: Queue| queue.read_by("orders.charge");
+    let found_of = |queue: &Queue, told| found(&facts(V4_3, queue, Policy::DEFAULT, told));
+    let limits = (Severity::Note, "stream", Bars::No);
+    let (ours, theirs) = (read(Queue::stream("s")), read(Queue::existing_stream("s")));
+    assert_eq!(found_of(&ours, Told::Ours), [limits]);
+    let stream = told([("x-queue-type", "stream")]);
+    assert_eq!(found_of(&theirs, stream), [limits]);
+    let no_stream = (Severity::Error, "not-a-stream", Bars::Always);
+    let quorum = told([("x-queue-type", "quorum")]);
+    assert_eq!(found_of(&theirs, quorum), [no_stream, limits]);
+    let missing = (Severity::Error, "missing", Bars::No);
+    assert_eq!(found_of(&theirs, Told::Missing), [missing, limits]);
+}
+
 /// What is found of an existing queue with this dead-letter queue.
 fn of_dead_letters(
     broker: Product,

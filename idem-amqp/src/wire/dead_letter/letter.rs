@@ -174,6 +174,7 @@ impl DeadLetter {
     fn republished(&self) -> Republished {
         let before = Delivery::new(Origin {
             unreadable: None,
+            comes_back_to: None,
             queue: self.queue().unwrap_or_default().into(),
             exchange: short(self.exchange()),
             routing_key: short(self.routing_key()),

@@ -12,6 +12,7 @@ use crate::wire::{delivery::Origin, republish::Republished};
 fn request(reply_to: &str) -> Delivery {
     Delivery::new(Origin {
         unreadable: None,
+        comes_back_to: None,
         queue: "orders".into(),
         exchange: ShortString::default(),
         routing_key: "orders".into(),

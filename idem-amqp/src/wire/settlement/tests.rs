@@ -547,3 +547,36 @@ fn a_queue_that_delays_by_itself_does_not_count_returns() {
     };
     assert_eq!(settle(Kind::Failed, &now), requeue(Duration::ZERO));
 }
+
+#[test]
+fn a_stream_takes_nothing_back() {
+    let (ladder, policy) = (ladder(), Policy::builder().on_conflict(OnConflict::Requeue));
+    let policy = policy.build().unwrap();
+    let of_stream = |runner, full| Circumstances {
+        source: Source::Stream,
+        policy: &policy,
+        retry_after: SECOND / 2,
+        held: LONGEST_HOLD,
+        runner,
+        full,
+        ..certain(&ladder)
+    };
+    for kind in Kind::ALL {
+        for (runner, full) in [
+            (Runner::Runs, false),
+            (Runner::Runs, true),
+            (Runner::Panicked, false),
+        ] {
+            let settlement = settle(*kind, &of_stream(runner, full));
+            assert!(
+                !matches!(settlement, Settlement::Requeue { .. }),
+                "{kind}: {settlement:?}"
+            );
+        }
+    }
+    // A delay below the first rung is waited out here, if somebody is left to do it.
+    let failed = |runner, full| settle(Kind::Failed, &of_stream(runner, full));
+    assert_eq!(failed(Runner::Runs, false), hold(SECOND / 2));
+    assert_eq!(failed(Runner::Runs, true), retry(SECOND));
+    assert_eq!(failed(Runner::Panicked, false), retry(SECOND));
+}

@@ -12,6 +12,7 @@ fn context(running: usize) -> ChannelContext {
         draining: CancellationToken::new(),
         failures: Arc::default(),
         health: Arc::new(HealthState::of(["orders"].into_iter())),
+        reading: None,
     }
 }
 

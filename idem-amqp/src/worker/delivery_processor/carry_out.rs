@@ -75,7 +75,7 @@ impl DeliveryProcessor {
                     end.settlement = settlement;
                 }
             }
-            context.acks.ack(tag);
+            context.done(tag);
         }
         still_open(context)?;
         Ok(reply)
@@ -96,7 +96,7 @@ impl DeliveryProcessor {
 
 /// Acknowledges a delivery that needs nothing else.
 pub(super) fn acknowledge(tag: u64, context: &ChannelContext) -> Result<(), Unsettled> {
-    context.acks.ack(tag);
+    context.done(tag);
     still_open(context)
 }
 

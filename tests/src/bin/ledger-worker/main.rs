@@ -8,7 +8,7 @@ use idem_amqp::{
     handler::Handler,
     prelude::*,
     session::Sessions,
-    store::{Purge, SessionStore},
+    store::{Purge, SessionStore, StreamStore},
 };
 use idem_tests::{
     flawed::Flawed,
@@ -138,7 +138,7 @@ async fn consume<H, S>(settings: &Settings, store: S) -> Result<(), Box<dyn Erro
 where
     H: Handler<WorkerState>,
     H::Mode: RunsOn<Interfered<Flawed<S>>>,
-    S: SessionStore + Purge + Clone,
+    S: SessionStore + StreamStore + Purge + Clone,
 {
     let crash = settings.crash;
     let store = Flawed::new(store, settings.flaw);
@@ -146,6 +146,8 @@ where
     let worker = Worker::builder(store).state(WorkerState::new(settings));
     let worker = if settings.sessions {
         worker.consume_in_sessions::<H>(settings.queue(), Sessions::default())
+    } else if settings.stream {
+        worker.consume_stream::<H>(settings.queue())
     } else {
         worker.consume::<H>(settings.queue())
     };

@@ -26,6 +26,7 @@ fn letter(headers: Vec<(&str, AMQPValue)>) -> DeadLetter {
 fn of(properties: BasicProperties) -> DeadLetter {
     let delivery = Delivery::new(Origin {
         unreadable: None,
+        comes_back_to: None,
         queue: "orders.dead".into(),
         exchange: "".into(),
         routing_key: "orders.dead".into(),

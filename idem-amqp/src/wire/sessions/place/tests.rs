@@ -12,6 +12,7 @@ fn delivery(headers: &[(&str, AMQPValue)]) -> Delivery {
     }
     Delivery::new(Origin {
         unreadable: None,
+        comes_back_to: None,
         queue: "q".into(),
         exchange: "".into(),
         routing_key: "q".into(),

@@ -1,0 +1,168 @@
+//! A stream as the source of a handler's messages.
+
+use std::{sync::Arc, time::Duration};
+
+use lapin::types::{AMQPValue, FieldTable, LongString};
+
+use super::{DeadLetterTarget, Queue};
+use crate::wire::{Ladder, QueueType, StreamOffset, retries::Retries};
+
+/// What a stream has beside what a queue has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stream {
+    /// Whether the worker declares it.
+    pub(crate) is_ours: bool,
+    pub(crate) from: StreamOffset,
+    /// How long a standby waits for a reader that is silent.
+    pub(crate) takeover: Duration,
+    max_age: Option<Duration>,
+    max_bytes: Option<u64>,
+    segment_bytes: Option<u64>,
+    /// The queue of what fails, once the handler is known.
+    failures: Option<Arc<str>>,
+}
+
+impl Queue {
+    /// How long a standby waits for a worker that is silent, unless said otherwise.
+    pub const DEFAULT_TAKEOVER: Duration = Duration::from_secs(15);
+
+    /// A stream, declared by the worker, for
+    /// [`consume_stream`](crate::WorkerBuilder::consume_stream): it keeps what is handled, and each handler reads all of it. Set
+    /// how much it keeps, by [`max_age`](Self::max_age) or [`max_bytes`](Self::max_bytes), or it keeps all for ever.
+    ///
+    /// What fails cannot go back into it. It goes to a quorum queue of the handler's own, `<stream>.<scope>`, by the
+    /// [ladder](Self::ladder); and for good to the dead-letter queue of that, `<stream>.<scope>.dead`. The worker declares and
+    /// consumes both.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use idem_amqp::{Queue, StreamOffset};
+    ///
+    /// let ledger = Queue::stream("ledger").max_age(Duration::from_hours(24 * 30)).offset(StreamOffset::Next);
+    /// # drop(ledger);
+    /// ```
+    pub fn stream(name: impl Into<String>) -> Self {
+        Self::of_stream(&name.into(), true)
+    }
+
+    /// A stream that somebody else declares. Of its own, the worker declares the queues of what fails.
+    pub fn existing_stream(name: impl Into<String>) -> Self {
+        Self::of_stream(&name.into(), false)
+    }
+
+    fn of_stream(name: &str, is_ours: bool) -> Self {
+        let mut queue = Self::new(name, None, Retries::Ladder(Ladder::default()));
+        queue.stream = Some(Box::new(Stream {
+            is_ours,
+            from: StreamOffset::default(),
+            takeover: Self::DEFAULT_TAKEOVER,
+            max_age: None,
+            max_bytes: None,
+            segment_bytes: None,
+            failures: None,
+        }));
+        queue
+    }
+
+    fn with_stream(mut self, set: impl FnOnce(&mut Stream)) -> Self {
+        if let Some(stream) = &mut self.stream {
+            set(stream);
+        }
+        self
+    }
+
+    /// Where in the stream the handler begins if the store has no mark of it; with the first message unless set. From
+    /// then on it goes on from its mark. Does nothing to a queue.
+    pub fn offset(self, offset: StreamOffset) -> Self {
+        self.with_stream(|stream| stream.from = offset)
+    }
+
+    /// How old the messages of a declared stream may be, to the second (`x-max-age`). Does nothing to a queue.
+    pub fn max_age(self, age: Duration) -> Self {
+        self.with_stream(|stream| stream.max_age = Some(age))
+    }
+
+    /// How many bytes a declared stream may have (`x-max-length-bytes`). Does nothing to a queue.
+    pub fn max_bytes(self, bytes: u64) -> Self {
+        self.with_stream(|stream| stream.max_bytes = Some(bytes))
+    }
+
+    /// How many bytes a segment of a declared stream has (`x-stream-max-segment-size-bytes`): the broker removes whole
+    /// segments, and keeps the last one whatever its age. Does nothing to a queue.
+    pub fn segment_bytes(self, bytes: u64) -> Self {
+        self.with_stream(|stream| stream.segment_bytes = Some(bytes))
+    }
+
+    /// How long the workers that stand by wait for the one that reads the stream, if it is silent: 15 s unless set, at
+    /// least a second. Does nothing to a queue.
+    pub fn takeover_after(self, silence: Duration) -> Self {
+        self.with_stream(|stream| stream.takeover = silence.max(Duration::from_secs(1)))
+    }
+
+    pub(crate) fn as_stream(&self) -> Option<&Stream> {
+        self.stream.as_deref()
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        self.stream.is_some()
+    }
+
+    /// Whether the worker declares it.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.kind.is_some() || self.as_stream().is_some_and(|stream| stream.is_ours)
+    }
+
+    /// The stream as a handler of this scope reads it.
+    pub(crate) fn read_by(mut self, scope: &str) -> Self {
+        let Some(stream) = &mut self.stream else {
+            return self;
+        };
+        let failures = format!("{}.{scope}", self.name);
+        let unless_set = DeadLetterTarget::Queue(format!("{}.dead", self.name));
+        if self.dead_letters == unless_set {
+            self.dead_letters = DeadLetterTarget::Queue(format!("{failures}.dead"));
+        }
+        stream.failures = Some(failures.into());
+        self
+    }
+
+    /// The queue of what failed in the stream, or was sent again.
+    pub(crate) fn failures(&self) -> Option<Self> {
+        let name = self.as_stream()?.failures.as_deref()?;
+        Some(Self {
+            name: name.into(),
+            kind: Some(QueueType::Quorum),
+            stream: None,
+            bindings: Vec::new(),
+            ..self.clone()
+        })
+    }
+
+    /// Where its messages come back to; the queue itself if nothing is said.
+    pub(crate) fn comes_back_to(&self) -> Option<Arc<str>> {
+        self.as_stream()?.failures.clone()
+    }
+}
+
+impl Stream {
+    /// Frozen, as those of queues are.
+    pub(crate) fn arguments(&self) -> FieldTable {
+        let mut table = FieldTable::default();
+        let mut set = |name: &str, value| {
+            table.insert(name.into(), value);
+        };
+        set("x-queue-type", AMQPValue::LongString("stream".into()));
+        if let Some(age) = self.max_age {
+            let age = LongString::from(format!("{}s", age.as_secs()));
+            set("x-max-age", AMQPValue::LongString(age));
+        }
+        let bytes = |bytes: u64| AMQPValue::LongLongInt(i64::try_from(bytes).unwrap_or(i64::MAX));
+        if let Some(most) = self.max_bytes {
+            set("x-max-length-bytes", bytes(most));
+        }
+        if let Some(most) = self.segment_bytes {
+            set("x-stream-max-segment-size-bytes", bytes(most));
+        }
+        table
+    }
+}

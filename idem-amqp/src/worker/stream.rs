@@ -1,0 +1,432 @@
+//! One handler's reading of a stream: who reads, from where, and how far it has come.
+//!
+//! `consumer` claims the stream before it consumes, and asks here about each delivery; `channel_context` tells what is
+//! settled. What must stay true: the mark passes nothing that is neither done nor confirmed in another queue; a worker that was
+//! taken over moves no mark; of what is settled, at most [`WINDOW`] messages lie above the mark that the store has.
+// docs/decisions/0045
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use idem_core::{
+    ErrorChain, StoreError,
+    handler::Backoff,
+    store::{Owner, StreamClaim, StreamLease, Write},
+};
+use lapin::{
+    Channel, message::Delivery as RawDelivery, options::BasicQosOptions, types::FieldTable,
+};
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{ack_sender::AckSender, channels::Settling};
+use crate::{
+    connection::health::HealthState,
+    error::TopologyError,
+    topology::{self, Queue, Step},
+    wire::{StreamOffset, stream},
+};
+
+pub(super) mod look;
+mod marks;
+mod progress;
+
+pub(super) use marks::{Marks, StoreMarks};
+use progress::{Progress, Saved};
+
+/// How many settled messages may lie above the mark in the store: so many are delivered again after a crash, at most, and
+/// those that the broker has sent ahead.
+const WINDOW: u64 = 1024;
+
+/// How long the mark may lag behind.
+const SAVE: Duration = Duration::from_secs(1);
+
+/// The message below the mark is there, so it comes soon.
+const FIRST_DELIVERY: Duration = Duration::from_secs(10);
+
+/// Between two tries to claim.
+const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+
+/// Between two looks at whether the channel is there.
+const STEP: Duration = Duration::from_millis(200);
+
+/// For a store that does not answer when the worker stops.
+const LEAVE: Duration = Duration::from_secs(2);
+
+/// For a store that does not answer.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// A stream as one handler reads it, over all connections of a worker.
+pub(super) struct StreamReader {
+    pub(super) queue: Queue,
+    pub(super) marks: Arc<dyn Marks>,
+    pub(super) health: Arc<HealthState>,
+    owner: Owner,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    reading: Option<Arc<Reading>>,
+    /// A mark that the stream does not reach. A person has to set it.
+    beyond_end: Option<u64>,
+}
+
+/// The stream while this worker has it, on one channel.
+#[derive(Debug)]
+pub(super) struct Reading {
+    queue: Arc<str>,
+    lease: StreamLease,
+    /// Where the handler was when it was claimed.
+    mark: Option<u64>,
+    from: StreamOffset,
+    /// Up to so many deliveries may have been delivered before, and run.
+    may_have_run: u64,
+    progress: Mutex<Progress>,
+    /// Whether the stream was seen to reach the mark.
+    is_verified: AtomicBool,
+    /// More is done than the store has been told for long.
+    due: Notify,
+    /// Whether the place where the handler begins is known to the store.
+    pinned: watch::Sender<bool>,
+    settling: OnceLock<(AckSender, CancellationToken)>,
+}
+
+/// What a delivery is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arrived {
+    /// Done before; it was delivered to see that it is there.
+    Done,
+    /// To be handled. It may have been delivered before.
+    New { may_have_run: bool },
+}
+
+impl StreamReader {
+    pub(super) fn new(queue: Queue, marks: Arc<dyn Marks>, health: Arc<HealthState>) -> Self {
+        Self {
+            queue,
+            marks,
+            health,
+            owner: Owner::new(),
+            state: Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn reading(&self) -> Option<Arc<Reading>> {
+        self.state().reading.clone()
+    }
+
+    fn takeover(&self) -> Duration {
+        let stream = self.queue.as_stream();
+        stream.map_or(Queue::DEFAULT_TAKEOVER, |stream| stream.takeover)
+    }
+
+    /// Waits until the stream is this worker's, however long another one has it. An error if the channel ends.
+    pub(super) async fn claim(&self, channel: &Channel) -> Result<(), TopologyError> {
+        self.save_last().await;
+        let queue = self.queue.name();
+        let (mut tries, mut stands_by) = (0, false);
+        loop {
+            // Asks nothing, but fails when the connection has gone.
+            let alive = channel.basic_qos(self.queue.told_prefetch(), BasicQosOptions::default());
+            alive
+                .await
+                .map_err(|error| topology::explain(Step::Consume(queue), &self.queue, error))?;
+            let claimed = answered(self.marks.claim(self.owner, self.takeover())).await;
+            let wait = match claimed {
+                Ok(StreamClaim::Acquired { mark, .. }) if self.is_beyond_end(mark) => {
+                    // Kept, so that no standby falls into the same trap. What is wrong is told already.
+                    self.health.stands_by(queue);
+                    self.takeover() / 3
+                }
+                Ok(StreamClaim::Acquired { lease, mark }) => {
+                    tracing::info!(queue, mark, "reading the stream");
+                    self.begin(lease, mark);
+                    return Ok(());
+                }
+                Ok(StreamClaim::Held { remaining }) => {
+                    self.health.stands_by(queue);
+                    if !stands_by {
+                        tracing::info!(
+                            queue,
+                            "another worker reads the stream: this one stands by"
+                        );
+                    }
+                    stands_by = true;
+                    let soon = self.takeover() / 4;
+                    remaining.clamp(Duration::from_millis(50), soon)
+                }
+                Err(error) => {
+                    let error = ErrorChain::of(&error).to_string();
+                    self.health.not_consuming(queue, Some(&error));
+                    tracing::warn!(
+                        queue,
+                        error,
+                        "the stream is not read before the store has told its mark"
+                    );
+                    tries += 1;
+                    AGAIN.wait(tries)
+                }
+            };
+            // In short steps: the other queues of the connection wait for this one when it has gone.
+            let again = Instant::now() + wait;
+            while Instant::now() < again && channel.status().connected() {
+                sleep(STEP.min(wait)).await;
+            }
+        }
+    }
+
+    /// What the channel before has done, and has not told yet. If that fails, it is delivered again.
+    async fn save_last(&self) {
+        let Some(last) = self.state().reading.take() else {
+            return;
+        };
+        let mark = last.progress().mark();
+        let saved = answered(self.marks.extend(&last.lease, mark, self.takeover())).await;
+        if let Err(error) = saved {
+            tracing::debug!(error = %ErrorChain::of(&error), "the last mark was not saved");
+        }
+    }
+
+    fn is_beyond_end(&self, mark: Option<u64>) -> bool {
+        let mut state = self.state();
+        if state.beyond_end.is_some() && state.beyond_end != mark {
+            state.beyond_end = None;
+            self.health.mark_beyond_end(self.queue.name(), None);
+        }
+        state.beyond_end.is_some()
+    }
+
+    fn begin(&self, lease: StreamLease, mark: Option<u64>) {
+        let from = self.queue.as_stream().map(|stream| stream.from);
+        let from = from.unwrap_or_default();
+        let reading = Reading {
+            queue: self.queue.shared_name(),
+            lease,
+            mark,
+            from,
+            may_have_run: WINDOW + u64::from(self.queue.told_prefetch()),
+            progress: Mutex::new(Progress::new(mark, WINDOW)),
+            is_verified: AtomicBool::new(false),
+            due: Notify::new(),
+            pinned: watch::Sender::new(mark.is_some() || !from.moves()),
+            settling: OnceLock::new(),
+        };
+        self.state().reading = Some(Arc::new(reading));
+    }
+
+    /// The consumer's arguments. The message below the mark comes again: so it shows whether the stream is as it was.
+    pub(super) fn arguments(&self) -> FieldTable {
+        let Some(reading) = self.reading() else {
+            return FieldTable::default();
+        };
+        let from = match reading.mark {
+            Some(mark) => StreamOffset::Offset(mark.saturating_sub(1)),
+            None => reading.from,
+        };
+        from.arguments()
+    }
+
+    /// The reading of a channel that has just been opened.
+    pub(super) fn on_channel(&self, settling: &Settling) -> Option<Arc<Reading>> {
+        let reading = self.reading()?;
+        let _ = reading
+            .settling
+            .set((settling.acks.clone(), settling.ended.clone()));
+        Some(reading)
+    }
+
+    /// Says what a delivery is.
+    pub(super) fn receive(&self, reading: &Reading, raw: &RawDelivery) -> Arrived {
+        let offset = stream::offset(&raw.properties);
+        if let (Some(mark), Some(first)) = (reading.mark, offset) {
+            self.compare(mark, first, reading);
+        }
+        reading.receive(raw.delivery_tag, offset)
+    }
+
+    /// Whether the stream is as it was, by the first delivery that is not below what was asked for.
+    fn compare(&self, mark: u64, first: u64, reading: &Reading) {
+        if first.saturating_add(1) < mark || reading.is_verified.swap(true, Relaxed) {
+            return;
+        }
+        let queue = self.queue.name();
+        if first > mark {
+            tracing::warn!(
+                queue,
+                mark,
+                first,
+                "the stream was truncated above the mark: what was between was removed before it was handled. Let the \
+                 stream keep more, or its workers be faster"
+            );
+            self.health.truncated(queue, mark, first);
+        }
+    }
+
+    /// The stream ends before the mark: it was deleted and declared again, or set back to an earlier state.
+    fn fail(&self, reading: &Reading, mark: u64) {
+        let queue = self.queue.name();
+        tracing::error!(
+            queue,
+            mark,
+            "the stream ends before the mark: it was deleted and made anew, or set back. It is not read before \
+             somebody sets the mark, because what has these offsets now may never have been handled"
+        );
+        self.health.mark_beyond_end(queue, Some(mark));
+        self.state().beyond_end = Some(mark);
+        reading.end();
+    }
+
+    /// Tells the store the mark, and that the stream is still read, for ever.
+    pub(super) async fn keep(&self) {
+        let Some(reading) = self.reading() else {
+            return std::future::pending().await;
+        };
+        let began = Instant::now();
+        let mut told = Instant::now();
+        let tick = SAVE.min(self.takeover() / 4);
+        loop {
+            tokio::select! {
+                () = sleep(tick) => {}
+                () = reading.due.notified() => {}
+            }
+            if let Some(mark) = reading.mark.filter(|mark| *mark > 0)
+                && began.elapsed() > FIRST_DELIVERY
+                && !reading.is_verified.load(Relaxed)
+            {
+                self.fail(&reading, mark);
+                return std::future::pending().await;
+            }
+            let moved = reading.progress().moved();
+            if moved.is_none() && told.elapsed() < self.takeover() / 3 {
+                continue;
+            }
+            let mark = moved.map(|saved| saved.mark);
+            match answered(self.marks.extend(&reading.lease, mark, self.takeover())).await {
+                Ok(Write::Applied) => {
+                    told = Instant::now();
+                    reading.saved(moved);
+                }
+                Ok(Write::Fenced) => {
+                    let queue = self.queue.name();
+                    tracing::warn!(
+                        queue,
+                        "another worker reads the stream now, or its mark was set"
+                    );
+                    reading.end();
+                    return std::future::pending().await;
+                }
+                // What is claimed tells of it, too.
+                Err(error) => {
+                    tracing::debug!(error = %ErrorChain::of(&error), "the mark could not be saved");
+                }
+            }
+        }
+    }
+
+    /// Gives the stream back, with all that is done.
+    pub(super) async fn leave(&self) {
+        let Some(reading) = self.state().reading.take() else {
+            return;
+        };
+        let mark = reading.progress().mark();
+        let left = timeout(LEAVE, self.marks.release(&reading.lease, mark)).await;
+        if let Ok(Err(error)) = left {
+            let (queue, error) = (self.queue.name(), ErrorChain::of(&error).to_string());
+            tracing::warn!(
+                queue,
+                error,
+                "the stream was not given back: standbys wait for its lease"
+            );
+        }
+    }
+}
+
+impl Reading {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        // Each step is whole.
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn receive(&self, tag: u64, offset: Option<u64>) -> Arrived {
+        let mut progress = self.progress();
+        if let Some(offset) = offset
+            && progress.mark().is_none()
+            && !*self.pinned.borrow()
+        {
+            // Asked for again, this place would be another one, and what is not done yet would be passed.
+            progress.pin(offset);
+            self.due.notify_one();
+        }
+        let is_done = offset
+            .zip(self.mark)
+            .is_some_and(|(offset, mark)| offset < mark);
+        progress.arrives(tag, offset);
+        if is_done {
+            progress.done(tag);
+        }
+        if is_done {
+            return Arrived::Done;
+        }
+        Arrived::New {
+            may_have_run: progress.arrived() <= self.may_have_run,
+        }
+    }
+
+    /// Waits until the store knows where the handler begins.
+    pub(super) async fn pinned(&self) {
+        // An error is impossible: this has the sender.
+        let _ = self.pinned.subscribe().wait_for(|pinned| *pinned).await;
+    }
+
+    /// A delivery is done, or safe in another queue. Its acknowledgement is credit for the next one; it waits while too
+    /// much above the mark is done.
+    pub(super) fn done(&self, tag: u64, acks: &AckSender) {
+        let mut progress = self.progress();
+        let may_ack = progress.done(tag);
+        if progress.is_due() {
+            self.due.notify_one();
+        }
+        drop(progress);
+        if may_ack {
+            acks.ack(tag);
+        }
+    }
+
+    fn saved(&self, saved: Option<Saved>) {
+        let Some(saved) = saved else { return };
+        let free = self.progress().saved(saved);
+        self.pinned.send_replace(true);
+        if let Some((acks, _)) = self.settling.get() {
+            for tag in free {
+                acks.ack(tag);
+            }
+        }
+    }
+
+    /// Ends the channel.
+    fn end(&self) {
+        tracing::debug!(queue = &*self.queue, "the reading of the stream ends");
+        if let Some((_, ended)) = self.settling.get() {
+            ended.cancel();
+        }
+    }
+}
+
+/// An error if the store does not answer.
+async fn answered<T>(call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    let silent = |_| StoreError::unavailable("it did not answer");
+    timeout(ANSWER, call).await.map_err(silent).flatten()
+}

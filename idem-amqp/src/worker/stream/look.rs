@@ -1,0 +1,79 @@
+//! What the doctor finds out about a stream that only its messages show: whether it still reaches the mark.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use idem_core::store::Finding;
+use lapin::{
+    Connection, Error,
+    options::{BasicConsumeOptions, BasicQosOptions},
+};
+use tokio::time::timeout;
+
+use super::Marks;
+use crate::{
+    topology::Queue,
+    wire::{StreamOffset, stream},
+};
+
+/// For the first message.
+const SOON: Duration = Duration::from_secs(3);
+
+pub(in crate::worker) async fn look(
+    connection: &Connection,
+    queue: &Queue,
+    marks: &dyn Marks,
+) -> Option<Finding> {
+    let name = queue.name();
+    let mark = match marks.look().await {
+        Ok(state) => state?.mark?,
+        Err(error) => {
+            let text = format!("the mark of `{name}` cannot be looked up: {error}");
+            return Some(Finding::error("stream-mark", text));
+        }
+    };
+    let first = first_offset(connection, name, StreamOffset::First).await;
+    if let Some(first) = first.ok().flatten()
+        && first > mark
+    {
+        return Some(Finding::warning(
+            "stream-truncated",
+            format!(
+                "the stream `{name}` begins with {first}, and its handler is at {mark}: what was between was removed \
+                 before it was handled; let the stream keep more, or its workers be faster"
+            ),
+        ));
+    }
+    let below = mark.checked_sub(1)?;
+    let found = first_offset(connection, name, StreamOffset::Offset(below)).await;
+    found.ok()?.is_none().then(|| {
+        Finding::error(
+            "stream-mark-beyond-end",
+            format!(
+                "the stream `{name}` ends before its handler's mark, {mark}: it was deleted and made anew, or set back; \
+                 it is not read before the mark is set"
+            ),
+        )
+    })
+}
+
+/// The offset of the first delivery, if any comes soon.
+async fn first_offset(
+    connection: &Connection,
+    name: &str,
+    from: StreamOffset,
+) -> Result<Option<u64>, Error> {
+    let channel = connection.create_channel().await?;
+    channel.basic_qos(1, BasicQosOptions::default()).await?;
+    let consuming = channel.basic_consume(
+        name.into(),
+        "".into(),
+        BasicConsumeOptions::default(),
+        from.arguments(),
+    );
+    let mut deliveries = consuming.await?;
+    let first = timeout(SOON, deliveries.next()).await;
+    let _ = channel.close(200, "done".into()).await;
+    let delivery = first.ok().flatten().transpose()?;
+    Ok(delivery.and_then(|delivery| stream::offset(&delivery.properties)))
+}

@@ -1,0 +1,253 @@
+//! How far a channel has come in a stream. Pure.
+//!
+//! Delivery tags grow by one, offsets grow with holes: what was not delivered below a delivered offset never comes. What
+//! must stay true: the mark passes a delivery only when that and all before it are done.
+
+use std::collections::{BTreeSet, VecDeque};
+
+/// The deliveries of one channel, and the mark.
+#[derive(Debug)]
+pub(super) struct Progress {
+    /// The lowest offset that is not done; none before the handler has begun.
+    mark: Option<u64>,
+    /// The tag of the first entry: all before it are done.
+    first: u64,
+    /// Those from there on, in the order in which they came.
+    entries: VecDeque<Entry>,
+    /// Whether the store has been told of this mark.
+    is_saved: bool,
+    /// All tags below it are below the mark that the store has.
+    saved: u64,
+    /// How many tags from there on may be acknowledged.
+    window: u64,
+    /// Done, and beyond that.
+    held: BTreeSet<u64>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// Where the mark is when this is done.
+    next: u64,
+    is_done: bool,
+}
+
+/// A mark that the store is told, and the first tag above it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Saved {
+    pub(super) mark: u64,
+    first: u64,
+}
+
+impl Progress {
+    /// Of a channel without deliveries, at the mark that the store has.
+    pub(super) fn new(mark: Option<u64>, window: u64) -> Self {
+        Self {
+            mark,
+            first: 1,
+            entries: VecDeque::new(),
+            is_saved: true,
+            saved: 1,
+            window,
+            held: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn mark(&self) -> Option<u64> {
+        self.mark
+    }
+
+    /// How many deliveries have come.
+    pub(super) fn arrived(&self) -> u64 {
+        self.first - 1 + self.entries.len() as u64
+    }
+
+    /// The handler begins here.
+    pub(super) fn pin(&mut self, offset: u64) {
+        self.mark = Some(offset);
+        self.is_saved = false;
+    }
+
+    /// The next delivery. One whose offset is not known moves the mark only with the one behind it.
+    pub(super) fn arrives(&mut self, tag: u64, offset: Option<u64>) {
+        debug_assert_eq!(tag, self.arrived() + 1, "tags grow by one");
+        let before = self.entries.back().map(|entry| entry.next);
+        let before = before.or(self.mark).unwrap_or(0);
+        let next = offset.map_or(before, |offset| offset.saturating_add(1));
+        self.entries.push_back(Entry {
+            next: next.max(before),
+            is_done: false,
+        });
+    }
+
+    /// A delivery is done. Says whether it may be acknowledged now.
+    pub(super) fn done(&mut self, tag: u64) -> bool {
+        let at = tag.checked_sub(self.first);
+        let at = at.and_then(|at| usize::try_from(at).ok());
+        if let Some(entry) = at.and_then(|at| self.entries.get_mut(at)) {
+            entry.is_done = true;
+        }
+        while let Some(entry) = self.entries.pop_front_if(|entry| entry.is_done) {
+            self.first += 1;
+            if Some(entry.next) > self.mark {
+                self.mark = Some(entry.next);
+                self.is_saved = false;
+            }
+        }
+        let may_ack = tag < self.saved.saturating_add(self.window);
+        if !may_ack {
+            self.held.insert(tag);
+        }
+        may_ack
+    }
+
+    /// Whether the store is to be told soon.
+    pub(super) fn is_due(&self) -> bool {
+        self.first - self.saved >= self.window / 4
+    }
+
+    /// What the store is to be told, if anything.
+    pub(super) fn moved(&self) -> Option<Saved> {
+        let mark = self.mark.filter(|_| !self.is_saved)?;
+        let first = self.first;
+        Some(Saved { mark, first })
+    }
+
+    /// The store has been told. Says what may be acknowledged now.
+    pub(super) fn saved(&mut self, saved: Saved) -> Vec<u64> {
+        self.is_saved = self.mark == Some(saved.mark);
+        self.saved = self.saved.max(saved.first);
+        let beyond = self.held.split_off(&self.saved.saturating_add(self.window));
+        std::mem::replace(&mut self.held, beyond)
+            .into_iter()
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Deliveries of these offsets, none done.
+    fn delivered(mark: Option<u64>, offsets: &[u64]) -> Progress {
+        let mut progress = Progress::new(mark, 4);
+        for (tag, offset) in (1..).zip(offsets) {
+            progress.arrives(tag, Some(*offset));
+        }
+        progress
+    }
+
+    #[test]
+    fn the_mark_passes_what_is_done_and_all_before_it() {
+        let mut progress = delivered(None, &[5, 6, 7]);
+        assert_eq!(progress.mark(), None);
+        progress.done(2);
+        assert_eq!(progress.mark(), None);
+        progress.done(1);
+        assert_eq!(progress.mark(), Some(7));
+        progress.done(3);
+        assert_eq!(progress.mark(), Some(8));
+    }
+
+    #[test]
+    fn the_mark_passes_holes() {
+        let mut progress = delivered(Some(5), &[5, 9, 40]);
+        progress.done(2);
+        assert_eq!(progress.mark(), Some(5));
+        progress.done(1);
+        assert_eq!(progress.mark(), Some(10));
+    }
+
+    #[test]
+    fn a_mark_never_moves_back() {
+        let mut progress = delivered(Some(8), &[7, 8]);
+        progress.done(1);
+        assert_eq!((progress.mark(), progress.moved()), (Some(8), None));
+        progress.done(1);
+        progress.done(2);
+        assert_eq!(progress.mark(), Some(9));
+    }
+
+    #[test]
+    fn a_delivery_without_an_offset_is_passed_with_the_next_one() {
+        let mut progress = delivered(Some(3), &[3]);
+        progress.arrives(2, None);
+        progress.arrives(3, Some(5));
+        progress.done(1);
+        progress.done(2);
+        assert_eq!(progress.mark(), Some(4));
+        progress.done(3);
+        assert_eq!(progress.mark(), Some(6));
+    }
+
+    #[test]
+    fn what_is_done_far_above_the_saved_mark_is_not_acknowledged() {
+        let mut progress = delivered(Some(0), &[0, 1, 2, 3, 4, 5, 6]);
+        let acknowledged: Vec<_> = (2..=7).filter(|tag| progress.done(*tag)).collect();
+        assert_eq!(acknowledged, [2, 3, 4]);
+        assert_eq!(progress.moved(), None);
+        assert!(progress.done(1));
+        let moved = progress.moved().unwrap();
+        assert_eq!(moved.mark, 7);
+        assert_eq!(progress.saved(moved), [5, 6, 7]);
+        assert_eq!(progress.moved(), None);
+    }
+
+    #[test]
+    fn what_is_done_while_the_mark_is_saved_is_saved_next() {
+        let mut progress = delivered(Some(0), &[0, 1]);
+        progress.done(1);
+        let first = progress.moved().unwrap();
+        progress.done(2);
+        progress.saved(first);
+        assert_eq!(progress.moved().map(|saved| saved.mark), Some(2));
+    }
+
+    #[test]
+    fn the_store_is_told_before_the_window_is_full() {
+        let mut progress = delivered(Some(0), &[0, 1]);
+        assert!(!progress.is_due());
+        progress.done(1);
+        assert!(progress.is_due());
+        let moved = progress.moved().unwrap();
+        progress.saved(moved);
+        assert!(!progress.is_due());
+    }
+
+    #[test]
+    fn in_any_order_the_mark_is_the_lowest_offset_that_is_not_done() {
+        for _ in 0..50 {
+            let offsets: Vec<u64> = (0..200)
+                .scan(0, |at, _| {
+                    *at += fastrand::u64(1..4);
+                    Some(*at)
+                })
+                .collect();
+            let mut progress = delivered(Some(0), &offsets);
+            let mut open: BTreeSet<u64> = offsets.iter().copied().collect();
+            let mut tags: Vec<u64> = (1..=200).collect();
+            fastrand::shuffle(&mut tags);
+            let mut acknowledged = BTreeSet::new();
+            for tag in tags {
+                if progress.done(tag) {
+                    assert!(acknowledged.insert(tag));
+                }
+                open.remove(&offsets[usize::try_from(tag - 1).unwrap()]);
+                let mark = progress.mark().unwrap();
+                assert!(open.first().is_none_or(|lowest| mark <= *lowest));
+                assert!(
+                    offsets
+                        .iter()
+                        .all(|offset| *offset >= mark || !open.contains(offset))
+                );
+                if fastrand::bool()
+                    && let Some(moved) = progress.moved()
+                {
+                    for tag in progress.saved(moved) {
+                        assert!(acknowledged.insert(tag));
+                    }
+                }
+            }
+            assert_eq!(progress.mark(), offsets.last().map(|last| last + 1));
+        }
+    }
+}

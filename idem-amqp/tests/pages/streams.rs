@@ -1,0 +1,18 @@
+use super::Error;
+
+#[derive(serde::Deserialize)]
+struct Entry { id: String }
+
+#[idem_amqp::idempotent(key = "id", scope = "books.book")]
+async fn book(_entry: Entry) -> Result<(), idem_amqp::Failed> { Ok(()) }
+
+async fn read(database_url: &str, amqp_url: &str) -> Result<(), Error> {
+    use std::time::Duration;
+    use idem_amqp::{PostgresStore, Queue, StreamOffset, prelude::*};
+
+    let ledger = Queue::stream("ledger").max_age(Duration::from_hours(24 * 30)).offset(StreamOffset::First);
+    Worker::builder(PostgresStore::connect(database_url).await?)
+        .consume_stream::<book>(ledger)
+        .run_until(amqp_url, shutdown_signal()).await?;
+    Ok(())
+}
